@@ -22,14 +22,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m virtualgpu",
         usage="%(prog)s [--device NAME] [--count N] (script.py | -m module | -c code) [argument ...]",
         description="Run an unchanged CuPy program on a virtual GPU.",
-        epilog="A kernel of which no thread ends any more is stopped after VIRTUALGPU_WATCHDOG_S seconds of "
+        epilog="A kernel that makes no progress is stopped after VIRTUALGPU_WATCHDOG_S seconds of "
         "processor time (20).",
     )
     remaining = argparse.REMAINDER
     parser.add_argument("--device", metavar="NAME", help="such as T4 or H200 (VIRTUALGPU_DEVICE, else A100)")
-    parser.add_argument("--count", type=int, metavar="N", help="how many GPUs (VIRTUALGPU_COUNT, else 1)")
+    parser.add_argument("--count", type=int, metavar="N", help="number of GPUs (VIRTUALGPU_COUNT, else 1)")
     parser.add_argument(
-        "-m", nargs=remaining, dest="module", metavar="MODULE", help="run a module, as python -m does"
+        "-m", nargs=remaining, dest="module", metavar="MODULE", help="run a module, like python -m"
     )
     parser.add_argument("-c", nargs=remaining, dest="code", metavar="CODE", help="run a line of code")
     parser.add_argument("script", nargs=remaining, help="run a script, with its arguments after it")
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not program:
         parser.error("pass a script, -m and a module, or -c and code")
     if options.script and not options.module and not options.code and not Path(program[0]).exists():
-        parser.error(f"there is no file {program[0]}")
+        parser.error(f"the file {program[0]} does not exist")
     try:
         as_cupy(options.device, options.count)
     except (RuntimeError, ValueError) as error:

@@ -135,7 +135,7 @@ def _submodule(parent: Any, parent_name: str, name: str) -> Any:
     if isinstance(submodule, ModuleType):
         return submodule
     raise ModuleNotFoundError(
-        f"{parent_name}.{name} is not a module; write `from {parent_name} import {name}`."
+        f"{parent_name}.{name} is not a module. Write `from {parent_name} import {name}`."
     )
 
 

@@ -17,13 +17,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         nargs="?",
         const="",
         metavar="NAME",
-        help="let `import cupy` mean a virtual GPU; --virtual-gpu=T4 chooses which (VIRTUALGPU_DEVICE, A100)",
+        help="run tests of CuPy on a virtual GPU, such as T4 (default: VIRTUALGPU_DEVICE or A100)",
     )
     group.addoption(
         "--virtual-gpu-count",
         type=int,
         metavar="N",
-        help="how many virtual GPUs there are (VIRTUALGPU_COUNT, 1)",
+        help="number of virtual GPUs (default: VIRTUALGPU_COUNT or 1)",
     )
 
 
@@ -47,7 +47,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marks of `cp.testing`."""
-    config.addinivalue_line("markers", "slow: takes long (cupy.testing.slow)")
+    config.addinivalue_line("markers", "slow: a test that takes long (cupy.testing.slow)")
     config.addinivalue_line("markers", "multi_gpu: needs several GPUs (cupy.testing.multi_gpu)")
 
 

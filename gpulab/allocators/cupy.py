@@ -98,9 +98,9 @@ class CuPyAllocator:
             self.sink("oom", self._device.free_bytes, size, size_bytes, stream)
             limit = self._pool.limit_bytes
             raise OutOfMemory(
-                f"{size_bytes:,} bytes do not fit: CuPy's pool holds {self.total_bytes:,} bytes, "
-                f"{self.used_bytes:,} of them in use"
-                + (f", and its limit is {limit:,} bytes." if limit else ", and the device has no more.")
+                f"{size_bytes:,} bytes do not fit: CuPy's pool has reserved {self.total_bytes:,} bytes, "
+                f"of which {self.used_bytes:,} are in use"
+                + (f", and its limit is {limit:,} bytes." if limit else ", and the device is full.")
             )
         self._in_use[chunk.address] = chunk, size_bytes
         self.sink("alloc", chunk.address, size, size_bytes, stream)
@@ -112,7 +112,7 @@ class CuPyAllocator:
             return
         if address not in self._in_use:
             raise RequestError(
-                f"No block in use starts at {address:#x}: it has been freed, or it was never allocated."
+                f"No block in use starts at {address:#x}: the block has been freed, or was never allocated."
             )
         chunk, requested_bytes = self._in_use.pop(address)
         size = chunk.size
@@ -134,7 +134,9 @@ class CuPyAllocator:
     def set_limit(self, size_bytes: int) -> None:
         """Limit the bytes that the pool can allocate on the device from now on; 0 removes the limit."""
         if size_bytes < 0:
-            raise RequestError(f"A limit of {size_bytes:,} bytes is below 0; 0 means no limit.")
+            raise RequestError(
+                f"The limit is {size_bytes:,} bytes, but it must not be negative. 0 means no limit."
+            )
         self._pool.limit_bytes = size_bytes
 
     def block_map(self) -> BlockMap:

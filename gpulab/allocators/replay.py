@@ -146,12 +146,12 @@ def replay(requests: Iterable[Request], allocator: Allocator, stacks: Sequence[S
 def _check_new(request: Request, addresses: dict[int, int]) -> None:
     if request.size_bytes < 0:
         raise RequestError(
-            f"An allocation of {request.size_bytes} bytes was requested: the size must be 0 or more."
+            f"A request has a size of {request.size_bytes} bytes, but the size must not be negative."
         )
     if request.number in addresses:
         raise RequestError(
-            f"Allocation {request.number} is requested while it is still in use: free it "
-            "first, or give the new allocation another number."
+            f"Allocation {request.number} is requested while an allocation with this "
+            "number is in use. Free that allocation first, or use another number."
         )
 
 
@@ -162,7 +162,7 @@ def _address_of(request: Request, addresses: dict[int, int]) -> int:
         verb = "freed" if request.kind == "free" else "given to another stream"
         raise RequestError(
             f"Allocation {request.number} is {verb} but is not in use: it has been freed, "
-            "or it was never made."
+            "or was never requested."
         ) from None
 
 

@@ -56,9 +56,7 @@ def at(history: AllocatorHistory, step: int) -> BlockMap:
     trace = history.trace
     last_step = history.last_step
     if not 0 <= step <= last_step:
-        raise IndexError(
-            f"Step {step:,} is outside this trace, which has {last_step:,} events: 0 to {last_step:,}."
-        )
+        raise IndexError(f"Step {step:,} is outside this trace. Its steps are 0 to {last_step:,}.")
     events = trace.events
     time_ns = int(events.time_ns[step - 1]) if step else trace.first.time_ns
     blocks = _blocks(history, step)

@@ -97,8 +97,8 @@ def _pin(flow: Flow, path: Sequence[PathStep]) -> Iterable[Advice]:
             lines.append(_issuing_line(flow, copy))
     if saved_ns:
         copies_text = count(len(lines), "copy", "copies")
-        text = f"Pin the host's buffer of {copies_text} on the critical path{lines_text(lines)}, as "
-        text += "cupyx.empty_pinned makes one: then the copy is faster and the host need not wait for it"
+        text = f"Pin the host's buffer of {copies_text} on the critical path{lines_text(lines)}, for "
+        text += "example with cupyx.empty_pinned: the copy is then faster, and the host need not wait for it"
         yield Advice("pin", text, round(saved_ns), _distinct_lines(lines))
 
 

@@ -111,7 +111,7 @@ def _missing_order(
     if kind == "used after it was freed" or earlier.stream is None:
         return "its address now belongs to another array."
     if later.launch and later.launch == earlier.launch:
-        return "the graph has no edge that orders the two."
+        return "the graph has no edge that orders the two operations."
     waits = order.waits_of_host if later.stream is None else order.waits(later.stream)
     waiter = "the host" if later.stream is None else stream_words(later.stream, names)
     for wait in waits:
@@ -120,7 +120,7 @@ def _missing_order(
             return reason
     if kind == "freed too early" and later.stream is not None:
         reuser = stream_words(later.stream, names)
-        return f"the pool can give the pool block to {reuser} again, which does not wait for that."
+        return f"the pool can give the pool block to {reuser} again, which does not wait for that operation."
     return "nothing orders the two."
 
 
@@ -128,7 +128,7 @@ def _useless_wait(wait: Wait, earlier: Use, waiter: str, names: dict[StreamKey, 
     """Return why a wait does not order the later use after the earlier one, or an empty string."""
     if wait.stream is None:
         line = _in_line(wait.source)
-        return f"{waiter} waits{line} for an event that has not been recorded, which has no effect."
+        return f"{waiter} waits{line} for an event that has not been recorded, so this wait has no effect."
     assert earlier.stream is not None
     if wait.stream == earlier.stream:
         if wait.record_index >= earlier.index:
@@ -154,7 +154,10 @@ def _remedy(
         return f"Keep {array} as long as its address is used.", ""
     first_code = stream_code(first_stream, names)
     if second_stream is None:
-        return f"After {_line(earlier.source)} and before that, add:", f"{first_code}.synchronize()"
+        return (
+            f"After {_line(earlier.source)} and before that, add:",
+            f"{first_code}.synchronize()",
+        )
     if first_stream == second_stream:
         return "Add an edge from the first node to the second.", ""
     second_code = stream_code(second_stream, names)

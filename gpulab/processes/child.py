@@ -90,8 +90,8 @@ class _ParentCalls:
         with self._lock:
             if os.getpid() != self._process:
                 raise RuntimeError(
-                    "this function can run only in the process that received it, and only "
-                    "during the call that received it"
+                    "this function can be called only in the process and during the call "
+                    "that received it as an argument"
                 )
             _send(self._replies, self._nonce, question)
             is_error, result = pickle.loads(_read(self._requests))
@@ -117,7 +117,7 @@ def _error_reply(error: BaseException) -> bytes:
     if isinstance(error, SystemExit):
         return values.encode(("not yet", exit_message(error)))
     if isinstance(error, values.TooMuchError):
-        return values.encode(("not yet", f"what it returns is too large to be looked at: {error}."))
+        return values.encode(("not yet", f"its result is too large to be checked: {error}."))
     return values.encode(("raised", unexpected(error)))
 
 

@@ -106,10 +106,10 @@ class Group:
                 reason = str(future.exception()).removeprefix("it ").rstrip(".")
                 failures.append(f"Rank {rank} failed in {call}: it {reason}.")
         waiting_text = "; ".join(waiting_ranks)
-        timeout = "" if failures else f"Not done after {self._limit_s:g} s. "
+        timeout = "" if failures else f"Not finished after {self._limit_s:g} s. "
         waiting_sentence = f"{waiting_text[:1].upper()}{waiting_text[1:]}. " if waiting_text else ""
         remedy = "All ranks have been ended" + (
-            "." if failures else ": each has to come to the same calls in the same order, or all others wait."
+            "." if failures else ": each must make the same calls in the same order, or the others wait."
         )
         return f"{timeout}{' '.join([*failures, ''])}{waiting_sentence}{remedy}"
 

@@ -184,7 +184,7 @@ class Talk:
             return None
         length = int.from_bytes(self._received[child.NONCE_BYTES : start], "big")
         if length > values.MOST_BYTES:
-            raise values.DamagedError("a reply without an end")
+            raise values.DamagedError("an incomplete reply")
         if len(self._received) < start + length:
             return None
         frame = bytes(self._received[start : start + length])
@@ -197,8 +197,8 @@ class Talk:
         place = f" (in {shown})" if shown else ""
         if use.processes > MOST_PROCESSES:
             raise ProcessError(
-                f"it has started more than {MOST_PROCESSES} processes{place}; end those that you start, or "
-                "start none."
+                f"it has started more than {MOST_PROCESSES} processes{place}; end the "
+                "processes that you start, or start none."
             )
         if use.memory_bytes > self._memory_bytes:
             raise ProcessError(
@@ -244,10 +244,10 @@ class Talk:
         while (status := self._process.poll()) is None and time.monotonic() < deadline_s:
             time.sleep(0.001)
         if status in (None, child.LINE_CLOSED):
-            return "it closed the line to the check; leave file descriptors alone that are not yours."
+            return "it closed the connection to the check. Close only file descriptors that you opened."
         if status < 0:
             return f"it crashed Python ({signal.Signals(-status).name})."
-        return f"it ended Python with status {status} before it returned; leave out exit() and its kin."
+        return f"it ended Python with status {status} before it returned. Remove exit() and similar calls."
 
     def printed(self) -> tuple[str, int]:
         """End the process; return the first lines that it printed, and their total number."""

@@ -93,7 +93,7 @@ class _Parts:
         if issubclass(kind, int):
             number = int.__add__(value, 0)
             if number.bit_length() > _MOST_BITS:
-                raise TooMuchError("a number of thousands of digits")
+                raise TooMuchError("a number with thousands of digits")
             return ["int", hex(number)]
         if issubclass(kind, float):
             return ["float", float.__float__(value).hex()]

@@ -53,8 +53,8 @@ from virtualgpu.records.memory import MemoryReading
 
 _UNOBSERVED: dict[type[Observation[Any]], str] = {
     Accesses: "addresses",
-    Block: "registers and shared memory step by step",
-    Counters: "hardware counters (for those, run Nsight Compute)",
+    Block: "registers and shared memory at every step",
+    Counters: "hardware counters (use Nsight Compute for them)",
     Hazards: "hazards",
 }
 Instrument = Callable[[str, str], instrument.InstrumentedPtx]
@@ -135,8 +135,8 @@ class CudaBackend:
             if not isinstance(observation, Blocks | Warp):
                 raise NotSupportedError(
                     f"A GPU does not report its {_UNOBSERVED[type(observation)]} to a "
-                    "running program. The virtual GPU does in a replay, but this launch "
-                    "is too large for that. Choose a smaller grid."
+                    "running program. A replay on the virtual GPU could report them, but "
+                    "this launch is too large for a replay. Choose a smaller grid."
                 )
         restore = any(isinstance(observation, Blocks) and observation.restore for observation in observations)
         has_cold_caches = caches_of(observations) == "cold"
@@ -184,7 +184,7 @@ class CudaBackend:
     def load_reader(self) -> LoadReader:
         if self._nvml is None:
             raise NotSupportedError(
-                "NVML is not available on this machine; some containers and virtual machines lack it."
+                "NVML is not available on this machine, as in some containers and virtual machines."
             )
         return LoadReader(self._nvml)
 
@@ -235,8 +235,9 @@ class CudaBackend:
         if plain.blocks_per_sm == occupancy.blocks_per_sm:
             return ""
         return (
-            f"the probes take registers ({plain.registers_per_thread} to {occupancy.registers_per_thread} a "
-            f"thread), so that {occupancy.blocks_per_sm} blocks fit on an SM instead of {plain.blocks_per_sm}"
+            f"the instrumentation needs registers ({plain.registers_per_thread} to "
+            f"{occupancy.registers_per_thread} per thread), so that {occupancy.blocks_per_sm} blocks fit on "
+            f"an SM instead of {plain.blocks_per_sm}"
         )
 
 

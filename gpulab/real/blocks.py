@@ -49,7 +49,7 @@ def trace_blocks(
     first = start.min()
     has_ended = end != 0
     if not has_ended.all():
-        note = "; ".join([*([note] if note else []), "some blocks left the kernel where no probe stands"])
+        note = "; ".join([*([note] if note else []), "some blocks left the kernel at an unobserved point"])
     start_ns = (start - first).astype(np.int64)
     end_ns = np.where(has_ended, (end - first).astype(np.int64), start_ns)
     return LaunchTrace(

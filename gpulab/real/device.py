@@ -65,7 +65,7 @@ def device_info(device: cupy.cuda.Device, nvml: NvmlDevice | None = None) -> Dev
         fp32_tflops=round(2 * lanes * fields["sm_count"] * clock_mhz / 1e6, 1) if clock_mhz else None,
         pcie_gbps=nvml.pcie_gbps if nvml else None,
         driver=f"{driver} (CUDA {api})" if driver else f"CUDA {api}",
-        notes="MIG is on: this may be a slice of the GPU" if nvml and nvml.mig_enabled else "",
+        notes="MIG is on: this may be only a part of the GPU" if nvml and nvml.mig_enabled else "",
         **fields,
     )
 

@@ -43,7 +43,7 @@ class DriverStatus:
         if not self.init_code and self.device_count:
             return ""
         code = self.init_code or NO_DEVICE
-        return CUDA_ERRORS.get(code, (f"the driver gives error {code}", ""))[0]
+        return CUDA_ERRORS.get(code, (f"the driver returns error {code}", ""))[0]
 
     @property
     def remedy(self) -> str:

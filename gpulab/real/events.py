@@ -22,7 +22,7 @@ from virtualgpu.records.timeline import NvtxRange, StreamInfo
 
 NOTE = (
     "measured with pairs of events around NVTX ranges and gl.launch, which show when a range began and ended "
-    "on its stream; single operations, copies, calls and waits are not seen"
+    "on its stream; single operations, copies, calls and waits are not recorded"
 )
 _PATCHED = ("RangePush", "RangePushC", "RangePop")
 

@@ -38,13 +38,13 @@ _SLOWLY_S = 0.5
 _SLOW_READINGS = ("temperature", "memory_clock", "memory_used", "processes")
 # Codes of nvml.h that mean: this GPU has no such reading, now or later ...
 _PERMANENT_ERRORS = {
-    3: "this GPU does not tell",
+    3: "this GPU does not report it",
     4: "it needs administrator rights",
-    13: "this driver does not know it",
+    13: "this driver does not support it",
 }
 # ... and that NVML or the GPU has gone: uninitialized, driver not loaded, GPU is lost, reset required.
 _DEVICE_LOST_ERRORS = (1, 9, 15, 16)
-_NO_GPM = "only GPUs from Hopper (compute capability 9.0) on count it"
+_NO_GPM = "only Hopper (compute capability 9.0) and newer GPUs count it"
 
 
 class GpuLostError(RuntimeError):
@@ -129,7 +129,7 @@ class LoadReader:
         try:
             return read()
         except AttributeError:
-            self.missing[name] = "this nvidia-ml-py does not know it"
+            self.missing[name] = "this version of nvidia-ml-py does not support it"
         except self._device.nvml.NVMLError as error:
             code = getattr(error, "value", None)
             if code in _DEVICE_LOST_ERRORS:

@@ -46,7 +46,7 @@ class NvmlDevice:
         try:
             import pynvml
         except ImportError as error:
-            raise NvmlError("nvidia-ml-py is not installed: pip install nvidia-ml-py") from error
+            raise NvmlError("nvidia-ml-py is not installed: run `pip install nvidia-ml-py`") from error
         self.nvml: Any = pynvml
         try:
             pynvml.nvmlInit()
@@ -102,7 +102,7 @@ class NvmlDevice:
             "NVLinks that are up": None if {*states} <= {None} else float(sum(map(bool, states))),
             "GPM counters": None if gpm is None else "yes" if gpm.isSupportedDevice else "no",
         }
-        reason = "this NVML, device or virtual machine does not tell"
+        reason = "this NVML, device or virtual machine does not report it"
         return tuple(
             Metric(name, value, why=reason if value is None else "") for name, value in facts.items()
         )
@@ -118,7 +118,7 @@ class NvmlDevice:
         except nvml.NVMLError as error:
             reason = str(error)
         except AttributeError:
-            reason = "this nvidia-ml-py does not know it"
+            reason = "this version of nvidia-ml-py does not support it"
         return Metric(name, None, unit, reason)
 
 
@@ -137,12 +137,12 @@ class Sharing:
         """Return why times can vary or the device can reject work, in words; empty without a reason."""
         parts = []
         if self.mig:
-            parts.append("MIG is on, so it may be a slice of the GPU")
+            parts.append("MIG is on, so this may be only a part of the GPU")
         if self.other_processes:
             process_text = count(self.other_processes, "other process", "other processes")
-            parts.append(f"{process_text} on it, so times vary")
+            parts.append(f"{process_text} on this GPU, so times vary")
         if self.exclusive:
-            parts.append("exclusive mode lets one process in at a time")
+            parts.append("exclusive mode allows one process at a time")
         return "; ".join(parts)
 
 

@@ -44,19 +44,17 @@ class RealRecorder:
         rival = library.rival()
         if events.recording() or (cupti is not None and cupti.recording):
             raise GpulabError(
-                "A timeline is already being recorded, and timelines do not nest: end that block first, or "
-                "call .stop() on the timeline that it returned."
+                "A timeline is already being recorded, and recordings cannot be nested. "
+                "End that recording first: leave its `with` block, or call stop()."
             )
-        reason = _MISSING if cupti is None else f"CUPTI is in use by {rival}" if rival else ""
+        reason = _MISSING if cupti is None else f"{rival} is using CUPTI" if rival else ""
         if cupti is not None and not rival:
             recorder = CuptiRecorder(cupti, self._provenance)
             try:
                 recorder.start()
             except library.CuptiError as error:
                 is_taken = error.result == library.TAKEN
-                reason = (
-                    "CUPTI is in use by another tool" if is_taken else f"CUPTI cannot record here ({error})"
-                )
+                reason = "another tool is using CUPTI" if is_taken else f"CUPTI cannot record here ({error})"
             else:
                 self._recorder = recorder
                 self.blind = ""
@@ -70,7 +68,7 @@ class RealRecorder:
     def stop(self) -> Timeline:
         """Wait for the device, end the recording, and return the timeline."""
         if self._recorder is None:
-            raise GpulabError("This timeline has not started: call start() first.")
+            raise GpulabError("The recording of this timeline has not started. Call start() first.")
         recorder = self._recorder
         self._recorder = None
         return recorder.stop()

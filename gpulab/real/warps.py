@@ -57,5 +57,5 @@ def trace_warp(
         executed_mask=mask,
         text_index=number,
         truncated=is_truncated,
-        note="one step a basic block; functions that the kernel calls are not shown",
+        note="one step per basic block; functions that the kernel calls are not shown",
     )

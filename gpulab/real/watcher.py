@@ -37,8 +37,8 @@ _LEGACY = 0
 _ALIAS = 1
 _PER_THREAD = 2
 _UNOBSERVED = (
-    "A kernel that is given an address counts as using the whole array there; what a host function does, and "
-    "when the host reads page-locked memory, is not seen."
+    "A kernel that receives an address counts as using the whole array at this address. Accesses of host "
+    "functions, and reads of pinned memory by the host, are not observed."
 )
 
 
@@ -155,11 +155,12 @@ class RealWatcher:
         rival = library.rival()
         if cupti is None:
             raise NotSupportedError(
-                "Streams of a real GPU are checked through CUPTI: pip install nvidia-cuda-cupti. Without it, "
-                'check the program on a virtual GPU: gl.use_device("virtual").'
+                "The check of streams on a real GPU needs CUPTI. Install CUPTI with `pip "
+                "install nvidia-cuda-cupti`, or check the program on a virtual GPU: "
+                'gl.use_device("virtual").'
             )
         if rival:
-            raise GpulabError(f"CUPTI is in use by {rival}: run this without {rival}.")
+            raise GpulabError(f"{rival} is already using CUPTI. Run the check without {rival}.")
         self._driver = load_driver()
         runtime.deviceSynchronize()
         for thing in gc.get_objects():
@@ -178,7 +179,7 @@ class RealWatcher:
                     raise
                 raise GpulabError(
                     "CUPTI allows one subscriber per process, and another check or tool "
-                    "is already subscribed. End that one first."
+                    "is already subscribed. End that check or tool first."
                 ) from error
             stack.enter_context(_Hook(self))
             stack.enter_context(_own_reductions())
@@ -192,8 +193,8 @@ class RealWatcher:
         words = [_UNOBSERVED]
         if self._guessed:
             words.append(
-                f"What {count(self._guessed, 'kernel')} of libraries read is not known, and what they write "
-                "only where their line has made it."
+                f"The arrays that {count(self._guessed, 'kernel')} of libraries read are not known. Arrays "
+                "that they write are known only if the same line created them."
             )
         if self._errors:
             words.append(f"{count(len(self._errors), 'call')} could not be read ({self._errors[0]}).")

@@ -107,11 +107,11 @@ def test_invalid_frees_limits_and_sizes_are_refused() -> None:
     for wrong in (block, block + 512, 7):
         with pytest.raises(RequestError, match="No block in use starts at"):
             pool.free(wrong)
-    with pytest.raises(RequestError, match="below 0"):
+    with pytest.raises(RequestError, match="must not be negative"):
         pool.set_limit(-1)
-    with pytest.raises(OutOfMemory, match=r"4,097 bytes do not fit: .* holds 512 bytes, 0 .* limit is 4,096"):
+    with pytest.raises(OutOfMemory, match=r"4,097 bytes do not fit: .* 512 bytes, .* 0 .* limit is 4,096"):
         pool.malloc(4097, 3)
-    with pytest.raises(OutOfMemory, match="the device has no more"):
+    with pytest.raises(OutOfMemory, match="the device is full"):
         CuPyAllocator(capacity_bytes=1 << 30).malloc((1 << 30) + 1, 0)
 
 

@@ -407,7 +407,7 @@ def test_one_impossible_number_does_not_refuse_a_snapshot(tmp_path: Path) -> Non
     trace = opened(path).traces[0]
     assert len(trace.events) == len(whole.events) + 1
     assert (trace.events.actions[-1], trace.events.addresses[-1]) == (ACTIONS.index("oom"), 0)
-    assert "1 event with a size or an address that no device has was left out." in trace.note
+    assert "1 event with an impossible size or address was left out." in trace.note
     np.testing.assert_array_equal(trace.events.size_bytes[1:-1], whole.events.size_bytes[1:])
 
 
@@ -482,5 +482,5 @@ def test_missing_files_and_folders_are_refused(tmp_path: Path) -> None:
         read_snapshot(tmp_path / "none.pickle")
     with pytest.raises(SnapshotError, match="folder"):
         read_snapshot(tmp_path)
-    with pytest.raises(SnapshotError, match="no ordinary file"):
+    with pytest.raises(SnapshotError, match="not an ordinary file"):
         read_snapshot(os.devnull)

@@ -139,7 +139,7 @@ def nested(depth: int) -> Any:
         ({0: nested(19)}, {0: nested(20)}, "too many parts"),
         ((nested(19),), (nested(20),), "too many parts"),
         ([0] * 99_999, [0] * 100_000, "too many parts"),
-        ((1 << 4096) - 1, 1 << 4096, "a number of thousands of digits"),
+        ((1 << 4096) - 1, 1 << 4096, "a number with thousands of digits"),
         (np.zeros((1 << 20) - 200, np.uint8), np.zeros((1 << 20) + 1, np.uint8), "more than 1 MiB"),
         (None, [np.zeros(600_000, np.uint8)] * 2, "more than 1 MiB"),
         (None, np.broadcast_to(np.uint8(0), (64 << 20) + 1), "more than 64 MiB"),
@@ -380,7 +380,7 @@ def test_replies_may_come_in_pieces_or_together(puppets: list[Puppet]) -> None:
     [
         (-signal.SIGSEGV, "it crashed Python (SIGSEGV)."),
         (3, "it ended Python with status 3 before it returned"),
-        (None, "it closed the line to the check"),
+        (None, "it closed the connection to the check"),
     ],
 )
 def test_the_end_of_a_process_is_explained(

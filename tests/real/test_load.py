@@ -41,7 +41,7 @@ def test_a_gpu_without_gpm_has_nvmls_readings_and_reasons_for_the_others(nvml: A
         "processes": 2,
     }
     assert all("Hopper" in read.missing[name] for name in GPM_COLUMNS)
-    assert read.missing["energy"] == "this GPU does not tell"
+    assert read.missing["energy"] == "this GPU does not report it"
     assert [memory_mib for _, memory_mib in read.processes] == [1024, None]
     assert read.facts()["power_limit_w"] == 72
     assert read.facts()["mig"] is None
@@ -91,9 +91,9 @@ def test_an_unsupported_reading_is_requested_once(nvml: Any, monkeypatch: pytest
     ("code", "reason"),
     [
         *((code, "gone") for code in (1, 9, 15, 16)),
-        (3, "this GPU does not tell"),
+        (3, "this GPU does not report it"),
         (4, "it needs administrator rights"),
-        (13, "this driver does not know it"),
+        (13, "this driver does not support it"),
         *((code, None) for code in (2, 5, 8, 10, 14, 17, 999)),
     ],
 )
@@ -154,7 +154,7 @@ def test_facts_without_a_reading_are_none(nvml: Any, monkeypatch: pytest.MonkeyP
     assert read.facts() == {"memory_mib": None, "power_limit_w": None, "mig": None, "driver": ""}
     del nvml.nvmlDeviceGetClockInfo
     assert row(read)["sm_clock"] is None
-    assert read.missing["sm_clock"] == "this nvidia-ml-py does not know it"
+    assert read.missing["sm_clock"] == "this version of nvidia-ml-py does not support it"
 
 
 def test_gpm_values_are_means_between_samples(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -205,7 +205,7 @@ def test_without_nvml_the_other_facts_remain(monkeypatch: pytest.MonkeyPatch) ->
         None,
         "NVML is not available on this machine",
     )
-    with pytest.raises(gl.errors.NotSupportedError, match="some containers and virtual machines lack it"):
+    with pytest.raises(gl.errors.NotSupportedError, match="NVML is not available on this machine"):
         bare.load_reader()
     names = {metric.name for metric in bare.setup().metrics}
     assert names < {metric.name for metric in usual.setup().metrics}
@@ -262,7 +262,7 @@ def test_a_note_names_the_registers_of_probes_if_fewer_blocks_fit(monkeypatch: p
     trace = gl.launch(kernel, 1, 1024, (x,), shared_mem=4096).trace
     assert trace.occupancy.registers_per_thread == 64
     assert trace.note == (
-        f"the probes take registers ({plain.registers_per_thread} to 64 a thread), so that "
+        f"the instrumentation needs registers ({plain.registers_per_thread} to 64 per thread), so that "
         f"{trace.occupancy.blocks_per_sm} blocks fit on an SM instead of {plain.blocks_per_sm}"
         if trace.occupancy.blocks_per_sm != plain.blocks_per_sm
         else ""

@@ -45,7 +45,7 @@ def test_a_reading_that_is_not_there_says_why(nvml: Any, monkeypatch: pytest.Mon
     assert fan.why == "Not Supported"
     del nvml.nvmlDeviceGetFanSpeed, nvml.nvmlDeviceGetTemperatureV
     fan = next(metric for metric in device.metrics(HERE).metrics if metric.name == "fan")
-    assert "does not know it" in fan.why
+    assert "does not support it" in fan.why
     monkeypatch.setattr(nvml, "nvmlDeviceGetTemperature", lambda handle, sensor: 43)
     assert values(device.metrics(HERE))["temperature"] == (43, "°C")
 
@@ -66,7 +66,7 @@ def test_setup_of_a_device(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     device = NvmlDevice(fake_nvml.BUS_ID.format(0))
     mig, links, gpm = device.setup()
     assert (mig.value, links.value, gpm.value) == (None, 3, "no")
-    assert "does not tell" in mig.why
+    assert "does not report it" in mig.why
     monkeypatch.setattr(nvml, "nvmlDeviceGetMigMode", lambda handle: [0, 1])
     monkeypatch.setattr(
         nvml, "nvmlGpmQueryDeviceSupport", lambda handle: SimpleNamespace(isSupportedDevice=1)
@@ -79,7 +79,7 @@ def test_other_processes_are_counted(nvml: Any, monkeypatch: pytest.MonkeyPatch)
     use = sharing(fake_nvml.BUS_ID.format(0))
     assert use.other_processes == 1
     assert use.exclusive is False
-    assert use.phrase == "1 other process on it, so times vary"
+    assert use.phrase == "1 other process on this GPU, so times vary"
     monkeypatch.setattr(nvml, "nvmlDeviceGetComputeMode", lambda handle: 3)
     assert "exclusive" in sharing().phrase
 

@@ -166,18 +166,20 @@ def test_lost_records_are_counted_and_noted(recorder: Any) -> None:
     call = api(1, BEGUN, BEGUN + 5, 4)
     timeline = recorded(recorder, Library(call, memset(0, 0, 4), memset(BEGUN, BEGUN + 1, 4), dropped=2))
     assert timeline.lost == 3
-    assert timeline.note == "CUPTI gave no times for 3 records"
-    assert recorded(recorder, Library(memset(BEGUN, BEGUN + 1, 4))).note == "CUPTI gave no calls of the host"
+    assert timeline.note == "CUPTI reported no times for 3 records"
+    assert (
+        recorded(recorder, Library(memset(BEGUN, BEGUN + 1, 4))).note == "CUPTI reported no calls of the host"
+    )
 
 
 def test_notes_name_lost_records_and_graphs(recorder: Any) -> None:
     item = SimpleNamespace
     replays = (
-        "a graph's replay takes longer while its nodes are recorded, and their order is as it was seen, "
+        "a graph takes longer while its nodes are recorded; their order is the observed order, "
+        "not the graph's edges"
     )
-    replays += "not the graph's edges"
-    silent = "CUPTI gave no calls of the host"
-    lost = "CUPTI gave no times for 1 record"
+    silent = "CUPTI reported no calls of the host"
+    lost = "CUPTI reported no times for 1 record"
 
     def note(lost: int = 0, **parts: Any) -> str:
         return str(recorder._note(Parts(**parts), lost))

@@ -224,7 +224,7 @@ def test_an_index_of_another_format_is_refused(read: str, name: str, monkeypatch
     before = listed()
     listed.cache_clear()
     monkeypatch.setattr(recorded, name, "another")
-    with pytest.raises(ValueError, match=r"\.json is not a file of the format another"):
+    with pytest.raises(ValueError, match=r"\.json does not have the format another"):
         listed()
     monkeypatch.undo()
     assert listed() == before

@@ -322,20 +322,20 @@ def test_other_values_and_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="int is not a record of gpulab"):
         save(5, tmp_path / "x")
     assert not list(tmp_path.iterdir())
-    with pytest.raises(TraceFormatError, match=r"notes\.txt has no gpulab record"):
+    with pytest.raises(TraceFormatError, match=r"notes\.txt contains no gpulab record"):
         read(b"not a zip", "notes.txt")
     np.savez(tmp_path / "other.npz", x=np.zeros(3))
-    with pytest.raises(TraceFormatError, match=r"other\.npz has no gpulab record"):
+    with pytest.raises(TraceFormatError, match=r"other\.npz contains no gpulab record"):
         load(tmp_path / "other.npz")
     with pytest.raises(FileNotFoundError):
         load(tmp_path / "nowhere.npz")
     for version in (0, 1):
         check_version({"format": "f", "version": version}, "f", "x")
     check_version({"format": "f"}, "f", "x")
-    with pytest.raises(TraceFormatError, match="written by a newer gpulab"):
+    with pytest.raises(TraceFormatError, match="written by a newer version of gpulab"):
         check_version({"format": "f", "version": 2}, "f", "x")
     for header in ({"format": "g", "version": 1}, {}, [], None):
-        with pytest.raises(TraceFormatError, match="x is not a file of the format f"):
+        with pytest.raises(TraceFormatError, match="x does not have the format f"):
             check_version(header, "f", "x")
 
 
@@ -355,7 +355,7 @@ def _rewrite(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
         (lambda header: header["record"].update(record="Nothing"), "damaged or incomplete"),
         (lambda header: header["record"]["fields"].pop("name"), "damaged or incomplete"),
         (lambda header: header["record"]["fields"].update(name={"array": "lost"}), "damaged or incomplete"),
-        (lambda header: header.update(version=VERSION + 1), "newer gpulab"),
+        (lambda header: header.update(version=VERSION + 1), "newer version of gpulab"),
     ],
 )
 def test_damaged_and_newer_files_are_refused(

@@ -209,7 +209,7 @@ def test_records_are_read_from_a_file() -> None:
     assert ending.operation == Operation("cupy", "sum", "float32", "medium", "contiguous")
     assert (ending.routines, ending.kernels) == ((("cublasSasum", 2),), (("asum", 1),))
     assert ending.libraries == ("cuBLAS",)
-    with pytest.raises(GpulabError, match="is not a file of the format gpulab-recorded-calls"):
+    with pytest.raises(GpulabError, match="does not have the format gpulab-recorded-calls"):
         known_calls({}, "planted")
 
 

@@ -116,8 +116,8 @@ def test_other_processes_on_the_device_are_mentioned(
 ) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", fake_nvml.module())
     fake_cupy()
-    assert gl.use_device("cuda").caution == "1 other process on it, so times vary"
-    assert "1 other process on it, so times vary" in str(gl.which_device())
+    assert gl.use_device("cuda").caution == "1 other process on this GPU, so times vary"
+    assert "1 other process on this GPU, so times vary" in str(gl.which_device())
 
 
 @pytest.mark.parametrize(

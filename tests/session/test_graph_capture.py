@@ -231,9 +231,9 @@ class TestUpdate:
     @pytest.mark.parametrize(
         ("other", "message"),
         [
-            (lambda x: (add(x), add(x)), "other nodes or edges"),
+            (lambda x: (add(x), add(x)), "different nodes or edges"),
             (lambda x: x.data.memset_async(0, 4), "node 0 would become a Memset"),
-            (lambda x: None, "other nodes or edges"),
+            (lambda x: None, "different nodes or edges"),
         ],
         ids=["more nodes", "another kind", "none"],
     )

@@ -144,7 +144,7 @@ def test_a_recording_has_the_device_and_the_day(nvml: Any) -> None:
     assert record.sms == session.backend().device_info().sm_count
     assert record.provenance == session.backend().provenance
     assert [memory_mib for _, memory_mib in record.processes] == [1024, None]
-    assert record.missing["energy"] == "this nvidia-ml-py does not know it"
+    assert record.missing["energy"] == "this version of nvidia-ml-py does not support it"
     assert record.note == ""
 
 

@@ -127,9 +127,9 @@ def test_missing_and_odd_values_are_left_out() -> None:
     [
         (b'<!DOCTYPE x [<!ENTITY a "b">]><ComputeSanitizerOutput/>', "document type or entities"),
         (b'<!DOCTYPE x SYSTEM "file:///etc/passwd"><ComputeSanitizerOutput/>', "document type or entities"),
-        (file(record(PAST_END, 4))[:-30], "cut short or damaged"),
-        (b"", "cut short or damaged"),
-        (b"\xff\xfe\x00", "cut short or damaged"),
+        (file(record(PAST_END, 4))[:-30], "incomplete or damaged"),
+        (b"", "incomplete or damaged"),
+        (b"\xff\xfe\x00", "incomplete or damaged"),
         (b"<other/>", "not a file of compute-sanitizer"),
         (file("<a>" * 100 + "</a>" * 100), "not a file of compute-sanitizer"),
         (b" " * ((16 << 20) + 1), "bytes, but at most 16,777,216 can be read"),

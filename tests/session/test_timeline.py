@@ -120,5 +120,5 @@ def test_a_timeline_is_saved_and_opened_again(tmp_path: Path) -> None:
         again = gl.open_timeline(t.save(tmp_path / name))
         assert again.record == t.record
         assert repr(again) == repr(t)
-    with pytest.raises(FileNotFoundError, match="There is no file"):
+    with pytest.raises(FileNotFoundError, match="does not exist"):
         gl.open_timeline(tmp_path / "none.json")

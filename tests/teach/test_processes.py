@@ -74,7 +74,7 @@ def test_closing_the_line_is_reported() -> None:
         os.closerange(3, 1024)
         time.sleep(1000)
 
-    assert judged(closes).startswith("it closed the line to the check; leave file descriptors alone")
+    assert judged(closes).startswith("it closed the connection to the check")
 
 
 @pytest.mark.parametrize("ended", [signal.SIGKILL, signal.SIGSEGV])
@@ -482,7 +482,7 @@ def test_a_late_request_gets_no_reply() -> None:
             return str(error)
 
     message = judge_apart(PythonExercise("00-demo", "Demo", twice), answer).message
-    assert message.startswith("[1, 'this function can run only in the process")
+    assert message.startswith("[1, 'this function can be called only in the process")
 
 
 def test_a_fault_of_the_judge_is_not_blamed_on_the_learner() -> None:

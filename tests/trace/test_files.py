@@ -332,7 +332,7 @@ def test_a_trace_without_a_gpu_says_what_to_record(file: Path) -> None:
     file.write_text(json.dumps([event("cpu_op", "aten::add", 1 + n, 0.5, 9, 9) for n in range(3)]))
     timeline = open_file(file)
     assert sentences.sentence(timeline).endswith(
-        ": no work of a GPU; 3 ranges of the host. It has no activity of a GPU: record it with "
+        ": no work of a GPU; 3 ranges of the host. It contains no GPU activity. Record it with "
         "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])."
     )
     file.write_text(json.dumps(OTHER))
@@ -417,7 +417,7 @@ def test_other_programs_slices_become_ranges(text: str, file: Path) -> None:
         ("mark", 12_000, 12_000, 1, True),
     ]
     assert len({r.thread for r in timeline.ranges}) == 2
-    assert timeline.provenance.label == "recorded on a device it does not name (from x.json)"
+    assert timeline.provenance.label == "recorded on an unnamed device (from x.json)"
     assert not timeline.activities
 
 
@@ -504,10 +504,10 @@ def test_a_damaged_file_raises_an_error_of_one_sentence(busy: Timeline, file: Pa
         (b"", "is empty"),
         (b"   ", "is empty"),
         (b"hello", "not JSON"),
-        (b"{}", "no trace events"),
+        (b"{}", "trace events"),
         (b"[]", "none of its 0 events has a time"),
-        (b"3", "no trace events"),
-        (b'{"traceEvents": {}}', "no trace events"),
+        (b"3", "trace events"),
+        (b'{"traceEvents": {}}', "trace events"),
         (b'[{"ph": "M", "name": "x"}]', "no timeline"),
         (b"[" * 200_000, "nested too deeply|not JSON"),
         (b'{"a": NaN}', "not JSON"),
@@ -527,7 +527,7 @@ def test_a_file_of_another_format_is_refused_with_the_reason(content: bytes, rea
 
 
 def test_a_missing_file_and_one_that_is_too_large(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(FileNotFoundError, match=r"There is no file x\.json"):
+    with pytest.raises(FileNotFoundError, match=r"x\.json"):
         open_file(file)
     monkeypatch.setattr("gpulab.analysis.files.events.MAX_BYTES", 1_000)
     file.write_bytes(b"[" + b" " * 2_000 + b"]")
@@ -568,7 +568,7 @@ def test_only_the_first_events_of_a_large_file_are_read(file: Path) -> None:
     file.write_text(json.dumps(events))
     part = open_file(file, 500)
     assert [a.name for a in part.activities] == [f"k{n}" for n in range(500)]
-    assert "The first 500 of 3,000 events" in part.note
+    assert "first 500 of 3,000 events" in part.note
     assert "most_events=3000" in part.note
     whole = open_file(file, 3000)
     assert len(whole.activities) == 3000

@@ -147,7 +147,7 @@ def test_library_frames_are_left_out_of_tracebacks(tmp_path: Path) -> None:
     ("arguments", "part"),
     [
         ((), "pass a script"),
-        (("nothing.py",), "there is no file nothing.py"),
+        (("nothing.py",), "nothing.py does not exist"),
         (("--device", "T5", "-c", "1"), "Did you mean 'T4'"),
         (("--count", "0", "-c", "1"), "integer above 0"),
     ],

@@ -41,7 +41,7 @@ def seterr(
     """
     previous = geterr()
     if any(value is not None for value in (divide, over, under, invalid)):
-        raise NotImplementedError("only linalg= can be set; arithmetic on a GPU does not raise errors")
+        raise NotImplementedError("only `linalg` can be set: arithmetic on a GPU does not raise errors")
     if linalg not in (None, "ignore", "raise"):
         raise NotImplementedError(f'linalg must be "ignore" or "raise", not {linalg!r}')
     _machine.current().thread.error_state = {**previous, "linalg": linalg or previous["linalg"]}

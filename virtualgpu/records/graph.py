@@ -190,12 +190,12 @@ class GraphRecord:
         change.
         """
         if len(self.nodes) != len(other.nodes) or set(self.edges) != set(other.edges):
-            return "the other graph has other nodes or edges"
+            return "the graphs have different nodes or edges"
         for node, new_node in zip(self.nodes, other.nodes, strict=True):
             if node.kind != new_node.kind:
                 return f"node {node.number} would become a {new_node.name or new_node.kind}"
             if (node.device_id, node.copy_kind) != (new_node.device_id, new_node.copy_kind):
-                return f"node {node.number} would work on memory of another kind or device"
+                return f"node {node.number} would use memory of another kind or device"
         return ""
 
     def replaced(self, changed: Mapping[int, GraphNode]) -> GraphRecord:

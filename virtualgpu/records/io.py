@@ -99,7 +99,9 @@ def read(content: bytes, name: str) -> Any:
             header = json.loads(bytes(file[_HEADER]))
             arrays = {key: file[key] for key in file.files if key != _HEADER}
     except (ValueError, KeyError, OSError, zipfile.BadZipFile) as error:
-        raise TraceFormatError(f"{name} has no gpulab record; choose a file that gpulab saved.") from error
+        raise TraceFormatError(
+            f"{name} contains no gpulab record. Choose a file that gpulab saved."
+        ) from error
     check_version(header, FORMAT, name)
     try:
         return _decode(header["record"], arrays)
@@ -110,9 +112,9 @@ def read(content: bytes, name: str) -> Any:
 def check_version(header: Any, expected_format: str, name: str) -> None:
     """Raise `TraceFormatError` unless a file's header has the expected format and a known version."""
     if not isinstance(header, dict) or header.get("format") != expected_format:
-        raise TraceFormatError(f"{name} is not a file of the format {expected_format}.")
+        raise TraceFormatError(f"{name} does not have the format {expected_format}.")
     if int(header.get("version", 0)) > VERSION:
-        raise TraceFormatError(f"{name} was written by a newer gpulab; update this one to read it.")
+        raise TraceFormatError(f"{name} was written by a newer version of gpulab. Update gpulab to read it.")
 
 
 def _encode(value: Any, arrays: dict[str, Array], path: str) -> Any:

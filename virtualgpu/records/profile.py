@@ -152,7 +152,7 @@ class Profile:
             if kernel.key == key:
                 return kernel
         names = ", ".join(kernel.key for kernel in self.kernels) or "no kernel"
-        raise KeyError(f"{key!r} did not run; {names} did.")
+        raise KeyError(f"The kernel {key!r} did not run. Kernels that ran: {names}.")
 
 
 def _rate(amount: int | None, time_ns: int) -> float | None:

@@ -26,14 +26,14 @@ class _Plain(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> NoReturn:
         raise SnapshotError(
-            f"This pickle would run {f'{module}.{name}'[:80]!r} while it is read. A "
-            "snapshot never needs that, so the file was refused before anything ran."
+            f"This pickle would run {f'{module}.{name}'[:80]!r} while it is read. "
+            "Snapshots do not contain code, so the file was rejected before any code ran."
         )
 
     def persistent_load(self, pid: Any) -> NoReturn:
         raise SnapshotError(
-            "This pickle refers to objects outside itself, which a snapshot never does, so "
-            "the file was refused."
+            "This pickle refers to objects outside the file, which snapshots never do, "
+            "so the file was rejected."
         )
 
 

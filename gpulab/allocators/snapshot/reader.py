@@ -76,9 +76,9 @@ def read_snapshot(path: str | os.PathLike[str]) -> Snapshot:
     source = Path(path)
     size = source.stat().st_size
     if not source.is_file():
-        file_kind = "a folder" if source.is_dir() else "no ordinary file"
+        file_kind = "a folder" if source.is_dir() else "not an ordinary file"
         raise SnapshotError(
-            f"{source.name!r} is {file_kind}: a snapshot is a file, such as 'snapshot.pickle'."
+            f"{source.name!r} is {file_kind}: pass the name of a snapshot file, such as 'snapshot.pickle'."
         )
     with source.open("rb") as file:
         if file.read(2) == GZIP:
@@ -116,12 +116,12 @@ def read_snapshot(path: str | os.PathLike[str]) -> Snapshot:
             raise SnapshotError(f"{source.name!r} cannot be opened. {process.stdout.strip()}")
         if process.returncode:
             reason = (
-                f"reading it takes more than {limit_s} s of a processor"
+                f"reading the file takes more than {limit_s} s of processor time"
                 if process.returncode in _LIMIT_STATUSES
-                else "reading it crashes Python"
+                else "reading the file crashes Python"
             )
             raise SnapshotError(
-                f"{source.name!r} cannot be opened: {reason}. The file is damaged or was made to cause this."
+                f"{source.name!r} cannot be opened: {reason}. The file is damaged or malicious."
             )
         with np.load(target, allow_pickle=False) as arrays:
             return snapshot_of(dict(arrays), source.name)

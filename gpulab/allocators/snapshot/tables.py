@@ -59,7 +59,7 @@ class Tables:
         if not isinstance(snapshot, dict) or "segments" not in snapshot:
             raise SnapshotError(
                 "This pickle is not a snapshot of PyTorch's allocator: it has no "
-                "'segments'. Write one with "
+                "'segments'. Write a snapshot with "
                 'torch.cuda.memory._dump_snapshot("file.pickle").'
             )
         self.frames: dict[tuple[str, int, str], int] = {}

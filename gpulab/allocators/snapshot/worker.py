@@ -72,7 +72,7 @@ def _device(
         notes.append(f"{count(device_history.strange, 'event')} {verb_do} not agree with the final state.")
     if tables.impossible:
         verb = noun(tables.impossible, "was", "were")
-        subject = f"{count(tables.impossible, 'event')} with a size or an address that no device has"
+        subject = f"{count(tables.impossible, 'event')} with an impossible size or address"
         notes.append(f"{subject} {verb} left out.")
     if tables.left_out:
         by_count = sorted(tables.left_out.items(), key=lambda pair: -pair[1])
@@ -108,9 +108,7 @@ def main(arguments: Sequence[str]) -> int:
         print(error)
         return 1
     except MemoryError:
-        print(
-            f"Reading it takes more than {int(limit_bytes) / 2**30:.0f} GiB: damaged, or made to fill memory."
-        )
+        print(f"Reading the file takes more than {int(limit_bytes) / 2**30:.0f} GiB: damaged or malicious.")
         return 1
     return 0
 

@@ -372,7 +372,7 @@ class TorchAllocator:
         block = self._active.get(address)
         if block is None or not block.is_allocated:
             raise RequestError(
-                f"No block in use starts at {address:#x}: it has been freed, or it "
+                f"No block in use starts at {address:#x}: the block has been freed, or "
                 "belongs to another allocator."
             )
         return block

@@ -95,7 +95,8 @@ class Settings:
         invalid = [n for n in self.roundup_power2_divisions if n < 0 or n & (n - 1)]
         if invalid or len(self.roundup_power2_divisions) != _INTERVALS:
             raise SettingsError(
-                f"roundup_power2_divisions needs {_INTERVALS} powers of two (0: off), not "
+                f"roundup_power2_divisions must contain {_INTERVALS} powers of two (or 0 "
+                "for off), not "
                 f"{invalid[0] if invalid else len(self.roundup_power2_divisions)}."
             )
 

@@ -165,7 +165,8 @@ def _parsed(data: bytes) -> Element:
 
     def refuse(*_: object) -> None:
         raise SanitizerFileError(
-            f"The file has a document type or entities, which {CHECKER} never writes. It was not read."
+            "The file was not read, because it has a document type or entities, which "
+            f"{CHECKER} never writes."
         )
 
     def begin(tag: str, attributes: dict[str, str]) -> None:
@@ -188,7 +189,7 @@ def _parsed(data: bytes) -> Element:
         parser.Parse(data, True)
     except expat.ExpatError as error:
         raise SanitizerFileError(
-            f"The file of {CHECKER} is cut short or damaged ({error}): check again, with more time."
+            f"The file of {CHECKER} is incomplete or damaged ({error}). Repeat the check with more time."
         ) from None
     return builder.close()
 

@@ -223,8 +223,7 @@ class Document:
 
     def _too_large(self) -> NoReturn:
         raise TraceFormatError(
-            f"{self._name} is not a trace: one event, or something that is not an event, "
-            f"has more than {MAX_PART >> 20} MB."
+            f"{self._name} is not a trace: a single item of it has more than {MAX_PART >> 20} MB."
         )
 
     def _fail(self, reason: str = "", text_index: int | None = None) -> NoReturn:

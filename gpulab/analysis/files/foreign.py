@@ -48,7 +48,7 @@ _OLD_CATEGORIES = {
     "Operator": "cpu_op",
 }
 _NO_GPU = (
-    "It has no activity of a GPU: record it with torch.profiler.profile(activities=[ProfilerActivity.CPU, "
+    "It contains no GPU activity. Record it with torch.profiler.profile(activities=[ProfilerActivity.CPU, "
     "ProfilerActivity.CUDA])."
 )
 _WAITS: dict[str, SynchronizationType] = {
@@ -195,9 +195,9 @@ def _note(contents: Contents, name: str, has_operations: bool) -> str:
     if contents.later:
         read_count = len(contents.slices)
         sentences.append(
-            f"The first {read_count:,} of {count(read_count + contents.later, 'event')}; "
+            f"Only the first {read_count:,} of {count(read_count + contents.later, 'event')} are shown; "
             f"gl.open_timeline({name!r}, most_events={read_count + contents.later}) "
-            "reads all, and takes long."
+            "reads all of them, which takes long."
         )
     if contents.lost:
         lost_events = (
@@ -560,6 +560,4 @@ def _origin(header: dict[str, Any], name: str, start_ns: int) -> Provenance:
     if _YEAR_2015_NS < recorded_ns < _YEAR_2100_NS:
         details.append(datetime.fromtimestamp(recorded_ns // 10**9, UTC).date().isoformat())
     details.append(f"from {name}")
-    return Provenance(
-        "recorded", " and ".join(distinct_names[:2]) or "a device it does not name", ", ".join(details)
-    )
+    return Provenance("recorded", " and ".join(distinct_names[:2]) or "an unnamed device", ", ".join(details))

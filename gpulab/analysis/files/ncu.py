@@ -22,10 +22,10 @@ _FLOP = {
 }
 _REFUSALS = {
     "ERR_NVGPUCTRPERM": "this user has no permission to read counters (ERR_NVGPUCTRPERM): an administrator "
-    "can allow it with the driver's option NVreg_RestrictProfilingToAdminUsers=0, or runs this as root",
+    "can allow it with the driver's option NVreg_RestrictProfilingToAdminUsers=0, or run the program as root",
     "No kernels were profiled": "no kernel ran",
-    "Unsupported GPU": "it does not support this GPU: install a version that is as new as the driver",
-    "InterprocessLockFailed": "another profiler is running on this machine: end it first",
+    "Unsupported GPU": "ncu does not support this GPU: install a version that is as new as the driver",
+    "InterprocessLockFailed": "another profiler is running on this machine: end that profiler first",
 }
 METRICS = (*_SECTORS, *_DRAM, _INSTRUCTIONS, _L1, _L2, *_FLOP, DURATION)
 

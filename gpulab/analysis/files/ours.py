@@ -46,7 +46,7 @@ def timeline(contents: dict[str, Any], events: Iterable[Any], name: str) -> Time
     header = contents["otherData"]
     version = header.get("version")
     if isinstance(version, int) and version > VERSION:
-        raise TraceFormatError(f"{name} was written by a newer gpulab; update this one to read it.")
+        raise TraceFormatError(f"{name} was written by a newer version of gpulab. Update gpulab to read it.")
     try:
         return _timeline(events, header)
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -43,7 +43,9 @@ def open_file(path: str | Path, most_events: int = MAX_EVENTS) -> Timeline:
     if operator.index(most_events) < 1:
         raise ValueError(f"most_events must be at least 1, not {most_events!r}.")
     if not path.is_file():
-        raise FileNotFoundError(f"There is no file {name} here; t.save({name!r}) writes one.")
+        raise FileNotFoundError(
+            f"The file {name} does not exist. A timeline `t` writes this file with t.save({name!r})."
+        )
     try:
         with Document(path) as document:
             events = document.events()
@@ -55,7 +57,9 @@ def open_file(path: str | Path, most_events: int = MAX_EVENTS) -> Timeline:
             with Document(path) as second_document:
                 return ours.timeline(document.about, second_document.events(), name)
         if not document.has_events:
-            raise TraceFormatError(f"{name} has no trace events; choose a file that a profiler has exported.")
+            raise TraceFormatError(
+                f"{name} does not contain trace events. Choose a file that a profiler has exported."
+            )
         return foreign.timeline(contents, document.about, name)
     except (OverflowError, RecursionError) as error:
         raise TraceFormatError(f"{name} is damaged: a number in it is too large to be a time.") from error

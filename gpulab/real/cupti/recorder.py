@@ -189,20 +189,20 @@ def refuse_capture() -> None:
         if error.status not in (900, 901, 906):
             raise
         raise GpulabError(
-            "A stream is capturing a graph, so no work runs that a timeline could record. Start the timeline "
-            "before begin_capture(), or around the graph's launch."
+            "A stream is capturing a graph, so no work runs that can be recorded. Start "
+            "the timeline before begin_capture(), or around the graph's launch."
         ) from error
 
 
 def _note(parts: Parts, lost_records: int) -> str:
     words = []
     if lost_records:
-        words.append(f"CUPTI gave no times for {count(lost_records, 'record')}")
+        words.append(f"CUPTI reported no times for {count(lost_records, 'record')}")
     if parts.graphs:
         words.append(
-            "a graph's replay takes longer while its nodes are recorded, and their order is as it was seen, "
+            "a graph takes longer while its nodes are recorded; their order is the observed order, "
             "not the graph's edges"
         )
     if parts.activities and not parts.calls:
-        words.append("CUPTI gave no calls of the host")
+        words.append("CUPTI reported no calls of the host")
     return "; ".join(words)

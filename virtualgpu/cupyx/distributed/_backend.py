@@ -251,7 +251,8 @@ def _dtype_and_count(array: Any, count: int | None = None) -> tuple[int, int]:
     char = getattr(getattr(array, "dtype", None), "char", None)
     if not isinstance(array, ndarray):
         raise TypeError(
-            f"cupyx.distributed takes arrays on a GPU, not {type(array).__name__}: cp.asarray(a)."
+            f"cupyx.distributed takes arrays on a GPU, not {type(array).__name__}. "
+            "Convert the array with cp.asarray(a)."
         )
     if char not in _DTYPES:
         raise TypeError(f"Unknown dtype {array.dtype} for NCCL")

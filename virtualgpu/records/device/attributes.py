@@ -211,5 +211,5 @@ def driver_limits(runtime: Any) -> tuple[Metric, ...]:
             shift = next((shift for shift in (20, 10) if size_bytes >> shift), 0)
             metrics.append(Metric(name, size_bytes / (1 << shift), {0: "B", 10: "KiB", 20: "MiB"}[shift]))
         except runtime.CUDARuntimeError:
-            metrics.append(Metric(name, None, why="this device has no such limit"))
+            metrics.append(Metric(name, None, why="this device does not support this limit"))
     return tuple(metrics)

@@ -24,14 +24,14 @@ class Reading(NamedTuple):
 
 
 LOAD_READINGS = (
-    Reading("utilization", "%", "time in which a kernel ran, whatever it used (utilization.gpu)"),
+    Reading("utilization", "%", "time in which at least one kernel ran (utilization.gpu)"),
     Reading(
         "memory_utilization",
         "%",
         "time in which memory was read or written (utilization.memory)",
     ),
-    Reading("sm_active", "%", "SMs that held a warp, mean over SMs and time"),
-    Reading("sm_occupancy", "%", "warps held, of those that all SMs can hold"),
+    Reading("sm_active", "%", "SMs with at least one warp, mean over SMs and time"),
+    Reading("sm_occupancy", "%", "resident warps, of the maximum of all SMs"),
     Reading("tensor", "%", "of the tensor cores' peak"),
     Reading("fp16", "%", "of the FP16 pipe's peak"),
     Reading("fp32", "%", "of the FP32 pipe's peak"),
@@ -47,8 +47,8 @@ LOAD_READINGS = (
     Reading("temperature", "°C", "of the GPU"),
     Reading("sm_clock", "MHz", "clock of the SMs"),
     Reading("memory_clock", "MHz", "clock of the memory"),
-    Reading("memory_used", "MiB", "memory taken by anyone"),
-    Reading("clock_reasons", "", "bits of what holds the clocks (`clock_reasons` has the words)"),
+    Reading("memory_used", "MiB", "memory in use by all processes"),
+    Reading("clock_reasons", "", "bits of the reasons for lower clocks (`clock_reasons` names them)"),
     Reading("processes", "", "compute processes that NVML sees"),
 )
 LOAD_COLUMNS = tuple(reading.name for reading in LOAD_READINGS)
@@ -153,7 +153,7 @@ class LoadSamples:
         """
         names = [name for name, _ in self.phases]
         if phase not in names:
-            raise KeyError(f"There is no phase {phase!r}; there are {', '.join(names) or 'none'}.")
+            raise KeyError(f"The recording has no phase {phase!r}. Its phases: {', '.join(names) or 'none'}.")
         index = names.index(phase)
         begin_ns = self.phases[index][1]
         end_ns = self.phases[index + 1][1] if index + 1 < len(names) else np.inf

@@ -74,7 +74,7 @@ class KnownCalls:
         if not matches and (name or wanted):
             operations = [ending.operation for ending in self.endings if ending.operation]
             names = [f"{recorded.package}.{recorded.name}" for recorded in operations]
-            hint = did_you_mean(name, dict.fromkeys(names)) or " gl.library_calls() lists what was."
+            hint = did_you_mean(name, dict.fromkeys(names)) or " gl.library_calls() lists the recorded calls."
             raise GpulabError(f"{', '.join(filter(None, (name, *wanted.values())))} was not recorded.{hint}")
         return matches
 

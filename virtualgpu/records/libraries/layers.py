@@ -14,7 +14,7 @@ from virtualgpu.records.origin import Provenance
 from virtualgpu.records.timeline import Timeline
 
 CallCounts = tuple[tuple[str, int], ...]
-_VIRTUAL_NOTE = "No library, runtime or driver is below a virtual GPU: names of calls are CUDA's for them."
+_VIRTUAL_NOTE = "A virtual GPU uses no library, runtime or driver; its calls are named like CUDA's."
 _QUERY_WORDS = ("Get", "Peek", "IsCapturing")
 LAYERS = ("framework", "library", "CUDA runtime", "driver", "device")
 
@@ -128,6 +128,7 @@ def named(calls: tuple[Followed, ...], call: str) -> tuple[Followed, ...]:
     if not matches:
         recorded_names = ", ".join(repr(name) for name in dict.fromkeys(followed.call for followed in calls))
         raise GpulabError(
-            f"{call!r} is not recorded. " + (f"There is {recorded_names}." if calls else "Nothing is.")
+            f"{call!r} is not recorded. "
+            + (f"Recorded: {recorded_names}." if calls else "No call is recorded.")
         )
     return matches

@@ -81,4 +81,4 @@ class Traffic:
             if kernel_set.way == name:
                 return kernel_set
         names = ", ".join(kernel_set.way for kernel_set in self.ways)
-        raise KeyError(f"There is no path {name!r}; there are {names}.")
+        raise KeyError(f"No path has the name {name!r}. Paths: {names}.")
