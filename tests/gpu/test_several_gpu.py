@@ -129,7 +129,7 @@ def test_a_rank_that_does_not_come_is_named_and_all_end(gpus: int, how: str) -> 
         assert time.monotonic() - begun < LIMIT_S
     else:
         assert "rank 1 is in its own affairs" in said
-        assert f"Not done after {LIMIT_S:g} s" in said
+        assert f"Not finished after {LIMIT_S:g} s" in said
     until = time.monotonic() + 10
     while (left := set(descendants(os.getpid())) - before) and time.monotonic() < until:
         time.sleep(0.05)

@@ -65,7 +65,7 @@ def test_ranks_answer_in_their_order_as_often_as_asked() -> None:
         (
             stays_away,
             5.0,
-            ["Not done after 5 s", "Rank 0 is in allReduce", "rank 1 is in its own affairs", "same calls"],
+            ["Not finished after 5 s", "Rank 0 is in allReduce", "rank 1 is in its own affairs", "same calls"],
         ),
         (
             raises,
@@ -174,7 +174,7 @@ def test_all_ranks_have_one_limit_that_begins_when_all_are_ready(played: SimpleN
         played.now += 1.5
         assert ranks.ask(work, "", "") == [0, 1], "a rank that is done may be late"
         assert not any(talk.ended.is_set() for talk in Played.made)
-        with pytest.raises(GpulabError, match=r"^Not done after 2\.5 s\. Rank 1 is in "):
+        with pytest.raises(GpulabError, match=r"^Not finished after 2\.5 s\. Rank 1 is in "):
             ranks.ask(work, "", "wait")
     assert played.waits == [2.5, 1.0, 0.0, 0.0, group._GRACE_S]
     assert not folder.exists()
