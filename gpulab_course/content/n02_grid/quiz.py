@@ -44,8 +44,8 @@ QUESTIONS = (
             Choice(
                 "grows by far more than the work does",
                 "The extra block waits until another block ends. If the blocks on an SM slowed each other "
-                "down, it runs faster than they did. If only one block fits on an SM, it does not, and the time "
-                "nearly doubles.",
+                "down, it runs faster than they did. If only one block fits on an SM, it does not, and the "
+                "time nearly doubles.",
                 right=True,
             ),
         ),
