@@ -15,7 +15,7 @@ import symtable
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +93,7 @@ class Course:
         return list(dict.fromkeys(part.notebook for part in parts if part.notebook))
 
 
-@cache
+@lru_cache(1)
 def courses() -> dict[str, Course]:
     """Return all courses by name."""
     table = tomllib.loads(_TABLE.read_text(encoding="utf-8"))
@@ -211,7 +211,7 @@ def preparation_ids(cells: Sequence[Any], chosen: set[str]) -> set[str]:
     return needed - chosen
 
 
-@cache
+@lru_cache(4096)
 def _names(source: str) -> tuple[frozenset[str], frozenset[str]]:
     """Return the names that a cell defines at its top level, and the global names that the cell uses."""
     code = _MAGIC.sub("", source)

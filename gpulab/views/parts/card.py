@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
+from functools import lru_cache
 from html import escape
 from importlib.resources import files
 
@@ -24,7 +24,7 @@ _CLASS = re.compile(r"\bgl-[\w-]+")
 _RULE = re.compile(r"([^{}]+)\{(?:[^{}]|\{[^{}]*\})*\}")
 
 
-@cache
+@lru_cache(1)
 def _rules() -> tuple[tuple[str, frozenset[str]], ...]:
     """Return the style rules of cards, each with its classes.
 
