@@ -1,1 +1,1 @@
-"""Functions that learners call as ``gl.name``, one module per subject."""
+"""Functions that learners call as ``gl.name``, with one module per topic."""

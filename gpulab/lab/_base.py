@@ -1,4 +1,4 @@
-"""Base classes of recordings of a block of the program: start and stop, display, files, text."""
+"""Base classes of recordings that cover a ``with`` block: start, stop, display and saving to files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Pictured(Savable):
-    """Object that is displayed as a picture: a view or tables, which `_make_picture` makes once."""
+    """An object that is displayed as a view or as tables. `_make_picture` creates the picture once."""
 
     _made: Any = None
 
@@ -43,12 +43,12 @@ class Pictured(Savable):
         return self._picture().describe()
 
     def to_pandas(self, title: str = "") -> Any:
-        """Return one of its tables as a `pandas.DataFrame` of raw values.
+        """Return one table of the picture as a `pandas.DataFrame` of raw values.
 
         Parameters
         ----------
         title
-            How the title of the table begins. The first table if it is empty.
+            The beginning of the table's title. An empty string selects the first table.
         """
         return self._picture().to_pandas(title)
 
@@ -57,10 +57,10 @@ class Pictured(Savable):
 
 
 class Recorder(Protocol[R_co]):
-    """Records from `start` to `stop`, each called once; `stop` also after an error."""
+    """The interface of a recorder. `start` and `stop` are called once each, `stop` also after an error."""
 
     def start(self) -> None:
-        """Start the recording; if that is refused, nothing has started."""
+        """Start the recording. If this raises an error, no recording is running."""
         ...
 
     def stop(self) -> R_co:
@@ -69,12 +69,12 @@ class Recorder(Protocol[R_co]):
 
 
 class Recorded(Pictured, Generic[R]):
-    """Recording of a ``with`` block, which can be displayed, queried and saved afterwards.
+    """A recording of a ``with`` block, which can be displayed, queried and saved afterwards.
 
-    A subclass says what it is called and how it is written (``class Seen(Recorded[Record], what="list",
-    write="with gl.seen() as s:")``), and has `_recorder_of_now`, `_make_picture` and `_sentence`. One that is
-    ``live`` can be asked while it records; one with ``display`` records as soon as it is displayed, until its
-    view is closed.
+    A subclass passes its name in messages and the code that starts it (``class Seen(Recorded[Record],
+    what="list", write="with gl.seen() as s:")``), and defines `_recorder_of_now`, `_make_picture` and
+    `_sentence`. With ``live=True``, the record is available during the recording. With ``display=True``, the
+    recording starts when the object is displayed, and stops when its view is closed.
     """
 
     _what: ClassVar[str]
@@ -99,21 +99,21 @@ class Recorded(Pictured, Generic[R]):
         self._is_going = False
 
     def _recorder_of_now(self) -> Recorder[R]:
-        """Return a recorder for the device in use."""
+        """Return a new recorder for the device in use."""
         raise NotImplementedError
 
     def _sentence(self) -> str:
-        """Return the record in one sentence."""
+        """Return a summary of the record in one sentence."""
         raise NotImplementedError
 
     @property
     def record(self) -> R:
-        """The recording as data.
+        """The recorded data.
 
         Raises
         ------
         GpulabError
-            Before the block has ended; of one that is live, before it has begun.
+            If the block has not ended. A live recording needs only to have begun.
         """
         if self._live and self._recorder is not None:
             record: R = self._recorder.record()
@@ -123,7 +123,7 @@ class Recorded(Pictured, Generic[R]):
         return self._record
 
     def start(self) -> None:
-        """Begin the recording, as ``with`` does."""
+        """Begin the recording, as entering the ``with`` block does."""
         if self._is_going:
             raise GpulabError(f"This {self._what} is already being recorded.")
         if not self._is_new:
@@ -199,10 +199,10 @@ class Recorded(Pictured, Generic[R]):
 
 
 class Sampled(Recorded[R], what="recording", write=""):
-    """Live recording that takes readings at a rate and can pause; its chart shows each change of state.
+    """A live recording, which takes readings at a fixed rate and can be paused. Its chart shows the state.
 
-    A subclass says how another one is made (``another="gl.memory()"``), and has `_show_state`, beside what
-    `Recorded` asks for.
+    A subclass passes the code that creates a new recording (``another="gl.memory()"``), and defines
+    `_show_state` in addition to the methods that `Recorded` needs.
     """
 
     _another: str
@@ -229,12 +229,12 @@ class Sampled(Recorded[R], what="recording", write=""):
         Raises
         ------
         GpulabError
-            If it does not go on any more.
+            If the recording has not started, or has ended.
         """
         self._switch("resume")
 
     def stop(self) -> None:
-        """End the recording; the chart stays."""
+        """End the recording. The chart remains visible."""
         if self._is_going:
             super().stop()
             self._show_state()
@@ -244,7 +244,7 @@ class Sampled(Recorded[R], what="recording", write=""):
         self._show_state()
 
     def _going(self) -> Any:
-        """Return the recorder while it records."""
+        """Return the recorder; raise an error if the recording has not started or has ended."""
         if not self._is_going:
             noun = self._what.split()[-1]
             raise GpulabError(

@@ -1,4 +1,4 @@
-"""``gl.access``: the cost of each access of a warp, lane by lane."""
+"""``gl.access``: the sectors and shared-memory banks that each access of a warp uses, lane by lane."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def access(
     swizzle: bool = False,
     space: str = "both",
 ) -> views.AccessMicroscope:
-    """Show how the 32 lanes of an access fall into sectors of memory and banks of shared memory.
+    """Show the sectors of memory and the banks of shared memory that the 32 lanes of an access use.
 
     Without a kernel, sliders change a pattern: lane l accesses element ``offset + stride * l`` of a tile with
     rows of 32 elements. With a kernel, a table lists its memory accesses by source line, worst first. The

@@ -1,4 +1,4 @@
-"""``gl.device`` and ``gl.compare``: capabilities of GPUs, side by side."""
+"""``gl.device`` and ``gl.compare``: the capabilities of GPUs, next to each other."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def compare(*names: str) -> views.DeviceComparison:
 
 
 def _other_devices(info: DeviceInfo) -> tuple[DeviceInfo, ...]:
-    """Return the other GPUs of the table; the driver's name of the shown one may differ a little."""
+    """Return all GPUs of the device table except the shown one. Its driver name may differ slightly."""
     name = info.name
     with suppress(UnknownDeviceError):
         name = session.table_info(name).name

@@ -1,4 +1,4 @@
-"""Capture of a function in a graph: warmed up on its own stream, with memory from its own pool."""
+"""Capture of a function as a graph, on its own stream and with memory from its own pool."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from virtualgpu.records import GraphRecord
 
 @dataclass(slots=True)
 class Capture:
-    """Result of a capture: CuPy's graph, the function's result, and the graph's nodes."""
+    """The result of a capture: CuPy's graph, the value that the function returned, and the graph's nodes."""
 
     graph: Any
     result: Any
@@ -25,12 +25,12 @@ class Capture:
 
 
 class GraphPool:
-    """Private memory of graphs: a ``cupy.cuda.MemoryPool``, and the stream whose part of it they use.
+    """The private memory of graphs: a ``cupy.cuda.MemoryPool``, and the stream whose memory in it they use.
 
     Attributes
     ----------
     pool, stream
-        CuPy's.
+        CuPy's objects.
     """
 
     def __init__(self, pool: Any, stream: Any) -> None:
@@ -46,12 +46,12 @@ class GraphPool:
         return result
 
     def capture(self, fn: Callable[..., Any], arrays: tuple[Any, ...]) -> Capture:
-        """Call `fn` while the stream captures.
+        """Call `fn` while the stream captures, and return the captured graph.
 
         Raises
         ------
         RuntimeError, NotImplementedError
-            As CuPy and CUDA refuse what a capture cannot have; the stream captures no more then.
+            If CuPy or CUDA refuses an operation during a capture. The capture has then ended.
         """
         stream = self.stream
         with stream, session.cp().cuda.using_allocator(self.pool.malloc):
@@ -71,7 +71,7 @@ class GraphPool:
         return Capture(graph, result, session.backend().graph(graph))
 
     def used_bytes(self) -> int:
-        """Return the bytes of arrays that exist: the graphs' results, without temporary arrays."""
+        """Return the size in bytes of the existing arrays, which are results, not temporary arrays."""
         return int(self.pool.used_bytes())
 
     def total_bytes(self) -> int:
@@ -84,7 +84,7 @@ class GraphPool:
 
 @contextmanager
 def restored(arrays: Iterable[Any]) -> Iterator[None]:
-    """Restore the contents of the arrays at the end, if there is memory for copies."""
+    """Restore the contents of the arrays when the block ends, if there is enough memory for copies."""
     cp = session.cp()
     saved_contents = []
     try:
@@ -107,9 +107,9 @@ def restored(arrays: Iterable[Any]) -> Iterator[None]:
 
 
 def _spoiler(fn: Callable[..., Any], arrays: tuple[Any, ...], stream: Any) -> str:
-    """Return the line that invalidates a capture of `fn`, found by another capture, line by line.
+    """Return a sentence that names the line of `fn` that makes a capture invalid.
 
-    CUDA does not say which call it was; the virtual GPU does.
+    A real GPU does not report the call, so the function is captured again and checked at each line.
     """
     lines: list[tuple[str, int]] = []
     file = getattr(getattr(fn, "__code__", None), "co_filename", None)
@@ -137,7 +137,7 @@ def _spoiler(fn: Callable[..., Any], arrays: tuple[Any, ...], stream: Any) -> st
 
 
 def arrays_in(value: Any, ndarray: type) -> Iterator[Any]:
-    """Return the arrays in a function's result: one, or those in lists, tuples and dictionaries."""
+    """Return the arrays in a function's result, which may be one array or lists, tuples and dictionaries."""
     if isinstance(value, ndarray):
         yield value
     elif isinstance(value, Mapping):
@@ -148,12 +148,12 @@ def arrays_in(value: Any, ndarray: type) -> Iterator[Any]:
 
 
 def shapes(result: Any) -> list[tuple[Any, Any]]:
-    """Return shape and dtype of the arrays in a function's result."""
+    """Return the shape and the dtype of each array in a function's result."""
     return [(array.shape, array.dtype) for array in arrays_in(result, session.cp().ndarray)]
 
 
 def check_shapes(first: list[tuple[Any, Any]], second: list[tuple[Any, Any]]) -> None:
-    """Raise an error for a function whose second result has other shapes: its graph would repeat only one."""
+    """Raise an error if the results of warm-up and capture differ in shape; a graph has only one."""
     if first != second:
         raise ValueError(
             f"fn returned arrays of {_kinds(first)} in the warm-up and of "

@@ -1,4 +1,4 @@
-"""Cost of a graph compared with the same operations submitted one by one."""
+"""The cost of launching a graph, compared with launching the same operations one by one."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _COPIES = ("MEMCPY", "MEMCPY2")
 
 
 class ComparedGraph(Pictured):
-    """Times of a graph and of its function, displayed as a sentence, the graph and both timelines.
+    """The times of a graph and of its function, displayed as a sentence, the graph and both timelines.
 
     Attributes
     ----------
     record : GraphComparison
-        Times of one run and of one node, on the device and on the host.
+        The times per run and per node, on the device and on the host.
     graph : GraphRecord
-        What was compared.
+        The graph that was compared.
     """
 
     def __init__(self, record: GraphComparison, graph: GraphRecord, name: str) -> None:
@@ -45,7 +45,7 @@ class ComparedGraph(Pictured):
 def compared(
     graph: GraphRecord, eager: Callable[[], object], launch: Callable[[], object], stream: Any, repeats: int
 ) -> GraphComparison:
-    """Time `repeats` runs of each in a stream, and record one of each."""
+    """Measure `repeats` runs of a function and of its graph in a stream, and record a timeline of each."""
     with session.steps(4, "graph.compare") as begin:
         begin()
         first = _timed(eager, stream, repeats)
@@ -69,7 +69,7 @@ def compared(
 
 
 def _timed(run: Callable[[], object], stream: Any, repeats: int) -> tuple[float, float]:
-    """Return the time of one run in ns, between events and on the host."""
+    """Return the mean time per run in ns, once between two events and once on the host."""
     cp = session.cp()
     clock = session.backend().host_ns
     run()
@@ -85,7 +85,7 @@ def _timed(run: Callable[[], object], stream: Any, repeats: int) -> tuple[float,
 
 
 def _recorded(run: Callable[[], object], stream: Any) -> Timeline | None:
-    """Return a timeline of one run; None if a timeline is being recorded already."""
+    """Return a timeline of one run, or None if another timeline is already being recorded."""
     recorder = session.backend().timeline_recorder()
     stream.synchronize()
     try:
@@ -100,9 +100,9 @@ def _recorded(run: Callable[[], object], stream: Any) -> Timeline | None:
 
 
 def numbered(replay: Timeline, graph: GraphRecord) -> Timeline:
-    """Return the timeline of one launch with the graph's own numbers of the nodes.
+    """Return the timeline of one launch, in which operations have the node numbers of the graph.
 
-    CUPTI has numbers of its own: operations of one kind and name are taken in the order of the nodes.
+    CUPTI uses its own numbers. Operations with the same kind and name are matched in the order of the nodes.
     """
     if replay.provenance.source == "modelled":
         return replay

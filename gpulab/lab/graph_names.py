@@ -1,4 +1,4 @@
-"""Names in the program for the arrays of a graph, and their present values."""
+"""Names that the program uses for the arrays of a graph, and the present values of these names."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from virtualgpu.records import GraphArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Named:
-    """Named array of a graph; ``look_up`` returns the present value of the name, if that can be known.
+    """An array of a graph with its name in the program.
 
-    ``parameter`` is what the captured function calls it.
+    ``look_up`` returns the present value of the name; it is None if the name cannot be looked up.
+    ``parameter`` is the name of the array inside the captured function.
     """
 
     name: str
@@ -30,7 +31,7 @@ class Named:
         return self.array if self.look_up is None else self.look_up()
 
     def moved(self, array: Any) -> Named:
-        """Return the name for another array; the variable is still watched if it has that value."""
+        """Return the name with another array; it can be looked up only if it refers to that array now."""
         return replace(self, array=array, look_up=self.look_up if self.now is array else None)
 
     def record(self) -> GraphArray:
@@ -38,7 +39,7 @@ class Named:
 
 
 def array_record(name: str, array: Any, is_output: bool = False) -> GraphArray:
-    """Return name, address, shape and dtype of an array as a record."""
+    """Return a record of an array: its name, address, size, shape and dtype."""
     steps = zip(array.shape, array.strides, strict=True)
     size = sum((n - 1) * abs(step) for n, step in steps) + array.itemsize if array.size else 0
     return GraphArray(name, int(array.data.ptr), size, array.dtype.name, tuple(array.shape), is_output)
@@ -47,13 +48,13 @@ def array_record(name: str, array: Any, is_output: bool = False) -> GraphArray:
 def named_arrays(
     fn: Callable[..., Any], arrays: tuple[Any, ...], caller: FrameType, ndarray: type
 ) -> tuple[Named, ...]:
-    """Return the arguments of a function under the caller's names, and the arrays that it reads itself.
+    """Return the arguments of a function under the caller's names, and the outer arrays that it uses.
 
     Parameters
     ----------
     caller
-        The frame that passed the arrays. A variable of a notebook or module can be looked up later; one of a
-        function counts as unchanged.
+        The frame of the caller. A variable of a notebook or module can be looked up later. A local variable
+        of a function is taken as unchanged.
     """
     by_name: dict[str, Named] = {}
     names = session.program_names()
@@ -71,7 +72,7 @@ def named_arrays(
 
 
 def global_arrays(fn: Any, addresses: Collection[int], ndarray: type) -> Iterator[Named]:
-    """Yield the arrays with one of these addresses that global variables of a function's module hold."""
+    """Yield the arrays in global variables of a function's module whose addresses are among `addresses`."""
     variables: dict[str, Any] = getattr(fn, "__globals__", {})
     names = session.program_names()
     names.take(variables if addresses else {})

@@ -1,4 +1,4 @@
-"""``gl.graph``: a function's device work captured once, then launched as a whole."""
+"""``gl.graph``: capture the device work of a function once, then launch it as one graph."""
 
 from __future__ import annotations
 
@@ -37,24 +37,26 @@ def graph(fn: Callable[..., Any], *arrays: Any, pool: Any = None) -> CapturedGra
     Parameters
     ----------
     fn
-        Gives work to the current stream; may fork to other streams and join them by events. What it computes
-        on the host, a Python number for instance, is frozen at its value during the capture.
+        A function that submits work to the current stream. It may fork to other streams and join them by
+        events. Values that it computes on the host, such as Python numbers, keep their value from the
+        capture.
     arrays
-        Device arrays that `fn` is called with. The graph keeps their addresses.
+        The device arrays that are passed to `fn`. The graph uses their addresses.
     pool
         The ``pool`` of another graph, to share its memory: for graphs that run one after the other.
 
     Returns
     -------
     CapturedGraph
-        Launched with ``g.launch()``, or ``g()``, which returns what `fn` returned.
+        The graph. ``g.launch()`` launches it, and ``g()`` also returns the result of `fn`.
 
     Raises
     ------
     TypeError
-        For something else than device arrays.
+        If an argument is not a device array.
     RuntimeError, NotImplementedError
-        As CuPy and CUDA refuse what a capture cannot have, such as waiting, reading a result, or cuBLAS.
+        If `fn` does something that CuPy or CUDA does not allow in a capture, such as waiting, reading a
+        result, or calling cuBLAS.
 
     Examples
     --------
@@ -94,12 +96,12 @@ def _check(cp: Any, fn: Any, arrays: tuple[Any, ...]) -> None:
 
 
 class CapturedGraph(Pictured):
-    """A captured graph with the arrays, the memory pool and the stream it needs.
+    """A captured graph with the arrays, the memory pool and the stream that it needs.
 
     Attributes
     ----------
     result
-        What the function returned in the capture: each launch writes these arrays anew.
+        The value that the function returned in the capture. Each launch overwrites its arrays.
     pool
         The private memory pool of its results and temporary arrays.
     stream
@@ -126,7 +128,7 @@ class CapturedGraph(Pictured):
             warn(EMPTY)
 
     def _name_others(self, fn: Callable[..., Any]) -> None:
-        """Find names for arrays that only the nodes use, such as a model's weights."""
+        """Find names for arrays that are not arguments but are used by nodes, such as a model's weights."""
         graph = self._alive
         ndarray = session.cp().ndarray
         arrays = [*(name.record() for name in self._names.values()), *_outputs(graph.result, ndarray)]
@@ -139,7 +141,7 @@ class CapturedGraph(Pictured):
 
     @property
     def graph(self) -> Any:
-        """CuPy's ``Graph``: its handles ``graph`` and ``graphExec`` are CUDA's."""
+        """CuPy's ``Graph``; its attributes ``graph`` and ``graphExec`` are CUDA's handles."""
         return self._alive.graph
 
     @property
@@ -147,13 +149,13 @@ class CapturedGraph(Pictured):
         return self._alive.result
 
     def launch(self, stream: Any = None) -> None:
-        """Run all nodes in `stream`, the current one by default."""
+        """Launch the graph in `stream`, or in the current stream by default."""
         graph = self._alive
         with self._session_context():
             graph.graph.launch(_stream(stream))
 
     def __call__(self, stream: Any = None) -> Any:
-        """`launch`, and return the arrays that hold its results."""
+        """Launch the graph, and return the arrays that hold its results."""
         self.launch(stream)
         return self.result
 
@@ -163,22 +165,22 @@ class CapturedGraph(Pictured):
             self.graph.upload(_stream(stream))
 
     def callable(self, *inputs: Any) -> Any:
-        """Copy inputs into the graph's own arrays, launch it, and return its results.
+        """Copy inputs into the arrays of the graph, launch it, and return its results.
 
         Parameters
         ----------
         inputs
-            Device arrays, one for each that the graph was captured with, of its shape and dtype.
+            Device arrays with the shapes and dtypes of the arrays that were passed to `gl.graph`.
 
         Returns
         -------
         ndarray or what the function returned
-            The graph's own arrays: the next call writes over them.
+            The arrays of the graph. The next call overwrites them.
 
         Raises
         ------
         TypeError, ValueError
-            For other arrays than those it was captured with.
+            If the number, shapes or dtypes of the arrays differ from those of the capture.
         """
         if len(inputs) != len(self.arrays):
             raise TypeError(f"The graph takes {count(len(self.arrays), 'array')}, but got {len(inputs)}.")
@@ -193,7 +195,7 @@ class CapturedGraph(Pictured):
         return graph.result
 
     def reset(self) -> None:
-        """Free the graph, its results, and its references to arrays and pool; it cannot be launched again."""
+        """Free the graph, its results, and its references to arrays and pool. It cannot run afterwards."""
         self._captured = None
         self.arrays = ()
         self._names = {}
@@ -210,7 +212,7 @@ class CapturedGraph(Pictured):
 
     @property
     def record(self) -> GraphRecord:
-        """Nodes, edges and named arrays, with the parameters of the next launch."""
+        """The nodes, edges and named arrays of the graph, with the parameters of the next launch."""
         captured = self._alive
         arrays = [name.record() for name in self._names.values()]
         addresses = {array.address for array in arrays}
@@ -219,15 +221,16 @@ class CapturedGraph(Pictured):
         return replace(record, dangling=self._dangling(record, {}))
 
     def check(self, **now: Any) -> tuple[DanglingArray, ...]:
-        """Return the names whose present array is not the one whose address the graph has.
+        """Find names that now refer to another array than the one whose address the graph uses.
 
-        Variables of a notebook, and those that the function reads itself, are looked up; of others, such as a
-        function's own, say with ``check(x=x)`` what they mean now.
+        Variables of a notebook, and outer variables of the captured function, are looked up. For others, such
+        as local variables of a function, pass the present array: ``check(x=x)``.
 
         Returns
         -------
         tuple of DanglingArray
-            Each with the nodes that still read or write the old array; empty if all is well.
+            One entry per name, with the nodes that still read or write the old array; empty if there is no
+            problem.
         """
         return self._dangling(self.record, self._by_name(now))
 
@@ -252,23 +255,23 @@ class CapturedGraph(Pictured):
     # Other parameters without a capture
 
     def update(self, fn: Callable[..., Any] | None = None, /, *arrays: Any, **names: Any) -> None:
-        """Change parameters of the graph, from the next launch on.
+        """Change parameters of the graph for all later launches.
 
         Parameters
         ----------
         fn, arrays
-            Another function, or the same with other arrays: captured, and its parameters taken over by
-            ``cuGraphExecUpdate``, which needs the same nodes and edges.
+            Another function, or the same function with other arrays. It is captured, and
+            ``cuGraphExecUpdate`` copies the parameters of its nodes. Nodes and edges must be the same.
         names
-            An array's name with the array that shall take its place, of the same shape and dtype. Nothing is
-            captured: each node that has its address gets the new one.
+            The name of an array of the graph, and the array that replaces it, with the same shape and dtype.
+            Nothing is captured: each node that uses the old address gets the new one.
 
         Raises
         ------
         CUDADriverError
-            Status 910, ``CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE``, for other nodes or edges.
+            Status 910, ``CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE``, if nodes or edges differ.
         TypeError, ValueError
-            For another name, shape or dtype.
+            For an unknown name, or another shape or dtype.
 
         Examples
         --------
@@ -301,12 +304,12 @@ class CapturedGraph(Pictured):
                 self._rebind(self._names[name], array)
 
     def _by_name(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arrays under the graph's names; parameters of the function are accepted, too.
+        """Return the given arrays by their names in the graph; parameter names are accepted, too.
 
         Raises
         ------
         TypeError
-            For a name that the graph does not know.
+            If the graph has no array of that name.
         """
         names_by_parameter = {name.parameter: name.name for name in self._names.values()}
         arrays_by_name = {
@@ -340,15 +343,15 @@ class CapturedGraph(Pictured):
     beside = old_method("beside", "compare")
 
     def compare(self, *, repeats: int = 20) -> ComparedGraph:
-        """Compare the time of one run of the graph with that of its function; both run `repeats` times.
+        """Measure the time per run of the graph and of its function; each runs `repeats` times.
 
-        The contents of arrays that have a name are restored.
+        Afterwards, the contents of all named arrays are restored.
 
         Returns
         -------
         ComparedGraph
-            ``.record`` has the times of one run and of one node, on the device and on the host. Its picture
-            is the graph with a timeline of each way.
+            ``.record`` has the times per run and per node, on the device and on the host. Its picture is the
+            graph with a timeline of both.
         """
         if operator.index(repeats) < 1:
             raise ValueError("`repeats` must be at least 1.")
@@ -366,7 +369,7 @@ class CapturedGraph(Pictured):
         return str(getattr(self.fn, "__name__", "a function"))
 
     def view(self) -> views.GraphView:
-        """The picture as a widget, with the timelines of the last `compare`, if there was one."""
+        """The picture as a widget, with the timelines of the last `compare` if it was called."""
         return views.GraphView(self.record, self._compared.record if self._compared else None, self._name)
 
     _picture = view
@@ -379,7 +382,7 @@ class CapturedGraph(Pictured):
 
 
 def _stream(stream: Any) -> Any:
-    """Return the argument if it is a stream or None; else raise an error.
+    """Return the argument if it is a stream or None; raise an error otherwise.
 
     Raises
     ------

@@ -114,7 +114,7 @@ def occupancy(
     kernel
         A ``cp.RawKernel`` or a function of a ``cp.RawModule``.
     block
-        The block size to mark: a number of threads, or a tuple of one to three.
+        The block size to mark: a number of threads, or a tuple of one to three numbers.
     shared_mem
         Dynamic shared memory per block in bytes, the same at every block size.
     beside
@@ -154,7 +154,7 @@ def count(
     stream: Any = None,
     caches: Literal["cold", "warm"] = "cold",
 ) -> CounterTable:
-    """Run a kernel and count its instructions, memory requests, sectors, conflicts, branches, cache hits.
+    """Run a kernel, and count its instructions, memory requests, sectors, conflicts, branches and cache hits.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def machine_code(
     shared_mem: int = 0,
     stream: Any = None,
 ) -> AsRunTable:
-    """Run a kernel and compare its counts in PTX, as written, with those in machine code, as run.
+    """Run a kernel, and compare the counts of its PTX with those of the machine code that the GPU runs.
 
     Between the two, NVIDIA's assembler ptxas merges neighbouring accesses into wider ones, predicates
     short branches and copies loop bodies. The table says where, and what it changes.

@@ -1,4 +1,4 @@
-"""IPython magics: ``%gpu_timeline`` and ``%gpu_profile`` of lines and cells, ``%%gpu_sandbox`` of a cell."""
+"""IPython magics: ``%gpu_timeline`` and ``%gpu_profile`` for lines and cells, ``%%gpu_sandbox`` for cells."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OLD_SANDBOX_LINE = re.compile(
 
 @magics_class
 class GpuMagics(Magics):
-    """Record what a line or a cell does, or run a cell in another process."""
+    """The magics, which record the work of a line or a cell, or run a cell in another process."""
 
     shell: Any  # always set: only an IPython shell makes one of these
 
@@ -49,7 +49,7 @@ class GpuMagics(Magics):
     @argument("--blocking", action="store_true", help="let the host wait after each launch")
     @cell_magic
     def gpu_sandbox(self, line: str, cell: str) -> Any:
-        """Run the cell in another process: a fault in it costs neither this kernel nor its CUDA context."""
+        """Run the cell in another process, so that a fault cannot affect this kernel or its CUDA context."""
         from gpulab.lab.faults.jobs import Cell, used_by
         from gpulab.lab.faults.sandbox import LIMIT_S, MEMORY_BYTES, run
 
@@ -68,7 +68,7 @@ class GpuMagics(Magics):
         return report
 
     def _record(self, magic: str, line: str, cell: str | None, recording: Any) -> Any:
-        """Run the code while the recorder watches, keep the recording under its name, and return it."""
+        """Run the code while the recorder is active, assign the recording to its variable, and return it."""
         options = parse_argstring(getattr(self, magic), line)
         output = options.output
         if cell is None:
@@ -87,7 +87,7 @@ class GpuMagics(Magics):
         return recording
 
     def _run_watched(self, code: str, recording: Any) -> Any:
-        """Run code as a cell of its own; its error is shown once, by the cell that the magic is in."""
+        """Run code as a nested cell. Its error is shown once, by the cell that contains the magic."""
         shell = self.shell
         replacements = dict.fromkeys(("showtraceback", "showsyntaxerror"), lambda *args, **kwargs: None)
         with recording:
@@ -115,7 +115,7 @@ def _check_name(magic: str, name: str | None) -> None:
 
 
 def _deprecated_name(magic: str, words: list[str]) -> str:
-    """Return the name in ``%%gpu_timeline t``, as version 1.0 wrote it, with a warning."""
+    """Return the variable name in ``%%gpu_timeline t``, the syntax of version 1.0, with a warning."""
     name = " ".join(words)
     _check_name(magic, name)
     message = f"`%%{magic} {name}` is deprecated: write `%%{magic} -o {name}`."
@@ -124,12 +124,12 @@ def _deprecated_name(magic: str, words: list[str]) -> str:
 
 
 def _assigns(cell: str, name: str) -> bool:
-    """Return whether the cell assigns the name, which is then a result of version 1.0's ``-o name``."""
+    """Return whether the cell assigns the name; ``-o name`` of version 1.0 then means a result."""
     return re.search(rf"^{re.escape(name)}\s*=(?!=)", cell, re.MULTILINE) is not None
 
 
 def _sandbox_line(line: str, cell: str) -> str:
-    """Return a line such as ``s -o x, y``, as version 1.0 wrote it, in today's form: ``-o s -r x,y``."""
+    """Convert a line in the syntax of version 1.0, such as ``s -o x, y``, to the current ``-o s -r x,y``."""
     words = _OLD_SANDBOX_LINE.fullmatch(line)
     if words is None:
         return line

@@ -1,8 +1,8 @@
-"""Error messages in IPython and Jupyter.
+"""Display of errors in IPython and Jupyter.
 
-A traceback ends in the learner's own line, above the message: our frames are left out, long messages are
-broken at words, and a module that is missing on a virtual GPU is answered with what to write instead.
-``%tb`` shows everything, ``%xmode Verbose`` too.
+A traceback ends in the learner's own line, above the message. Frames of gpulab are left out, and long
+messages are wrapped at words. If a module is missing on a virtual GPU, the message names the replacement.
+``%tb`` and ``%xmode Verbose`` show the full traceback.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ _ADVICE = {
 
 
 def use_in_ipython(shell: Any = None) -> None:
-    """Register the magics with IPython, if it runs, and show errors without gpulab's frames.
+    """Register the magics with IPython, if it is running, and show errors without gpulab's frames.
 
-    A handler of errors that the shell has already is kept.
+    An existing error handler of the shell is kept.
     """
     ipython = sys.modules.get("IPython")
     if shell is None and ipython is not None:
@@ -74,7 +74,7 @@ def use_in_ipython(shell: Any = None) -> None:
 
 
 def _function_loaders() -> Iterator[Callable[[], object]]:
-    """Return functions that load the public names: the completer reads signatures only from loaded functions.
+    """Yield functions that load the public names, because IPython completes only loaded functions.
 
     The array modules are left out because they open a device.
     """
@@ -85,7 +85,7 @@ def _function_loaders() -> Iterator[Callable[[], object]]:
 
 
 def _of_threads(before: Callable[[threading.ExceptHookArgs], object]) -> Callable[[Any], None]:
-    """Return a handler for errors of threads: the previous one, given a traceback without gpulab's frames."""
+    """Return a handler for errors in threads, which calls the previous handler without gpulab's frames."""
 
     def show(args: threading.ExceptHookArgs) -> None:
         if args.exc_value is None:
@@ -101,7 +101,7 @@ def _of_threads(before: Callable[[threading.ExceptHookArgs], object]) -> Callabl
 def _show(
     shell: Any, kind: type[BaseException], error: BaseException, tb: Any, tb_offset: Any = None
 ) -> None:
-    """Handle an error in IPython: `tb` is the whole traceback, which is restored afterwards."""
+    """Show an error in IPython without gpulab's frames; afterwards, restore the full traceback `tb`."""
     note = _advice(error)
     if note and note not in getattr(error, "__notes__", ()):
         error.add_note(note)
@@ -124,7 +124,7 @@ def _show(
 
 
 def _broken(part: str, long_lines: set[str]) -> str:
-    """Wrap the lines of a traceback that belong to a message, but not source text."""
+    """Wrap the long lines of a traceback that belong to a message; source text is not wrapped."""
     lines = []
     for line in part.split("\n"):
         text = _COLOURS.sub("", line)
@@ -148,7 +148,7 @@ def _wrapped(line: str) -> str:
 
 
 def _advice(error: BaseException) -> str:
-    """Return advice for an import that failed, or an empty text."""
+    """Return advice about a failed import or a compiler error, or an empty string."""
     if isinstance(error, ModuleNotFoundError):
         missing = (error.name or "").partition(".")[0]
         if missing not in _ADVICE or missing in sys.modules:

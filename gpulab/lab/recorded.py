@@ -1,4 +1,4 @@
-"""``gl.recorded``: traces and timelines of named GPUs, shipped for users without these GPUs."""
+"""``gl.recorded``: recordings of named GPUs, which ship with gpulab for users without these GPUs."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ TIMELINES = "timelines.json"
 
 
 class NotRecordedError(GpulabError, LookupError):
-    """Error for a request that no shipped record fits; the message lists the records."""
+    """Error raised if no shipped record matches a request; the message lists the available records."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedLaunch:
-    """A recorded launch: the program, its arguments, the device and the date.
+    """A recorded launch: its program, arguments, device and date.
 
-    ``what`` is ``"blocks"`` or ``"warp"``; ``arguments`` are in words (`in_words`); ``code`` is the CUDA C++
-    source, which a warp's trace holds itself.
+    ``what`` is ``"blocks"`` or ``"warp"``. ``arguments`` are descriptions from `in_words`. ``code`` is the
+    CUDA C++ source of a record of blocks; the trace of a warp already contains its source.
     """
 
     name: str
@@ -51,7 +51,7 @@ class RecordedLaunch:
 
     @property
     def trace(self) -> Any:
-        """The record: a `LaunchTrace` or a `WarpTrace`."""
+        """The recorded data: a `LaunchTrace` or a `WarpTrace`."""
         return load(self.name)
 
     def __str__(self) -> str:
@@ -71,17 +71,17 @@ class RecordedTimeline(_InWords):
 
     @property
     def timeline(self) -> Timeline:
-        """The record itself."""
+        """The recorded data."""
         timeline: Timeline = load(self.name)
         return timeline
 
 
 class RecordedSession(_InWords):
-    """Recording of a GPU's load, phase by phase, with device and date."""
+    """A recording of a GPU's load in several phases, with device and date."""
 
 
 class RecordedTable:
-    """The shipped records, as a table; ``.record`` holds them as data."""
+    """The shipped records, displayed as a table; ``.record`` holds them as data."""
 
     def __init__(self, records: Sequence[Record]) -> None:
         self.record = tuple(records)
@@ -114,7 +114,7 @@ _KINDS = {RecordedTimeline: "timeline", RecordedSession: "monitor"}
 def recorded(
     name: str | None = None,
 ) -> RecordedTable | views.LaunchChart | views.WarpStepper | TimelineReport | Monitor:
-    """Show recordings of a named GPU that ship with gpulab: the list, or the picture of one.
+    """Show the recordings of named GPUs that ship with gpulab: the list, or the picture of one recording.
 
     Parameters
     ----------
@@ -124,9 +124,9 @@ def recorded(
     Returns
     -------
     RecordedTable, LaunchChart, WarpStepper, TimelineReport or Monitor
-        The list; or where each block of the launch ran and when; or the steps of one warp; or what ran when
-        in the streams of a program; or what a GPU did, phase by phase. Captions say on which GPU it was
-        recorded, when and with what.
+        The list; or the SM and the time of each block of a launch; or the steps of one warp; or the
+        operations in the streams of a program over time; or the load of a GPU in several phases. Captions
+        name the GPU, the date and the tool of the recording.
 
     Raises
     ------
@@ -155,14 +155,14 @@ def recorded(
 
 
 def beside(device: str, launch: Launch) -> LaunchTrace:
-    """Return the block trace of this very launch on `device`: same program, shape and arguments.
+    """Return the recorded block trace of the same launch on `device`: same program, shape and arguments.
 
-    See `same_program`. Of arrays, types and shapes are compared, not what they hold.
+    See `same_program`. Arrays are compared by type and shape, not by their contents.
 
     Raises
     ------
     NotRecordedError
-        If none fits; the message says which launches were recorded.
+        If no record matches; the message lists the recorded launches.
     """
     on_device = [r for r in records() if r.what == "blocks" and _is_device_named(device, r.device)]
     shape = (launch.grid, launch.block, launch.shared_bytes)
@@ -181,17 +181,17 @@ def beside(device: str, launch: Launch) -> LaunchTrace:
 
 
 def in_words(args: Sequence[Any]) -> tuple[str, ...]:
-    """Return a launch's arguments in words: ``"float32[1024, 4]"`` for an array, a number's value."""
+    """Describe a launch's arguments: ``"float32[1024, 4]"`` for an array, the value for a number."""
     return tuple(f"{arg.dtype}{list(arg.shape)}" if getattr(arg, "shape", ()) else f"{arg}" for arg in args)
 
 
 def load(name: str) -> Any:
-    """Read one of the shipped records, such as ``h200_maze_warp``: a trace taken on that GPU.
+    """Read a shipped record, such as ``h200_maze_warp``, which was recorded on an H200.
 
     Raises
     ------
     FileNotFoundError
-        If there is none of that name.
+        If there is no record of that name.
     """
     file = _folder() / f"{name}.npz"
     if not file.is_file():
@@ -201,7 +201,7 @@ def load(name: str) -> Any:
 
 @functools.cache
 def records() -> tuple[RecordedLaunch, ...]:
-    """All shipped records, in the index's order."""
+    """Return all shipped records of launches, in the order of the index."""
     data = json.loads((_folder() / INDEX).read_text(encoding="utf-8"))
     io.check_version(data, FORMAT, INDEX)
     return tuple(map(_of_entry, data["launches"]))
@@ -209,7 +209,7 @@ def records() -> tuple[RecordedLaunch, ...]:
 
 @functools.cache
 def timelines() -> tuple[RecordedTimeline, ...]:
-    """All shipped timelines, in the index's order."""
+    """Return all shipped timelines, in the order of the index."""
     file = _folder() / TIMELINES
     if not file.is_file():
         return ()
@@ -240,5 +240,5 @@ def _size(size: Dim3) -> str:
 
 
 def _is_device_named(name: str, device: str) -> bool:
-    """Return whether a name such as ``"H200"`` or ``"nvidia h200"`` stands for ``"NVIDIA H200"``."""
+    """Return whether a short name such as ``"H200"`` or ``"nvidia h200"`` means ``"NVIDIA H200"``."""
     return set(name.lower().split()) <= set(device.lower().split())

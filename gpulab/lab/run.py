@@ -1,4 +1,4 @@
-"""``gl.launch``: a picture of a launch with methods for further analyses."""
+"""``gl.launch``: run a kernel, and return a picture of the launch with methods for further analyses."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def launch(
     stream: Any = None,
     beside: str | None = None,
 ) -> Run:
-    """Run a kernel and show which SM ran each block, and when; the result can be asked further questions.
+    """Run a kernel, and show the SM and the time of each block. The result has methods for further analyses.
 
     Parameters
     ----------
     kernel
         A ``cp.RawKernel`` or a function of a ``cp.RawModule``.
     grid, block
-        Blocks in the grid and threads in a block: a number or a tuple of one to three.
+        Blocks in the grid and threads in a block: a number, or a tuple of one to three numbers.
     args
         The kernel's arguments, a tuple.
     shared_mem
@@ -48,8 +48,8 @@ def launch(
     stream
         The stream that the kernel runs in, such as ``cp.cuda.Stream()``; the current stream if left out.
     beside
-        A GPU's name, such as ``"H200"``: shows next to the picture what was recorded there of the same
-        launch (`gpulab.lab.recorded`; ``gl.recorded()`` lists the records).
+        The name of a GPU, such as ``"H200"``, whose recording of the same launch is shown next to the picture
+        (`gpulab.lab.recorded`; ``gl.recorded()`` lists the records).
 
     Returns
     -------
@@ -94,19 +94,19 @@ def launch(
 
 
 class Run(LaunchChart):
-    """Location and time of every block of a launch, and further analyses of the launch.
+    """The SM and the time of every block of a launch, with methods for further analyses of this launch.
 
-    Each question runs the kernel again from its arrays as they were before the launch, and leaves the arrays
-    as it finds them. See `gpulab.launch` for the memory that this takes.
+    Each analysis runs the kernel again with the arrays as they were before the launch. Afterwards, the
+    present contents of the arrays are restored. See `gpulab.launch` for the memory that this needs.
 
     Parameters
     ----------
     trace
-        What was observed of the launch.
+        The recorded SM and time of each block.
     kept
-        The launch, with the contents that its arrays had before it.
+        The launch, with the contents of its arrays before the launch.
     beside
-        A launch to show next to it, such as one that was recorded on another GPU.
+        A launch to show for comparison, such as a recording from another GPU.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class Run(LaunchChart):
         watch: str | Sequence[str] = (),
         stop: str | Sequence[str] = (),
     ) -> views.WarpStepper:
-        """Step through one of the warps; the options are those of `gpulab.warps`."""
+        """Step through one warp of the launch; the options are those of `gpulab.warps`."""
         return self._ask(
             kernels.warps,
             block_index=block_index,
@@ -149,7 +149,7 @@ class Run(LaunchChart):
         block_index: Shape = (0, 0, 0),
         space: str = "both",
     ) -> views.AccessMicroscope:
-        """Show how the lanes of each access fall into sectors and banks: `gpulab.access`."""
+        """Show the sectors and banks that the lanes of each access use: `gpulab.access`."""
         return self._ask(access, line=line, warp=warp, block_index=block_index, space=space)
 
     def machine_code(self) -> AsRunTable:
@@ -165,17 +165,17 @@ class Run(LaunchChart):
         nan: bool = False,
         tool: str = "",
     ) -> SanitizerTable:
-        """Check for mistakes that a plain launch may hide: `gpulab.sanitize`."""
+        """Check the launch for errors that a normal run may not show: `gpulab.sanitize`."""
         return self._ask(
             kernels.sanitize, tools=tools, block_order=block_order, seed=seed, nan=nan, tool=tool
         )
 
     def diagnose(self, *, caches: Literal["cold", "warm"] = "cold", baseline: Any = None) -> DiagnosisTable:
-        """Explain why the launch is as slow as it is; `baseline` is another run: `gpulab.diagnose`."""
+        """Explain the launch's time, or compare it with another run, `baseline`: `gpulab.diagnose`."""
         return self._ask(diagnose, caches=caches, baseline=baseline)
 
     def roofline(self, *, caches: Literal["cold", "warm"] = "cold") -> views.RooflineChart:
-        """Show the launch under the ceilings of the device; ``gl.roofline(run, other)`` shows several."""
+        """Show the launch in a roofline chart; ``gl.roofline(run, other)`` shows several launches."""
         return roofline(self, caches=caches)
 
     def close(self) -> None:
@@ -184,7 +184,7 @@ class Run(LaunchChart):
         self.kept.drop()
 
     def _ask(self, question: Callable[..., T], **options: Any) -> T:
-        """Run an analysis of the launch on its arrays as they were before it."""
+        """Run an analysis of the launch with the arrays as they were before the launch."""
         with self.kept.again() as launch:
             return question(
                 launch.kernel,

@@ -1,4 +1,4 @@
-"""``gl.check_streams``: check whether a program orders the uses of the same memory by its streams."""
+"""``gl.check_streams``: check whether streams and the host access the same memory in a defined order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from virtualgpu.records import StreamHazard, StreamReport
 
 
 def check_streams() -> StreamCheck:
-    """Check in a ``with`` block that streams and host access the same memory in a defined order.
+    """Check in a ``with`` block whether streams and the host access the same memory in a defined order.
 
     The check finds three mistakes: two streams (or a stream and the host) access the same bytes, at least
     one of them writes, and nothing orders them; memory is freed or reused while another stream may still use
@@ -47,7 +47,7 @@ def check_streams() -> StreamCheck:
 
 
 class _Checking:
-    """Streams that are watched, and the findings about them."""
+    """A recorder that watches all streams and collects the findings about them."""
 
     def __init__(self) -> None:
         self._watcher, self._provenance = session.backend().stream_watcher(), session.backend().provenance
@@ -61,7 +61,7 @@ class _Checking:
 
 
 class StreamCheck(Recorded[StreamReport], what="check of streams", write="with gl.check_streams() as found:"):
-    """The check of a ``with`` block, and its findings."""
+    """The check of the streams in a ``with`` block, with its findings."""
 
     def _recorder_of_now(self) -> _Checking:
         return _Checking()
@@ -71,7 +71,7 @@ class StreamCheck(Recorded[StreamReport], what="check of streams", write="with g
 
     @property
     def findings(self) -> tuple[StreamHazard, ...]:
-        """Findings, one for each pair of lines, in the order of the program."""
+        """The findings, one per pair of source lines, in the order of the program."""
         return self.record.findings
 
     def _sentence(self) -> str:

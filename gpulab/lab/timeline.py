@@ -1,4 +1,4 @@
-"""``gl.timeline``: the activities of devices and host, with times, while a block of the program ran."""
+"""``gl.timeline``: the operations of the devices and the host over time in a ``with`` block."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_ADVISED = 5_000
 
 
 def timeline() -> TimelineReport:
-    """Record the kernels, copies, waits and NVTX ranges of device and host in a ``with`` block.
+    """Record the kernels, copies, waits and NVTX ranges of the devices and the host in a ``with`` block.
 
     Returns
     -------
@@ -44,28 +44,28 @@ def timeline() -> TimelineReport:
 
 
 def open_timeline(path: str | Path, *, most_events: int = 100_000) -> TimelineReport:
-    """Open Chrome trace events: a file that ``t.save`` wrote, the PyTorch profiler's, or another tool's.
+    """Open a file of Chrome trace events, from ``t.save``, the PyTorch profiler or another tool.
 
     Parameters
     ----------
     path
         The file, ``.json`` or ``.json.gz``. Nothing in it is executed.
     most_events
-        Of more events than these the first are read, by their time; a note says so. What ``t.save`` wrote is
-        always read whole.
+        The maximum number of events. From a larger file, only the earliest events are read, and a note
+        reports it. A file from ``t.save`` is always read completely.
 
     Returns
     -------
     TimelineReport
-        What ``t.save`` wrote comes back without loss; what was measured then is *recorded* now, with the day.
-        Other tools' slices that belong to no stream become ranges of the host.
+        A file from ``t.save`` is restored without loss; its measured times are marked *recorded*, with the
+        date. Events of other tools that do not belong to a stream become ranges of the host.
 
     Raises
     ------
     FileNotFoundError
         If there is no such file.
     TraceFormatError
-        If it holds no timeline, or is damaged or too large; the message says which.
+        If the file is not a timeline, is damaged, or is too large; the message has the reason.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def open_timeline(path: str | Path, *, most_events: int = 100_000) -> TimelineRe
 def timelines(
     *timelines: TimelineReport | Timeline, **named_timelines: TimelineReport | Timeline
 ) -> views.TimelineView:
-    """Show several timelines below each other on one axis, each from its own start.
+    """Show several timelines below each other on one time axis; each begins at its own start.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def timelines(
     Raises
     ------
     TypeError
-        Without a timeline.
+        If no timeline is passed.
 
     Examples
     --------
@@ -116,26 +116,26 @@ def _record_of(timeline: TimelineReport | Timeline) -> Timeline:
 
 
 def busy_ns(record: Timeline) -> int:
-    """Time in which at least one operation ran: the length of the union of their intervals."""
+    """Return the time in which at least one operation ran: the length of the union of their intervals."""
     return overlap.length_ns(overlap.intervals(record.activities))
 
 
 class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timeline() as t:"):
-    """A timeline, recorded by ``with``, which can afterwards be displayed, analysed and saved.
+    """A timeline, recorded in a ``with`` block, which can be displayed, analysed and saved.
 
     Parameters
     ----------
     record
-        A timeline that has been recorded before.
+        An earlier timeline.
     """
 
     def _recorder_of_now(self) -> TimelineRecorder:
         return session.backend().timeline_recorder()
 
     def overlap(self) -> tables.Answers[Overlap]:
-        """Return the share of work that ran at the same time, for each pair of engines and of streams.
+        """Return how much work ran at the same time, for each pair of engines and each pair of streams.
 
-        In percent of the shorter of the two busy times; see `gpulab.analysis.overlap`.
+        The value is a percentage of the shorter of the two busy times; see `gpulab.analysis.overlap`.
 
         Examples
         --------
@@ -149,15 +149,15 @@ class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timelin
         return tables.gaps(gaps.gaps(self.record, min_ns), self.record)
 
     def critical_path(self) -> tables.Answers[PathStep]:
-        """The chain of operations and host intervals that determines the duration."""
+        """Return the chain of operations and host intervals that determines the duration."""
         return tables.path(critical_path.critical_path(self.record), self.record)
 
     def advice(self) -> tables.Answers[Advice]:
-        """Advice: at most four sentences, each with the expected gain."""
+        """Return at most four sentences of advice, each with the expected gain."""
         return tables.advice(advice.advice(self.record), self.record)
 
     def describe(self) -> str:
-        """The timeline in words: operations, overlap, critical path and advice."""
+        """Return a description of the timeline in words: operations, overlap, critical path and advice."""
         paragraphs = [sentences.sentence(self.record), *([self.record.note] if self.record.note else [])]
         for answers in (self.overlap(), self.critical_path(), self.advice()):
             paragraphs.append(repr(answers))
@@ -175,7 +175,10 @@ class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timelin
     beside = old_method("beside", "compare")
 
     def compare(self, *others: TimelineReport | Timeline) -> views.TimelineView:
-        """Show this timeline above others on one axis, such as modelled above measured; see `timelines`."""
+        """Show this timeline and others below each other on one time axis, for example modelled and measured.
+
+        See `timelines`.
+        """
         return timelines(self, *others)
 
     def _make_picture(self) -> views.TimelineView:
@@ -189,7 +192,7 @@ class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timelin
         )
 
     def _summary(self) -> str:
-        """Return a sentence about overlapping work, for the line above the picture."""
+        """Return a sentence about overlapping work, which appears above the picture."""
         pairs = overlap.pairs(overlap.by_engine(self.record))
         shares = [f"{o.first} with {o.second} {percent(o.fraction)}" for o in pairs]
         return f"Overlap, of the shorter one's time: {', '.join(shares)}." if shares else ""

@@ -1,1 +1,1 @@
-"""Tools for faults: code in a separate process, and the history of a wrong number."""
+"""Tools for finding faults: code in a separate process, and the history of a wrong value in an array."""

@@ -1,4 +1,4 @@
-"""The process of a sandbox: runs a job and returns the outcome as plain data."""
+"""The process of a sandbox, which runs a job and returns its outcome as plain data."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _FIGURE_DPI = 72
 
 
 def warm(_: Any, count: int) -> None:
-    """Load modules and create the context before there is a job."""
+    """Load the modules and create the CUDA context before a job arrives."""
     if count > 1:
         session.use_device(count=count)
     session.cp().ones(()).sum().get()  # which opens the device
 
 
 def there(_: Any) -> bool:
-    """Return True: the process is alive and waits for a job."""
+    """Return True, which shows that the process is alive and waits for a job."""
     return True
 
 
 def run(_: Any, job_bytes: bytes, returns: bool, blocking: bool, watchdog_s: float) -> dict[str, Any]:
-    """Run a job; return its error with lines, the state of the device, and the result if requested."""
+    """Run a job. Return its error with source lines, the state of the device, and the result if requested."""
     me = os.getpid()
     cp = session.cp()
     if session.which_device().kind == "virtual":
@@ -83,7 +83,7 @@ def run(_: Any, job_bytes: bytes, returns: bool, blocking: bool, watchdog_s: flo
 
 
 def _compiles(pid: int) -> bool:
-    """Return whether a process is the virtual GPU's compiler, or has ended."""
+    """Return whether a process runs the compiler of the virtual GPU, or has ended."""
     try:
         return any(_COMPILER in word for word in psutil.Process(pid).cmdline())
     except psutil.Error:
@@ -91,7 +91,7 @@ def _compiles(pid: int) -> bool:
 
 
 def _at_end(cp: Any, outcome: dict[str, Any]) -> None:
-    """Wait for work that the job has not waited for."""
+    """Wait for the remaining work on all devices, and add an error of that work to the outcome."""
     try:
         for number in range(cp.cuda.runtime.getDeviceCount()):
             with cp.cuda.Device(number):
@@ -102,7 +102,7 @@ def _at_end(cp: Any, outcome: dict[str, Any]) -> None:
 
 
 def _failed(error: BaseException, outcome: dict[str, Any]) -> None:
-    """Record an error and the program's lines that led to it."""
+    """Add an error, and the lines of the program that led to it, to the outcome."""
     try:
         text = str(error)[:_LONGEST]
     except BaseException:  # its text is made by the program
@@ -117,7 +117,7 @@ def _failed(error: BaseException, outcome: dict[str, Any]) -> None:
 
 
 def _frames(tb: TracebackType | None) -> list[tuple[str, int]]:
-    """Return the learner's lines of a traceback, or else those of helpers of the course."""
+    """Return the learner's lines in a traceback, or the lines of the course's helpers if there are none."""
     lines = session.program_lines()
     for is_shown in (lines.is_learners, lines.belongs):
         frames = [
@@ -131,7 +131,7 @@ def _frames(tb: TracebackType | None) -> list[tuple[str, int]]:
 
 
 def _again(cp: Any) -> int:
-    """Return the status of the next call on the device: a sticky error, or 0."""
+    """Return the error status of the next call to the device, or 0. A sticky error appears again."""
     try:
         cp.cuda.runtime.deviceSynchronize()
     except Exception as error:
@@ -141,7 +141,7 @@ def _again(cp: Any) -> int:
 
 
 def _bring(value: Any, returns: bool, outcome: dict[str, Any]) -> None:
-    """Add the result to the outcome, or a note why it cannot be pickled."""
+    """Add the pickled result to the outcome, or a note that explains why it cannot be pickled."""
     import cloudpickle
 
     if isinstance(value, DisplayOutput):
@@ -160,7 +160,7 @@ def _bring(value: Any, returns: bool, outcome: dict[str, Any]) -> None:
 
 
 class DisplayOutput:
-    """Results of a cell: its declared names, and the display of its last expression."""
+    """The results of a cell: the values of its declared names, and the display of its last expression."""
 
     def __init__(self, values: dict[str, Any], bundle: dict[str, Any]) -> None:
         self.values = values
@@ -173,7 +173,7 @@ def _kind(value: Any) -> str:
 
 
 def _figures(outcome: dict[str, Any]) -> None:
-    """Add open Matplotlib figures to the outcome, as PNG."""
+    """Add all open Matplotlib figures to the outcome as PNG images."""
     pyplot = sys.modules.get("matplotlib.pyplot")
     if pyplot is None:
         return

@@ -1,4 +1,4 @@
-"""``gl.who_wrote``: from a wrong number in a result to the line that made it."""
+"""``gl.who_wrote``: the history of an array element, to find the line that wrote a wrong value."""
 
 from __future__ import annotations
 
@@ -18,30 +18,31 @@ def who_wrote(array: Any, index: int | tuple[int, ...], fn: Callable[..., Any], 
     Parameters
     ----------
     array
-        A device array that is there before the function begins; it may be any other one's memory, too.
+        A device array that exists before the function begins. It may share memory with other arrays.
     index
-        Which element: a number, or a tuple of one for each dimension.
+        The index of the element: a number, or a tuple with one number per dimension.
     fn, args
         The function and its arguments. An exception of the function ends the history, which then names it.
 
     Returns
     -------
     HistoryTable
-        The history (`virtualgpu.records.faults.history.ElementHistory`), which displays as a table: what the
-        element held before, then each store and atomic with kernel, launch, block, thread, line and value,
-        each copy, memset and kernel of the library with its Python line. ``.last`` is who wrote what it holds
-        now.
+        The history (`virtualgpu.records.faults.history.ElementHistory`), displayed as a table. It starts with
+        the value before the call. Stores and atomics are listed with kernel, launch, block, thread, line and
+        value; copies, memsets and library kernels with their Python line. ``.last`` is the write of the
+        current value.
 
     Raises
     ------
     IndexError, TypeError
-        For an index that means no element, no array, or no function.
+        For an index outside the array, or arguments that are not an array or not a function.
     NotSupportedError
         On a real GPU.
 
     Notes
     -----
-    Blocks run one after the other here; where several write one element, a GPU may have another order.
+    The virtual GPU runs blocks one after the other. If several blocks write to one element, a real GPU may
+    have a different order.
 
     Examples
     --------

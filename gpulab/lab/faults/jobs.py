@@ -1,4 +1,4 @@
-"""Jobs of a sandbox: a function or a cell, with copies of the globals that it names."""
+"""Jobs of a sandbox: a function or a cell, with copies of the global variables that it uses."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Notebook cell, with the names of the notebook that it uses, and the names that it returns."""
+    """The code of a notebook cell, the variables that it uses, and the names that it returns."""
 
     code: str
     file: str
@@ -65,7 +65,7 @@ class Cell:
 
 
 def _bundle(value: Any) -> dict[str, Any]:
-    """Return the display of a value outside a notebook: text, a page or a picture."""
+    """Return the representations of a value for display, such as text, HTML and SVG, without a notebook."""
     from IPython.core.formatters import DisplayFormatter
 
     data, _ = DisplayFormatter().format(value)  # type: ignore[no-untyped-call]
@@ -74,16 +74,16 @@ def _bundle(value: Any) -> dict[str, Any]:
 
 
 def used_by(code: str, space: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the globals of a notebook that a cell's code names."""
+    """Return the global variables of a notebook that the code of a cell uses."""
     names = {node.id for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name)}
     return {name: space[name] for name in sorted(names) if name in space}
 
 
 def _with_places(job: Call | Cell) -> bytes:
-    """Return a pickle of a job in which functions keep the names of their files.
+    """Return a pickle of a job that keeps the file names of its functions.
 
-    cloudpickle 3.1.2 replaces these by ``<dynamic-code>``, so that equal functions have equal pickles. Then
-    the line of a cell that raised an error would not be known.
+    cloudpickle 3.1.2 replaces file names by ``<dynamic-code>``, so that equal functions have equal pickles.
+    The cell and line of an error would then be unknown.
     """
     import cloudpickle
 
@@ -102,12 +102,12 @@ def _with_places(job: Call | Cell) -> bytes:
 
 
 def packed(job: Call | Cell) -> bytes:
-    """Return a job as bytes.
+    """Return a job as bytes that another process can load.
 
     Raises
     ------
     GpulabError
-        If something of it cannot cross, or all of it is too large: each by its name.
+        If a part of the job cannot be pickled, or all of it is too large. The message names the parts.
     """
     values = job.names if isinstance(job, Cell) else _named_arguments(job)
     sizes = {}
@@ -145,7 +145,7 @@ def packed(job: Call | Cell) -> bytes:
 
 
 def _named_arguments(job: Call) -> dict[str, Any]:
-    """Return arguments and globals of a call, by name."""
+    """Return the arguments of a call, and the outer variables that its function uses, by name."""
     function = inspect.unwrap(job.function)
     arguments = {f"argument {number}": value for number, value in enumerate(job.args, 1)}
     if not inspect.isfunction(function) or _is_importable(function):
@@ -155,7 +155,7 @@ def _named_arguments(job: Call) -> dict[str, Any]:
 
 
 def _is_importable(function: Any) -> bool:
-    """Return whether a function can be pickled by name, as a module's function can."""
+    """Return whether a function can be pickled as a reference to its module and name."""
     module = sys.modules.get(function.__module__)
     return function.__module__ != "__main__" and getattr(module, function.__name__, None) is function
 

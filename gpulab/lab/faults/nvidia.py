@@ -1,4 +1,4 @@
-"""``gl.sanitize(..., tool="compute-sanitizer")``: the same checks by NVIDIA's tool on the GPU."""
+"""``gl.sanitize(..., tool="compute-sanitizer")``: the same checks by NVIDIA's own tool on a real GPU."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from virtualgpu.records import KernelSource, SanitizerReport
 
 
 def check(launch: Launch, tools: Sequence[str], limit_s: float = LIMIT_S) -> SanitizerReport:
-    """Return compute-sanitizer's report of a launch; if the tool cannot run, the report has the reason."""
+    """Return compute-sanitizer's report of a launch. If the tool cannot run, the report has the reason."""
     source = launch.source
     report = SanitizerReport(
         provenance=replace(session.backend().provenance, detail=CHECKER),
@@ -45,7 +45,10 @@ def check(launch: Launch, tools: Sequence[str], limit_s: float = LIMIT_S) -> San
 
 
 def launched(source: KernelSource, grid: Any, block: Any, args: tuple[Any, ...], shared_bytes: int) -> None:
-    """Launch a kernel with line numbers over copies of its arguments; overlapping arrays still overlap."""
+    """Compile a kernel with line numbers, and launch it on copies of its arguments.
+
+    Arrays that shared memory share it in the copies, too.
+    """
     cp = session.cp()
     kept = {key: cp.asarray(data) for key, data, _ in (a for a in args if isinstance(a, tuple))}
     values = tuple(kept[a[0]][a[2] :] if isinstance(a, tuple) else a for a in args)
@@ -58,7 +61,10 @@ def launched(source: KernelSource, grid: Any, block: Any, args: tuple[Any, ...],
 
 
 def _by_value(args: Sequence[Any]) -> tuple[Any, ...]:
-    """Return copies of the arguments: an array as its bounds, the bytes between them, and its offset."""
+    """Return copies of the arguments for another process.
+
+    An array becomes the bounds of its memory, the bytes between them, and the offset of its first element.
+    """
     cp = session.cp()
     values = list[Any]()
     for value in args:

@@ -1,4 +1,4 @@
-"""``gl.sandbox``: code in a separate process, whose faults do not affect this one."""
+"""``gl.sandbox``: run code in a separate process, whose faults do not affect the notebook's process."""
 
 from __future__ import annotations
 
@@ -54,30 +54,31 @@ def sandbox(
         The function and its arguments. Arguments, and globals that the function names, are copied through the
         host, at most 256 MiB together; the arrays of this notebook stay unchanged.
     returns
-        Whether the result comes back, as ``.result``: whatever can be pickled, arrays included, up to 64 MiB.
+        Whether ``.result`` holds the result of the function. It must be possible to pickle it (arrays are
+        allowed), and it can have up to 64 MiB.
     launch_blocking
         Let the host wait after each launch, as ``CUDA_LAUNCH_BLOCKING=1`` does.
     limit_s
-        Processor time, 50 s at most; three times as long may pass in all.
+        The limit of processor time, at most 50 s. The elapsed time may be three times as long.
     memory_bytes
-        Memory of the host for it and all that it starts.
+        The limit of host memory for the process and all processes that it starts.
 
     Returns
     -------
     Sandboxed
-        Its output, figures and post-mortem: the line that raised, the launch that did it, and whether the
-        context was lost by it. ``.record`` is `virtualgpu.records.faults.sandboxed.SandboxRun`.
-        What the function raises is told, not raised.
+        The output, the figures and, after an error, a report: the line that raised the error, the faulty
+        launch, and whether the CUDA context was lost. An exception of the function is reported, not raised.
+        ``.record`` is a `virtualgpu.records.faults.sandboxed.SandboxRun`.
 
     Raises
     ------
     GpulabError
-        If something cannot cross, before anything starts: each by its name.
+        If a value cannot be copied to the other process. Nothing has started then; the message names the
+        value.
 
-    Notes
-    -----
-    The virtual GPU tells faults in there as CUDA does: late, in few words, and again at every call that
-    follows. It knows the launch nevertheless. On a real GPU a second run with launch blocking finds it.
+    Notes ----- In a sandbox, the virtual GPU reports faults as CUDA does: late, with a short message, and
+    again at every later call. gpulab still knows the faulty launch. On a real GPU, a second run with launch
+    blocking finds it.
 
     A sandbox guards against crashes and infinite loops, not against hostile code: it runs as the same user,
     and with ``returns=True`` its result is unpickled in this process.
@@ -99,7 +100,7 @@ def sandbox(
 def run(
     job: Call | Cell, name: str, returns: bool, blocking: bool, limit_s: float, memory_bytes: int
 ) -> Sandboxed:
-    """Run a job in a sandbox; run it again with launch blocking if only that finds the faulty launch."""
+    """Run a job in a sandbox; repeat it with launch blocking if the faulty launch is not known."""
     if not 0 < limit_s <= MOST_S:
         raise ValueError(
             f"limit_s must be a number of seconds above 0 and up to {MOST_S:g}, not {limit_s!r}."
@@ -117,7 +118,7 @@ def run(
 
 
 class Sandboxed(Pictured):
-    """Outcome of code that ran in a sandbox."""
+    """The outcome of code that ran in a sandbox."""
 
     def __init__(self, record: SandboxRun, outcome: dict[str, Any], returns: bool) -> None:
         self.record = record
@@ -136,17 +137,18 @@ class Sandboxed(Pictured):
 
     @property
     def figures(self) -> list[bytes]:
-        """Return the open Matplotlib figures of the code, as PNG."""
+        """Return the Matplotlib figures that the code left open, as PNG images."""
         return [figure.tobytes() for figure in self._outcome.get("figures", ())]
 
     @property
     def result(self) -> Any:
-        """The function's result.
+        """The value that the function returned.
 
         Raises
         ------
         GpulabError
-            If it was not declared (``returns=True``), did not come to its end, or could not cross.
+            If the result was not requested with ``returns=True``, the function did not finish, or the result
+            could not be pickled.
         """
         if not self._returns:
             raise GpulabError("Results are returned only if you request them: gl.sandbox(..., returns=True).")
@@ -183,7 +185,7 @@ class Sandboxed(Pictured):
 def _run_once(
     whole: bytes, name: str, returns: bool, blocking: bool, limits: tuple[float, float, int]
 ) -> tuple[SandboxRun, dict[str, Any]]:
-    """Run a job once, in the waiting process or a new one, and start the next process."""
+    """Run a job once, in the waiting process or in a new one, and start the next waiting process."""
     keep = _keep(os.getpid())
     start_s = time.perf_counter()
     talk = keep.taken(blocking)
@@ -228,16 +230,16 @@ def _line(file: str, line: int) -> SourceLine:
 
 
 class _Keep:
-    """Process that waits for the next job, with its modules loaded.
+    """The holder of a started process that waits for the next job with its modules loaded.
 
-    It has a context if the device has enough memory for one.
+    The process has a CUDA context if the device has enough memory for one.
     """
 
     def __init__(self) -> None:
         self._spare: tuple[tuple[Any, ...], Talk, threading.Thread] | None = None
 
     def taken(self, blocking: bool) -> Talk:
-        """Return a process for a job on the device in use."""
+        """Return the waiting process if it fits the device in use, otherwise a new process."""
         key = _device_key(blocking)
         spare = self._spare
         self._spare = None
@@ -249,7 +251,7 @@ class _Keep:
         return _started_talk(key)
 
     def prepare(self) -> None:
-        """Start the next process, which gets ready in the background."""
+        """Start the process for the next job in the background."""
         if self._spare is not None:
             return
         with contextlib.suppress(Exception):  # a busy computer starts it when it is needed
@@ -261,7 +263,7 @@ class _Keep:
 
 
 def _answers(talk: Talk) -> bool:
-    """Return whether a waiting process still answers; a process that was killed may not have ended yet."""
+    """Return whether a waiting process replies, since a process that was killed may not have ended yet."""
     try:
         talk.ask("", child.there)
     except (ProcessError, DamagedError):
@@ -286,7 +288,10 @@ def _started_talk(key: tuple[Any, ...]) -> Talk:
 
 
 def _device_key(blocking: bool) -> tuple[Any, ...]:
-    """Return device, count, launch blocking, and whether there is memory for a context made in advance."""
+    """Return the settings that a waiting process must match.
+
+    They are the device, the number of devices, launch blocking, and whether memory for a context is free.
+    """
     choice = session.which_device()
     if choice.kind == "virtual":
         return f"virtual:{choice.device}", choice.count, False, True
@@ -297,5 +302,5 @@ def _device_key(blocking: bool) -> tuple[Any, ...]:
 
 @functools.cache
 def _keep(parent: int) -> _Keep:
-    """Return the holder of the waiting process; a forked process has its own."""
+    """Return the holder of the waiting process. A forked process gets its own holder."""
     return _Keep()

@@ -1,4 +1,4 @@
-"""Job in a process under one of NVIDIA's command-line tools, which end a context or replay its kernels."""
+"""Runs a job in a process under an NVIDIA command-line tool, which may end the context or replay kernels."""
 
 from __future__ import annotations
 
@@ -28,21 +28,22 @@ def run(
     refusal: Callable[[str], str],
     limit_s: float = LIMIT_S,
 ) -> tuple[bytes, str, str]:
-    """Run a job under a tool; return the tool's output, the job's error, and why the tool could not run.
+    """Run a job under an NVIDIA tool. Return its output, the job's error, and why the tool did not run.
 
     Parameters
     ----------
     tool, options
-        Its name, and its options; the path of its file follows them.
+        The name of the tool, and its options. The last option takes the path of the output file, which is
+        added.
     job
-        Makes what runs. Under ``ncu`` it runs twice, and is counted the second time.
+        Returns the call to run. Under ``ncu``, the call runs twice, and the second run is counted.
     refusal
-        Why the tool did nothing, from its words; empty if they do not say so.
+        Returns the reason why the tool did nothing, from its output; empty if the output has no reason.
 
     Raises
     ------
     GpulabError
-        If something of the job cannot cross into another process.
+        If a part of the job cannot be copied to another process.
     """
     try:
         if session.which_device().kind == "virtual":
@@ -88,7 +89,7 @@ def _head(path: Path) -> bytes:
 
 
 def main(tool: str, job_file: str, ended: str) -> None:
-    """Run a job in the process under NVIDIA's tool."""
+    """Run a job; this is the main function of the process that NVIDIA's tool starts."""
     cp = session.cp()
     error_text = ""
     try:

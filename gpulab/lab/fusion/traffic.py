@@ -1,4 +1,4 @@
-"""``gl.traffic``: bytes that each expression of a function moves, and expressions that can share a kernel."""
+"""``gl.traffic``: the bytes that each expression of a function moves, and expressions that can be fused."""
 
 from __future__ import annotations
 
@@ -36,26 +36,27 @@ def traffic(fn: Callable[..., Any], *args: Any) -> TrafficReport:
     Parameters
     ----------
     fn
-        A function of arrays, which uses ``cp`` by that name. Its own kernels are counted unchanged.
+        A function of arrays, which uses CuPy under the name ``cp``. Kernels that it launches itself stay
+        unchanged.
     args
-        The arguments of the function: device arrays, and others.
+        The arguments of the function: device arrays, and values of other types.
 
     Returns
     -------
     TrafficReport
-        The graph of expressions in the colours of their kernels, **fusion boundaries** (red edges) where the
-        fuser keeps two apart, with the reason, bytes and times of each way to make kernels, and the generated
-        CUDA C++. ``.record`` holds the data (`virtualgpu.records.traffic.Traffic`). Bytes follow from the
-        arrays, each counted once for each kernel that reads or writes it; those of a `RawKernel` are counted
-        by the virtual GPU. Times are measured on a real GPU, modelled on a virtual one.
+        The graph of expressions in the colours of their kernels; **fusion boundaries** (red edges), with the
+        reasons why two expressions are not fused; bytes and times of each way to build kernels; and the
+        generated CUDA C++. ``.record`` holds the data (`virtualgpu.records.traffic.Traffic`). Bytes follow
+        from the arrays, each counted once for each kernel that reads or writes it; those of a `RawKernel` are
+        counted by the virtual GPU. Times are measured on a real GPU, modelled on a virtual one.
 
     Raises
     ------
     TypeError
         If `fn` is not a function.
     GpulabError
-        If it cannot be followed: it returns no array and changes none, or hands arrays to what knows nothing
-        of stand-ins.
+        If the function cannot be traced: it neither returns nor changes an array, or passes arrays to code
+        that does not support stand-ins.
 
     Examples
     --------
@@ -114,20 +115,20 @@ def traffic(fn: Callable[..., Any], *args: Any) -> TrafficReport:
 
 
 class TrafficReport(Pictured):
-    """Memory traffic of a function, displayed as a picture."""
+    """The memory traffic of a function, displayed as a picture."""
 
     def __init__(self, record: Traffic) -> None:
         self.record = record
 
     @property
     def source(self) -> str:
-        """The whole CUDA C++ of all generated kernels."""
+        """The complete CUDA C++ source of all generated kernels."""
         return "\n\n".join(code for _, code in self.record.sources if code)
 
     def roofline(self) -> views.RooflineChart:
-        """The roofline with a dot for each expression by itself and one for each fused kernel.
+        """A roofline with one point per expression and one per fused kernel.
 
-        Bytes are those of the arrays, as if none of them were in L2 before.
+        The bytes are computed from the sizes of the arrays, as if none of them were in L2 before.
         """
         record = self.record
         expressions = [entry for entry in record.expressions if entry.kernel >= 0]
@@ -159,7 +160,7 @@ class TrafficReport(Pictured):
 
 
 def _run_with_traffic(program: Program, args: Sequence[Any]) -> list[tuple[tuple[str, ...], int]]:
-    """Run a program; return for each group the names of its kernels and their time in nanoseconds."""
+    """Run a program, and return the names of the kernels and their time in ns for each group."""
     time_range = session.cupyx().profiler.time_range
     program([array.copy() for array in args])  # compiles
     copies = [array.copy() for array in args]
@@ -200,7 +201,7 @@ def _kernel(
     step: tuple[tuple[str, ...], int],
     kernel_bytes: Mapping[int, int],
 ) -> Expression:
-    """Return a fused kernel as one expression."""
+    """Return the launches, bytes, operations and time of a fused kernel in the form of one `Expression`."""
     group = plan.groups[index]
     is_counted = group[0] in kernel_bytes
     return Expression(
@@ -233,7 +234,7 @@ def _arrays(plan: Plan, value: Any) -> Any:
 
 
 def _flop(plan: Plan, node: Node) -> int:
-    """Return the operations of an expression: one per element that it computes or adds."""
+    """Return the number of operations of an expression: one per element that it computes or sums."""
     if node.kind == "map":
         return 0 if node.name in ("copy", "copyto", "astype") else math.prod(node.shape)
     inputs = [plan.nodes[n].shape for n in node.before]
@@ -245,7 +246,7 @@ def _flop(plan: Plan, node: Node) -> int:
 
 
 def _flop_of_each(node: Node, left: Sequence[int], right: Sequence[int]) -> int:
-    """Return the operations per element of a matrix product: a multiplication and an addition per pair."""
+    """Return the operations per result element of a matrix multiplication: two per term of its sum."""
     if node.name in ("matmul", "einsum"):  # of many matrices, too
         return 2 * left[-1]
     sum_length = math.isqrt(math.prod(left) * math.prod(right) // max(math.prod(node.shape), 1))

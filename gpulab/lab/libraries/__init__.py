@@ -1,1 +1,1 @@
-"""Libraries behind array code: their calls, and the choice of the fastest way."""
+"""Libraries that array code uses: the routines that it calls, and the choice of the fastest routine."""

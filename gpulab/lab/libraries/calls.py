@@ -1,4 +1,4 @@
-"""``gl.library_calls``: the library, the routine and the kernels that a line of array code calls."""
+"""``gl.library_calls``: the libraries, routines and kernels that a line of array code uses."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def library_calls(fn: Callable[..., Any] | str | None = None, *args: Any, **filt
     Parameters
     ----------
     fn
-        A function of arrays, which is called once with `args`. Or an operation's name as it was recorded,
-        such as ``"torch.addmm"`` or ``"cupy.matmul"``. Without it: all operations that were recorded.
+        A function of arrays, which is called once with `args`. Or the name of a recorded operation, such as
+        ``"torch.addmm"`` or ``"cupy.matmul"``. By default, all recorded operations are shown.
     args
         The function's arguments.
     **filters
-        Which of an operation's records: ``dtype="float16"``, ``size="large"``, ``layout="row-major"``.
+        Select records of an operation: ``dtype="float16"``, ``size="large"``, ``layout="row-major"``.
 
     Returns
     -------
@@ -43,21 +43,21 @@ def library_calls(fn: Callable[..., Any] | str | None = None, *args: Any, **filt
     Raises
     ------
     GpulabError
-        For an operation that was never recorded; the message names the nearest. Or where a timeline is being
-        recorded already.
+        For an operation that was never recorded (the message names similar operations), or if a timeline
+        is already being recorded.
     TypeError
-        For anything but a function or a name.
+        If `fn` is neither a function nor a name.
 
     Notes
     -----
-    On a real GPU kernels are seen by CUPTI as the function runs, and belong to a library by their names;
-    routines, which CUPTI does not see, are those that the shipped record has with the same kernels. On a
-    virtual GPU, which has none of the libraries, the operation is told from what it reads and writes, and its
-    routines and kernels come from the record: of the same dtype, layout and class of size, or else the answer
-    is "not recorded" and names the nearest that was.
+    On a real GPU, CUPTI records the kernels while the function runs, and their names show the library. CUPTI
+    does not record routines, so they come from the shipped record of the same kernels. A virtual GPU has none
+    of the libraries. There, the operation is identified by the arrays that it reads and writes, and its
+    routines and kernels come from the record of the same dtype, layout and class of size. If there is none,
+    the result is "not recorded" and names the most similar record.
 
-    Sizes are classes. Of a product: small below 256 (the cube root of the product of its three edges), large
-    from 2,048 on. Of other operations: small below 65,536 elements, large from 16,777,216 on.
+    Sizes are divided into classes. A matrix multiplication is small if the cube root of M × N × K is below
+    256, and large from 2,048. Other operations are small below 65,536 elements, and large from 16,777,216.
 
     Examples
     --------
@@ -78,14 +78,14 @@ def library_calls(fn: Callable[..., Any] | str | None = None, *args: Any, **filt
 
 
 class CallsReport(Pictured):
-    """Libraries, routines and kernels of operations, displayed as a table."""
+    """The libraries, routines and kernels of operations, displayed as a table."""
 
     def __init__(self, record: Calls) -> None:
         self.record = record
 
     @property
     def libraries(self) -> tuple[str, ...]:
-        """The libraries that were called, each once."""
+        """The libraries that were called, without duplicates."""
         return tuple(dict.fromkeys(library for ending in self.record.endings for library in ending.libraries))
 
     def _picture(self) -> CallsTable:
@@ -101,7 +101,7 @@ class CallsReport(Pictured):
 
 
 def _observed(fn: Callable[..., Any], args: tuple[Any, ...]) -> Calls:
-    """Call a function once, and return the operations that ran with their libraries and kernels."""
+    """Call a function once, and return the operations that ran, with their libraries and kernels."""
     backend = session.backend()
     machine = session.virtual_side().machine
     session.cp().cuda.Device().synchronize()
@@ -126,6 +126,6 @@ def _observed(fn: Callable[..., Any], args: tuple[Any, ...]) -> Calls:
 
 
 def recorded() -> KnownCalls:
-    """The shipped record."""
+    """Return the shipped record of library calls."""
     file = resources.files("gpulab") / "data" / "recordings" / RECORD
     return known_calls(json.loads(lzma.decompress(file.read_bytes())), RECORD)

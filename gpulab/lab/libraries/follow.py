@@ -1,4 +1,4 @@
-"""``gl.call_layers``: one call through framework, library, runtime and driver, down to the kernel."""
+"""``gl.call_layers``: one call on its way through framework, library, runtime and driver to the kernel."""
 
 from __future__ import annotations
 
@@ -22,32 +22,33 @@ RECORD = "h200_layers.json"
 
 @old_parameters
 def call_layers(fn: Callable[..., Any] | str, *args: Any) -> FollowReport:
-    """Follow one call through the layers: framework, library, CUDA runtime, driver, device.
+    """Show the functions that one call uses in each layer: framework, library, CUDA runtime, driver, device.
 
     Parameters
     ----------
     fn
-        A function. It is called three times; the first call loads and compiles, and is not shown. Or the name
-        of a call that was recorded, such as ``"x @ w"``.
+        A function, which is called three times. The first call loads and compiles, and is not shown. Or the
+        name of a recorded call, such as ``"x @ w"``.
     args
         The arguments of the function.
 
     Returns
     -------
     FollowReport
-        A picture of the layers with their symbols, and beside it what was recorded of the same kind of call
-        under CuPy and PyTorch. ``.record`` holds them (`virtualgpu.records.libraries.layers.Followed`), the
-        one seen here first.
+        A picture of the layers with their symbols, next to recordings of the same kind of call with CuPy and
+        PyTorch. ``.record`` holds all of them, the call on this device first
+        (`virtualgpu.records.libraries.layers.Followed`).
 
     Raises
     ------
     GpulabError
-        For a name that was not recorded, or while a timeline is being recorded.
+        For a name that was not recorded, or if a timeline is being recorded.
 
     Notes
     -----
-    On a real GPU calls of the runtime and of the driver come from CUPTI's callbacks, which see all of them;
-    routines of libraries from `gpulab.library_calls`. A virtual GPU shows its own work, under CUDA's names.
+    On a real GPU, the calls of the runtime and of the driver come from CUPTI's callbacks, which report all
+    calls. The routines of libraries come from `gpulab.library_calls`. A virtual GPU shows its own operations
+    under CUDA's names.
 
     Examples
     --------
@@ -69,7 +70,7 @@ def call_layers(fn: Callable[..., Any] | str, *args: Any) -> FollowReport:
 
 
 class FollowReport(Pictured):
-    """Layers that a call passed through, displayed as a picture."""
+    """The layers that a call used, displayed as a picture."""
 
     def __init__(self, record: tuple[Followed, ...]) -> None:
         self.record = record
@@ -85,6 +86,6 @@ class FollowReport(Pictured):
 
 
 def recorded() -> tuple[Followed, ...]:
-    """The shipped record of calls."""
+    """Return the shipped record of calls through the layers."""
     file = resources.files("gpulab") / "data" / "recordings" / RECORD
     return known_layers(json.loads(file.read_text(encoding="utf-8")))

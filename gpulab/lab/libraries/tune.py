@@ -1,4 +1,4 @@
-"""``gl.tune``: the fastest of several ways to compute something, whose results agree."""
+"""``gl.tune``: choose the fastest of several functions that compute the same result."""
 
 from __future__ import annotations
 
@@ -34,56 +34,56 @@ def tune(
     max_ms: float = 30.0,
     tolerance: float | None = None,
 ) -> Tuner:
-    """Choose the fastest of several ways to compute something, once for each kind of arguments.
+    """Choose the fastest of several functions that compute the same result, once per kind of arguments.
 
-    This is what PyTorch's TunableOp does for a matrix multiplication, in a form that is short enough to read:
-    it compares the results first, and then the times.
+    PyTorch's TunableOp does the same for a matrix multiplication. Here the code is short enough to read. It
+    compares the results first, and then the times.
 
     Parameters
     ----------
     candidates
-        Functions of the same arguments by name, or functions alone. A candidate returns an array, or several,
-        or changes its arguments.
+        A dictionary of names and functions, or a list of functions, all with the same arguments. A candidate
+        returns one or several arrays, or changes its arguments.
     args
-        Arguments to tune for at once. Without them the first call of the result does.
+        Arguments for which to choose immediately. By default, the first call of the result chooses.
     reference
-        Gives the right result; the first candidate by default.
+        A function that computes the correct result; the first candidate by default.
     check
-        ``check(found, wanted)`` tells whether a result is right. By default it is where no element differs
-        by more than `tolerance` times the largest: 0.02 for float16, 1e-4 for float32, 1e-10 for float64, and
-        not at all for integers.
+        ``check(found, wanted)`` returns whether a result is correct. By default, no element may differ by
+        more than `tolerance` times the largest element. Integers must be equal.
     warmup, repeats
-        Calls of each candidate before those that are timed, and the most that are timed.
+        The number of calls of each candidate before the timed calls, and the maximum number of timed calls.
     max_ms
-        The longest that one candidate's timed calls may take, in milliseconds: fewer are made of a slow one,
-        but never none.
+        The maximum total time of a candidate's timed calls, in milliseconds. A slow candidate is called less
+        often, but at least once.
     tolerance
-        Instead of those above.
+        The allowed relative error: 0.02 for float16, 1e-4 for float32 and 1e-10 for float64 by default.
 
     Returns
     -------
     Tuner
-        A function: ``tuned(*args)`` calls the best candidate for such arguments, and chooses it at the first
-        call. It displays as a table of its choices; ``.record`` holds them (`virtualgpu.records.libraries`).
+        A callable: ``tuned(*args)`` calls the best candidate for arguments of this kind, which the first call
+        chooses. It is displayed as a table of the choices; ``.record`` holds them
+        (`virtualgpu.records.libraries`).
 
     Raises
     ------
     GpulabError
-        If no candidate's result is right.
+        If no candidate returns a correct result.
     TypeError
-        If a candidate is no function, or there is none.
+        If a candidate is not a function, or there is no candidate.
     ValueError
         If `repeats` or `max_ms` is not positive, or `warmup` negative.
 
     Notes
     -----
-    A choice is kept for one key: the device, the versions of CUDA and of the array library, and of each
-    argument dtype, shape and layout, or a number's type and value. What is left out of the key brings a
-    choice to where another one is right.
+    A choice is stored under a key: the device, the versions of CUDA and of the array library, and for each
+    argument its dtype, shape and layout, or the type and value of a number. If a property were missing from
+    the key, a choice could be used where another candidate is faster.
 
-    Each candidate gets copies of the arguments, so that none of them spoils the others'. Times are medians
-    between two events around each single call, after warm-up calls: the first one compiles and fills caches.
-    A wrong result is never timed. Measured on a real GPU, modelled on a virtual one.
+    Each candidate gets its own copies of the arguments. Two events around each call measure its time, and the
+    median is used. Warm-up calls come first, because the first call compiles and fills caches. A candidate
+    with a wrong result is not timed. Times are measured on a real GPU, and modelled on a virtual one.
 
     Examples
     --------
@@ -105,7 +105,7 @@ def tune(
 
 
 class Tuner(Pictured):
-    """Calls the best candidate for its arguments, which it chooses at the first call with such arguments."""
+    """A callable that runs the best candidate for its arguments. The first call of each kind chooses it."""
 
     warmup: int
     repeats: int
@@ -123,7 +123,7 @@ class Tuner(Pictured):
         return self._ways[self.choose(*args).best](*args)
 
     def choose(self, *args: Any) -> Choice:
-        """Return the choice for these arguments, which is made now if it is not known."""
+        """Return the choice for these arguments, and make it first if there is none."""
         key = key_of(args)
         if key not in self._chosen:
             self._chosen[key] = self._choose_candidate(key, args)
@@ -153,7 +153,7 @@ class Tuner(Pictured):
         )
 
     def _candidate(self, name: str, way: Way, args: tuple[Any, ...], expected: list[Any]) -> Candidate:
-        """Check the result of a candidate, and time it if the result is right."""
+        """Check the result of a candidate, and time the candidate if the result is correct."""
         try:
             results = _results(way, args)
         except Exception as error:  # whatever a candidate does, the others are tried
@@ -162,7 +162,7 @@ class Tuner(Pictured):
         return Candidate(name=name, why=failure, times_ns=() if failure else self._timed(way, copied(args)))
 
     def _error_text(self, results: list[Any], expected: list[Any]) -> str:
-        """Return how a result differs from the expected one; empty if it does not."""
+        """Return a description of the difference from the expected results, or an empty string."""
         if self._check is not None:
             both = [arrays[0] if len(arrays) == 1 else tuple(arrays) for arrays in (results, expected)]
             return "" if self._check(*both) else "wrong: the check refuses it"
@@ -185,7 +185,7 @@ class Tuner(Pictured):
             return int(np.count_nonzero(~np.isclose(result, right, 0, error * largest, equal_nan=True)))
 
     def _timed(self, way: Way, args: list[Any]) -> tuple[int, ...]:
-        """Return the times of single calls in ns, as many as `repeats` and `max_ms` allow."""
+        """Return the times of single calls in ns; `repeats` and `max_ms` limit the number of calls."""
         cp = session.cp()
         stream = cp.cuda.get_current_stream()
         times = list[int]()
@@ -208,7 +208,7 @@ class Tuner(Pictured):
         return Tuning(provenance=session.backend().provenance, choices=tuple(self._chosen.values()))
 
     def write(self, path: str | Path) -> Path:
-        """Write the choices to a file, for `read` in another process."""
+        """Write the choices to a file, which `read` can load in another process."""
         data = {
             "format": FORMAT,
             "version": 1,
@@ -218,7 +218,7 @@ class Tuner(Pictured):
         return Path(path)
 
     def read(self, path: str | Path) -> None:
-        """Read choices of known candidates from a file; their times are *recorded*."""
+        """Read choices from a file, if their candidates exist here. Their times are marked *recorded*."""
         data = json.loads(Path(path).read_text(encoding="utf-8"))
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             raise GpulabError(f"{Path(path).name} has no choices saved by gl.tune.")
@@ -262,7 +262,7 @@ def _of_argument(value: Any) -> str:
 
 
 def copied(args: Iterable[Any]) -> list[Any]:
-    """Return the arguments with copies of arrays in the same layout, one copy per array."""
+    """Return the arguments with copies of their arrays. The layout is kept, and each array is copied once."""
     array = session.cp().ndarray
     copies = dict[int, Any]()
     for argument in args:
@@ -272,7 +272,7 @@ def copied(args: Iterable[Any]) -> list[Any]:
 
 
 def _results(way: Way, args: tuple[Any, ...]) -> list[Any]:
-    """Return copies of a candidate's results, or of its arguments if it returns nothing."""
+    """Return copies of the arrays that a candidate returns, or of its arguments if it returns nothing."""
     copies = copied(args)
     array = session.cp().ndarray
     returned = way(*copies)
@@ -288,7 +288,7 @@ def _results(way: Way, args: tuple[Any, ...]) -> list[Any]:
 
 
 def _ways_by_name(ways: Iterable[Way]) -> dict[str, Way]:
-    """Return functions by name; a second function of a name gets a number."""
+    """Return a dictionary of functions by name; a number distinguishes functions with equal names."""
     result: dict[str, Way] = {}
     for way in ways:
         name = getattr(way, "__name__", type(way).__name__)

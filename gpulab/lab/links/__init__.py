@@ -1,1 +1,1 @@
-"""``gl.collective``, ``gl.peers``: communication of several GPUs, and their links."""
+"""``gl.collective`` and ``gl.peers``: communication between several GPUs, and the links between them."""

@@ -1,4 +1,4 @@
-"""``gl.collective``: an operation of several GPUs, chunk by chunk, with the bytes through each port."""
+"""``gl.collective``: a collective operation of several GPUs, step by step, with the bytes per port."""
 
 from __future__ import annotations
 
@@ -45,29 +45,29 @@ def collective(
     Parameters
     ----------
     operation
-        ``"all-reduce"`` (all end with the sum), ``"reduce"`` (GPU 0 does), ``"broadcast"`` (all end with what
-        GPU 0 brought), ``"all-gather"`` (chunk k comes from GPU k) or ``"reduce-scatter"`` (GPU k ends with
-        chunk k of the sum).
+        ``"all-reduce"`` (all GPUs get the sum), ``"reduce"`` (GPU 0 gets the sum), ``"broadcast"`` (all GPUs
+        get the data of GPU 0), ``"all-gather"`` (all GPUs get chunk k from GPU k) or ``"reduce-scatter"``
+        (GPU k gets chunk k of the sum).
     algorithm
-        ``"ring"``, ``"tree"`` or ``"naive"`` (all through GPU 0), or your own schedule: a list of steps, or a
-        function that makes it of the number of GPUs. A step is a list of moves
-        ``(source, target, chunk, "add" or "copy")`` that happen at the same time; data are cut into as many
-        chunks as the schedule names. ``"nccl"``: the library's own call, which tells neither chunks nor
-        steps; its bytes are computed, as of a ring. On virtual GPUs its times follow records that were
-        taken with NVLink SHARP (NVLS) off.
+        ``"ring"``, ``"tree"`` or ``"naive"`` (all data pass through GPU 0), or your own schedule: a list of
+        steps, or a function that takes the number of GPUs and returns such a list. A step is a list of moves
+        ``(source, target, chunk, "add" or "copy")`` that happen at the same time. The data are divided into
+        as many chunks as the schedule uses. ``"nccl"`` calls NCCL, which reports neither chunks nor steps, so
+        its bytes are computed as for a ring. On virtual GPUs, its times follow recordings that were made with
+        NVLink SHARP (NVLS) off.
     gpus
-        How many take part, 2 to 16. None: all real ones that the session has, else 8 virtual ones.
+        The number of GPUs, 2 to 16. By default, all real GPUs of the session, or else 8 virtual ones.
     size_bytes
-        Of each GPU's array; rounded down to whole elements of four bytes, and for NCCL's all-gather and
-        reduce-scatter to equal parts.
+        The size of each GPU's array. It is rounded down to whole elements of four bytes, and to equal parts
+        for NCCL's all-gather and reduce-scatter.
     links
-        As of `use_device`; None: as those in use are joined, or as such GPUs are sold.
+        As for `use_device`. By default, the links of the devices in use, or the usual links of such GPUs.
 
     Returns
     -------
     CollectiveView
-        Coloured chunks of each GPU after each step, and the bytes that passed each port. ``.record`` holds
-        the data (`virtualgpu.records.traffic.collective.Collective`).
+        A picture of the chunks of each GPU after each step, and the bytes through each port. ``.record``
+        holds the data (`virtualgpu.records.traffic.collective.Collective`).
 
         It runs on virtual GPUs like the one in use, with modelled times. Where the session uses real GPUs,
         and there are enough, it runs on those: as one CUDA graph, measured between events
@@ -78,10 +78,10 @@ def collective(
     Raises
     ------
     ValueError
-        For an operation, algorithm, number or size that there is not, or a schedule that cannot be played.
+        For an unknown operation or algorithm, an invalid number or size, or a schedule that cannot run.
     GpulabError
-        For NCCL where the session has a real GPU, and too few; if one of its ranks fails, or not all are done
-        within a minute: which, and in which call. All of them have been ended then.
+        For NCCL, if the session has real GPUs but too few of them, if a rank fails, or if a rank does not
+        finish within a minute. The message names the rank and the call. All ranks have been ended then.
 
     Examples
     --------
@@ -137,7 +137,7 @@ def _real_gpus() -> int:
 
 
 def _gpus(gpus: int, real_gpus: int, links: LinkKind | None) -> AbstractContextManager[Any]:
-    """Return a context with virtual GPUs, or with None if the session has enough real ones."""
+    """Return a context with virtual GPUs. Its value is None if the session has enough real GPUs."""
     if real_gpus >= gpus:
         return nullcontext()
     links_in_use = session.which_device().links
@@ -147,14 +147,14 @@ def _gpus(gpus: int, real_gpus: int, links: LinkKind | None) -> AbstractContextM
 def by_schedule(
     side: Any, operation: Operation, name: str, gpus: int, bounds: Sequence[int], steps: Steps
 ) -> Collective:
-    """Run a schedule step by step; on real GPUs (`side` is None) also as one CUDA graph and from Python."""
+    """Run a schedule by steps; on real GPUs (`side` is None), also as one CUDA graph and from Python."""
     cp = session.cp() if side is None else side.cp
     run = Run(cp, gpus, bounds)
     from_host_ns = graph_ns = 0
     verdicts = []
 
     def rounds(run_once: Callable[[], int]) -> int:
-        """Return the median time of a few runs without the first, after which the results are checked."""
+        """Return the median time of several runs, without the first one, whose results are checked."""
         times_ns: list[int] = []
         while len(times_ns) < 2 or (len(times_ns) < _ROUNDS and sum(times_ns) < _MOST_NS):
             times_ns.append(run_once())
@@ -206,7 +206,10 @@ def by_schedule(
 
 
 def _modelled(side: Any, run: Run, step: Sequence[Move]) -> tuple[CollectiveStep, Sequence[Crossing]]:
-    """Model a step on virtual GPUs: the time of the busiest port, then of the slowest GPU's sums."""
+    """Run a step on virtual GPUs, and return its modelled time and the transfers over links.
+
+    The time is that of the busiest port, followed by that of the GPU with the longest sums.
+    """
     ports = side.port_recorder()
     ports.start()
     run.give(step)
@@ -226,7 +229,7 @@ def _modelled(side: Any, run: Run, step: Sequence[Move]) -> tuple[CollectiveStep
 def _by_library(
     side: Any, operation: Operation, gpus: int, bounds: Sequence[int], steps: Steps
 ) -> Collective:
-    """Run NCCL's call; `steps` are those of a ring, from which bytes are computed."""
+    """Run the operation with NCCL; `steps` are those of a ring, from which the bytes are computed."""
     cp = session.cp() if side is None else side.cp
     right, took_ns = nccl.called(None if side is None else cp, operation, gpus, bounds[-1])
     connections = reachable(cp.cuda.runtime, gpus)
@@ -246,14 +249,17 @@ def _by_library(
 
 
 def _library_bytes(side: Any) -> str:
-    """Return the origin of the byte count of NCCL's call; on real GPUs NVLink SHARP may need fewer bytes."""
+    """Return a text that states how the bytes of NCCL's call were computed.
+
+    NVLink SHARP on real GPUs may need fewer bytes.
+    """
     if side is not None or os.environ.get("NCCL_NVLS_ENABLE") == "0":
         return "computed as for a ring"
     return "computed as for a ring, while NVLink SHARP (NVLS) would need fewer"
 
 
 def _origin(side: Any, connections: set[tuple[int, int]], gpus: int) -> tuple[Provenance, LinkKind]:
-    """Return the provenance of the times, and the kind of links between the GPUs."""
+    """Return the provenance of the measured times, and the kind of links between the GPUs."""
     if side is not None:
         return side.provenance, side.machine.links.kind
     whole = len(connections) == gpus * (gpus - 1)

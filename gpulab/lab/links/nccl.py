@@ -1,4 +1,4 @@
-"""Calls of NCCL itself by several ranks: a process per real GPU, or a thread per virtual one."""
+"""Calls of NCCL by several ranks: one process per real GPU, or one thread per virtual GPU."""
 
 from __future__ import annotations
 
@@ -23,21 +23,22 @@ At = Callable[[str], object]
 def called(
     cp: Any, operation: Operation, gpus: int, elements: int, limit_s: float = LIMIT_S
 ) -> tuple[tuple[bool, ...], int]:
-    """Call NCCL; return whether each GPU has the right result, and the time per call in ns between events.
+    """Call NCCL on all GPUs. Return for each whether its result is correct, and the time per call in ns.
 
     Parameters
     ----------
     cp
-        The module of virtual GPUs, where ranks are threads and times are modelled; None for real ones.
+        The array module of virtual GPUs, on which ranks are threads and times are modelled; None for real
+        GPUs, on which the time is measured between events.
     operation, gpus, elements
-        What is done, by how many, with arrays of so many integers.
+        The name of the operation, the number of GPUs, and the number of integers in each array.
     limit_s
-        After so many seconds real GPUs' ranks are ended.
+        The time in seconds after which the ranks of real GPUs are ended.
 
     Raises
     ------
     GpulabError
-        If a rank fails, or they are not done in time; all have been ended.
+        If a rank fails or does not finish in time. All ranks have been ended then.
     """
     if cp is None:
         with Group([f"cuda:{rank}" for rank in range(gpus)], limit_s) as ranks:
@@ -56,7 +57,7 @@ def called(
 
 
 def _key(enter_call: At, rank: int) -> tuple[list[int], bool]:
-    """Create a rank's context; return the id of rank 0, by which the ranks find each other."""
+    """Create the CUDA context of a rank, and return rank 0's NCCL id, which connects the ranks."""
     enter_call(f"cp.cuda.Device({rank})")
     cp = session.cp()
     cp.cuda.Device().synchronize()
@@ -82,7 +83,7 @@ def _rank(
     in_a_row: int,
     cp: Any = None,
 ) -> tuple[bool, int]:
-    """Run one rank; return whether its result is right, and the median time per call in ns."""
+    """Run one rank. Return whether its result is correct, and the median time per call in ns."""
     cp = session.cp() if cp is None else cp
     nccl = cp.cuda.nccl
     arrays = input_arrays(gpus, elements)

@@ -1,4 +1,4 @@
-"""``gl.peers``: the connections by which GPUs access the memory of others."""
+"""``gl.peers``: the links over which GPUs access the memory of other GPUs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LINKS = {"nvswitch": "NVSwitch", "pairs": "NVLink"}
 
 
 def peers() -> views.PeersChart:
-    """Show for each pair of GPUs whether they access each other's memory or copy through the host.
+    """Show for each pair of GPUs whether they access each other's memory directly or copy through the host.
 
     Returns
     -------

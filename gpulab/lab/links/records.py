@@ -1,4 +1,4 @@
-"""Recordings of several GPUs of one host, which ship with gpulab."""
+"""Recordings of several GPUs in one host, which ship with gpulab."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ FOLDER = "data/recordings/several"
 
 
 def records() -> tuple[dict[str, Any], ...]:
-    """Return all recordings, as `tools.recordings.several` writes them."""
+    """Return all shipped recordings, in the format that `tools.recordings.several` writes."""
     folder = resources.files("gpulab").joinpath(FOLDER)
     files = sorted((file for file in folder.iterdir() if file.name.endswith(".json")), key=lambda f: f.name)
     return tuple(json.loads(file.read_text(encoding="utf-8")) for file in files)
 
 
 def records_of(device: str, gpus: int = 2) -> tuple[dict[str, Any], ...]:
-    """Return the recordings of a number of GPUs of one model, such as ``H200`` or ``NVIDIA H200``."""
+    """Return the recordings made with `gpus` GPUs of one model, such as ``H200`` or ``NVIDIA H200``."""
     words = device.split()
     return tuple(record for record in records() if record["gpu"] in words and record["gpus"] == gpus)

@@ -1,4 +1,4 @@
-"""Arrays on several GPUs, and a schedule's moves between them: slices, streams, and events between."""
+"""Execution of a schedule on several GPUs: copies of slices in streams, ordered by events."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _BY_ADDRESS = 4  # cudaMemcpyDefault
 
 
 class Run:
-    """Arrays of integers, one per GPU, divided into chunks at `bounds`.
+    """The arrays of integers of several GPUs, one per GPU, divided into chunks at `bounds`.
 
-    Each GPU has a stream that sends and one that adds. What comes in to be added goes into a box beside the
-    array. Nothing but events orders them, and the host waits for nothing until `wait`.
+    Each GPU has one stream for sending and one for adding. Data that is to be added arrives in a receive
+    buffer. Events order the operations, and the host does not wait before `wait` is called.
     """
 
     def __init__(self, cp: Any, gpus: int, bounds: Sequence[int]) -> None:
@@ -56,7 +56,7 @@ class Run:
         self.forget()
 
     def forget(self) -> None:
-        """Drop the dependencies on earlier work."""
+        """Forget the events of earlier work, so that later operations do not wait for it."""
         # Streams with their events: of the last that wrote a place, and of all that have read it since.
         self._written: dict[Place, tuple[Any, Any]] = {}
         self._read: defaultdict[Place, list[tuple[Any, Any]]] = defaultdict(list)
@@ -69,20 +69,20 @@ class Run:
         self.wait()
 
     def right(self, operation: Operation) -> tuple[bool, ...]:
-        """Return for each GPU whether it has the right result."""
+        """Return for each GPU whether it has the correct result."""
         return tuple(
             is_right(operation, rank, self._array(rank).get(), self.bounds, self.brought)
             for rank in range(self.gpus)
         )
 
     def as_graph(self, steps: Sequence[Sequence[Move]], slices: int = 1) -> Callable[[], int]:
-        """Capture all steps as one CUDA graph over all GPUs.
+        """Capture all steps of a schedule as one CUDA graph over all GPUs.
 
         Returns
         -------
         callable
             Launches the graph once, waits for it and returns its time in ns between two events of GPU 0.
-            The host submits everything at once, so that no work of its own per message is in that time.
+            The host submits everything at once, so this time includes no host work per message.
         """
         cp = self.cp
         first = self._streams[0][0]
@@ -119,9 +119,10 @@ class Run:
         return launch
 
     def give(self, moves: Sequence[Move], slices: int = 1) -> None:
-        """Submit moves that happen at the same time: all slices are sent before any is changed.
+        """Submit the moves of one step: old contents of a chunk are sent before the chunk is changed.
 
-        A slice is sent on as soon as it has been added, while the next one is still coming in.
+        With several slices, a slice can be sent on as soon as it has been added, while the next slice
+        arrives.
         """
         leaving = {(move.source, move.chunk) for move in moves}
         messages_to_send = messages(moves) if slices == 1 else [(move, move.chunk + 1) for move in moves]
@@ -153,7 +154,7 @@ class Run:
     def _submit(
         self, gpu: int, array_index: int, reads: list[Place], writes: list[Place], work: Callable[[Any], None]
     ) -> None:
-        """Submit work to a stream of a GPU, after all work that it depends on."""
+        """Submit work to a stream of a GPU, after all operations on which it depends."""
         stream = self._streams[gpu][array_index]
         predecessors = [self._written[place] for place in (*reads, *writes) if place in self._written]
         predecessors += [done for place in writes for done in self._read.pop(place, ())]
@@ -191,7 +192,7 @@ class Run:
             target[...] = received
 
     def _array(self, gpu: int, box: int = ARRAY) -> Any:
-        """Return a GPU's array or one of its receive buffers, which is created if necessary."""
+        """Return the array of a GPU or one of its receive buffers, which is allocated at first use."""
         if (gpu, box) not in self._arrays:
             with self.cp.cuda.Device(gpu):
                 self._arrays[gpu, box] = self.cp.empty_like(self._arrays[gpu, ARRAY])
@@ -199,10 +200,10 @@ class Run:
 
 
 def slices_of(bounds: Sequence[int]) -> int:
-    """Return the number of slices of a chunk, from the size of the largest chunk."""
+    """Return the number of slices into which chunks are divided, from the size of the largest chunk."""
     return min(MOST_SLICES, max(1, 4 * max(b - a for a, b in pairwise(bounds)) // SLICE_BYTES))
 
 
 def reachable(runtime: Any, gpus: int) -> set[tuple[int, int]]:
-    """Return the pairs of GPUs of which the first can access the second's memory."""
+    """Return the pairs of GPUs in which the first GPU can access the memory of the second."""
     return {(a, b) for a in range(gpus) for b in range(gpus) if a != b and runtime.deviceCanAccessPeer(a, b)}

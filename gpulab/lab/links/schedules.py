@@ -1,4 +1,4 @@
-"""A schedule by its name, or a schedule of the learner, after a check."""
+"""Schedules of collective operations: built-in ones by name, and checked schedules of the learner."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _HOWS = {"add": True, "copy": False}
 
 
 def check_operation(operation: Any) -> Operation:
-    """Return the name of an operation, checked.
+    """Return the argument if it is the name of an operation; raise an error otherwise.
 
     Raises
     ------
     ValueError
-        For any other word.
+        For any other value.
     """
     if operation not in get_args(Operation):
         raise ValueError(
@@ -35,12 +35,12 @@ def check_operation(operation: Any) -> Operation:
 
 
 def schedule_of(operation: Operation, algorithm: Any, gpus: int) -> tuple[str, Steps]:
-    """Return name and steps of an algorithm that is given by name, as a function of the GPUs, or as a list.
+    """Return the name and the steps of an algorithm: a name, a function of the number of GPUs, or a list.
 
     Raises
     ------
     ValueError
-        For an unknown name, a step that no GPU can take, or a schedule that is too long.
+        For an unknown name, a step that is not possible, or a schedule that is too long.
     """
     if isinstance(algorithm, str):
         if algorithm not in ALGORITHMS:
@@ -74,15 +74,15 @@ def schedule_of(operation: Operation, algorithm: Any, gpus: int) -> tuple[str, S
 
 
 def bounds_of(elements: int, steps: Steps, least: int = 1) -> list[int]:
-    """Return the bounds of a schedule's chunks in arrays of a number of elements."""
+    """Return the bounds of the chunks into which a schedule divides arrays of `elements` elements."""
     chunks = max(least, 1 + max((move.chunk for step in steps for move in step), default=0))
     return [chunk * elements // chunks for chunk in range(chunks + 1)]
 
 
 def modelled_ns(device: str, gpus: int, bounds: Sequence[int], steps: Steps) -> float:
-    """Return the modelled time of a schedule in one graph on fully connected GPUs of one model.
+    """Return the modelled time of a schedule as one CUDA graph on fully connected GPUs of one model.
 
-    Nothing is copied: only chunks of 32-bit elements between `bounds` are counted.
+    No data are copied. Only the bytes of the chunks are counted, with 32-bit elements between `bounds`.
     """
     whole = 0.0
     for step in steps:
@@ -94,7 +94,7 @@ def modelled_ns(device: str, gpus: int, bounds: Sequence[int], steps: Steps) -> 
 
 
 def operations(steps: Steps) -> int:
-    """Return the number of copies and sums that the host submits one by one for a schedule."""
+    """Return how many copies and additions the host submits if it runs a schedule without a graph."""
     return sum(1 + move.add for step in steps for move, _ in messages(step))
 
 

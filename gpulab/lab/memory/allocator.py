@@ -1,4 +1,4 @@
-"""``gl.allocator``: the operations of a memory pool for the program's requests, block by block."""
+"""``gl.allocator``: the operations of a memory pool for each request of the program, block by block."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OTHERS = ("CuPy", "PyTorch")
 
 
 def allocator() -> AllocatorReport:
-    """Show the segments and pool blocks of the memory pool; in a ``with`` block, also every event.
+    """Show the segments and blocks of the memory pool. A ``with`` block also records every event.
 
     Returns
     -------
@@ -53,21 +53,22 @@ def allocator() -> AllocatorReport:
 
 
 def open_allocator(path: str | Path, device: int | None = None) -> AllocatorReport:
-    """Open a memory snapshot of PyTorch (``torch.cuda.memory._dump_snapshot``), or one that ``a.save`` wrote.
+    """Open a memory snapshot from PyTorch (``torch.cuda.memory._dump_snapshot``) or from ``a.save``.
 
     Parameters
     ----------
     path
-        The pickle, also compressed by gzip. It is read as plain data: one that would run code is refused.
+        The pickle file, which may be compressed by gzip. It is read as plain data. A file that would run code
+        is refused.
     device
-        Of which device, if the snapshot has several; None: the one with the most events.
+        The device, if the snapshot has several. By default, the device with the most events.
 
     Raises
     ------
     FileNotFoundError
         If there is no such file.
     SnapshotError
-        If it holds no snapshot, is damaged, or would run code.
+        If the file is not a snapshot, is damaged, or would run code.
 
     Examples
     --------
@@ -88,12 +89,13 @@ def open_allocator(path: str | Path, device: int | None = None) -> AllocatorRepo
 
 
 class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write="with gl.allocator() as a:"):
-    """Recording of a memory pool, or its state now; it can be displayed and saved.
+    """The recorded events of a memory pool, or its present state, which can be displayed and saved.
 
     Parameters
     ----------
     trace
-        One that has been recorded before; None: the pool as it is now, unless ``with`` begins.
+        An earlier recording. If it is None, the report shows the present state of the pool, or records a
+        ``with`` block.
     """
 
     def __init__(self, trace: memory.AllocatorTrace | None = None) -> None:
@@ -108,21 +110,21 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
 
     @cached_property
     def history(self) -> memory.AllocatorHistory:
-        """History of the blocks, from which `at` returns the map of any step."""
+        """The history of the pool's blocks, from which `at` computes the map after any event."""
         return steps.history(self.record)
 
     @cached_property
     def requests(self) -> list[memory.Request]:
-        """Return the program's requests: the record without the allocator's reactions."""
+        """The program's requests to allocate and free memory, without the allocator's internal events."""
         return requests_of(self.record)
 
     @property
     def events(self) -> memory.AllocatorEvents:
-        """The record's events, as columns."""
+        """The recorded events, as columns."""
         return self.record.events
 
     def at(self, step: int) -> memory.BlockMap:
-        """Return the map after a number of events; negative numbers count from the end.
+        """Return the map of the pool after a number of events; negative numbers count from the end.
 
         Raises
         ------
@@ -138,7 +140,7 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
         return steps.at(self.history, step if step >= 0 else last_step + 1 + step)
 
     def fragmentation(self, step: int = -1) -> memory.Fragmentation:
-        """Return numbers about free memory, in total and per stream, and the request that fails; see `at`."""
+        """Return the free memory, in total and per stream, and the request that fails; see `at`."""
         return fragmentation(self.at(step), self.record.capacity_bytes)
 
     beside = old_method("beside", "compare")
@@ -146,22 +148,22 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
     def compare(
         self, other: str | AllocatorReport | memory.AllocatorTrace = "PyTorch", **settings: Any
     ) -> views.AllocatorView:
-        """Show another allocator's map for the same requests below this one, or another map, on one slider.
+        """Show a second map below this one: another allocator with the same requests, or another recording.
 
         Parameters
         ----------
         other
-            ``"PyTorch"`` or ``"CuPy"``: which allocator, as a model; or what another `allocator` or
-            `open_allocator` gave. The slider then steps through the events of this one, and has the other
-            one at the same share of its own events, so that both end together.
+            ``"PyTorch"`` or ``"CuPy"``, a model of that allocator; or the result of another `allocator` or
+            `open_allocator`. In the second case, the slider steps through the events of this recording, and
+            shows the other recording at the same fraction of its events, so that both end together.
         **settings
-            Of PyTorch's allocator, as in ``PYTORCH_CUDA_ALLOC_CONF``: ``expandable_segments=True``,
+            Settings of PyTorch's allocator, as in ``PYTORCH_CUDA_ALLOC_CONF``: ``expandable_segments=True``,
             ``max_split_size_mb=64``, ``garbage_collection_threshold=0.8``.
 
         Raises
         ------
         ValueError
-            For another allocator, or a setting that PyTorch would refuse.
+            For an unknown allocator, or a setting that PyTorch would refuse.
 
         Examples
         --------
@@ -204,7 +206,7 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
         return views.AllocatorView(Maps(panels))
 
     def statistics(self) -> memory.AllocatorStatistics:
-        """Current, peak and accumulated figures under the names of ``torch.cuda.memory_stats``.
+        """Return current, peak and accumulated values under the names of ``torch.cuda.memory_stats``.
 
         Examples
         --------
@@ -215,21 +217,21 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
         return statistics(self.record)
 
     def summary(self, abbreviated: bool = False) -> str:
-        """The figures as ``torch.cuda.memory_summary()`` prints them: ``print(a.summary())``."""
+        """Return the statistics as ``torch.cuda.memory_summary()`` shows them: ``print(a.summary())``."""
         return self.statistics().summary(abbreviated)
 
     def replayed(self, other: str = "PyTorch", **settings: Any) -> AllocatorReport:
-        """Return the report of another allocator for the same requests.
+        """Return the report of another allocator that gets the same requests.
 
         Parameters
         ----------
         other, **settings
-            As for `beside`, which shows both.
+            As for `compare`, which shows both.
 
         Raises
         ------
         ValueError
-            For another allocator, or a setting that PyTorch would refuse.
+            For an unknown allocator, or a setting that PyTorch would refuse.
 
         Examples
         --------
@@ -253,9 +255,9 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
         )
 
     def _room_bytes(self) -> int:
-        """Return the memory of the device for the pool, from refused requests; 0 if none was refused.
+        """Estimate the memory that the device has for the pool from failed requests; 0 if none failed.
 
-        Beyond what was reserved then, that is the device's free memory, and less than the request.
+        The estimate is the reserved memory plus the device's free memory, which was smaller than the request.
         """
         events = self.events
         oom_indices = np.flatnonzero(events.actions == memory.ACTIONS.index("oom"))
@@ -295,7 +297,7 @@ def _panel(history: memory.AllocatorHistory, name: str, after: Any = None) -> An
 def _model(
     other: str, record: memory.AllocatorTrace, settings: dict[str, Any], capacity_bytes: int
 ) -> Allocator:
-    """Return a model of an allocator, on a device like that of the record."""
+    """Return a model of PyTorch's or CuPy's allocator, on a device like that of the record."""
     device_arguments: dict[str, Any] = {
         "device_id": record.device_id,
         "device_name": record.provenance.device,
@@ -323,7 +325,10 @@ def _model(
 
 
 def _after(record: memory.AllocatorTrace, requests: Sequence[memory.Request]) -> Any:
-    """Return the number of events before the end of each request; requests have the times of their events."""
+    """Return for each request the number of events that had occurred when it ended.
+
+    Requests have the times of their events.
+    """
     times = np.array([0, *(request.time_ns for request in requests)], np.int64)
     counts = np.searchsorted(record.events.time_ns, times, side="right")
     # What was there before the first event was never seen to be asked for; see `requests_of`.

@@ -30,7 +30,7 @@ def memory(rate_hz: float = 10.0) -> MemoryRecording:
     Parameters
     ----------
     rate_hz
-        Readings a second, at most 100.
+        The number of readings per second, at most 100.
 
     Returns
     -------
@@ -42,7 +42,7 @@ def memory(rate_hz: float = 10.0) -> MemoryRecording:
     Raises
     ------
     ValueError
-        For another rate.
+        If the rate is not a number above 0 and at most 100.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def memory(rate_hz: float = 10.0) -> MemoryRecording:
 class MemoryRecording(
     Sampled[MemorySamples], what="memory recording", write="with gl.memory() as m:", another="gl.memory()"
 ):
-    """A device's memory over time: live from its display, or the beginning of its block, to `stop`."""
+    """A recording of a device's memory, from its display or the start of its ``with`` block until `stop`."""
 
     def __init__(self, rate_hz: float) -> None:
         super().__init__(rate_hz)
@@ -70,11 +70,11 @@ class MemoryRecording(
 
     @property
     def state(self) -> str:
-        """``"new"``, ``"live"``, ``"paused"`` or ``"stopped"``."""
+        """The state: ``"new"``, ``"live"``, ``"paused"`` or ``"stopped"``."""
         return "new" if self._recorder is None else str(self._recorder.sampler.state)
 
     def stop(self) -> None:
-        """End the recording; the chart stays. What its button has allocated is freed."""
+        """End the recording. The chart remains visible, and memory that its button allocated is freed."""
         if self._is_going:
             self._held_arrays.clear()
         super().stop()
@@ -89,7 +89,7 @@ class MemoryRecording(
     # Buttons of the chart
 
     def _act(self, action: str, size: str) -> str:
-        """Run a button's action in the thread of the call; return the text to show."""
+        """Perform the action of a button in the calling thread, and return the text to show."""
         if action == "pause":
             self.pause()
         elif action == "resume":
@@ -137,7 +137,7 @@ def short(text: str) -> str:
 
 
 def parse_size(text: str) -> int:
-    """Return the bytes of a size such as ``64 MiB``, ``1.5 GB`` (as GiB) or ``4096``.
+    """Return the number of bytes for a size such as ``64 MiB``, ``1.5 GB`` (read as GiB) or ``4096``.
 
     Raises
     ------

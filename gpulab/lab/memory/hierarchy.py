@@ -1,9 +1,9 @@
-"""Measurement of the memory hierarchy: latency by chains of addresses, bandwidth by readers of a level.
+"""Measurement of the memory hierarchy: latency by pointer chasing, bandwidth by kernels that read one level.
 
-The same kernels run on a real GPU and, over less data, on a virtual one, where its clock is modelled. Times
-are between two events, and where a launch would count, the difference of two launches that differ in length.
-Methods follow nvbandwidth (copies: several in a row between two events, the median of a few rounds, rates
-of what arrives) and the usual pointer chase (Mei and Chu, "Dissecting GPU memory hierarchy through
+The same kernels run on a real GPU and, with less data and a modelled clock, on a virtual one. Times are
+measured between two events. Where the cost of a launch would matter, the time is the difference between a
+long and a short launch. The methods follow nvbandwidth (several copies in a row between two events, the
+median of a few rounds) and the usual pointer chase (Mei and Chu, "Dissecting GPU memory hierarchy through
 microbenchmarking").
 """
 
@@ -39,7 +39,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class _Effort:
-    """Sizes of the measurements: long on a real GPU, short on a virtual one, which computes on the host."""
+    """The sizes of the measurements: large on a real GPU, small on a virtual one, which runs on the CPU."""
 
     repeats: int
     most_bytes: int
@@ -55,12 +55,13 @@ _REAL = _Effort(3, 1 << 30, 2, 4096, 2048, 1 << 30, 8, 4)
 
 
 def measure() -> MemoryLadder:
-    """Measure the memory hierarchy of the device in use; on a virtual GPU it is modelled.
+    """Measure the memory hierarchy of the device in use. On a virtual GPU, the values are modelled.
 
     Returns
     -------
     MemoryLadder
-        Up to a working set of 1 GiB, or of a quarter of the free memory; on a virtual GPU up to twice L2.
+        The results for working sets up to 1 GiB or a quarter of the free memory. On a virtual GPU, the
+        largest working set is twice the size of L2.
     """
     info = session.backend().device_info()
     virtual = session.which_device().kind == "virtual"
@@ -82,7 +83,7 @@ def measure() -> MemoryLadder:
 
 
 class _Bench:
-    """Kernels of the measurements, with the timing of one launch."""
+    """The kernels of the measurements, with functions that measure their time."""
 
     def __init__(self, info: DeviceInfo, effort: _Effort) -> None:
         self.cp = session.cp()
@@ -107,7 +108,7 @@ class _Bench:
         self.sizes = np.unique((2**octaves).astype(np.int64) // LINE_BYTES * LINE_BYTES)
 
     def ns(self, run: Callable[[], Any], before: Callable[[], Any] | None = None) -> float:
-        """Return the median time of a run between two events, without the time of `before`."""
+        """Return the median time of `run` in ns between two events. The time of `before` is not included."""
         begin = self.cp.cuda.Event()
         until = self.cp.cuda.Event()
         times = []
@@ -129,13 +130,13 @@ class _Bench:
         short_size: int,
         before: Callable[[], Any] | None = None,
     ) -> float:
-        """Return the difference in time of two runs of different lengths."""
+        """Return the difference in ns between a long and a short run, which excludes the cost of a launch."""
         longer_ns, shorter_ns = (self.ns(partial(run, count), before) for count in (long_size, short_size))
         return longer_ns - shorter_ns
 
     # --- latency ------------------------------------------------------------------------------------
     def latencies(self, begin: Callable[[], None]) -> npt.NDArray[np.float64]:
-        """Return the latency of one load of the chain of each working set, in ns."""
+        """Return the latency of one dependent load in ns, for each size of the working set."""
         rng = np.random.default_rng(1)
         whole = self.cp.empty(int(self.sizes[-1]) // 8, self.cp.uint64)
         times = []
@@ -172,7 +173,7 @@ class _Bench:
 
     # --- bandwidth ----------------------------------------------------------------------------------
     def bandwidths(self) -> Iterator[LevelBandwidth]:
-        """Return the bandwidths of the levels, from the registers outwards."""
+        """Return the bandwidth of each level of memory, starting with registers."""
         info = self.info
         sms = self.info.sm_count
         rounds = self.effort.rounds
@@ -282,7 +283,7 @@ class _Bench:
         return LevelBandwidth("peer", size_bytes / ns, description, *published["peer"])
 
     def _copies_ns(self, copy: Callable[[], Any]) -> float:
-        """Return the time of one of several copies in a row."""
+        """Return the mean time per copy in ns, measured over several copies in a row."""
 
         def run() -> None:
             for _ in range(self.effort.copies):

@@ -1,4 +1,4 @@
-"""``gl.memory_hierarchy``: the memory hierarchy of the device in use, or of one that was recorded."""
+"""``gl.memory_hierarchy``: the memory hierarchy of the device in use, or of a recorded GPU."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ _ENDING = ".npz"
 
 
 def memory_hierarchy(device: str | None = None, *, beside: str | None = None) -> views.LadderChart:
-    """Show the latency of the memory hierarchy over the working set, and the bandwidth of each level.
+    """Show the memory latency for each size of the working set, and the bandwidth of each memory level.
 
     Parameters
     ----------
     device
-        A GPU whose ladder was recorded and ships with gpulab, such as ``"H200"``. None: the device in use,
-        measured on a real GPU (in a few seconds) and modelled on a virtual one.
+        A GPU whose recording ships with gpulab, such as ``"H200"``. By default, the device in use: measured
+        in a few seconds on a real GPU, and modelled on a virtual one.
     beside
-        A recorded GPU to lay beside it. The ladder of a virtual GPU comes with all of them.
+        A recorded GPU to show for comparison. For a virtual GPU, all recorded GPUs are shown.
 
     Returns
     -------
     LadderChart
-        Two charts with logarithmic axes, what documents say as dashed lines; ``.record`` holds the data
-        (`virtualgpu.records.memory.MemoryLadder`), ``.beside("H100")`` lays a recorded one beside it.
+        Two charts with logarithmic axes, in which published values are dashed lines. ``.record`` holds the
+        data (`virtualgpu.records.memory.MemoryLadder`). ``.beside("H100")`` adds a recorded GPU.
 
     Raises
     ------
     NotRecordedError
-        If no such GPU was recorded; the message says which were.
+        If there is no recording of this GPU; the message lists the recorded GPUs.
     GpulabError
-        If the GPU has next to no memory free.
+        If the GPU has almost no free memory.
 
     Examples
     --------
@@ -52,18 +52,18 @@ def memory_hierarchy(device: str | None = None, *, beside: str | None = None) ->
 
 
 def recorded_names() -> list[str]:
-    """Return the GPUs whose recorded memory hierarchies ship, as `memory_hierarchy` takes them."""
+    """Return the names of GPUs with a shipped recording, which `memory_hierarchy` accepts."""
     names = (file.name for file in _folder().iterdir() if file.name.endswith(_ENDING))
     return sorted((name.removesuffix(_ENDING).upper() for name in names), reverse=True)
 
 
 def recorded_ladder(device: str) -> MemoryLadder:
-    """Return the memory hierarchy that was recorded on `device`.
+    """Return the shipped recording of a GPU's memory hierarchy.
 
     Raises
     ------
     NotRecordedError
-        If there is none.
+        If there is no recording of this GPU.
     """
     name = device.strip().upper().removeprefix("NVIDIA ")
     if name not in recorded_names():

@@ -10,7 +10,7 @@ from virtualgpu.records.memory import AllocatorStatistics, AllocatorTrace
 
 
 def host_memory() -> HostMemoryReport:
-    """Count the pinned (page-locked) host memory of a ``with`` block: now, at the peak, and in total.
+    """Count the pinned (page-locked) host memory of a ``with`` block: now, at the peak and in total.
 
     Returns
     -------
@@ -39,7 +39,7 @@ def host_memory() -> HostMemoryReport:
 class HostMemoryReport(
     Recorded[AllocatorTrace], what="count of host memory", write="with gl.host_memory() as h:", live=True
 ):
-    """Pinned host memory: allocated, used and freed since the ``with`` block began."""
+    """The pinned host memory that was allocated, used and freed since the ``with`` block began."""
 
     def _recorder_of_now(self) -> PinnedRecorder:
         return PinnedRecorder()
@@ -53,11 +53,11 @@ class HostMemoryReport(
             self._recorder.pool.free_all_blocks()
 
     def statistics(self) -> AllocatorStatistics:
-        """Figures so far: ``.nested()``, ``.flat()``, ``.summary()``."""
+        """Return the statistics so far, with the methods ``nested()``, ``flat()`` and ``summary()``."""
         return host_statistics(self.record)
 
     def summary(self) -> str:
-        """The figures so far as a table."""
+        """Return the statistics so far as a table."""
         return self.statistics().summary()
 
     def _sentence(self) -> str:

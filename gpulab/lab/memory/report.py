@@ -1,4 +1,4 @@
-"""``gl.memory_report``: the peak of a call, its location, the live memory, and devices that would fit."""
+"""``gl.memory_report``: the peak memory of a call, its source line, and the GPUs where the call fits."""
 
 from __future__ import annotations
 
@@ -41,27 +41,28 @@ DRIVER_BYTES = 512 << 20
 
 
 def memory_report(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> MemoryReportTable:
-    """Run a function, and report its peak of device memory, the line of the peak, and the arrays alive then.
+    """Call a function, and report its peak of device memory, the line of the peak, and the arrays then.
 
     Parameters
     ----------
     fn
-        What is called. Its result is dropped when the report is made.
+        The function to call. Its result is dropped when the report is made.
     *args, **kwargs
-        Passed to it.
+        The arguments of the function.
 
     Returns
     -------
     MemoryReportTable
-        Tables: what was alive at the peak, by line, with arrays where they are known; and how much larger
-        the call could be on this device and on the GPUs of the table, if all that it allocates grows alike.
-        ``.record`` is a `virtualgpu.records.memory.report.MemoryReport`. Where the call runs out of memory
-        the report is of that moment, and ``.failed`` the request.
+        Tables. They list the memory in use at the peak by line, with the arrays if they are known. They also
+        show how much larger the call could be on this device and on the GPUs of the table, if all its
+        allocations grow by the same factor. If the call runs out of memory, the report describes that moment,
+        and ``.failed`` is the failed request. ``.record`` is a
+        `virtualgpu.records.memory.report.MemoryReport`.
 
     Raises
     ------
     Exception
-        Whatever `fn` raises but `OutOfMemoryError`; its attribute ``memory_report`` is the report so far.
+        Any exception of `fn` except `OutOfMemoryError`. Its attribute ``memory_report`` is the report so far.
 
     Examples
     --------
@@ -87,7 +88,7 @@ def memory_report(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> MemoryRe
 
 
 class _Recorder(AllocationRecorder):
-    """Recorder that also reads the pool's peak."""
+    """A recorder of allocations that also records the peak of the pool's reserved memory."""
 
     def __init__(self, device: int, reserved: Callable[[], int | None]) -> None:
         super().__init__(KEPT_EVENTS, device)
@@ -100,7 +101,7 @@ class _Recorder(AllocationRecorder):
 
 
 class _Run:
-    """One recorded call."""
+    """A call whose allocations are recorded, from its start to its report."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -167,11 +168,11 @@ class _Run:
         return MemoryReportTable.of(record)
 
     def _place(self, stack: int) -> tuple[SourceLine | None, Stack]:
-        """Return the line that a stack ends in, and the stack."""
+        """Return the source line of an allocation, and its call stack, by the number of the stack."""
         return (self.seen.sources[stack], self.seen.stacks[stack]) if stack >= 0 else (None, ())
 
     def _alive(self, events: AllocatorEvents, event_count: int, stay: Stay | None) -> tuple[AliveBlocks, ...]:
-        """Return the blocks that exist after the first events, by line, array and fate."""
+        """Return the blocks in use after `event_count` events, grouped by line, array and later use."""
         times: list[int] = events.time_ns.tolist()
         live_blocks: dict[int, tuple[int, int, int, int]] = {}
         freed_addresses: set[int] = set()  # blocks from before the call that the call has freed
@@ -248,10 +249,10 @@ class _Run:
 
 
 class _Arrays:
-    """Arrays in memory blocks, searched at each new peak.
+    """The arrays in each memory block, found by searching the living objects near each new peak.
 
-    Nothing tells an array from its block when that is allocated, so that living objects are looked through
-    soon afterwards, for a small part of the call's time.
+    The array of a block is not known when the block is allocated. Living objects are therefore searched soon
+    afterwards, for a small part of the call's time.
     """
 
     def __init__(self, recorder: AllocationRecorder) -> None:
@@ -265,7 +266,7 @@ class _Arrays:
         self._names_by_address: dict[int, list[tuple[int, str, int, int]]] = {}
 
     def at_event(self) -> None:
-        """Look for arrays before an allocation or a free, if there is a new peak."""
+        """Search for arrays before an allocation or a free, if memory use is at or near a new peak."""
         recorder = self._recorder
         if recorder.held * NEAR < recorder.most_held or not recorder.held:
             return
@@ -276,7 +277,7 @@ class _Arrays:
             self.look(self._spent_s <= allowed_s)
 
     def look(self, everywhere: bool = False) -> None:
-        """Record the addresses of recently made arrays, or of all arrays."""
+        """Record the addresses and names of recently created arrays, or of all arrays."""
         start_s = time.perf_counter()
         now_ns = time.perf_counter_ns()
         self._names.look_again(sys._getframe())
@@ -293,7 +294,7 @@ class _Arrays:
         self._spent_s += time.perf_counter() - start_s
 
     def at(self, address: int, allocated_ns: int, freed_ns: float) -> str:
-        """Return the arrays in a block between two times; empty if they are not known."""
+        """Return a description of the array in a block between two times; empty if no array was found."""
         sightings = [
             sighting
             for sighting in self._names_by_address.get(address, ())
@@ -302,7 +303,7 @@ class _Arrays:
         return _named_one(sightings)[1] if sightings else ""
 
     def older(self, excluded: set[int]) -> list[tuple[str, int, int]]:
-        """Return the arrays of other blocks, with bytes of the block and of the array; named ones first."""
+        """Return the arrays outside the excluded addresses, with sizes of block and array, by size."""
         names = [
             _named_one(entry)[1:]
             for address, entry in self._names_by_address.items()
@@ -312,5 +313,5 @@ class _Arrays:
 
 
 def _named_one(sightings: Sequence[tuple[int, str, int, int]]) -> tuple[int, str, int, int]:
-    """Return the largest array that had a name when it was seen, or else the first array."""
+    """Return the largest array that had a name when it was found, or the first array if none had a name."""
     return max(sightings, key=lambda sighting: sighting[3] if ": " in sighting[1] else -1)

@@ -1,1 +1,1 @@
-"""Live load of a GPU."""
+"""The live load of a GPU."""

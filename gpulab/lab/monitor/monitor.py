@@ -1,4 +1,4 @@
-"""``gl.monitor``: the load of a GPU, live."""
+"""``gl.monitor``: a live chart of the load of a GPU."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def monitor(rate_hz: float = 10.0) -> Monitor:
     Parameters
     ----------
     rate_hz
-        Readings a second, at most 100. GPU counters are read at most five times a second.
+        The number of readings per second, at most 100. GPU counters are read at most five times per second.
 
     Returns
     -------
@@ -39,7 +39,7 @@ def monitor(rate_hz: float = 10.0) -> Monitor:
     Raises
     ------
     ValueError
-        For another rate.
+        If the rate is not a number above 0 and at most 100.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def monitor(rate_hz: float = 10.0) -> Monitor:
 
 
 class Monitor(Sampled[LoadSamples], what="monitor", write="with gl.monitor() as m:", another="gl.monitor()"):
-    """Load of a GPU over time: live from its display, or from the start of its block, until `stop`."""
+    """A recording of the load of a GPU, from its display or the start of its ``with`` block until `stop`."""
 
     def __init__(self, rate_hz: float = 10.0, record: LoadSamples | None = None) -> None:
         super().__init__(rate_hz, record)
@@ -62,23 +62,23 @@ class Monitor(Sampled[LoadSamples], what="monitor", write="with gl.monitor() as 
 
     @property
     def state(self) -> str:
-        """``"new"``, ``"live"``, ``"paused"``, ``"stopped"``, or ``"recorded"`` of an earlier session."""
+        """The state: ``"new"``, ``"live"``, ``"paused"``, ``"stopped"`` or ``"recorded"``."""
         if self._recorder is None:
             return "new" if self._record is None else "recorded"
         return str(self._recorder.state)
 
     def mark(self, name: str) -> None:
-        """Begin a phase; all readings from now on belong to it.
+        """Begin a new phase, to which all later readings belong.
 
         Raises
         ------
         GpulabError
-            If nothing is being read.
+            If the monitor is not taking readings.
         """
         self._going().mark(str(name))
 
     def table(self) -> Table:
-        """Return the phases side by side, each with the means of its readings.
+        """Return a table of the phases, with the mean readings of each.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""Readings of a device's load in the background, or a recorded session where it has no sensors."""
+"""Background readings of a device's load, or a recorded session if the device has no sensors."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _SILENT_S = 2.0
 
 
 class LoadRecorder:
-    """Reads the load of a device from `start` to `stop`; a phase begins with each `mark`.
+    """A recorder of a device's load from `start` to `stop`. Each `mark` begins a new phase.
 
     Parameters
     ----------
     reader
-        Gives the rows.
+        Reads the values of one row.
     rate_hz
-        Readings a second.
+        The number of readings per second.
     """
 
     def __init__(self, reader: LoadReader, rate_hz: float) -> None:
@@ -57,7 +57,7 @@ class LoadRecorder:
 
     @property
     def state(self) -> str:
-        """``"live"``, ``"paused"`` or ``"stopped"``."""
+        """The state: ``"live"``, ``"paused"`` or ``"stopped"``."""
         return self.sampler.state
 
     def start(self) -> None:
@@ -65,17 +65,17 @@ class LoadRecorder:
         self.sampler.start()
 
     def stop(self) -> LoadSamples:
-        """End with a last reading, unless the previous reading never returned."""
+        """Take a last reading and end, unless the previous reading has not returned."""
         if self.sampler.stop():
             self.sampler.take()
         return self.record()
 
     def mark(self, name: str) -> None:
-        """Begin a phase."""
+        """Begin a new phase with this name."""
         self._phases.append((name, float(self.sampler.now_ns)))
 
     def tell(self, show: Callable[[], object]) -> None:
-        """Call a function about `SHOWS_A_SECOND` times a second, on the thread of readings."""
+        """Call `show` about `SHOWS_A_SECOND` times per second from now on, in the thread of the readings."""
         self._tell = show
 
     def record(self) -> LoadSamples:
@@ -95,7 +95,7 @@ class LoadRecorder:
         )
 
     def _note(self, last_ns: float) -> str:
-        """Return the problem with the readings: the last one failed, or there is none."""
+        """Return a sentence about a failed or late reading, or an empty string."""
         if self.sampler.failure:
             return f"The last reading failed: {self.sampler.failure}"
         silent_s = (self.sampler.now_ns - last_ns) / 1e9
@@ -105,12 +105,12 @@ class LoadRecorder:
 
 
 class NoSensors:
-    """Replacement for a recorder where no sensor can be read: the recorded session, and the reason.
+    """The replacement for a recorder on a device without sensors, which returns a recorded session.
 
     Parameters
     ----------
     why
-        Why nothing can be read here.
+        The reason why the sensors cannot be read.
     """
 
     state = "recorded"
@@ -126,7 +126,7 @@ class NoSensors:
         return self.record()
 
     def mark(self, name: str) -> None:
-        """Do nothing: the phases of a recorded session have their own names."""
+        """Do nothing, because the phases of a recorded session already have names."""
 
     def tell(self, show: Callable[[], object]) -> None:
         """Do nothing."""
@@ -141,7 +141,7 @@ class NoSensors:
 
 
 def recorder(rate_hz: float) -> LoadRecorder | NoSensors:
-    """Return a recorder of the device in use."""
+    """Return a recorder for the load of the device in use."""
     try:
         return LoadRecorder(session.backend().load_reader(), rate_hz)
     except NotSupportedError as error:
@@ -150,7 +150,7 @@ def recorder(rate_hz: float) -> LoadRecorder | NoSensors:
 
 @functools.lru_cache(maxsize=1)
 def recorded_session() -> LoadSamples:
-    """Return the shipped recording of an H200: idle, then spinning, adding and multiplying."""
+    """Return the shipped recording of an H200, with phases that idle, spin, add and multiply."""
     file = resources.files("gpulab") / "data" / "recordings" / f"{RECORDED}.json"
     data = json.loads(file.read_text(encoding="utf-8"))
     io.check_version(data, FORMAT, RECORDED)

@@ -1,1 +1,1 @@
-"""Formats of numbers, and the result of rounding a value to each."""
+"""Number formats of a GPU, and the result of rounding a value to each of them."""

@@ -1,4 +1,4 @@
-"""``gl.precision``: a number in the formats of a GPU."""
+"""``gl.precision``: a number in each number format of a GPU."""
 
 from __future__ import annotations
 
@@ -20,26 +20,27 @@ def precision(value: Any, formats: Sequence[str] = ()) -> views.PrecisionView:
     Parameters
     ----------
     value
-        The number: a Python or NumPy number, a `fractions.Fraction`, or a text such as ``"0.1"``, ``"1/3"``,
-        ``"0x1.8p-3"``, ``"inf"``, ``"nan"``. A text is taken exactly; the float ``0.1`` is FP64's already.
+        A Python or NumPy number, a `fractions.Fraction`, or a string such as ``"0.1"``, ``"1/3"``,
+        ``"0x1.8p-3"``, ``"inf"``, ``"nan"``. A string is taken exactly, but the float ``0.1`` is already
+        rounded to FP64.
     formats
-        Names of those to show, such as ``("FP16", "BF16")``; all seven by default.
+        The names of the formats to show, such as ``("FP16", "BF16")``; all seven by default.
 
     Returns
     -------
     PrecisionView
-        For each format the nearest number (of two equally near the even one) as bits of sign, exponent and
-        fraction, its error, the next numbers on both sides, and the range. Sliders move and scale the
-        number. ``.record`` holds a `gpulab.analysis.formats.Rounded` a format. E4M3 has no infinity:
-        what is too large for it becomes NaN, as in the OCP's specification; PTX's conversions to FP8
-        (``cvt.satfinite``) make the largest number of it instead.
+        For each format, the picture shows the nearest number (ties go to the even number) as bits of sign,
+        exponent and fraction, its error, its two neighbours, and the range. Sliders move and scale the
+        number. ``.record`` holds one `gpulab.analysis.formats.Rounded` per format. E4M3 has no infinity, so
+        a number that is too large becomes NaN, as in the OCP's specification. PTX's conversions to FP8
+        (``cvt.satfinite``) return the largest number instead.
 
     Raises
     ------
     TypeError
-        If `value` is no real number.
+        If `value` is not a real number.
     ValueError
-        For a text that is no number, or a format that is not there.
+        For a string that is not a number, or an unknown format.
 
     Examples
     --------
@@ -60,7 +61,7 @@ def _format(name: str) -> Format:
 
 
 def _exact(value: Any) -> Number:
-    """Return the intended number exactly; a float for infinities, NaN and negative zero."""
+    """Return the exact value of the argument; infinities, NaN and negative zero remain floats."""
     if isinstance(value, str):
         return _typed(value)
     if isinstance(value, (int, Fraction)) and not isinstance(value, bool):

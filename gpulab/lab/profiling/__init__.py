@@ -1,1 +1,1 @@
-"""Costs of a program by kernel, copy, wait and range."""
+"""The time that a program spends in each kernel, copy, wait and range."""

@@ -1,4 +1,4 @@
-"""``gl.profile``: the cost of a function, by kernel, copy, wait, line and NVTX range."""
+"""``gl.profile``: the cost of a function by kernel, copy, wait, line and NVTX range."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FEW_EVENTS = 1_000  # of the allocator, which are not looked at
 
 
 class ProfilerInUseError(GpulabError):
-    """Error for a process in which another tool uses CUPTI, which supports one tool at a time."""
+    """Error raised if another tool in this process uses CUPTI, which supports only one tool at a time."""
 
 
 def profile(
@@ -31,46 +31,47 @@ def profile(
     record_shapes: bool = False,
     counters: bool = False,
 ) -> ProfileReport:
-    """Run a function, and report its costs: kernels, copies, waits, NVTX ranges, memory, by Python line.
+    """Call a function, and report the costs of kernels, copies, waits, NVTX ranges, memory by Python line.
 
     Parameters
     ----------
     fn
-        What is called, once. None: use the answer as a block, ``with gl.profile() as p:``.
+        The function to profile. Without it, use the result in a ``with`` block: ``with gl.profile() as p:``.
     *args
-        Passed to it.
+        The arguments of the function.
     warmup
-        How often it is called before, unseen: the first call of a program compiles, allocates, fills caches.
+        The number of earlier calls without recording, because the first call compiles, allocates and fills
+        caches.
     record_shapes
-        Whether launches of one kernel with other grids and blocks are rows of their own.
+        Whether launches of one kernel with different grids and blocks have separate rows.
     counters
         Whether to read hardware counters, too: sectors, DRAM bytes, warp instructions, FLOP and hit rates by
         kernel. Nsight Compute (``ncu``) reads them in a separate process, where the function runs twice
-        more, on copies of its arguments and of the globals that it names. Where that cannot be done,
-        ``.record.no_counters`` says why.
+        more, on copies of its arguments and of the global variables that it uses. If that is not possible,
+        ``.record.no_counters`` has the reason.
 
     Returns
     -------
     ProfileReport
-        Tables. ``.record`` is a `virtualgpu.records.profile.Profile`, ``.timeline`` when all that ran,
-        ``.compare(other)`` compares with another one. Columns have the names of PyTorch's profiler: ``key``,
-        ``count``, ``device_time_total`` and ``device_time``, a launch's mean (in older versions of PyTorch
-        ``cuda_time_total`` and ``cuda_time``), ``cpu_time_total``.
+        Tables. ``.record`` is a `virtualgpu.records.profile.Profile`, ``.timeline`` shows all operations over
+        time, and ``.compare(other)`` compares two profiles. Columns have the names of PyTorch's profiler:
+        ``key``, ``count``, ``device_time_total`` and ``device_time``, a launch's mean (in older versions of
+        PyTorch ``cuda_time_total`` and ``cuda_time``), ``cpu_time_total``.
 
     Raises
     ------
     ProfilerInUseError
-        On a real GPU, before `fn` is called, where another tool holds CUPTI.
+        If another tool uses CUPTI on a real GPU. `fn` is not called then.
     GpulabError
-        Where CUPTI is missing, or a timeline is being recorded already.
+        If CUPTI is missing, or a timeline is already being recorded.
     TypeError
-        If `fn` cannot be called, or there is none to be run again for counters.
+        If `fn` is not callable, or if counters are requested without a function that can run again.
 
     Notes
     -----
-    On a virtual GPU times are modelled and kernels counted: ``GB/s`` is what the SMs and L2 exchange, in
-    sectors of 32 bytes. On a real one times are measured by CUPTI; what a kernel moves and computes would
-    take hardware counters, which Nsight Compute reads (``ncu``), or `gpulab.count` for one launch.
+    On a virtual GPU, times are modelled and memory accesses are counted; ``GB/s`` is the traffic between the
+    SMs and L2, in sectors of 32 bytes. On a real GPU, CUPTI measures the times. The bytes and operations of a
+    kernel need hardware counters, which Nsight Compute (``ncu``) reads, or `gpulab.count` for one launch.
 
     Examples
     --------
@@ -98,12 +99,12 @@ def profile(
 
 
 class ProfileReport(Recorded[Profile], what="profile", write="with gl.profile() as p:"):
-    """A profile, recorded by ``with``, which can afterwards be displayed, compared and saved.
+    """A profile, recorded in a ``with`` block, which can be displayed, compared and saved.
 
     Parameters
     ----------
     record
-        A profile that has been recorded before.
+        An earlier profile.
     record_shapes
         As for `profile`.
     """
@@ -116,7 +117,7 @@ class ProfileReport(Recorded[Profile], what="profile", write="with gl.profile() 
 
     @property
     def timeline(self) -> TimelineReport:
-        """The timeline of the operations."""
+        """The timeline of the profiled operations."""
         if self._active_recorder is None or self._active_recorder.timeline is None:
             raise GpulabError("This profile has no timeline yet. It is available when the block has ended.")
         return TimelineReport(self._active_recorder.timeline)
@@ -124,7 +125,7 @@ class ProfileReport(Recorded[Profile], what="profile", write="with gl.profile() 
     beside = old_method("beside", "compare")
 
     def compare(self, other: ProfileReport | Profile) -> ProfileComparison:
-        """Compare with a later profile: the time of each kernel, copy and range in both.
+        """Compare this profile with a later one: show the time of each kernel, copy and range in both.
 
         Examples
         --------
@@ -154,7 +155,7 @@ class ProfileReport(Recorded[Profile], what="profile", write="with gl.profile() 
 
 
 class _Recorder:
-    """Recorder of a timeline, and of the pool's peak during that time."""
+    """A recorder of a timeline and of the peak memory of the pool during the timeline."""
 
     def __init__(self, report: ProfileReport) -> None:
         self.timeline: Timeline | None = None

@@ -1,1 +1,1 @@
-"""Diagnosis of a kernel's time: by the ceilings of its device, and by cause."""
+"""Explanations of a kernel's time: the ceilings of the device (roofline), and the separate causes."""

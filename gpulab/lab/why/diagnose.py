@@ -1,4 +1,4 @@
-"""``gl.diagnose``: the causes of a launch's time, and remedies."""
+"""``gl.diagnose``: the causes of a launch's time, with a remedy for each."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def diagnose(
     caches: Literal["cold", "warm"] = "cold",
     baseline: Any = None,
 ) -> DiagnosisTable:
-    """Run a kernel and explain the causes of its time, each with its line, counter and remedy.
+    """Run a kernel, and explain the causes of its time, each with its line, counter and remedy.
 
     The virtual GPU's time model computes the time of the launch again without each cause. The causes are
     sorted by the gain of their remedies; causes whose remedy gains less than about 1.25 times are left out.
@@ -36,7 +36,7 @@ def diagnose(
         As for ``gl.count``.
     baseline
         Another launch, such as the kernel before a change: the result of ``gl.launch``, or
-        ``(kernel, grid, block, args)``. It runs first; the answer shows what changed and what that gained.
+        ``(kernel, grid, block, args)``. It runs first, and the result shows the changes and their gain.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""``gl.roofline``: launches by their operations per byte and per second, under the limits of the device."""
+"""``gl.roofline``: launches by their operations per byte and per second, below the ceilings of the device."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from virtualgpu.records.launch.roofline import Roofline, RooflinePoint
 def roofline(
     *launches: Any, names: Sequence[str] = (), path: bool = False, caches: Literal["cold", "warm"] = "cold"
 ) -> views.RooflineChart:
-    """Run launches and show them under the ceilings of the device: DRAM, L2, shared memory, arithmetic.
+    """Run launches, and show them below the device's ceilings for DRAM, L2, shared memory and arithmetic.
 
     Each launch runs once and has one point per level of memory. The height of a point is the number of
     operations per second, and its position is the number of operations per byte moved at that level. Bytes
@@ -28,9 +28,10 @@ def roofline(
         tuples ``(kernel, grid, block, args)``, with `shared_mem` as a fifth part, or mappings with the
         parameters of ``gl.count`` by name.
     names
-        The launches' names in the chart; their kernels' names by default.
+        The names of the launches in the chart; the names of their kernels by default.
     path
-        Draw an arrow from each to the next: a kernel before and after a change.
+        Whether to draw an arrow from each launch to the next, for example for a kernel before and after a
+        change.
     caches
         As for ``gl.count``.
 
@@ -44,9 +45,9 @@ def roofline(
     Raises
     ------
     TypeError
-        If one of them is not a launch.
+        If an argument is not a launch.
     ValueError
-        If there is no launch, or `names` has another number of entries.
+        If there is no launch, or the number of names differs from the number of launches.
 
     Examples
     --------
@@ -71,7 +72,7 @@ def roofline(
 
 
 def _names(launches: Sequence[Launch | session.KeptLaunch]) -> list[str]:
-    """Return the kernels' names; a name that occurs several times gets a number."""
+    """Return the names of the kernels, with numbers to distinguish equal names."""
     names = [
         (launch.launch if isinstance(launch, session.KeptLaunch) else launch).source.name
         for launch in launches
@@ -86,7 +87,7 @@ def _names(launches: Sequence[Launch | session.KeptLaunch]) -> list[str]:
 
 
 def _point(launch: Launch, name: str, caches: Literal["cold", "warm"]) -> tuple[RooflinePoint, str]:
-    """Run a launch; return its point in the chart, and where its counts come from."""
+    """Run a launch, and return its point in the chart and a note about the source of its counts."""
     placement, counters = session.observe(launch, Blocks(), Counters(caches))
     trace = placement.record
     predicted_trace = placement.counterpart() if placement.counterpart is not None else None

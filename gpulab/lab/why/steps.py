@@ -1,4 +1,4 @@
-"""Launches as learners pass them next to others: runs, tuples and mappings."""
+"""Conversion of the ways in which learners pass a launch: runs, tuples and mappings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WRITE = "pass the result of gl.launch, or (kernel, grid, block, args)"
 
 
 def launch_of(label: str, description: Any) -> Launch | session.KeptLaunch:
-    """Return a launch that is described by a run, a tuple or a mapping.
+    """Return the launch that a run, a tuple or a mapping describes.
 
     A tuple is ``(kernel, grid, block, args)``, with `shared_mem` and `stream` as further parts; a mapping has
     these names.
@@ -24,14 +24,14 @@ def launch_of(label: str, description: Any) -> Launch | session.KeptLaunch:
     Parameters
     ----------
     label
-        The launch's name in error messages.
+        The name of the launch in error messages.
     description
         The run, tuple or mapping.
 
     Returns
     -------
     Launch or KeptLaunch
-        The launch of a run comes with the contents that its arrays had before it.
+        The launch. For a run, it includes the contents of its arrays before the launch.
 
     Raises
     ------
@@ -63,5 +63,5 @@ def launch_of(label: str, description: Any) -> Launch | session.KeptLaunch:
 
 
 def starting(launch: Launch | session.KeptLaunch) -> AbstractContextManager[Launch]:
-    """Return a context with a launch whose arrays are ready: those of a run as they were before it."""
+    """Return a context with a launch that is ready to run; arrays of a run are as they were before it."""
     return launch.again() if isinstance(launch, session.KeptLaunch) else nullcontext(launch)

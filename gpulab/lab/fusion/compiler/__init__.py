@@ -1,5 +1,6 @@
 """A small tracing compiler: it turns a function of arrays into a graph of expressions and fused kernels.
 
-`trace` writes down what a function does, `plan` groups it into kernels, `code` generates them, `program` runs
-them, `jit` keeps them behind guards. ``gl.traffic`` shows the first four at work.
+`trace` records the operations of a function, `plan` groups them into kernels, `code` generates the kernels,
+`program` runs them, and `jit` stores them with the guards under which they are valid. ``gl.traffic`` shows
+the first four steps.
 """

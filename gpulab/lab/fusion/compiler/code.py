@@ -1,4 +1,4 @@
-"""CUDA C++ for expressions that share an `ElementwiseKernel` or a `ReductionKernel`."""
+"""Generation of CUDA C++ for the expressions of an `ElementwiseKernel` or a `ReductionKernel`."""
 
 from __future__ import annotations
 
@@ -106,15 +106,16 @@ _HALVES = "#if __has_include(<cupy/float16.cuh>)\n#include <cupy/float16.cuh>\n#
 
 
 class NoCodeError(Exception):
-    """Error for an expression that cannot be written as C++; the message names it."""
+    """Error for an expression that cannot be translated into C++; the message names the expression."""
 
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """A kernel, and the nodes whose arrays are its inputs and outputs.
+    """A generated kernel, with the nodes whose arrays are its inputs and outputs.
 
-    ``operation`` is what was generated: the statements of one element, or the three expressions of a
-    reduction. ``takes`` are nodes whose arrays are its inputs, ``gives`` those of its outputs, in order.
+    ``operation`` is the generated C++: the statements for one element, or the three expressions of a
+    reduction. ``takes`` lists the nodes whose arrays are inputs, and ``gives`` the nodes whose arrays are
+    outputs, both in the order of the kernel's parameters.
     """
 
     kernel: Any
@@ -134,12 +135,12 @@ class Generated:
 
 
 def generated(plan: Plan, group: Sequence[int], name: str) -> Generated:
-    """Return the kernel of one group of a plan.
+    """Generate the kernel of one group of a plan, and return it.
 
     Raises
     ------
     NoCodeError
-        If one of its expressions has no C++ here.
+        If an expression of the group cannot be translated into C++.
     """
     nodes = plan.nodes
     cp = session.cp()
@@ -248,7 +249,7 @@ def _statement(plan: Plan, node: Node, names: dict[int, str], inputs: list[Node]
 
 
 def _input(node: Node, index: int) -> str:
-    """Return the C++ name of an input: its own name where C++ allows that, else ``in`` and a number."""
+    """Return the C++ name of an input: its own name if C++ allows that, otherwise ``in`` and a number."""
     plain = (node.kind == "input" and len(node.name) > 1) or node.name in _LETTERS
     return (
         node.name
@@ -263,7 +264,10 @@ _PLAIN = frozenset(
 
 
 def _text(plan: Plan, argument: Any, names: dict[int, str], inputs: list[Node], loop: np.dtype[Any]) -> str:
-    """Return an operand as C++: a variable or a constant. Half-precision values are computed in float."""
+    """Return the C++ text of an operand, which is a variable or a constant.
+
+    Half-precision values are computed in float.
+    """
     kind = _wide(loop)
     if isinstance(argument, Ref):
         node = plan.nodes[argument.number]

@@ -1,4 +1,4 @@
-"""Compiled functions: a graph and its kernels for each set of guards, used while the guards are true."""
+"""Compiled functions: a program for each set of guards, which is used while all its guards are true."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ MOST_ENTRIES = 8  # as of PyTorch's recompile_limit
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """Compiled code with the guards under which it is valid, and the number of its uses.
+    """A compiled program with the guards under which it is valid, and the number of its uses.
 
-    ``program`` is None where Python asks for values: the function then runs as it is written.
+    ``program`` is None if Python needs the value of an array. The function then runs without compilation.
     """
 
     guards: dict[str, Any]
@@ -36,7 +36,7 @@ class Entry:
     names: list[tuple[str, Callable[[], Any], Any]] = field(default_factory=list)
 
     def failed(self, current_guards: dict[str, Any]) -> list[str]:
-        """Return the guards that do not hold, as sentences."""
+        """Return the guards that are not true, as sentences."""
         changes = []
         for name in dict.fromkeys((*self.guards, *current_guards)):
             was = self.guards.get(name)
@@ -56,12 +56,12 @@ class Entry:
 
 
 class Compiled:
-    """Compiled function: traced again if no guard is true, otherwise run by its kernels.
+    """A compiled function, which is traced again if no entry has guards that are all true.
 
     Attributes
     ----------
     entries : list of Entry
-        What was compiled, oldest first.
+        The compiled programs, oldest first.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -98,7 +98,7 @@ class Compiled:
         return f"{self.function.__name__}: compiled {count(len(self.entries), 'time')}, {hits}."
 
     def explain(self) -> Table:
-        """Return a table with a row per compilation: the reason, the number of kernels, and their uses."""
+        """Return a table with one row per compilation: its reason, its number of kernels, and its uses."""
         rows = tuple(
             (
                 str(number),
@@ -113,18 +113,18 @@ class Compiled:
 
     @property
     def source(self) -> str:
-        """CUDA C++ generated for the last entry."""
+        """The CUDA C++ source of the last compilation."""
         program = self.entries[-1].program if self.entries else None
         operations = [kernel.operation for kernel in program.kernels if kernel] if program else []
         return "\n\n".join(operations)
 
 
 def compiled(function: Callable[..., Any]) -> Compiled:
-    """Compile a function of device arrays, as a decorator.
+    """Compile a function of device arrays; used as a decorator.
 
-    Its first call with arguments of some types, shapes and layouts on some device traces it and generates
-    kernels; later ones run these for as long as all guards hold. Numbers among the arguments and among the
-    names from outside are constants of the code, and guarded as well.
+    The first call traces the function and generates kernels for the device and for the types, shapes and
+    layouts of the arguments. Later calls run these kernels while all guards are true. Numbers in arguments
+    and in outer variables become constants of the kernels, and have guards as well.
 
     Examples
     --------
@@ -136,7 +136,7 @@ def compiled(function: Callable[..., Any]) -> Compiled:
 
 
 def guards_of(function: Callable[..., Any], args: Sequence[Any]) -> dict[str, Any]:
-    """Return the guards of compiled code: device, and dtype, shape and layout or value of each argument."""
+    """Return the guards of a call: the device, and dtype, shape and layout or value of each argument."""
     cp = session.cp()
     names = getattr(getattr(function, "__code__", None), "co_varnames", ())
     guards: dict[str, Any] = {"device": int(cp.cuda.Device().id)}

@@ -1,13 +1,14 @@
-"""Division of a graph's expressions into kernels, with their inputs and outputs, and fusion boundaries.
+"""Division of a graph's expressions into kernels, with their inputs, outputs and fusion boundaries.
 
-Three ways to make kernels, each able to do more than the one before:
+There are three ways to build kernels. Each can fuse more than the one before:
 
 ``"maps"``
-    element-wise expressions of one shape, as in an `ElementwiseKernel`;
+    fuses element-wise expressions of one shape, as in an `ElementwiseKernel`;
 ``"reductions"``
-    and one reduction at their end, with expressions of its results, as in a `ReductionKernel`;
+    also fuses one reduction at their end, and expressions of its result, as in a `ReductionKernel`;
 ``"rows"``
-    and any number of reductions of rows that fit into a block's shared memory, as written by hand.
+    also fuses any number of reductions over rows that fit into a block's shared memory, as in a kernel
+    that is written by hand.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ HOST = "Python needs a value in between"
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """Two expressions in different kernels, the second of which reads the first; `why` has the reason."""
+    """A dependency between expressions in different kernels; `why` is the reason why they are not fused."""
 
     first: int
     then: int
@@ -47,14 +48,14 @@ class Edge:
 
 
 class Plan:
-    """Kernels of a graph for one way of joining expressions.
+    """The division of a graph into kernels by one of the ways to fuse expressions.
 
     Attributes
     ----------
     groups : list of list of int
         Nodes of each kernel, in an order in which they can run.
     edges : list of Edge
-        What leads from one kernel to another, where a memory round trip might have been saved.
+        The dependencies between kernels, each of which costs a round trip through memory.
     """
 
     def __init__(self, trace: Trace, way: Way = "reductions") -> None:
@@ -92,7 +93,10 @@ class Plan:
         self.group.update({n: new for n, g in self.group.items() if g == old})
 
     def _fusion_obstacle(self, first: Node, second: Node, source: Node) -> str:
-        """Return why two expressions cannot share a kernel, or "". `source` is what `second` reads."""
+        """Return the reason why two expressions cannot share a kernel, or an empty string.
+
+        `source` is the node that `second` reads.
+        """
         for node in (first, second):
             if node.kind in ("matmul", "kernel", "other"):
                 return {"matmul": MATMUL, "kernel": KERNEL, "other": OTHER}[node.kind]
@@ -133,7 +137,7 @@ class Plan:
         return ""
 
     def _rows(self, members: list[Node]) -> str:
-        """Return why a group cannot be one kernel with a row per block, or an empty text."""
+        """Return why a kernel with one row per block cannot compute a group, or an empty string."""
         full = max((source.shape for n in members for _, source in self.sources[n.number]), key=math.prod)
         if not full or full[-1] * members[0].dtype.itemsize > ROW_BYTES:
             return f"{REDUCTION}, and is longer than a block's shared memory"
@@ -145,7 +149,7 @@ class Plan:
         return ""
 
     def alias(self, members: list[Node]) -> str:
-        """Return the reason if a node writes memory of which another reads other elements, else ""."""
+        """Return a reason if one node writes memory from which another reads different elements, else ""."""
         for node in members:
             if node.writes is None:
                 continue
@@ -156,7 +160,7 @@ class Plan:
         return ""
 
     def _cycle_message(self, numbers: set[int], members: list[Node]) -> str:
-        """Return the reason if a joined kernel would depend on its own result; else an empty text."""
+        """Return a reason if a fused kernel would depend on its own result, or an empty string."""
         leaders = {n: -1 if n in numbers else g for n, g in self.group.items()}
         graph: dict[int, set[int]] = defaultdict(set)
         for first, second in self.orders:
@@ -172,7 +176,7 @@ class Plan:
         return ""
 
     def _orders(self) -> list[tuple[int, int]]:
-        """Return pairs of nodes in required order, because of data, memory or the host."""
+        """Return the pairs of nodes whose order is fixed by data, by shared memory or by the host."""
         pairs = [(first, n.number) for n in self.work for first, _ in self.sources[n.number]]
         writers = [n for n in self.work if n.writes is not None]
         for writer in writers:
@@ -207,12 +211,12 @@ class Plan:
 
     # --- traffic ------------------------------------------------------------------------------------------
     def reads(self, group: Sequence[int]) -> list[Node]:
-        """Return the arrays that a kernel reads from memory, each once."""
+        """Return the nodes whose arrays a kernel reads from memory, without duplicates."""
         numbers = dict.fromkeys(n for member in group for n in self.nodes[member].before)
         return [*_distinct(self.nodes[n] for n in numbers if _origin(self.nodes, n) not in group)]
 
     def writes(self, group: Sequence[int]) -> list[Node]:
-        """Return the nodes that a kernel stores: results that are returned, kept or read by other kernels."""
+        """Return the nodes whose arrays a kernel stores: those returned, kept or read by other kernels."""
         outputs = [
             self.nodes[n]
             for n in reversed(group)  # of several changes of one array the last is stored
@@ -221,7 +225,10 @@ class Plan:
         return [*_distinct(outputs)][::-1]
 
     def moved_bytes(self, bytes_by_node: Mapping[int, int]) -> int:
-        """Return the bytes that all kernels read and write; `bytes_by_node` has the numbers of some nodes."""
+        """Return the total of bytes that all kernels read and write.
+
+        `bytes_by_node` has measured byte counts, which replace the computed ones of these nodes.
+        """
         return sum(
             bytes_by_node[g[0]]
             if g[0] in bytes_by_node
@@ -231,13 +238,13 @@ class Plan:
 
 
 def _sources(nodes: list[Node], node: Node) -> Iterator[tuple[int, Node]]:
-    """Yield for each array that a node reads the expression that computed it, and the node of the view."""
+    """Yield, for each array that a node reads, the number of the node that computed it and its own node."""
     for number in node.before:
         yield _origin(nodes, number), nodes[number]
 
 
 def _origin(nodes: list[Node], number: int) -> int:
-    """Return the expression whose result a view shows."""
+    """Return the number of the node that computed the array to which a view refers."""
     while nodes[number].kind in ("view", "host") and nodes[number].before:
         number = nodes[number].before[0]
     return number

@@ -1,4 +1,4 @@
-"""Program of a plan: generated kernels, which run with other arrays of the same shapes and types."""
+"""Programs: the kernels of a plan, which can run with other arrays of the same shapes and types."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Around = Callable[[int], AbstractContextManager[Any]]
 
 
 class Program:
-    """Kernels of a plan, which run one after the other.
+    """The kernels of a plan, which run one after the other.
 
     Attributes
     ----------
     kernels : list
-        For each of the plan's groups what was generated; None: expressions that run as they were written.
+        The generated kernel of each group of the plan. If it is None, the original calls of the group run.
     refused : dict
-        Group -> what there is no C++ for in it.
+        For the index of a group, the expression that cannot be translated into C++.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -42,7 +42,7 @@ class Program:
             self.kernels.append(kernel)
 
     def __call__(self, args: Sequence[Any], around: Around | None = None) -> Any:
-        """Run the kernels; `around` returns a context for each group."""
+        """Run all groups in order. `around` returns a context manager for each group."""
         env = self._input_values(args)
         unfinished: dict[int, Any] = {}  # streams that nobody has waited for yet, by their handles
         for index, (group, kernel) in enumerate(zip(self.plan.groups, self.kernels, strict=True)):
@@ -113,7 +113,7 @@ class Program:
         return value
 
     def _place(self, node: Node, unfinished: dict[int, Any]) -> AbstractContextManager[Any]:
-        """Return a context with the device and stream of a node, which wait for earlier work elsewhere."""
+        """Return a context with a node's device and stream, which wait for work in other streams."""
         cp = session.cp()
         stack = ExitStack()
         if node.device is not None:
@@ -148,7 +148,7 @@ def _identifier(name: str) -> str:
 
 
 def _returned(value: Any, get: Callable[[int], Any]) -> Any:
-    """Return the function's result with the arrays of this call in it."""
+    """Return the function's result, in which the stand-ins are replaced by the arrays of this call."""
     if isinstance(value, Value):
         return get(value._node.number)
     if type(value) in (tuple, list):

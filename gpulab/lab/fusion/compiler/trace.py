@@ -1,9 +1,9 @@
 """Tracing of a function: it runs once with stand-ins for arrays, which record a graph of expressions.
 
-A `Value` stands for a device array. What is computed with it is computed, and written down as a `Node`: the
-function sees shapes, types and values as they are, so whatever Python decides with them is decided while
-tracing, and no longer there in the graph. ``cp`` is one more stand-in, put in the place of the module among
-the names that the function uses; what it gives that is no array (``cp.cuda.is_available()``) is *folded*.
+A `Value` stands for a device array. Each operation on it is executed and recorded as a `Node`. The function
+therefore sees real shapes, types and values. Decisions that Python makes with them are made during tracing,
+and do not appear in the graph. The name ``cp`` also refers to a stand-in during tracing. A result of ``cp``
+that is not an array, such as that of ``cp.cuda.is_available()``, is *folded*: it becomes a constant.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ _HOST_METHODS = ("__bool__", "__float__", "__int__", "__index__", "__complex__")
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """One expression: the called function, its arguments, and its result.
+    """A recorded expression: the called function, its arguments, and its result.
 
-    ``args`` and ``kwargs`` hold a `Ref` wherever an array stood; ``before`` are the nodes that it reads.
-    ``writes`` is the node whose memory an expression in place writes to. ``stream`` and ``device`` are those
-    of a ``with`` block of the function; None: as the caller has it.
+    In ``args`` and ``kwargs``, a `Ref` replaces each array. ``before`` lists the numbers of the nodes that
+    this node reads. For an in-place operation, ``writes`` is the node whose memory is overwritten. ``stream``
+    and ``device`` come from a ``with`` block of the function; None means those of the caller.
     """
 
     number: int
@@ -84,19 +84,19 @@ class Node:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the result's memory; a broadcast array counts only its own elements."""
+        """The size of the result's memory in bytes; of a broadcast array, only stored elements count."""
         return _span(self.result)[1] if 0 in getattr(self.result, "strides", ()) else self.result.nbytes
 
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """Position of an array among the arguments of a `Node`."""
+    """A reference to the array of another node, among the arguments of a `Node`."""
 
     number: int
 
 
 class Trace:
-    """Record of the operations of a function on its arrays.
+    """The recorded operations of a function on its arrays.
 
     Attributes
     ----------
@@ -105,11 +105,11 @@ class Trace:
     outputs : tuple of int
         The nodes that are returned.
     folded : list of (str, str)
-        Calls that gave no array, and what they gave: constants from now on.
+        Calls whose result was not an array, and these results, which are constants in the graph.
     breaks : list of str
-        Where Python asked for a value: what follows may depend on it.
+        The operations for which Python needed the value of an array. Later code may depend on these values.
     used : list of (str, callable, object)
-        Names from outside that hold numbers, texts or arrays: how to look them up, and what they held.
+        Outer variables with numbers, strings or arrays: the name, a function that looks it up, and its value.
     """
 
     def __init__(self, name: str) -> None:
@@ -141,11 +141,11 @@ class Trace:
         return Value(self, node)
 
     def held(self, name: str, array: Any) -> Value:
-        """Add an array that is not an argument; each run of the function uses the same one."""
+        """Add an outer array, which is not an argument. Each run of the function uses the same array."""
         return self.add(name, "view", array, call=lambda: array)
 
     def call(self, name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Call a function of ``cp``, or a method, and record the operation."""
+        """Call a function of ``cp`` or a method of an array, and record the operation."""
         values = list(_values((*args, *kwargs.values())))
         result = function(*_mapped(args, _real), **_mapped(kwargs, _real))
         read = args[1:] if name == "copyto" else (*args, *(v for k, v in kwargs.items() if k != "out"))
@@ -187,7 +187,7 @@ class Trace:
     def _wrote(
         self, out: Value, name: str, kind: Kind, predecessors: list[int], details: dict[str, Any]
     ) -> Value:
-        """Add an in-place expression; from now on, the value refers to the new contents."""
+        """Add an in-place operation; the stand-in of its output then refers to the new node."""
         old = out._node.number
         value = self.add(
             name, "map" if kind == "view" else kind, out._array, predecessors, writes=old, **details
@@ -196,7 +196,7 @@ class Trace:
         return out
 
     def kernel(self, name: str, function: Any, args: Any, kwargs: Any, written: Iterable[Value] = ()) -> Any:
-        """Add a call of the learner's own kernel, which is not divided."""
+        """Call a kernel that the learner wrote, and record it as one operation, which is never fused."""
         values = list(_values((*args, *kwargs.values())))
         result = function(*_mapped(args, _real), **_mapped(kwargs, _real))
         details = {"call": function, "args": _mapped(args, _ref), "kwargs": _mapped(kwargs, _ref)}
@@ -211,17 +211,17 @@ class Trace:
         return result
 
     def asked(self, how: str, value: Value) -> None:
-        """Record that Python needs a value, for which the host waits."""
+        """Record that Python needs the value of an array, for which the host must wait."""
         self.add(how, "host", value._array, (value._node.number,))
         self.breaks.append(f"{how} of what {value._node.name!r} gives")
 
     def run(self, function: Callable[..., Any], args: Iterable[Any]) -> Trace:
-        """Trace one call.
+        """Call the function with stand-ins for its arrays, and record its operations.
 
         Raises
         ------
         GpulabError
-            If it does to arrays what cannot be followed.
+            If the function uses its arrays in a way that cannot be traced.
         """
         arguments = []
         for index, value in enumerate(args):
@@ -247,14 +247,14 @@ class Trace:
 
 
 def traced(function: Callable[..., Any], *args: Any) -> Trace:
-    """Run ``function(*args)`` once, and return its graph of expressions.
+    """Call ``function(*args)`` once, and return the graph of its expressions.
 
     Raises
     ------
     TypeError
-        If `function` is none.
+        If `function` is not a function.
     GpulabError
-        If it cannot be followed.
+        If the function cannot be traced.
     """
     if not callable(function):
         raise TypeError(f"Pass the function itself, and then its arguments, not {type(function).__name__}.")
@@ -263,7 +263,7 @@ def traced(function: Callable[..., Any], *args: Any) -> Trace:
 
 # --- stand-ins --------------------------------------------------------------------------------------------
 class Value:
-    """Stand-in for a device array while a function is traced."""
+    """The stand-in for a device array while a function is traced."""
 
     _node: Node
     _trace: Trace
@@ -385,7 +385,7 @@ _operators()
 
 
 class _Module:
-    """Stand-in for ``cp`` or a part of it; `wrap` returns the stand-in for a kernel that it makes."""
+    """The stand-in for ``cp`` or a submodule. `wrap` returns the stand-in for a kernel that it creates."""
 
     def __init__(self, trace: Trace, module: Any, wrap: Callable[[Any], Any], path: str = "") -> None:
         self.__trace = trace
@@ -409,7 +409,7 @@ class _Module:
 
 
 class _Rebound:
-    """A function, and those that it calls, with stand-ins for ``cp`` and for kernels."""
+    """Copies of a function, and of functions that it calls, with stand-ins for ``cp`` and for kernels."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace, self.done = trace, dict[int, Any]()
@@ -417,7 +417,7 @@ class _Rebound:
         self.kernels = cp.ElementwiseKernel, cp.ReductionKernel, type(cp.fuse(lambda x: x))
 
     def function(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a Python function with stand-ins for its global names; other functions stay unchanged."""
+        """Return a copy of a learner's function with stand-ins; other functions stay unchanged."""
         if isinstance(function, types.MethodType):
             return types.MethodType(self.function(function.__func__), function.__self__)
         if not isinstance(function, types.FunctionType):
@@ -445,7 +445,7 @@ class _Rebound:
         return rebound
 
     def looked_up(self, name: str, look: Callable[[], Any]) -> Any:
-        """Return the stand-in for a name from outside the function; numbers and arrays are remembered."""
+        """Return the stand-in for the value of an outer variable; record numbers and arrays."""
         value = look()
         if isinstance(value, (bool, int, float, str, np.generic)):
             self.trace.used.append((name, look, value))
@@ -455,7 +455,7 @@ class _Rebound:
         return self.value(value)
 
     def value(self, value: Any) -> Any:
-        """Return the stand-in for a value."""
+        """Return the stand-in for a module, function or kernel, or the value itself if it needs none."""
         if value is self.trace.cp:
             return _Module(self.trace, value, self.value)
         if isinstance(value, self.trace.cp.RawKernel):
@@ -556,7 +556,7 @@ def _is_ufunc(name: str) -> bool:
 
 
 def _span(array: Any) -> tuple[int, int]:
-    """Return address and length of the memory of an array's elements."""
+    """Return the address and the size in bytes of the memory that an array's elements span."""
     if array.size == 0:
         return array.data.ptr, 0
     steps = [(n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)]
