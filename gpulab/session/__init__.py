@@ -1,4 +1,4 @@
-"""The device in use: the only package that chooses between real, virtual and twin devices."""
+"""The device in use; only this package chooses between a real GPU, a virtual GPU and a real GPU's twin."""
 
 from __future__ import annotations
 

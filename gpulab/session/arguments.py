@@ -1,4 +1,4 @@
-"""A launch's arguments, stored for some time without keeping a learner's arrays alive."""
+"""Storage of a launch's arguments for later use, which does not keep a learner's arrays alive."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _LAST_LAUNCHES = 8
 
 
 class Arguments:
-    """Arguments of a launch, usable for another launch while its arrays exist.
+    """The arguments of a launch, which another launch can use while the arrays exist.
 
     Parameters
     ----------
     args
-        The arguments; arrays that nobody but this tuple has are the launch's own.
+        The arguments. An array that is referenced only by this tuple belongs to the launch.
     is_array
-        Whether one of them holds device memory.
+        Returns whether an argument is a device array.
     recent
-        The own arrays of the last launches; those of earlier ones are dropped.
+        The arrays that belong to the most recent launches; older arrays are dropped.
     """
 
     def __init__(
@@ -39,12 +39,12 @@ class Arguments:
         recent.append([args[n] for n in own_numbers if n in arrays and _memory_bytes(args[n]) <= _MOST_BYTES])
 
     def now(self) -> tuple[Any, ...]:
-        """Return the arguments.
+        """Return the arguments if all arrays still exist.
 
         Raises
         ------
         GpulabError
-            If an array is gone.
+            If an array no longer exists.
         """
         args = list(self._other_arguments)
         for number, array in self._arrays.items():
@@ -58,7 +58,7 @@ class Arguments:
 
 
 def recent_arrays() -> deque[list[Any]]:
-    """Return a container for the own arrays of the last launches."""
+    """Return an empty container for the arrays that belong to the most recent launches."""
     return deque(maxlen=_LAST_LAUNCHES)
 
 
@@ -72,5 +72,5 @@ def _holders(args: Sequence[Any]) -> list[int]:
 
 
 def _memory_bytes(array: Any) -> int:
-    """Return the bytes that an array keeps alive; a view's memory may be larger than the view."""
+    """Return the number of bytes that an array keeps alive, which may be more than a view's elements."""
     return max(int(getattr(array, "nbytes", 0)), int(getattr(getattr(array.data, "mem", None), "size", 0)))

@@ -1,4 +1,4 @@
-"""Calls of the CUDA runtime and of the driver that a function makes on a real GPU."""
+"""Recording of the CUDA runtime and driver calls that a function makes on a real GPU."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from virtualgpu.records.libraries.layers import CallCounts, questions_last
 
 
 def driver_calls(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[CallCounts, ...]:
-    """Return all runtime and driver calls that a function makes on a real GPU; pure queries last."""
+    """Return all CUDA runtime and driver calls of a function on a real GPU, with pure queries last."""
     cupti = library.load()
     if cupti is None:
         return (), ()

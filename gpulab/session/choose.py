@@ -1,4 +1,4 @@
-"""Names of devices that `use_device` accepts, and the sentence about the choice."""
+"""Parsing of the device names that `use_device` accepts, and the sentence that describes the choice."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LINK_WORDS = {
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DeviceChoice:
-    """The device in use and the reason. Its text is one sentence; ``.cp`` is the array module to use."""
+    """The device in use and the reason for the choice. Its text is one sentence; ``.cp`` is the module."""
 
     kind: Literal["cuda", "virtual"]
     device: str
@@ -39,7 +39,7 @@ class DeviceChoice:
 
     @property
     def cp(self) -> Any:
-        """CuPy, or the virtual GPU's module of the same shape."""
+        """The array module: CuPy, or the module of the virtual GPU with the same interface."""
         return array_module(self.kind)
 
     def _repr_html_(self) -> str:
@@ -74,13 +74,13 @@ class DeviceChoice:
 
 
 def array_module(kind: Literal["cuda", "virtual"], name: str = "cupy") -> Any:
-    """Return the array module of one kind of device, or CuPy's second package, ``cupyx``."""
+    """Return the array module for real or virtual devices, or the corresponding ``cupyx`` module."""
     virtual = {"cupy": "virtualgpu.cp", "cupyx": "virtualgpu.cupyx"}
     return importlib.import_module(name if kind == "cuda" else virtual[name])
 
 
 def parse_device(text: Any) -> tuple[Kind, str]:
-    """Split a device's name into its kind and the GPU's name or number."""
+    """Split a device name such as ``virtual:T4`` into the kind of device and the GPU's name or number."""
     if not isinstance(text, str):
         raise TypeError(f'A device must be a str such as "cuda:0" or "virtual:T4", not {text!r}.')
     head, _, tail = text.strip().partition(":")
@@ -112,14 +112,14 @@ def initial_watchdog() -> float | None:
 
 
 def check_watchdog(seconds: float | None) -> float | None:
-    """Return a number of seconds above 0, or None; raise ValueError for anything else."""
+    """Return the number of seconds if it is above 0 or None; raise ValueError otherwise."""
     if seconds is not None and not seconds > 0:
         raise ValueError(f"watchdog_s must be a number of seconds above 0, not {seconds!r}.")
     return seconds
 
 
 def check_count(count: Any) -> int:
-    """Return a number of virtual devices from 1 to ``MAX_VIRTUAL_DEVICES``; raise ValueError otherwise."""
+    """Return the number of devices if it is 1 to ``MAX_VIRTUAL_DEVICES``; raise ValueError otherwise."""
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_VIRTUAL_DEVICES:
         raise ValueError(
             f"`count` must be an integer number of devices from 1 to {MAX_VIRTUAL_DEVICES}, not {count!r}."

@@ -1,4 +1,4 @@
-"""Check that CuPy can use a CUDA device; if not, an error with the cause and the remedy."""
+"""Check whether CuPy can use a CUDA device; otherwise raise an error with the cause and the remedy."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ INSTALL_CUPY = 'pip install "gpulab[cuda13]" (or gpulab[cuda12] for a CUDA 12 dr
 
 
 class CudaUnavailableError(GpulabError, RuntimeError):
-    """Error for a real CUDA device that CuPy cannot use; the message has the reason."""
+    """Error raised if CuPy cannot use a real CUDA device; the message has the reason."""
 
 
 def open_cuda_device(index: int = 0) -> DeviceChoice:
-    """Make a device CuPy's current one, after a small test allocation on it.
+    """Make a device CuPy's current device, after a test with a small allocation.
 
     Raises
     ------
     CudaUnavailableError
-        If CuPy is absent or broken, or the device is not there or refuses work.
+        If CuPy is missing or broken, or the device does not exist or cannot run work.
     """
     cupy = _import_cupy()
     runtime = cupy.cuda.runtime
@@ -89,7 +89,7 @@ def _import_cupy() -> Any:
 
 
 def _import_collectives() -> None:
-    """Import ``cp.cuda.nccl`` and ``cupyx.distributed``, so that they are available as on virtual GPUs."""
+    """Import ``cp.cuda.nccl`` and ``cupyx.distributed``, so that both are available as on virtual GPUs."""
     with warnings.catch_warnings(), suppress(Exception):
         warnings.simplefilter("ignore")
         importlib.import_module("cupy.cuda.nccl")

@@ -1,7 +1,7 @@
-"""The device in use of this process: a real one through CuPy, or a virtual one.
+"""The device in use by this process: a real one through CuPy, or a virtual one.
 
-The only module of the course's package that holds state. The choice is made on first use, from
-``use_device`` or else from the environment variable ``GPULAB_DEVICE``.
+Only this module of the package has global state. The device is chosen at first use, by ``use_device`` or by
+the environment variable ``GPULAB_DEVICE``.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _ALL_THERE = "`count` and `links` are for virtual devices; CUDA devices are all 
 
 @dataclass(slots=True)
 class _Session:
-    """The chosen device, with its objects."""
+    """The chosen device with the objects that belong to it, such as its backend."""
 
     choice: DeviceChoice
     request: tuple[Kind, str, int, str | None]
@@ -88,10 +88,10 @@ def use_device(
         ``"cuda:1"``, ``"virtual"`` or ``"virtual:T4"``, or a GPU's name alone, which means a
         virtual one. None keeps the device and changes only the other settings.
     count
-        How many virtual devices of that name there shall be (1).
+        The number of virtual devices of that name (1 by default).
     links
-        How several virtual devices are joined: ``"nvswitch"`` (NVLink between all), ``"pairs"`` (0 with 1, 2
-        with 3, ...) or ``"host"`` (through the host only). By default as such GPUs are sold.
+        The links between several virtual devices: ``"nvswitch"`` (NVLink between all), ``"pairs"`` (0 with 1,
+        2 with 3, ...) or ``"host"`` (through the host only). By default, the usual links of such GPUs.
     watchdog_s
         Seconds after which a kernel on the virtual GPU is stopped. The environment variable
         ``GPULAB_WATCHDOG_S`` sets it at start.
@@ -99,19 +99,19 @@ def use_device(
     Returns
     -------
     DeviceChoice
-        One sentence as its text, and the array module as ``.cp``. Between two virtual devices
-        ``cp`` stays the same module. Between a virtual and a real one it does not: take
-        ``cp = gl.use_device("cuda").cp``, or run ``from gpulab import cp`` again. Arrays stay on
-        the device they were made on.
+        The choice. Its text is one sentence, and ``.cp`` is the array module. All virtual devices use the
+        same module. After a change between a virtual and a real device, write ``cp =
+        gl.use_device("cuda").cp``, or run ``from gpulab import cp`` again. Arrays stay on the device on which
+        they were created.
 
     Raises
     ------
     UnknownDeviceError
         If no GPU has that name; the message suggests the nearest.
     CudaUnavailableError
-        If a CUDA device is asked for where CuPy can use none.
+        If a CUDA device is requested, but CuPy cannot use one.
     ValueError
-        For NVLink between GPUs that have none, or links of real ones.
+        If `links` requests NVLink for GPUs without NVLink, or is passed for real GPUs.
 
     Examples
     --------
@@ -140,7 +140,7 @@ def use_device(
 
 @contextmanager
 def on_device(device: str, count: int = 1, links: str | None = None) -> Iterator[Any]:
-    """Use another device for a moment, then the one before, with its arrays, again.
+    """Use another device within a ``with`` block, then the previous device with its arrays again.
 
     Parameters
     ----------
@@ -176,19 +176,20 @@ def which_device() -> DeviceChoice:
 
 
 def cp() -> Any:
-    """The array module: ``cupy`` on a real device, ``virtualgpu.cp`` on a virtual one."""
+    """Return the array module: ``cupy`` on a real device, ``virtualgpu.cp`` on a virtual one."""
     return array_module(which_device().kind)
 
 
 def cupyx() -> Any:
-    """CuPy's second package, with pinned arrays and the profiler: its own, or the virtual GPU's."""
+    """Return CuPy's package ``cupyx`` (pinned arrays, profiler), or the virtual GPU's version of it."""
     return array_module(which_device().kind, "cupyx")
 
 
 def backend() -> Backend:
-    """The object that performs all queries and recordings on the device in use.
+    """Return the object that performs all queries and recordings on the device in use.
 
-    With several CUDA devices it is CuPy's current one, as ``cp.cuda.Device(1).use()`` sets it.
+    With several CUDA devices, the device in use is CuPy's current device, which ``cp.cuda.Device(1).use()``
+    sets.
     """
     with _lock:
         session = _current()
@@ -203,7 +204,7 @@ def backend() -> Backend:
 
 
 def program_lines() -> lines.ProgramLines:
-    """Return an object that distinguishes lines of the learner's program from those of libraries."""
+    """Return an object that distinguishes lines of the learner's program from lines of libraries."""
     return lines.ProgramLines()
 
 
@@ -213,14 +214,15 @@ def shown_file(name: str) -> str:
 
 
 def program_names(key: Callable[[Any], int] = id) -> ProgramNames:
-    """Return an object that finds the names of arrays in the learner's program; `key` identifies an array."""
+    """Return an object that finds the variable names of arrays in the program; `key` identifies an array."""
     return ProgramNames(program_lines(), key)
 
 
 def twin() -> VirtualBackend | None:
-    """Return a virtual device like the real one in use, for predictions; None if that is virtual.
+    """Return a virtual device with the properties of the real one in use, for predictions, or None.
 
-    While a real device is in use the virtual side is idle, so the twin is its current machine.
+    The result is None if the device in use is virtual. While a real device is in use, the virtual array
+    module is not used, so the twin is its current machine.
     """
     with _lock:
         session = _current()
@@ -235,7 +237,7 @@ def twin() -> VirtualBackend | None:
 
 
 def virtual_side() -> VirtualBackend:
-    """Return the virtual device in use, or else the twin of the real one."""
+    """Return the virtual device in use, or the twin of the real device in use."""
     with _lock:
         backend = twin() or _current().virtual
         assert backend is not None
@@ -243,7 +245,10 @@ def virtual_side() -> VirtualBackend:
 
 
 def real_cp() -> Any | None:
-    """Return CuPy if a real device is in use, else None, for results that are recorded there, too."""
+    """Return CuPy if a real device is in use, else None.
+
+    Callers use it for results that are also recorded on the real device.
+    """
     with _lock:
         return None if _current().virtual is not None else cp()
 
@@ -252,19 +257,19 @@ def real_cp() -> Any | None:
 def bench(
     info: DeviceInfo | None = None, count: int = 1, links: str | None = None
 ) -> Iterator[VirtualBackend]:
-    """Use a new virtual device temporarily, without the learner's arrays.
+    """Use a new virtual device without the learner's arrays within a ``with`` block.
 
     Parameters
     ----------
     info
-        What it is; None: like the one in use.
+        The device information; by default, that of the device in use.
     count, links
-        How many of them there are, and how they are joined, as of `use_device`.
+        The number of devices and the links between them, as for `use_device`.
 
     Yields
     ------
     VirtualBackend
-        Its machine serves the virtual array module meanwhile.
+        The new device, which the virtual array module uses within the block.
     """
     previous = slot.current()  # asked first: looking for the twin makes it the current one
     fresh = _new_virtual(virtual_side().device_info() if info is None else info, count, links)
@@ -277,18 +282,18 @@ def bench(
 
 @contextmanager
 def late_faults(blocking: bool = False) -> Iterator[orders.LateFaults | None]:
-    """Make the device in use report faults as CUDA does: late, and at every later call.
+    """Make the device in use report faults as CUDA does: late, and again at every later call.
 
     Parameters
     ----------
     blocking
-        Whether every launch waits for its end. Of a real device ``CUDA_LAUNCH_BLOCKING`` decides that, before
-        its context is made.
+        Whether every launch waits until its kernel has finished. On a real device, the environment variable
+        ``CUDA_LAUNCH_BLOCKING`` decides this before the context is created.
 
     Yields
     ------
     LateFaults or None
-        What a virtual device knows of the first fault; a real one tells nothing.
+        The information that a virtual device has about the first fault; None for a real device.
     """
     with _lock:
         virtual = _current().virtual
@@ -323,30 +328,33 @@ def l1_bytes(info: DeviceInfo) -> int:
 
 
 def occupancy_on(name: str, point: Occupancy) -> Occupancy:
-    """Return the occupancy of the same block with the same resources on another GPU of the table."""
+    """Return the occupancy on another GPU of the table, for a block with the same size and resources."""
     return occupancy_of(table_info(name), point.block_threads, point.registers_per_thread, point.shared_bytes)
 
 
 def peer_gbps(direct: bool) -> float:
-    """Modelled rate of large copies between two GPUs like the one in use: over their link, or by the host."""
+    """Return the modelled rate in GB/s of large copies between two GPUs like the one in use.
+
+    With `direct`, the copies use the link between the GPUs, otherwise they go through the host.
+    """
     info = backend().device_info()
     return link_cost.peer_gbps(info, info, direct)
 
 
 def step_prices() -> StepPrices:
-    """Return the modelled costs of a step of a schedule on GPUs like the one in use."""
+    """Return the modelled costs of one step of a collective schedule on GPUs like the one in use."""
     return cost.step_prices(backend().device_info())
 
 
 def step_ns(
     name: str, gpus: int, messages: Sequence[tuple[int, int, int, bool]], sums: Sequence[tuple[int, int]]
 ) -> float:
-    """Return the modelled duration of a step between GPUs; see `virtualgpu.model.cost.step_ns`."""
+    """Return the modelled duration in ns of one step of a schedule; see `virtualgpu.model.cost.step_ns`."""
     return cost.step_ns([table_info(name)] * gpus, messages, sums)[1]
 
 
 def check_not_capturing(launch: Launch) -> None:
-    """Raise NotSupportedError if the stream of a launch captures a graph, in which no kernel runs."""
+    """Raise NotSupportedError if a launch's stream captures a graph, because kernels do not run then."""
     with launch.on_stream():
         if cp().cuda.get_current_stream().is_capturing():
             raise NotSupportedError(
@@ -357,32 +365,32 @@ def check_not_capturing(launch: Launch) -> None:
 
 
 def arguments_of(args: Sequence[Any]) -> Arguments:
-    """Arguments of a launch on the device in use, kept without keeping a learner's arrays alive."""
+    """Return an object that stores the arguments of a launch without keeping a learner's arrays alive."""
     with _lock:
         return Arguments(args, lambda argument: isinstance(argument, cp().ndarray), _current().recent)
 
 
 def kept_contents() -> list[weakref.ref[Any]]:
-    """Return the list in which the session has the kept contents of its launches, the oldest first."""
+    """Return the list of saved array contents of all launches in this session, oldest first."""
     with _lock:
         return _current().contents
 
 
 def virtual_machine() -> slot.Machine | None:
-    """Return the machine of the virtual device in use; None if the device in use is a real one."""
+    """Return the machine of the virtual device in use, or None if a real device is in use."""
     with _lock:
         virtual = _current().virtual
         return None if virtual is None else virtual.machine
 
 
 def here() -> Callable[[], AbstractContextManager[None]]:
-    """Return a function that makes the device in use now current again, for a widget's callback.
+    """Return a function for callbacks of widgets that makes the present device current again.
 
     Returns
     -------
     callable
-        Gives a context in which that device is current. CuPy's and the virtual GPU's current
-        device belong to a thread, and callbacks run on several.
+        Returns a context in which that device is current. CuPy and the virtual GPU have a current device per
+        thread, and callbacks run in several threads.
     """
     with _lock:
         session = _current()
@@ -443,7 +451,7 @@ def _open(kind: Kind, name: str, count: int, links: str | None) -> _Session:
 
 
 def _make_current(session: _Session) -> None:
-    """Make the array module use the device of a session."""
+    """Make the array module use the device of the given session."""
     if session.virtual is None:
         import cupy
 

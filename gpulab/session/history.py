@@ -1,4 +1,4 @@
-"""History of writes to an element of an array on the virtual device in use."""
+"""The history of writes to one element of an array, on the virtual device in use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A launch that can be observed again, each time on its arrays as they were before it."""
+"""A launch that can be repeated, each time with the contents that its arrays had before it."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _DROPPED = (
 
 
 class KeptLaunch:
-    """A launch with the contents that its arrays had before it.
+    """A launch with copies of the contents that its arrays had before it.
 
-    The contents are copied to the host's memory, at most `MOST_BYTES` for all launches of a session; the
+    The copies are in the host's memory, with at most `MOST_BYTES` for all launches of a session; the
     oldest are dropped first. The arrays themselves are not kept alive. Memory that a kernel reaches through
     addresses in numbers, structs or ``__device__`` variables is not copied.
     """
@@ -48,7 +48,7 @@ class KeptLaunch:
 
     @contextmanager
     def unchanged(self) -> Iterator[Launch]:
-        """Yield the launch with its arrays as they are now.
+        """Yield the launch with its arrays in their present state.
 
         Raises
         ------
@@ -60,7 +60,7 @@ class KeptLaunch:
 
     @contextmanager
     def again(self) -> Iterator[Launch]:
-        """Yield the launch with its arrays as they were before it; afterwards they hold what they hold now.
+        """Yield the launch with its arrays as they were before it; then restore their present contents.
 
         Raises
         ------
@@ -81,12 +81,12 @@ class KeptLaunch:
                     _write(launch, contents)
 
     def drop(self) -> None:
-        """Free the copies; the launch cannot be observed again."""
+        """Free the copies. The launch cannot be repeated afterwards."""
         self.contents.drop()
 
 
 class _Contents:
-    """Contents of a launch's arrays, as bytes in the host's memory; ``memory`` is None if not kept."""
+    """The contents of a launch's arrays, as bytes in host memory; ``memory`` is None if not kept."""
 
     def __init__(self, launch: Launch) -> None:
         self.size_bytes = size_bytes(launch.args, current.cp())
@@ -104,7 +104,7 @@ class _Contents:
             self.why_not = _DROPPED.format(size(MOST_BYTES))
 
     def _make_room(self) -> None:
-        """Drop the contents of the oldest launches until these fit, too."""
+        """Drop the contents of the oldest launches until there is enough memory for these contents."""
         references = current.kept_contents()
         contents_alive = [contents for reference in references if (contents := reference()) is not None]
         while sum(contents.size_bytes for contents in contents_alive) + self.size_bytes > MOST_BYTES:
@@ -113,7 +113,7 @@ class _Contents:
 
 
 def _read(launch: Launch) -> list[npt.NDArray[np.uint8]]:
-    """Copy the contents of the arrays to the host; on a virtual GPU no operation shows for it."""
+    """Copy the contents of the arrays to the host. On a virtual GPU, this copy is not recorded."""
     machine = current.virtual_machine()
     memory = memory_of(launch.args, current.cp())
     if machine is None:
@@ -122,7 +122,7 @@ def _read(launch: Launch) -> list[npt.NDArray[np.uint8]]:
 
 
 def _write(launch: Launch, contents: list[npt.NDArray[np.uint8]]) -> None:
-    """Copy `contents` back into the arrays."""
+    """Copy the saved contents back into the arrays."""
     machine = current.virtual_machine()
     for array, data in zip(memory_of(launch.args, current.cp()), contents, strict=True):
         if machine is None:
@@ -132,6 +132,6 @@ def _write(launch: Launch, contents: list[npt.NDArray[np.uint8]]) -> None:
 
 
 def _view(machine: Any, array: Any) -> npt.NDArray[np.uint8]:
-    """Return the bytes of a virtual device's array as a NumPy view."""
+    """Return the bytes of an array on a virtual device as a NumPy array that shares its memory."""
     view: npt.NDArray[np.uint8] = machine.devices[array.device.id].memory.view(array.data.ptr, array.nbytes)
     return view

@@ -1,18 +1,19 @@
 """Observation of a launch on the device in use, and of the same launch on the twin of a real device.
 
-This is the one place that asks "real, virtual, twin?". On a virtual GPU the device in use answers and that
-is all. On a real one:
+Only this module decides between the real, the virtual and the twin device. On a virtual GPU, the device in
+use makes all observations. On a real GPU:
 
-* Arguments and launch shape are checked on the twin first: CUDA reads as many arguments as the kernel has,
-  whatever was passed, and one too few ends the process.
+* The arguments and the launch shape are checked on the twin first. CUDA reads as many arguments as the kernel
+  has parameters, and a missing argument ends the process.
 * A *small* launch (`SMALL_THREADS`, `SMALL_BYTES`) is replayed on the twin before the real GPU runs it, for
-  at most `FIRST_S`: an illegal access or an assertion would end the CUDA context and every array in it, and
-  the twin names its line and thread instead. That replay is the prediction, too.
-* A larger launch is measured first. Its arguments are kept in the GPU's own memory, nothing goes to the host,
-  and the twin replays them when its answer is asked for, if that takes no longer than the watchdog allows
+  at most `FIRST_S`. An illegal access or a failed assertion would destroy the CUDA context and all its
+  arrays; the twin raises an error with the line and the thread instead. This replay is also the prediction.
+* A larger launch is measured first. Its arguments are copied within the GPU's memory, not to the host. The
+  twin replays the launch when its record is requested, if that takes no longer than the watchdog allows
   (`QUICK_THREADS`, `QUICK_BYTES`).
-* What only a virtual GPU can observe (counters, addresses, hazards) comes from the twin, over copies.
-* Several observations are one launch on either side, from one state of the caches.
+* Counters, addresses and hazards, which only a virtual GPU can observe, come from the twin, with copies of
+  the arrays.
+* Several observations together need one launch on each device, with the same initial state of the caches.
 """
 
 from __future__ import annotations
@@ -63,12 +64,13 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, slots=True)
 class Observed(Generic[R]):
-    """Answer to a question about a launch.
+    """The result of one observation of a launch.
 
-    ``record`` is the answer. ``counterpart`` returns the answer of the other side, if a real GPU has a twin:
-    the twin's prediction for a measured placement, measured masks for a replayed warp. It may take as long as
-    the watchdog allows, returns None where the twin cannot replay the launch, and raises a
-    `KernelFault` that the replay finds. ``note`` says where the record comes from, if not from the device.
+    ``record`` has the observed data. If a real GPU is in use, ``counterpart`` returns the record of the other
+    device: the twin's prediction for a measured placement, or the measured masks for a replayed warp. It can
+    run as long as the watchdog allows. It returns None if the twin cannot replay the launch, and raises a
+    `KernelFault` if the replay finds a fault. ``note`` states the source of the record if it does not come
+    from the device in use.
     """
 
     record: R
@@ -85,26 +87,27 @@ def observe(
 @overload
 def observe(launch: Launch, /, *observations: Observation[Any]) -> tuple[Observed[Any], ...]: ...
 def observe(launch: Launch, /, *observations: Observation[Any]) -> Any:
-    """Run a launch and observe it, on the device in use and where need be on its twin.
+    """Run a launch and observe it, on the device in use and, if necessary, on its twin.
 
-    Several observations are of one launch, which begins with the caches that one of them declares: its time
-    and its counts belong together. What cannot be seen in the same run repeats it with arrays put back.
+    Several observations belong to one launch, so that its time and its counts agree. It starts with the state
+    of the caches that one of the observations declares. An observation that needs a separate run repeats the
+    launch with restored arrays.
 
     Returns
     -------
     Observed
-        One for each observation: a tuple of them if there are several.
+        The result of the observation, or a tuple with one result per observation.
 
     Raises
     ------
     NotSupportedError
         If the stream captures a graph.
     TypeError, CUDADriverError
-        For arguments that do not fit the kernel, or a launch over the device's limits.
+        If the arguments do not match the kernel's parameters, or the launch exceeds the device's limits.
     ValueError
         For observations that declare different caches.
     KernelFault
-        If the kernel does something illegal, on a virtual GPU or in the replay of a small launch.
+        If a virtual GPU finds a fault of the kernel, also in the replay of a small launch.
     GpulabError
         If the twin does not finish counting in time.
     """
@@ -121,7 +124,7 @@ def observe(launch: Launch, /, *observations: Observation[Any]) -> Any:
 def _beside_its_twin(
     launch: Launch, observations: Sequence[Observation[Any]], twin: VirtualBackend
 ) -> tuple[Observed[Any], ...]:
-    """Observe a launch on the real GPU in use as far as possible, and on its twin."""
+    """Make the possible observations of a launch on the real GPU in use, and the others on its twin."""
     has_cold_caches = caches_of(observations) == "cold"
     replay = _Replay(launch, observations, twin)
     replay.check()
@@ -166,14 +169,15 @@ def _beside_its_twin(
 
 
 def at_block_size(kept_launch: KeptLaunch) -> Callable[[int], LaunchTrace] | None:
-    """Return a function for a block-size slider: it launches the same work in blocks of another size.
+    """Return a function for a block-size slider, which launches the same work with another block size.
 
-    Each launch starts from the arrays as they are, and leaves them so.
+    Each launch starts from the present contents of the arrays, and restores them afterwards.
 
-    None for a launch of two or three dimensions, where a change of block size has no one meaning. A kernel
-    without a tail check, or with shared memory for one block size, runs out of bounds at another, and a
-    slider may not end the CUDA context: every launch that the twin can replay is tried there first, and
-    one too large for that may only shrink its blocks evenly.
+    The result is None for a launch with two or three dimensions, because another block size could have
+    several shapes. A kernel without a tail check, or with shared memory for one block size, accesses memory
+    out of bounds at another size. A slider must not destroy the CUDA context. Each launch is therefore
+    replayed on the twin first, if possible. If a launch is too large for a replay, only smaller sizes that
+    divide its blocks evenly are allowed.
 
     The function does not keep a learner's arrays alive. If they no longer exist, it raises a `GpulabError`.
     """
@@ -200,7 +204,7 @@ def at_block_size(kept_launch: KeptLaunch) -> Callable[[int], LaunchTrace] | Non
 
 
 def occupancies() -> Callable[[Activity], float | None]:
-    """Return a function for the theoretical occupancy, 0 to 1, of a kernel in a timeline."""
+    """Return a function that computes the theoretical occupancy, from 0 to 1, of a kernel in a timeline."""
     device = current.backend().device_info()
 
     def occupancy_of(kernel: Activity) -> float | None:
@@ -213,7 +217,7 @@ def occupancies() -> Callable[[Activity], float | None]:
 
 
 class _Replay:
-    """One launch on the twin of the real GPU in use, over copies of its arrays."""
+    """The replay of one launch on the twin of the real GPU in use, with copies of its arrays."""
 
     def __init__(
         self, launch: Launch, observations: Sequence[Observation[Any]], twin: VirtualBackend
@@ -234,7 +238,7 @@ class _Replay:
         return self.launch.threads <= QUICK_THREADS and self.size_bytes <= QUICK_BYTES
 
     def check(self) -> None:
-        """Raise what the launch would raise before its first thread."""
+        """Raise the errors that the launch would raise before its first thread runs."""
         if not self.plain:
             return
         try:
@@ -244,7 +248,7 @@ class _Replay:
                 raise
 
     def begin(self) -> None:
-        """Prepare for a real launch: replay a small launch, keep the arguments of a larger one."""
+        """Prepare for a real launch: replay a small launch, or copy the arguments of a larger one."""
         if self.launch.threads <= SMALL_THREADS and self.size_bytes <= SMALL_BYTES:
             with self.twin.machine.keeping("watchdog_s"):
                 for device in self.twin.machine.devices:
@@ -254,7 +258,7 @@ class _Replay:
             self.kept = Copies(self.launch.args, self.cp, keep_contents=True)
 
     def counted(self) -> dict[Observation[Any], Any]:
-        """Return the twin's records; the replay may take as long as the watchdog allows."""
+        """Replay the launch, for as long as the watchdog allows, and return the twin's records."""
         try:
             return self.run()
         except RuntimeError as error:
@@ -266,7 +270,7 @@ class _Replay:
             ) from error
 
     def of(self, observation: Observation[Any]) -> Any:
-        """Return the twin's record of the launch, with arrays as at `begin`; None if it has none."""
+        """Return the twin's record of an observation, with arrays as at `begin`; None without a record."""
         kept_launch = self.kept
         self.kept = None
         if kept_launch is not None:
@@ -274,16 +278,16 @@ class _Replay:
         return self.found[observation] if self.found is not None else None
 
     def attempt(self, copies: Copies) -> dict[Observation[Any], Any] | None:
-        """Replay the launch; return None if the twin lacks a feature or takes too long.
+        """Replay the launch. Return None if the twin does not support a feature or needs too long.
 
         Raises
         ------
         KernelFault
-            For what would end the real GPU's context: here it names the line and the thread.
+            If the launch would destroy the real GPU's context; the message names the line and the thread.
         WatchError
-            For a watch expression or a stop that makes no sense.
+            For an invalid watch expression or stop condition.
         ArgumentWarning
-            Where the learner has made warnings errors: nothing has looked at the launch then.
+            If the learner has turned warnings into errors. The launch has not been checked then.
         """
         try:
             return self.run(copies)
@@ -293,7 +297,7 @@ class _Replay:
             return None
 
     def run(self, copies: Copies | None = None) -> dict[Observation[Any], Any]:
-        """Replay the launch over copies of the arrays as they are now, or over earlier copies."""
+        """Replay the launch with copies of the present arrays, or with earlier copies."""
         with self.here():
             args = (copies or Copies(self.launch.args, self.cp)).on(self.twin.cp)
             records = self.twin.observe(self._on_twin(args), *self.what)

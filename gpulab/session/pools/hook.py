@@ -1,7 +1,7 @@
-"""Events of a memory pool while a program runs: calls of its hooks as columns, with the program's lines.
+"""Recording of a memory pool's events through hooks, as columns, with the lines of the program.
 
-The hook is CuPy's `MemoryHook`, the same for a real and a virtual GPU. CuPy keeps hooks by thread: a recorder
-sees the allocations of the threads that it was started in.
+The hook is CuPy's `MemoryHook`, which real and virtual GPUs support. CuPy has separate hooks per thread, so a
+recorder records only the allocations of the threads in which it was started.
 """
 
 from __future__ import annotations
@@ -39,23 +39,24 @@ Row = tuple[int, int, int, int, int, int, int, int]
 
 
 class AllocationRecorder:
-    """Recorder of the events of the current pool, in order.
+    """A recorder of the events of the current pool, in their order.
 
     The events are ``alloc``, ``free_requested`` and ``free_completed`` (one right after the other, as in
     CuPy's pool), ``segment_alloc`` and ``oom``.
 
-    An event costs a few microseconds. What a pool gives back to the device calls no hook; nor does what
-    other threads do, memory without a pool, and `MemoryAsyncPool`. A block that another thread freed is
-    seen as freed when its address is given out again.
+    An event costs a few microseconds. CuPy calls no hook if a pool returns memory to the device, in other
+    threads, for memory without a pool, and for `MemoryAsyncPool`. If another thread frees a block, the free
+    is recorded when the address is allocated again.
 
     Parameters
     ----------
     keep
-        How many events are kept at least, the last ones; None: all.
+        The minimum number of recent events that are kept. By default, all events are kept.
     device
-        Whose bytes `held` counts.
+        The device whose bytes `held` counts.
     at_event
-        Called before each allocation and each free, in the program's thread; it must be quick.
+        A function that is called before each allocation and each free, in the program's thread. It must be
+        fast.
 
     Examples
     --------
@@ -93,7 +94,7 @@ class AllocationRecorder:
     # Recording
 
     def start(self) -> None:
-        """Record the calling thread from now on; a thread that is already recorded is left unchanged."""
+        """Record the calling thread from now on. A second call in the same thread has no effect."""
         allocator = getattr(self._cp.cuda.get_allocator(), "__self__", None)
         self._unpooled = not isinstance(allocator, self._cp.cuda.MemoryPool)
         hook = self._new_hook()
@@ -101,7 +102,7 @@ class AllocationRecorder:
             self._hooks.append(hook)
 
     def _new_hook(self) -> Any | None:
-        """Return a new hook for the calling thread, or None if it has one; hooks of old recorders go."""
+        """Return a new hook for the calling thread, or None if it has one; remove unused hooks."""
         hooks = self._cp.cuda.memory_hook.get_memory_hooks()
         for name, hook in list(hooks.items()):
             if isinstance(name, _Name) and hook.recorder() is None:
@@ -132,7 +133,7 @@ class AllocationRecorder:
 
     @contextmanager
     def in_this_thread(self) -> Iterator[None]:
-        """Record the code of a block in the thread that runs it, such as that of a widget's callback."""
+        """Record a ``with`` block in the thread that runs it, such as the thread of a widget's callback."""
         hook = self._new_hook()
         try:
             yield
@@ -197,7 +198,7 @@ class AllocationRecorder:
     # Stack traces
 
     def _stack(self) -> int:
-        """Return the number of the calling thread's stack of the program's own lines, or -1 for none."""
+        """Return the index of the calling thread's stack of program lines, or -1 if it has none."""
         key: list[int] = []
         frames: list[FrameType] = []
         kinds = self._kinds
@@ -227,7 +228,7 @@ class AllocationRecorder:
         return self._new_stack(tuple(key), frames) if len(self.stacks) < MOST_STACKS else -1
 
     def _kind(self, frame: FrameType) -> int:
-        """Return 0 for a line of a library, 1 for one of the program, 2 if the program starts here."""
+        """Return 0 for a library's frame, 1 for a frame of the program, 2 for its outermost frame."""
         code = frame.f_code
         kind = int(self._lines.belongs(code.co_filename, str(frame.f_globals.get("__name__"))))
         # The code of a function is optimized, that of a module or a cell is not.
@@ -254,16 +255,16 @@ class AllocationRecorder:
     # What was seen
 
     def __len__(self) -> int:
-        """Return the number of events, including those that were dropped."""
+        """Return the number of events, including events that are no longer kept."""
         with self._lock:
             return self._dropped + len(self._rows) // _COLUMNS
 
     def events(self, since: int = 0, device: int | None = None) -> AllocatorEvents:
-        """Return events from number `since` on, as far as they are stored; of all devices, or one."""
+        """Return the stored events from number `since`, for all devices or one device."""
         return self.news(since, device)[0]
 
     def news(self, since: int, device: int | None = None) -> tuple[AllocatorEvents, int]:
-        """Return the same events, and the number of the next event."""
+        """Return the same events as `events`, and the number of the next event."""
         with self._lock:
             first = max(since, self._dropped)
             rows = self._rows[(first - self._dropped) * _COLUMNS :].tobytes()
@@ -300,7 +301,7 @@ class AllocationRecorder:
 
 
 class _Name(str):
-    """The name of a hook, which marks it as ours; each of our hooks has its own."""
+    """The unique name of a hook, whose type marks the hook as one of gpulab."""
 
 
 def _nobody() -> None:
@@ -308,9 +309,9 @@ def _nobody() -> None:
 
 
 def _hook(base: Any, recorder: AllocationRecorder) -> Any:
-    """Return a `MemoryHook` of one kind of device that reports to a recorder while that exists.
+    """Return a `MemoryHook` for the given CuPy module that reports to a recorder while the recorder exists.
 
-    It raises nothing into the program.
+    Errors of the recorder do not reach the program.
     """
 
     def tell(method: str, *args: Any) -> None:

@@ -1,7 +1,7 @@
-"""Pinned (page-locked) host memory: allocations and frees of a pool that replaces CuPy's own.
+"""Recording of pinned (page-locked) host memory, by a pool that replaces CuPy's pool.
 
-CuPy's pool of it calls no hooks. The one here has its rules: buffers of powers of two from 512 bytes up, kept
-when they are free.
+CuPy's pool of pinned memory calls no hooks. The pool of this module follows the same rules: buffer sizes are
+powers of two from 512 bytes, and free buffers are kept.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ _PORTABLE = 1  # cudaHostAllocPortable, as CuPy's own pool asks for it
 
 
 class PinnedRecorder:
-    """Counts allocations from `start` to `stop`; buffers that are still in use then are counted further."""
+    """A recorder of allocations of pinned memory from `start` to `stop`.
+
+    Buffers that are in use at `stop` are still recorded when they are freed.
+    """
 
     def __init__(self) -> None:
         self._cp = current.cp()
@@ -36,16 +39,16 @@ class PinnedRecorder:
         self.pool: Any = self._cp.cuda.PinnedMemoryPool(self._lock)
 
     def start(self) -> None:
-        """Make the pool serve the program's requests."""
+        """Use the recorder's pool for the program's pinned memory."""
         self._cp.cuda.set_pinned_memory_allocator(self._malloc)
 
     def stop(self) -> AllocatorTrace:
-        """Make CuPy's default pool serve the requests again."""
+        """Use CuPy's default pool for pinned memory again."""
         self._cp.cuda.set_pinned_memory_allocator(self._cp.get_default_pinned_memory_pool().malloc)
         return self.record()
 
     def record(self) -> AllocatorTrace:
-        """All events so far."""
+        """Return all events so far."""
         return AllocatorTrace(
             provenance=self._provenance,
             device_id=0,
@@ -55,7 +58,7 @@ class PinnedRecorder:
         )
 
     def _lock(self, size: int) -> Any:
-        """Allocate a buffer for the pool from the driver."""
+        """Allocate a pinned buffer from the driver, for the pool."""
         cuda = self._cp.cuda
         emit = self._emit
         memory = cuda.PinnedMemory(size, _PORTABLE)

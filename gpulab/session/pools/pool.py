@@ -1,4 +1,4 @@
-"""The pool that serves the program's allocations: its contents, and its operations while a block runs."""
+"""The memory pool of the program: its present contents, and the recording of its operations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SEGMENT_FREE = ACTIONS.index("segment_free")
 
 
 def current_pool() -> Any:
-    """Return the pool of the current allocator, or CuPy's default one if that has none."""
+    """Return the pool of the current allocator, or CuPy's default pool if the allocator has no pool."""
     cp = current.cp()
     pool = getattr(cp.cuda.get_allocator(), "__self__", None)
     return pool if hasattr(pool, "total_bytes") else cp.get_default_memory_pool()
@@ -35,15 +35,16 @@ def lies_here(array: Any) -> bool:
 
 
 def provenance() -> Provenance:
-    """Return the provenance of recordings of the pool of the device in use."""
+    """Return the provenance of pool recordings on the device in use."""
     origin = current.backend().provenance
     return replace(origin, detail="CuPy's memory hooks") if origin.source == "measured" else origin
 
 
 def block_map(pool: Any) -> tuple[BlockMap, str]:
-    """Return the blocks of a pool now, and a note about what cannot be known.
+    """Return the present blocks of a pool, and a note about information that is not available.
 
-    The virtual GPU's pool tells. CuPy's does not: of it the blocks of living arrays are known.
+    The virtual GPU's pool reports its blocks. CuPy's pool does not, so only the blocks of existing arrays are
+    known.
     """
     cp = current.cp()
     names = current.program_names(lambda array: int(array.data.mem.ptr))
@@ -90,9 +91,10 @@ def block_map(pool: Any) -> tuple[BlockMap, str]:
 
 
 class SegmentRecorder(AllocationRecorder):
-    """Recorder of the events of the current pool, and of the segments that it returns to the device.
+    """A recorder of pool events that also detects segments that the pool returns to the device.
 
-    No hook reports these: the pool's total is read at each event, and has decreased by their size.
+    No hook reports returned segments. The pool's total size is therefore read at each event, and a decrease
+    is the size of the returned segments.
     """
 
     def __init__(self, keep: int | None = None) -> None:
@@ -112,7 +114,7 @@ class SegmentRecorder(AllocationRecorder):
         super().allocated(device, requested, size, address, succeeded)
 
     def look(self) -> None:
-        """Check whether the pool has returned memory since the last check."""
+        """Check whether the pool has returned memory to the device since the last check."""
         if self._cp.cuda.runtime.getDevice() != self.device:
             return  # a pool reports the current device
         total = int(self.pool.total_bytes())
@@ -125,7 +127,7 @@ class SegmentRecorder(AllocationRecorder):
 
 
 class PoolRecorder(SegmentRecorder):
-    """Recorder of all events of the current pool, and of its contents before them."""
+    """A recorder of all events of the current pool, and of the pool's contents before the first event."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -135,7 +137,7 @@ class PoolRecorder(SegmentRecorder):
         self.capacity_bytes = self._total + int(self._cp.cuda.runtime.memGetInfo()[0])
 
     def stop(self) -> AllocatorTrace:
-        """Stop the recording and return all events; without a start, the contents of the pool."""
+        """Stop recording, and return all events. If it was not started, return the contents of the pool."""
         super().stop()
         self.look()
         # The limit that refused something, or else the last one that there was.

@@ -1,4 +1,4 @@
-"""Background readings of a device's memory, with the events of the pool's hooks in between."""
+"""Background readings of a device's memory, combined with the allocation events between two readings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Tick = Callable[[int, Row, Sequence[Sequence[float]], Sequence[SourceLine], str]
 
 
 class MemoryRecorder:
-    """Recorder of a device's memory use from `start` to `stop`."""
+    """A recorder of a device's memory use from `start` to `stop`."""
 
     def __init__(self, rate_hz: float) -> None:
         backend = current.backend()
@@ -48,12 +48,12 @@ class MemoryRecorder:
         self.sampler = Sampler(readings, len(COLUMNS) - 1, rate_hz, on_reading=after)
 
     def start(self) -> None:
-        """Start the readings and the recording of allocations of the calling thread."""
+        """Start the readings, and record the allocations of the calling thread."""
         self.seen.start()
         self.sampler.start()
 
     def stop(self) -> MemorySamples:
-        """Take a last reading, and stop the recorder."""
+        """Take a last reading, and stop recording."""
         self.sampler.stop()
         self.seen.look()
         self.sampler.take()
@@ -61,7 +61,7 @@ class MemoryRecorder:
         return self.record()
 
     def tell(self, tick: Tick, lines: int) -> None:
-        """Report each reading from now on to `tick`; the first `lines` lines are known already."""
+        """Call `tick` for each later reading. The receiver already has the first `lines` source lines."""
         self._lines = lines
         self._tick = tick
 
@@ -80,7 +80,7 @@ class MemoryRecorder:
         )
 
     def _after(self, number: int, row: Row) -> None:
-        """Note what was allocated since the reading before; on the sampler's thread."""
+        """Process the allocations since the previous reading; runs in the sampler's thread."""
         events, self._next = self.seen.news(self._next, self._device_id)
         has_space = self._marks.added + len(events) <= DETAILED_MARKS
         marks = marks_of(events, self.sampler.began_ns, is_detailed=has_space)
@@ -93,7 +93,7 @@ class MemoryRecorder:
 
 
 class _Readings:
-    """One row of readings, with the peak since the previous row by the pool's own calls."""
+    """A callable that reads one row of memory values, including the pool's peak since the previous row."""
 
     def __init__(
         self, read: Callable[[], MemoryReading], recorder: AllocationRecorder, capacity_bytes: int
@@ -130,9 +130,9 @@ class _Readings:
 
 
 def marks_of(events: AllocatorEvents, since_ns: int, is_detailed: bool = False) -> list[tuple[float, ...]]:
-    """Return rows of `MemoryMarks`: one for each event if `is_detailed`, otherwise one for each line.
+    """Return rows of `MemoryMarks`, one per event if `is_detailed`, otherwise one per source line.
 
-    The lines with the least bytes are in one row for several lines.
+    The lines with the fewest bytes share one row.
     """
     kinds = [events.actions == code for code in (ALLOC, FREE_REQUESTED, OOM)]
     is_shown = np.logical_or.reduce([*kinds, events.actions == SEGMENT_FREE])
