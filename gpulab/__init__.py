@@ -1,6 +1,6 @@
-"""gpulab: how an NVIDIA GPU works, live, on a real device or on a virtual one.
+"""gpulab: see how an NVIDIA GPU works, with live views of a real device or a virtual one.
 
-Names load on first use, so that ``import gpulab`` costs milliseconds.
+Public names are loaded at first use, so that ``import gpulab`` takes only milliseconds.
 """
 
 from __future__ import annotations
@@ -123,12 +123,12 @@ def __getattr__(name: str) -> Any:
 
 
 def _public() -> list[str]:
-    """Return the public names, which include those of a course only where one is installed."""
+    """Return the public names, which include the names of the course if it is installed."""
     return sorted([*_HOMES, "cp", "cupyx", *course_functions()])
 
 
 def _unknown(name: str) -> str:
-    """Return the error message for an unknown name, with the name that was probably meant."""
+    """Return the error message for an unknown name, with a similar known name."""
     text = f"module 'gpulab' has no attribute {name!r}."
     if name.startswith("_"):
         return text
@@ -142,7 +142,7 @@ def _unknown(name: str) -> str:
 
 
 def _version() -> str:
-    """Return the installed version, or "0+unknown" where the package is only on the path."""
+    """Return the installed version, or "0+unknown" if the package is only on the import path."""
     from importlib import metadata
 
     try:
@@ -152,7 +152,7 @@ def _version() -> str:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Register the magics and the display of errors, as an import in IPython does: ``%load_ext gpulab``."""
+    """Register the magics and the display of errors in IPython, for ``%load_ext gpulab``."""
     load("gpulab.lab.messages", "use_in_ipython")(shell)
 
 

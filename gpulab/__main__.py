@@ -1,4 +1,4 @@
-"""Run the ``gpulab`` command as ``python -m gpulab``, for systems where its script is not on the path."""
+"""The ``gpulab`` command as ``python -m gpulab``, for systems whose path does not contain its script."""
 
 import sys
 

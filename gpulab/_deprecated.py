@@ -40,7 +40,7 @@ PARAMETERS: dict[str, dict[str, str]] = {
 
 
 def warn(old_name: str, new_name: str) -> None:
-    """Warn that `old_name` is now `new_name`, at the line of the learner's program that uses the old name."""
+    """Warn that `old_name` is now `new_name`, with the learner's line that uses the old name."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals["__name__"].partition(".")[0] in _OWN_MODULES:
         frame = frame.f_back
@@ -55,7 +55,7 @@ def warn(old_name: str, new_name: str) -> None:
 
 
 def old_parameters(function: Callable[P, T]) -> Callable[P, T]:
-    """Let a function of `PARAMETERS` accept its old parameter names."""
+    """Return a wrapper of a function in `PARAMETERS` that also accepts the old names of its parameters."""
     name = function.__name__
     new_names = PARAMETERS[name]
 
@@ -73,7 +73,7 @@ def old_parameters(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def old_property(old: str, new: str) -> property:
-    """Return a property with an old name, whose value is that of the attribute that replaces it."""
+    """Return a property with an old name that returns the value of the attribute with the new name."""
 
     def deprecated(self: Any) -> Any:
         warn(f".{old}", f".{new}")
@@ -83,7 +83,7 @@ def old_property(old: str, new: str) -> property:
 
 
 def old_method(old: str, new: str) -> Callable[..., Any]:
-    """Return a method with an old name, which calls the method that replaces it."""
+    """Return a method with an old name that calls the method with the new name."""
 
     def deprecated(self: Any, *args: Any, **options: Any) -> Any:
         warn(f".{old}()", f".{new}()")

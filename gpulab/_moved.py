@@ -1,4 +1,4 @@
-"""Import of modules under their names of version 1.0, with a warning that names the new location."""
+"""Import of modules by their names in version 1.0, with a warning that names the new location."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ HOMES = {
 
 
 def new_home(name: str) -> str:
-    """Return the new name of a module; empty if it has not moved."""
+    """Return the new name of a module, or an empty string if the module has not moved."""
     old_name = name
     while old_name not in HOMES:
         old_name = old_name.rpartition(".")[0]
@@ -45,7 +45,7 @@ def new_home(name: str) -> str:
 
 
 class MovedFinder(MetaPathFinder):
-    """Finds a module of version 1.0 at its new location."""
+    """An import finder that finds modules of version 1.0 at their new location."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -67,7 +67,7 @@ class MovedFinder(MetaPathFinder):
 
 
 class _SameModule(Loader):
-    """Loads a module that exists, and leaves it unchanged."""
+    """An import loader that returns a module that is already loaded, unchanged."""
 
     def __init__(self, module: ModuleType) -> None:
         self._module = module
@@ -81,5 +81,8 @@ class _SameModule(Loader):
 
 
 def install() -> None:
-    """Install the finder of old locations before others: a new location's folder has the same files."""
+    """Install the finder of old module names in front of the other finders.
+
+    The folder of a new location contains the same files, so another finder would load them twice.
+    """
     sys.meta_path.insert(0, MovedFinder())

@@ -1,4 +1,4 @@
-"""Public names that load on first use: the package's own, and those of a course that is installed."""
+"""Public names that are loaded at first use: those of this package, and those of an installed course."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _PACKAGE = "gpulab_course"
 
 
 def load(home: str, name: str) -> Any:
-    """Return what `name` means in the module `home`: an attribute, or the submodule of that name."""
+    """Return the object `name` of the module `home`: an attribute, or a submodule of that name."""
     module = import_module(home)
     return getattr(module, name) if hasattr(module, name) else import_module(f"{home}.{name}")
 
 
 def course_functions() -> dict[str, EntryPoint]:
-    """Return the functions of an installed course by name.
+    """Return the functions of an installed course as a dictionary by name.
 
-    A checkout that is only on the path has no entry points; its package is found by its name.
+    A checkout that is only on the import path has no entry points; its package is found by its name.
     """
     from importlib.metadata import EntryPoint, entry_points
 
@@ -36,7 +36,7 @@ def course_functions() -> dict[str, EntryPoint]:
 
 
 def course_missing(name: str) -> str:
-    """Return the message for a function of the course where no course is installed; empty for other names."""
+    """Return a message if `name` is a function of a course that is not installed, else an empty string."""
     if name not in COURSE:
         return ""
     return (

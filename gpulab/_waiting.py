@@ -1,7 +1,7 @@
-"""Progress line below a notebook cell in which gpulab works for long, with the way to stop it.
+"""The progress line below a notebook cell in which gpulab runs for a long time, and how to stop it.
 
-The line disappears when the cell ends. Nothing is shown outside notebooks, in cells whose output is captured,
-and where notebooks are run by a program, so that their stored outputs have no such line.
+The line disappears when the cell ends. Nothing is shown outside notebooks, or in cells whose output is
+captured. Nothing is shown either if a program runs the notebook, so that stored outputs have no such line.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ Bundle = tuple[dict[str, Any], dict[str, Any]]
 
 
 class Begin(Protocol):
-    """Function that begins the next step of a call."""
+    """The interface of the function that a call uses to begin its next step."""
 
     def __call__(self, picture: Callable[[], Bundle] | None = None) -> None:
-        """Begin a step; `picture` returns the data and metadata of an output with the results so far."""
+        """Begin the next step. `picture` returns an output with the results so far, as data and metadata."""
 
 
 class _Display:
-    """An output of the running cell that is updated, and empty at the end."""
+    """An output of the running cell, which is updated and is removed at the end."""
 
     def __init__(self) -> None:
         self._transient: dict[str, str] = {}
@@ -66,7 +66,7 @@ class _Display:
 
 
 class _Cell:
-    """Progress of the running cell: a thread that looks at it once per second."""
+    """The progress display of the running cell: a thread that checks the cell once per second."""
 
     def __init__(self) -> None:
         self._began_s = time.monotonic()
@@ -88,7 +88,7 @@ class _Cell:
             wait_s = _AGAIN_S
 
     def look(self) -> None:
-        """Show what the cell does, if gpulab is at work."""
+        """Show the progress of the cell if gpulab is running."""
         activity = [*self.activities.values()][-1:] or _position()
         if activity and not _is_captured():
             (text,) = activity
@@ -100,11 +100,11 @@ class _Cell:
                     self._line.show({"text/plain": f"{text} {_STOP}"})
 
     def show_picture(self, bundle: Bundle) -> None:
-        """Show the results so far."""
+        """Show a picture of the results so far."""
         self._picture.show(*bundle)
 
     def end(self) -> None:
-        """Remove the line and the picture."""
+        """Remove the progress line and the picture."""
         with self._lock:
             self._ended.set()
             self._line.end()
@@ -115,7 +115,7 @@ _cell: _Cell | None = None
 
 
 def watch_cells(shell: Any) -> None:
-    """Show the progress of each cell that takes long, beginning with the one that runs now."""
+    """Show the progress of each cell that runs for a long time, starting with the present cell."""
     shell.events.register("pre_run_cell", _begin_cell)
     shell.events.register("post_run_cell", _end_cell)
     _begin_cell()
@@ -137,9 +137,9 @@ def _end_cell(*_: Any) -> None:
 
 
 def load_when_idle(work: Iterable[Callable[[], object]]) -> None:
-    """Call functions on another thread while no cell runs, if a person uses this notebook.
+    """Call functions in another thread while no cell runs, if a person uses the notebook.
 
-    Their errors are ignored: the program meets them again when it needs what they load.
+    Errors are ignored here. They appear again when the program needs the loaded objects.
     """
 
     def run() -> None:
@@ -154,14 +154,14 @@ def load_when_idle(work: Iterable[Callable[[], object]]) -> None:
 
 
 class KernelLine:
-    """Progress of a kernel that has run for a while, for the line below the cell."""
+    """The progress of a kernel that has run for some time, shown in the line below the cell."""
 
     def __init__(self) -> None:
         self._began_s = time.monotonic()
         self._next_s = self._began_s + QUIET_S
 
     def look(self, whereabouts: Callable[[], Whereabouts]) -> None:
-        """Update the text from time to time."""
+        """Update the text at intervals."""
         now_s = time.monotonic()
         if now_s < self._next_s:
             return
@@ -177,19 +177,19 @@ class KernelLine:
 
 @contextmanager
 def steps(total: int, call: str) -> Iterator[Begin]:
-    """Show "2 of 4" below a cell once a call of several launches has taken a while.
+    """Show progress such as "2 of 4" below a cell if a call with several launches takes long.
 
     Parameters
     ----------
     total
-        How many steps it has at most.
+        The maximum number of steps.
     call
-        What it is, such as ``"gl.check"``.
+        The name of the call, such as ``"gl.check"``.
 
     Yields
     ------
     Begin
-        To be called as each step begins, with a picture of the results so far if there is one.
+        A function to call at the beginning of each step, optionally with a picture of the results so far.
     """
     cell, step_count, key = _own_cell(), 0, object()
 
@@ -209,20 +209,20 @@ def steps(total: int, call: str) -> Iterator[Begin]:
 
 
 def _own_cell() -> _Cell | None:
-    """Return the running cell, if this thread runs it."""
+    """Return the running cell if it runs in this thread."""
     return _cell if threading.current_thread() is threading.main_thread() else None
 
 
 def _shell() -> Any:
-    """Return IPython's shell, where it runs."""
+    """Return IPython's shell if IPython is running."""
     ipython = sys.modules.get("IPython")
     return ipython.get_ipython() if ipython is not None else None
 
 
 def _is_read() -> bool:
-    """Return whether a notebook cell runs that a person has started.
+    """Return whether a notebook cell is running that a person has started.
 
-    A program that runs a notebook, such as nbconvert, does not answer input requests.
+    A program that runs a notebook, such as nbconvert, does not allow requests for input.
     """
     shell = _shell()
     if getattr(shell, "kernel", None) is None:
@@ -239,7 +239,7 @@ def _is_captured() -> bool:
 
 
 def _position() -> list[str]:
-    """Return the line of the cell that runs and what gpulab does there; empty if gpulab is not at work."""
+    """Return the running line of the cell and what gpulab is doing there; empty if gpulab is not running."""
     code_name = _shell().compile.format_code_name
     frame: FrameType | None = sys._current_frames().get(threading.main_thread().ident or 0)
     activity, line = None, ""

@@ -1,4 +1,4 @@
-"""The ``gpulab`` command: ``doctor``, tools of a checkout, and the commands that other packages add.
+"""The ``gpulab`` command: ``doctor``, the developers' tools of a checkout, and commands of other packages.
 
 A package adds a command by an entry point in the group ``gpulab.commands``: a function that takes the list of
 arguments and returns the exit status. The first line of its docstring is the help text. The course adds
@@ -31,7 +31,7 @@ _COURSE_COMMANDS = ("lab", "copy", "reset", "check", "golf", "instructor", "repo
 
 
 class CommandError(GpulabError):
-    """Error of a command that cannot do its work; the message names the required change."""
+    """Error raised if a command cannot run; the message names the remedy."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _other_command(name: str) -> Callable[[list[str]], int] | None:
-    """Return the function of a command that is not one of this module, or None."""
+    """Return the function of a command that another package defines, or None."""
     if name in _CHECKOUT_COMMANDS:
         return lambda words: _run_tool(name, words)
     entries = metadata.entry_points(group=COMMANDS, name=name)
@@ -82,7 +82,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _write_all_characters() -> None:
-    """Make output accept any name: UTF-8 in a pipe or file, escapes for characters that an encoding lacks."""
+    """Make the output accept all characters.
+
+    A pipe or file uses UTF-8. Characters that an encoding does not support are written as escapes.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             uses_utf8 = "PYTHONIOENCODING" not in os.environ and not stream.isatty()
@@ -90,7 +93,7 @@ def _write_all_characters() -> None:
 
 
 def _run_tool(command: str, words: list[str]) -> int:
-    """Run a developers' command of the checkout that this package is in."""
+    """Run a developers' tool from the checkout that contains this package."""
     root = Path(__file__).resolve().parents[1]
     if not ((root / "pyproject.toml").is_file() and (root / "tools" / "recordings").is_dir()):
         raise CommandError(

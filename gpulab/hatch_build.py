@@ -1,4 +1,4 @@
-"""Build hook: the wheel holds this folder as the import package, an editable install points to it.
+"""Build hook: a wheel contains this folder as the import package, and an editable install refers to it.
 
 Both install the extension that colours CUDA C++ in JupyterLab.
 """
@@ -14,10 +14,10 @@ _NOT_INSTALLED = {"pyproject.toml", "hatch_build.py", "__pycache__", "PKG-INFO"}
 
 
 class PackageHook(BuildHookInterface[Any]):
-    """Add the files of this folder to the wheel below the name of the package."""
+    """A build hook that adds the files of this folder to the wheel, below the name of the package."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Name the files and folders to include."""
+        """Set the files and folders that the wheel includes."""
         package = self.metadata.name.replace("-", "_")
         # JupyterLab and Notebook 7 find the colours for CUDA C++ there in any folder.
         extension = "share/jupyter/labextensions/gpulab-cuda"

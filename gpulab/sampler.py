@@ -1,4 +1,4 @@
-"""Background readings at a fixed rate, stored in a table of fixed size."""
+"""A thread that takes readings at a fixed rate, and a table of fixed size that stores them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Table = npt.NDArray[np.float64]
 
 
 class Ring:
-    """The last rows of a table of numbers, in a fixed amount of memory.
+    """A table of numbers with a fixed size, which keeps the last rows.
 
     Parameters
     ----------
     columns, capacity
-        How many numbers a row has, and how many rows are kept.
+        The number of values per row, and the number of rows that are kept.
     """
 
     def __init__(self, columns: int, capacity: int) -> None:
@@ -33,13 +33,13 @@ class Ring:
         self.added = 0
 
     def add(self, row: Sequence[float | None]) -> None:
-        """Add a row; None becomes NaN."""
+        """Add a row. None is stored as NaN."""
         with self._lock:
             self._rows[self.added % len(self._rows)] = row
             self.added += 1
 
     def since(self, number: int = 0) -> Table:
-        """Return rows from this number on, counted from 0, as far as they are still stored."""
+        """Return the stored rows from row `number`, counted from 0."""
         with self._lock:
             capacity = len(self._rows)
             start = max(0, number, self.added - capacity)
@@ -47,7 +47,7 @@ class Ring:
 
 
 def check_rate(rate_hz: float) -> float:
-    """Return the rate unchanged, after a check.
+    """Return the rate unchanged if it is valid.
 
     Raises
     ------
@@ -63,9 +63,9 @@ def check_rate(rate_hz: float) -> float:
 
 
 class Sampler:
-    """Calls a function at a rate, in a separate thread that ends when this object is deleted.
+    """A thread that calls a function at a fixed rate and ends when this object is deleted.
 
-    An exception of the function does not reach the program: the row has NaN then, and `failure` has the
+    An exception of the function does not reach the program. The row then contains NaN, and `failure` has the
     message until a reading succeeds.
 
     Parameters
@@ -113,18 +113,18 @@ class Sampler:
 
     @property
     def state(self) -> str:
-        """``"live"``, ``"paused"`` or ``"stopped"``."""
+        """The state: ``"live"``, ``"paused"`` or ``"stopped"``."""
         if self._thread is None or self._ended.is_set():
             return "stopped"
         return "live" if self._active.is_set() else "paused"
 
     @property
     def now_ns(self) -> int:
-        """Nanoseconds since this object was created: the clock of its rows."""
+        """The nanoseconds since this object was created; rows have their times on this clock."""
         return time.perf_counter_ns() - self.began_ns
 
     def start(self) -> None:
-        """Take a reading now, and continue in the background."""
+        """Take a reading now, and start the thread that takes further readings."""
         if self._thread is not None:
             return
         self.take()
@@ -141,7 +141,7 @@ class Sampler:
         self._thread.start()
 
     def pause(self) -> None:
-        """Take no readings until `resume`; a row of NaN separates earlier from later readings."""
+        """Take no readings until `resume`. A row of NaN separates the earlier from the later readings."""
         if self.state == "live":
             self._active.clear()
             self._ring.add((self.now_ns, *self._empty_row))
@@ -152,7 +152,7 @@ class Sampler:
             self._active.set()
 
     def stop(self) -> bool:
-        """End permanently; the readings are kept. Return False if a pending reading does not return."""
+        """Stop permanently, but keep the readings. Return False if a pending reading does not return."""
         self._ended.set()
         if self._thread is None or self._thread is threading.current_thread():
             return True
@@ -160,7 +160,7 @@ class Sampler:
         return not self._thread.is_alive()
 
     def take(self) -> None:
-        """Take one reading now, on the calling thread."""
+        """Take one reading now, in the calling thread."""
         start_ns = time.thread_time_ns()
         number = self._ring.added
         time_ns = self.now_ns
@@ -182,11 +182,11 @@ class Sampler:
 
     @property
     def added(self) -> int:
-        """Number of rows that were added, including those that are no longer kept."""
+        """The number of rows that were added, including rows that are no longer kept."""
         return self._ring.added
 
     def rows(self, since: int = 0) -> Table:
-        """Rows from this number on, as far as they are kept: time in nanoseconds, then what was read."""
+        """Return the kept rows from row `since`: the time in nanoseconds, then the values of the reading."""
         return self._ring.since(since)
 
 
@@ -196,7 +196,7 @@ def _run(
     ended_event: threading.Event,
     period_s: float,
 ) -> None:
-    """Run the thread, which has a reference to the sampler only during a reading."""
+    """Run the sampler's thread, which refers to the sampler only during a reading."""
     set_ended = ended_event.set
     atexit.register(set_ended)
     due_s = time.perf_counter()

@@ -1,6 +1,6 @@
-"""Numbers, sizes, times and plurals in words, with one format for all of gpulab.
+"""Formatting of numbers, sizes, times and plurals as text, in the same way in all of gpulab.
 
-``gpulab/views/parts/words.js`` writes the same in a browser; a test compares the two.
+``gpulab/views/parts/words.js`` formats the same values in a browser; a test compares both modules.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NAME = re.compile(r"\{(\w+)\}")
 
 
 def percent(fraction: float) -> str:
-    """Return ``0.5`` as ``50 %``; values above 0 are not shown as 0, values below 1 not as 100."""
+    """Return a fraction as text: ``50 %`` for ``0.5``. Fractions between 0 and 1 never become 0 or 100 %."""
     share = 100 * fraction
     if 99.5 <= share < 100 and not math.isclose(share, 100, rel_tol=1e-12):
         return f"{min(share, 99.9):.1f} %"
@@ -45,7 +45,7 @@ def size(size_bytes: float) -> str:
 
 
 def time_unit(time_ns: float) -> tuple[str, float]:
-    """Return the unit that suits a time, and its nanoseconds."""
+    """Return a suitable unit for a time, and the length of this unit in nanoseconds."""
     return next((unit for unit in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)) if time_ns >= unit[1]), ("ns", 1.0))
 
 
@@ -56,7 +56,7 @@ def duration(time_ns: float) -> str:
 
 
 def shape(dim: Sequence[int]) -> str:
-    """Return ``(256, 1, 1)`` as ``256``, ``(16, 16, 1)`` as ``16 × 16``, without trailing ones."""
+    """Return a grid or block shape as text, without trailing ones: ``16 × 16`` for ``(16, 16, 1)``."""
     parts = list(dim)
     while len(parts) > 1 and parts[-1] == 1:
         parts.pop()
@@ -64,7 +64,7 @@ def shape(dim: Sequence[int]) -> str:
 
 
 def filled(text: str, words: Mapping[str, int | str]) -> str:
-    """Fill words and numbers into a text: ``{name}``, and ``<name one|several>`` by whether a number is 1.
+    """Replace ``{name}`` in a text by a value, and ``<name one|several>`` by the form for its number.
 
     Examples
     --------

@@ -25,7 +25,7 @@ _USE_VIRTUAL_GPU = "Nothing to do: the virtual GPU stands in for it."
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Diagnosis(Texts):
-    """All findings with their verdict, shown as a table; ``exit_code`` is 0 if nothing is wrong."""
+    """All findings with the overall verdict, displayed as a table; ``exit_code`` is 0 if nothing is wrong."""
 
     findings: tuple[Finding, ...]
 
@@ -49,7 +49,7 @@ class Diagnosis(Texts):
 
     @property
     def exit_code(self) -> int:
-        """Exit status of ``gpulab doctor``: 0 if kernels run and nothing is wrong, else 1."""
+        """The exit status of ``gpulab doctor``: 0 if kernels run and nothing is wrong, else 1."""
         return 0 if (self.virtual_gpu or self.real_gpu) and not self.wrong else 1
 
     @property
@@ -69,7 +69,7 @@ class Diagnosis(Texts):
 
     @property
     def shown(self) -> tuple[Finding, ...]:
-        """The findings; those about a GPU are combined into one if the machine has none."""
+        """The findings to show. If the machine has no GPU, all findings about a GPU are combined into one."""
         gpu_findings = [finding for finding in self.findings if finding.subject in GPU_SUBJECTS]
         has_no_driver = (DRIVER, NO_DRIVER) in [(finding.subject, finding.found) for finding in gpu_findings]
         if not has_no_driver or any(finding.status != "missing" for finding in gpu_findings):
@@ -126,9 +126,9 @@ def doctor() -> Diagnosis:
     Returns
     -------
     Diagnosis
-        The verdict in one line, with the problems. Unfolded, or with ``print``, it is a table in which each
-        line is ``ok``, ``missing`` or ``wrong`` and names its remedy. A missing GPU is not a problem and
-        takes one line.
+        The verdict in one line, with the problems. When it is opened or printed, it is a table in which each
+        line is ``ok``, ``missing`` or ``wrong`` and names a remedy. A missing GPU is not a problem and needs
+        only one line.
 
     Examples
     --------

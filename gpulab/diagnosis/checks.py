@@ -1,7 +1,7 @@
-"""Checks of the doctor: each tests one part of the machine and names the remedy.
+"""Checks of ``gpulab doctor``: each one tests a part of the machine and names the remedy.
 
-A check needs nothing but the standard library and NumPy to say that a part is missing. One that
-breaks is itself a finding, so that no part hides another.
+A check needs only the standard library and NumPy to report that a part is missing. If a check itself fails,
+the failure is a finding, so that the other checks still run.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _BLOCK = 128
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the doctor's table. ``missing`` may be acceptable; ``wrong`` never is."""
+    """The result of one check: a line of the table. ``missing`` may be acceptable, ``wrong`` is not."""
 
     subject: str
     status: Status
@@ -69,7 +69,7 @@ Result = tuple[Status, str, str]
 
 
 def run_checks() -> tuple[Finding, ...]:
-    """Run every check, in the order in which the parts build on each other."""
+    """Run every check in order: a part comes before the parts that need it."""
     return tuple(_run_check(subject, check) for subject, check in _CHECKS)
 
 
@@ -114,7 +114,7 @@ def check_python() -> Result:
 
 
 def check_packages() -> Result:
-    """Check that gpulab, virtualgpu and the course are installed in one version."""
+    """Check whether gpulab, virtualgpu and the course are installed in the same version."""
     versions = {name: _version(name) for name in _PACKAGES}
     installed_versions = {name: version for name, version in versions.items() if version}
     text = ", ".join(f"{name} {version or 'absent'}" for name, version in versions.items())
@@ -333,7 +333,7 @@ def _self_test_data() -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]
 
 
 def check_cell() -> Result:
-    """Check whether the first line of every notebook selects a device that computes."""
+    """Check whether ``from gpulab import cp``, the first line of a notebook, gets a device that computes."""
     from gpulab import session
 
     device_variable = os.environ.get("GPULAB_DEVICE")
@@ -356,7 +356,7 @@ def check_cell() -> Result:
 
 
 def check_jupyterlab() -> Result:
-    """Check whether JupyterLab is installed, with a kernel whose threads can update widgets."""
+    """Check whether JupyterLab is installed, and whether its kernel can update widgets from other threads."""
     version = _version("jupyterlab")
     if version is None:
         return "missing", "not installed", "pip install jupyterlab"
