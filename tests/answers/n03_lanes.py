@@ -119,7 +119,7 @@ _SUMS = (
           "budget", "in five steps"),
     Wrong("03-warp-sum", "half of the lanes shuffle",
           _sum(f"{_LOAD} for (int o = 16; o > 0; o /= 2) if (threadIdx.x % 32 < o)"
-               f" v += __shfl_down_sync(0xffffffff, v, o); {_STORE}"), "hazards", "takes no part in the shuffle"),
+               f" v += __shfl_down_sync(0xffffffff, v, o); {_STORE}"), "hazards", "does not execute the shuffle"),
     Wrong("03-warp-sum", "the lanes that are here",
           _sum(f"{_I} if (i < n) {{ int v = x[i]; for (int o = 16; o > 0; o /= 2)"
                f" v += __shfl_down_sync(__activemask(), v, o); {_STORE} }}"), "results", ""),
@@ -159,7 +159,7 @@ _MAXIMA = (
     Wrong("03-repair", "shuffles repaired",
           _max(f"{_I} int v = i < n ? x[i] : 0; {_BEST} {_WRITES}"), "results", "0 is not the value"),
     Wrong("03-repair", "writing and least value repaired", _max(f"{_I} int v = i < n ? x[i] : {_LEAST}; {_SOME} {_WRITES}"),
-          "hazards", "takes no part in the shuffle"),
+          "hazards", "does not execute the shuffle"),
     Wrong("03-repair", "returns early", _max(f"{_I} if (i >= n) return; int v = x[i]; {_BEST} {_WRITES}"), "results", ""),
     Wrong("03-repair", "no guard on writing",
           _max(f"{_I} int v = i < n ? x[i] : {_LEAST}; {_BEST} if (threadIdx.x % 32 == 0) out[i / 32] = v;"), "results",
@@ -222,7 +222,7 @@ _COUNTS = (
                 " if (lane < 8 && c) atomicAdd(&bins[lane], c);"), "results", ""),
     Wrong("03-bins", "match inside the guard",
           _bins(f"{_I} if (i < n) {{ int key = keys[i]; unsigned peers = __match_any_sync(0xffffffff, key); {_SPEAKER}"
-                " if (speaker) atomicAdd(&bins[key], __popc(peers)); }"), "hazards", "stays away or has ended"),
+                " if (speaker) atomicAdd(&bins[key], __popc(peers)); }"), "hazards", "does not execute the call"),
     Wrong("03-bins", "votes of those who have not returned",
           _bins(f"{_I} if (i >= n) return; for (int k = 0; k < 8; ++k) {{"
                 " unsigned b = __ballot_sync(0xffffffff, keys[i] == k);"

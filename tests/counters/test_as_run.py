@@ -93,7 +93,7 @@ def test_kernels_that_run_differently_name_the_reason(
         for kind, operation in (("load", "ld"), ("store", "st")):
             executed = hardware[f"inst_executed_op_shared_{operation}"]
             differ |= plain.total("requests", "shared", kind) != executed
-        reason = "side by side run as one LDS.128" if kernel in MERGED else "its body is predicated"
+        reason = "run as one LDS.128" if kernel in MERGED else "its body is predicated"
         assert any(reason in sentence for sentence in as_run.differences)
     assert differ
 

@@ -182,26 +182,26 @@ OUT_OF_BOUNDS = (
 MISALIGNED = (
     Faulty(
         "misaligned_int",
-        fault=Fault("MisalignedAddressError", "misaligned", address=(0, 1), words=("4 does not divide",)),
+        fault=Fault("MisalignedAddressError", "misaligned", address=(0, 1), words=("not a multiple of 4",)),
     ),
     Faulty(
         "misaligned_float4",
         (Array(256), Array(128)),
-        fault=Fault("MisalignedAddressError", "misaligned", address=(0, 4), words=("16 does not divide",)),
+        fault=Fault("MisalignedAddressError", "misaligned", address=(0, 4), words=("not a multiple of 16",)),
     ),
     Faulty(
         "misaligned_double",
         (Array(256),),
-        fault=Fault("MisalignedAddressError", "misaligned", address=(0, 4), words=("8 does not divide",)),
+        fault=Fault("MisalignedAddressError", "misaligned", address=(0, 4), words=("not a multiple of 8",)),
     ),
     Faulty(
         "misaligned_view",
         (Array(128, shift_bytes=2),),
-        fault=Fault("MisalignedAddressError", "misaligned", address=(0, 0), words=("4 does not divide",)),
+        fault=Fault("MisalignedAddressError", "misaligned", address=(0, 0), words=("not a multiple of 4",)),
     ),
     Faulty(
         "misaligned_shared",
-        fault=Fault("MisalignedAddressError", "misaligned", address=1, words=("4 does not divide",)),
+        fault=Fault("MisalignedAddressError", "misaligned", address=1, words=("not a multiple of 4",)),
         space="shared",
     ),
 )
@@ -291,7 +291,7 @@ SYNCHRONISATION = (
     Faulty(
         "two_shuffles_wait_for_each_other",
         fault=Fault(
-            "LaunchFailure", "lanes missing", thread=None, words=("names lanes that never get there",)
+            "LaunchFailure", "lanes missing", thread=None, words=("names lanes that never execute it",)
         ),
         tool="synccheck",
         hangs=True,

@@ -69,4 +69,4 @@ def test_the_report_names_both_places() -> None:
     assert hazard.first is not None
     assert {hazard.first.line, hazard.second.line} == {2, 3}
     assert {hazard.first.thread, hazard.second.thread} == {(0, 0, 0), (32, 0, 0)}
-    assert "CUDA C++ leaves undefined" in hazard.message
+    assert "undefined in CUDA C++" in hazard.message

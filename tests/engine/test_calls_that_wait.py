@@ -331,7 +331,7 @@ def test_a_function_that_part_of_a_block_calls_is_a_deadlock() -> None:
         asm volatile("bar.sync 1, 96;");
     }"""
     )
-    with pytest.raises(LaunchFailure, match="96 threads wait for more threads than will ever come") as caught:
+    with pytest.raises(LaunchFailure, match="96 threads wait for more threads than can arrive") as caught:
         launch(code, ints(96))
     assert caught.value.site.line == 4
 

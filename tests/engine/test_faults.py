@@ -147,6 +147,6 @@ extern "C" __global__ void k(float* x, unsigned long long f) {
 )
 def test_a_call_through_a_bad_pointer_names_it(pointer: int | None, called: str) -> None:
     x = cp.ones(32, np.float32)
-    with pytest.raises(faults.LaunchFailure, match=f"kernel 'k' called through {called}") as error:
+    with pytest.raises(faults.LaunchFailure, match=f"kernel 'k' called a function through {called}") as error:
         cp.RawKernel(FUNCTIONS, "k")((1,), (32,), (x, x.data.ptr if pointer is None else pointer))
     assert "g(x[threadIdx.x])" in str(error.value)

@@ -82,4 +82,4 @@ def test_a_full_buffer_counts_what_it_drops() -> None:
     printed.add("more")
     printed.add("and more")
     assert printed.dropped == 2
-    assert "2 more calls printed nothing" in printed.text()
+    assert "2 more calls was discarded" in printed.text()

@@ -202,5 +202,5 @@ def test_a_finding_names_the_copy_and_the_early_thread() -> None:
     assert hazard.first.thread == (255 - hazard.second.thread[0], 0, 0)
     assert hazard.address == 4 * hazard.first.thread[0]
     assert hazard.count == 256
-    for text in ("has not arrived", "__pipeline_wait_prior", "__syncthreads()", "tile[0][255]"):
+    for text in ("asynchronous copy", "__pipeline_wait_prior", "__syncthreads()", "tile[0][255]"):
         assert text in hazard.message

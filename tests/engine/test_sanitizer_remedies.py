@@ -14,9 +14,9 @@ from virtualgpu.compile import nvrtc
 pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
 _HEAD = 'extern "C" __global__ void k(int* x, int* y) {\n'
 _SHARED = "__shared__ int s[128]; int t = threadIdx.x; s[t] = x[t]; __syncthreads();\n"
-LOCK = "put __threadfence() after the lock is taken and before it is opened"
-SIGNAL = "put __threadfence() before that changes and after it is read"
-VARIABLE = "Read into a variable, then __syncthreads(), then write"
+LOCK = "put __threadfence() after taking and before releasing the lock"
+SIGNAL = "put __threadfence() before the flag changes and after it is read"
+VARIABLE = "Read into a variable, call __syncthreads(), then write"
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ REMEDIES = {
     ),
     "scan of a warp": Remedy(
         _scan(_STEP, "__syncwarp();"),
-        "Read into a variable, then __syncwarp(), then write",
+        "Read into a variable, call __syncwarp(), then write",
         {_STEP: _TWO_STEPS.replace("__syncthreads", "__syncwarp")},
         threads=32,
     ),
@@ -57,12 +57,12 @@ REMEDIES = {
     ),
     "scan without barriers": Remedy(
         _scan(_STEP, "").replace("y[t]", "__syncthreads();\ny[t]"),
-        "If the race remains, read into a variable, then __syncthreads(), then write",
+        "If the race remains, read into a variable, call __syncthreads(), then write",
         {_STEP: f"{_TWO_STEPS}\n__syncthreads();"},
     ),
     "tree without barriers": Remedy(
         _SHARED + "for (int d = 64; d; d /= 2) {\nif (t < d) s[t] += s[t + d];\n}\nif (!t) y[0] = s[0];",
-        "Put __syncthreads() between two turns of the loop",
+        "Put __syncthreads() between two iterations of the loop",
         {"\n}\n": "\n__syncthreads();\n}\n"},
     ),
     "rotated without a loop": Remedy(
@@ -77,7 +77,7 @@ REMEDIES = {
     ),
     "all write one element in a loop": Remedy(
         _scan("s[0] = t;"),
-        "Let one thread write it, or give each an element of its own",
+        "Let one thread write it, or give each thread its own element",
         {"s[0] = t": "if (!t) s[0] = t"},
     ),
     "flag that is written plainly": Remedy(
@@ -127,7 +127,7 @@ REMEDIES = {
         _SHARED.replace("128", "130").replace("s[t] = x[t]", "s[t] = s[t + 64] = t * 37 % 64")
         + "for (int i = 0; i < 64; i++) {\nint j = 2 * t + i % 2;\n"
         "if (j < 127 && s[j] > s[j + 1]) { int v = s[j]; s[j] = s[j + 1]; s[j + 1] = v; }\n}\ny[t] = s[t];",
-        "put __syncthreads() between two turns of the loop",
+        "put __syncthreads() between two iterations of the loop",
         {"= v; }\n}": "= v; }\n__syncthreads();\n}"},
         threads=64,
     ),
@@ -142,7 +142,7 @@ REMEDIES = {
         "__shared__ int s; __shared__ volatile int flag; if (!threadIdx.x) flag = 0;\n__syncthreads();\n"
         "if (threadIdx.x == 0) { s = x[9];\nflag = 1; }\n"
         "if (threadIdx.x == 32) { while (!flag);\ny[0] = s; }",
-        "behind a fence",
+        "sets after a __threadfence()",
         {
             "flag = 1": "__threadfence_block(); flag = 1",
             "while (!flag);": "while (!flag); __threadfence_block();",

@@ -459,7 +459,7 @@ def test_a_race_names_lines_threads_blocks_and_element() -> None:
     assert hazard.second == Place(5, "fifth", (0, 1, 1), (2, 1, 3))
     assert (hazard.space, hazard.address, hazard.array, hazard.count) == ("shared", 76, "s[0][3]", 7)
     assert hazard.message.startswith(
-        "thread (2, 1, 3) of block (0, 1, 1) reads s[0][3] that thread (1, 0, 1) wrote"
+        "thread (2, 1, 3) of block (0, 1, 1) reads s[0][3], which thread (1, 0, 1) wrote"
     )
     ends = Case("st.shared.u32 [%r2], %r1", "7| ld.shared.u32 %r3, [%r4]", "8| ld.shared.u32 %r3, [%r4]")
     last, past = ends.race(0, 1).race(0, 2).hazards()
@@ -503,11 +503,11 @@ def test_severities(kind: str, relation: int, agree: bool, severity: str) -> Non
     [
         (1, "RAW", BLOCK, "Put __syncthreads() between lines 2 and 5."),
         (1, "RAW", WARP, "Put __syncwarp() between lines 2 and 5: "),
-        (0, "WAR", BLOCK, "Read into a variable, then __syncthreads(), then write."),
-        (0, "WAR", WARP, "Read into a variable, then __syncwarp(), then write"),
-        (0, "WAW", BLOCK, "Let one thread write it, or give each an element of its own."),
-        (0, "WAW", GRID, "Blocks run in any order and at once: let one thread write it, or use an atomic."),
-        (1, "RAW", GRID, "write to another array, use an atomic, or launch twice."),
+        (0, "WAR", BLOCK, "Read into a variable, call __syncthreads(), then write."),
+        (0, "WAR", WARP, "Read into a variable, call __syncwarp(), then write"),
+        (0, "WAW", BLOCK, "Let one thread write it, or give each thread its own element."),
+        (0, "WAW", GRID, "at the same time. Let one thread write it, or use an atomic."),
+        (1, "RAW", GRID, "Write to another array, use an atomic, or launch two kernels."),
     ],
 )
 def test_a_remedy_reaches_as_far_as_the_race(second: int, kind: str, relation: int, advice: str) -> None:
@@ -579,7 +579,7 @@ AGAIN = "Put __syncthreads() after line 5, before line 2 runs again."
 def in_loop(*code: str, first: int, second: int, kind: str = "RAW") -> str:
     """The remedy of a race in a loop."""
     case = Case("TOP:", *code, *LOOP_END).race(first, second, kind)
-    return case.hazard().message.split("comes first. ")[1]
+    return case.hazard().message.split("the two accesses. ")[1]
 
 
 def test_the_barriers_of_a_loop_decide_where_another_belongs() -> None:
@@ -613,8 +613,8 @@ def test_an_unrolled_loop_counts_as_one() -> None:
     for code, first, second in (([write, read, write], 1, 2), ([write, write, read, read], 2, 1)):
         assert Case(*code).race(first, second, "WAR").hazard().message.endswith(BETWEEN)
     repeated = Case(SHARED[2], SHARED[2]).race(0, 0, "WAW").hazard().message
-    assert "Put __syncthreads() between two turns of the loop. If the race remains, let one" in repeated
-    assert "turns" not in Case(SHARED[2]).race(0, 0, "WAW").hazard().message
+    assert "Put __syncthreads() between two iterations of the loop. If the race remains, let one" in repeated
+    assert "iterations" not in Case(SHARED[2]).race(0, 0, "WAW").hazard().message
 
 
 ATOMICS = (
@@ -670,7 +670,7 @@ def test_lines_at_which_blocks_meet_are_a_warning_within_blocks_too() -> None:
 def test_a_read_that_an_atomic_compares_again_is_harmless() -> None:
     case = Case(*ATOMICS).race(ATOMIC_ADD, READ, "RAW", BLOCK, space="global")
     hazard = case.hazard(checks={id(case.function.instructions[READ])})
-    assert (hazard.severity, "The atomic compares again" in hazard.message) == ("info", True)
+    assert (hazard.severity, "The atomic compares the value again" in hazard.message) == ("info", True)
     assert case.hazard(checks={id(case.function.instructions[ATOMIC_ADD])}).severity == "error"
 
 
@@ -743,11 +743,11 @@ def test_an_access_that_left_its_array(instruction: str, index: int, words: list
 @pytest.mark.parametrize(
     ("second", "threads", "words"),
     [
-        (1, (3, 5), ["reads s[0][0]", "thread (3, 0, 0)", "between lines 2 and 4", "then __syncthreads()"]),
+        (1, (3, 5), ["reads s[0][0]", "thread (3, 0, 0)", "lines 2 and 4", "then call __syncthreads()"]),
         (2, (3, 5), ["writes s[0][0]"]),
         (3, (3, 5), ["copies to s[0][0]"]),
-        (0, (3, 5), ["Wait for it before"]),
-        (2, (5, 5), ["in CUDA C++)."]),  # its own thread need not wait for others
+        (0, (3, 5), ["Wait for the copy before"]),
+        (2, (5, 5), ["barrier's wait)."]),  # its own thread need not wait for others
     ],
 )
 def test_an_access_before_a_copy_has_arrived(second: int, threads: tuple[int, int], words: list[str]) -> None:
@@ -813,7 +813,7 @@ def test_a_barrier_that_some_threads_do_not_reach(
     assert (hazard.second.block, hazard.second.thread, hazard.count) == ((0, 1, 1), (2, 0, 4), 2)
     assert hazard.first == (None if other is None else Place(3, "third", (0, 1, 1), (3, 0, 0)))
     assert ("line 3" if other is not None else "with 2 of the threads of its warp") in hazard.message
-    assert ("compute-sanitizer does not see it" in hazard.message) == (severity == "warning")
+    assert ("compute-sanitizer does not report it" in hazard.message) == (severity == "warning")
 
 
 def test_beyond_64_findings_others_are_only_counted() -> None:

@@ -67,7 +67,7 @@ UPDATES = {
     "n[0] = max(n[0], (int)threadIdx.x);": "atomicMax(&n[0], ...)",
     "n[0] |= 1 << threadIdx.x % 32;": "atomicOr(&n[0], ...)",
     "x[0] *= 1.5f;": "a loop around atomicCAS()",
-    "int v = n[threadIdx.x] % 97;\nif (v > x[0])\nx[0] = v;": "Compare and write in one atomic",
+    "int v = n[threadIdx.x] % 97;\nif (v > x[0])\nx[0] = v;": "Compare and write with one atomic",
 }
 
 
@@ -136,7 +136,7 @@ SECOND
 @pytest.mark.parametrize(
     ("first", "second", "remedy"),
     [
-        ("__syncthreads();", "", "barrier in line 5 does not part two turns of the loop. Put"),
+        ("__syncthreads();", "", "barrier in line 5 does not separate two iterations of the loop. Put"),
         ("__syncthreads();", "", "Put __syncthreads() after line 6, before line 4 runs again"),
         ("", "__syncthreads();", "Put __syncthreads() between lines 4 and 6"),
         ("__syncthreads();", "__syncthreads();", ""),
@@ -156,7 +156,7 @@ def test_a_plain_read_beside_atomics_of_other_blocks_is_a_warning_that_says_when
         ("RAW", "warning"),
         ("WAR", "warning"),
     }
-    assert any("wrong where the read needs the last one" in h.message for h in hazards)
+    assert any("not if the latest value is needed" in h.message for h in hazards)
     plain = hazards_of("if (n[0] < 100)\nn[0] = threadIdx.x;", grid=4, block=32)
     assert any(h.severity == "error" for h in plain)
 
@@ -206,9 +206,9 @@ def of_a_graph(code: str) -> tuple[Hazard, ...]:
 def test_a_lock_free_structure_has_one_finding_per_kind() -> None:
     plain, swaps = of_a_graph(UNION_FIND)
     assert (plain.severity, swaps.severity) == ("warning", "info")
-    assert "shortening of a path" in plain.message
-    assert "The compare-and-swap fails if the value read is out of date" in swaps.message
-    assert "pairs of lines meet on this array" in swaps.message
+    assert "when a path is shortened" in plain.message
+    assert "The compare-and-swap fails if the value that was read is outdated" in swaps.message
+    assert "pairs of lines have such a race on this array" in swaps.message
 
 
 @needs_nvrtc
@@ -216,7 +216,7 @@ def test_a_read_before_an_atomic_minimum_is_harmless() -> None:
     source, checked = of_a_graph(SHORTEST)
     assert (source.severity, checked.severity) == ("warning", "info")
     assert "old or the new value" in source.message
-    assert "The atomic compares again" in checked.message
+    assert "The atomic compares the value again" in checked.message
     harmful = of_a_graph(SHORTEST.replace("atomicMin(&way[to[e]], now)", "way[to[e]] = now"))
     assert {hazard.severity for hazard in harmful} >= {"error"}
 
@@ -313,9 +313,7 @@ def test_a_fault_comes_before_other_hazards() -> None:
     assert (second.kind, second.array) == ("WAW", "y[0]")
     assert record.fault == "IllegalAddressError"
     assert not first.message.startswith("cudaError")
-    assert (
-        record.left_out == "The launch stopped at the fault; what would have come after it was not checked."
-    )
+    assert record.left_out == "The launch stopped at the fault; the rest of the launch was not checked."
     with pytest.raises(KernelFault):
         report(body, tools=("race", "sync"))
     only = report("x[n[0]] = sqrtf(-y[n[0]] - 1 - threadIdx.x);", tools=(), nan=True)

@@ -401,7 +401,7 @@ STOPS = {
     "any(i)": "`i` is an int, which is not a truth value. Compare it, as in any(i > 0).",
     "any()": "write any(i >= n)",
     "line twelve": "write its number, as in line 12",
-    "line 99": "the kernel's source has the lines 1 to 14",
+    "line 99": "the kernel's source has only the lines 1 to 14",
     "write i + 1": "not a location that the kernel writes",
     "write n": "not a location that the kernel writes",
     "all(nn > 3)": "Did you mean 'n'?",

@@ -214,7 +214,7 @@ def test_both_are_tried() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (".reg .b32 %r<100000000>;", "100000000 registers are too many"),
+        (".reg .b32 %r<100000000>;", "100000000 registers are more than PTX allows"),
         (".reg .b33 %r<4>;", "cannot read"),
         (".shared .align 3 .b8 s[4];", "alignment 3, which is not a power of two"),
         (".shared .align 4 .b8 s[9999999999999];", "more than any GPU's memory"),

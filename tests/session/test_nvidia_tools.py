@@ -151,7 +151,7 @@ def test_a_tool_is_found_by_path_by_home_and_by_pathfinder(
 ) -> None:
     for name in ("CUDA_HOME", "CUDA_PATH", "PATH"):
         monkeypatch.setenv(name, str(tmp_path / "nothing"))
-    with pytest.raises(ToolMissingError, match="some-tool is not installed; it comes with the CUDA Toolkit"):
+    with pytest.raises(ToolMissingError, match="some-tool was not found. It is part of the CUDA Toolkit"):
         toolkit.find_tool("some-tool")
     monkeypatch.setattr("cuda.pathfinder.find_nvidia_binary_utility", lambda tool: f"/found/{tool}")
     assert toolkit.find_tool("some-tool") == "/found/some-tool"
@@ -245,7 +245,7 @@ def test_arguments_reach_the_process_with_the_memory_around_them(tool: Callable[
         ),
         ({"runs": False, "says": "cannot open a shared file"}, "ended with status 0: .*cannot open"),
         ({"more": "time.sleep(60)"}, "did not finish within 0.5 s: give it a smaller launch"),
-        (None, "compute-sanitizer is not installed; it comes with the CUDA Toolkit"),
+        (None, "compute-sanitizer was not found. It is part of the CUDA Toolkit"),
     ],
 )
 def test_the_reason_why_no_check_ran_is_in_the_report(

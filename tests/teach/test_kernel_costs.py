@@ -118,7 +118,7 @@ def test_only_using_the_value_of_an_absent_lane_is_wrong() -> None:
     assert judge(exercise, GROUPED.format("lane > 16 && other != 7"))
     verdict = judge(exercise, GROUPED.format("lane < 16 && other != i + 16"))
     assert verdict.failed_stage == "hazards", str(verdict)
-    assert "takes no part in the shuffle" in verdict.message
+    assert "does not execute the shuffle" in verdict.message
 
 
 @needs_nvrtc

@@ -568,7 +568,7 @@ def test_hazards_are_reported_unless_harmless() -> None:
         error_(clean(), clean(hazard("RAW", "one reads."))) == "the result is right by luck only: one reads."
     )
     assert error_(clean(hazard("WAW", "same value", "info"))) == fine
-    twice_ = clean(hazard("WAW", "two write x, and nothing says who", "info"))
+    twice_ = clean(hazard("WAW", "two write x, without synchronisation between them", "info"))
     assert error_(twice_, once=True) == "two write x. Every element belongs to one thread."
     assert error_(clean(hazard("WAW", "two write s[0] alike", "info", "shared")), once=True) == fine
     assert error_(clean(hazard("RAW", "some", "info")), once=True) == fine

@@ -26,7 +26,7 @@ CASES = {
         HEAD + "{ extern __shared__ float s[]; s[n] = *x; __syncthreads(); *x = s[n / 2]; }",
     ),
     HEAD + "{ __shared__ float s[90000]; s[n] = *x; __syncthreads(); *x = s[n / 2]; }": (
-        "No block has more than 232,448 bytes: work in smaller tiles.",
+        "No block has more than 232,448 bytes of shared memory: use smaller tiles.",
         "",
     ),
     HEAD + "{ *x = std::sqrt(*x); }": ("write sqrt without std::", HEAD + "{ *x = sqrt(*x); }"),
@@ -69,10 +69,10 @@ CASES = {
     HEAD + "{ __syncthread(); }": ("Did you mean '__syncthreads'?", HEAD + "{ __syncthreads(); }"),
     HEAD + "{ x[threadIDx.x] = 1; }": ("Did you mean 'threadIdx'?", HEAD + "{ x[threadIdx.x] = 1; }"),
     HEAD + "{ int column = n; x[colunm] = 1; }": ("Did you mean 'column'?", ""),
-    'extern "C" __global__ int k(float* x) { return 1; }': ("A kernel returns nothing", ""),
+    'extern "C" __global__ int k(float* x) { return 1; }': ("A kernel cannot return a value", ""),
     HEAD + "{ __shared__ float s[]; s[n] = 1; }": ("`extern __shared__ float s[];`", ""),
     HEAD + "{ float s[n]; s[0] = 1; *x = s[0]; }": ("The compiler must know an array's size", ""),
-    HEAD + "{ *x = min(*x, 3); }": ("same type, such as 3.0f", HEAD + "{ *x = min(*x, 3.0f); }"),
+    HEAD + "{ *x = min(*x, 3); }": ("same type, such as x and 3.0f", HEAD + "{ *x = min(*x, 3.0f); }"),
     "__host__ float f() { return 1; }\n" + HEAD + "{ *x = f(); }": ("Leave out __host__", ""),
     "def k(x):\n    x[0] = 1": ("This is Python; a kernel is written in CUDA C++", ""),
 }

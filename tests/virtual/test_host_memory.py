@@ -60,7 +60,7 @@ def test_too_little_host_memory_is_an_error_with_both_sizes(groups: Path) -> Non
     (groups / "self").write_text("0::/job\n")
     limit(groups / "job", V2, 2 * GiB, GiB)
     host.check_host_memory(GiB // 2)
-    with pytest.raises(MemoryError, match=r"1\.0 GiB free, too little for the 1\.0 GiB"):
+    with pytest.raises(MemoryError, match=r"1\.0 GiB of free memory, which is too little for the 1\.0 GiB"):
         host.check_host_memory(GiB)
 
 

@@ -92,12 +92,12 @@ def test_blocks_at_and_past_a_kernels_limits(bound: int | None, block: Dim3, sta
     ("static", "dynamic", "opted", "message"),
     [
         (1000, 231_448, None, ""),
-        (1000, 231_449, None, "may use 231,448 beside its 1,000 static ones. The .* at most 232,448 bytes"),
+        (1000, 231_449, None, "231,448 in addition to its 1,000 static bytes. .* at most 232,448 bytes"),
         (0, 232_448, None, ""),
         (0, 49_152, 49_152, ""),
         (0, 49_153, 49_152, "may use 49,152. Set kernel.max_dynamic_shared_size_bytes = 49153 first"),
         (0, 232_448, 49_152, "Set kernel.max_dynamic_shared_size_bytes"),
-        (0, 232_449, 49_152, "use less"),
+        (0, 232_449, 49_152, "Use less shared memory"),
         (1000, 231_449, 300_000, "may use 231,448"),
     ],
 )

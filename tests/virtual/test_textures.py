@@ -154,7 +154,7 @@ def test_freed_textures_and_freed_memory_are_named() -> None:
     out = cp.zeros(32, np.float32)
     other = textured()
     assert other.ptr != old_handle
-    with pytest.raises(IllegalAddressError, match="none with that handle"):
+    with pytest.raises(IllegalAddressError, match="no such object has this handle"):
         rows(np.uint64(old_handle))
     other.device.memory.untrack(other.ResDesc.cuArr.ptr)
     report = gl.sanitize(kernel, 1, 32, (other, out, np.int32(8), np.int32(1)))
@@ -186,7 +186,7 @@ def test_surfaces_and_textures_are_not_interchangeable() -> None:
         rows(surface)
     write = cp.RawKernel(CODE, "write")
     write((1,), (1,), (surface, np.int32(4 * 63)))
-    with pytest.raises(IllegalAddressError, match="left its surface"):
+    with pytest.raises(IllegalAddressError, match="outside of its surface"):
         gl.launch(write, 1, 1, (surface, np.int32(4 * 64)))
     with pytest.raises(CUDARuntimeError, match="cudaArraySurfaceLoadStore"):
         cp.cuda.texture.SurfaceObject(picture())

@@ -11,7 +11,7 @@ _STD_INT = "#include <cuda/std/cstdint>"
 _HOST_HEADERS = {
     "stdio.h": "printf needs no header in a kernel",
     "cstdio": "printf needs no header in a kernel",
-    "iostream": "kernels have printf, without a header",
+    "iostream": "kernels print with printf, without a header",
     "math.h": "the mathematical functions need no header in a kernel",
     "cmath": "the mathematical functions need no header in a kernel",
     "stdlib.h": "malloc and free need no header in a kernel",
@@ -24,11 +24,11 @@ _HOST_HEADERS = {
     "float.h": "#include <cuda/std/cfloat> has its constants",
     "cfloat": "#include <cuda/std/cfloat> has its constants",
     "algorithm": "min, max and cuda::std::swap (#include <cuda/std/utility>) work in a kernel",
-    "vector": "kernels work on arrays that cp has made",
-    "string": "kernels have no strings but those of printf",
+    "vector": "kernels use arrays that were created with cp",
+    "string": "kernels have no strings except the formats of printf",
 }
 _HOST_ADVICE = (
-    "It is for the host's part of a CUDA program, which Python does here: cp.zeros and cp.asarray make arrays"
+    "This function belongs to the host code of a CUDA program. Here Python is the host code, so call"
 )
 # Undeclared names, and the header or name that declares or replaces them.
 _ADVICE_BY_NAME = {
@@ -47,16 +47,17 @@ _ADVICE_BY_NAME = {
     ),
     "M_PI": "Add #include <math_constants.h> on top and write CUDART_PI_F, or CUDART_PI for double",
     **{
-        f"__{name}": f"Since CUDA 9 it names the lanes that take part: __{name}_sync(0xffffffff, ...)"
+        f"__{name}": f"Since CUDA 9, the first argument is a mask of lanes: __{name}_sync(0xffffffff, ...)"
         for name in ("shfl", "shfl_up", "shfl_down", "shfl_xor", "any", "all", "ballot")
     },
     **dict.fromkeys(["rand", "srand", "drand48"], "Make random arrays with cp.random and pass them"),
     **dict.fromkeys(
-        ["cudaMalloc", "cudaFree", "cudaMemcpy", "cudaMallocManaged"], f"{_HOST_ADVICE}: cp.zeros, cp.asarray"
+        ["cudaMalloc", "cudaFree", "cudaMemcpy", "cudaMallocManaged"],
+        f"{_HOST_ADVICE} cp.zeros or cp.asarray",
     ),
     **dict.fromkeys(
         ["cudaDeviceSynchronize", "cudaGetLastError"],
-        f"{_HOST_ADVICE}: cp.cuda.Device().synchronize()",
+        f"{_HOST_ADVICE} cp.cuda.Device().synchronize()",
     ),
     "swap": "Write float t = a; a = b; b = t; or cuda::std::swap after #include <cuda/std/utility>",
     "def": "This is Python; a kernel is written in CUDA C++, as __global__ void name(float* x) { ... }",
@@ -105,11 +106,11 @@ def _remedies(log: str, code: str) -> Iterator[str]:
             yield f"Leave out #include <{header[1]}>: {replacement}."
         elif header[1].startswith("curand"):
             yield (
-                "cuRAND's headers are not installed: pip install nvidia-curand, or gpulab's extra curand. "
-                "cp.random makes random arrays without them."
+                "cuRAND's headers are not installed. Run pip install nvidia-curand, or install gpulab's "
+                "extra curand. cp.random creates random arrays without these headers."
             )
         elif header[1].startswith("crt/"):
-            yield "CUDA's headers are incomplete here: pip install nvidia-cuda-crt."
+            yield "CUDA's headers are incomplete on this machine. Run pip install nvidia-cuda-crt."
     size = re.search(r"function '([^']+)' uses too much shared data \((\w+) bytes, (\w+) max\)", log)
     if size:
         used_bytes = int(size[2], 16)
@@ -120,16 +121,16 @@ def _remedies(log: str, code: str) -> Iterator[str]:
         )
         if used_bytes <= _MAX_DYNAMIC_BYTES:
             opt_in = f"kernel.max_dynamic_shared_size_bytes = {used_bytes}"
-            yield f"For more use {_DYNAMIC}{used_bytes}, after {opt_in}."
+            yield f"For more shared memory, use {_DYNAMIC}{used_bytes}, after {opt_in}."
         else:
-            yield f"No block has more than {_MAX_DYNAMIC_BYTES:,} bytes: work in smaller tiles."
+            yield f"No block has more than {_MAX_DYNAMIC_BYTES:,} bytes of shared memory: use smaller tiles."
     if _MAIN.search(code):
         yield (
             "Leave out main() and <<<...>>>: Python launches the kernel, with kernel((blocks,), (threads,), "
             "(arguments))."
         )
     elif "device-side kernel launch" in log:
-        yield "A kernel cannot launch another one here: launch both from Python."
+        yield "A kernel cannot launch another kernel on the virtual GPU. Launch both from Python."
     first_name = next(iter(re.findall(r'identifier "(\w+)" is undefined', log)), "")
     for name in re.findall(r'identifier "(\w+)" is undefined', log):
         if name in _ADVICE_BY_NAME:
@@ -155,7 +156,10 @@ def _namespace_remedies(log: str, code: str) -> Iterator[str]:
         yield 'Kernels print with printf, such as printf("%d\\n", i).'
     elif member:
         function = member[1] if member[1] in _BUILT_IN else "the function"
-        yield f"Device code has CUDA's functions, not std::: write {function} without std::, or cuda::std::."
+        yield (
+            f"Device code cannot use the C++ standard library: write {function} without std::, or with "
+            "cuda::std::."
+        )
     if "must be a class or namespace name" in log or "must be a namespace name" in log:
         for name, remedy in _NAMESPACES.items():
             if re.search(rf"\b{name}\b", re.sub(r"#include.*", "", code)):
@@ -165,14 +169,14 @@ def _namespace_remedies(log: str, code: str) -> Iterator[str]:
 
 def _phrase_remedies(log: str) -> Iterator[str]:
     if "must have a void return type" in log:
-        yield "A kernel returns nothing: let it write its results to an array that it is passed."
+        yield "A kernel cannot return a value: let it write its results to an array argument."
     if re.search(r'incomplete type "\w+ \[\]" is not allowed', log) and "__shared__" in log:
         yield f"Dynamic shared memory is declared with extern: {_DYNAMIC}bytes."
     if "expression must have a constant value" in log:
         yield "The compiler must know an array's size: use a number, a #define or a template parameter."
         if "__shared__" in log:
-            yield f"For shared memory of any size use {_DYNAMIC}bytes."
+            yield f"For shared memory whose size is known only at the launch, use {_DYNAMIC}bytes."
     if re.search(r'more than one instance of overloaded function "(min|max)"', log):
-        yield "Give both arguments the same type, such as 3.0f beside a float."
+        yield "Give both arguments the same type, such as x and 3.0f if x is a float."
     if "__host__ function is not allowed" in log:
-        yield "Leave out __host__: what a kernel calls is a __device__ function."
+        yield "Leave out __host__: a kernel can call only __device__ functions."

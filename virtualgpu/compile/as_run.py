@@ -27,19 +27,19 @@ from virtualgpu.compile.sass import SassInstruction
 from virtualgpu.records import AccessCounters, BranchCounters, KernelCounters, KernelSource, Provenance
 from virtualgpu.records.as_run import AccessAsRun, AsRun, BranchAsRun
 
-_PREDICATED = "A short branch is gone: its body is predicated, so every warp that comes by executes it."
-_EARLY_ACCESS = "A short branch is gone: the access is made before the test, for all lanes."
-_UNSPLIT = "A short branch is gone: its body is predicated, so warps do not split."
-_BY_EXIT = "Lanes that are done leave by EXIT, which is not a divergent branch."
-_COPIED = "ptxas has copied the loop's body: the branch stands {} times in machine code."
-_SWAPS = "Machine code has no such atomic: a loop of compare-and-swap does it, as often as lanes collide."
+_PREDICATED = "ptxas removed a short branch: its body is predicated, so all warps that reach it execute it."
+_EARLY_ACCESS = "ptxas removed a short branch: all lanes make the access before the condition is tested."
+_UNSPLIT = "ptxas removed a short branch: its body is predicated, so warps do not diverge."
+_BY_EXIT = "Lanes that have finished execute EXIT, which is not a divergent branch."
+_COPIED = "ptxas has copied the loop's body: the branch appears {} times in machine code."
+_SWAPS = "Machine code has no such atomic: a compare-and-swap loop replaces it and repeats if lanes collide."
 _COMBINED = "The warp combines its lanes' values first ({}); one lane updates memory with the result."
 _COUNTED_LANES = "The warp counts its lanes first (POPC); one lane adds their number to memory."
 _PREFIXES = "A whole warp adds up its lanes' values first (SHFL); one lane updates memory with the result."
-_AT_ONCE = "One instruction (ATOMS.POPC.INC) adds to an address for all lanes of a warp that name it."
-_NO_ANSWER = "The old value has no use: RED updates memory and sends no answer."
-_NOTHING = "No machine instruction is left of this access: ptxas knows its value or has no use for it."
-_ACROSS = "ptxas has copied the loop's body and fetches the bytes of several turns at once."
+_AT_ONCE = "One instruction (ATOMS.POPC.INC) adds to an address for all lanes of a warp that access it."
+_NO_ANSWER = "The old value is not used: RED updates memory and returns no value."
+_NOTHING = "ptxas removed this access, because its value is known or not used."
+_ACROSS = "ptxas has copied the loop's body and loads the bytes of several iterations at once."
 _SOMETIMES = "ptxas merges this access with its neighbours in some copies of the loop's body only."
 
 _ACCESSES = ("ld", "ldu", "st", "atom", "red")
@@ -372,9 +372,8 @@ def _merge_group(sites: Sequence[_Site], rows: list[AccessAsRun], members: list[
 def _merge_note(count: int, size: int, row: AccessAsRun, width: int) -> str:
     number = {2: "Two", 4: "Four", 8: "Eight", 16: "Sixteen"}.get(count, f"{count:,}")
     kind = {"load": "loads", "store": "stores"}.get(row.kind, "atomics")
-    return (
-        f"{number} {row.space} {kind} of {size} bytes side by side run as one {row.opcode} of {width} bytes."
-    )
+    accesses = f"{number} {row.space} {kind} of {size} bytes at adjacent addresses"
+    return f"{accesses} run as one {row.opcode} of {width} bytes."
 
 
 def _note_unused(row: AccessAsRun) -> AccessAsRun:

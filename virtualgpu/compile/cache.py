@@ -79,7 +79,7 @@ def _open(folder: Path, name: str) -> int:
     folder_descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         if not _is_trusted(os.fstat(folder_descriptor), stat.S_ISDIR):
-            raise PermissionError(f"Other users may write to {folder}.")
+            raise PermissionError(f"Other users can write to {folder}, so its files are not trusted.")
         return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder_descriptor)
     finally:
         os.close(folder_descriptor)

@@ -56,12 +56,10 @@ def run_debug_build(prepared: PreparedLaunch, request: TraceRequest) -> DebugBui
     device = prepared.device
     packed = prepared.packed
     if module.is_precompiled:
-        return DebugBuild(missing_reason="NVRTC, which makes debug information, is not installed here.")
+        return DebugBuild(missing_reason="NVRTC, which generates debug information, is not installed.")
     if packed.cooperative or "malloc" in module.ptx:
-        obstacle = (
-            "blocks that wait for each other" if packed.cooperative else "memory that a kernel asks for"
-        )
-        return DebugBuild(missing_reason=f"a debug build is not run beside {obstacle}.")
+        obstacle = "cooperative launches" if packed.cooperative else "kernels that allocate memory"
+        return DebugBuild(missing_reason=f"debug builds of {obstacle} cannot be run.")
     source = prepared.launch.source
     block_order = np.array([linear(request.block_index, packed.grid)], np.int64)
     debug_request = replace(
@@ -85,7 +83,7 @@ def run_debug_build(prepared: PreparedLaunch, request: TraceRequest) -> DebugBui
         with _restored(device.memory) as is_restorable:
             if not is_restorable:
                 return DebugBuild(
-                    missing_reason="more memory is in use than can be put back after a debug build has run."
+                    missing_reason="too much memory is in use to restore it after a debug build has run."
                 )
             finished = program.launch(packed, device.memory, options)
     except (CompileException, CUDADriverError, GpulabError, KernelFault) as error:

@@ -57,7 +57,7 @@ def check_kernel(info: DeviceInfo, stats: KernelStats, bound: int | None, block:
             "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
             f"too many resources requested for launch: {threads:,} threads of "
             f"{stats.registers_per_thread} registers each do not fit into the {info.registers_per_block:,} "
-            f"registers a block may have on the {info.name}. Use at most {stats.max_threads_per_block:,} "
+            f"registers of a block on the {info.name}. Use at most {stats.max_threads_per_block:,} "
             f"threads per block, or let the compiler use fewer registers with __launch_bounds__({threads}).",
         )
 
@@ -73,14 +73,14 @@ def check_shared(
     if shared_bytes <= allowed_bytes:
         return
     static_note = (
-        f" beside its {stats.static_shared_bytes:,} static ones" if stats.static_shared_bytes else ""
+        f" in addition to its {stats.static_shared_bytes:,} static bytes" if stats.static_shared_bytes else ""
     )
     if shared_bytes <= device_limit:
         remedy = f"Set kernel.max_dynamic_shared_size_bytes = {shared_bytes} first."
     else:
         remedy = (
-            f"The {info.name} has at most {info.shared_per_block_optin_bytes:,} bytes per block, opt-in "
-            "included: use less."
+            f"The {info.name} has at most {info.shared_per_block_optin_bytes:,} bytes per block, including "
+            "the opt-in. Use less shared memory."
         )
     raise _invalid(
         f"{shared_bytes:,} bytes of dynamic shared memory per block, but kernel '{stats.name}' may use "

@@ -146,13 +146,16 @@ def _bytes_of(
                 f"{_parameter_text(param, source_param)}."
             )
         if value.device is not device:
-            raise ValueError(f"{location}: this {type(value).__name__} was created on another device.")
+            raise ValueError(
+                f"{location}: this {type(value).__name__} was created on another device. Create it on the "
+                "device of the kernel."
+            )
         arrays[value.address] = max(arrays.get(value.address, 0), value.size_bytes)
         return value.ptr.to_bytes(8, "little")
     if isinstance(value, np.ndarray):
         if value.size != 1:
             raise TypeError(
-                f"{location}: a numpy.ndarray of shape {value.shape} lives in host memory, which a kernel "
+                f"{location}: a numpy.ndarray of shape {value.shape} is in host memory, which a kernel "
                 "cannot read. Pass a device array: cp.asarray(x)."
             )
         value = value.reshape(())[()]

@@ -56,27 +56,27 @@ _REFUSALS = {
     900: (
         "StreamCaptureUnsupported",
         "operation not permitted when stream is capturing",
-        "While a graph is captured nothing runs, so nothing can be waited for: end_capture() first.",
+        "During a capture, no operation runs, so no wait is possible. Call end_capture() first.",
     ),
     901: (
         "StreamCaptureInvalidated",
         "operation failed due to a previous error during capture",
-        "The graph is lost: capture it again without the call that was refused.",
+        "The captured graph cannot be used. Capture it again without the call that failed.",
     ),
     902: (
         "StreamCaptureMerge",
         "operation would result in a merge of separate capture sequences",
-        "Capture both streams into one graph: let the second wait for an event of the first.",
+        "Capture both streams into one graph: let the second stream wait for an event of the first stream.",
     ),
     903: (
         "StreamCaptureUnmatched",
         "capture was not ended in the same stream as it began",
-        "Call end_capture() of the stream whose begin_capture() started it.",
+        "Call end_capture() of the same stream whose begin_capture() started the capture.",
     ),
     904: (
         "StreamCaptureUnjoined",
         "capturing stream has unjoined work",
-        "Let the stream that captures wait for an event at the end of every stream that joined it.",
+        "Let the stream that captures wait for an event at the end of every stream that joined the capture.",
     ),
     905: (
         "StreamCaptureIsolation",
@@ -86,12 +86,12 @@ _REFUSALS = {
     906: (
         "StreamCaptureImplicit",
         "operation would make the legacy stream depend on a capturing blocking stream",
-        "Capture on a stream made with non_blocking=True, or work on another stream meanwhile.",
+        "Capture on a stream made with non_blocking=True, or use another stream during the capture.",
     ),
     907: (
         "CapturedEvent",
         "operation not permitted on an event last recorded in a capturing stream",
-        "Such an event only orders the nodes of the graph; record it again outside of a capture.",
+        "An event that was recorded in a capture only orders nodes of the graph. Record it again outside.",
     ),
     908: (
         "StreamCaptureWrongThread",

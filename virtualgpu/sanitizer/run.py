@@ -246,8 +246,8 @@ def _leak(sizes: Sequence[int], kernel: str) -> Hazard:
         address=None,
         array="device heap",
         count=len(sizes),
-        message=f"{blocks} that this launch took with malloc() or new stay on the device heap until a kernel "
-        "frees them: the heap lives as long as the CUDA context.",
+        message=f"{blocks} that this launch allocated with malloc() or new stay on the device heap until a "
+        "kernel frees them, because the heap exists as long as the CUDA context.",
     )
 
 
@@ -328,8 +328,8 @@ def _never_written(
                     array=array,
                     count=int(unwritten_granules.sum()),
                     message=f"no thread wrote {array}: {missing_bytes:,} of the {initial_bytes:,} bytes that "
-                    "cp.empty left open in this array have no value after the launch. Let the threads "
-                    "cover all elements, or make the array with cp.zeros.",
+                    "were uninitialized in this array (cp.empty) still are after the launch. Let the threads "
+                    "write all elements, or create the array with cp.zeros.",
                 )
             )
     return hazards
@@ -361,11 +361,11 @@ def _left_out(
 ) -> str:
     notes = []
     if fault is not None:
-        notes.append("The launch stopped at the fault; what would have come after it was not checked.")
+        notes.append("The launch stopped at the fault; the rest of the launch was not checked.")
     if progress is not None:
         notes.append(
-            f"Stopped after {limit_s:g} s with {progress.ended:,} of {progress.blocks:,} blocks done: launch "
-            f"fewer, or give them longer with gl.use_device(watchdog_s={limit_s:g})."
+            f"Stopped after {limit_s:g} s with {progress.ended:,} of {progress.blocks:,} blocks done. Launch "
+            f"fewer blocks, or increase the time limit: gl.use_device(watchdog_s={limit_s:g})."
         )
     if findings.more:
         notes.append(f"Only the first {MAX_HAZARDS} pairs of source lines are listed.")

@@ -257,7 +257,7 @@ class _Parser:
         for item in (p.strip() for p in match[2].split(",")):
             if range_match := _REG_RANGE.fullmatch(item):
                 if int(range_match[2]) > _MAX_REGISTERS:
-                    raise self.fail(f"{range_match[2]} registers are too many.")
+                    raise self.fail(f"{range_match[2]} registers are more than PTX allows.")
                 names = [f"{range_match[1]}{i}" for i in range(int(range_match[2]))]
             else:
                 names = [item]

@@ -261,7 +261,9 @@ class Registers:
         try:
             return self.plan.records[name]
         except KeyError:
-            raise NotSupportedError(f"The virtual GPU does not find the parameter {name}.") from None
+            raise NotSupportedError(
+                f"The virtual GPU cannot find the parameter {name} of this function."
+            ) from None
 
     def site(self, instruction: ir.Instruction) -> int:
         """Give a memory instruction the next number among the kernel's counted accesses, and return it."""

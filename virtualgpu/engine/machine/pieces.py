@@ -45,7 +45,7 @@ def declaration(definition: str) -> tuple[str, str]:
     """
     match = _DEFINITION.match(definition)
     if match is None:
-        raise ValueError(f"no function begins with {definition!r}")
+        raise ValueError(f"{definition!r} is not the first line of a function")
     kinds = _ARGUMENT.sub("", match["arguments"])
     return match["name"], f"declare {match['result']} @{match['name']}({kinds})"
 

@@ -166,12 +166,12 @@ def _report(
     waiting_count = int(lanes.sum())
     other_count = int(other_lanes.sum())
     location = (
-        f"; {count(other_count, 'other')} {noun(other_count, 'waits', 'wait')} elsewhere"
+        f"; {count(other_count, 'other thread')} {noun(other_count, 'waits', 'wait')} elsewhere"
         if other_count
         else ""
     )
     wait = noun(waiting_count, "waits", "wait")
-    return f"{count(waiting_count, 'thread')} {wait} for more threads than will ever come{location}"
+    return f"{count(waiting_count, 'thread')} {wait} for more threads than can arrive{location}"
 
 
 def _reduce(

@@ -262,7 +262,7 @@ def _run(
                 memory_check_s = time.monotonic() + _MEMORY_CHECK_S
                 if is_nearly_full():
                     raise out_of_host_memory(
-                        f"hardly any memory is left: kernel '{launch.packed.title}' was "
+                        f"the host has hardly any free memory: kernel '{launch.packed.title}' was "
                         "stopped, because its output is kept in host memory. Use smaller "
                         "arrays."
                     )

@@ -109,17 +109,21 @@ def _explain(memory: DeviceMemory, fault: Fault) -> str:
     owner = memory.device_of(pointer)
     if owner is not None and owner.memory is not memory and memory.peer_of(pointer) is None:
         return (
-            f"It is in the memory of device {owner.id}, which a kernel of this device reaches only with peer "
-            f"access: cp.cuda.runtime.deviceEnablePeerAccess({owner.id}), where deviceCanAccessPeer gives 1."
+            f"It is in the memory of device {owner.id}, which a kernel of this device can access only with "
+            f"peer access: call cp.cuda.runtime.deviceEnablePeerAccess({owner.id}) if deviceCanAccessPeer "
+            "returns 1."
         )
     nearest = memory.nearest(pointer)
     is_inside = fault.base is not None and nearest is not None and nearest.address <= fault.base < nearest.end
     freed_allocation = None if is_inside else memory.ended(pointer)
     if freed_allocation is not None:
         past_end = _past_the_end_advice(nearest, address)
-        return f"It was in the {freed_allocation.label} that has been freed{past_end}: keep arrays alive."
+        return (
+            f"It was in the {freed_allocation.label} that has been freed{past_end}. Keep a reference to the "
+            "array."
+        )
     if nearest is None:
-        return "There is no live allocation at all."
+        return "The device has no live allocation. Pass a device array, such as cp.asarray(x)."
     distance_bytes = max(address - nearest.end, nearest.address - address)
     if not is_inside and distance_bytes > _NEAR_BYTES:
         return (
@@ -204,25 +208,31 @@ def _exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> Ex
         )
     if fault.code == layout.MISALIGNED:
         return errors.MisalignedAddressError(
-            f"kernel '{kernel}' {verb} {size} at address {fault.address:#x}, which {fault.size_bytes} does "
-            f"not divide ({location}). Start wide accesses at multiples of their size.",
+            f"kernel '{kernel}' {verb} {size} at address {fault.address:#x}, which is not a multiple of "
+            f"{fault.size_bytes} ({location}). Start wide accesses at multiples of their size.",
             site,
         )
     if fault.code == layout.ABORTED:
         reason = f": {fault.message}" if fault.message else ""
         spent_s = fault.watchdog_s
-        advice = "give it longer with watchdog_s in gl.use_device(), or with VIRTUALGPU_WATCHDOG_S"
-        remedy = f"Look for a loop that cannot end; or {advice}."
+        advice = "increase the time limit with watchdog_s in gl.use_device(), or with VIRTUALGPU_WATCHDOG_S"
+        remedy = f"Look for a loop that cannot end, or {advice}."
         if fault.progress is not None:
             spent_s = fault.progress.spent_s
-            remedy = "Nothing new was stored or printed any more. " + remedy
+            remedy = "The kernel stored and printed nothing new. " + remedy
         if fault.message:
-            remedy = "Let a block wait only for blocks that run already, or launch no more than fit at once."
+            remedy = (
+                "Let a block wait only for blocks that already run, or launch only as many blocks as fit on "
+                "the device at once."
+            )
         elif fault.progress is not None and fault.progress.moving:
             reason = f" after {fault.progress.ended:,} of its {fault.progress.blocks:,} blocks"
             remedy = f"Blocks were still ending: {advice}."
         elif fault.progress is not None and fault.progress.writing:
-            remedy = f"It was still storing or printing: look for a loop of too many turns, or {advice}."
+            remedy = (
+                "The kernel was still storing or printing: look for a loop with too many iterations, "
+                f"or {advice}."
+            )
         return errors.LaunchTimeoutError(
             f"kernel '{kernel}' was still running after {round(spent_s, 1):g} s of processor time and was "
             f"stopped{reason} ({location}). {remedy}",
@@ -246,7 +256,7 @@ def _exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> Ex
         )
     if fault.code == layout.NAN_PRODUCED:
         return errors.NanProducedError(
-            f"kernel '{kernel}': {_opcode(fault)} made a NaN of operands that are none ({location}). "
+            f"kernel '{kernel}': {_opcode(fault)} produced NaN although no operand is NaN ({location}). "
             "Look for 0/0, inf - inf, 0 * inf, or a root or logarithm of a negative number.",
             site,
         )
@@ -260,34 +270,37 @@ def _exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> Ex
         )
     if fault.code == layout.BAD_CALL:
         return errors.LaunchFailure(
-            f"kernel '{kernel}' called through {_describe_callee(memory, fault.address)} ({location}). "
-            "Take function addresses in device code, not on the host, into pointers of the function's type.",
+            f"kernel '{kernel}' called a function through {_describe_callee(memory, fault.address)} "
+            f"({location}). Take the address of a function in device code, not on the host, and store "
+            "it in a pointer of the function's type.",
             site,
         )
     if fault.code == layout.BAD_TEXTURE:
         kind, class_prefix = ("texture", "Texture") if _root(fault) == "tex" else ("surface", "Surface")
         return errors.IllegalAddressError(
-            f"kernel '{kernel}' used {fault.address:#x} as a {kind} object, and there is none with that "
-            f"handle ({location}). Pass a live cp.cuda.texture.{class_prefix}Object, or its .ptr "
+            f"kernel '{kernel}' used {fault.address:#x} as a {kind} object, but no such object has "
+            f"this handle ({location}). Pass a live cp.cuda.texture.{class_prefix}Object, or its .ptr "
             "as np.uint64.",
             site,
         )
     if fault.code == layout.OUTSIDE_SURFACE:
         return errors.IllegalAddressError(
-            f"kernel '{kernel}' left its surface ({location}). The first coordinate counts bytes, not "
-            "elements; cudaBoundaryModeZero or cudaBoundaryModeClamp allow for places outside.",
+            f"kernel '{kernel}' accessed a position outside of its surface ({location}). The first "
+            "coordinate counts bytes, not elements. cudaBoundaryModeZero and cudaBoundaryModeClamp permit "
+            "such accesses.",
             site,
         )
     if fault.code == layout.UNMET_MASK:
         return errors.LaunchFailure(
-            f"kernel '{kernel}': the mask of {_opcode(fault)} names lanes that never get there ({location}). "
-            "Name only the lanes that execute it, for example with __ballot_sync before the branch.",
+            f"kernel '{kernel}': the mask of {_opcode(fault)} names lanes that never execute it "
+            f"({location}). Name only the lanes that execute it, for example with __ballot_sync "
+            "before the branch.",
             site,
         )
     if fault.code == layout.OUTSIDE_MASK:
         return errors.LaunchFailure(
-            f"kernel '{kernel}': a lane executes {_opcode(fault)} that its mask does not name ({location}). "
-            "Name every lane that executes it.",
+            f"kernel '{kernel}': a lane executes {_opcode(fault)}, but its mask does not name that lane "
+            f"({location}). Name every lane that executes it.",
             site,
         )
     return errors.LaunchFailure(f"kernel '{kernel}' executed a trap ({location}).{_why_trapped(code)}", site)
@@ -299,10 +312,10 @@ def _why_trapped(code: str) -> str:
         return ""
     if "this_grid" in code or "grid_group" in code:
         return (
-            " A grid's sync() works in cooperative launches alone: make the kernel with "
+            " The sync() of a grid works only in cooperative launches: create the kernel with "
             "RawKernel(..., enable_cooperative_groups=True)."
         )
     return (
-        " The compiler puts one where the result would be undefined, such as behind an access through a null "
-        "pointer: check the pointers in this line."
+        " The compiler inserts a trap where the behaviour is undefined, such as after an access through a "
+        "null pointer: check the pointers in this line."
     )

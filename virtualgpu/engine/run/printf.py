@@ -49,7 +49,10 @@ class PrintBuffer:
         """Return all output, and a last line with the number of discarded calls."""
         text = "".join(self._texts)
         if self.dropped:
-            text += f"\n[the printf buffer of 1 MiB is full: {self.dropped:,} more calls printed nothing]\n"
+            text += (
+                f"\n[the printf buffer of 1 MiB is full: the output of {self.dropped:,} more calls was "
+                "discarded]\n"
+            )
         return text
 
 

@@ -105,7 +105,7 @@ class Evaluator:
                 operands = [self._value(operand) for operand in (node.left, *node.comparators)]
                 pairs = zip(node.ops, operands[:-1], operands[1:], strict=True)
                 return self._combine([lanes.compare(op, a, b) for op, a, b in pairs], True)
-        raise self._fail(f"`{ast.unparse(node)}` is not evaluated.")
+        raise self._fail(f"watch expressions do not support `{ast.unparse(node)}`.")
 
     def _logic(self, node: ast.BoolOp) -> Lanes:
         operands = [self._value(operand) for operand in node.values]
@@ -239,7 +239,7 @@ class Evaluator:
                 & is_outside
             )
             if not affected_lanes.any():
-                return f"outside: {text} points to no array there"
+                return f"outside: {text} does not point to an array there"
             sizes = np.broadcast_to(ends[array_index] - starts[array_index], is_outside.shape)[affected_lanes]
             return f"outside: the indices of {text} are 0 to {number(int(sizes[0]) // target.size_bytes - 1)}"
 
@@ -359,7 +359,7 @@ def evaluate_stop(scene: Scene, stop: reading.Stop) -> Stop:
 def _at_line(scene: Scene, stop: reading.Stop) -> tuple[Ints, npt.NDArray[np.uint32], str]:
     lines = scene.trace.code.rstrip("\n").count("\n") + 1
     if not 1 <= stop.line <= lines:
-        raise WatchError(f"`{stop.text}`: the kernel's source has the lines 1 to {number(lines)}.")
+        raise WatchError(f"`{stop.text}`: the kernel's source has only the lines 1 to {number(lines)}.")
     visits = scene.steps.visits
     steps = visits.begin[visits.line == stop.line].astype(np.int64)
     executed_lines = sorted(set(visits.line.tolist()) - {0})
@@ -367,7 +367,7 @@ def _at_line(scene: Scene, stop: reading.Stop) -> tuple[Ints, npt.NDArray[np.uin
     note = (
         ""
         if steps.size or not executed_lines
-        else f"this warp ran nothing of it; near it, it ran line {nearest}"
+        else f"this warp executed no instruction of the line; the nearest line that it executed is {nearest}"
     )
     return steps, scene.trace.active_mask, note
 

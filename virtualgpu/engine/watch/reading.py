@@ -47,7 +47,7 @@ _ALLOWED = (
 _PYTHON_ONLY = (ast.FloorDiv, ast.Pow, ast.MatMult, ast.Is, ast.IsNot, ast.In, ast.NotIn)
 _REMEDY = "Write a C expression of variables, as in x[i] * 2 or tile[threadIdx.x]."
 _MAX_NODES = 400
-_TOO_LONG = "`{}…` is too long to be a watch: split it, for several may be watched."
+_TOO_LONG = "`{}…` is too long for a watch expression: split it into several ones."
 _STOP = re.compile(r"(line|write|any|all)\b\s*(.*)", re.S)
 _STOP_REMEDY = (
     'Write a line (stop="line 12"), a condition over lanes ("any(i >= n)", "all(...)") or a write '
@@ -136,10 +136,10 @@ def expression(text: str) -> Expression:
             )
         if isinstance(node, ast.Constant) and isinstance(node.value, int) and node.value >= 1 << 64:
             raise WatchError(
-                f"`{text}`: no C type can hold {node.value}; the largest number is {(1 << 64) - 1}."
+                f"`{text}`: {node.value} is too large for C; the largest number is {(1 << 64) - 1}."
             )
         if isinstance(node, ast.Constant) and not isinstance(node.value, (bool, int, float, complex)):
-            raise WatchError(f"`{text}` holds {node.value!r}, which is not a number. {_REMEDY}")
+            raise WatchError(f"`{text}` contains {node.value!r}, which is not a number. {_REMEDY}")
     return Expression(text, tree)
 
 
@@ -160,7 +160,7 @@ def stop(text: str) -> Stop:
         raise WatchError(f"`stop` must be a str or a list of str, not {type(text).__name__}. {_STOP_REMEDY}")
     match = _STOP.fullmatch(text.strip())
     if match is None:
-        raise WatchError(f"`{text}` does not name a line, lanes or a write to stop at. {_STOP_REMEDY}")
+        raise WatchError(f"`{text}` is not a stop condition. {_STOP_REMEDY}")
     kind = match[1]
     condition = match[2].strip()
     if kind == "line":

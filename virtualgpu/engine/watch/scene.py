@@ -63,10 +63,10 @@ _BASIC: dict[int, CType] = {
     )
 }
 OPTIMIZED_OUT = (
-    "optimized out; compile with -G to keep it: the compiler keeps `{}` in no place of its own. A kernel "
+    "optimized out; compile with -G to keep it: no register or memory contains `{}` alone. A kernel "
     'compiled with options=("-G",) keeps all variables.'
 )
-_NO_TYPE = "unknown: debug information does not tell the type of `{}`."
+_NO_TYPE = "unknown: the debug information does not contain the type of `{}`."
 
 
 class UnknownValueError(Exception):

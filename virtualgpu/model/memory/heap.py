@@ -65,7 +65,7 @@ class DeviceHeap:
             size = self.used.pop(address, None)
             if size is None:
                 raise ValueError(
-                    f"free() of {address:#x}, which malloc() did not return or which is already free"
+                    f"free() of {address:#x}, which malloc() did not return or which was freed already"
                 )
             if self.freed is not None:
                 self.freed[address] = size

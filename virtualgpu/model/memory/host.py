@@ -79,11 +79,12 @@ def check_host_memory(size_bytes: int, purpose: str = "") -> None:
     free_bytes = _available_bytes()
     if size_bytes + _MARGIN_BYTES > free_bytes:
         purpose = purpose or (
-            "of contents of this array: the virtual GPU keeps contents in host memory. Use a smaller array; "
-            "cp.empty and cp.zeros cost no host memory until something writes to them"
+            "of this array: the virtual GPU stores the contents of arrays in host memory. Use a smaller "
+            "array. Arrays of cp.empty and cp.zeros use host memory only after they are written"
         )
         raise out_of_host_memory(
-            f"{free_bytes / 2**30:.1f} GiB free, too little for the {size_bytes / 2**30:,.1f} GiB {purpose}.",
+            f"{free_bytes / 2**30:.1f} GiB of free memory, which is too little for the "
+            f"{size_bytes / 2**30:,.1f} GiB {purpose}.",
             size_bytes,
         )
 

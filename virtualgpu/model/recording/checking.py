@@ -10,7 +10,7 @@ from virtualgpu.model.recording.watch import RunWatched, Watch
 from virtualgpu.records.acts import Act
 
 _UNSEEN_READS = (
-    "When the host reads page-locked memory is not seen: wait for a copy before you look at its result."
+    "Reads of pinned memory by the host are not observed: wait for a copy before you read its result."
 )
 
 

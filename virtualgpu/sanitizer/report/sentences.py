@@ -18,27 +18,27 @@ _WAIT = {WARP: "__syncwarp()", BLOCK: "__syncthreads()", FLAGS: "__syncthreads()
 _REASON = {
     WARP: "{}: lanes of a warp do not wait for each other by themselves.",
     BLOCK: "{}.",
-    FLAGS: "{}; where not all threads pass, let the second wait for a flag that the first sets afterwards, "
-    "behind a fence.",
+    FLAGS: "{}. If not all threads of the block reach it, let the second thread wait for a flag that the "
+    "first thread sets after a __threadfence().",
 }
 STALE = "stale"
 CHECK = "check"
 WEAK = "weak"
 MIXED = "mixed"
 _INTENDED_REASON = {
-    STALE: "The compare-and-swap fails if the value read is out of date, so it does no harm.",
-    CHECK: "The atomic compares again, so an outdated value does no harm.",
-    WEAK: "The other access is atomic, so the plain read gives the old or the new value: right where both "
-    "will do, as in a search that tries again, wrong where the read needs the last one.",
-    MIXED: "Compare-and-swaps change the same array: a plain write beside them is right only where any of "
-    "the values will do, as in the shortening of a path; elsewhere, swap here as well.",
+    STALE: "The compare-and-swap fails if the value that was read is outdated, so this race does no harm.",
+    CHECK: "The atomic compares the value again, so reading an outdated value does no harm.",
+    WEAK: "The other access is atomic, so the plain read returns the old or the new value. That is correct "
+    "if both values are acceptable, as in a search that tries again, but not if the latest value is needed.",
+    MIXED: "Compare-and-swaps change the same array. A plain write to it is correct only if any of the "
+    "values is acceptable, as when a path is shortened; otherwise, use a compare-and-swap here, too.",
 }
 SIGNAL = (
-    " If a flag or a counter tells that it is written, put __threadfence() before that changes and after it "
-    "is read."
+    " If a flag or a counter signals that the element was written, put __threadfence() before the flag "
+    "changes and after it is read."
 )
-LOCK = " If a lock guards it, put __threadfence() after the lock is taken and before it is opened."
-AFTER_COPY = " The write is an asynchronous copy: its thread waits for it first, then for the others."
+LOCK = " If a lock protects the element, put __threadfence() after taking and before releasing the lock."
+AFTER_COPY = " The write is an asynchronous copy: its thread must first wait for it, then for the threads."
 
 
 def heap_message(
@@ -47,11 +47,17 @@ def heap_message(
     """Return the nearest block in the heap to an invalid access, and a sentence about the access."""
     subject = f"thread {second.thread} of block {second.block} {'writes' if site.writes else 'reads'}"
     if not start:
-        return "device heap", f"{subject} the device heap where malloc() gave no block: check the pointer."
+        return (
+            "device heap",
+            f"{subject} the device heap outside of all malloc() blocks. Check the pointer.",
+        )
     array = f"byte {address - start:,} of a block of {size:,} bytes on the device heap"
     if freed:
-        return array, f"{subject} {array} that has been freed: use it before free(), or take another."
-    return array, f"{subject} {site.size_bytes} bytes at {array}: check the index against what malloc() gave."
+        return (
+            array,
+            f"{subject} {array} that has been freed. Access it before free(), or use another block.",
+        )
+    return array, f"{subject} {site.size_bytes} bytes at {array}. Check the index against that size."
 
 
 def _location(place: Place, relation: int) -> str:
@@ -95,15 +101,17 @@ def race_message(
     first_verb = "wrote" if kind != "WAR" else "read"
     second_verb = "reads" if kind == "RAW" else "writes"
     description = (
-        f"thread {second.thread} of block {second.block} {second_verb} {array} that "
+        f"thread {second.thread} of block {second.block} {second_verb} {array}, which "
         f"{_location(first, context.relation)} "
-        f"{first_verb}, and nothing says which comes first."
+        f"{first_verb}, without synchronisation between the two accesses."
     )
     if sort and not (kind == "WAW" and agree):
-        other_pairs = f" {pairs} pairs of lines meet on this array in this way." if pairs > 1 else ""
+        other_pairs = f" {pairs} pairs of lines have such a race on this array." if pairs > 1 else ""
         return f"{description} {_INTENDED_REASON[sort]}{other_pairs}"
     if kind == "WAW" and agree:
-        return f"{description} All of them write the same value, so the result does not depend on it."
+        return (
+            f"{description} All threads write the same value, so the result does not depend on their order."
+        )
     lock_advice = LOCK if context.locks and context.relation != WARP else ""
     return f"{description} {_remedy(kind, first.line, second.line, context)}{lock_advice}"
 
@@ -114,20 +122,20 @@ def _remedy(kind: str, first: int, second: int, context: RemedyContext) -> str:
         return "Write the flag with an atomic, such as atomicExch(), and put __threadfence() before it."
     if context.relation == GRID:
         if kind == "WAW":
-            return "Blocks run in any order and at once: let one thread write it, or use an atomic."
+            return "Blocks run in any order and at the same time. Let one thread write it, or use an atomic."
         signal_advice = SIGNAL if context.signals and kind == "RAW" else ""
-        remedy = "write to another array, use an atomic, or launch twice"
-        return f"Blocks run in any order and at once: {remedy}.{signal_advice}"
+        remedy = "Write to another array, use an atomic, or launch two kernels"
+        return f"Blocks run in any order and at the same time. {remedy}.{signal_advice}"
     wait = _WAIT[context.relation]
     reason = _REASON[context.relation]
-    single_line_remedy = f"Read into a variable, then {wait}, then write"
+    single_line_remedy = f"Read into a variable, call {wait}, then write"
     if kind == "WAW":
-        single_line_remedy = "Let one thread write it, or give each an element of its own"
+        single_line_remedy = "Let one thread write it, or give each thread its own element"
     if context.in_loop and first == second and not context.inside and not context.outside:
         fallback = f"If the race remains, {single_line_remedy[0].lower()}{single_line_remedy[1:]}"
-        return reason.format(f"Put {wait} between two turns of the loop. {fallback}")
+        return reason.format(f"Put {wait} between two iterations of the loop. {fallback}")
     if context.in_loop and first != second and not context.outside and (context.inside or first > second):
-        barrier_note = f"The barrier in line {context.inside} does not part two turns of the loop. "
+        barrier_note = f"The barrier in line {context.inside} does not separate two iterations of the loop. "
         barrier_remedy = f"Put {wait} after line {last_line}, before line {first_line} runs again"
         return reason.format(f"{barrier_note if context.inside else ''}{barrier_remedy}")
     if first != second:
@@ -148,17 +156,17 @@ def update_message(
     )
     if update.atomic == "compare":
         remedy = (
-            "Compare and write in one atomic: atomicCAS(), or atomicMax() and atomicMin() for the largest "
-            "and the smallest integer."
+            "Compare and write with one atomic: atomicMax() or atomicMin() for the largest or the smallest "
+            "integer, otherwise atomicCAS()."
         )
     elif update.atomic in ("", "none"):
-        remedy = "Make it one atomic: a loop around atomicCAS() does where no other atomic fits."
+        remedy = "Use one atomic for the whole update: if no other atomic fits, a loop around atomicCAS()."
     else:
-        element = array.split(" (")[0]  # without where it stands in an array of several axes
+        element = array.split(" (")[0]  # without its position in an array of several axes
         remedy = f"Use {update.atomic}({'' if ' of ' in element else f'&{element}, ...'})."
     if turns and relation != GRID:
-        wait = f"put {_WAIT[relation]} between two turns of the loop"
-        remedy += f" If each element is one thread's in a turn, {wait}."
+        wait = f"put {_WAIT[relation]} between two iterations of the loop"
+        remedy += f" If only one thread uses each element in an iteration, {wait}."
     return f"{description} {remedy}{LOCK if locks else ''}"
 
 
@@ -170,53 +178,54 @@ def apart_message(mask: int, first: Place | None, second: Place, is_overlooked: 
     subject = f"thread {second.thread} of block {second.block}"
     if first is None:
         return (
-            f"{subject} comes to this barrier with {mask.bit_count()} of the threads of its warp; the others "
-            "go another way. Every thread of the block must reach the same barrier: move it out of the "
-            "branch or the loop that parts them."
+            f"{subject} reaches this barrier with {mask.bit_count()} of the threads of its warp; the others "
+            "take another path. Every thread of the block must reach the same barrier: move it out of the "
+            "branch or the loop that separates the threads."
             + (
-                " CUDA C++ leaves undefined what happens; compute-sanitizer does not see it."
+                " The behaviour is undefined in CUDA C++, and compute-sanitizer does not report it."
                 if is_overlooked
                 else ""
             )
         )
-    other_barrier = f"line {first.line}" if first.line != second.line else "another place of the same line"
+    other_barrier = f"the barrier in line {first.line}"
+    if first.line == second.line:
+        other_barrier = "another barrier in the same line"
     return (
-        f"{subject} waits at this barrier while thread {first.thread} waits at the one of {other_barrier}. "
-        "A GPU lets "
-        "both pass; CUDA C++ leaves undefined what happens. Every thread of the block must reach the same "
-        "barrier: move it out of the branch."
+        f"{subject} waits at this barrier while thread {first.thread} waits at {other_barrier}. A GPU lets "
+        "both continue, but the behaviour is undefined in CUDA C++. Every thread of the block must reach the "
+        "same barrier: move it out of the branch."
     )
 
 
 def absent_message(second: Place, lane: int) -> str:
     """Return the sentences for a shuffle that reads from an inactive lane."""
     return (
-        f"thread {second.thread} of block {second.block} takes a value from lane {lane} of its warp, which "
-        "takes no part in the shuffle: what it gets is undefined. Let every lane that is read from execute "
-        "the shuffle too."
+        f"thread {second.thread} of block {second.block} reads a value from lane {lane} of its warp, which "
+        "does not execute the shuffle: the value is undefined. Let every lane from which others read execute "
+        "the shuffle, too."
     )
 
 
 def unmet_message(second: Place, lane: int) -> str:
     """Return the sentences for a vote, match or reduction whose mask contains an inactive lane."""
     return (
-        f"thread {second.thread} of block {second.block} names lane {lane} of its warp in a mask, and that "
-        "lane stays away or has ended: nothing promises what comes of it. Let every lane that a mask names "
-        "execute the call, or name only those that do."
+        f"thread {second.thread} of block {second.block} names lane {lane} of its warp in a mask, but that "
+        "lane does not execute the call or has ended: the result is undefined. Let every lane in the mask "
+        "execute the call, or remove the other lanes from the mask."
     )
 
 
 def hasty_message(site: Site, first: Place, second: Place, array: str) -> str:
     """Return the sentences for an access to the target of an asynchronous copy that is pending."""
     verb = "copies to" if site.copies else "reads" if not site.writes else "writes"
-    remedy = f"Wait for it between lines {first.line} and {second.line} (cp.async.wait_group, which is"
+    remedy = f"Wait for the copy between lines {first.line} and {second.line}"
     if first.line == second.line:
-        remedy = "Wait for it before (cp.async.wait_group, which is"
-    barrier = "" if first.thread == second.thread else ", then __syncthreads()"
+        remedy = "Wait for the copy before this access"
+    barrier = "" if first.thread == second.thread else ", then call __syncthreads()"
     return (
-        f"thread {second.thread} of block {second.block} {verb} {array}, where what thread {first.thread} "
-        f"copies there asynchronously (line {first.line}) has not arrived. {remedy} __pipeline_wait_prior, "
-        f"consumer_wait or cuda::barrier's wait in CUDA C++){barrier}."
+        f"thread {second.thread} of block {second.block} {verb} {array} while an asynchronous copy to it "
+        f"by thread {first.thread} (line {first.line}) is pending. {remedy} (with cp.async.wait_group; in "
+        f"CUDA C++ __pipeline_wait_prior, consumer_wait or cuda::barrier's wait){barrier}."
     )
 
 
@@ -233,17 +242,17 @@ def stray_message(memory: DeviceMemory, site: Site, second: Place, address: int,
     return (
         f"thread {second.thread} of block {second.block} {verb} {array} through a pointer to the {label}: "
         f"{distance} its {'start' if address < site.low else 'end'}. Check the index against its size; "
-        "on a GPU this goes unnoticed."
+        "a GPU does not report this access."
     )
 
 
 def unwritten_message(space: str, second: Place, array: str) -> str:
     """Return the sentences for a read of uninitialized memory."""
     remedies = {
-        "global": "Fill it first, or make it with cp.zeros.",
-        "shared": "Write it, and wait with __syncthreads(), before reading.",
+        "global": "Write it first, or create the array with cp.zeros.",
+        "shared": "Write it and call __syncthreads() before reading it.",
     }
     return (
-        f"thread {second.thread} of block {second.block} reads {array}, which nothing has written. "
-        f"{remedies.get(space, 'Give the local array a value first.')}"
+        f"thread {second.thread} of block {second.block} reads {array}, which is uninitialized. "
+        f"{remedies.get(space, 'Assign a value to the local array first.')}"
     )

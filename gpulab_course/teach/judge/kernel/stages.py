@@ -145,7 +145,7 @@ def hazards(trial: Trial) -> str:
                 continue  # a lane may receive an undefined value and ignore it
             is_double_write = hazard.kind == "WAW" and hazard.space == "global"
             if hazard.severity == "info" and trial.exercise.once and is_double_write:
-                sentence = hazard.message.partition(", and nothing says")[0]
+                sentence = hazard.message.partition(", without synchronisation")[0]
                 raise trial.record_mistake(
                     Mistake("hazards", case, f"{case.label}: {sentence}.", hazard=hazard.kind)
                 )

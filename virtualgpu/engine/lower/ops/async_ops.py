@@ -74,7 +74,7 @@ def _copy(code: WarpCode, instruction: ir.Instruction) -> None:
     size = size_operand.value
     if size not in (4, 8, 16):
         raise PtxError(
-            f"{instruction.text!r} (line {instruction.line}) copies {size} bytes; 4, 8 and 16 are possible."
+            f"{instruction.text!r} (line {instruction.line}) copies {size} bytes; copy 4, 8 or 16 bytes."
         )
     destination = memory_ops.address_of(code, instruction.operands[0], "shared")
     source = memory_ops.address_of(code, instruction.operands[1], "global")

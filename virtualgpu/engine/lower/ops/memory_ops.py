@@ -362,7 +362,7 @@ def _parameter(code: WarpCode, instruction: ir.Instruction) -> None:
     if not isinstance(address.base, ir.Symbol):
         if not (is_load and code.function.is_entry):
             raise NotSupportedError(
-                f"The virtual GPU does not support {instruction.text!r}: a computed parameter address."
+                f"The virtual GPU does not support {instruction.text!r}, because the address of the parameter is computed."
             )
         # An array among the kernel's parameters: constant memory on hardware too.
         modifiers = tuple(

@@ -384,7 +384,7 @@ def _redux(code: WarpCode, instruction: ir.Instruction) -> None:
     operation = next(p for p in instruction.parts[1:] if p in ("add", "min", "max", "and", "or", "xor"))
     if kind == "f32":
         raise NotSupportedError(
-            f"The virtual GPU does not support {instruction.opcode}; reduce with shuffles."
+            f"The virtual GPU does not support {instruction.opcode}; write the reduction with shuffles."
         )
     is_signed = kind[0] == "s"
     if operation in _IDENTITY:

@@ -50,7 +50,7 @@ def convert(code: WarpCode, instruction: ir.Instruction) -> bool:
         _to_halves(code, instruction, source)
     elif any(kind.startswith(("e2m", "e3m", "ue8", "s2f")) or kind in _FORMATS for kind in (target, source)):
         raise NotSupportedError(
-            f"The virtual GPU does not support {instruction.opcode}; of the narrow types it has e4m3 and e5m2."
+            f"The virtual GPU does not support {instruction.opcode}; the supported narrow types are e4m3 and e5m2."
         )
     else:
         return False
