@@ -1,7 +1,7 @@
-"""Views: pictures of records, interactive in JupyterLab and PNG everywhere else.
+"""Views: pictures of records, which are interactive in JupyterLab and PNG images everywhere else.
 
-A view takes records and nothing else: it does not measure or run anything itself. If it needs more than its
-records, such as a trace at another block size or live readings, it calls a function that it was given.
+A view displays records. It does not measure or run anything itself. If it needs more data, such as a trace at
+another block size or live readings, it calls a function that is passed to it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Base class of views: widgets that also have a static picture and a sentence."""
+"""The base class of views, which are widgets with a static picture and a sentence."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ def module_text(name: str, folder: Traversable = _HERE) -> str:
 
 
 def style_text(name: str) -> str:
-    """Return the style sheet of a view: the colours, the shared sheets, and its own sheet if it has one."""
+    """Return the style sheet of a view: colours, shared styles, and its own styles if there are any."""
     sheets = [_HERE.joinpath(f"{sheet_name}.css") for sheet_name in ("parts/card", "parts/parts", name)]
     return palette.css() + "\n".join(sheet.read_text(encoding="utf-8") for sheet in sheets if sheet.is_file())
 
 
 class View(anywidget.AnyWidget, Tabular, Savable):
-    """Widget with a sentence (``repr``), a text (``describe()``), and a PNG and a page of the same content.
+    """A widget with a sentence (``repr``), a text (``describe()``), and a PNG and a page of the same content.
 
     Subclasses implement `record`, `sentence`, `describe` and `draw`, and call `redraw` as soon as they have
     their record. A view with its own browser code names its module
@@ -105,11 +105,11 @@ class View(anywidget.AnyWidget, Tabular, Savable):
         raise NotImplementedError
 
     def sentence(self) -> str:
-        """Return one sentence: the contents of the picture, and the origin of its numbers."""
+        """Return one sentence about the contents of the picture and the origin of its numbers."""
         raise NotImplementedError
 
     def describe(self) -> str:
-        """Return the picture in words, for readers who cannot see it."""
+        """Return a description of the picture in words, for readers who cannot see it."""
         raise NotImplementedError
 
     def tables(self) -> tuple[Table, ...]:
@@ -121,7 +121,7 @@ class View(anywidget.AnyWidget, Tabular, Savable):
         raise NotImplementedError
 
     def redraw(self, **traits: Any) -> None:
-        """Send the current result of `draw` to the browser, with other traits in the same message."""
+        """Send the current result of `draw` to the browser, together with the given traits."""
         scene, data = pack(self.draw())
         with self.hold_sync():
             self.scene = scene
@@ -135,7 +135,7 @@ class View(anywidget.AnyWidget, Tabular, Savable):
             return picture.png(self.draw(), self.title, self.caption)
 
     def html(self) -> str:
-        """Return a page that works on its own: offline, interactive, without a kernel."""
+        """Return an HTML page with the interactive view, which works offline and without a kernel."""
         with self._lock:
             traits_by_name = {
                 name: trait for name, trait in self.traits(sync=True).items() if not name.startswith("_")
@@ -152,7 +152,7 @@ class View(anywidget.AnyWidget, Tabular, Savable):
         return self.sentence()
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Bundle:
-        """Return the widget and its sentence; the picture becomes a separate output after the cell.
+        """Return the widget and its sentence, and show the picture as a separate output after the cell.
 
         That output is hidden next to a live widget (``parts.css``). It replaces a widget that cannot be
         shown: in an export, on a web page, or in a notebook without its kernel. If no cell runs, the picture
@@ -183,7 +183,7 @@ class View(anywidget.AnyWidget, Tabular, Savable):
         shell.display_pub.publish(data=data, metadata=metadata)
 
     def close(self) -> None:
-        """Close the live view; its picture and text are still displayed."""
+        """Close the widget. Its picture and text are still displayed."""
         super().close()
         self.layout.close()
         # ipywidgets blanks this hook on close; the class's own still gives picture and text.
@@ -193,7 +193,7 @@ class View(anywidget.AnyWidget, Tabular, Savable):
 
     @contextmanager
     def _reporting(self, action: str) -> Iterator[None]:
-        """Show an error of the enclosed code as text in the widget; remove the last error on success."""
+        """Return a context that shows an error of its block in the widget, or removes the last error."""
         try:
             yield
         except Exception as error:
@@ -203,7 +203,7 @@ class View(anywidget.AnyWidget, Tabular, Savable):
 
 
 def picture_bundle(image: bytes, text: str) -> Bundle:
-    """Return a PNG and its text as data and metadata of an output."""
+    """Return a PNG image and its text as the data and the metadata of a notebook output."""
     width, height = picture.nominal_size(image)
     data = {"text/plain": text, "image/png": base64.b64encode(image).decode("ascii")}
     return data, {"image/png": {"width": width, "height": height, "alt": text}, **palette.NEEDS_LIGHT}

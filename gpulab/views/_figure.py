@@ -1,4 +1,4 @@
-"""Charts without interaction: drawn by matplotlib, and shown as an image with alternative text."""
+"""Charts without interaction, drawn by matplotlib and shown as an image with alternative text."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _drawing_lock = threading.Lock()
 
 
 def colour(name: str) -> str:
-    """Return a colour of the palette, in the theme of matplotlib's current background."""
+    """Return a named colour of the palette for the light or dark background that matplotlib uses now."""
     background = matplotlib.rcParams["axes.facecolor"]
     is_dark = sum(to_rgb(background)) < 1.5
     return palette.COLOURS[name][is_dark]
@@ -58,7 +58,7 @@ def number_ticks(ax: Axes, direction: Literal["x", "y"], multiples: Sequence[flo
 
 
 class FigureView(Tabular, Savable):
-    """Chart drawn by matplotlib, with a sentence (``repr``), a text (``describe()``), a PNG and a page.
+    """A chart drawn by matplotlib, with a sentence (``repr``), a text (``describe()``), a PNG and a page.
 
     Subclasses implement `record`, `sentence`, `describe` and `painters`.
 
@@ -87,15 +87,15 @@ class FigureView(Tabular, Savable):
         raise NotImplementedError
 
     def sentence(self) -> str:
-        """Return one sentence: the contents of the chart, and the origin of its numbers."""
+        """Return one sentence about the contents of the chart and the origin of its numbers."""
         raise NotImplementedError
 
     def describe(self) -> str:
-        """Return the chart in words; this is the alternative text of the image."""
+        """Return a description of the chart in words, which is the alternative text of the image."""
         raise NotImplementedError
 
     def painters(self) -> Sequence[Painter]:
-        """Return the functions that draw the panels, from left to right, each on its axes."""
+        """Return the functions that draw the panels from left to right; each takes the axes of its panel."""
         raise NotImplementedError
 
     def tables(self) -> tuple[Table, ...]:
@@ -135,7 +135,7 @@ class FigureView(Tabular, Savable):
         return ax
 
     def _compose(self, figure: Figure) -> Any:
-        """Draw the panels, title and caption on an empty figure; return the axes."""
+        """Draw the panels, the title and the caption on an empty figure, and return the axes."""
         figure.set_layout_engine("constrained", w_pad=0.08, h_pad=0.06, wspace=0.04)
         axes = figure.subplots(1, len(self.widths), width_ratios=self.widths, squeeze=False)[0]
         for painter, panel_axes in zip(self.painters(), axes, strict=True):
@@ -171,7 +171,7 @@ class FigureView(Tabular, Savable):
         return buffer.getvalue()
 
     def html(self) -> str:
-        """Return a page that works on its own: the chart, its tables and its description."""
+        """Return an HTML page with the chart, its tables and its description, which needs no other files."""
         dark_style = f"background: {palette.COLOURS['bg'][1]}; color: {palette.COLOURS['fg'][1]}"
         dark_rule = f"@media (prefers-color-scheme: dark) {{ body {{ {dark_style} }} }}"
         return (
@@ -203,7 +203,7 @@ class FigureView(Tabular, Savable):
         return self._html(self.png("light"))
 
     def _html(self, light_png: bytes) -> str:
-        """Return the image, with a dark version for dark pages, and the folded tables."""
+        """Return the chart as HTML: the image, a dark version for dark pages, and folded tables."""
         name = f"gl-figure-{hashlib.sha256(light_png).hexdigest()[:10]}"
         dark_rule = palette.in_dark(f"img.{name}", f"content: url({_data_url(self.png('dark'))})")
         image = (
@@ -233,7 +233,7 @@ def _data_url(png: bytes) -> str:
 
 
 def _settings(theme: Theme) -> dict[str, Any]:
-    """Return matplotlib's settings in the colours of a theme."""
+    """Return the matplotlib settings for the colours of a theme."""
     index = ("light", "dark").index(theme)
     fg, muted, bg, rule, grid = (
         palette.COLOURS[name][index] for name in ("fg", "muted", "bg", "rule", "grid")

@@ -1,4 +1,4 @@
-"""Saving of views and tables: `save` chooses the format by the extension of the file's name."""
+"""Saving of views and tables: the extension of the file name selects the format."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ Writers = Mapping[str, Callable[[Path], object]]
 
 
 class Savable:
-    """Base class of objects that can be saved. Subclasses define a writer for each extension."""
+    """The base class of objects that can be saved. Subclasses define a function for each file extension."""
 
     __slots__ = ()
 
     def _writers(self) -> Writers:
-        """Return the functions that write a file, by extension."""
+        """Return a dictionary of functions that write a file, by file extension."""
         raise NotImplementedError
 
     def save(self, path: str | Path) -> Path:
-        """Save to a file, in the format of the file name's extension.
+        """Save this object to a file, in the format that belongs to the extension of the file name.
 
         Parameters
         ----------
         path
-            ``x.html`` is a page that works alone. The error message for an unknown extension lists the other
-            formats, such as ``x.png`` or ``x.json``.
+            ``x.html`` is a page that needs no other files. The error message for an unknown extension lists
+            the other formats, such as ``x.png`` or ``x.json``.
 
         Returns
         -------
@@ -57,7 +57,7 @@ class Savable:
 
 
 def text_writer(text: Callable[[], str]) -> Callable[[Path], object]:
-    """Return a function that writes the text of another function to a file."""
+    """Return a function that calls `text` and writes its result to a file."""
     return lambda path: path.write_text(text(), encoding="utf-8")
 
 
@@ -72,14 +72,14 @@ def data_as_json(data: Any, indent: int | None = None) -> str:
 
 
 def plain(value: float) -> int | float | None:
-    """Return a number for files: integral values as int; None for NaN and infinities."""
+    """Return a number as an int if it is integral, and None for NaN and infinities, for use in files."""
     if not math.isfinite(value):
         return None
     return int(value) if value.is_integer() else value
 
 
 def _tree(value: Any) -> Any:
-    """Return a value with arrays and tuples as lists, and NaN as None."""
+    """Return a nested value in which arrays and tuples are lists, and NaN is None."""
     if isinstance(value, np.ndarray):
         return [_tree(item) for item in value.tolist()]
     if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""Base class of views with sliders: their settings, the resulting picture, and the reply to the browser."""
+"""The base class of views with sliders, which draw a new picture for each setting."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from gpulab.views._base import View
 
 
 class Steered(View):
-    """View with sliders that make Python draw another picture (`boxes.slider`).
+    """A view with sliders for which Python draws new pictures (`boxes.slider`).
 
     Attributes
     ----------
     redraw_ms
-        Milliseconds from the last move of a slider to its new picture, measured by the browser.
+        The time in ms from the last move of a slider to its new picture, measured by the browser.
     failed
-        Message next to the slider if its picture could not be made and an earlier one is still shown.
+        The message next to a slider if its picture failed and an earlier one is still shown.
     """
 
     pictures = traitlets.Int(0).tag(sync=True)
@@ -26,6 +26,6 @@ class Steered(View):
     failed = traitlets.Unicode("").tag(sync=True)
 
     def answer(self, pictured: dict[str, int]) -> None:
-        """Report the displayed values to the browser, which waits for this before it sends the next ones."""
+        """Report the displayed values to the browser, which then sends the next slider values."""
         self.pictured = pictured
         self.pictures += 1

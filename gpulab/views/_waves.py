@@ -1,4 +1,4 @@
-"""Waves of a launch and its occupancy, in words and bars."""
+"""The waves of a launch and its occupancy, as sentences and bars."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_DRAWN_BLOCKS = 1 << 16
 
 
 class Waves(LaunchWaves):
-    """Waves of a launch, with its numbers in words."""
+    """The waves of a launch, with its numbers as text."""
 
     def wave_words(self) -> str:
         """Return the waves in words: ``2 full waves and a tail of 40 blocks (31 % full)``."""
@@ -57,33 +57,33 @@ class Waves(LaunchWaves):
 
     @cached_property
     def sms(self) -> npt.NDArray[np.int32]:
-        """Numbers of the SMs that ran a block, in order."""
+        """The numbers of the SMs that ran a block, in ascending order."""
         return np.unique(self.trace.sm_id)
 
     @property
     def idle_sms(self) -> int:
-        """Number of SMs that ran no block."""
+        """The number of SMs that ran no block."""
         return max(0, self.trace.sm_count - int(self.sms.size))
 
     @cached_property
     def achieved(self) -> float:
-        """Achieved occupancy, as an average over busy SMs."""
+        """The achieved occupancy, averaged over the SMs that ran a block."""
         return self.trace.achieved_occupancy
 
     @property
     def achieved_where(self) -> str:
-        """Explanation of the average: it is over busy SMs; the value for the whole device follows."""
+        """The explanation that the average is over busy SMs, with the value for the whole device."""
         return f"busy SMs; device {percent(self.trace.achieved_on_device)}"
 
     @cached_property
     def sample(self) -> Waves:
-        """These waves, or waves with a sample of each SM's blocks if there are too many to draw."""
+        """These waves, or a version with a sample of each SM's blocks if there are too many to draw."""
         sample = self.trace.thinned(MAX_DRAWN_BLOCKS)
         return self if sample is self.trace else Waves(sample)
 
 
 def _wave_count(waves: float) -> str:
-    """Return a wave count with two decimals, or more if these would hide a tail (217 of 216 blocks)."""
+    """Return a wave count with two decimals, or more for a short tail (217 blocks in waves of 216)."""
     if waves >= 100:
         return number(waves)
     if waves < 0.1:
@@ -93,19 +93,19 @@ def _wave_count(waves: float) -> str:
 
 
 def occupancy_words(fit: Occupancy) -> str:
-    """Return the warps per SM that fit, of the maximum, in words."""
+    """Return a text with the warps per SM that fit and the maximum."""
     return f"{fit.warps_per_sm} of {fit.max_warps_per_sm} warps per SM"
 
 
 def limiter_words(fit: Occupancy) -> str:
-    """Return the limits of occupancy in words: ``limited by registers``, or that no block fits."""
+    """Return a text with the resources that limit occupancy, such as ``limited by registers``."""
     if not fit.blocks_per_sm:
         return f"no block fits: {listing(fit.limiters)}" if fit.limiters else "no block fits"
     return f"limited by {listing(fit.limiters)}" if fit.limiters else "no single limit"
 
 
 def limit_bars(fit: Occupancy, colours: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
-    """Return one bar per limit: the blocks per SM that this limit alone allows, with a mark if it decides.
+    """Return one bar per resource: the blocks per SM that it alone allows, with a mark at the limiting one.
 
     A full bar represents the hardware's limit on blocks, because larger values cannot be reached.
     """

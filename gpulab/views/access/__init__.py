@@ -1,1 +1,1 @@
-"""The access microscope: the cost of one access of a warp, lane by lane."""
+"""The access microscope: the sectors and banks that one access of a warp uses, lane by lane."""

@@ -1,4 +1,7 @@
-"""Costs of an access in words and numbers; ``access_text.js`` fills the templates while a slider moves."""
+"""The cost of an access as sentences and numbers.
+
+``access_text.js`` fills the same templates while a slider moves.
+"""
 
 from __future__ import annotations
 
@@ -65,12 +68,12 @@ PAGE = {
 
 
 def share(fraction: float) -> str:
-    """Return a fraction in percent, to a tenth, such as ``12.5 %``; ``access_text.js`` is equal."""
+    """Return a fraction as a percentage with one decimal: ``12.5 %``; ``access_text.js`` does the same."""
     return f"{math.floor(1000 * fraction + 0.5) / 10:g} %"
 
 
 class Figure(NamedTuple):
-    """A number in large type; ``is_excessive`` means that a smaller number is possible."""
+    """A number shown in large type; ``is_excessive`` means that a smaller number is possible."""
 
     value: str
     term: str
@@ -79,7 +82,7 @@ class Figure(NamedTuple):
 
 
 def counts(access: Access) -> dict[str, int | str]:
-    """Return all counts and costs of an access, by name."""
+    """Return all counts and costs of an access as a dictionary."""
     memory_cost = access.memory()
     bank_cost = access.banks()
     constant_passes = access.constant_passes
@@ -115,17 +118,17 @@ def _figures(access: Access, rows: tuple[tuple[str, str, str, str], ...]) -> lis
 
 
 def memory_figures(access: Access) -> list[Figure]:
-    """Return figures for an access to memory: sectors, useful bytes and lines, or constant passes."""
+    """Return the large numbers for a memory access: sectors, useful bytes and lines, or constant passes."""
     return _figures(access, CONSTANT_FIGURES if access.space == "const" else MEMORY_FIGURES)
 
 
 def bank_figures(access: Access) -> list[Figure]:
-    """Return figures for an access to shared memory: passes over the banks, and the conflict."""
+    """Return the large numbers for an access to shared memory: passes over the banks, and the conflict."""
     return _figures(access, BANK_FIGURES)
 
 
 def lane_sentences(access: Access, memory: bool, banks: bool) -> list[str]:
-    """Return a sentence for each lane: its bytes, their position, and the lanes that share them."""
+    """Return a sentence per lane with its bytes, their address, and the lanes that access the same bytes."""
     first_address = (
         min((address for address in access.addresses if address >= 0), default=0) // LINE_BYTES * LINE_BYTES
     )
@@ -162,7 +165,7 @@ def lane_sentences(access: Access, memory: bool, banks: bool) -> list[str]:
 
 
 def notes(access: Access, memory: bool, banks: bool) -> str:
-    """Return explanations of the rules for this kind of access."""
+    """Return sentences that explain the hardware rules for this kind of access."""
     applies = {
         "atomic": memory and access.rule in ATOMIC_RULES,
         "local": access.space == "local",
@@ -175,7 +178,7 @@ def notes(access: Access, memory: bool, banks: bool) -> str:
 
 
 def expression(pattern: AccessPattern) -> str:
-    """Return an access pattern as CUDA C++ that loads its elements."""
+    """Return CUDA C++ code that loads the elements of an access pattern."""
     stride = [filled(STRIDE, {"stride": pattern.stride})] if pattern.stride else []
     offset = [str(pattern.offset)] if pattern.offset or not pattern.stride else []
     text = EXPRESSIONS[bool(pattern.padding) + 2 * pattern.swizzle]
@@ -184,7 +187,7 @@ def expression(pattern: AccessPattern) -> str:
 
 
 def costs(access: Access, memory: bool, banks: bool) -> str:
-    """Return the costs of an access, as a part of a sentence."""
+    """Return a part of a sentence with the cost of an access, such as its sectors."""
     parts = []
     if memory and access.space == "const":
         parts.append(f"{count(access.constant_passes, 'pass', 'passes')} per request (at best 1)")

@@ -1,4 +1,4 @@
-"""Picture of one access: lanes, sectors of memory, and banks; ``picture.js`` draws the same."""
+"""The picture of one access: lanes, sectors of memory, and banks. ``picture.js`` draws the same picture."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def row_px(rows: int) -> int:
 
 
 def _lane_args(lanes: list[int], sentences: list[str], inset: float) -> dict[str, Any]:
-    """Return the arguments of an item whose rectangles belong to lanes, with their sentences."""
+    """Return the arguments of a plot item in which each rectangle belongs to a lane and has its sentence."""
     indices = [*range(len(lanes))]
     lane_texts = [sentences[lane] for lane in lanes]
     return {"inset": inset, "columns": {"lane": lanes, "at": indices}, "say": [["at", lane_texts]]}
@@ -55,9 +55,9 @@ def lanes_plot(access: Access, sentences: list[str]) -> Box:
 
 
 def memory_plot(access: Access, sentences: list[str]) -> Box:
-    """Return a plot of the touched cache lines, with bytes in the colours of their lanes.
+    """Return a plot of the cache lines of an access, with its bytes in the colours of their lanes.
 
-    The other bytes of touched sectors are hatched.
+    The other bytes of the transferred sectors are hatched.
     """
     lanes = access.lanes
     size_bytes = access.size_bytes
@@ -118,7 +118,7 @@ def memory_plot(access: Access, sentences: list[str]) -> Box:
 
 
 def banks_plot(access: Access, sentences: list[str]) -> Box:
-    """Return a plot of the 32 banks pass by pass; passes due to conflicts have another background."""
+    """Return a plot of the 32 banks in each pass; passes that a conflict causes have another background."""
     pass_count = access.banks().passes
     pieces = access.pieces()
     pass_rows = range(max(1, pass_count))

@@ -1,4 +1,4 @@
-"""Memory accesses of a kernel by source line, the worst first, with the requests of one warp for each."""
+"""The memory accesses of a kernel by source line, worst first, with the addresses of one warp."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_REQUESTS = 256
 
 
 class Row(NamedTuple):
-    """Accesses of one kind on one source line: cells for the table, and the warp's requests."""
+    """The accesses of the same kind on one source line: the cells of a table row, and one warp's requests."""
 
     line: int
     cells: tuple[str, ...]
@@ -30,7 +30,10 @@ HEADINGS = ("line", "source", "access", "requests", "per request", "at best", "u
 
 
 def rows(trace: AccessTrace) -> list[Row]:
-    """Return one row for each line, space, kind and size; copies of a loop's body are summed."""
+    """Return one table row per source line, memory space, kind and size of access.
+
+    Accesses in copies of a loop body are added.
+    """
     groups: dict[tuple[int, str, str, int], list[int]] = {}
     accesses = trace.counters.accesses
     for index, access in enumerate(accesses):

@@ -1,4 +1,4 @@
-"""Access microscope: one access of a warp, lane by lane, from a pattern or from a kernel's trace."""
+"""The access microscope: one access of a warp, lane by lane, from a pattern or from a kernel's trace."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RULES = "by the rules of the virtual GPU's counters, which match single accesses
 
 
 class AccessMicroscope(View, module="access/view"):
-    """View of one access of a warp: 32 lanes, and their sectors of memory and banks.
+    """A view of one access of a warp: its 32 lanes, and the sectors and banks that they use.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ class AccessMicroscope(View, module="access/view"):
         self.contents = scene
 
     def _warp_text(self) -> str:
-        """Return the warp whose accesses are shown, in words."""
+        """Return a text that names the warp whose accesses are shown."""
         assert self.trace is not None
         block = self.trace.block_index
         return f"warp {self.trace.warp_index} of block {block[0] if block[1:] == (0, 0) else block}"
@@ -228,7 +228,7 @@ class AccessMicroscope(View, module="access/view"):
         )
 
     def _access_words(self) -> str:
-        """Return the displayed access in words."""
+        """Return a description of the displayed access."""
         if self.trace is None:
             return access_text.expression(self.pattern)
         if not self.rows:

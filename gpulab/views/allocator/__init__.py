@@ -1,1 +1,1 @@
-"""Memory maps of a pool, step by step: segments, blocks, free memory and refusals."""
+"""Memory maps of a pool for each step: segments, blocks, free memory and failed requests."""

@@ -1,4 +1,4 @@
-"""Columns of a pool's history, from which the browser computes any step; strings are stored by index."""
+"""The history of a pool as columns, from which the browser computes the state after any step."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Column = npt.NDArray[Any]
 
 
 def contents(maps: Maps, keys: str) -> dict[str, Any]:
-    """Return the complete data for the browser, which `pack` converts."""
+    """Return all data for the browser, as dictionaries and arrays for `pack`."""
     streams = {handle: index for index, handle in enumerate(maps.streams)}
     stops = np.unique(np.concatenate([panel.slider_positions(panel.notable_steps) for panel in maps.panels]))
     return {
@@ -74,7 +74,7 @@ def contents(maps: Maps, keys: str) -> dict[str, Any]:
 
 
 def colours_of(names: Sequence[str]) -> list[str]:
-    """Return the colours of owners or streams, which are sorted by memory; an unknown owner has no name."""
+    """Return the colours of owners or streams, which are sorted by memory; "" is an unknown owner."""
     return [
         (COLOURS[index] if index < len(COLOURS) else OTHER_COLOUR) if name else UNKNOWN_COLOUR
         for index, name in enumerate(names)
@@ -82,7 +82,7 @@ def colours_of(names: Sequence[str]) -> list[str]:
 
 
 def legends(maps: Maps) -> dict[str, list[tuple[str, str]]]:
-    """Return the colours of blocks and their meanings, for each way to colour blocks."""
+    """Return the legend entries (colour, meaning) for each way to colour the blocks."""
     by_name = {}
     names_by_kind = ("line", maps.owners.names), ("stream", [*maps.streams.values()])
     for kind, names in names_by_kind:
@@ -93,7 +93,7 @@ def legends(maps: Maps) -> dict[str, list[tuple[str, str]]]:
 
 
 def curve_legend(maps: Maps) -> list[tuple[str, str]]:
-    """Return the colours of the curves over all steps, and their meanings."""
+    """Return the legend entries (colour, meaning) of the curves over all steps."""
     if not maps.last:
         return []
     names = [f"reserved, {panel.name}" if len(maps.panels) > 1 else "reserved" for panel in maps.panels]
@@ -195,7 +195,7 @@ def _panel(maps: Maps, index: int, streams: dict[int, int]) -> dict[str, Any]:
 
 
 def group_name(maps: Maps, stream: int, pool: str) -> str:
-    """Return the name of the rows of one stream and pool."""
+    """Return the heading of the rows that belong to one stream and pool."""
     return f"{maps.streams.get(stream, 'others')}{f' · {pool}' if pool else ''}"
 
 
@@ -216,7 +216,7 @@ def _segment_columns(history: AllocatorHistory, layout: MapLayout, streams: dict
 
 
 def _stack_columns(history: AllocatorHistory) -> dict[str, Any]:
-    """Return the distinct frames as texts, and the stacks as concatenated frame numbers."""
+    """Return the distinct frames as strings, and all stacks as one array of frame numbers."""
     frames: dict[str, int] = {}
     frame_numbers: list[int] = []
     bounds = [0]
@@ -233,7 +233,7 @@ def _stack_columns(history: AllocatorHistory) -> dict[str, Any]:
 
 
 def curve(maps: Maps) -> Plot:
-    """Return a plot of used and reserved bytes over the slider's positions, with marks at refusals."""
+    """Return a plot of used and reserved bytes over the slider's positions, with marks at failed requests."""
     last = maps.last
     bounds = np.unique(np.linspace(0, last + 1, MAX_POINTS, endpoint=False).astype(np.int64))
     indices = [

@@ -1,4 +1,4 @@
-"""Layout of the segments of a memory map in rows; a segment keeps its position while it exists."""
+"""Layout of a memory map: rows of segments, in which a segment keeps its position while it exists."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OTHER_GROUPS = (-1, "")
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Rows of the segments of one stream and pool."""
+    """The rows that hold the segments of one stream and pool."""
 
     stream: int
     pool: str
@@ -32,7 +32,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class MapLayout:
-    """Layout of a memory map in rows of ``row_bytes``.
+    """The positions of the segments of a memory map, in rows of ``row_bytes`` bytes.
 
     Each segment begins ``start`` bytes after the beginning of the first row, and is drawn ``wide`` bytes
     long. It represents the ``size_bytes`` from address ``low`` on, which is its largest extent.
@@ -47,18 +47,18 @@ class MapLayout:
 
     @property
     def is_widened(self) -> npt.NDArray[np.bool_]:
-        """Whether each segment is drawn longer than its size, so that it can be seen."""
+        """Whether segments are drawn longer than their size, so that small ones are visible."""
         return self.wide > self.size_bytes
 
     @property
     def rows(self) -> int:
-        """Number of rows."""
+        """The number of rows."""
         return sum(group.rows for group in self.groups)
 
 
 @dataclass(frozen=True, slots=True)
 class _Extents:
-    """Lowest address, size, first and last step, and group of each segment."""
+    """The lowest address, size, first step, last step and group of each segment, as arrays."""
 
     low: npt.NDArray[np.int64]
     size_bytes: npt.NDArray[np.int64]
@@ -69,7 +69,7 @@ class _Extents:
 
 
 def map_layouts(histories: Sequence[AllocatorHistory], max_rows: int = MAX_ROWS) -> list[MapLayout]:
-    """Return the layouts of maps that are shown together, with equal bytes per row."""
+    """Return the layouts of maps that are shown together, with the same number of bytes per row."""
     extents = [_extents(history) for history in histories]
     largest = max((int(item.size_bytes.max(initial=0)) for item in extents), default=0) or 1
     is_crowded = max(item.blocks for item in extents) > CROWDED_BLOCKS

@@ -1,4 +1,4 @@
-"""Memory maps of one or several pools at the same position of a slider, with the owners of their blocks."""
+"""The memory maps of one or several pools at one position of a slider, with the owners of their blocks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Column = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PoolPanel:
-    """History of one pool, and functions that compute its state after a step.
+    """The history of one pool, with functions that compute its state after any step.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class PoolPanel:
 
     @property
     def notable_steps(self) -> npt.NDArray[np.int64]:
-        """Steps with a refusal, or with a segment that is allocated or freed."""
+        """The steps at which a request fails, or a segment is allocated or freed."""
         actions = self.history.trace.events.actions
         notable_actions = [
             ACTIONS.index(name) for name in ACTIONS if name == "oom" or name.startswith("segment")
@@ -52,11 +52,11 @@ class PoolPanel:
         return np.flatnonzero(np.isin(actions, notable_actions)) + 1
 
     def slider_positions(self, steps: Column) -> Column:
-        """Return the positions of the slider at which steps have been reached."""
+        """Return the distinct slider positions at which the pool reaches the given steps."""
         return np.unique(self.positions_of(steps))
 
     def positions_of(self, steps: Column) -> Column:
-        """Return for each step the position of the slider at which it has been reached."""
+        """Return the slider position at which the pool reaches each of the given steps."""
         if self.events_at_request is None:
             return steps
         return np.searchsorted(self.events_at_request, steps, "left")
@@ -67,10 +67,10 @@ class PoolPanel:
 
 
 class Owners:
-    """Owner of each block: the source line that allocated it, or a label.
+    """The owner of each memory block: the source line that allocated it, or a label.
 
     Owners are sorted by their bytes in the first history, so that their colours do not depend on the others.
-    A block of a request that stands for a block from before the recording has the owner of that block.
+    If a request represents a block from before the recording, its block has the owner of that block.
     """
 
     def __init__(self, panels: Sequence[PoolPanel], requests: Sequence[Request] = ()) -> None:
@@ -118,12 +118,12 @@ class Owners:
         ]
 
     def of_stack(self, panel: int, stack: int) -> str:
-        """Return the line of a stack trace, or an empty text if there is none."""
+        """Return the source line that owns blocks with this stack trace, or an empty string."""
         return self.stack_owner[panel][stack] if 0 <= stack < len(self.stack_owner[panel]) else ""
 
 
 class Maps:
-    """Maps of pools at a position of a slider: an event of one pool, or a request to all pools."""
+    """The maps of pools at each position of a slider: an event of one pool, or a request to all pools."""
 
     def __init__(self, panels: Sequence[PoolPanel], requests: Sequence[Request] = ()) -> None:
         self.panels = tuple(panels)
@@ -137,11 +137,11 @@ class Maps:
 
     @property
     def unit(self) -> str:
-        """Unit of the slider's positions: ``request`` or ``event``."""
+        """The unit of the slider's positions: ``request`` or ``event``."""
         return "request" if self.requests else "event"
 
     def operation_at(self, position: int) -> tuple[str, int, int, int, int]:
-        """Return the operation after a position: kind, bytes, requested bytes, stream and stack."""
+        """Return the kind, bytes, requested bytes, stream and stack of the operation after a position."""
         if self.requests:
             request = self.requests[position]
             kind = "ask" if request.kind == "alloc" else request.kind
@@ -156,7 +156,7 @@ class Maps:
         )
 
     def position_text(self, position: int) -> str:
-        """Return the last operation at a position of the slider, in words."""
+        """Return a description of the last operation at a slider position."""
         if not self.last:
             return pool_text.PAGE["now"]
         values: dict[str, int | str] = {
@@ -184,7 +184,7 @@ class Maps:
         return cached[1:]
 
     def status_text(self, panel: PoolPanel, position: int) -> str:
-        """Return the state of a panel's pool, with the reason if a request was refused."""
+        """Return a sentence about a pool at a position, with the reason if a request failed."""
         step = panel.step(position)
         previous_step = panel.step(position - 1) if position else 0
         _, fragmentation = self.map_at(panel, position)
@@ -196,7 +196,7 @@ class Maps:
         return pool_text.sentence(fragmentation)
 
     def refusals(self) -> list[int]:
-        """Return the positions of the slider at which a pool refused a request."""
+        """Return the slider positions at which a request to a pool failed."""
         positions: set[int] = set()
         for panel in self.panels:
             refusal_steps = np.flatnonzero(panel.history.trace.events.actions == ACTIONS.index("oom")) + 1
@@ -205,11 +205,11 @@ class Maps:
 
     @property
     def names(self) -> str:
-        """Names of all pools, in words."""
+        """The names of all pools, joined to one text."""
         return " and ".join(panel.name for panel in self.panels)
 
     def sentence(self, position: int | None = None) -> str:
-        """Return the state of all pools and its origin, at a position or the default one."""
+        """Return a sentence about the state of all pools at a position, and the origin of the data."""
         position = self.default_position if position is None else position
         label = self.panels[0].history.trace.provenance.label
         position_text = f"at {self.unit} {number(position)} of {number(self.last)}" if self.last else "now"
@@ -221,7 +221,7 @@ class Maps:
 
     @cached_property
     def default_position(self) -> int:
-        """Position that is shown first: a refusal, or otherwise the one with the most memory in use."""
+        """The slider position that is shown first: a failed request, or the one with the most used memory."""
         refusals = self.refusals()
         if refusals:
             return refusals[0]

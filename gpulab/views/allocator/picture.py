@@ -1,4 +1,4 @@
-"""Static picture of a memory map at one step; free memory is hatched."""
+"""The static picture of a memory map at one step, in which free memory is hatched."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def _segment_index(panel: PoolPanel, layout: MapLayout, segment: Segment, step: 
 
 
 def _pieces(layout: MapLayout, segment_index: int, low: int, high: int) -> Iterator[Piece]:
-    """Yield the parts of rows that a range of addresses covers: left, right, row."""
+    """Yield each part of a row that a range of addresses covers: its left and right end, and its row."""
     size_bytes = int(layout.size_bytes[segment_index])
     low_address = int(layout.low[segment_index])
     scale = layout.wide[segment_index] / max(1, size_bytes)
@@ -211,7 +211,7 @@ def _colour(
 def _hatch(
     left: float, right: float, top: float, height: float, px: float, state: str
 ) -> Iterator[tuple[float, float, float, float]]:
-    """Yield hatch lines for a part of a row: rising if it is free, falling if waiting, dots if unmapped."""
+    """Yield hatch lines for a part of a row: rising if free, falling if waiting, dotted if unmapped."""
     width = (right - left) * px
     if state == "unmapped":
         for offset in range(4, int(width), 8):

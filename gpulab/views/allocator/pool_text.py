@@ -95,7 +95,7 @@ def owner_of(stack: Stack) -> str:
 
 
 def _words(fragmentation: Fragmentation) -> dict[str, int | str]:
-    """Return the values for the templates of a step."""
+    """Return the values that fill the text templates of a step."""
     largest_request_bytes = fragmentation.largest_request_bytes
     room_bytes = fragmentation.room_bytes
     return {
@@ -114,7 +114,7 @@ def _words(fragmentation: Fragmentation) -> dict[str, int | str]:
 
 
 def sentence(fragmentation: Fragmentation, refused_bytes: int = 0, stream: int = 0) -> str:
-    """Return a sentence on the free memory, and on the reason for a refused request.
+    """Return a sentence about the free memory, and the reason if a request failed.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def sentence(fragmentation: Fragmentation, refused_bytes: int = 0, stream: int =
 
 
 def emptying(fragmentation: Fragmentation) -> str:
-    """Return a sentence on the effect of emptying the cache."""
+    """Return a sentence about the effect of ``free_all_blocks``, which empties the cache."""
     template = (
         PAGE["gives"] + PAGE["stays"] * bool(fragmentation.held_bytes) + "."
         if fragmentation.free_bytes
@@ -154,6 +154,6 @@ def emptying(fragmentation: Fragmentation) -> str:
 
 
 def figures(fragmentation: Fragmentation) -> list[tuple[str, str, str]]:
-    """Return term, value and detail of each number that is shown next to the map."""
+    """Return the name, the value and a detail of each number that is shown next to the map."""
     values = _words(fragmentation)
     return [(term, filled(value, values), filled(detail, values)) for term, value, detail in FIGURES]

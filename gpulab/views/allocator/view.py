@@ -1,4 +1,4 @@
-"""Memory map: segments and blocks of a pool at any step, or of two pools on the same requests."""
+"""The memory map: segments and blocks of a pool at any step, or of two pools with the same requests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KEYS = (
 
 
 class AllocatorView(View, module="allocator/map"):
-    """View of segments as rows of blocks, coloured by line, stream or age; a slider selects the step.
+    """A view of a pool's segments as rows of blocks, coloured by line, stream or age, at any step.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""A collective operation: coloured chunks of each GPU, step by step, and the traffic of each port."""
+"""Pictures of collective operations: the chunks of each GPU step by step, and the traffic of each port."""

@@ -1,4 +1,4 @@
-"""Collective view: the chunks of each GPU after each step, and the traffic of each of its ports."""
+"""The collective view: the chunks of each GPU after each step, and the traffic of each port."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ HOT_FACTOR = 1.5  # times the mean of all ports, and more than the data
 
 
 class CollectiveView(View):
-    """View of the chunks of each GPU after each step of a collective operation, and its ports' traffic.
+    """A view of each GPU's chunks after each step of a collective operation, and of the ports' traffic.
 
     Parameters
     ----------
     record
         The operation.
     recordings
-        Recordings of the same number of such GPUs, in the format of `gpulab.lab.links.records`. Those of the
-        same operation and size are shown below the picture.
+        Recordings of the same number of GPUs of this model, in the format of `gpulab.lab.links.records`.
+        Recordings of the same operation and size are shown below the picture.
 
     Attributes
     ----------
     step
-        Number of steps after which the state is shown.
+        The number of completed steps in the displayed state.
     """
 
     step = traitlets.Int(0).tag(sync=True, echo_update=False)
@@ -110,7 +110,7 @@ class CollectiveView(View):
         return "\n".join(lines)
 
     def _result_sentence(self, rank: int) -> str:
-        """Return a sentence about the result of a GPU: right, or its first wrong chunk."""
+        """Return a sentence that states whether a GPU's result is correct, or which chunk is wrong first."""
         if self._collective.right[rank]:
             return "Its result is correct."
         for chunk, parts in enumerate(self._states[-1][rank]):
@@ -120,7 +120,7 @@ class CollectiveView(View):
         return "Its result is wrong."
 
     def _port_bytes(self, steps: int) -> tuple[list[int], list[int]]:
-        """Return the bytes that each GPU sent, and those that it received, in the first steps."""
+        """Return the bytes that each GPU has sent and the bytes that it has received in the first steps."""
         record = self._collective
         step_ends = [*record.begins, len(record.traffic.crossings)]
         sent_bytes = [0] * record.gpus
@@ -187,7 +187,7 @@ class CollectiveView(View):
         )
 
     def _state(self, step_count: int) -> Box:
-        """Return the state after a number of steps: headline, chunks and ports."""
+        """Return the picture of the state after a number of steps: headline, chunks and ports."""
         record = self._collective
         if step_count == 0:
             headline = f"Before the first step: each GPU has {size(record.size_bytes)} of its own data."
@@ -215,7 +215,7 @@ class CollectiveView(View):
         )
 
     def _ring(self, step_count: int) -> Plot:
-        """Return the GPUs on a circle, with the chunks that a step moves."""
+        """Return a drawing of the GPUs on a circle, with the chunks that one step moves."""
         record = self._collective
         moves = record.steps[step_count - 1].moves if step_count else ()
         texts_of_moves = [_move_text(move) for move in moves[:MAX_MOVES]]
@@ -288,7 +288,7 @@ class CollectiveView(View):
         )
 
     def _finished(self, chunk: int) -> Parts | None:
-        """Return the contributions in a finished chunk."""
+        """Return the contributions that a finished chunk must contain, or None if no GPU needs it."""
         expected = (self._collective.expected_parts(rank, chunk) for rank in range(self._collective.gpus))
         return next((parts for parts in expected if parts is not None), None)
 
@@ -323,7 +323,7 @@ def _rects(cells: Sequence[tuple[float, ...]], colours: Sequence[str], sentences
 def _framed_cells(
     cells: Sequence[tuple[float, ...]], frames: Sequence[tuple[float, ...]]
 ) -> list[tuple[float, ...]]:
-    """Return the cells that have a frame, so that they can be drawn again above it."""
+    """Return the cells that have a frame, which are drawn a second time above the frame."""
     frame_positions = {(int(x0), round(y0)) for x0, _, y0, *_ in frames}
     return [cell for cell in cells if (int(cell[0]), round(cell[2] - 3)) in frame_positions]
 
@@ -341,7 +341,7 @@ def _sum(parts: Parts) -> str:
 
 
 def _count_text(parts: Parts) -> str:
-    """Return the number of contributions, for chunks without space for their names."""
+    """Return the number of contributions as text, for chunks that are too small for names."""
     return count(sum(parts), "part")
 
 
@@ -351,7 +351,7 @@ def _move_text(move: Move) -> str:
 
 
 def _recorded_text(record: Collective, recording: Mapping[str, Any]) -> str:
-    """Return the recorded times of the same operation as a sentence; empty if it was not recorded."""
+    """Return a sentence with the recorded times of the same operation; empty without a recording."""
     rows = [row for row in recording["all_reduce"] if row["size_bytes"] == record.size_bytes]
     if record.operation != "all-reduce" or not rows:
         return ""

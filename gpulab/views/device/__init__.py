@@ -1,1 +1,1 @@
-"""Device cards, and comparisons of devices."""
+"""Cards of devices, and comparisons of devices."""

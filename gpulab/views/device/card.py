@@ -1,4 +1,4 @@
-"""Device card: the capability of a GPU compared with others, with live readings if available."""
+"""The device card: the capabilities of a GPU compared with others, with live readings if available."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AUTOMATIC_READINGS = 600
 
 
 class DeviceCard(View, module="device/card"):
-    """View of the capability and limits of a device compared with others, and of live readings.
+    """A view of the capabilities and limits of a device, compared with other devices, with live readings.
 
     Parameters
     ----------
@@ -27,10 +27,10 @@ class DeviceCard(View, module="device/card"):
     others
         Devices for comparison.
     metrics
-        Function that takes one snapshot of live readings. Automatic reading pauses after `AUTOMATIC_READINGS`
-        snapshots and while the view is not visible.
+        A function that takes one snapshot of the live readings. Automatic reading pauses after
+        `AUTOMATIC_READINGS` snapshots and while the view is not visible.
     setup
-        Settings of this device, such as its driver's limits, with their own origin.
+        Settings of this device with their origin, such as the limits that the driver sets.
     """
 
     readings = traitlets.Dict().tag(sync=True)
@@ -65,7 +65,7 @@ class DeviceCard(View, module="device/card"):
         return (self.info, *self.others) if self.others else self.info
 
     def refresh(self) -> None:
-        """Take a snapshot of the live readings; the view shows an error."""
+        """Take a snapshot of the live readings, and show an error in the view if this fails."""
         if self._metrics is None:
             return
         with self._lock, self._reporting("Reading the device"):

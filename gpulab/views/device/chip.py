@@ -1,4 +1,4 @@
-"""Drawing of a GPU: a tile for each SM, L2 and the memory, with areas to scale."""
+"""Drawing of a GPU with areas to scale: one tile per SM, the L2 cache and the memory."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ NOMINAL_PX = 520
 
 
 def layout(info: DeviceInfo, width: float, height: float) -> tuple[npt.NDArray[np.float64], float]:
-    """Return the lower corner and size of each SM's tile (x, y, width, height), and the width of L2.
+    """Return the corner and size of each SM's tile (x, y, width, height), and the width of the L2 tile.
 
-    The chip has this width and height. The tile of an SM has the area of its shared memory on the scale of
-    L2, which has the remaining width and the whole height.
+    `width` and `height` are those of the chip. The area of an SM's tile represents its shared memory, and the
+    area of L2 its size, on the same scale. L2 has the remaining width and the whole height.
     """
     sm_bytes = info.sm_count * info.shared_per_sm_bytes
     sm_width = width * sm_bytes / (sm_bytes + info.l2_bytes)
@@ -42,7 +42,7 @@ def layout(info: DeviceInfo, width: float, height: float) -> tuple[npt.NDArray[n
 
 
 def chip(info: DeviceInfo) -> Box:
-    """Return the chip with its SMs and L2, and below it the memory, with L2 on its scale."""
+    """Return a drawing of the chip with its SMs and L2, and of the memory below it, with L2 on its scale."""
     memory_text = f"{size(info.memory_bytes)} of {info.memory_type or 'memory'}"
     tiles_text = f"{count(info.sm_count, 'SM')}, one tile each"
     return column(

@@ -1,4 +1,4 @@
-"""Comparison of several GPUs side by side, with a mark at each difference."""
+"""Comparison of several GPUs next to each other, with a mark at each difference."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CHIP_ROWS = 0.8
 
 
 class DeviceComparison(FigureView):
-    """Chart and tables of the capability and limits of several GPUs, with a column for each.
+    """A chart and tables of the capabilities and limits of several GPUs, with one column per GPU.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class DeviceComparison(FigureView):
 
     @property
     def record(self) -> tuple[DeviceInfo, ...]:
-        """The GPUs."""
+        """The compared GPUs."""
         return self.devices
 
     def sentence(self) -> str:

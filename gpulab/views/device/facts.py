@@ -1,4 +1,4 @@
-"""Quantities and limits of a device, as numbers to compare and as texts."""
+"""Quantities and limits of a device, as numbers for comparison and as text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SPARE = re.compile(r"NVIDIA |GeForce |Tesla |Quadro |\(.*?\)|\b\d+ ?GB\b")
 
 @dataclass(frozen=True)
 class Quantity:
-    """Quantity of a device: its name, its unit, and a function that returns its value."""
+    """A quantity of a device: its name, its unit, and a function that returns its value."""
 
     name: str
     unit: str
@@ -50,9 +50,9 @@ class Quantity:
 
 
 def fp32_tflops(info: DeviceInfo) -> float | None:
-    """Return the peak FP32 rate in TFLOP/s.
+    """Return the peak FP32 rate of a device in TFLOP/s, or None if it is not known.
 
-    If it is not given, it is 2 operations (one FMA) x lanes x SMs x boost clock; None if that is not known.
+    Without a published value, the rate is 2 operations (one FMA) x lanes x SMs x boost clock.
     """
     if info.fp32_tflops is not None:
         return info.fp32_tflops
@@ -134,7 +134,7 @@ LIMITS: dict[str, tuple[Quantity, ...]] = {
 
 
 def headlines(info: DeviceInfo) -> list[tuple[str, str, str]]:
-    """Return the main facts of a device: name, value and detail of each."""
+    """Return the main properties of a device: the name, the value and a detail of each."""
     return [
         ("Compute capability", info.capability, ""),
         ("SMs", number(info.sm_count), ""),
@@ -146,7 +146,7 @@ def headlines(info: DeviceInfo) -> list[tuple[str, str, str]]:
 
 
 def differing(quantities: Sequence[Quantity], devices: Sequence[DeviceInfo]) -> list[Quantity]:
-    """Return the quantities that are not the same on all devices."""
+    """Return the quantities whose values differ between the devices."""
     return [quantity for quantity in quantities if len({quantity.figure(device) for device in devices}) > 1]
 
 
@@ -177,7 +177,7 @@ def metric_row(metric: Metric) -> dict[str, str | float | None]:
 
 
 def without_twins(info: DeviceInfo, others: Sequence[DeviceInfo]) -> tuple[DeviceInfo, ...]:
-    """Return the other devices without those that have the name and source of `info`."""
+    """Return the other devices, without devices that have the same name and source as `info`."""
     return tuple(
         other
         for other in others
@@ -186,7 +186,7 @@ def without_twins(info: DeviceInfo, others: Sequence[DeviceInfo]) -> tuple[Devic
 
 
 def short_names(devices: Sequence[DeviceInfo]) -> list[str]:
-    """Return device names without maker, brand and memory size, or full names if two would be equal."""
+    """Return device names without maker, brand and memory size; full names if short ones would be equal."""
     shorts = [_SPARE.sub("", device.name).strip(" -") or device.name for device in devices]
     return [
         short if shorts.count(short) == 1 else device.name

@@ -1,1 +1,1 @@
-"""Graph view: the nodes of a CUDA graph, and a timeline of its replay."""
+"""The graph view: the nodes of a CUDA graph, and a timeline of its replay."""

@@ -1,4 +1,4 @@
-"""Folding of long chains and wide fans of a graph into a few groups: ``40 × add`` instead of 40 nodes."""
+"""Folding of repeated nodes of a graph into groups, such as ``40 × add`` instead of 40 nodes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_PATTERN_LENGTH = 12
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Nodes that are drawn as one node: ``times`` × ``pattern``, one after the other or side by side.
+    """Nodes that are drawn as one node: ``times`` × ``pattern``, one after the other or next to each other.
 
     Parameters
     ----------
@@ -30,19 +30,19 @@ class Group:
 
     @property
     def key(self) -> object:
-        """Key that equal groups share."""
+        """The key that groups with the same nodes share."""
         return tuple(map(kind_of, self.pattern)), self.times, self.is_fan
 
 
 def kind_of(node: GraphNode) -> object:
-    """Return a key that nodes with the same operation share."""
+    """Return a key that is equal for nodes with the same operation."""
     return node.kind, node.name, node.grid, node.block, node.size_bytes, node.copy_kind
 
 
 def groups(
     record: GraphRecord, separate_nodes: frozenset[int] = frozenset(), fold: bool = True
 ) -> tuple[list[Group], list[tuple[int, int]]]:
-    """Return the groups of nodes that are drawn, and the edges between them.
+    """Return the groups of nodes to draw, and the edges between the groups.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def _fold_chain(record: GraphRecord, chain: Sequence[int], separate_nodes: froze
 
 
 def _repeats(keys: Sequence[object], start: int, length: int) -> tuple[int, int]:
-    """Return a pattern's length, and how often it repeats from `start` on."""
+    """Return the pattern's length and the number of its repetitions in a row from index `start`."""
     pattern = keys[start : start + length]
     repetitions = 1
     while keys[start + repetitions * length : start + (repetitions + 1) * length] == pattern:
@@ -129,7 +129,7 @@ def _edges_between(group_list: Sequence[Group], edges: Sequence[tuple[int, int]]
 def _fans(
     group_list: Sequence[Group], edges: Sequence[tuple[int, int]], separate_nodes: frozenset[int]
 ) -> list[Group]:
-    """Return the groups, with equal groups between the same neighbours merged into one."""
+    """Return the groups, in which equal groups between the same neighbours are merged."""
     neighbours: list[tuple[list[int], list[int]]] = [([], []) for _ in group_list]
     for source, target in edges:
         neighbours[source][1].append(target)

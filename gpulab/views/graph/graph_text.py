@@ -46,7 +46,7 @@ _LENGTH = re.compile(r"\d+")
 
 
 def name_of(node: GraphNode) -> str:
-    """Return the text on a node."""
+    """Return the name that is shown on a node."""
     if node.kind == "KERNEL":
         match = OF_CUPY.fullmatch(node.name)
         return match[1] if match else _unmangled_name(node.name)
@@ -54,7 +54,7 @@ def name_of(node: GraphNode) -> str:
 
 
 def _unmangled_name(name: str) -> str:
-    """Return the function's name from its symbol, without namespaces: ``scale`` for ``_Z5scalePf``."""
+    """Return the function name in a mangled C++ symbol, without namespaces: ``scale`` for ``_Z5scalePf``."""
     index = 3 if name.startswith("_ZN") else 2
     while name.startswith("_Z") and (length := _LENGTH.match(name, index)):
         index = length.end() + int(length[0])
@@ -63,7 +63,7 @@ def _unmangled_name(name: str) -> str:
 
 
 def detail_of(node: GraphNode) -> str:
-    """Return the smaller line on a node: grid and block, or the number of bytes."""
+    """Return the second, smaller line on a node: grid and block, or the number of bytes."""
     if node.grid and node.block:
         return f"<<<{_extent(node.grid)}, {_extent(node.block)}>>>"
     return size(node.size_bytes) if node.size_bytes else ""
@@ -102,7 +102,7 @@ def group_sentence(record: GraphRecord, group: Group, node_times_ns: Mapping[int
 
 
 def node_sentence(record: GraphRecord, node: GraphNode) -> str:
-    """Return a node's kind, name, launch configuration and parameters in words."""
+    """Return a sentence with a node's kind, name, launch configuration and parameters."""
     name_text = "" if node.kind in ("HOST", "MEMSET") else f" {node.copy_kind or node.name}"
     parts = [f"Node {node.number}: {_KINDS[node.kind]}{name_text}"]
     if node.grid and node.block:
@@ -120,7 +120,7 @@ def node_sentence(record: GraphRecord, node: GraphNode) -> str:
 
 
 def parameter_text(record: GraphRecord, parameter: NodeParameter) -> str:
-    """Return a parameter with its array or value, such as ``x = a (float32 1,024)``."""
+    """Return a parameter as text with its array or value, such as ``x = a (float32 1,024)``."""
     prefix = f"{parameter.name} = " if parameter.name else ""
     if parameter.addresses:
         return prefix + " and ".join(_place(record, address) for address in parameter.addresses)
@@ -147,7 +147,7 @@ def first_elements(values: Sequence[float]) -> str:
 
 
 def dangling_sentence(dangling: DanglingArray) -> str:
-    """Return the consequence of a dangling array, and the remedy."""
+    """Return a sentence about a name that refers to another array than the graph, with the remedy."""
     name = dangling.array.name
     nodes = list(map(str, dangling.nodes))
     users = listing(nodes if len(nodes) <= 4 else [*nodes[:3], f"{len(nodes) - 3} more"])
@@ -166,7 +166,7 @@ def dangling_sentence(dangling: DanglingArray) -> str:
 
 
 def sentence(record: GraphRecord, name: str) -> str:
-    """Return one sentence with the numbers of nodes, steps and edges, and the device."""
+    """Return a sentence with the numbers of nodes, steps and edges, and the device."""
     names = listing([array.array.name for array in record.dangling])
     dangling_text = f"; {names} {noun(len(record.dangling), 'dangles', 'dangle')}" if names else ""
     return (
@@ -176,7 +176,7 @@ def sentence(record: GraphRecord, name: str) -> str:
 
 
 def costs(comparison: GraphComparison) -> str:
-    """Return the cost of a node and of a launch, with and without the graph."""
+    """Return a text with the time per node and per launch, with the graph and without it."""
     node_time = duration(comparison.graph_node_ns)
     eager_time = duration(comparison.eager_node_ns)
     host_time = duration(comparison.graph_host_ns)
@@ -189,5 +189,5 @@ def costs(comparison: GraphComparison) -> str:
 
 
 def cost_sentence(comparison: GraphComparison) -> str:
-    """Return the cost in a sentence, with the origin of the numbers."""
+    """Return a sentence with the costs of the graph and the origin of the numbers."""
     return f"{costs(comparison)[:-2]}; {comparison.provenance.label})."

@@ -1,4 +1,4 @@
-"""Graph view: the nodes of a CUDA graph, dangling arrays, and its replay next to single launches."""
+"""The graph view: the nodes of a CUDA graph, changed arrays, and timelines with and without the graph."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ HINT = "Point at a node, or focus the graph and use Tab or the arrow keys. Enter
 
 
 class GraphView(View):
-    """View of the nodes of a graph in the order of execution, linked with a timeline of its replay.
+    """A view of the nodes of a graph in the order of execution, linked with a timeline of its replay.
 
     Parameters
     ----------
@@ -50,10 +50,10 @@ class GraphView(View):
     Attributes
     ----------
     node
-        Number of the node that is marked in both pictures, or -1. ``selected`` and ``panel`` are those of
+        The number of the node that is marked in both pictures, or -1. ``selected`` and ``panel`` are as in
         `TimelineView`.
     moment_ns
-        Time since the start at which Play has arrived, or -1 before it was used.
+        The time in ns up to which Play has shown the graph, or -1 before Play was used.
     """
 
     selected = traitlets.Int(NO_OPERATION).tag(sync=True, echo_update=False)
@@ -125,7 +125,7 @@ class GraphView(View):
         )
 
     def _player(self, last_ns: float) -> Box:
-        """Return Play for the recorded times of both ways."""
+        """Return the Play buttons, which show the recorded times with and without the graph."""
         replay = self.panels[-1].record
         counts = [
             (name, sorted(activity.end_ns - lanes.record.start_ns for activity in lanes.record.activities))
@@ -145,7 +145,7 @@ class GraphView(View):
 
     @property
     def _max_height_px(self) -> int:
-        """Largest height of the graph in pixels."""
+        """The maximum height of the graph in pixels."""
         return BESIDE_PX if self.panels else ALONE_PX
 
     def _dag(self) -> Plot:
@@ -168,7 +168,7 @@ class GraphView(View):
         )
 
     def _arrays(self) -> dict[str, DrawnNode]:
-        """Return nodes for arrays that the graph uses although their names now refer to other arrays."""
+        """Return a drawn node for each array of the graph whose name now refers to another array."""
         nodes = {}
         for array in self.graph.dangling:
             name = array.array.name
@@ -200,14 +200,14 @@ class GraphView(View):
         )
 
     def _span(self, group: Group) -> tuple[float, float]:
-        """Return the start of a group's first node and the end of its last one in the replay."""
+        """Return the start of a group's first node and the end of its last node in the replay."""
         spans = [self._node_spans[member] for member in group.members if member in self._node_spans]
         if not spans:
             return (-1, -1)
         return (min(start_ns for start_ns, _ in spans), max(end_ns for _, end_ns in spans))
 
     def _unfolded(self) -> Box | None:
-        """Return the nodes of the selected group, to be shown below the graph."""
+        """Return a picture of the nodes in the selected group, which is shown below the graph."""
         members_by_node = {group.members[0]: self._members(group) for group in self.groups if group.times > 1}
         if not members_by_node:
             return None
@@ -215,7 +215,7 @@ class GraphView(View):
         return boxes.switch("node", selected, {NO_OPERATION: column(), **members_by_node})
 
     def _members(self, group: Group) -> Box:
-        """Return a group's first nodes as a graph, and the number of others."""
+        """Return a graph of a group's first nodes, and the number of nodes that are not in it."""
         single_groups = [
             Group((member,), (self.graph.nodes[member],)) for member in group.members[:MAX_SINGLE]
         ]
@@ -240,7 +240,7 @@ class GraphView(View):
         )
 
     def _colour(self, group: Group) -> str:
-        """Return the colour of a group, as in the timeline."""
+        """Return the colour of a group, which is the same in the timeline."""
         engine = _engine(group)
         if engine == "kernel":
             return KERNELS[self._kernel_colours[group.pattern[0].name]]
@@ -248,7 +248,7 @@ class GraphView(View):
 
     @cached_property
     def _kernel_colours(self) -> dict[str, int]:
-        """Colour of each kernel name, in order of appearance."""
+        """The colour of each kernel name, assigned in order of appearance."""
         names = [name for lanes in self.panels for name in lanes.kernels]
         return kernel_colours([*names, *(node.name for node in self.graph.nodes if node.kind == "KERNEL")])
 
@@ -290,7 +290,7 @@ def _engine(group: Group) -> str:
 
 
 def _node_spans(replay: Timeline) -> dict[int, tuple[int, int]]:
-    """Return the start and end of each node since the start of a replay, by its number."""
+    """Return the start and the end of each node by its number, in ns since the start of a replay."""
     return {
         activity.graph_node_id: (activity.start_ns - replay.start_ns, activity.end_ns - replay.start_ns)
         for activity in replay.activities

@@ -1,1 +1,1 @@
-"""The memory hierarchy: latency over the working set, bandwidth by level."""
+"""Charts of the memory hierarchy: latency by size of the working set, and bandwidth by memory level."""

@@ -1,4 +1,4 @@
-"""Ladder chart: latency over the working set, and bandwidth by memory level, of one or several devices."""
+"""The chart of the memory hierarchy: latency by working set, and bandwidth by level, of several devices."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ MARGIN = 2**0.3  # of the working sets, on both sides
 
 
 class LadderChart(FigureView):
-    """Chart of the memory hierarchies of up to three devices.
+    """A chart of the memory hierarchies of up to three devices.
 
     Parameters
     ----------
     ladders
         The memory hierarchies; capacities and published rates are those of the first device.
     find
-        Function that returns the recorded ladder of a GPU by its name, for `beside`.
+        A function that returns the recorded memory hierarchy of a GPU by its name, for `beside`.
 
     Raises
     ------
     ValueError
-        For no ladder, or more than three.
+        If there is no record, or more than three.
     """
 
     height_in = 3.9
@@ -65,7 +65,7 @@ class LadderChart(FigureView):
         return self.ladders[0]
 
     def beside(self, other: str | MemoryLadder) -> LadderChart:
-        """Return the same chart with one more device, which is the name of a GPU or a record."""
+        """Return the chart with one more device, passed as a record or as the name of a recorded GPU."""
         if isinstance(other, str):
             if self._find is None:
                 raise ValueError("This chart has no recorded ladders; pass a MemoryLadder.")
@@ -95,7 +95,7 @@ class LadderChart(FigureView):
         return "\n".join(lines)
 
     def tables(self) -> tuple[Table, ...]:
-        """Return tables of the latencies and bandwidths of all devices, and of the first one's methods."""
+        """Return tables of all latencies and bandwidths, and of the methods used for the first device."""
         latencies = tuple(
             (ladder.provenance.label, working_set, time_ns)
             for ladder in self.ladders
@@ -246,7 +246,7 @@ class LadderChart(FigureView):
 
 
 def _device(ladder: MemoryLadder) -> str:
-    """Return the device's name without maker and memory size."""
+    """Return the name of the device without maker and memory size."""
     return re.sub(r"^NVIDIA |[ -]\d+GB.*", "", ladder.provenance.device)
 
 
@@ -255,7 +255,7 @@ def _points(ladder: MemoryLadder) -> list[tuple[int, float]]:
 
 
 def _steps(ladder: MemoryLadder) -> list[tuple[str, float]]:
-    """Return the latency at half of each capacity, and of the largest working set."""
+    """Return a text with the latency at half of each cache's capacity and at the largest working set."""
     steps = [
         (f"from {capacity.level}", ladder.latency_at(capacity.size_bytes / 2))
         for capacity in ladder.capacities

@@ -1,1 +1,1 @@
-"""A launch's blocks on their SMs over time."""
+"""Charts of a launch: the SM and the time of each block."""

@@ -1,4 +1,4 @@
-"""Launch chart: the blocks of a launch on their SMs over time."""
+"""The launch chart: the SM and the time of each block of a launch."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ MEANING = (
 
 
 class LaunchChart(Steered):
-    """View of a launch: the SM and times of every block, the waves, and the limits of occupancy.
+    """A view of a launch: the SM and the time of every block, the waves, and the limits of occupancy.
 
     Parameters
     ----------
     trace
         The launch.
     at_block_size
-        Function that returns the launch for another number of threads per block (32 to 1024); with it, the
-        view has a slider. The view shows an error of the function and keeps its last picture.
+        A function that returns the launch for another number of threads per block (32 to 1024). If it is
+        passed, the view has a slider. If it fails, the view shows the error and keeps its last picture.
     beside
-        A launch to show next to it, such as one that was recorded on another GPU.
+        A launch to show for comparison, such as a recording from another GPU.
     """
 
     block_threads = traitlets.Int(0).tag(sync=True, echo_update=False)
@@ -83,7 +83,7 @@ class LaunchChart(Steered):
 
     @property
     def other(self) -> LaunchTrace | None:
-        """The launch that is shown next to it, or None."""
+        """The launch that is shown for comparison, or None."""
         return self._other_waves.trace if self._other_waves is not None else None
 
     @property
@@ -106,7 +106,7 @@ class LaunchChart(Steered):
         return self
 
     def close(self) -> None:
-        """Close the live view, and release the arrays with which its slider launches."""
+        """Close the widget, and release the arrays that its slider uses for launches."""
         super().close()
         self._at_block_size = None
 
@@ -172,7 +172,7 @@ class LaunchChart(Steered):
 
 
 def _legend(launches: list[Waves]) -> Box:
-    """Return a legend of the colours that occur."""
+    """Return a legend of the colours that occur in the chart."""
     has_many_waves = any(waves.full_waves > 1 for waves in launches)
     has_tail = any(waves.in_tail.any() for waves in launches)
     sampled = max(waves.sample.trace.sampled for waves in launches)
@@ -204,7 +204,7 @@ def _panel(waves: Waves, span_ns: int) -> Box:
 
 
 def _side_by_side(left: Waves, right: Waves, span_ns: int, is_steered: bool) -> list[Box]:
-    """Return the pictures of two launches over the same time, and their numbers in a table."""
+    """Return the pictures of two launches on the same time axis, and their numbers in a table."""
     # The date and the driver are in the caption, so that the two headings fit on one line.
     launches = (left, right)
     origins = [waves.trace.provenance for waves in launches]
@@ -231,7 +231,7 @@ def _side_by_side(left: Waves, right: Waves, span_ns: int, is_steered: bool) -> 
 
 
 def _fixed_text(waves: Waves) -> str:
-    """Return a sentence about a launch that does not follow the slider."""
+    """Return a sentence about the launch for comparison, which the slider does not change."""
     return f"{count(math.prod(waves.trace.block), 'thread')} only; it ignores the slider."
 
 
@@ -258,20 +258,20 @@ def _limits(waves: Waves) -> Box:
 
 
 def _rows(waves: Waves) -> npt.NDArray[Any]:
-    """Return the SMs that have a row: all of them, or the busy ones if there are others."""
+    """Return the SMs that get a row: all SMs, or only the busy ones if some are idle."""
     if waves.idle_sms:
         return waves.sms
     return np.arange(max(waves.trace.sm_count, int(waves.sms.max(initial=0)) + 1))
 
 
 def _rows_px(waves: Waves, max_height_px: float) -> float:
-    """Return the height of the rows of all SMs; a few SMs have higher rows."""
+    """Return the height in pixels of the rows of all SMs; rows are higher if there are few SMs."""
     rows = max(1, _rows(waves).size)
     return float(min(rows * ROW_PX, max(max_height_px, rows * NAMED_PX if rows <= 16 else 0)))
 
 
 def _chart(waves: Waves, span_ns: int, height: float, idle_px: float | None = None) -> Box:
-    """Draw the blocks of a launch with the warps of its SMs below; idle SMs share a line between them."""
+    """Draw the blocks of a launch, with the number of warps per SM below; idle SMs share one line."""
     trace = waves.trace
     domain = (0.0, float(span_ns))
     sms = _rows(waves)
@@ -365,7 +365,7 @@ def _blocks(waves: Waves, sms: npt.NDArray[Any], height: float) -> Item:
 
 
 def _sm_ticks(sms: npt.NDArray[Any], height: float, domain: tuple[float, float]) -> Item:
-    """Return ticks with the SM numbers of the rows: all numbers of a few SMs, or round positions."""
+    """Return the ticks of the SM axis: every SM number if there are few, otherwise round numbers."""
     row_height = height / max(1, sms.size)
     rows = (
         [*range(sms.size)]
@@ -387,7 +387,7 @@ def _idle_line(waves: Waves, top: float, domain: tuple[float, float]) -> list[It
 
 
 def _occupancy(waves: Waves, top: float, domain: tuple[float, float]) -> list[Item]:
-    """Return the curve of warps per busy SM, the number that fits as a line, and a mark at the tail."""
+    """Return a plot of warps per busy SM over time, with a line at the maximum and a mark at the tail."""
     trace = waves.trace
     occupancy = waves.trace.occupancy
     times, running = waves.running_on_busy()

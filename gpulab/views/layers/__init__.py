@@ -1,1 +1,1 @@
-"""Layers that a call goes through."""
+"""Pictures of the software layers that a call uses."""

@@ -1,4 +1,4 @@
-"""Layers view: the layers of software that a call passed through, from the framework to the device."""
+"""The layers view: the software layers that a call uses, from the framework to the device."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MAX_HEIGHT_PX = 190
 
 
 class LayersView(View):
-    """View of the layers of software that calls passed through.
+    """A view of the software layers that one or several calls use.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Memory chart: used, cached and other memory of a device, over time and live."""
+"""The memory chart: used, cached and other memory of a device over time, also live."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ MAX_OUTSIDE_FACTOR = 3.0
 
 
 class MemoryChart(View, module="memory/chart"):
-    """View of a device's memory over time.
+    """A view of a device's memory over time.
 
     Parameters
     ----------
     samples
-        Function that returns all readings so far.
+        A function that returns all readings so far.
     state
         ``"live"``, ``"paused"`` or ``"stopped"``.
     perform
-        Function that a button calls, with the button's name and the text of the size next to it; it returns
-        the words to show. Without it, there are no buttons.
+        A function that a button calls with its name and the size that the learner has entered. It returns the
+        text to show. Without it, there are no buttons.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class MemoryChart(View, module="memory/chart"):
         return (Table("Readings", COLUMNS, tuple(self.record.rows())),)
 
     def redraw(self, **traits: Any) -> None:
-        """Send all readings to the browser; between these calls, `tick` sends only new ones."""
+        """Send all readings to the browser. Between two calls, `tick` sends only new readings."""
         record = self.record
         contents = {
             "columns": {name: getattr(record, name) for name in COLUMNS},
@@ -121,7 +121,7 @@ class MemoryChart(View, module="memory/chart"):
         lines: Sequence[SourceLine],
         failure: str = "",
     ) -> None:
-        """Send one reading with its new marks and lines to the browser; can be called in any thread."""
+        """Send one reading with its new marks and lines to the browser. Any thread can call this."""
         if self.comm is None:
             return
         line_texts = [f"{line}: {line.text}" if line.text else str(line) for line in lines]
@@ -197,12 +197,12 @@ def _caption(record: MemorySamples) -> str:
 
 
 def _suitable_axis(record: MemorySamples, state: str, axis: str = "time") -> str:
-    """Return the axis that shows a recording better; a recording that goes on keeps its axis."""
+    """Return the axis that suits an ended recording; a recording in progress keeps its axis."""
     return "event" if state == "stopped" and len(record) <= FEW_READINGS and len(record.marks) else axis
 
 
 def by_event(record: MemorySamples) -> MemorySamples:
-    """Return the memory before the first event and after each one, as a record whose time counts events.
+    """Return a record of the memory before the first event and after each event; its time counts events.
 
     The pool's bytes follow from the last reading and the events before it; other memory is that of the
     reading before the event. ``byEvent`` in ``chart.js`` computes the same.
@@ -237,7 +237,7 @@ def by_event(record: MemorySamples) -> MemorySamples:
 
 
 def _plot(record: MemorySamples, axis: str, label: str) -> Box:
-    """Return the chart of the whole recording, with the highest readings of each interval.
+    """Return a chart of the whole recording that shows the highest reading of each interval.
 
     ``build`` in ``chart.js`` draws the same.
     """
@@ -296,30 +296,30 @@ def _plot(record: MemorySamples, axis: str, label: str) -> Box:
 
 
 def _highest(values: Any, bounds: Any) -> Any:
-    """Return the highest value of each interval, NaN if it has a gap."""
+    """Return the highest value of each interval, or NaN for an interval with a gap."""
     return np.maximum.reduceat(values, bounds) if len(values) else values
 
 
 def _runs(gap: Any) -> list[slice]:
-    """Return the intervals between gaps."""
+    """Return the ranges of readings between two gaps."""
     edges = np.flatnonzero(np.diff(np.concatenate(([True], gap, [True])).astype(np.int8)))
     return [slice(int(start), int(stop)) for start, stop in zip(edges[::2], edges[1::2], strict=True)]
 
 
 def _filled(y: Any, base_y: float) -> Any:
-    """Return heights with NaN replaced by `base_y`, and the last one repeated."""
+    """Return heights in which NaN is replaced by `base_y`, and repeat the last height."""
     heights = np.where(np.isnan(y), base_y, y)
     return np.append(heights, heights[-1])
 
 
 def _torn_edge(end: float) -> Item:
-    """Return a zigzag line at the upper edge, for areas that exceed the chart."""
+    """Return a zigzag line at the upper edge, which marks areas that exceed the chart."""
     x = np.linspace(0, end, 2 * ZIGZAG_TEETH + 1)
     return Line(x, MARKS_PX + 5.0 * (np.arange(x.size) % 2), "bg", width=3)
 
 
 def _marks(record: MemorySamples, end: float) -> list[Item]:
-    """Return allocations (upper row) and frees (lower row) as small bars, with sizes if there is space.
+    """Return small bars for allocations (upper row) and frees (lower row), with sizes if there is space.
 
     Memory that was returned to the device is in the lower row. Failures have a separate colour. Marks at the
     same position are drawn as one.
@@ -362,7 +362,7 @@ def _marks(record: MemorySamples, end: float) -> list[Item]:
 
 
 def scale(reserved: Any, device: Any, peak: Any, limit: Any, capacity: float) -> float:
-    """Return the bytes at the chart's full height, from the pool's maximum and limit and other memory."""
+    """Return the number of bytes that the chart's full height represents."""
     pool_bytes = max(np.nanmax(reserved, initial=0), np.nanmax(peak, initial=0), 1 << 20)
     largest_limit = np.nanmax(limit, initial=0)
     top_bytes = max(pool_bytes, largest_limit if largest_limit <= MAX_OUTSIDE_FACTOR * pool_bytes else 0)

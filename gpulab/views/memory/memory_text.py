@@ -43,7 +43,7 @@ PAGE = {
 
 
 def sentence(record: MemorySamples, state: str) -> str:
-    """Return the memory used, cached and taken by others, the peak, and the origin in a sentence."""
+    """Return a sentence with the memory that is used, cached and used by others, the peak, and the origin."""
     peak = record.peak
     return (
         f"Memory of {record.provenance.device} over {duration(record.duration_ns)} ({state}): "
@@ -55,17 +55,17 @@ def sentence(record: MemorySamples, state: str) -> str:
 
 
 def size_text(size_bytes: float | None) -> str:
-    """Return a size in words, or "not available" for None."""
+    """Return a size as text, or "not available" for None."""
     return NOT_AVAILABLE if size_bytes is None else size(size_bytes)
 
 
 def cached(record: MemorySamples) -> float | None:
-    """Return the bytes that the pool keeps but the program does not use."""
+    """Return the number of bytes that the pool keeps although the program does not use them."""
     return _difference(record.latest("reserved_bytes"), record.latest("used_bytes"))
 
 
 def outside(record: MemorySamples) -> float | None:
-    """Return the device's bytes outside the pool: the driver, libraries, other processes."""
+    """Return the number of used bytes outside the pool: driver, libraries and other processes."""
     return _difference(record.latest("device_bytes"), record.latest("reserved_bytes"))
 
 
@@ -74,7 +74,7 @@ def _difference(total_bytes: float | None, part_bytes: float | None) -> float | 
 
 
 def by_line(record: MemorySamples, max_lines: int = 5) -> list[str]:
-    """Return a sentence for each of the lines that allocated the most memory."""
+    """Return a sentence for each of the source lines that allocated the most memory."""
     marks = record.marks
     sums_by_line = dict[int, list[float]]()
     for line, allocation_count, total_bytes in zip(
@@ -92,7 +92,7 @@ def by_line(record: MemorySamples, max_lines: int = 5) -> list[str]:
 
 
 def line_text(record: MemorySamples, line: int) -> str:
-    """Return a source line as it appears in a mark."""
+    """Return a source line in the form that marks use."""
     if line < 0:
         return f"{NO_LINE}, or several"
     source = record.lines[line]

@@ -1,1 +1,1 @@
-"""Load of a GPU over time: strips of shares, power, clocks and throttle reasons."""
+"""Charts of a GPU's load over time: utilization, power, clocks and reasons for lower clocks."""

@@ -1,4 +1,4 @@
-"""Load chart: the load of a GPU over time, with a strip for each kind of reading."""
+"""The load chart: the load of a GPU over time, with one strip per kind of reading."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ HINT = "Point at the chart, or press the arrow keys, to see the values at a time
 
 
 class _Strip(NamedTuple):
-    """Strip of the chart: a group of readings on one vertical axis."""
+    """A strip of the chart: a group of readings with one vertical axis."""
 
     title: str
     unit: str
@@ -45,7 +45,7 @@ class _Strip(NamedTuple):
 
     @property
     def height_px(self) -> int:
-        """Height of the strip in pixels; all strips together fit a projector."""
+        """The height of the strip in pixels; all strips together fit on a projector."""
         return 42 if self.is_percentage else 22
 
 
@@ -83,16 +83,16 @@ _OTHER_REASON_COLOUR = "purple"
 
 
 class LoadChart(Steered):
-    """View of the load of a GPU over time.
+    """A view of the load of a GPU over time.
 
     Parameters
     ----------
     samples
-        Function that returns all readings so far.
+        A function that returns all readings so far.
     state
         ``"live"``, ``"paused"``, ``"stopped"`` or ``"recorded"``.
     pause
-        Function that pauses the readings or continues them.
+        A function that pauses or resumes the readings.
     """
 
     paused = traitlets.Int(0).tag(sync=True, echo_update=False)
@@ -126,7 +126,7 @@ class LoadChart(Steered):
         return self._samples()
 
     def tables(self) -> tuple[Table, ...]:
-        """Return a table of the means of each phase, and a table of the readings."""
+        """Return a table with the mean readings of each phase, and a table of all readings."""
         record = self.record
         units = {"%": "_percent", "MiB/s": "_mib_per_s", "W": "_w", "J": "_j", "°C": "_c", "MHz": "_mhz"}
         names = [
@@ -154,7 +154,7 @@ class LoadChart(Steered):
             self.redraw()
 
     def tick(self) -> None:
-        """Show new readings; can be called in any thread."""
+        """Show new readings. Any thread can call this."""
         if self.comm is not None and self._state == "live":
             with self._lock, self.hold_sync():
                 self.caption = self._caption()
@@ -261,7 +261,7 @@ class LoadChart(Steered):
 
 
 def _latest_readings(record: LoadSamples) -> list[tuple[str, str, str]]:
-    """Return name, value and detail of the last readings."""
+    """Return the name, the value and a detail of each of the latest readings."""
     last = record.latest
     limit = record.power_limit_w
     used_mib = last("memory_used")
@@ -292,7 +292,7 @@ def _axis_top(record: LoadSamples, strip: _Strip) -> float:
 
 
 def _lines(record: LoadSamples, strip: _Strip, axes: Axes, window_start_ns: float) -> list[Item]:
-    """Return the curves of a strip as steps: a reading is valid for the time since the previous one."""
+    """Return the curves of a strip; each reading is constant over the time since the previous reading."""
     time = record.time_ns
     interval_starts = np.concatenate(([0.0], time[:-1]))
     visible = np.flatnonzero(time >= window_start_ns)[
@@ -318,14 +318,14 @@ def _lines(record: LoadSamples, strip: _Strip, axes: Axes, window_start_ns: floa
 
 
 def _is_low(percentages: Any) -> bool:
-    """Return whether a curve is nowhere high enough to be drawn."""
+    """Return whether all values of a curve are too low to be drawn."""
     return bool(np.nanmax(percentages, initial=0.0) < MIN_DRAWN_PERCENT)
 
 
 def _readings(
     record: LoadSamples, strips: Sequence[tuple[float, _Strip]], window_start_ns: float, bottom: float
 ) -> Item:
-    """Return the values of each reading: as texts next to a line at its time, and as a sentence."""
+    """Return the values of each reading as text next to a vertical line, and as a sentence."""
     visible = np.flatnonzero(record.time_ns >= window_start_ns)
     time_ns = record.time_ns[visible]
     phase_starts = [start_ns for _, start_ns in record.phases]
@@ -363,7 +363,7 @@ def _readings(
 
 
 def _phases_px(record: LoadSamples) -> float:
-    """Return the pixels above the first strip: its title, and the lines of the phases' names."""
+    """Return the height in pixels above the first strip: its title, and the names of the phases."""
     is_long = any(len(name) > SHORT_NAME for name, _ in record.phases)
     line_count = PHASE_LINES if is_long else bool(record.phases)
     return 20.0 + 12 * line_count
@@ -372,7 +372,7 @@ def _phases_px(record: LoadSamples) -> float:
 def _phase_names(
     record: LoadSamples, window_start_ns: float, window_end_ns: float, bottom: float
 ) -> list[Item]:
-    """Return lines at the beginnings of phases, and the phases' names where there is space."""
+    """Return vertical lines at the starts of phases, and the phases' names if there is space."""
     if not record.phases:
         return []
     x = np.array([index for _, index in record.phases])
@@ -398,7 +398,7 @@ def _phase_names(
 
 
 def _clock_limits(record: LoadSamples, window_start_ns: float, top: float) -> tuple[list[Item], float]:
-    """Return bars for the intervals in which the clocks were limited, and the y of the chart's end."""
+    """Return bars for the intervals in which the clocks were limited, and the y of the chart's lower end."""
     reason_bits = record["clock_reasons"]
     time = record.time_ns
     interval_starts = np.concatenate(([0.0], time[:-1]))

@@ -1,4 +1,4 @@
-"""Load of a GPU in words and as a table."""
+"""The load of a GPU as sentences and as a table."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PHASE_COLUMNS = ("sm_active", "sm_occupancy", "dram", "tensor", "fp32")
 
 
 def share(value: float | None) -> str:
-    """Return a percentage as text; a value above 0 is never shown as 0."""
+    """Return a percentage as text. A value above 0 is never shown as 0."""
     if value is None:
         return NOT_AVAILABLE
     if 0 < value < MIN_PERCENT:
@@ -38,12 +38,12 @@ def share(value: float | None) -> str:
 
 
 def reading(value: float | None, unit: str) -> str:
-    """Return a reading with its unit as text, or "not available"."""
+    """Return a reading as text with its unit, or "not available"."""
     return NOT_AVAILABLE if value is None else f"{number(value)} {unit}"
 
 
 def sms(record: LoadSamples, value: float | None) -> str:
-    """Return a percentage of the SMs as a number of SMs in words."""
+    """Return a text with the number of SMs that a percentage represents."""
     return (
         ""
         if value is None or not record.sms
@@ -52,7 +52,7 @@ def sms(record: LoadSamples, value: float | None) -> str:
 
 
 def held(record: LoadSamples) -> list[str]:
-    """Return the distinct reasons that limited the clocks, in order of appearance."""
+    """Return the reasons that limited the clocks, without duplicates, in order of appearance."""
     reason_bits = record["clock_reasons"]
     reason_lists = [
         clock_reasons(reason_list) for reason_list in reason_bits[~np.isnan(reason_bits)].tolist()
@@ -68,7 +68,7 @@ def held(record: LoadSamples) -> list[str]:
 
 
 def sentence(record: LoadSamples, state: str) -> str:
-    """Return the mean load, its duration and its origin in a sentence."""
+    """Return a sentence with the mean load, the duration of the recording and its origin."""
     active_percent = record.mean("sm_active")
     active_text = f", {share(active_percent)} of its SMs were active" if active_percent is not None else ""
     mean_w = record.mean_power_w
@@ -92,7 +92,7 @@ def missing(record: LoadSamples) -> list[str]:
 
 
 def state_of(record: LoadSamples) -> str:
-    """Return sentences about the current limits of the clocks and the other processes on the GPU."""
+    """Return sentences about the present limits of the clocks, and other processes on the GPU."""
     reason_bits = record.latest("clock_reasons")
     limits_text = (
         f"At {duration(record.duration_ns)}, clocks held back by: "
@@ -108,7 +108,7 @@ def state_of(record: LoadSamples) -> str:
 
 
 def time_of_latest(record: LoadSamples, is_live: bool) -> str:
-    """Return the time of the numbers above the chart."""
+    """Return a text with the time of the numbers above the chart."""
     return f"{'Now' if is_live else 'Last reading'}, at {duration(record.duration_ns)}"
 
 
@@ -119,7 +119,7 @@ def phase_list(record: LoadSamples) -> str:
 
 
 def values_text(record: LoadSamples, index: int, readings: Sequence[tuple[str, str, str]], unit: str) -> str:
-    """Return the values of some readings (key, colour, name) at one time; empty if there are none."""
+    """Return a text with the values of several readings (key, colour, name) at one time, or ""."""
     values = [(name, float(record[key][index])) for key, _, name in readings]
     return ", ".join(
         f"{name} {share(value) if unit == '%' else reading(value, unit)}"
@@ -129,12 +129,12 @@ def values_text(record: LoadSamples, index: int, readings: Sequence[tuple[str, s
 
 
 def limits_text(reason_bits: float) -> str:
-    """Return the reasons that limit the clocks at one time, in words."""
+    """Return a text with the reasons that limit the clocks at one time."""
     return f"clocks held back by: {NOT_AVAILABLE if np.isnan(reason_bits) else clock_reasons(reason_bits)}"
 
 
 def phases(record: LoadSamples) -> Table:
-    """Return a table with one row per phase: the means of its readings."""
+    """Return a table with the mean readings of each phase."""
     names = [name for name, _ in record.phases]
     rows = []
     for phase in [record.within(name) for name in names] or [record]:

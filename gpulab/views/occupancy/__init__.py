@@ -1,1 +1,1 @@
-"""Theoretical occupancy against block size."""
+"""Charts of theoretical occupancy by block size."""

@@ -1,4 +1,4 @@
-"""Occupancy chart: theoretical occupancy against block size, with the limiting resources."""
+"""The occupancy chart: theoretical occupancy by block size, with the limiting resources."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TICK_THREADS = 128
 
 
 class OccupancyChart(FigureView):
-    """Chart of the occupancy for every block size, with a mark and the limits of the selected one.
+    """A chart of the occupancy for every block size, with a mark at the selected size and its limits.
 
     Parameters
     ----------
@@ -31,12 +31,12 @@ class OccupancyChart(FigureView):
     chosen
         The block size to mark, in threads, or its `Occupancy`, which is added to the points if necessary.
     others
-        The same on up to three other devices; each is a faint mark at its block size.
+        The occupancies on up to three other devices, each shown as a faint mark at its block size.
 
     Raises
     ------
     ValueError
-        If there are no points, or none of the chosen size.
+        If there are no points, or no point has the chosen size.
     """
 
     height_in = 3.3
@@ -78,7 +78,7 @@ class OccupancyChart(FigureView):
 
     @property
     def record(self) -> tuple[Occupancy, ...]:
-        """The records, one per block size."""
+        """The occupancy records, one per block size."""
         return self.points
 
     @property

@@ -1,4 +1,4 @@
-"""Axes of a chart, linear or logarithmic, with ticks, grid, names, and points with sentences."""
+"""The axes of a chart, linear or logarithmic, with ticks, grid, names, and points with sentences."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Axis:
 
     @property
     def domain(self) -> tuple[float, float]:
-        """Positions of the two ends of the axis."""
+        """The positions of the two ends of the axis."""
         return float(self.positions(self.low)), float(self.positions(self.high))
 
 
@@ -70,7 +70,10 @@ def log_axis(low: float, high: float, name: str, multiples: Sequence[int] = (1, 
 
 @dataclass(frozen=True, slots=True)
 class Axes:
-    """The horizontal and vertical axis of a chart, `height` pixels high, `top` pixels below a plot's top."""
+    """The horizontal and the vertical axis of a chart, which is `height` pixels high.
+
+    It begins `top` pixels below the upper edge of its plot.
+    """
 
     horizontal: Axis
     vertical: Axis
@@ -79,7 +82,7 @@ class Axes:
 
     @property
     def bottom(self) -> float:
-        """Pixels from the plot's upper edge to the horizontal axis."""
+        """The distance in pixels from the plot's upper edge to the horizontal axis."""
         return self.top + self.height
 
     def x(self, values: Any) -> Any:
@@ -143,6 +146,6 @@ class Axes:
         ]
 
     def plot(self, *items: Item | None, left: int, below_px: float = BELOW_PX, **options: Any) -> Plot:
-        """Return a plot of `items` with axes; the horizontal axis' texts take `below_px` pixels."""
+        """Return a plot of `items` with axes; the texts of the horizontal axis need `below_px` pixels."""
         all_items = [*self.grid(), *items, *self.sides(left)]
         return plot(self.bottom + below_px, self.horizontal.domain, *all_items, left=left, **options)

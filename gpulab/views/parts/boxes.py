@@ -1,4 +1,4 @@
-"""Boxes: dataclasses for the layout of a view, on the page and in the picture."""
+"""Boxes: dataclasses that describe the layout of a view, for the web page and for the static picture."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpulab.views.parts.items import Item
 
 @dataclass(frozen=True, kw_only=True)
 class Box:
-    """Base class of boxes.
+    """The base class of boxes.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Column(Box):
-    """Boxes below each other."""
+    """A box with boxes below each other."""
 
     kind = "column"
     boxes: list[Box]
@@ -42,7 +42,7 @@ class Column(Box):
 
 @dataclass(frozen=True)
 class Row(Box):
-    """Boxes side by side, with widths by `weights`; they wrap if they have less than `least` pixels."""
+    """A box with boxes next to each other; `weights` set their widths, and they wrap below `least` pixels."""
 
     kind = "row"
     boxes: list[Box]
@@ -63,7 +63,7 @@ class Words(Box):
 
 @dataclass(frozen=True)
 class Legend(Box):
-    """Colours and their meanings, and ``"outline"`` for a mark that is not filled."""
+    """A legend: colours and their meanings, with ``"outline"`` for a mark that is not filled."""
 
     kind = "legend"
     entries: list[list[str]]
@@ -71,7 +71,7 @@ class Legend(Box):
 
 @dataclass(frozen=True)
 class Terms(Box):
-    """Terms, each with a value and a detail."""
+    """A list of terms, each with a value and a detail."""
 
     kind = "numbers"
     rows: list[list[str]]
@@ -80,7 +80,7 @@ class Terms(Box):
 
 @dataclass(frozen=True)
 class Bars(Box):
-    """Horizontal bars; labels take the share `label` of the width."""
+    """A group of horizontal bars; `label` is the share of the width for their labels."""
 
     kind = "bars"
     rows: list[dict[str, Any]]
@@ -89,7 +89,7 @@ class Bars(Box):
 
 @dataclass(frozen=True)
 class Cells(Box):
-    """Rows of text under headings."""
+    """A table of text with headings."""
 
     kind = "table"
     rows: list[list[str]]
@@ -99,7 +99,7 @@ class Cells(Box):
 
 @dataclass(frozen=True)
 class Matrix(Box):
-    """Rows of cells with bars under headings."""
+    """A table in which each cell has a text and a bar."""
 
     kind = "matrix"
     rows: list[dict[str, Any]]
@@ -108,7 +108,7 @@ class Matrix(Box):
 
 @dataclass(frozen=True)
 class Switch(Box):
-    """Several boxes, of which one is shown, depending on the value of a trait."""
+    """A box that shows one of several boxes, depending on the value of a trait."""
 
     kind = "switch"
     trait: str
@@ -139,7 +139,7 @@ class Slider(Box):
 
 @dataclass(frozen=True)
 class Remarks(Box):
-    """Numbered sentences; the one that is focused or pointed at sets a trait to its index, others to -1."""
+    """Numbered sentences; the sentence that has the focus or the pointer sets a trait to its index."""
 
     kind = "remarks"
     title: str
@@ -149,7 +149,7 @@ class Remarks(Box):
 
 @dataclass(frozen=True)
 class Player(Box):
-    """Play, pause and single steps: they move a trait from 0 to `last`.
+    """Buttons for play, pause and single steps, which change a trait from 0 to `last`.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ class Player(Box):
 
 @dataclass(frozen=True)
 class Plot(Box):
-    """Items over a width that represents `domain`; see `gpulab.views.parts`.
+    """A plot of items, whose width represents `domain`; see `gpulab.views.parts`.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ class Plot(Box):
 
 
 def column(*boxes: Box | None, gap: int = 6, **options: Any) -> Box:
-    """Return a box with boxes below each other; None is left out."""
+    """Return a box that contains boxes below each other; None is left out."""
     return Column([box for box in boxes if box is not None], gap, **options)
 
 
@@ -222,9 +222,10 @@ def row(
     above: bool = False,
     **options: Any,
 ) -> Box:
-    """Return a box with boxes side by side, with widths by `weights`.
+    """Return a box that contains boxes next to each other; `weights` set their widths.
 
-    If one would have less than its `least` pixels, they wrap, to below or `above` the first.
+    If a box would be narrower than its `least` pixels, the boxes wrap: below the first one, or above it if
+    `above` is set.
     """
     count = len(boxes)
     return Row(list(boxes), gap, above, weights or [1] * count, least or [200] * count, **options)
@@ -246,7 +247,7 @@ def numbers(rows: Iterable[Sequence[str]], least: int = 150, **options: Any) -> 
 
 
 def bars(rows: Iterable[Mapping[str, Any]], label: float = 0.36, **options: Any) -> Box:
-    """Return horizontal bars, one for each row; labels take the share `label` of the width.
+    """Return one horizontal bar per row; `label` is the share of the width for the labels.
 
     A row has ``label``, ``share`` (0 to 1, None for no bar), ``value`` as text, and optionally ``mark``
     (words after the value), ``strong``, ``colour`` and ``title``.
@@ -257,14 +258,15 @@ def bars(rows: Iterable[Mapping[str, Any]], label: float = 0.36, **options: Any)
 def table(
     rows: Iterable[Sequence[str]], headings: Sequence[str] = (), title: str = "", **options: Any
 ) -> Box:
-    """Return a table of text; the first cell names its row, and the last column is on the right."""
+    """Return a table of text. The first cell of a row is its name, and the last column is aligned right."""
     return Cells([list(cells) for cells in rows], list(headings), title, **options)
 
 
 def matrix(rows: Iterable[Mapping[str, Any]], headings: Sequence[str], **options: Any) -> Box:
-    """Return a matrix: rows (``label``, ``cells``, ``strong``, ``title``) of texts and bars under headings.
+    """Return a table in which each cell has a text and a bar, under headings.
 
-    A cell is a text and the share of its bar, or None.
+    A row has ``label``, ``cells``, ``strong`` and ``title``. A cell is a text and the length of its bar (a
+    share), or None.
     """
     return Matrix([dict(cells) for cells in rows], list(headings), **options)
 
@@ -275,12 +277,12 @@ def switch(trait: str, chosen: Any, cases: Mapping[Any, Box], **options: Any) ->
 
 
 def fold(summary: str, inner: Box, *, opened: bool = True, **options: Any) -> Box:
-    """Return a box that the learner can open and close; in a picture it is open."""
+    """Return a box that the learner can open and close; in the static picture it is open."""
     return Fold(summary, inner, opened, **options)
 
 
 def remarks(title: str, trait: str, texts: Iterable[str], **options: Any) -> Box:
-    """Return numbered sentences that set a trait to the index of the one that is focused or pointed at."""
+    """Return numbered sentences; the sentence with the focus or the pointer sets a trait to its index."""
     return Remarks(title, trait, list(texts), **options)
 
 
@@ -296,7 +298,7 @@ def player(
 
 
 def slider(label: str, trait: str, values: Sequence[int], texts: Sequence[str]) -> Slider:
-    """Return a slider that sets `trait` to one of `values`, displayed as `texts`.
+    """Return a slider that sets `trait` to one of `values`; `texts` are their displayed forms.
 
     With two values it is a switch. Python replies with a new picture; the view must be a `Steered` view.
     """

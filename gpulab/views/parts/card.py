@@ -1,4 +1,4 @@
-"""Cards of HTML: the frame of views for tables, with title, origin and full view, without scripts.
+"""HTML cards for tables, with a title, the origin of the numbers and a full view, without scripts.
 
 A card has the styles of widgets (``card.css``), and is complete in itself: it works in a saved notebook, in
 an export and without a kernel. The full view is the browser's own popover. Where a page removes styles and
@@ -26,7 +26,7 @@ _RULE = re.compile(r"([^{}]+)\{(?:[^{}]|\{[^{}]*\})*\}")
 
 @lru_cache(1)
 def _rules() -> tuple[tuple[str, frozenset[str]], ...]:
-    """Return the style rules of cards, each with its classes.
+    """Return the style rules of cards, each with the classes to which it applies.
 
     The rules have enough weight against JupyterLab's own rules for tables.
     """
@@ -38,7 +38,7 @@ def _rules() -> tuple[tuple[str, frozenset[str]], ...]:
 
 
 def _style(content: str) -> str:
-    """Return the style sheet of a content: the rules and colours that it uses."""
+    """Return a style sheet with only the rules and colours that some HTML uses."""
     classes = frozenset(_CLASS.findall(content))
     sheet = "".join(text for text, own_classes in _rules() if not own_classes or own_classes & classes)
     colours = sorted(set(_COLOUR.findall(sheet + content)))
@@ -89,7 +89,7 @@ def items(texts: Sequence[str], numbered: bool = False) -> str:
 
 
 def fill(share: float, colour: str = "accent") -> str:
-    """Return the bar of a share between 0 and 1; its number is written next to it."""
+    """Return the HTML of a bar for a share between 0 and 1; its number is written next to the bar."""
     width = f"{100 * min(1.0, max(0.0, share)):.4g}%"
     return (
         '<span class="gl-track" aria-hidden="true">'
@@ -130,7 +130,7 @@ def beside(*parts: str) -> str:
 
 
 def strip(cells: Iterable[tuple[str, str, str]]) -> str:
-    """Return values in the order of time as HTML; each has a text, a note and a colour."""
+    """Return values in the order of time as an HTML list; each has a text, a note and a colour."""
     steps = "".join(
         f'<li style="border-top-color:var(--gl-{colour})"><b>{escape(text)}</b> '
         f"<small>{escape(note)}</small></li>"
@@ -140,14 +140,14 @@ def strip(cells: Iterable[tuple[str, str, str]]) -> str:
 
 
 def source_lines(code: str, marks: Mapping[int, str], texts: Mapping[int, str] | None = None) -> str:
-    """Return source lines as HTML, with marked lines and their neighbours.
+    """Return the marked source lines and their neighbours as HTML.
 
     Parameters
     ----------
     code
         The source; empty if it is not known.
     marks
-        By line (1-based), what happens there.
+        The marks by line number (1-based), which describe the line.
     texts
         The texts of marked lines, which are used if `code` does not have them.
     """

@@ -1,4 +1,4 @@
-"""A graph of work as a plot: nodes in layers from left to right, connected by arrows.
+"""The plot of a graph of work: nodes in layers from left to right, connected by arrows.
 
 Graphs of many layers continue in bands below each other.
 """
@@ -32,7 +32,7 @@ SHAPES = ("box", "copy", "set", "round", "hexagon")
 
 @dataclass(frozen=True, slots=True)
 class DrawnNode:
-    """Appearance of a node in a drawing.
+    """The appearance of a node in a drawing.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ Leg = tuple[float, float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class _Arrow:
-    """An arrow: segments of a line, x in columns and y in pixels; the last segment has the head."""
+    """An arrow as line segments, with x in columns and y in pixels; the last segment has the head."""
 
     ends: tuple[int, int]
     legs: list[Leg]
@@ -75,7 +75,7 @@ class _Arrow:
 
 @dataclass(frozen=True, slots=True)
 class _Positions:
-    """Positions of nodes and arrows, and the height of the plot."""
+    """The positions of nodes and arrows, and the height of the plot."""
 
     x: list[float]
     y: list[float]

@@ -1,4 +1,4 @@
-"""Items of a plot: dataclasses with the data that the painters of the page and the picture need."""
+"""Items of a plot: dataclasses with the data that the page and the static picture draw."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_LINE_POINTS = 4096
 
 @dataclass(frozen=True, kw_only=True)
 class Item:
-    """Base class of items of a plot.
+    """The base class of items of a plot.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Spans(Item):
-    """Intervals over `rows` rows of equal height, in order of their start `x0`.
+    """Intervals on `rows` rows of equal height, sorted by their start `x0`.
 
     If a row has fewer pixels than lanes, its colour shows the share of the lanes in use.
 
@@ -91,7 +91,7 @@ class Spans(Item):
 
 @dataclass(frozen=True, kw_only=True)
 class Tracks(Item):
-    """Any number of intervals over rows of individual heights, in order of their start, with unlimited zoom.
+    """Any number of intervals on rows of individual heights, sorted by their start, with unlimited zoom.
 
     A pixel has the colour that covers most of it; the colour is pale if the row was busy for less than half
     of the pixel. The plot gets a toolbar and a search among ``names``. Tracks are the first item of their
@@ -127,7 +127,7 @@ class Tracks(Item):
 
 @dataclass(frozen=True)
 class Rects(Item):
-    """Rectangles in one colour, or in `colours` by index.
+    """Rectangles in one colour, or in `colours` selected by index.
 
     They are `inset` pixels narrower on the left and right. With `outline`, only outlines of rectangles that
     are at least 4 pixels wide are drawn; with `hatch`, the rectangles are filled with slanted lines.
@@ -152,7 +152,7 @@ class Rects(Item):
 
 @dataclass(frozen=True)
 class Readings(Item):
-    """Readings over time, of which one is selected: a line at its time, with the values at several heights.
+    """Readings over time, one of which is selected: a line at its time, with its values at several heights.
 
     Parameters
     ----------
@@ -174,9 +174,10 @@ class Readings(Item):
 
 @dataclass(frozen=True)
 class Line(Item):
-    """Line through points; `step` makes it a staircase, `fill` colours the area down to y = `base`.
+    """A line through points; `step` draws a staircase, `fill` colours the area down to y = `base`.
 
-    Of a staircase with very many points, the highest and the last of `MAX_LINE_POINTS` intervals are kept.
+    A staircase with very many points is divided into `MAX_LINE_POINTS` intervals, and the highest and the
+    last point of each are kept.
     """
 
     kind = "line"
@@ -202,7 +203,7 @@ class Line(Item):
 
 @dataclass(frozen=True)
 class Rules(Item):
-    """Straight segments, optionally dashed or with an arrow's head.
+    """Straight line segments, optionally dashed or with arrow heads.
 
     If `most` is not 0, they are hidden while more than `most` of them are visible.
     """
@@ -221,7 +222,7 @@ class Rules(Item):
 
 @dataclass(frozen=True)
 class Labels(Item):
-    """Texts with their vertical middle at `y` and their `anchor` (start, middle, end) at `x` + `dx` pixels.
+    """Texts centred vertically at `y`, with their `anchor` (start, middle, end) at `x` + `dx` pixels.
 
     Parameters
     ----------
@@ -260,7 +261,7 @@ class Labels(Item):
 
 @dataclass(frozen=True)
 class Ticks(Item):
-    """Ticks below y at several distances (step and texts), and a title with its shorter forms."""
+    """Ticks below y at several distances (step and texts), and a title with shorter forms."""
 
     kind = "axis"
     y: float
@@ -270,7 +271,7 @@ class Ticks(Item):
 
 @dataclass(frozen=True)
 class Time(Item):
-    """Ticks of a time in nanoseconds below y, for any zoom; `since` names the event at time zero."""
+    """A time axis in nanoseconds below y, for any zoom; `since` names the event at time zero."""
 
     kind = "time"
     y: float
@@ -279,7 +280,7 @@ class Time(Item):
 
 @dataclass(frozen=True, kw_only=True)
 class Nodes(Item):
-    """Nodes of a graph that can be selected, also by keys; `dag` makes them."""
+    """The nodes of a graph, which can be selected, also by keys; `dag` creates them."""
 
     kind = "nodes"
     x0: Column
@@ -296,7 +297,7 @@ class Nodes(Item):
 
 @dataclass(frozen=True, kw_only=True)
 class Ring(Item):
-    """Devices on a circle and what moves between them; x and y do not depend on the plot's domain.
+    """Devices on a circle and the data that moves between them; the plot's domain does not matter.
 
     Parameters
     ----------

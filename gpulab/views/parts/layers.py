@@ -1,4 +1,4 @@
-"""Positions of a graph's nodes: in layers from left to right, with few crossings.
+"""Positions of a graph's nodes in layers from left to right, with few crossings of edges.
 
 Layers come from longest paths, orders from weighted medians in sweeps in both directions, and heights from
 the mean of the neighbours. These are the steps of Sugiyama, Tagawa and Toda, "Methods for Visual
@@ -23,7 +23,7 @@ Edge = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """Positions of nodes (layer and row; row 0 is the top, fractions occur) and paths of edges.
+    """The layer and row of each node (row 0 is the top, fractions occur), and the path of each edge.
 
     ``paths`` contains, for each edge, its rows in the layers from its start to its end. An edge over several
     layers has its own row in each of them, so that no node hides it.
@@ -72,7 +72,7 @@ def layers(count: int, edges: Sequence[Edge]) -> Layers:
 
 
 def crossings(order: Sequence[Sequence[int]], steps: Sequence[Edge]) -> int:
-    """Return the number of crossings of edges, where edges connect neighbouring layers."""
+    """Return the number of crossings between edges that connect neighbouring layers."""
     position = {node: index for nodes in order for index, node in enumerate(nodes)}
     layer_of = {node: index for index, nodes in enumerate(order) for node in nodes}
     edges_by_layer: dict[int, list[Edge]] = {}
@@ -140,7 +140,7 @@ def _median(values: Sequence[float]) -> float:
 def _exchange(
     order: list[list[int]], index: int, left: dict[int, list[int]], right: dict[int, list[int]]
 ) -> None:
-    """Exchange neighbours within a layer while that saves crossings."""
+    """Exchange neighbouring nodes in a layer as long as that reduces the number of crossings."""
     adjacent = [
         (neighbours, order[adjacent_index])
         for neighbours, adjacent_index in ((left, index - 1), (right, index + 1))
@@ -152,7 +152,7 @@ def _exchange(
     ]
 
     def crossed(a: int, b: int) -> int:
-        """Return the number of crossings of the edges of two nodes, if the first one is above the second."""
+        """Return the number of crossings of two nodes' edges if the first node is above the second."""
         return sum(
             position[i] > position[j]
             for neighbours, position in positions
@@ -195,7 +195,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _spaced_rows(ideal: list[float]) -> list[float]:
-    """Return rows in the same order, at least 1 apart, nearest to the ideal ones by least squares."""
+    """Return rows in the same order, at least 1 apart, that are nearest to the ideal rows (least squares)."""
     blocks: list[
         tuple[float, int]
     ] = []  # mean of the starts that are ideal for its members, and their number

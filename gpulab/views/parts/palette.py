@@ -135,7 +135,7 @@ _SYSTEM_DARK = 'body:not([data-jp-theme-light]):not([class*="vscode"]) {0}'
 
 
 def light(name: str) -> str:
-    """Return the colour on the light background of static pictures, ``#rrggbb``."""
+    """Return a colour for the light background of static pictures, as ``#rrggbb``."""
     return COLOURS[name][0]
 
 

@@ -51,7 +51,7 @@ def wrap(text: str, width: float, size: float, weight: str = "normal") -> list[s
 
 
 def shorten(text: str, width: float, size: float, weight: str = "normal") -> str:
-    """Return `text`, cut with an ellipsis if it is too wide."""
+    """Return the text, cut and ended with an ellipsis if it is too wide."""
     if text_width(text, size, weight) <= width:
         return text
     while text and text_width(f"{text}…", size, weight) > width:
@@ -60,7 +60,7 @@ def shorten(text: str, width: float, size: float, weight: str = "normal") -> str
 
 
 class Pen:
-    """Image on which shapes and texts are drawn in nominal pixels and colour names."""
+    """An image on which shapes and texts are drawn, in nominal pixels and with colour names."""
 
     def __init__(self, width: float, height: float) -> None:
         self.image = Image.new(

@@ -53,7 +53,7 @@ _drawing_lock = threading.Lock()
 
 
 def lay(box: Box, width: float) -> tuple[float, Painter]:
-    """Lay out a box: return its height at a width, and a function that paints it at a position."""
+    """Lay out a box: return its height at a given width, and a function that paints it at a position."""
     if box.only == "page":
         return 0.0, lambda pen, x, y: None
     return _LAYOUTS[type(box)](box, width)
@@ -303,7 +303,7 @@ def png(scene: Box, title: str, caption: str) -> bytes:
 
 @cache
 def _inks() -> Any:
-    """Return an image with the picture's palette: every colour, and mixtures for the edges of text."""
+    """Return an image whose palette has every colour, and mixed colours for the edges of text."""
     colours = [*map(_rgb, palette.COLOURS)]
     for text, ground in ((_rgb(text), _rgb(ground)) for text in _TEXT_COLOURS for ground in _BACKGROUNDS):
         for step in range(1, 9):
@@ -324,7 +324,7 @@ def _rgb(name: str) -> tuple[int, ...]:
 
 
 def encode(image: Image.Image) -> bytes:
-    """Encode an image as PNG with a palette, in a third of the size and a quarter of the time."""
+    """Encode an image as a PNG with a palette, which is smaller and faster than full colour."""
     buffer = io.BytesIO()
     indexed = image.quantize(palette=_inks(), dither=Image.Dither.NONE)
     indexed.save(buffer, format="PNG", compress_level=3)

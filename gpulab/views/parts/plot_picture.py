@@ -119,7 +119,7 @@ def _spans(pen: Pen, item: Spans, scale: Scale) -> None:
 
 
 def _shares(pen: Pen, item: Spans, scale: Scale) -> None:
-    """Paint rows that are too low for their lanes: the share of lanes in use mixes colour and background."""
+    """Paint rows that are too low for their lanes; the colour shows the share of lanes in use."""
     width = max(1, round(scale.width * SHARPNESS))
     top_px = round(item.top * SHARPNESS)
     height_px = max(1, round((item.top + item.height) * SHARPNESS) - top_px)
@@ -177,7 +177,7 @@ def _span_names(pen: Pen, item: Spans, scale: Scale, row_height: float, inner_he
 
 
 def element_sentence(item: Item, index: int, pieces: Sequence[Any]) -> str:
-    """Return the sentence of an item's element from its pieces, as ``elementSentence`` in ``plot.js``."""
+    """Build the sentence of an item's element from its pieces, as ``elementSentence`` in ``plot.js`` does."""
     texts = []
     for piece in pieces:
         if isinstance(piece, str):
@@ -374,7 +374,7 @@ def _nodes(pen: Pen, item: Nodes, scale: Scale) -> None:
 
 
 def _outline(shape: int, left: float, top: float, right: float, bottom: float) -> list[tuple[float, float]]:
-    """Return the corners of a node's shape; ``outline`` in ``dag.js`` is equal."""
+    """Return the corners of a node's shape; ``outline`` in ``dag.js`` returns the same corners."""
     slant = min(SLANT_PX, (right - left) / 4)
     middle = (top + bottom) / 2
     if shape == 1:

@@ -1,4 +1,4 @@
-"""Plots and their items: x in data units, y in pixels from the plot's top."""
+"""Functions that create plots and their items, with x in data units and y in pixels from the plot's top."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ def _columns(rows: Sequence[Sequence[Any]], column_count: int) -> list[list[Any]
 
 
 def boxes(rows: Sequence[Sequence[Any]], colours: Sequence[str], **options: Any) -> Item:
-    """Return rectangles from rows of x0, x1, y0, y1 and the index of the colour."""
+    """Return a rectangle for each row of x0, x1, y0, y1 and the index of a colour."""
     x0, x1, y0, y1, colour = _columns(rows, 5)
     return Rects(x0, x1, y0, y1, colour, colours, **options)
 
 
 def texts(rows: Sequence[Sequence[Any]], **options: Any) -> Item:
-    """Return centred texts from rows of x, y, text and its largest width in data units."""
+    """Return a centred text for each row of x, y, text and maximum width in data units."""
     x, y, text, max_widths = _columns(rows, 4)
     return Labels(x, y, text, **{"anchor": "middle", "room": max_widths, **options})
 
 
 def nice_step(minimum: float) -> float:
-    """Return the smallest number of at least `minimum` that is 1, 2 or 5 times a power of ten."""
+    """Return the smallest number, not below `minimum`, that is 1, 2 or 5 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(minimum))
     return next(multiple * power for multiple in (1, 2, 5, 10) if multiple * power >= minimum * (1 - 1e-9))
 
@@ -101,7 +101,9 @@ def x_axis(
 
 
 def time_ticks(low: float, high: float, count: float, since: str) -> tuple[str, list[tuple[float, str]]]:
-    """Return a time axis' name and its ticks, position and text, from `low` to `high` ns, as in ``plot.js``.
+    """Return the name of a time axis and its ticks (position, text) from `low` to `high` ns.
+
+    ``plot.js`` computes the same ticks.
 
     If the times are large compared with the visible interval, they are counted from a round time before it.
     """
@@ -122,20 +124,20 @@ def time_ticks(low: float, high: float, count: float, since: str) -> tuple[str, 
 
 
 def speaking(sentences: Sequence[str]) -> dict[str, Any]:
-    """Return the arguments of an item that give each of its spans or rectangles its own sentence."""
+    """Return arguments that give each span or rectangle of an item its own sentence."""
     return {"columns": {"which": [*range(len(sentences))]}, "say": [["which", sentences]]}
 
 
 def y_ticks(
     positions: Numbers, texts: Sequence[str], domain: tuple[float, float], of_rows: bool = False
 ) -> Item:
-    """Return texts left of a plot, at y in pixels; with `of_rows` they are hidden when one row is alone."""
+    """Return texts left of a plot, at y in pixels; `of_rows` hides them if only one row is shown."""
     x = [float(domain[0])] * len(texts)
     return Labels(x, list(positions), texts, anchor="end", dx=-5, pin=True, of_rows=of_rows)
 
 
 def y_name(text: str, y: float, domain: tuple[float, float], left: int, of_rows: bool = False) -> Item:
-    """Return the name of a y axis, written upwards at the left edge, with its middle at y."""
+    """Return the name of a y axis, which reads upwards at the left edge, with its middle at y."""
     x = [float(domain[0])]
     return Labels(x, [y], [text], anchor="middle", dx=8 - left, turn=True, pin=True, of_rows=of_rows)
 
@@ -143,9 +145,9 @@ def y_name(text: str, y: float, domain: tuple[float, float], left: int, of_rows:
 def lane_grid(
     states: npt.NDArray[Any], colours: Sequence[str], *, top: float, row_height: float, **options: Any
 ) -> Item:
-    """Return the states of lanes over steps as spans; `states` (lanes, steps) are indices into `colours`.
+    """Return spans that show the state of each lane at each step.
 
-    The plot's domain is (0, steps).
+    `states` (lanes, steps) contains indices into `colours`. The plot's domain is (0, steps).
     """
     rows, steps = states.shape
     is_start = np.ones((rows, steps), bool)

@@ -74,7 +74,7 @@ def paint_tracks(pen: Pen, item: Tracks, scale: Scale) -> None:
 def _shades(
     starts: npt.NDArray[Any], ends: npt.NDArray[Any], colour: npt.NDArray[Any], width: int
 ) -> npt.NDArray[Any]:
-    """Return the shade of each pixel: 0 for the background, else 1 + 2 × colour, plus 1 if it is pale."""
+    """Return a number for the shade of each pixel: 0 for the background, else 1 + 2 × colour + 1 if pale."""
     ends = np.maximum(ends - ((ends - starts) > 5), starts + 1e-3)  # intervals of length 0 are visible, too
     coverage = np.zeros((int(colour.max(initial=0)) + 1, width))
     for shade in np.unique(colour).tolist():

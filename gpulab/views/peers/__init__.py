@@ -1,1 +1,1 @@
-"""Picture of the links between the GPUs of a machine."""
+"""Charts of the links between the GPUs of a machine."""

@@ -1,4 +1,4 @@
-"""Chart of the links between GPUs: direct ones above the GPUs, and the way through the host below them."""
+"""The chart of the links between GPUs: direct links above the GPUs, and the route through the host below."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PLAIN_POINTS = 1.5
 
 
 class PeersChart(FigureView):
-    """Chart of the GPUs of a machine and of the links over which each accesses the memory of the others.
+    """A chart of the GPUs of a machine, and of the links over which they access each other's memory.
 
     Parameters
     ----------
@@ -67,12 +67,12 @@ class PeersChart(FigureView):
 
     @property
     def record(self) -> dict[tuple[int, int], bool]:
-        """By pair of GPUs, whether the first one can access the memory of the second one directly."""
+        """For each pair of GPUs, whether the first can access the memory of the second directly."""
         return self._reach
 
     @property
     def groups(self) -> list[list[int]]:
-        """Groups of consecutive GPUs that all reach each other directly; empty if other links exist."""
+        """The groups of consecutive GPUs that all access each other directly; empty if other links exist."""
         groups: list[list[int]] = []
         for gpu in self.gpus:
             own = [other for other in self.gpus if other == gpu or self._reach[gpu, other]]
@@ -107,7 +107,7 @@ class PeersChart(FigureView):
         return "\n".join(lines)
 
     def notes(self) -> tuple[str, ...]:
-        """Return a sentence about a machine with one GPU."""
+        """Return a note if the machine has only one GPU."""
         return (
             ("There is no other GPU that this one could exchange data with.",) if len(self.gpus) == 1 else ()
         )
@@ -162,7 +162,7 @@ class PeersChart(FigureView):
         ax.axis("off")
 
     def _width(self, direct: bool) -> float:
-        """Return the width of a link in points."""
+        """Return the width in points of the line for a link."""
         if not self.rates:
             return PLAIN_POINTS
         return max(0.6, WIDEST_POINTS * self.rates[direct] / max(self.rates.values()))
@@ -186,7 +186,7 @@ def _line(ax: Axes, gpu: int, low: float, high: float, name: str, width: float) 
 
 
 def _box(ax: Axes, first: int, last: int, y: float, text: str, name: str) -> None:
-    """Draw a box over GPUs, with its text."""
+    """Draw a box that spans several GPUs, with its text."""
     box = FancyBboxPatch(
         (first - 0.36, y - BOX_HEIGHT / 2),
         last - first + 0.72,

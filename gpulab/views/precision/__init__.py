@@ -1,1 +1,1 @@
-"""Precision view: a number in several formats, bit by bit."""
+"""The precision view: a number in several formats, bit by bit."""

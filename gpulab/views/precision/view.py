@@ -1,4 +1,4 @@
-"""Precision view: a number as strips of bits in several formats, with its neighbours and error."""
+"""The precision view: the bits of a number in several formats, with its neighbours and its error."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ CAPTION = (
 
 
 class PrecisionView(Steered):
-    """View of a number in several floating-point formats: bits, nearest value and error.
+    """A view of a number in several floating-point formats: bits, nearest value and error.
 
     Parameters
     ----------
     value
-        The number: exact, or a float that is infinite or NaN.
+        The exact number, or a float that is infinite or NaN.
     formats
         The formats, from top to bottom.
     """
@@ -220,7 +220,7 @@ class PrecisionView(Steered):
 
 
 def _number(value: Number | None) -> float | None:
-    """Return a number as a float, which is infinite if the number is too large."""
+    """Return a number as a float; a number that is too large becomes infinite."""
     if value is None:
         return None
     try:

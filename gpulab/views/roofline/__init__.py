@@ -1,1 +1,1 @@
-"""Launches under the ceilings of their device."""
+"""Roofline charts: launches below the ceilings of their device."""

@@ -1,4 +1,4 @@
-"""Roofline chart: launches by operations per byte and per second, below the ceilings of their device."""
+"""The roofline chart: launches by operations per byte and per second, below the ceilings of their device."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SAME_POSITION = 0.05
 
 
 class RooflineChart(FigureView):
-    """Chart of launches as points, one per memory level, below the ceilings of memory and arithmetic.
+    """A chart of launches as points, one per memory level, below the ceilings of memory and arithmetic.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class RooflineChart(FigureView):
         return sentences
 
     def _path_level(self) -> Level | None:
-        """Return the memory level of the arrows: the common level whose traffic changes most."""
+        """Return the memory level at which arrows are drawn: the shared level whose traffic changes most."""
         points = self._points if self._pairs() else []
         common_levels = [
             level for level in LEVELS if points and all(level in point.intensities for point in points)
@@ -305,12 +305,12 @@ def _intensities(point: RooflinePoint) -> str:
 
 
 def _modelled(point: RooflinePoint) -> float:
-    """Return the GFLOP/s of a launch in its modelled time, or 0 if there is no modelled time."""
+    """Return the rate of a launch in GFLOP/s by its modelled time, or 0 if there is no modelled time."""
     return point.operations / point.modelled_ns if point.modelled_ns else 0.0
 
 
 def _names(points: Sequence[RooflinePoint]) -> dict[float, str]:
-    """Return labels by GFLOP/s; launches of nearly the same rate share a label of at most two names."""
+    """Return the labels by GFLOP/s. Launches with nearly the same rate share a label of at most two names."""
     names_at = dict[float, list[str]]()
     for point in points:
         close_rates = (rate for rate in names_at if abs(math.log10(rate / point.gflops)) < SAME_POSITION / 2)

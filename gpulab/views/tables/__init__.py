@@ -1,4 +1,4 @@
-"""Tables of records as text and HTML, each with a caption that names the origin of its numbers."""
+"""Tables of records as text and HTML, each with a caption that states the origin of its numbers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NUMBER_START = frozenset("0123456789-–<")
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Column of a table: its heading, its name in a data frame, and its format.
+    """A column of a table: its heading, its name in a data frame, and its format.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Value with its own text, used instead of the column's format.
+    """A value with its own text, which replaces the format of the column.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Table:
-    """Table of raw values under columns; the values become text when the table is shown.
+    """A table of raw values in columns, which become text when the table is shown.
 
     Parameters
     ----------
@@ -96,12 +96,12 @@ class Table:
 
     @property
     def headings(self) -> tuple[str, ...]:
-        """Headings of the visible columns."""
+        """The headings of the visible columns."""
         return tuple(self._columns()[index].heading for index in self._shown_columns())
 
     @property
     def cells(self) -> tuple[tuple[str, ...], ...]:
-        """Texts of the visible rows and columns."""
+        """The texts of the visible rows and columns."""
         column_indices = self._shown_columns()
         return tuple(tuple(row[index] for index in column_indices) for row in self._texts())
 
@@ -136,7 +136,7 @@ class Table:
         return "\n".join(lines)
 
     def html(self) -> str:
-        """Return the table as HTML in the page's own colours."""
+        """Return the table as HTML, in the colours of the page."""
         # A number stays next to its unit.
         aligns = ["right;white-space:nowrap" if right else "left" for right in self._right_aligned()]
         headings = self.headings
@@ -169,7 +169,7 @@ class Table:
         return self.card()
 
     def card(self, title: str = "", origin: str = "") -> str:
-        """Return the table as HTML in a card, under its title or another one."""
+        """Return the table as an HTML card, under its own title or another title."""
         return card(title or self.title, replace(self, title="").html(), origin=origin)
 
     def _columns(self) -> list[Column]:
@@ -263,12 +263,12 @@ def _html_bars(value: Any) -> str:
 
 
 def share_cell(share: float | None, text: Callable[[float], str], colour: str = "accent") -> Cell | None:
-    """Return a share as a cell with its text and a bar; None remains None."""
+    """Return a cell with a text and a bar for a share; None remains None."""
     return None if share is None else Cell(share, text(share), ((share, colour),))
 
 
 def before_and_after(before: tuple[str, float], after: tuple[str, float], colour: str = "accent") -> str:
-    """Return two names with their times in nanoseconds as bars of one scale, as HTML."""
+    """Return the HTML of two bars on one scale, for two names with their times in nanoseconds."""
     longest_ns = max(before[1], after[1], 1e-9)
     return bars(
         (name, time_ns / longest_ns, duration(time_ns), bar_colour)
@@ -357,7 +357,7 @@ class Tabular:
 
 
 class Texts(Savable):
-    """Base class of objects that are displayed as tables and sentences: as text, as a page, and in files."""
+    """The base class of objects that are displayed as tables and sentences: as text, a page or files."""
 
     __slots__ = ()
 
@@ -372,14 +372,14 @@ class Texts(Savable):
         return {".html": text_writer(page), ".txt": text_writer(lambda: f"{self!r}\n")}
 
     def describe(self) -> str:
-        """Return the complete text."""
+        """Return all tables and sentences as text."""
         return repr(self)
 
 
 class CardOfTables(Tabular, Texts):
-    """Base class of objects that are displayed as tables and sentences in a card.
+    """The base class of objects that are displayed as tables and sentences in a card.
 
-    Subclasses implement `heading`, `origin` and `tables`, and what they have of the other parts.
+    Subclasses implement `heading`, `origin` and `tables`, and the other parts if they need them.
     """
 
     __slots__ = ()
@@ -389,27 +389,27 @@ class CardOfTables(Tabular, Texts):
 
     @property
     def heading(self) -> str:
-        """Kind of the tables and their subject, such as ``Profile of step``."""
+        """The heading of the card: the kind of the tables and their subject, such as ``Profile of step``."""
         raise NotImplementedError
 
     @property
     def facts(self) -> str:
-        """Facts that follow the heading, such as the launch's shape."""
+        """The facts in the caption, after the heading, such as the shape of the launch."""
         return ""
 
     @property
     def origin(self) -> str:
-        """Source and device of the numbers."""
+        """The origin of the numbers: their source and device."""
         raise NotImplementedError
 
     @property
     def remarks(self) -> Sequence[str]:
-        """Sentences on the limits of the tables."""
+        """The remarks in the caption, which state the limits of the tables."""
         return ()
 
     @property
     def caption(self) -> str:
-        """Line above the tables: heading, facts, origin of the numbers, and remarks."""
+        """The line above the tables: heading, facts, origin of the numbers, and remarks."""
         facts = f": {self.facts}" if self.facts else ""
         origin = f"; {self.origin}" if self.origin else ""
         return " ".join([f"{self.heading}{facts}{origin}.", *self.remarks])
@@ -446,13 +446,13 @@ class CardOfTables(Tabular, Texts):
 
 
 class RecordTable(CardOfTables, Generic[Record]):
-    """Base class of records that are displayed as tables; the second base class is the record's own class."""
+    """The base class of records that are displayed as tables; the second base is the record's own class."""
 
     __slots__ = ()
 
     @classmethod
     def of(cls, record: Record, **texts: str) -> Self:
-        """Return a copy of the record that is displayed as tables, with additional texts."""
+        """Return a copy of a record, with additional texts, that is displayed as tables."""
         return cls(**_values_of(cls, record), **texts)
 
     @property

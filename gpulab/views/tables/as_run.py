@@ -1,4 +1,4 @@
-"""Display of ``gl.machine_code``: counts of PTX and machine code, and their differences, as tables."""
+"""The tables of ``gl.machine_code``: the counts of PTX and machine code, and their differences."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ _RUN = Column("as run", "executed", number)
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AsRunTable(RecordTable[AsRun], AsRun):
-    """Tables of the counts of one launch, as written (PTX) and as run. ``code`` is the source."""
+    """The counts of one launch, as written (PTX) and as run (machine code). ``code`` is the source."""
 
     code: str = ""
 
     @property
     def heading(self) -> str:
-        """Kind of the tables and the kernel."""
+        """The heading of the card: the kind of the tables and the kernel."""
         return f"PTX and machine code of {self.kernel_name}"
 
     @property
     def facts(self) -> str:
-        """Shape of the launch, and the target of the machine code."""
+        """The facts in the caption: the shape of the launch, and the target of the machine code."""
         launch = f"grid {shape(self.grid)}, block {shape(self.block)}"
         return f"{launch}; as written (PTX) and as run (machine code for {self.target})"
 
     @property
     def origin(self) -> str:
-        """Source and device of the counts."""
+        """The origin of the numbers: the source and device of the counts."""
         return self.provenance.of_results
 
     def tables(self) -> tuple[Table, ...]:
-        """Return the totals, then source lines with their accesses and branches."""
+        """Return a table of totals, and a table of source lines with their accesses and branches."""
         by_line = (self._accesses(), self._branches())
         return self._totals(), *(table for table in by_line if table.rows)
 

@@ -1,4 +1,4 @@
-"""Display of ``gl.count``: totals, then memory accesses and branches by source line, as tables."""
+"""The tables of ``gl.count``: totals, and memory accesses and branches by source line."""
 
 from __future__ import annotations
 
@@ -53,32 +53,32 @@ Counted = TypeVar("Counted", AccessCounters, BranchCounters)
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CounterTable(RecordTable[KernelCounters], KernelCounters):
-    """Tables of the counters of one launch. ``code`` is the source to which lines refer."""
+    """The tables of one launch's counters. ``code`` is the source to which line numbers refer."""
 
     code: str = ""
     note: str = ""
 
     @property
     def heading(self) -> str:
-        """Kind of the tables and the kernel."""
+        """The heading of the card: the kind of the tables and the kernel."""
         return f"Counters of {self.kernel_name}"
 
     @property
     def facts(self) -> str:
-        """Shape of the launch."""
+        """The facts in the caption: the shape of the launch."""
         shared_bytes = count(self.shared_bytes, "byte")
         shared = f", {shared_bytes} of shared memory per block" if self.shared_bytes else ""
         return f"grid {shape(self.grid)}, block {shape(self.block)}{shared}"
 
     @property
     def origin(self) -> str:
-        """Source and device of the counters, and of the hit rates."""
+        """The origin of the numbers: the source and device of the counters, and of the hit rates."""
         hit_rates = "; hit rates modelled" if self.caches is not None else ""
         return f"{self.provenance.of_results}{hit_rates}"
 
     @property
     def remarks(self) -> Sequence[str]:
-        """Note on the origin of the counters."""
+        """The remarks in the caption: a note on the origin of the counters."""
         return [f"{self.note.rstrip('.')}."] if self.note else []
 
     def tables(self) -> tuple[Table, ...]:
@@ -174,7 +174,7 @@ class CounterTable(RecordTable[KernelCounters], KernelCounters):
         )
 
     def _most(self, counter: str) -> int:
-        """Return the largest total of a counter among the lines, which has the longest bar."""
+        """Return the largest value of a counter among the source lines, which gets the longest bar."""
         totals: dict[Hashable, int] = {}
         for access in self.accesses:
             key = access.line, access.space, access.kind
@@ -217,7 +217,7 @@ def _pair_cell(actual: int, ideal: int, most: int, value: int | None = None) -> 
 
 
 def _cache_rows(caches: CacheCounters) -> list[tuple[Any, ...]]:
-    """Return the rows of the cache model, whose numbers are modelled, not counted."""
+    """Return the rows of the cache model, whose numbers are modelled and not counted."""
     start_text = "from empty caches" if caches.start == "cold" else "with the data left in L2"
     part_text = "" if caches.one_in == 1 else f", from one line in {caches.one_in}"
     method = f"modelled {start_text}{part_text}"
@@ -246,7 +246,7 @@ def _by_line(
     executions: Callable[[Counted], int],
     row: Callable[[Sequence[Counted]], tuple[Any, ...]],
 ) -> list[tuple[tuple[Any, ...], list[tuple[Any, ...]]]]:
-    """Return a row for each group of counters with the same key, with a row for each member.
+    """Group counters by `key`, and return a row for each group and for each of its members.
 
     Members that never ran are left out, unless no member of the group ran.
     """

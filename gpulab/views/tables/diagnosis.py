@@ -1,4 +1,4 @@
-"""Display of ``gl.diagnose``: the causes of a launch's time, the most profitable remedy first."""
+"""The table of ``gl.diagnose``: the causes of a launch's time, with the most profitable remedy first."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ PIPES = {
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
-    """Causes of the time of a launch, with remedies.
+    """The causes of the time of a launch, with remedies.
 
     ``code`` is the source to which lines refer, ``baseline`` is another launch for comparison, with
     ``baseline_code``, and ``measured_ns`` is the time on a real GPU.
@@ -90,9 +90,9 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
 
     @property
     def worth_fixing(self) -> tuple[Cause, ...]:
-        """Causes whose remedy makes the launch at least 1.25 times as fast, the most profitable first.
+        """The causes whose remedy makes the launch at least 1.25 times as fast, with the largest gain first.
 
-        A cause that depends on others (latency) must gain as much also after the others are fixed.
+        A cause that depends on others (latency) must have this gain even after the other causes are fixed.
         """
         return tuple(
             cause
@@ -103,28 +103,28 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
 
     @property
     def main(self) -> Cause | None:
-        """Most profitable cause, or None if no cause is worth fixing."""
+        """The cause with the largest gain, or None if no cause is worth fixing."""
         return next(iter(self.worth_fixing), None)
 
     @property
     def heading(self) -> str:
-        """Kind of the table and the kernel."""
+        """The heading of the card: the kind of the table and the kernel."""
         return f"Diagnosis of {self.kernel_name}"
 
     @property
     def facts(self) -> str:
-        """Shape of the launch, and its modelled and measured times."""
+        """The facts in the caption: the shape of the launch, and its modelled and measured times."""
         measured = f" on the virtual GPU, {duration(self.measured_ns)} measured" if self.measured_ns else ""
         return f"grid {shape(self.grid)}, block {shape(self.block)}, {duration(self.time_ns)}{measured}"
 
     @property
     def origin(self) -> str:
-        """Source and device of counts and times."""
+        """The origin of the numbers: the source and device of counts and times."""
         return self.provenance.of_results_and_times
 
     @property
     def remarks(self) -> Sequence[str]:
-        """Note on the origin of the counts."""
+        """The remarks in the caption: a note on the origin of the counts."""
         return [f"{self.note.rstrip('.')}."] if self.note else []
 
     def tables(self) -> tuple[Table, ...]:
@@ -150,12 +150,12 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
         return (Table("", columns, rows),) if rows else ()
 
     def sentences(self) -> list[str]:
-        """Return each cause with its remedy, and the changes compared with another launch."""
+        """Return the explanation of each cause with its remedy, and the changes from another launch."""
         return [*map(self.explanation, self.worth_fixing), *self._spilled(), *self._changes()]
 
     @property
     def verdict(self) -> str:
-        """Sentence with the main cause and the limit of the launch."""
+        """The verdict: a sentence with the main cause and the limit of the launch."""
         share = percent(min(1.0, self.stages[self.bound] / self.time_ns))
         name, limit_text = _bound(self.bound)
         bound_text = f"{name}: {share} of its time {limit_text}"
@@ -189,7 +189,7 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
         return self._comparison() + causes + items(self._spilled())
 
     def _comparison(self) -> str:
-        """Return this launch's time next to the other launch's as HTML; empty without another one."""
+        """Return the HTML of bars that compare this launch's time with the baseline's, if there is one."""
         if self.baseline is None:
             return ""
         colour = "good" if self.time_ns <= self.baseline.time_ns else "tail"
@@ -256,7 +256,7 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
 
 
 def _names_by_line(costs: LaunchCosts) -> dict[int, str]:
-    """Return the names of a launch's causes by their line."""
+    """Return the names of a launch's causes, grouped by source line."""
     names: dict[int, list[str]] = {}
     for cause in costs.causes:
         if cause.line and cause.gain >= MIN_GAIN:

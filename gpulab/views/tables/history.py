@@ -1,4 +1,4 @@
-"""Display of the history of one array element as text and HTML."""
+"""The table of the history of one array element, as text and HTML."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ _MAX_STRIP = 12
 
 @dataclass(frozen=True, slots=True, repr=False)
 class HistoryTable(RecordTable[ElementHistory], ElementHistory):
-    """Table of every write to an element, the first write on top."""
+    """The table of all writes to an element of an array, the first write at the top."""
 
     @property
     def heading(self) -> str:
-        """Kind of the table and the element."""
+        """The heading of the card: the kind of the table and the element."""
         return f"History of {self.element}"
 
     @property
     def facts(self) -> str:
-        """Number of writes and launches."""
+        """The facts in the caption: the number of writes and launches."""
         writes = count(len(self.writes) - 1 + self.left_out, "write")
         return f"{writes} in {count(self.launches, 'launch', 'launches')}"
 
     @property
     def origin(self) -> str:
-        """Source and device of the values."""
+        """The origin of the numbers: the source and device of the values."""
         return self.provenance.of_results
 
     @property
     def verdict(self) -> str:
-        """Sentence with the element's value and its last writer."""
+        """The verdict: a sentence with the element's value and its last writer."""
         last_write = self.last
         if last_write.kind == "initial":
             return f"Nothing wrote {self.element}: its {_value(last_write.value)} was there before."
@@ -96,7 +96,7 @@ class HistoryTable(RecordTable[ElementHistory], ElementHistory):
         )
 
     def _strip(self) -> str:
-        """Return the values in the order of the writes as HTML, with one colour for each writer."""
+        """Return the values in the order of the writes as HTML, with one colour per writer."""
         names = list(dict.fromkeys(write.name for write in self.writes if write.kind != "initial"))
         colours = dict(zip(names, (*KERNELS, *[KERNELS[-1]] * len(names)), strict=False))
         steps = [
@@ -110,7 +110,7 @@ class HistoryTable(RecordTable[ElementHistory], ElementHistory):
 
 
 def _writer_text(write: Write) -> str:
-    """Return who wrote a value, in a few words."""
+    """Return a short text that names the writer of a value."""
     if write.kind == "initial":
         return "before"
     launch = f", launch {write.launch}" if write.launch else ""

@@ -1,4 +1,4 @@
-"""Display of the results of ``gl.library_calls`` and ``gl.tune`` as tables."""
+"""The tables of ``gl.library_calls`` and ``gl.tune``."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ _NAME_CHARACTERS = 48
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CallsTable(RecordTable[Calls], Calls):
-    """Table of operations with the library routines and kernels that they call."""
+    """The table of operations with the library routines and kernels that they call."""
 
     @property
     def heading(self) -> str:
-        """Kind of the table and the function."""
+        """The heading of the card: the kind of the table and the function."""
         return f"Library calls of {self.function}"
 
     @property
     def facts(self) -> str:
-        """Number of operations."""
+        """The facts in the caption: the number of operations."""
         return count(len(self.endings), "operation")
 
     @property
     def origin(self) -> str:
-        """Source and device of the answer."""
+        """The origin of the numbers: the source and device of the answer."""
         return self.provenance.label
 
     def tables(self) -> tuple[Table, ...]:
@@ -78,24 +78,24 @@ def _short_name(kernel: str) -> str:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TuningTable(RecordTable[Tuning], Tuning):
-    """Tables of the choices of a tuner, one for each key."""
+    """The tables of a tuner's choices, one table per key."""
 
     @property
     def heading(self) -> str:
-        """Kind of the tables, and the number of choices."""
+        """The heading of the card: the kind of the tables, and the number of choices."""
         return f"Tuning of {count(len(self.choices), 'choice')}"
 
     @property
     def origin(self) -> str:
-        """Source and device of results and times."""
+        """The origin of the numbers: the source and device of results and times."""
         return self.provenance.of_results_and_times
 
     def tables(self) -> tuple[Table, ...]:
-        """Return a table for each key: correct candidates sorted by median, then rejected ones."""
+        """Return a table per key: correct candidates sorted by median time, then rejected candidates."""
         return tuple(_choice(choice) for choice in self.choices)
 
     def sentences(self) -> Sequence[str]:
-        """Return notes on choices that were cut short."""
+        """Return the notes of the choices."""
         return [choice.note for choice in self.choices if choice.note]
 
 

@@ -1,4 +1,4 @@
-"""Display of ``gl.memory_report``: live memory at the peak, and GPUs that would fit, as tables."""
+"""The tables of ``gl.memory_report``: memory in use at the peak, and GPUs on which the call would fit."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _MIN_FACTOR = 0.01  # smaller factors are shown as "less than"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class MemoryReportTable(RecordTable[MemoryReport], MemoryReport):
-    """Tables of the memory that a call uses."""
+    """The tables of the memory that a call uses."""
 
     @property
     def heading(self) -> str:
-        """Kind of the tables and the function."""
+        """The heading of the card: the kind of the tables and the function."""
         return f"Memory of {self.name}"
 
     @property
     def facts(self) -> str:
-        """Peak and the part of it that belongs to the call."""
+        """The facts in the caption: the peak and the part of it that belongs to the call."""
         if self.failed is not None:
             used_bytes = self.peak_bytes - self.failed.size_bytes
             request_bytes = self.failed.size_bytes
@@ -38,15 +38,15 @@ class MemoryReportTable(RecordTable[MemoryReport], MemoryReport):
 
     @property
     def origin(self) -> str:
-        """Source and device of the sizes."""
+        """The origin of the numbers: the source and device of the sizes."""
         return self.provenance.label
 
     def tables(self) -> tuple[Table, ...]:
-        """Return tables of live memory, the largest first, and of the GPUs on which the call would fit."""
+        """Return a table of the memory in use at the peak, and a table of GPUs on which the call fits."""
         return tuple(table for table in (self._alive(), self._rooms()) if table.rows)
 
     def sentences(self) -> Sequence[str]:
-        """Return explanations of the place of the peak, the temporary memory, and the assumptions."""
+        """Return explanations of the source line of the peak, the temporary memory, and the assumptions."""
         return list(filter(None, (self._peak_sentence(), self._temporaries(), self._fit(), self.note)))
 
     def _peak_sentence(self) -> str:
@@ -167,12 +167,12 @@ class HostMemoryTable(RecordTable[AllocatorStatistics], AllocatorStatistics):
 
     @property
     def heading(self) -> str:
-        """Kind of memory."""
+        """The heading of the card: the kind of memory."""
         return "Pinned host memory"
 
     @property
     def origin(self) -> str:
-        """Source and device of the numbers."""
+        """The origin of the numbers: their source and device."""
         return self.provenance.label
 
     def tables(self) -> tuple[Table, ...]:

@@ -1,4 +1,4 @@
-"""Display of ``gl.profile`` as tables, with the column names of PyTorch's profiler."""
+"""The tables of ``gl.profile``, with the column names of PyTorch's profiler."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ MAX_ROWS = 20
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ProfileTable(RecordTable[Profile], Profile):
-    """Tables of a profile."""
+    """The tables of a profile."""
 
     @property
     def heading(self) -> str:
-        """Kind of the tables and the function."""
+        """The heading of the card: the kind of the tables and the function."""
         return f"Profile of {self.name}"
 
     @property
     def facts(self) -> str:
-        """Duration, and the share of it in which the device was busy."""
+        """The facts in the caption: duration, and the share of it in which the device was busy."""
         share = f" ({percent(self.busy_ns / self.wall_ns)})" if self.wall_ns else ""
         return f"{duration(self.wall_ns)}, the device was busy {duration(self.busy_ns)} of it{share}"
 
     @property
     def origin(self) -> str:
-        """Source and device of counts and times."""
+        """The origin of the numbers: the source and device of counts and times."""
         return self.provenance.of_results_and_times
 
     def tables(self) -> tuple[Table, ...]:
@@ -215,20 +215,20 @@ class ProfileTable(RecordTable[Profile], Profile):
 
 
 class ProfileComparison(CardOfTables):
-    """Comparison of two profiles, row by row; ``records`` contains both."""
+    """The comparison of two profiles, row by row; ``records`` contains both."""
 
     def __init__(self, before: Profile, after: Profile) -> None:
         self.records = before, after
 
     @property
     def heading(self) -> str:
-        """Names of both profiles."""
+        """The heading of the card: the names of both profiles."""
         before, after = self.records
         return f"Profiles of {before.name}, then {after.name}"
 
     @property
     def facts(self) -> str:
-        """Durations of both profiles."""
+        """The facts in the caption: the durations of both profiles."""
         before, after = self.records
         return (
             f"{duration(before.wall_ns)}, then {duration(after.wall_ns)}"
@@ -237,7 +237,7 @@ class ProfileComparison(CardOfTables):
 
     @property
     def origin(self) -> str:
-        """Source and device of counts and times."""
+        """The origin of the numbers: the source and device of counts and times."""
         origins = dict.fromkeys(profile.provenance.of_results_and_times for profile in self.records)
         return "; ".join(origins)
 
@@ -268,7 +268,7 @@ class ProfileComparison(CardOfTables):
         return _table("", columns, rows, hide_empty=False)
 
     def tables(self) -> tuple[Table, ...]:
-        """Return the table."""
+        """Return the only table in a tuple."""
         return (self.table(),)
 
     def _body(self) -> str:
@@ -280,7 +280,7 @@ _Row = tuple[int, float | None]  # count, and time where it is known
 
 
 def _rows_by_key(record: Profile) -> dict[tuple[str, str], _Row]:
-    """Return the count and time of each name and kind; kernels with several shapes are summed."""
+    """Return the count and the time for each name and kind; kernels with several shapes are added."""
     parts: dict[tuple[str, str], _Row] = {}
     for kind, rows in (
         ("kernel", [(entry.key, entry.count, entry.device_time_total_ns) for entry in record.kernels]),

@@ -1,4 +1,4 @@
-"""Display of the result of code in a sandbox as text and HTML: output, error, and cause."""
+"""The display of the result of code in a sandbox: output, error and cause."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ _MAX_LINES = 40
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SandboxTable(RecordTable[SandboxRun], SandboxRun):
-    """A verdict, the printed output, and rows for the line that raised and the launch that caused it."""
+    """The verdict and output of code in a sandbox, and a table with the lines of the error and its cause."""
 
     @property
     def heading(self) -> str:
-        """Kind of the table and the name of the code."""
+        """The heading of the card: the kind of the table and the name of the code."""
         mode = " with launch blocking" if self.blocking else ""
         return f"{self.name} in a separate process{mode}"
 
     @property
     def origin(self) -> str:
-        """Device of the code."""
+        """The origin of the numbers: the device of the code."""
         return self.provenance.of_results
 
     @property
     def verdict(self) -> str:
-        """Sentence with the outcome and its consequences for the following code."""
+        """The verdict: a sentence with the outcome and its consequences for the following code."""
         if self.ended:
             return f"{self.name} was ended: {self.ended}"
         if not self.error:
@@ -46,7 +46,7 @@ class SandboxTable(RecordTable[SandboxRun], SandboxRun):
         return f"{self.name} raised {error_line}{place_text}.{consequence}"
 
     def tables(self) -> tuple[Table, ...]:
-        """Return a table of the line that raised and the launch that caused it, if there was a failure."""
+        """Return a table with the line that raised the error and the faulty launch, if the code failed."""
         rows: list[tuple[Any, ...]] = [("raised", *_row(self.raised))] if self.raised else []
         if self.culprit is not None:
             launch_text = f"launch {self.culprit.launch}" if self.culprit.launch else "a launch"
@@ -64,7 +64,7 @@ class SandboxTable(RecordTable[SandboxRun], SandboxRun):
 
     @property
     def printed(self) -> str:
-        """First lines of the output, and the number of further lines."""
+        """The first lines of the output, and the number of further lines."""
         lines = self.output.splitlines()
         left_out = self.output_lines - min(len(lines), _MAX_LINES)
         omission = [f"... and {count(left_out, 'more line')}"] if left_out > 0 else []

@@ -25,7 +25,7 @@ _RACES = {
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SanitizerTable(RecordTable[SanitizerReport], SanitizerReport):
-    """Findings of one launch: a verdict, a table, and a sentence for each finding."""
+    """The findings of one launch: a verdict, a table, and a sentence for each finding."""
 
     note: str = ""
     code: str = ""
@@ -35,12 +35,12 @@ class SanitizerTable(RecordTable[SanitizerReport], SanitizerReport):
 
     @property
     def heading(self) -> str:
-        """Kind of the table and the kernel."""
+        """The heading of the card: the kind of the table and the kernel."""
         return f"Sanitizer report of {self.kernel_name}"
 
     @property
     def facts(self) -> str:
-        """Shape of the launch, and the tools that checked it."""
+        """The facts in the caption: the shape of the launch, and the tools that checked it."""
         shared_bytes = count(self.shared_bytes, "byte")
         shared = f", {shared_bytes} of dynamic shared memory" if self.shared_bytes else ""
         tools = f"checked by {self.checker}: {', '.join(self.tools)}; order of blocks: {self.block_order}"
@@ -49,19 +49,19 @@ class SanitizerTable(RecordTable[SanitizerReport], SanitizerReport):
 
     @property
     def origin(self) -> str:
-        """Source and device of the results; empty if there are none."""
+        """The origin of the numbers: the source and device of the results; empty if there are none."""
         return "" if self.unavailable else self.provenance.of_results
 
     @property
     def remarks(self) -> Sequence[str]:
-        """Notes on the origin and the limits of the results, or the reason why there are none."""
+        """The remarks in the caption: origin and limits of the results, or why there are none."""
         if self.unavailable:
             return [f"{self.checker}: {self.unavailable}."]
         return [sentence for sentence in (self.note, self.left_out) if sentence]
 
     @property
     def verdict(self) -> str:
-        """Sentence with the number of findings of each severity."""
+        """The verdict: a sentence with the number of findings of each severity."""
         if self.unavailable:
             return UNAVAILABLE
         counts = [
@@ -78,7 +78,7 @@ class SanitizerTable(RecordTable[SanitizerReport], SanitizerReport):
     beside = old_method("beside", "compare")
 
     def compare(self, other: SanitizerReport) -> SanitizerComparison:
-        """Compare with another checker's report of the same launch, line by line.
+        """Compare this report with another checker's report of the same launch, line by line.
 
         Examples
         --------
@@ -141,35 +141,35 @@ class SanitizerTable(RecordTable[SanitizerReport], SanitizerReport):
 
 
 class SanitizerComparison(CardOfTables):
-    """Comparison of two checkers' reports of one launch, line by line; ``records`` contains both."""
+    """The comparison of two checkers' reports of one launch, line by line; ``records`` contains both."""
 
     def __init__(self, first_report: SanitizerReport, second_report: SanitizerReport) -> None:
         self.records = first_report, second_report
 
     @property
     def heading(self) -> str:
-        """Kind of the table and the kernel."""
+        """The heading of the card: the kind of the table and the kernel."""
         return f"Sanitizer reports of {self.records[0].kernel_name}"
 
     @property
     def facts(self) -> str:
-        """Shape of the launch."""
+        """The facts in the caption: the shape of the launch."""
         return f"grid {shape(self.records[0].grid)}"
 
     @property
     def origin(self) -> str:
-        """Source and device of the results."""
+        """The origin of the numbers: the source and device of the results."""
         origins = [record.provenance.of_results for record in self.records if not record.unavailable]
         return "; ".join(dict.fromkeys(origins))
 
     @property
     def remarks(self) -> Sequence[str]:
-        """Limits of each checker."""
+        """The remarks in the caption: the limits of each checker."""
         return [f"{record.checker}: {_limits_text(record)}" for record in self.records]
 
     @property
     def verdict(self) -> str:
-        """Result if there are no findings."""
+        """The verdict: the result if there are no findings."""
         return "" if self.table().rows else "Nothing found."
 
     def table(self) -> Table:
@@ -183,7 +183,7 @@ class SanitizerComparison(CardOfTables):
         return Table("", ("line", SOURCE, *(record.checker for record in self.records)), rows)
 
     def tables(self) -> tuple[Table, ...]:
-        """Return the table, or none without findings."""
+        """Return the only table in a tuple, or an empty tuple without findings."""
         return (self.table(),) if self.table().rows else ()
 
     def _all_tables(self) -> tuple[Table, ...]:
@@ -206,7 +206,7 @@ def _findings_text(record: SanitizerReport, line: int) -> str:
 
 
 def _times_text(count: int) -> str:
-    """Return a number of times in words: once, 32 times."""
+    """Return a number of times as text: once, 32 times."""
     return "once" if count == 1 else f"{number(count)} times"
 
 

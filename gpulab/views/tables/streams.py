@@ -1,4 +1,4 @@
-"""Display of the report of ``gl.check_streams`` as text and HTML."""
+"""The display of the report of ``gl.check_streams`` as text and HTML."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from virtualgpu.records import StreamReport, StreamUse
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StreamTable(RecordTable[StreamReport], StreamReport):
-    """Report on the order between streams: a verdict, a row for each use, and the missing waits."""
+    """A report on the order between streams: a verdict, a row per use of memory, and the missing waits."""
 
     numbered = True
 
     @property
     def heading(self) -> str:
-        """Kind of the table."""
+        """The heading of the card: the kind of the table."""
         return "Order between streams"
 
     @property
     def facts(self) -> str:
-        """Number of operations and streams that were checked."""
+        """The facts in the caption: the number of operations and streams that were checked."""
         return f"{count(self.operations, 'operation')} in {count(len(self.streams), 'stream')}"
 
     @property
     def origin(self) -> str:
-        """Source and device of the operations."""
+        """The origin of the numbers: the source and device of the operations."""
         return self.provenance.of_results
 
     @property
     def remarks(self) -> Sequence[str]:
-        """Limits of the check."""
+        """The remarks in the caption: the limits of the check."""
         return [self.left_out] if self.left_out else []
 
     @property
     def verdict(self) -> str:
-        """Sentence with the number of pairs of lines that lack an order."""
+        """The verdict: a sentence with the number of pairs of lines that lack an order."""
         if not self.findings:
             return "Nothing found: all uses of the same bytes are ordered."
         pairs = count(len(self.findings), "pair of uses", "pairs of uses")

@@ -1,4 +1,4 @@
-"""Display of a timeline's analysis: overlap, gaps, the critical path, and advice."""
+"""The display of a timeline's analysis: overlap, gaps, the critical path and advice."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ R = TypeVar("R")
 
 
 class Answers(CardOfTables, tuple[R, ...]):
-    """Records that are displayed as a table, or as sentences."""
+    """Records of a timeline's analysis, which are displayed as a table or as sentences."""
 
     table: Table
     _texts: tuple[str, str, str, tuple[str, ...]]
@@ -29,9 +29,9 @@ class Answers(CardOfTables, tuple[R, ...]):
         sentences: tuple[str, ...] = (),
         nothing: str = "there is none",
     ) -> Self:
-        """Return records with their display: sentences if there are any, otherwise the table.
+        """Return records that are displayed as sentences if there are any, otherwise as the table.
 
-        Without records, `nothing` says so.
+        Without records, the text `nothing` is shown.
         """
         answers = cls(records)
         answers.table = table
@@ -40,17 +40,17 @@ class Answers(CardOfTables, tuple[R, ...]):
 
     @property
     def heading(self) -> str:
-        """Kind of the records."""
+        """The heading of the card: the kind of the records."""
         return self._texts[0]
 
     @property
     def facts(self) -> str:
-        """Statement that there are no records."""
+        """The facts in the caption: a statement that there are no records."""
         return self._texts[1]
 
     @property
     def origin(self) -> str:
-        """Source and device of the times."""
+        """The origin of the numbers: the source and device of the times."""
         return self._texts[2]
 
     def tables(self) -> tuple[Table, ...]:
@@ -96,7 +96,7 @@ def overlaps(records: Iterable[Overlap], timeline: Timeline) -> Answers[Overlap]
 
 
 def gaps(records: Iterable[Gap], timeline: Timeline) -> Answers[Gap]:
-    """Return a table with a row for all gaps with the same place, cause and line, the longest first."""
+    """Return a table of gaps, the longest first; gaps with the same row, cause and line are combined."""
     records = tuple(records)
 
     def key(gap: Gap) -> tuple[str | None, ...]:
@@ -110,7 +110,7 @@ def gaps(records: Iterable[Gap], timeline: Timeline) -> Answers[Gap]:
 
 
 def path(records: Iterable[PathStep], timeline: Timeline) -> Answers[PathStep]:
-    """Return a table with a row for all path steps with the same name, place and line, the longest first."""
+    """Return a table of the critical path, the longest steps first; equal steps are combined."""
     records = tuple(records)
 
     def key(step: PathStep) -> tuple[str | None, ...]:
@@ -123,7 +123,7 @@ def path(records: Iterable[PathStep], timeline: Timeline) -> Answers[PathStep]:
 
 
 def advice(records: Iterable[Advice], timeline: Timeline) -> Answers[Advice]:
-    """Return the pieces of advice as sentences, the one with the largest gain first."""
+    """Return the advice as sentences, the one with the largest gain first."""
     records = tuple(records)
     sentences = tuple(record.text for record in records)
     heading = "Changes that would help, each by itself"

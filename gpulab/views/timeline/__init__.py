@@ -1,1 +1,1 @@
-"""Timelines of devices and host: streams, host calls, waits and NVTX ranges on one axis."""
+"""Timelines of devices and host: streams, host calls, waits and NVTX ranges on one time axis."""

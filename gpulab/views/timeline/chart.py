@@ -1,4 +1,4 @@
-"""Drawing of timelines as one plot: rows of bars, arrows, frames of graph launches, and a time axis."""
+"""The drawing of timelines as one plot: rows of bars, arrows, frames of graph launches, and a time axis."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PICKS = {"selected": "operation", "node": "node", "panel": "panel"}
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Positions of the rows of all panels: index of each row key, and top and height of each row."""
+    """The positions of the rows of all panels: the index of each row key, and each row's top and height."""
 
     index: dict[tuple[int, RowKey], int]
     tops: list[float]
@@ -47,7 +47,7 @@ class Rows:
 
 
 def lanes_of(records: Sequence[Timeline], names: Sequence[str] = (), rows_px: float = ROWS_PX) -> list[Lanes]:
-    """Return the bars and rows of timelines for one plot, with as many streams as fit.
+    """Return the bars and rows of several timelines for one plot, with as many streams as there is space for.
 
     `names` distinguish several timelines.
     """
@@ -62,7 +62,7 @@ def lanes_of(records: Sequence[Timeline], names: Sequence[str] = (), rows_px: fl
 
 
 def _streams_px(panels: Sequence[Lanes], rows_px: float) -> float:
-    """Return the height that is left for the rows of streams, in pixels."""
+    """Return the height in pixels that remains for the rows of streams."""
     small_rows = sum(lanes.small_rows for lanes in panels)
     return float(rows_px - small_rows * (SMALL_PX + GAP_PX) - HEADING_PX * len(panels) * (len(panels) > 1))
 
@@ -76,7 +76,7 @@ def chart(
     moment: str = "",
     **options: Any,
 ) -> Plot:
-    """Draw timelines in one plot, one below the other; each begins at its own start.
+    """Draw timelines in one plot, below each other; each begins at its own start.
 
     Parameters
     ----------
@@ -87,9 +87,10 @@ def chart(
     rows_px
         Approximate height of all rows, as passed to `lanes_of`.
     advice
-        Advice of which one piece, by the trait ``advised``, leaves only the bars of its lines in colour.
+        The pieces of advice. The trait ``advised`` selects one of them; then only the bars of its source
+        lines are in colour.
     moment
-        The trait with the time up to which a replay has come; later times are dim.
+        The trait with the current time of a replay; later bars are dim.
     """
     streams = sum(len(lanes.row_keys) - lanes.small_rows for lanes in panels)
     stream_px = min(STREAM_PX, max(MIN_STREAM_PX, _streams_px(panels, rows_px) / max(1, streams) - GAP_PX))
@@ -212,7 +213,7 @@ def _tracks(
 
 
 def _measured_names(panels: Sequence[Lanes]) -> list[str]:
-    """Return the name of each row in the measurement of a span; NVTX ranges are not measured."""
+    """Return the name of each row for the measurement of a selected time span; NVTX ranges are excluded."""
     prefixes = [
         f"{lanes.timeline_name or f'timeline {panel}'}, " if len(panels) > 1 else ""
         for panel, lanes in enumerate(panels, 1)
@@ -225,13 +226,13 @@ def _measured_names(panels: Sequence[Lanes]) -> list[str]:
 
 
 def _advised_lines(panels: Sequence[Lanes], piece: Advice) -> list[int]:
-    """Return the indices of the lines that a piece of advice names."""
+    """Return the indices of the source lines that a piece of advice names."""
     sources = [source for lanes in panels for source in lanes.sources]
     return [index for index, source in enumerate(sources) if source in piece.sources]
 
 
 def _compact(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return integers in the smallest type that fits all of them."""
+    """Return integers in the smallest type that can store all of them."""
     extremes = (int(column.min()), int(column.max())) if column.size else (0, 0)
     fits_int32 = extremes[0] >= -(1 << 31) and extremes[1] < 1 << 31
     return column.astype(np.result_type(*map(np.min_scalar_type, extremes))) if fits_int32 else column
@@ -258,7 +259,7 @@ def _short_name(name: str) -> str:
 
 
 def _frames(panels: Sequence[Lanes], rows: Rows) -> Item | None:
-    """Return outlines around the launches of graphs, or None if there are none."""
+    """Return the outlines around graph launches, or None if there are none."""
     frames = [
         (start - lanes.record.start_ns, end - lanes.record.start_ns, rows.index[panel, row_key])
         for panel, lanes in enumerate(panels)
@@ -296,7 +297,7 @@ def _arrows(panels: Sequence[Lanes], rows: Rows) -> Iterator[Item]:
 
 
 def _marks(panels: Sequence[Lanes], rows: Rows) -> Iterator[Item]:
-    """Yield signs at NVTX marks and hidden waits, which may be too short to see."""
+    """Yield symbols at NVTX marks and hidden waits, which may be too short to see."""
     range_marks: list[tuple[int, float, str]] = []
     hidden_waits: list[tuple[int, float, str]] = []
     for panel, lanes in enumerate(panels):
@@ -325,17 +326,17 @@ def _marks(panels: Sequence[Lanes], rows: Rows) -> Iterator[Item]:
 
 
 def tracks_of(plot: Plot) -> Tracks:
-    """Return the bars of a `chart`."""
+    """Return the item of a `chart` that contains its bars."""
     return next(item for item in plot.items if isinstance(item, Tracks))
 
 
 def kernel_colours(names: Iterable[str]) -> dict[str, int]:
-    """Return the colour of each kernel's name, an index into `ENGINES`; further names share the last one."""
+    """Return each kernel name's colour as an index into `ENGINES`; further names share the last colour."""
     return {name: min(index, len(KERNELS) - 1) for index, name in enumerate(dict.fromkeys(names))}
 
 
 def kernel_legend(names: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the colours of kernels with their names."""
+    """Return the legend entries for the colours of kernels."""
     shown_names = names if len(names) <= len(KERNELS) else names[: len(KERNELS) - 1]
     entries = [
         (colour, f"kernel {_short_name(name)}") for colour, name in zip(KERNELS, shown_names, strict=False)
@@ -346,7 +347,7 @@ def kernel_legend(names: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def legend_entries(plot: Plot) -> list[tuple[str, str]]:
-    """Return the meanings of the colours that occur in a `chart`."""
+    """Return the legend entries for the colours that occur in a `chart`."""
     tracks = tracks_of(plot)
     is_kernel = tracks.colour < len(KERNELS)
     colours = tracks.colour[is_kernel]
@@ -360,7 +361,7 @@ def legend_entries(plot: Plot) -> list[tuple[str, str]]:
 
 
 def arrow_words(panels: Sequence[Lanes]) -> str:
-    """Return the meanings of the arrows and frames that occur, as a sentence."""
+    """Return a sentence that explains the arrows and frames that occur."""
     waits, implicit = (sum(len(lanes.arrows[kind]) for lanes in panels) for kind in (0, 1))
     faults = sum(len(lanes.faults) for lanes in panels)
     launches = sum(len({launch[1:] for launch in lanes.launches}) for lanes in panels)

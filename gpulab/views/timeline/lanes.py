@@ -1,4 +1,4 @@
-"""Rows of a timeline, with the bars on each row and their names and details."""
+"""The rows of a timeline, with the bars on each row and their names and details."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _ENGINE_OF_KIND = {"CONCURRENT_KERNEL": "kernel", "HOST_LAUNCH": "host", "RANGE"
 
 
 class Bar(NamedTuple):
-    """Interval on a row of a timeline; ``operation`` is its correlation id."""
+    """An interval on a row of a timeline; ``operation`` is its correlation id."""
 
     start: int
     end: int
@@ -82,7 +82,7 @@ class Bar(NamedTuple):
 
 
 class Lanes:
-    """Bars of one timeline, as arrays in order of their start, and the rows on which they are drawn.
+    """The bars of one timeline, as arrays sorted by start, and the rows on which they are drawn.
 
     Columns of texts contain indices into ``names``, ``details``, ``lines`` (the texts of ``sources``) and
     `ENGINES`. `fold` assigns the rows. NVTX ranges deeper than `max_depth` share the last row of their
@@ -137,7 +137,7 @@ class Lanes:
         self.small_rows = sum(row_key[0] != "stream" for row_key in self._row_keys)
 
     def fold(self, max_streams: int) -> None:
-        """Assign the bars to rows, one per stream; the streams with the least work share the last row."""
+        """Assign the bars to rows, one row per stream; the streams with the least work share the last row."""
         streams = [index for index, row_key in enumerate(self._row_keys) if row_key[0] == "stream"]
         bar_counts = np.bincount(self._row_key, minlength=len(self._row_keys))
         streams.sort(key=lambda index: -int(bar_counts[index]))
@@ -221,7 +221,7 @@ class Lanes:
             )
 
     def _operations(self) -> list[Sequence[Any]]:
-        """Return the columns of `Bar` for the operations, as lists because there may be very many."""
+        """Return the operations as columns of `Bar` (lists, because there may be very many operations)."""
         sources = {call.correlation_id: call.source for call in self.record.calls if call.correlation_id}
         columns = ([*map(attrgetter(name), self.record.activities)] for name in _COLUMNS)
         start, end, kind, copy_kinds, name, size, correlation_ids, *details_of = columns
@@ -258,7 +258,7 @@ class Lanes:
         graph: int,
         node: int,
     ) -> str:
-        """Return the details of an operation: row, launch configuration, memory and graph."""
+        """Return a text with an operation's row, launch configuration, memory and graph."""
         parts = ["", f"on {self.row_name(('stream', device, stream))}"]
         if grid and block:
             parts.append(f"grid {shape(grid)}, block {shape(block)}")
@@ -276,12 +276,12 @@ class Lanes:
 
     @cached_property
     def streams(self) -> set[tuple[int, int]]:
-        """Device and stream of all streams that ran an operation."""
+        """The device and the stream of every stream that ran an operation."""
         return set(map(STREAM_OF, self.record.activities))
 
     @cached_property
     def devices(self) -> set[int]:
-        """Devices that ran an operation."""
+        """The devices that ran an operation."""
         return {device for device, _ in self.streams}
 
     def row_name(self, row_key: RowKey) -> str:
@@ -300,24 +300,25 @@ class Lanes:
 
     @cached_property
     def kernels(self) -> list[str]:
-        """Names of the kernels, in the order of their colours."""
+        """The names of the kernels, in the order of their colours."""
         return [self.names[index] for index in np.unique(self.name[self.engine == 0]).tolist()]
 
     # Findings
 
     @cached_property
     def waits(self) -> list[Synchronization]:
-        """Waits of the host."""
+        """The waits of the host."""
         return [wait for wait in self.record.synchronizations if wait.type != "STREAM_WAIT_EVENT"]
 
     @cached_property
     def arrows(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-        """Ordered pairs of operations of different streams, as indices of `activities`.
+        """Return the ordered pairs of operations in different streams, as indices of `activities`.
 
         Returns
         -------
         waits, implicit
-            Pairs that an event orders, and those ordered without one, as by the legacy default stream.
+            The pairs that an event orders, and the pairs ordered without an event, as by the legacy default
+            stream.
         """
         activities = self.record.activities
         streams: list[tuple[int, int | None]] = list(map(STREAM_OF, activities))
@@ -365,7 +366,7 @@ class Lanes:
 
     @cached_property
     def launches(self) -> dict[tuple[RowKey, int, int], tuple[int, int]]:
-        """Start and end of each launch of a graph, by row, graph number and launch number.
+        """The start and the end of each graph launch, by row, graph number and launch number.
 
         The n-th run of a node belongs to the n-th launch.
         """

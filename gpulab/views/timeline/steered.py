@@ -1,4 +1,4 @@
-"""A timeline with sliders: each setting is run, and its timeline replaces the previous one."""
+"""A timeline with sliders: the program runs for each setting, and the new timeline replaces the old one."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from virtualgpu.records import Timeline
 
 
 class SteeredTimeline(TimelineView, Steered):
-    """View of timelines that are selected by sliders.
+    """A view of timelines that sliders select.
 
     A subclass has a trait for each slider, calls `steer` at the end of its ``__init__``, and implements
     `chosen` and `show_chosen`, which calls `show`.
     """
 
     def steer(self, *sliders: Slider) -> None:
-        """Put sliders above the picture, and show the timeline of each new setting."""
+        """Add sliders above the picture, and show the timeline of each new setting."""
         self.controls = [slider.wire() for slider in sliders]
         self.show_chosen()
         self.pictured = self._settings()
@@ -31,7 +31,7 @@ class SteeredTimeline(TimelineView, Steered):
         return {slider["trait"]: getattr(self, slider["trait"]) for slider in self.controls}
 
     def chosen(self) -> str:
-        """Return the settings of the sliders in words, for an error message."""
+        """Return a description of the sliders' settings, for an error message."""
         raise NotImplementedError
 
     def show_chosen(self) -> None:
@@ -45,7 +45,7 @@ class SteeredTimeline(TimelineView, Steered):
         summary: str = "",
         faults: Sequence[tuple[int, int]] = (),
     ) -> None:
-        """Show other timelines; `faults` are pairs of operations of the first one that must be ordered."""
+        """Show other timelines; `faults` are pairs of operations of the first one that need an order."""
         self.records = records
         self.summary = summary
         self.panels = lanes_of(records, names)

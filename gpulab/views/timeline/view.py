@@ -1,4 +1,4 @@
-"""Timeline view: one timeline, or several timelines on one axis."""
+"""The timeline view: one timeline, or several timelines on one time axis."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ HINT = (
 
 
 class TimelineView(View):
-    """View of streams over time, with host calls, waits and NVTX ranges; several timelines are stacked.
+    """A view of streams over time, with host calls, waits and NVTX ranges; several timelines are stacked.
 
     Parameters
     ----------
     record, *others
         Timelines; each begins at 0 on the common axis.
     selected, node, panel
-        The outlined operations: those with this correlation id, of this node of a graph, and of this timeline
-        (0 is the first); -1 is no restriction. A click on a bar sets all three.
+        The correlation id, the graph node and the timeline (0 is the first) of the outlined operations. -1
+        means no restriction. A click on a bar sets all three.
     summary
         A sentence above the picture, such as the overlap of copies and kernels.
     names
@@ -183,7 +183,7 @@ def _sentence(lanes: Lanes) -> str:
 
 
 def _panel_lines(lanes: Lanes, track: Tracks, panel: int) -> list[str]:
-    """Return the bars of a panel in words: hidden waits first, then other waits, then other bars."""
+    """Return sentences about the bars of a panel: hidden waits first, then other waits, then other bars."""
     in_panel = track.columns["panel"] == panel
     engine = track.colour
     groups = [engine == HIDDEN, engine == WAIT, (engine < DEVICE_ENGINES) | (engine > HIDDEN)]

@@ -1,1 +1,1 @@
-"""The traffic meter: a function's expressions, its kernels and fusion boundaries, and the bytes moved."""
+"""Pictures of memory traffic: a function's expressions, kernels, fusion boundaries and moved bytes."""

@@ -1,4 +1,4 @@
-"""Traffic view: expressions in the colours of their kernels, fusion boundaries, and the bytes moved."""
+"""The traffic view: expressions in the colours of their kernels, fusion boundaries, and the bytes moved."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TIME_X = BAR_WIDTH + TEXT_WIDTH
 
 
 class TrafficView(View):
-    """View of the memory traffic of a function's expressions, and of the kernels that they share.
+    """A view of the memory traffic of a function's expressions, and of the kernels that compute them.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class TrafficView(View):
         )
 
     def _colours(self) -> list[tuple[str, str]]:
-        """Return the colours of the kernels, of other ways, and of fusion boundaries."""
+        """Return the legend entries for kernels, other ways to build kernels, and fusion boundaries."""
         kernel_count = 1 + max((item.kernel for item in self._traffic.expressions), default=-1)
         entries = [(colour, f"kernel {index + 1}") for index, colour in enumerate(KERNELS[:kernel_count])]
         if kernel_count > len(KERNELS):
@@ -111,7 +111,10 @@ class TrafficView(View):
         return [*entries, ("error", "cannot be fused")] if self._traffic.edges else entries
 
     def _parts(self, way: KernelSet) -> list[tuple[int, str, int, int]]:
-        """Return kernel, sentence, bytes and nanoseconds of each part of a way; -1: not known by kernel."""
+        """Return the kernel index, sentence, bytes and time in ns of each kernel of one way to build kernels.
+
+        Without data per kernel, there is one part with the kernel index -1.
+        """
         record = self._traffic
         executed = [item for item in record.expressions if item.kernel >= 0]
         kernels = list(record.kernels)
@@ -126,7 +129,7 @@ class TrafficView(View):
         return [(-1, text, way.moved_bytes, way.time_ns or 0)]
 
     def _ways(self) -> Box:
-        """Return a bar of bytes and a bar of time for each way, in the colours of the kernels."""
+        """Return a bar of bytes and a bar of time for each way to build kernels, in the kernels' colours."""
         ways = self._traffic.ways
         most_bytes = max(way.moved_bytes for way in ways) or 1
         longest_ns = max(way.time_ns or 0 for way in ways) or 1
@@ -201,7 +204,7 @@ class TrafficView(View):
         )
 
     def _source_of(self, number: int) -> int | None:
-        """Return the expression that computes a value, behind views of it; None for inputs and constants."""
+        """Return the expression that computed a value, also through views; None for inputs and constants."""
         while (expression := self._traffic.expressions[number]).kind in ("view", "host"):
             if not expression.after:
                 return None
@@ -209,7 +212,7 @@ class TrafficView(View):
         return number
 
     def _reasons(self) -> list[str]:
-        """Return a sentence for each reason of fusion boundaries, with their edges."""
+        """Return a sentence for each reason why expressions are not fused, with the edges that it affects."""
         edges_of_reason = defaultdict[str, list[str]](list)
         for edge in self._traffic.edges:
             source, target = (self._traffic.expressions[number].name for number in (edge.first, edge.then))

@@ -1,1 +1,1 @@
-"""The warp stepper: its data, its texts, its picture and its widget."""
+"""The warp stepper: its data, texts, picture and widget."""

@@ -1,4 +1,4 @@
-"""Columns of a warp's trace for the browser: sites, words, moves, values of lanes, and memory."""
+"""A warp's trace as columns for the browser: sites, texts, moves, values of lanes, and memory."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _NARROW = [(int(np.iinfo(k).min), int(np.iinfo(k).max), k) for k in ("u1", "i1",
 
 
 class Texts:
-    """Collection of texts that many rows share, stored once and referred to by number."""
+    """A collection of strings that many rows share; each string is stored once and has a number."""
 
     def __init__(self) -> None:
         self.number_of_text: dict[str, int] = {}
         self._lists: dict[tuple[str, ...], Ints] = {}
 
     def numbers(self, texts: Iterable[str]) -> Ints:
-        """Return the numbers of texts; the result is cached, since most warps request the same texts."""
+        """Return the numbers of strings. The result is cached, because most warps need the same strings."""
         key = tuple(texts)
         number_of_text = self.number_of_text
         if key not in self._lists:
@@ -53,7 +53,7 @@ def narrow(columns: Columns) -> Columns:
 
 
 def lane_rows(name: str, values: npt.NDArray[np.uint64], masks: npt.NDArray[np.uint32]) -> Columns:
-    """Return columns that encode rows of 32 lanes' bits; only the lanes in each row's mask matter.
+    """Return columns that encode 32 lane values per row; only lanes in the row's mask matter.
 
     Returns
     -------
@@ -96,7 +96,7 @@ def lane_rows(name: str, values: npt.NDArray[np.uint64], masks: npt.NDArray[np.u
 
 
 def of_warp(steps: WarpSteps, texts: Texts, shared: SharedStates | None = None) -> Columns:
-    """Return the columns of one warp; texts are stored as numbers of `texts`.
+    """Return the columns of one warp, in which strings are replaced by their numbers in `texts`.
 
     Columns without a prefix have one row per step: the number of its site, of its pair of masks and of its
     iteration, and the number of steps of each move. Other columns have one row per object in their prefix.
@@ -162,7 +162,7 @@ def of_warp(steps: WarpSteps, texts: Texts, shared: SharedStates | None = None) 
 
 
 def _watch_columns(trace: WarpTrace, texts: Texts) -> Columns:
-    """Return the values of watch expressions; expression i has the rows ``watch_rows[i:i + 2]``."""
+    """Return the columns for values of watch expressions; expression i has rows ``watch_rows[i:i + 2]``."""
     watches = trace.watched
     if not watches:
         return {}
@@ -189,7 +189,7 @@ def _natural_key(register: str) -> list[tuple[int, str]]:
 
 
 def _value_columns(trace: WarpTrace, texts: Texts) -> Columns:
-    """Return the values that steps write: to registers by call, name and time, then to memory.
+    """Return the columns for values that steps write to registers (by call, name and time) and to memory.
 
     The rows of one register in one call are a *holder*: rows ``holder_rows[i:i + 2]``. The holders of a call
     are ``call_holders[i:i + 2]``. ``result_row`` is the row with the result of a step, or -1.
@@ -259,7 +259,10 @@ def _value_columns(trace: WarpTrace, texts: Texts) -> Columns:
 def _variable_columns(
     trace: WarpTrace, name_index: npt.NDArray[np.integer[Any]], step: npt.NDArray[np.integer[Any]]
 ) -> Columns:
-    """Return the rows of each variable's values: ``variable_rows[variable_at[i]:variable_at[i + 1]]``."""
+    """Return the columns for the values of variables.
+
+    Variable i has the rows ``variable_rows[variable_at[i]:variable_at[i + 1]]``.
+    """
     rows = [np.flatnonzero(np.isin(name_index, variable.written_by)) for variable in trace.variables]
     sorted_rows = [row[np.argsort(step[row], kind="stable")].astype(np.int32) for row in rows]
     if not sorted_rows:
@@ -269,7 +272,7 @@ def _variable_columns(
 
 
 class SharedStates(SharedEvents):
-    """Shared memory of a block after every step, in words and as columns."""
+    """The shared memory of a block after every step, as sentences and as columns."""
 
     def __init__(self, shared: SharedWrites) -> None:
         super().__init__(shared)
@@ -279,11 +282,11 @@ class SharedStates(SharedEvents):
         ]
 
     def sentence_index(self, sequence: npt.NDArray[np.int64]) -> Ints:
-        """Return the index in `sentences` for the memory after each position in the block's order."""
+        """Return the index of the sentence on shared memory after each position in the block's order."""
         return self.moments_until(sequence).astype(np.int32)
 
     def columns(self, texts: Texts) -> Columns:
-        """Return the events as columns, with the writer of each."""
+        """Return the writes to shared memory as columns, with the writer of each."""
         shared = self.shared
         row = self.row
         columns = {name: getattr(self, name) for name in ("word_events", "lane", "second", "bits")}

@@ -1,4 +1,4 @@
-"""Static picture of a warp trace: source lines next to lanes over steps."""
+"""The static picture of a warp trace: source lines next to lanes over steps."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def draw(steps: WarpSteps, notes: str) -> Box:
 
 
 def _source(steps: WarpSteps) -> Plot:
-    """Return a plot of the source lines that ran, at most `MAX_LINES`."""
+    """Return a plot of the source lines that ran, with at most `MAX_LINES` lines."""
     code = [text.expandtabs(4) for text in steps.trace.code.rstrip("\n").split("\n")]
     executed_lines = steps.line[steps.line > 0].tolist() or [1, len(code)]
     first_line = max(1, min(executed_lines) - 1)

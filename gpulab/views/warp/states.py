@@ -1,4 +1,4 @@
-"""States of a lane: symbol, name and meaning, for the picture and the widget.
+"""The states of a lane, with symbol, name and meaning, for the picture and the widget.
 
 The colour of a state is ``lane-KEY`` in `gpulab.views.parts.palette`.
 """
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class LaneState(NamedTuple):
-    """State of a lane in a step: key, symbol, name and meaning."""
+    """The state of a lane in a step: its key, symbol, name and meaning."""
 
     key: str
     symbol: str
@@ -18,7 +18,7 @@ class LaneState(NamedTuple):
 
     @property
     def colour(self) -> str:
-        """Name of the state's colour."""
+        """The name of the state's colour."""
         return f"lane-{self.key}"
 
 

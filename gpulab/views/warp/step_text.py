@@ -38,7 +38,7 @@ _PICTURES = {"shared": "banks", "global": "sectors", "generic": "sectors"}
 
 
 class Access(NamedTuple):
-    """A memory access in words, and its picture in the view."""
+    """A memory access in words, and its picture for the view."""
 
     sentence: str
     brief: str
@@ -75,13 +75,13 @@ def value_type(text: str, declared: str) -> str:
 
 @_cached
 def lanes_words(active: int, executed: int, threads: int, executed_text: str = "not predicated off") -> str:
-    """Return the numbers of active lanes and of lanes that execute the instruction, in words."""
+    """Return a text with the numbers of active lanes and of lanes that execute the instruction."""
     words = f"{active.bit_count()} of {threads} lanes active"
     return words if executed == active else f"{words}, {executed.bit_count()} of them {executed_text}"
 
 
 def place(line: int) -> str:
-    """Return a source line in words; 0 is no source line."""
+    """Return a source line as text; line 0 means that there is no source line."""
     return f"line {line}" if line else "no source line"
 
 
@@ -97,9 +97,9 @@ def access(
     *,
     has_addresses: bool,
 ) -> Access:
-    """Return a memory access in words.
+    """Return a description of a memory access.
 
-    `cost` and `ideal_cost` are passes for shared memory and sectors for other memory; 0 is not known.
+    `cost` and `ideal_cost` are passes for shared memory, and sectors for other memory; 0 means not known.
     """
     picture = _PICTURES.get(space, "")
     is_atomic = bare_text(text).startswith(("atom", "red."))
@@ -140,12 +140,12 @@ def access(
 
 @_cached
 def shared_words(written_bytes: int, size_bytes: int) -> str:
-    """Return the number of bytes of shared memory that have been written so far, in words."""
+    """Return a text with the number of bytes of shared memory that have been written so far."""
     return f"Shared memory: {number(written_bytes)} of {number(size_bytes)} bytes written so far."
 
 
 def briefly(accesses: Iterable[str]) -> str:
-    """Return the memory accesses of a line in words; equal ones are counted."""
+    """Return a short text with the memory accesses of a line; equal accesses are counted."""
     counts = Counter(accesses)
     texts = [f"{number(times)} × {brief}" if times > 1 else brief for brief, times in counts.items()]
     ellipsis = ["…"] if len(texts) > MAX_BRIEFS else []
@@ -154,7 +154,7 @@ def briefly(accesses: Iterable[str]) -> str:
 
 @_cached
 def moved_words(lines: tuple[int, ...]) -> str:
-    """Return a sentence about the lines whose instructions run within a visit of another line."""
+    """Return a sentence about lines whose instructions the compiler moved into the visit of another line."""
     line_list = listing([number(line) for line in lines])
     return (
         f" Part of {noun(len(lines), 'line')} {line_list} runs here: the compiler moved it." if lines else ""
@@ -162,7 +162,7 @@ def moved_words(lines: tuple[int, ...]) -> str:
 
 
 def lanes_named(mask: int) -> str:
-    """Return the lanes of a mask in words, with ranges: ``lanes 0 to 3 and 8``."""
+    """Return the lanes of a mask as text, with ranges: ``lanes 0 to 3 and 8``."""
     lanes = [lane for lane in range(WARP_SIZE) if mask >> lane & 1]
     starts = [lane for lane in lanes if lane - 1 not in lanes]
     ends = [lane for lane in lanes if lane + 1 not in lanes]
@@ -177,7 +177,7 @@ def lanes_named(mask: int) -> str:
 
 @_cached
 def stop_words(text: str, kind: str, mask: int, index: int, total: int) -> str:
-    """Return the reason for a stop at a step, and its number among the stops for this condition."""
+    """Return a text with the reason for a stop, and its number among the stops of this condition."""
     reason = {
         "line": "",
         "write": f" by {lanes_named(mask)}",
@@ -193,14 +193,14 @@ def first_sentences(words: list[str]) -> str:
 
 
 def stops_note(text: str, note: str, times: int, first: str) -> str:
-    """Return a note on a stop condition: how often a block's warps stop, and where first."""
+    """Return a note about a stop condition: how often the block's warps stop, and where the first stop is."""
     if not times:
         return f"Stop at {text}: never{f' ({note})' if note else ''}."
     return f"Stop at {text}: {count(times, 'time')}, first at {first}."
 
 
 def watched_words(trace: WarpTrace, step: int, lane: int) -> list[str]:
-    """Return a sentence for each watch expression: its value in a lane after a step."""
+    """Return a sentence for each watch expression with its value in a lane after a step."""
     values = []
     for watch in trace.watched:
         row = int(np.searchsorted(watch.step, step, side="right")) - 1
@@ -214,7 +214,7 @@ def watched_words(trace: WarpTrace, step: int, lane: int) -> list[str]:
 
 
 def optimized_out_words(trace: WarpTrace, line: int) -> str:
-    """Return a sentence about the variables of a line that have no value; empty if there are none."""
+    """Return a sentence about the variables of a line that the compiler has optimized out, or ""."""
     names = dict.fromkeys(
         variable.name
         for variable in trace.variables
@@ -229,7 +229,7 @@ def optimized_out_words(trace: WarpTrace, line: int) -> str:
 
 
 def read_bits(bits: int, kind: str) -> str:
-    """Return the number that bits of a type represent, as text."""
+    """Return the text of the number that these bits represent in the given type."""
     if kind == "pred":
         return "true" if bits & 1 else "false"
     letter = {"s": "i", "u": "u", "f": "f"}[kind[0]]
@@ -239,7 +239,7 @@ def read_bits(bits: int, kind: str) -> str:
 
 
 def keys(has_loops: bool, has_values: bool, has_many_warps: bool, has_stops: bool = False) -> str:
-    """Return a sentence about the keys of the stepper, which depend on the trace."""
+    """Return a sentence that explains the stepper's keys for the given trace."""
     text = "Keys: ← → step, ↑ ↓ source line, Page Up and Page Down memory access, Home, End, space plays"
     text += ", i and I iteration, o out of the loop" if has_loops else ""
     text += ", s and S next and previous stop" if has_stops else ""

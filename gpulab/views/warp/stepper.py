@@ -1,4 +1,4 @@
-"""Warp stepper: the steps of a warp through its kernel, with source lines next to 32 lanes."""
+"""The warp stepper: the steps of a warp through its kernel, with source lines next to 32 lanes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from virtualgpu.records import BlockTrace, WarpTrace
 
 
 class WarpStepper(View, module="warp/stepper"):
-    """View of the steps of a warp: source line, active lanes, and contents of registers and memory.
+    """A view of the steps of a warp: source line, active lanes, and contents of registers and memory.
 
     Parameters
     ----------
@@ -86,12 +86,12 @@ class WarpStepper(View, module="warp/stepper"):
 
     @property
     def steps(self) -> WarpSteps:
-        """Steps of the displayed warp."""
+        """The steps of the displayed warp."""
         return self._warps[self.warp]
 
     @property
     def trace(self) -> WarpTrace:
-        """Trace of the displayed warp."""
+        """The trace of the displayed warp."""
         return self.steps.trace
 
     @traitlets.validate("step")
@@ -142,17 +142,17 @@ class WarpStepper(View, module="warp/stepper"):
 
     @property
     def _value_step(self) -> int:
-        """Step whose values are shown: the selected step, or the last step of its line."""
+        """The step whose values are shown: the selected step, or the last step of its line."""
         visits = self.steps.visits
         return int(visits.end[visits.of[self.step]]) if self.by_line else self.step
 
     def _optimized_out(self) -> str:
-        """Return a sentence about the variables of the current line that have no value."""
+        """Return a sentence about the variables of the current line that the compiler has optimized out."""
         line = self.steps.visits.line[self.steps.visits.of[self.step]]
         return step_text.optimized_out_words(self.trace, int(line))
 
     def _stop_notes(self) -> list[str]:
-        """Return a note for each stop condition: how often the warps stop, and where first."""
+        """Return a note for each stop condition: how often the warps stop, and where the first stop is."""
         all_steps = self._warps.values()
         notes = []
         for index, stop in enumerate(next(iter(all_steps)).trace.stops):
@@ -196,7 +196,7 @@ class WarpStepper(View, module="warp/stepper"):
         return [note for note in notes if note]
 
     def _contents(self, first_trace: WarpTrace) -> dict[str, Any]:
-        """Return the data for the browser: texts, and columns with indices of texts."""
+        """Return the data for the browser: strings, and columns with indices of strings."""
         texts = columns.Texts()
         shared = self._shared
         all_steps = list(self._warps.values())

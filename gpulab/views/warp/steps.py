@@ -1,4 +1,4 @@
-"""Steps of a warp trace, in words."""
+"""The steps of a warp trace, with descriptions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from virtualgpu.records.warp.steps import TraceSteps, kinds
 
 
 class WarpSteps(TraceSteps):
-    """Steps of a warp, with words for each site, mask, access (``access_kinds``) and stop."""
+    """The steps of a warp, with a text for each site, mask, access (``access_kinds``) and stop."""
 
     def __init__(self, trace: WarpTrace) -> None:
         super().__init__(trace)
@@ -69,7 +69,7 @@ class WarpSteps(TraceSteps):
 
     @staticmethod
     def _stops(trace: WarpTrace) -> tuple[Ints, list[str]]:
-        """Return the steps with stops, in order, and the reasons for the stops."""
+        """Return the steps at which a stop condition applies, in order, and the reasons for the stops."""
         stops = sorted(
             (step, step_text.stop_words(stop.text, stop.kind, mask, stop_number, stop.step.size))
             for stop in trace.stops
