@@ -151,7 +151,7 @@ def test_a_tool_is_found_by_path_by_home_and_by_pathfinder(
 ) -> None:
     for name in ("CUDA_HOME", "CUDA_PATH", "PATH"):
         monkeypatch.setenv(name, str(tmp_path / "nothing"))
-    with pytest.raises(ToolMissingError, match="some-tool was not found. It is part of the CUDA Toolkit"):
+    with pytest.raises(ToolMissingError, match=r"some-tool was not found. It is part of the CUDA Toolkit"):
         toolkit.find_tool("some-tool")
     monkeypatch.setattr("cuda.pathfinder.find_nvidia_binary_utility", lambda tool: f"/found/{tool}")
     assert toolkit.find_tool("some-tool") == "/found/some-tool"

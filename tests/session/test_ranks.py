@@ -65,7 +65,12 @@ def test_ranks_answer_in_their_order_as_often_as_asked() -> None:
         (
             stays_away,
             5.0,
-            ["Not finished after 5 s", "Rank 0 is in allReduce", "rank 1 is in its own affairs", "same calls"],
+            [
+                "Not finished after 5 s",
+                "Rank 0 is in allReduce",
+                "rank 1 is in its own affairs",
+                "same calls",
+            ],
         ),
         (
             raises,

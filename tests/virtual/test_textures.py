@@ -252,7 +252,7 @@ def test_textures_are_arguments_of_elementwise_kernels() -> None:
             "add_picture",
         )
         assert (kernel(cp.ones((4, 16), np.float32), handle, 16).get() == picture + 1).all()
-    with pytest.raises(TypeError, match="t is uint64 .* takes float32"):
+    with pytest.raises(TypeError, match=r"t is uint64 .* takes float32"):
         cp.ElementwiseKernel("float32 x, float32 t", "float32 y", "y = x")(cp.ones(3, np.float32), handle)
 
 
