@@ -68,7 +68,7 @@ env:
 	$(ENVIRONMENT)
 
 env-test:
-	$(ENVIRONMENT) --groups test docs
+	$(ENVIRONMENT) --groups test,docs
 
 env-bench:
 	$(ENVIRONMENT) --groups bench
