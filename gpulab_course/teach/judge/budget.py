@@ -88,6 +88,10 @@ COUNTERS: dict[str, tuple[str, Reader]] = {
         "shuffles, votes, matches and warp-wide reductions",
         _opcodes("shfl", "vote", "activemask", "match", "redux"),
     ),
+    "tensor_operations": (
+        "<n operation|operations> of tensor cores",
+        lambda costs: sum(costs.counters.tensor_flops.values()),
+    ),
     "barriers": ("<n barrier|barriers>", _opcodes("bar", "barrier")),
 }
 

@@ -1,0 +1,1 @@
+"""Notebook 18: tensor cores."""

@@ -1,0 +1,368 @@
+"""Exercises of notebook 18."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gpulab_course.content.n18_tensor_cores import layouts
+from gpulab_course.teach.judge import (
+    Advice,
+    Answer,
+    Budget,
+    Case,
+    Draw,
+    KernelExercise,
+    Measured,
+    Mistake,
+    NotYet,
+    PythonExercise,
+    Row,
+    advice,
+    call,
+    draw,
+    is_number,
+    parts_of,
+    spelt,
+)
+from virtualgpu.records import Dim3
+
+_WARP = 32
+
+
+# The results of known mistakes: the matrices to which they apply, a function of row and column, the sentence.
+_KNOWN: tuple[tuple[str, Callable[[str, int, int], tuple[int, int]], str], ...] = (
+    (
+        "a",
+        lambda name, row, column: (row * 4 + column % 8 // 2, row // 8 + column // 8 * 2),
+        "a lane has elements of two rows, 8 apart: row 8 starts again with lane 0.",
+    ),
+    (
+        "d",
+        lambda name, row, column: (row * 4 + column // 2, row // 8 * 2 + column % 2),
+        "a lane has elements of two rows, 8 apart: row 8 starts again with lane 0.",
+    ),
+    (
+        "a",
+        lambda name, row, column: (row % 4 * 8 + column % 8, row // 8 + column // 8 * 2),
+        "four neighbouring lanes share a row, not eight.",
+    ),
+    (
+        "a",
+        lambda name, row, column: (row % 8 * 4 + column % 8 // 2, row // 8 * 2 + column // 8),
+        "register 1 of a has the rows 8 below, register 2 the columns 8 to the right.",
+    ),
+    (
+        "b",
+        lambda name, row, column: (row % 8 * 4 + column // 2, row // 8),
+        "in b, the lane's group is the column, and its two neighbours are below each other.",
+    ),
+    (
+        "d",
+        lambda name, row, column: (row % 8 * 4 + column // 2, row // 8),
+        "an element of d is a float, which fills a register.",
+    ),
+    (
+        "ab",
+        lambda name, row, column: (layouts.held(name, row, column)[0], layouts.element(name, row, column)),
+        "a register has two halves, so two neighbours are in one register.",
+    ),
+)
+
+
+def judge_fragment(answer: Answer) -> str:
+    """Judge ``held(matrix, row, column)``: the lane and the register of an element of `a`, `b` or `d`."""
+    elements = [
+        (name, row, column)
+        for name, (rows, columns) in layouts.SHAPES.items()
+        for row in range(rows)
+        for column in range(columns)
+    ]
+    results = {}
+    # The order is random, so that an answer cannot count its calls.
+    for index in answer.rng.permutation(len(elements)):
+        element = elements[index]
+        results[element] = _lane_and_register(answer, *element)
+    wrong = [element for element in elements if results[element] != layouts.held(*element)]
+    if not wrong:
+        return f"the lane and the register of all {len(elements)} elements of a, b and d."
+    name, row, column = wrong[0]
+    lane, register = layouts.held(name, row, column)
+    of_matrix = {element: result for element, result in results.items() if element[0] == name}
+    known = [
+        sentence
+        for names, compute, sentence in _KNOWN
+        if name in names and all(compute(*element) == result for element, result in of_matrix.items())
+    ]
+    if not known and all(result[0] == layouts.held(*element)[0] for element, result in of_matrix.items()):
+        known = [f"the lanes of all elements of {name} are right."]
+    raise NotYet(
+        f"{name}[{row}][{column}] is in lane {lane}, register {register}; yours returned lane "
+        f"{results[wrong[0]][0]}, register {results[wrong[0]][1]}{f': {known[0]}' if known else '.'}"
+    )
+
+
+def _lane_and_register(answer: Answer, name: str, row: int, column: int) -> tuple[int, int]:
+    shown = f"held({name!r}, {row}, {column})"
+    result = call(answer, name, row, column, name="held", shown=shown)
+    parts = parts_of(result)
+    if parts is None or len(parts) != 2 or not all(is_number(part) for part in parts):
+        raise NotYet(f"{shown} returned {spelt(result)}: return two numbers, the lane and the register.")
+    return parts[0], parts[1]
+
+
+def tile(data: Draw, size: Any, block: Dim3) -> Case:
+    """Make a launch that multiplies `size` pairs of small matrices, one pair per warp.
+
+    The elements are fractions whose sums are exact in FP32, but not in FP16.
+    """
+    a = (data.whole((size, 16, 16), -255, 256) / 8).astype(np.float16)
+    b = (data.whole((size, 16, 8), -255, 256) / 4).astype(np.float16)
+    grid = draw.blocks_for(size, block[0] // _WARP)
+    return Case(grid, {"a": a, "b": b, "n": size}, {"d": _products(a, b)})
+
+
+def _products(a: Any, b: Any) -> Any:
+    with np.errstate(invalid="ignore"):
+        return np.matmul(a.astype(np.float32), b.astype(np.float32))
+
+
+def _infinite_tile(data: Draw, size: Any, block: Dim3) -> Case:
+    """Make a launch with an infinity in each matrix `a`, and without zeros."""
+    case = tile(data, size, block)
+    a, b = (np.where(case.values[name] == 0, np.float16(1), case.values[name]) for name in "ab")
+    a[:, 3, 9] = np.inf
+    return Case(case.grid, {"a": a, "b": b, "n": size}, {"d": _products(a, b)})
+
+
+def _one_row_case(data: Draw, size: Any, block: Dim3) -> Case:
+    """Make a launch in which `a` selects rows of `b`, in another order for each matrix."""
+    case = tile(data, size, block)
+    a = np.zeros((size, 16, 16), np.float16)
+    for matrix in a:
+        matrix[np.arange(16), data.rng.permutation(16)] = 1
+    b = case.values["b"]
+    return Case(case.grid, {"a": a, "b": b, "n": size}, {"d": _products(a, b)})
+
+
+def _draw_warps(rng: np.random.Generator) -> list[Dim3]:
+    """Draw blocks of whole warps."""
+    return draw.whole_warps(rng)
+
+
+def _draw_counts(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
+    """Draw numbers of matrices."""
+    return [1, 0, 2, 3, 7, 31, 33, int(rng.integers(40, 70)), int(rng.integers(100, 200))]
+
+
+def _draw_tile_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
+    """Draw two launches to count."""
+    return [(int(rng.integers(20, 60)), (128, 1, 1)), (int(rng.integers(150, 300)), (256, 1, 1))]
+
+
+def _computed(mistake: Mistake, a: Any = None, b: Any = None) -> Any:
+    """Return the matrices `d` that result from other matrices `a` or `b`."""
+    return _products(mistake["a"] if a is None else a, mistake["b"] if b is None else b)
+
+
+def _misplaced(matrix: Any, rows: Any, columns: Any) -> Any:
+    """Return matrices whose rows and columns are in another order."""
+    return matrix[:, rows][:, :, columns]
+
+
+_EIGHT_APART = np.r_[8:16, 0:8]
+
+
+def _with_swapped_quarters(mistake: Mistake) -> Any:
+    """Return the result if the registers 1 and 2 of `a` are exchanged."""
+    a = mistake["a"].copy()
+    a[:, 8:, :8], a[:, :8, 8:] = mistake["a"][:, :8, 8:], mistake["a"][:, 8:, :8]
+    return _computed(mistake, a=a)
+
+
+def _with_swapped_halves(mistake: Mistake) -> Any:
+    """Return the result if the two halves of each register of `b` are exchanged."""
+    return _computed(mistake, b=_misplaced(mistake["b"], np.arange(16) ^ 1, np.arange(8)))
+
+
+def _with_transposed_b(mistake: Mistake) -> Any:
+    """Return the result if each half of `b` is loaded along its rows instead of its columns."""
+    b = mistake["b"].reshape(-1, 2, 8, 8).swapaxes(2, 3).reshape(-1, 16, 8)
+    return _computed(mistake, b=b)
+
+
+def _only_half(mistake: Mistake) -> Any:
+    """Return the result of the first eight columns of `a` alone."""
+    return _products(mistake["a"][:, :, :8], mistake["b"][:, :8])
+
+
+def _rounded_to_half(mistake: Mistake) -> bool:
+    """Return whether all wrong elements are right to the precision of a half."""
+    if mistake.found is None or mistake.wanted is None:
+        return False
+    found, wanted = mistake.found[mistake.wrong], mistake.wanted[mistake.wrong]
+    with np.errstate(invalid="ignore", over="ignore"):
+        return bool(np.isclose(found, wanted, rtol=2e-2, atol=4).all())
+
+
+def fragments(data: Draw, size: Any, block: Dim3) -> Case:
+    """Make a launch that loads the fragments of `size` tiles of 64 × 64 halves."""
+    x = data.rng.integers(0, 1 << 16, (size, 64, 64)).astype(np.uint16)
+    words = x.view(np.uint32).reshape(size, 64, 32)
+    lane = np.arange(_WARP)
+    part, register = np.arange(16)[:, None, None], np.arange(4)[None, :, None]
+    rows = part // 4 * 16 + register % 2 * 8 + lane // 4
+    columns = part % 4 * 8 + register // 2 * 4 + lane % 4
+    expected = words[:, rows, columns]
+    return Case(size, {"x": x}, {"y": expected.reshape(size, 2048)})
+
+
+def _draw_tile_counts(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
+    """Draw numbers of tiles."""
+    return [1, 2, 3, int(rng.integers(4, 8))]
+
+
+def _draw_few_warps(rng: np.random.Generator) -> list[Dim3]:
+    """Draw blocks of 1 to 16 warps."""
+    warps = (4, int(rng.integers(5, 8)), 1, 2, int(rng.integers(9, 16)), 16)
+    return [(_WARP * count, 1, 1) for count in warps]
+
+
+def _rows_exchanged(mistake: Mistake) -> bool:
+    """Return whether the output has the right words, in the wrong positions of their tile."""
+    if mistake.found is None or mistake.wanted is None:
+        return False
+    return bool((np.sort(mistake.found, axis=1) == np.sort(mistake.wanted, axis=1)).all())
+
+
+def _has_foreign_words(mistake: Mistake) -> bool:
+    """Return whether the output has words that the input does not have, as from uninitialized memory."""
+    if mistake.found is None:
+        return False
+    return not np.isin(mistake.found[mistake.wrong], mistake["x"].view(np.uint32)).all()
+
+
+EXERCISES = (
+    PythonExercise("18-fragment", "The lane and the register of an element", judge_fragment),
+    KernelExercise(
+        "18-tile",
+        "Multiply a tile of 16 × 8 × 16",
+        kernel="tile",
+        parameters="const half* a, const half* b, float* d, int n",
+        once=True,
+        case=tile,
+        table=(Row("an infinity in a", _infinite_tile, (3,)), Row("a that selects rows", _one_row_case, (5,))),
+        reference="tile.cu",
+        naive="tile_naive.cu",
+        sizes=_draw_counts,
+        blocks=_draw_warps,
+        budgets=(
+            Budget(
+                "tensor_operations",
+                "Let the tensor cores multiply: load the fragments of a and b, and call multiply.",
+                least_share=1.0,
+            ),
+            Budget(
+                "warp_instructions",
+                "Each lane needs only four registers of a and two of b.",
+                allowance=2.0,
+            ),
+        ),
+        measured=Measured(100, (128, 1, 1), slack=40.0, drawn=_draw_tile_launches),
+        advice=(
+            Advice(
+                advice.out_of_bounds,
+                "Warp w of the grid multiplies matrices w, if w is below n: a has 256 elements per matrix, "
+                "b and d have 128.",
+            ),
+            Advice(advice.fault("misaligned"), "A load of 4 bytes must start at an even column."),
+            Advice(advice.written_twice, "Every element of d belongs to one lane of one warp."),
+            Advice(
+                advice.holds(_with_swapped_quarters),
+                "Register 1 of a has the rows 8 below register 0, and register 2 has the columns 8 to the "
+                "right: exchange the two.",
+            ),
+            Advice(
+                advice.holds(_with_transposed_b),
+                "In b, a lane's two neighbours are below each other: rows 2s and 2s + 1 of column g.",
+            ),
+            Advice(
+                advice.holds(_with_swapped_halves),
+                "The element with the smaller row of b must be in the lower 16 bits of a register.",
+            ),
+            Advice(
+                advice.holds(_only_half),
+                "Only the first 8 columns of a, and rows of b, were used: registers 2 and 3 of a and "
+                "register 1 of b have the others.",
+            ),
+            Advice(
+                advice.partly_unwritten,
+                "Some elements were never written: each lane has four elements of d, in rows g and g + 8 and "
+                "columns 2s and 2s + 1.",
+            ),
+            Advice(
+                _rounded_to_half,
+                "The sums are rounded to half precision: keep them in float.",
+            ),
+        ),
+        praise="each warp multiplies its matrices with the tensor cores.",
+    ),
+    KernelExercise(
+        "18-swizzle",
+        "Repair: bank conflicts of ldmatrix",
+        kernel="fragments",
+        parameters="const uint4* x, unsigned* y",
+        once=True,
+        case=fragments,
+        reference="fragments.cu",
+        naive="fragments_naive.cu",
+        kind="repair",
+        sizes=_draw_tile_counts,
+        blocks=_draw_few_warps,
+        budgets=(
+            Budget(
+                "conflict_ways",
+                "Eight vectors that are stored or read at once must be in different banks, and ldmatrix reads "
+                "eight rows at once: store vector v of a row at v ^ row % 8, and read it from there.",
+                most=1,
+            ),
+            Budget(
+                "shared_bytes",
+                "A swizzle needs no unused words: the tile has 64 × 8 vectors.",
+                most=64 * 8 * 16,
+            ),
+        ),
+        measured=Measured(6, (128, 1, 1), drawn=lambda rng: [(3, (64, 1, 1)), (9, (256, 1, 1))]),
+        advice=(
+            Advice(
+                advice.out_of_shared,
+                "A swizzle exchanges the vectors of a row and never leaves the row: v is from 0 to 7, and so "
+                "is v ^ row % 8.",
+            ),
+            Advice(advice.out_of_bounds, "x has 512 vectors per tile, and y has 2,048 words."),
+            Advice(advice.written_twice, "Every word of y belongs to one lane of one warp."),
+            Advice(
+                advice.hazard("RAW", "WAR"),
+                "A warp reads vectors that other warps have stored, so a __syncthreads() must come between.",
+            ),
+            Advice(
+                advice.hazard(),
+                "Part of the tile is read where nothing was stored: store and load must use the same "
+                "positions.",
+            ),
+            Advice(
+                _rows_exchanged,
+                "The words are right, but not in their positions: compute the position of a vector in the "
+                "same way where it is stored and where it is read.",
+            ),
+            Advice(advice.partly_unwritten, "Some words were never written: a tile has 16 parts."),
+            Advice(
+                _has_foreign_words,
+                "It has words that are not in x: a __syncthreads() must come between storing and reading.",
+            ),
+        ),
+        praise="no bank conflict, and no unused word.",
+    ),
+)

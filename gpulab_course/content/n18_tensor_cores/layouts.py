@@ -1,0 +1,32 @@
+"""Where the elements of a multiplication of 16 × 8 × 16 are: the fragments of ``mma.sync`` (m16n8k16)."""
+
+from __future__ import annotations
+
+SHAPES = {"a": (16, 16), "b": (16, 8), "d": (16, 8)}
+"""The rows and columns of the matrices."""
+
+
+def held(name: str, row: int, column: int) -> tuple[int, int]:
+    """Return the lane and the register that contain an element of matrix `name`.
+
+    Source: PTX ISA, "Matrix fragments for mma.m16n8k16 with floating point type".
+
+    Examples
+    --------
+    >>> held("a", 9, 3)
+    (5, 1)
+    """
+    if name == "b":
+        return column * 4 + row % 8 // 2, row // 8
+    lane = row % 8 * 4 + column % 8 // 2
+    if name == "a":
+        return lane, row // 8 + column // 8 * 2
+    return lane, row // 8 * 2 + column % 2
+
+
+def element(name: str, row: int, column: int) -> int:
+    """Return the number of an element among those that its lane holds, in the order of the registers."""
+    _, register = held(name, row, column)
+    if name == "d":
+        return register
+    return 2 * register + (row if name == "b" else column) % 2

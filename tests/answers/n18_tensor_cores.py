@@ -1,0 +1,187 @@
+"""Wrong and right answers to the exercises of notebook 18."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpulab_course import folders
+from tests.answers import Right, Wrong, kernel_text
+
+_FOLDER = next(folder.path for folder in folders.folders() if folder.number == "18")
+
+
+def _source(file: str) -> str:
+    return (_FOLDER / "kernels" / file).read_text(encoding="utf-8")
+
+
+def _changed(text: str, *changes: tuple[str, str]) -> str:
+    """Return a text with replacements, each of which must apply."""
+    for old, new in changes:
+        assert old in text, old
+        text = text.replace(old, new)
+    return text
+
+
+def _held(name: str, row: int, column: int) -> tuple[int, int]:
+    if name == "a":
+        return row % 8 * 4 + column // 2 % 4, row // 8 + 2 * (column // 8)
+    if name == "b":
+        return column * 4 + row // 2 % 4, row // 8
+    return row % 8 * 4 + column // 2, 2 * (row // 8) + column % 2
+
+
+def _but(name: str, other: Any) -> Any:
+    """A right function, but for one matrix."""
+    return lambda m, row, column: other(row, column) if m == name else _held(m, row, column)
+
+
+def _by_search(name: str, row: int, column: int) -> tuple[int, int]:
+    for lane in range(32):
+        g, s = divmod(lane, 4)
+        for register in range(4):
+            for half in range(2):
+                places = {
+                    "a": (g + 8 * (register & 1), 2 * s + half + 8 * (register >> 1)),
+                    "b": (2 * s + half + 8 * register, g),
+                    "d": (g + 8 * (register >> 1), 2 * s + (register & 1)),
+                }
+                if places[name] == (row, column):
+                    return lane, register
+    raise AssertionError
+
+
+def _by_table(name: str, row: int, column: int) -> Any:
+    lane, register, element = (np.arange(n) for n in (32, 4 if name != "b" else 2, 1 if name == "d" else 2))
+    lane, register, element = np.meshgrid(lane, register, element, indexing="ij")
+    g, s = lane >> 2, lane & 3
+    rows, columns = {
+        "a": (g + 8 * (register % 2), 2 * s + element + 8 * (register // 2)),
+        "b": (2 * s + element + 8 * register, g),
+        "d": (g + 8 * (register // 2), 2 * s + register % 2),
+    }[name]
+    return np.argwhere((rows == row) & (columns == column))[0][:2]
+
+
+_FRAGMENTS = (
+    Wrong("18-fragment", "rows 8 to 15 in more lanes", _but("a", lambda r, c: (r * 4 + c % 8 // 2, r // 8 + c // 8 * 2)), "",
+          "a lane has elements of two rows, 8 apart"),
+    Wrong("18-fragment", "registers 1 and 2 exchanged", _but("a", lambda r, c: (r % 8 * 4 + c % 8 // 2, r // 8 * 2 + c // 8)), "",
+          "register 1 of a has the rows 8 below"),
+    Wrong("18-fragment", "elements for registers of a", _but("a", lambda r, c: (r % 8 * 4 + c % 8 // 2, 2 * (r // 8 + c // 8 * 2) + c % 2)), "",
+          "a register has two halves"),
+    Wrong("18-fragment", "elements for registers of b", _but("b", lambda r, c: (c * 4 + r % 8 // 2, 2 * (r // 8) + r % 2)), "",
+          "a register has two halves"),
+    Wrong("18-fragment", "b like d", _but("b", lambda r, c: (r % 8 * 4 + c // 2, r // 8)), "", "in b, the lane's group is the column"),
+    Wrong("18-fragment", "d in halves", _but("d", lambda r, c: (r % 8 * 4 + c // 2, r // 8)), "", "an element of d is a float"),
+    Wrong("18-fragment", "groups of eight lanes", _but("a", lambda r, c: (r % 4 * 8 + c % 8, r // 8 + c // 8 * 2)), "",
+          "four neighbouring lanes share a row"),
+    Wrong("18-fragment", "one element after another", lambda m, r, c: (divmod(r * (16 if m == "a" else 8) + c, 8)[0] % 32, 0), "",
+          "yours returned lane"),
+    Wrong("18-fragment", "lane and element", lambda m, r, c: _held(m, r, c)[0], "", "return two numbers"),
+    Wrong("18-fragment", "the right register missing", lambda m, r, c: (_held(m, r, c)[0], 0), "", "the lanes of all elements of a are right"),
+    Wrong("18-fragment", "as text", lambda m, r, c: f"lane {_held(m, r, c)[0]}", "", "return two numbers"),
+    Wrong("18-fragment", "only the first quarter of a", _but("a", lambda r, c: _held("a", r % 8, c % 8)), "", "the lanes of all elements of a are right"),
+    Right("18-fragment", "remainders", _held),
+    Right("18-fragment", "a search", _by_search),
+    Right("18-fragment", "NumPy", _by_table),
+    Right("18-fragment", "bits", lambda m, r, c: [((c if m == "b" else r) & 7) << 2 | ((r if m == "b" else c) >> 1 & 3),
+          {"a": r >> 3 | c >> 3 << 1, "b": r >> 3, "d": r >> 3 << 1 | c & 1}[m]]),
+)
+
+_TILE = _source("tile.cu")
+_LOAD_A = "for (int i = 0; i < 4; ++i) fa[i] = *(const unsigned*)(a + (g + i % 2 * 8) * 16 + s + i / 2 * 8);"
+_PAIR = "__halves2half2(b[(s + 8 * i) * 8 + g], b[(s + 8 * i + 1) * 8 + g])"
+_STORE = "for (int i = 0; i < 2; ++i) *(float2*)(d + (g + 8 * i) * 8 + s) = make_float2(sum[2 * i], sum[2 * i + 1]);"
+_NAIVE_TILE = _source("tile_naive.cu")
+_WMMA = kernel_text("tile(const half* a, const half* b, float* d, int n)")
+_LDMATRIX = """
+    __shared__ half box[32][16 * 24];
+    half* at = box[threadIdx.x / 32];
+    for (int i = lane; i < 256; i += 32) at[i] = a[i];
+    for (int i = lane; i < 128; i += 32) at[256 + i] = b[i];
+    __syncwarp();
+    unsigned of_a = __cvta_generic_to_shared(at + lane % 16 * 16 + lane / 16 * 8);
+    unsigned of_b = __cvta_generic_to_shared(at + 256 + lane % 16 * 8);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+        : "=r"(fa[0]), "=r"(fa[1]), "=r"(fa[2]), "=r"(fa[3]) : "r"(of_a) : "memory");
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];" : "=r"(fb[0]), "=r"(fb[1]) : "r"(of_b) : "memory");
+"""
+_LOAD_B = f"""for (int i = 0; i < 2; ++i) {{
+        half2 pair = {_PAIR};
+        fb[i] = *(unsigned*)&pair;
+    }}"""
+_BITS = """for (int i = 0; i < 2; ++i) {
+        const unsigned short* from = (const unsigned short*)b + (s + 8 * i) * 8 + g;
+        fb[i] = from[0] | (unsigned)from[8] << 16;
+    }"""
+_TILES = (
+    Wrong("18-tile", "without tensor cores", _NAIVE_TILE, "budget", "Let the tensor cores multiply"),
+    Wrong("18-tile", "no guard", _changed(_TILE, ("if (warp >= n) return;", "")), "results", "if w is below n"),
+    Wrong("18-tile", "registers 1 and 2 of a exchanged", _changed(_TILE, ("(g + i % 2 * 8) * 16 + s + i / 2 * 8", "(g + i / 2 * 8) * 16 + s + i % 2 * 8")),
+          "results", "exchange the two"),
+    Wrong("18-tile", "b along its rows", _changed(_TILE, (_PAIR, "__halves2half2(b[(g + 8 * i) * 8 + s], b[(g + 8 * i) * 8 + s + 1])")),
+          "results", "two neighbours are below each other"),
+    Wrong("18-tile", "halves of b exchanged", _changed(_TILE, (_PAIR, "__halves2half2(b[(s + 8 * i + 1) * 8 + g], b[(s + 8 * i) * 8 + g])")),
+          "results", "in the lower 16 bits"),
+    Wrong("18-tile", "half of the columns of a", _changed(_TILE, (_LOAD_A, "fa[2] = fa[3] = 0; " + _LOAD_A.replace("i < 4", "i < 2"))),
+          "results", "Only the first 8 columns"),
+    Wrong("18-tile", "rows below 8 stored", _changed(_TILE, (_STORE, _STORE.replace("i < 2", "i < 1"))), "results", "Some elements were never written"),
+    Wrong("18-tile", "a lane's neighbours at odd columns", _changed(_TILE, ("s = lane % 4 * 2", "s = lane % 4")), "results", ""),
+    Wrong("18-tile", "rounded to half", _changed(_TILE, (_STORE, "for (float& v : sum) v = __half2float(__float2half(v)); " + _STORE)), "results",
+          "keep them in float"),
+    Wrong("18-tile", "d by columns", _changed(_TILE, ("*(float2*)(d + (g + 8 * i) * 8 + s) = make_float2(sum[2 * i], sum[2 * i + 1])",
+          "d[s * 16 + g + 8 * i] = sum[2 * i], d[(s + 1) * 16 + g + 8 * i] = sum[2 * i + 1]")), "results", ""),
+    Wrong("18-tile", "every warp the first matrix", _changed(_TILE, ("a += warp * 256;", "")), "results", ""),
+    Wrong("18-tile", "adds to the result", _changed(_TILE, (_STORE, _STORE.replace(
+          "make_float2(sum[2 * i], sum[2 * i + 1])",
+          "make_float2(sum[2 * i] + d[(g + 8 * i) * 8 + s], sum[2 * i + 1] + d[(g + 8 * i) * 8 + s + 1])"))), "results",
+          "adds to what the output held before"),
+    Wrong("18-tile", "multiplies twice", _changed(_TILE, ("multiply(sum, fa, fb);", "for (int i = 0; i < 9; ++i) { for (float& v : sum) v = 0; multiply(sum, fa, fb); }"
+          " if (n < 0) return; for (int i = 0; i < 40; ++i) asm volatile(\"\" :: \"f\"(sum[0] * i) : \"memory\");")), "budget", "warp instructions"),
+    Right("18-tile", "by the table", _TILE),
+    Right("18-tile", "bits of b", _changed(_TILE, (_LOAD_B, _BITS))),
+    Right("18-tile", "element by element", _changed(_TILE, (_STORE, "for (int i = 0; i < 4; ++i) d[(g + i / 2 * 8) * 8 + s + i % 2] = sum[i];"))),
+    Right("18-tile", "loads with half2", _changed(_TILE, (_LOAD_A, "const half2* h = (const half2*)a; for (int i = 0; i < 4; ++i) {"
+          " half2 v = h[(g + i % 2 * 8) * 8 + lane % 4 + i / 2 * 4]; fa[i] = *(unsigned*)&v; }"))),
+    Right("18-tile", "the two halves of a for each step", _changed(_TILE, ("float sum[4] = {};", "float sum[4]; sum[0] = sum[1] = sum[2] = sum[3] = 0;"))),
+)
+
+_SWIZZLED = _source("fragments.cu")
+_PLAIN = _source("fragments_naive.cu")
+_PUT, _TAKE = "tile[row * 8 + (v ^ row % 8)] = x[i]", "&tile[row * 8 + (v ^ row % 8)]"
+
+
+def _at(put: str, take: str | None = None, *more: tuple[str, str]) -> str:
+    """The kernel with other positions in the tile."""
+    return _changed(_SWIZZLED, (_PUT, f"tile[{put}] = x[i]"), (_TAKE, f"&tile[{take or put}]"), *more)
+
+
+_SWIZZLES = (
+    Wrong("18-swizzle", "as given", _PLAIN, "budget", "ldmatrix reads eight rows at once"),
+    Wrong("18-swizzle", "stored in another order", _at("row * 8 + (v ^ row % 8)", "row * 8 + v"), "results", "compute the position of a vector"),
+    Wrong("18-swizzle", "read in another order", _at("row * 8 + v", "row * 8 + (v ^ row % 8)"), "results", "compute the position of a vector"),
+    Wrong("18-swizzle", "padded", _at("row * 9 + v", None, ("tile[64 * 8]", "tile[64 * 9]")), "budget", "needs no unused words"),
+    Wrong("18-swizzle", "four vectors", _at("row * 8 + (v ^ row % 4)"), "budget", "2 conflict ways"),
+    Wrong("18-swizzle", "pairs of rows", _at("row * 8 + (v ^ row / 2 % 8)"), "budget", "2 conflict ways"),
+    Wrong("18-swizzle", "by the row", _at("row * 8 + (v ^ row)"), "results", "never leaves the row"),
+    Wrong("18-swizzle", "rows below each other", _at("v * 64 + (row ^ row / 8)", "v * 64 + row"), "results", "compute the position of a vector"),
+    Wrong("18-swizzle", "no barrier", _changed(_SWIZZLED, ("__syncthreads();", "")), "results", "must come between storing and reading"),
+    Wrong("18-swizzle", "half of the tile", _changed(_SWIZZLED, ("part < 16", "part < 8")), "results", "a tile has 16 parts"),
+    Wrong("18-swizzle", "columns of vectors", _at("v * 64 + row"), "budget", "Eight vectors that are stored or read at once"),
+    Wrong("18-swizzle", "rows in eights", _at("row * 8 + (v ^ row / 8)"), "budget", "ldmatrix reads eight rows at once"),
+    Wrong("18-swizzle", "each lane loads its words", _changed(_PLAIN, ("unsigned address", "const unsigned* w = (const unsigned*)tile; unsigned address"),
+          ("y[(part * 4 + i) * 32 + lane] = r[i]",
+           "y[(part * 4 + i) * 32 + lane] = w[(part / 4 * 16 + i % 2 * 8 + lane / 4) * 32 + part % 4 * 8 + i / 2 * 4 + lane % 4]")),
+          "budget", "ldmatrix reads eight rows at once"),
+    Right("18-swizzle", "exclusive or", _SWIZZLED),
+    Right("18-swizzle", "a rotation", _at("row * 8 + (v + row) % 8")),
+    Right("18-swizzle", "downwards", _at("row * 8 + (v ^ (7 - row % 8))")),
+    Right("18-swizzle", "a rotation by three", _at("row * 8 + (v + 3 * row) % 8")),
+    Right("18-swizzle", "two dimensions", _at("0][row][v ^ row & 7", None, ("uint4 tile[64 * 8]", "uint4 tile[1][64][8]"))),
+)
+
+_ALL: tuple[Wrong | Right, ...] = (*_FRAGMENTS, *_TILES, *_SWIZZLES)
+WRONG = [one for one in _ALL if isinstance(one, Wrong)]
+RIGHT = [one for one in _ALL if isinstance(one, Right)]
