@@ -1,0 +1,222 @@
+"""Figures of notebook 18: fragments, a tile in the banks of shared memory, a pipeline, and recorded times."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from gpulab.views.tables import Table
+from gpulab_course.content.n18_tensor_cores.versions import VERSIONS
+from gpulab_course.teach.drawing import draw_box, draw_text, empty_axes
+from gpulab_course.teach.picture import Picture
+from virtualgpu.records import Provenance
+
+_REGISTER_COLOURS = ("accent-2", "highlight", "good", "purple", "warn", "tail", "accent", "panel")
+
+
+def positions(numbers: Any, shape: tuple[int, int]) -> tuple[Any, Any]:
+    """Return the lane and the register of each element of a matrix.
+
+    Parameters
+    ----------
+    numbers
+        The numbers of the elements (row by row) that each register of each lane holds, with the shape
+        (registers, lanes) or, with several elements per register, (registers, lanes, elements).
+    shape
+        The rows and columns of the matrix.
+    """
+    registers, lanes = (axis.ravel() for axis in np.indices(numbers.shape)[:2])
+    lane_of = np.empty(shape, np.int64)
+    register_of = np.empty(shape, np.int64)
+    lane_of.flat[numbers.ravel()] = lanes
+    register_of.flat[numbers.ravel()] = registers
+    return lane_of, register_of
+
+
+def fragments(held: Mapping[str, tuple[Any, Any]], lane: int = 5) -> Picture:
+    """Draw matrices with the lane of each element as a number, and its register as a colour.
+
+    Parameters
+    ----------
+    held
+        The lanes and the registers of the elements of each matrix, by the name of the matrix.
+    lane
+        The lane whose elements have a bold frame.
+    """
+    columns = sum(lanes.shape[1] + 2 for lanes, _ in held.values())
+    rows = max(lanes.shape[0] for lanes, _ in held.values())
+    figure, axes = empty_axes(0.24 * rows + 0.85, (-1.5, columns - 1), (-2.2, rows + 2.2))
+    left = 0
+    for name, (lanes, registers) in held.items():
+        height, width = lanes.shape
+        draw_text(axes, left, -1.2, f"{name}: {height} × {width}", weight="bold")
+        for row, column in np.ndindex(height, width):
+            colour = _REGISTER_COLOURS[registers[row, column]]
+            draw_box(
+                axes, left + column, row, 1, 1, colour, str(lanes[row, column]), edge="bg", fontsize=7.5
+            )
+        for row, column in np.argwhere(lanes == lane):
+            draw_box(axes, left + column, row, 1, 1, "bg", edge="fg", linewidth=2, fill=False, zorder=3)
+        left += width + 2
+    _draw_register_key(axes, rows + 1.2, 1 + max(int(registers.max()) for _, registers in held.values()))
+    parts = [
+        f"{name}: " + _elements_text(np.argwhere(lanes == lane).tolist())
+        for name, (lanes, _) in held.items()
+    ]
+    return Picture.of(
+        figure,
+        f"The lane of each element as a number, its register as a colour. Lane {lane} holds of "
+        + "; of ".join(parts)
+        + ".",
+    )
+
+
+def _draw_register_key(axes: Axes, y: float, count: int) -> None:
+    for register in range(count):
+        x = 4.6 * register
+        draw_box(axes, x, y, 1, 0.9, _REGISTER_COLOURS[register], edge="bg")
+        draw_text(axes, x + 1.3, y + 0.45, f"register {register}", "muted", fontsize=8)
+
+
+def _elements_text(elements: Sequence[Sequence[int]]) -> str:
+    return ", ".join(f"({row}, {column})" for row, column in elements)
+
+
+_BANKS = 32
+_VECTOR_WORDS = 4
+
+
+def banks(places: Mapping[str, Any], column: int = 0) -> Picture:
+    """Draw the first eight rows of tiles in shared memory, with the vectors that ``ldmatrix`` reads at once.
+
+    Parameters
+    ----------
+    places
+        The position of each vector of 16 bytes in its tile, by the name of the tile, with the shape (rows,
+        vectors per row). Position 0 is at the start of bank 0.
+    column
+        The vector of each row that is read.
+    """
+    groups = _BANKS // _VECTOR_WORDS
+    width = groups + 2
+    figure, axes = empty_axes(2.9, (-1.6, width * len(places) - 1), (-2.1, 9.4))
+    ways = {}
+    for number, (name, place) in enumerate(places.items()):
+        left = width * number
+        draw_text(axes, left, -1.5, name, weight="bold")
+        draw_text(axes, left - 0.2, -0.6, "line", "muted", ha="right", fontsize=8)
+        for group in range(groups):
+            text = f"{group * _VECTOR_WORDS}–{group * _VECTOR_WORDS + 3}"
+            draw_text(axes, left + group + 0.5, -0.6, text, "muted", ha="center", fontsize=7)
+        read_groups = []
+        for row, vector in np.ndindex(8, place.shape[1]):
+            line, group = divmod(int(place[row, vector]), groups)
+            is_read = vector == column
+            colour = "warn" if is_read else "panel"
+            draw_box(axes, left + group, line, 1, 1, colour, f"{row}·{vector}", edge="rule", fontsize=8)
+            if is_read:
+                read_groups.append(group)
+        for line in range(1 + int(place[:8].max()) // groups):
+            draw_text(axes, left - 0.2, line + 0.5, str(line), "muted", ha="right", fontsize=8)
+        ways[name] = max(np.bincount(read_groups))
+        draw_text(axes, left, 8.8, f"{ways[name]} of the 8 vectors in the same banks", fontsize=9)
+    ways_text = "; ".join(f"{name}: {count} in the same banks" for name, count in ways.items())
+    return Picture.of(
+        figure,
+        "Rows 0 to 7 of a tile in shared memory. Each cell is a vector of 16 bytes, named row·vector; its "
+        f"column shows its four banks. Marked are the eight vectors {column}, which ldmatrix reads at once. "
+        f"{ways_text}.",
+    )
+
+
+def pipeline(uses: Sequence[tuple[int, int]], copies: Sequence[Sequence[int]], stages: int) -> Picture:
+    """Draw which buffer a block reads in each iteration, and which buffers are being filled.
+
+    Parameters
+    ----------
+    uses
+        The tile and the buffer that are multiplied, for each iteration.
+    copies
+        The tiles whose copies are pending during each iteration.
+    stages
+        The number of buffers.
+    """
+    steps = len(uses)
+    figure, axes = empty_axes(0.5 * stages + 1.1, (-2.6, steps + 0.1), (-0.8, stages + 0.9))
+    for step, (tile, buffer) in enumerate(uses):
+        draw_text(axes, step + 0.5, -0.4, str(step), "muted", ha="center")
+        draw_box(axes, step, buffer, 1, 0.85, "accent", f"multiply {tile}", edge="bg", fontsize=8)
+        for copied in copies[step]:
+            draw_box(axes, step, copied % stages, 1, 0.85, "highlight", f"copy {copied}", edge="bg", fontsize=8)
+    for buffer in range(stages):
+        draw_text(axes, -0.15, buffer + 0.43, f"buffer {buffer}", "muted", ha="right")
+    draw_text(axes, -0.15, -0.4, "iteration", "muted", ha="right")
+    draw_text(axes, 0, stages + 0.5, "A wait and one barrier come before each iteration.", "muted", fontsize=9)
+    steps_text = "; ".join(
+        f"iteration {step}: multiply tile {tile} in buffer {buffer}, pending copies of "
+        f"{' and '.join(map(str, copies[step])) or 'no tile'}"
+        for step, (tile, buffer) in enumerate(uses)
+    )
+    return Picture.of(figure, f"A pipeline with {stages} buffers. {steps_text}.")
+
+
+def recorded() -> list[dict[str, Any]]:
+    """Return the recorded times of GPUs; an empty list if none has been recorded.
+
+    ``python -m tools.recordings.tensor_cores`` writes them.
+    """
+    file = resources.files("gpulab_course.content.n18_tensor_cores") / "recorded.json"
+    if not file.is_file():
+        return []
+    records: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
+    return records
+
+
+class RecordedSeries:
+    """The recorded speed of each version on real GPUs, as a share of cuBLAS."""
+
+    def __init__(self) -> None:
+        self.record = recorded()
+
+    def _table(self) -> Table | None:
+        if not self.record:
+            return None
+        headings = ("version", "what is new", *(_heading(record) for record in self.record))
+        rows = tuple(
+            (version.name, version.news, *(_speed(record, version.name) for record in self.record))
+            for version in VERSIONS
+        )
+        last = ("cuBLAS", "NVIDIA's library", *(_speed(record, "cuBLAS") for record in self.record))
+        return Table("Speed of each version, recorded", headings, (*rows, last))
+
+    def __repr__(self) -> str:
+        table = self._table()
+        if table is not None:
+            return table.text()
+        return "No GPU has been recorded yet. To measure yours: python -m tools.recordings.tensor_cores"
+
+    def _repr_html_(self) -> str | None:
+        table = self._table()
+        return None if table is None else table.card()
+
+
+def _heading(record: Mapping[str, Any]) -> str:
+    return f"{record['device']}, n = {record['side']:,}, {record['date']}, driver {record['driver']}"
+
+
+def _speed(record: Mapping[str, Any], name: str) -> str:
+    tflops = record["tflops"]
+    if name not in tflops:
+        return ""
+    return f"{tflops[name]:.1f} TFLOP/s, {tflops[name] / tflops['cuBLAS']:.0%} of cuBLAS"
+
+
+def origin() -> Provenance | None:
+    """Return the provenance of the first record, or None without records."""
+    records = recorded()
+    return Provenance("recorded", records[0]["device"], f"driver {records[0]['driver']}") if records else None

@@ -1,0 +1,97 @@
+"""Questions of notebook 18."""
+
+from gpulab_course.teach.question import Choice, Question, WhyQuestion
+
+TITLE = "Tensor cores"
+
+QUESTIONS = (
+    Question(
+        "Which threads hold the matrix a while mma.sync multiplies it?",
+        (
+            Choice("each lane holds the whole matrix", "256 halves would take 128 registers of each lane."),
+            Choice("all lanes of a warp together, a part each", "This is what a fragment is.", right=True),
+            Choice("no thread: it is read from shared memory", "mma.sync takes its operands from registers."),
+        ),
+    ),
+    Question(
+        "Your code reads fragment.x[3] of a wmma accumulator to find the largest element of row 0. It is …",
+        (
+            Choice(
+                "wrong: which element x[3] is, is not documented",
+                "Only operations that treat all elements alike are portable.",
+                right=True,
+            ),
+            Choice("right: x[3] is the element of row 0 and column 3", "Each lane has its own x[3]."),
+            Choice("right on lane 0 only", "On no lane is the position of x[3] documented."),
+        ),
+    ),
+    Question(
+        "What does ldmatrix with .trans do?",
+        (
+            Choice(
+                "it gives each lane two elements of a column instead of a row",
+                "So a matrix b that is stored row by row becomes a fragment of b.",
+                right=True,
+            ),
+            Choice("it transposes the tile in shared memory", "It only reads shared memory."),
+            Choice("it reads 8 columns, which conflicts 8 ways", "It reads the same rows as without .trans."),
+        ),
+    ),
+    Question(
+        "A warp computes 32 × 32 instead of 16 × 16 elements of c. What does it need less of, per element?",
+        (
+            Choice("multiplications by tensor cores", "Each element needs the same ones."),
+            Choice(
+                "loads from shared memory",
+                "Each fragment is used for two multiplications, or four, instead of one.",
+                right=True,
+            ),
+            Choice("registers", "It needs four times as many accumulators per lane."),
+        ),
+    ),
+    Question(
+        "A pipeline has three buffers. Before tile t is used, it executes __pipeline_wait_prior(0). That is …",
+        (
+            Choice(
+                "right, but it also waits for tile t + 1",
+                "Its copies would have had another iteration to arrive. wait_prior(1) leaves them pending.",
+                right=True,
+            ),
+            Choice("a race, because tile t may be missing", "It waits for all copies of the thread."),
+            Choice("the only right call", "Only the copies of tile t are needed."),
+        ),
+    ),
+    Question(
+        "Why is the barrier after __pipeline_wait_prior needed?",
+        (
+            Choice(
+                "a thread waits only for its own copies, and it reads those of others",
+                "After the barrier, all threads have waited.",
+                right=True,
+            ),
+            Choice("without it, the copies do not start", "They start when they are issued."),
+            Choice("for the caches, so that the data become visible", "Shared memory is not cached."),
+        ),
+    ),
+    Question(
+        "Bias and GELU are applied to the accumulators before they are stored. This saves …",
+        (
+            Choice("a conversion from float to half", "It is needed in both cases."),
+            Choice(
+                "a write and a read of the whole result",
+                "Otherwise a second kernel has to read it and write it again.",
+                right=True,
+            ),
+            Choice("registers", "The bias needs additional registers."),
+        ),
+    ),
+    WhyQuestion(
+        "Why is a multiplication of large matrices on tensor cores mostly a problem of moving data?",
+        (
+            "A tensor core multiplies a tile in few cycles, so operands have to arrive at a high rate.",
+            "Tiles in shared memory and in registers reduce the bytes per multiplication.",
+            "Swizzles keep all banks of shared memory at work.",
+            "Asynchronous copies load the next tiles during a multiplication.",
+        ),
+    ),
+)

@@ -1,0 +1,76 @@
+"""The versions of a matrix multiplication in half precision, from a naive one to the fastest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import Any
+
+import numpy as np
+
+from gpulab import session
+from gpulab_course.content import kernels
+from gpulab_course.content.kernels import Step
+from virtualgpu.errors import GpulabError, did_you_mean
+
+_TILE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One version: what is new in it, its files in order, and the values of macros in them.
+
+    A version without files is the last one of ``kernels.ladder("tensor_cores")``.
+    """
+
+    name: str
+    news: str
+    files: tuple[str, ...] = ()
+    macros: Mapping[str, int] = field(default_factory=dict)
+
+
+_TILED = ("multiply.cu", "loads.cu", "product.cu")
+
+VERSIONS = (
+    Version("naive", "one element per thread, without tensor cores", ("product_naive.cu",)),
+    Version("wmma", "tensor cores, fed from global memory", ("product_wmma.cu",)),
+    Version("tiles", "tiles in shared memory, ldmatrix", _TILED, {"WARP": 16, "SWIZZLE": 0, "STAGES": 1}),
+    Version("swizzle", "vectors exchanged within rows", _TILED, {"WARP": 16, "SWIZZLE": 1, "STAGES": 1}),
+    Version("registers", "32 × 32 elements per warp", _TILED, {"WARP": 32, "SWIZZLE": 1, "STAGES": 1}),
+    Version("stages", "copies two tiles ahead", _TILED, {"WARP": 32, "SWIZZLE": 1, "STAGES": 3}),
+    Version("large", "tiles of 128 × 128 per block"),
+)
+
+
+def source(*files: str) -> str:
+    """Return the CUDA C++ text of files in the folder ``kernels`` of this notebook, one after the other."""
+    folder = resources.files("gpulab_course.content.n18_tensor_cores") / "kernels"
+    return "\n".join((folder / file).read_text(encoding="utf-8") for file in files)
+
+
+def launch(name: str, a: Any, b: Any, c: Any) -> Step:
+    """Return the launch of a version that multiplies `a` (m, k) by `b` (k, n), both float16, into `c` (float32).
+
+    Raises
+    ------
+    GpulabError
+        If there is no such version, or if a side is not a multiple of 64.
+    """
+    known = {version.name: version for version in VERSIONS}
+    if name not in known:
+        raise GpulabError(f"There is no version {name!r}.{did_you_mean(name, known)}")
+    (m, k), n = a.shape, b.shape[1]
+    if m % _TILE or n % _TILE or k % _TILE:
+        raise GpulabError(f"The sides must be multiples of {_TILE}, not {m:,}, {n:,} and {k:,}.")
+    version = known[name]
+    if not version.files:
+        return kernels.launch("hgemm_async", a, b, c).step
+    entry = version.files[-1].removesuffix(".cu")
+    options = tuple(f"-D{macro}={value}" for macro, value in version.macros.items())
+    kernel = session.cp().RawKernel(source(*version.files), entry, options=options)
+    grid, block = {
+        "product_naive": ((n // 16, m // 16), (16, 16)),
+        "product_wmma": ((n // _TILE, m // 16), (128, 1)),
+    }.get(entry, ((n // _TILE, m // _TILE), (32 * (_TILE // version.macros.get("WARP", 32)) ** 2, 1)))
+    return Step(kernel, grid, block, (a, b, c, *(np.int32(side) for side in (m, n, k))))
