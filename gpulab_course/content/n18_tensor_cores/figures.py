@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
+from gpulab import session
 from gpulab.views.tables import Table
 from gpulab_course.content.n18_tensor_cores.versions import VERSIONS
+from gpulab_course.content.ranges import among as among
 from gpulab_course.teach.drawing import draw_box, draw_text, empty_axes
 from gpulab_course.teach.picture import Picture
 from virtualgpu.records import Provenance
@@ -85,6 +87,24 @@ def _draw_register_key(axes: Axes, y: float, count: int) -> None:
 
 def _elements_text(elements: Sequence[Sequence[int]]) -> str:
     return ", ".join(f"({row}, {column})" for row, column in elements)
+
+
+def missing() -> str:
+    """Return what the device in use lacks for this notebook, and what its kernels use instead."""
+    major, minor = session.backend().device_info().compute_capability
+    name = session.which_device().device
+    if (major, minor) >= (8, 0):
+        return f"{name} has all instructions of this notebook."
+    return (
+        f"{name} (compute capability {major}.{minor}) has no mma.m16n8k16 and no cp.async.\n"
+        "The kernels of this notebook use two mma.m16n8k8 instead, and copy through registers."
+    )
+
+
+def executed() -> Provenance:
+    """Return the provenance of a result of the device in use."""
+    device = session.which_device()
+    return Provenance("measured" if device.kind == "cuda" else "modelled", device.device)
 
 
 _BANKS = 32
@@ -214,9 +234,3 @@ def _speed(record: Mapping[str, Any], name: str) -> str:
     if name not in tflops:
         return ""
     return f"{tflops[name]:.1f} TFLOP/s, {tflops[name] / tflops['cuBLAS']:.0%} of cuBLAS"
-
-
-def origin() -> Provenance | None:
-    """Return the provenance of the first record, or None without records."""
-    records = recorded()
-    return Provenance("recorded", records[0]["device"], f"driver {records[0]['driver']}") if records else None
