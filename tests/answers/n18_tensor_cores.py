@@ -182,6 +182,79 @@ _SWIZZLES = (
     Right("18-swizzle", "two dimensions", _at("0][row][v ^ row & 7", None, ("uint4 tile[64 * 8]", "uint4 tile[1][64][8]"))),
 )
 
-_ALL: tuple[Wrong | Right, ...] = (*_FRAGMENTS, *_TILES, *_SWIZZLES)
+_STAGES = _source("stages.cu")
+_ONE_BUFFER = _source("stages_naive.cu")
+_WAIT = """if (k0 + 32 < k) __pipeline_wait_prior(1);
+        else __pipeline_wait_prior(0);"""
+_FIRST_TWO = """fetch(0);
+    fetch(32);"""
+_NEXT = "fetch(k0 + 64);"
+_TWO_BUFFERS = _changed(_STAGES, ("tile[3]", "tile[2]"), ("% 3", "% 2"), (_FIRST_TWO, "fetch(0);"), (_NEXT, "fetch(k0 + 32);"),
+                        (_WAIT, "__pipeline_wait_prior(0);"))
+_PIPELINES = (
+    Wrong("18-stages", "one buffer", _ONE_BUFFER, "budget", "one barrier per tile is enough"),
+    Wrong("18-stages", "waits for all copies", _changed(_STAGES, (_WAIT, "__pipeline_wait_prior(0);")), "budget", "leave no copies pending"),
+    Wrong("18-stages", "two buffers", _TWO_BUFFERS, "budget", "leave no copies pending"),
+    Wrong("18-stages", "four buffers", _changed(_STAGES, ("tile[3]", "tile[4]"), ("% 3", "% 4")), "budget", "Three buffers of 4,096 bytes"),
+    Wrong("18-stages", "no wait", _changed(_STAGES, (_WAIT, "")), "results", "Is tile t complete"),
+    Wrong("18-stages", "waits for one tile too few", _changed(_STAGES, (_WAIT, "__pipeline_wait_prior(2);")), "results", "Is tile t complete"),
+    Wrong("18-stages", "no barrier", _changed(_STAGES, ("__syncthreads();\n", "\n")), "results", "a barrier must follow the wait"),
+    Wrong("18-stages", "copies before the barrier", _changed(_STAGES, (_NEXT, ""), (_WAIT, f"{_NEXT} __pipeline_wait_prior(2);")), "hazards",
+          "between the use of a tile and the copies"),
+    Wrong("18-stages", "copies into the buffer in use", _changed(_STAGES, (_NEXT, "fetch(k0 + 96);")), "results", "filled again only after"),
+    Wrong("18-stages", "copies from k on", _changed(_STAGES, ("if (k0 < k) {", "{")), "results", "A tile from k on does not exist"),
+    Wrong("18-stages", "no group for a missing tile", _changed(_STAGES, (_WAIT, "__pipeline_wait_prior(1);"),
+          ("        }\n        __pipeline_commit();", "        __pipeline_commit();\n        }")), "results", "Close a group for each tile"),
+    Wrong("18-stages", "the last tile missing", _changed(_STAGES, ("for (int k0 = 0; k0 < k; k0 += 32) {", "for (int k0 = 0; k0 + 32 < k; k0 += 32) {")),
+          "results", "The last tile is missing"),
+    Wrong("18-stages", "buffers beyond the last", _changed(_STAGES, ("k0 / 32 % 3", "k0 / 32 % 4")), "results", "tile t belongs in buffer t % 3"),
+    Wrong("18-stages", "two barriers", _changed(_STAGES, ("mma_sync(sum, fa, fb, sum);\n        }", "mma_sync(sum, fa, fb, sum);\n        }\n        __syncthreads();")),
+          "budget", "one barrier per tile is enough"),
+    Right("18-stages", "three buffers", _STAGES),
+    Right("18-stages", "a group in each iteration", _changed(_STAGES, (_WAIT, "__pipeline_wait_prior(1);"))),
+    Right("18-stages", "copies after the multiplication", _changed(_STAGES, (_NEXT, ""),
+          ("mma_sync(sum, fa, fb, sum);\n        }", f"mma_sync(sum, fa, fb, sum);\n        }}\n        {_NEXT}"))),
+    Right("18-stages", "counted buffers", _changed(_STAGES, ("float> sum;", "float> sum;\n    int now = 0;"),
+          ("half(&from)[2][32 * 32] = tile[k0 / 32 % 3];", "half(&from)[2][32 * 32] = tile[now];\n        now = now < 2 ? now + 1 : 0;"))),
+    Right("18-stages", "no group for a missing tile, full wait at the end", _changed(_STAGES,
+          ("        }\n        __pipeline_commit();", "        __pipeline_commit();\n        }"))),
+)
+
+_DENSE = _source("dense.cu")
+_BOTH = "__floats2half2_rn(gelu(d[2 * h] + add.x), gelu(d[2 * h + 1] + add.y))"
+_GELU = "0.5f * v * (1.0f + erff(v * 0.70710678f))"
+_OUT = "*(half2*)(y + (16 * warp + g + 8 * h) * 8 + 2 * s) = pair;"
+_EPILOGUES = (
+    Wrong("18-epilogue", "element by element", _source("dense_naive.cu"), "budget", "are one half2"),
+    Wrong("18-epilogue", "no bias", _changed(_DENSE, (_BOTH, "__floats2half2_rn(gelu(d[2 * h]), gelu(d[2 * h + 1]))")), "results", "The bias is missing"),
+    Wrong("18-epilogue", "no activation", _changed(_DENSE, (_GELU, "v")), "results", "GELU is missing"),
+    Wrong("18-epilogue", "bias after GELU", _changed(_DENSE, (_BOTH, "__floats2half2_rn(gelu(d[2 * h]) + add.x, gelu(d[2 * h + 1]) + add.y)")), "results",
+          "The bias comes first"),
+    Wrong("18-epilogue", "ReLU", _changed(_DENSE, (_GELU, "fmaxf(v, 0.0f)")), "results", "That is ReLU"),
+    Wrong("18-epilogue", "tanh", _changed(_DENSE, (_GELU, "0.5f * v * (1.0f + tanhf(0.7978845608f * (v + 0.044715f * v * v * v)))")), "results",
+          "the approximation with tanh"),
+    Wrong("18-epilogue", "bias of the row", _changed(_DENSE, ("gelu(d[2 * h] + add.x), gelu(d[2 * h + 1] + add.y)",
+          "gelu(d[2 * h] + bias[g]), gelu(d[2 * h + 1] + bias[g])")), "results", "to the column of an element"),
+    Wrong("18-epilogue", "half of the rows", _changed(_DENSE, ("h < 2", "h < 1")), "results", "Some elements were never written"),
+    Wrong("18-epilogue", "the wrong factor", _changed(_DENSE, ("0.70710678f", "1.41421356f")), "results", ""),
+    Wrong("18-epilogue", "rows exchanged", _changed(_DENSE, (_OUT, _OUT.replace("8 * h", "8 * (1 - h)"))), "results", ""),
+    Wrong("18-epilogue", "only the first row", _changed(_DENSE, (_OUT, _OUT.replace("16 * warp", "0 * warp"))), "results", ""),
+    Wrong("18-epilogue", "without tensor cores", kernel_text("dense(const half* x, const half* w, const float* bias, half* y, int n, int k)")(
+          "int i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= 32 * n) return; const float2 add = *(const float2*)(bias + i % 4 * 2);"
+          "for (int h = 0; h < 2; ++h) { int r = i / 4 + 8 * n * h; float u = 0, v = 0; for (int j = 0; j < k; ++j) {"
+          "float2 f = __half22float2(*(const half2*)(w + 8 * j + i % 4 * 2)); float e = __half2float(x[r * k + j]); u += e * f.x; v += e * f.y; }"
+          f"*(half2*)(y + 8 * r + i % 4 * 2) = {_BOTH.replace('d[2 * h]', 'u').replace('d[2 * h + 1]', 'v')}; }}",
+          f"#include <cuda_fp16.h>\n__device__ float gelu(float v) {{ return {_GELU}; }}"), "budget", "Let the tensor cores multiply"),
+    Right("18-epilogue", "erff", _DENSE),
+    Right("18-epilogue", "erfcf", _changed(_DENSE, (_GELU, "0.5f * v * erfcf(-0.70710678f * v)"))),
+    Right("18-epilogue", "normcdff", _changed(_DENSE, (_GELU, "v * normcdff(v)"))),
+    Right("18-epilogue", "the bias first", _changed(_DENSE, ("float d[4] = {};", "float2 first = *(const float2*)(bias + 2 * s);\n"
+          "    float d[4] = {first.x, first.y, first.x, first.y};"), ("    float2 add = *(const float2*)(bias + 2 * s);\n", ""),
+          ("gelu(d[2 * h] + add.x), gelu(d[2 * h + 1] + add.y)", "gelu(d[2 * h]), gelu(d[2 * h + 1])"))),
+    Right("18-epilogue", "halves of its own", _changed(_DENSE, (f"half2 pair = {_BOTH};",
+          "half2 pair = __halves2half2(__float2half(gelu(d[2 * h] + add.x)), __float2half(gelu(d[2 * h + 1] + add.y)));"))),
+)
+
+_ALL: tuple[Wrong | Right, ...] = (*_FRAGMENTS, *_TILES, *_SWIZZLES, *_PIPELINES, *_EPILOGUES)
 WRONG = [one for one in _ALL if isinstance(one, Wrong)]
 RIGHT = [one for one in _ALL if isinstance(one, Right)]

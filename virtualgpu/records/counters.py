@@ -124,7 +124,8 @@ class KernelCounters:
     """Counters of one launch in PTX instructions, summed over the grid.
 
     ``longest_warp_instructions`` are the instructions of the busiest warp; ``opcode_warp_instructions``
-    counts by the first word of an opcode, such as ``shfl`` or ``bar``. ``flops`` are floating-point
+    counts by the first word of an opcode, such as ``shfl`` or ``bar``; in addition, ``cp.async.wait_all``
+    counts the waits for all asynchronous copies of a thread. ``flops`` are floating-point
     operations by type (``f16``, ``bf16``, ``tf32``, ``f32``, ``f64``), ``tensor_flops`` those of tensor
     cores. A multiply-add counts two, a sum, product, quotient, root or function one, for each active lane,
     also one that a predicate switches off. ``caches`` is None if no model of the caches was requested.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from gpulab_course.teach.judge import (
     KernelExercise,
     Measured,
     Mistake,
+    Near,
     NotYet,
     PythonExercise,
     Row,
@@ -27,6 +29,7 @@ from gpulab_course.teach.judge import (
     parts_of,
     spelt,
 )
+from gpulab_course.teach.judge.exercise import Matcher
 from virtualgpu.records import Dim3
 
 _WARP = 32
@@ -237,6 +240,113 @@ def _rows_exchanged(mistake: Mistake) -> bool:
     return bool((np.sort(mistake.found, axis=1) == np.sort(mistake.wanted, axis=1)).all())
 
 
+_TILE_SIDE = 32
+
+
+def stages(data: Draw, size: Any, block: Dim3) -> Case:
+    """Make a launch that multiplies matrices; `size` counts tiles of 32 × 32: rows, columns, inner."""
+    rows, columns, inner = (_TILE_SIDE * count for count in size)
+    a = (data.whole((rows, inner), -60, 61) / 4).astype(np.float16)
+    b = (data.whole((inner, columns), -60, 61) / 4).astype(np.float16)
+    grid = size[1], size[0]
+    return Case(grid, {"a": a, "b": b, "n": columns, "k": inner}, {"c": _products(a, b)})
+
+
+def _draw_tiled_sizes(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
+    """Draw sizes with fewer inner tiles than buffers, as many, and more."""
+    low, high = (int(n) for n in (rng.integers(4, 9), rng.integers(9, 14)))
+    return [(1, 1, 1), (1, 2, 2), (2, 1, 3), (1, 1, 0), (2, 3, low), (1, 1, high)]
+
+
+def _draw_tiled_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
+    """Draw two launches to count."""
+    return [((1, 2, int(rng.integers(4, 7))), (128, 1, 1)), ((2, 2, int(rng.integers(9, 14))), (128, 1, 1))]
+
+
+def _without_last_tiles(count: int) -> Callable[[Mistake], Any]:
+    """Return a function that computes the product without the last `count` tiles."""
+
+    def compute(mistake: Mistake) -> Any:
+        end = max(mistake["k"] - count * _TILE_SIDE, 0)
+        return _products(mistake["a"][:, :end], mistake["b"][:end])
+
+    return compute
+
+
+def _has_tiles(mistake: Mistake) -> bool:
+    return mistake.found is not None and mistake["k"] > 0
+
+
+def _has_several_tiles(mistake: Mistake) -> bool:
+    return mistake.found is not None and mistake["k"] > _TILE_SIDE
+
+
+def dense(data: Draw, size: Any, block: Dim3) -> Case:
+    """Make a launch with an epilogue; `size` is the number of groups of 16 rows, and of inner columns / 8."""
+    groups, eights = size
+    rows, inner = 16 * groups, 8 * eights
+    x = (data.whole((rows, inner), -8, 9) / 8).astype(np.float16)
+    w = (data.whole((inner, 8), -8, 9) / 8).astype(np.float16)
+    bias = data.whole(8, -16, 17) / np.float32(4)
+    sums = _products(x, w)
+    grid = draw.blocks_for(groups, block[0] // _WARP)
+    values = {"x": x, "w": w, "bias": bias, "n": groups, "k": inner}
+    return Case(grid, values, {"y": _as_half(_gelu(sums + bias), sums + bias)})
+
+
+def _wide_values(data: Draw, size: Any, block: Dim3) -> Case:
+    """Make a launch with large positive and negative values, for which GELU is v or 0."""
+    case = dense(data, size, block)
+    bias = np.array((40, -40, 12, -12, 5, -5, 0, 1000), np.float32)
+    v = _products(case.values["x"], case.values["w"]) + bias
+    return Case(case.grid, {**case.values, "bias": bias}, {"y": _as_half(_gelu(v), v)})
+
+
+def _gelu(v: Any) -> Any:
+    """Return GELU in double precision."""
+    return v * 0.5 * (1 + _erf(np.asarray(v, np.float64) / math.sqrt(2)))
+
+
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
+def _as_half(exact: Any, v: Any) -> Near:
+    """Return values as halves, with a tolerance for one rounding and for the cancellation in 1 + erf."""
+    return Near(exact.astype(np.float16), np.abs(exact) + 1e-3 * np.abs(v), ulps=1.0)
+
+
+def _draw_dense_sizes(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
+    """Draw numbers of groups of 16 rows, and of inner columns divided by 8."""
+    return [(1, 1), (2, 0), (3, 2), (7, 4), (33, 1), (int(rng.integers(40, 80)), int(rng.integers(2, 7)))]
+
+
+def _draw_dense_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
+    """Draw two launches to count."""
+    return [((int(rng.integers(20, 60)), 1), (128, 1, 1)), ((int(rng.integers(100, 200)), 3), (256, 1, 1))]
+
+
+def _values_before(mistake: Mistake) -> Any:
+    """Return the sums without the bias."""
+    return _products(mistake["x"], mistake["w"])
+
+
+def _gives(compute: Callable[[Any, Any], Any]) -> Matcher:
+    """Return a matcher for outputs that equal ``compute(sums, bias)`` to the precision of a half."""
+
+    def matches(mistake: Mistake) -> bool:
+        if mistake.found is None:
+            return False
+        with np.errstate(all="ignore"):
+            other = np.asarray(compute(_values_before(mistake), mistake["bias"]), np.float64)
+        return bool(np.allclose(mistake.found.astype(np.float64), other, rtol=2e-3, atol=2e-5, equal_nan=True))
+
+    return matches
+
+
+def _tanh_gelu(v: Any) -> Any:
+    return v * 0.5 * (1 + np.tanh(math.sqrt(2 / math.pi) * (v + 0.044715 * v**3)))
+
+
 def _has_foreign_words(mistake: Mistake) -> bool:
     """Return whether the output has words that the input does not have, as from uninitialized memory."""
     if mistake.found is None:
@@ -364,5 +474,123 @@ EXERCISES = (
             ),
         ),
         praise="no bank conflict, and no unused word.",
+    ),
+    KernelExercise(
+        "18-stages",
+        "A pipeline of three stages",
+        kernel="product",
+        parameters="const half* a, const half* b, float* c, int n, int k",
+        once=True,
+        case=stages,
+        reference="stages.cu",
+        naive="stages_naive.cu",
+        level="stretch",
+        sizes=_draw_tiled_sizes,
+        blocks=lambda rng: [(128, 1, 1)],
+        budgets=(
+            Budget(
+                "barriers",
+                "With three buffers, one barrier per tile is enough: after it, all threads have waited for "
+                "tile t, and have finished tile t − 1, whose buffer can be filled with tile t + 2.",
+                allowance=1.1,
+                spare=4,
+            ),
+            Budget(
+                "full_waits",
+                "Only before the last tile may a wait leave no copies pending: wait with "
+                "__pipeline_wait_prior(1) before the others.",
+                allowance=1.0,
+            ),
+            Budget("shared_bytes", "Three buffers of 4,096 bytes are enough.", most=3 * 4096),
+            Budget("tensor_operations", "Let the tensor cores multiply.", least_share=1.0),
+        ),
+        measured=Measured((2, 2, 8), (128, 1, 1), drawn=_draw_tiled_launches),
+        advice=(
+            Advice(
+                advice.out_of_shared,
+                "The buffers have the numbers 0, 1 and 2: tile t belongs in buffer t % 3.",
+            ),
+            Advice(
+                advice.out_of_bounds,
+                "A tile from k on does not exist: start no copies for it, but close the group all the same.",
+            ),
+            Advice(advice.written_twice, "Every element of c belongs to one lane of one warp."),
+            Advice(
+                advice.hazard(),
+                "A thread waits only for its own copies. A __syncthreads() must come between the wait and "
+                "the use of a tile, and between the use of a tile and the copies that overwrite it.",
+            ),
+            Advice(
+                advice.both(_has_tiles, advice.holds(_without_last_tiles(1))),
+                "The last tile is missing.",
+            ),
+            Advice(
+                advice.both(_has_several_tiles, advice.holds(_without_last_tiles(2))),
+                "The last two tiles are missing.",
+            ),
+            Advice(
+                _has_tiles,
+                "Is tile t complete when it is used? At most the group of tile t + 1 may be pending then, and "
+                "a barrier must follow the wait. Close a group for each tile, also for one that does not "
+                "exist. And is each buffer filled again only after its tile was used?",
+            ),
+        ),
+        praise="two tiles are copied while one is multiplied, with one barrier per tile.",
+    ),
+    KernelExercise(
+        "18-epilogue",
+        "Bias and GELU in the epilogue",
+        kernel="dense",
+        parameters="const half* x, const half* w, const float* bias, half* y, int n, int k",
+        once=True,
+        case=dense,
+        table=(Row("a wide bias", _wide_values, ((3, 1), (5, 2))),),
+        reference="dense.cu",
+        naive="dense_naive.cu",
+        sizes=_draw_dense_sizes,
+        blocks=_draw_warps,
+        budgets=(
+            Budget("tensor_operations", "Let the tensor cores multiply.", least_share=1.0),
+            Budget(
+                "requests",
+                "Two neighbouring elements of y are one half2, and two of the bias are one float2: load and "
+                "store them together.",
+                allowance=1.1,
+            ),
+        ),
+        measured=Measured((100, 2), (128, 1, 1), drawn=_draw_dense_launches),
+        advice=(
+            Advice(
+                advice.out_of_bounds,
+                "x has 16 n rows of k elements, w has k rows of 8, bias has 8, and y has 16 n rows of 8.",
+            ),
+            Advice(advice.fault("misaligned"), "A half2 or float2 must start at an even column."),
+            Advice(advice.written_twice, "Every element of y belongs to one lane of one warp."),
+            Advice(_gives(lambda sums, bias: _gelu(sums)), "The bias is missing."),
+            Advice(_gives(lambda sums, bias: sums + bias), "GELU is missing."),
+            Advice(
+                _gives(lambda sums, bias: _gelu(sums) + bias),
+                "The bias comes first: GELU of the sum and the bias.",
+            ),
+            Advice(
+                _gives(lambda sums, bias: np.maximum(sums + bias, 0)),
+                "That is ReLU, and this exercise asks for GELU.",
+            ),
+            Advice(
+                _gives(lambda sums, bias: _tanh_gelu(sums + bias)),
+                "That is the approximation with tanh, whose error is larger than the rounding of a half: "
+                "use erff.",
+            ),
+            Advice(
+                _gives(lambda sums, bias: _gelu(sums + np.tile(bias, 2 * len(sums) // 16)[:, None])),
+                "The bias belongs to the column of an element, not to its row.",
+            ),
+            Advice(
+                advice.partly_unwritten,
+                "Some elements were never written: each lane has four, in rows g and g + 8 and columns 2s "
+                "and 2s + 1.",
+            ),
+        ),
+        praise="the result is rounded once, and written once.",
     ),
 )

@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 
 from gpulab import session
 from gpulab.views.tables import Table
+from gpulab.words import count as count_of
 from gpulab_course.content.n18_tensor_cores.versions import VERSIONS
 from gpulab_course.content.ranges import among as among
 from gpulab_course.teach.drawing import draw_box, draw_text, empty_axes
@@ -104,7 +105,8 @@ def missing() -> str:
 def executed() -> Provenance:
     """Return the provenance of a result of the device in use."""
     device = session.which_device()
-    return Provenance("measured" if device.kind == "cuda" else "modelled", device.device)
+    name = device.device if device.kind == "cuda" else f"virtual {device.device}"
+    return Provenance("measured" if device.kind == "cuda" else "modelled", name)
 
 
 _BANKS = 32
@@ -124,7 +126,8 @@ def banks(places: Mapping[str, Any], column: int = 0) -> Picture:
     """
     groups = _BANKS // _VECTOR_WORDS
     width = groups + 2
-    figure, axes = empty_axes(2.9, (-1.6, width * len(places) - 1), (-2.1, 9.4))
+    lines = 1 + max(int(place[:8].max()) // groups for place in places.values())
+    figure, axes = empty_axes(0.25 * lines + 0.9, (-1.6, width * len(places) - 1), (-2.1, lines + 1.3))
     ways = {}
     for number, (name, place) in enumerate(places.items()):
         left = width * number
@@ -144,8 +147,11 @@ def banks(places: Mapping[str, Any], column: int = 0) -> Picture:
         for line in range(1 + int(place[:8].max()) // groups):
             draw_text(axes, left - 0.2, line + 0.5, str(line), "muted", ha="right", fontsize=8)
         ways[name] = max(np.bincount(read_groups))
-        draw_text(axes, left, 8.8, f"{ways[name]} of the 8 vectors in the same banks", fontsize=9)
-    ways_text = "; ".join(f"{name}: {count} in the same banks" for name, count in ways.items())
+        note = f"at most {count_of(ways[name], 'marked vector')} in the same banks"
+        draw_text(axes, left, 1.7 + int(place[:8].max()) // groups, note, fontsize=9)
+    ways_text = "; ".join(
+        f"{name}: at most {count_of(count, 'marked vector')} in the same banks" for name, count in ways.items()
+    )
     return Picture.of(
         figure,
         "Rows 0 to 7 of a tile in shared memory. Each cell is a vector of 16 bytes, named row·vector; its "

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from virtualgpu.compile.ptx import ir
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.lower.codegen import Kernel
-from virtualgpu.engine.lower.ops import memory_ops
+from virtualgpu.engine.lower.ops import async_ops, memory_ops
 from virtualgpu.engine.observe.flops import is_tensor, operations
 from virtualgpu.records import AccessCounters, BranchCounters, Dim3, KernelCounters, Provenance
 from virtualgpu.records.access import Access, Rule
@@ -68,6 +68,8 @@ def kernel_amounts(kernel: Kernel) -> KernelAmounts:
         for instruction in functions[function].instructions[block.first : block.end]:
             result.lines.add(instruction.line, number)
             result.opcodes.add(instruction.root, number)
+            if async_ops.waits_for_all(instruction):
+                result.opcodes.add("cp.async.wait_all", number)
             kind, operations_per_lane = operations(instruction)
             if kind:
                 result.flops.add(kind, number, operations_per_lane)

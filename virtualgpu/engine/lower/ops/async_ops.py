@@ -37,6 +37,16 @@ def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
     return True
 
 
+def waits_for_all(instruction: ir.Instruction) -> bool:
+    """Return whether an instruction waits for all asynchronous copies of its thread (not for bulk copies)."""
+    if instruction.root != "cp" or instruction.parts[1:2] != ("async",):
+        return False
+    if instruction.parts[2] == "wait_group":
+        count = instruction.operands[0]
+        return isinstance(count, ir.Immediate) and count.value == 0
+    return instruction.parts[2] == "wait_all"
+
+
 def _copy(code: WarpCode, instruction: ir.Instruction) -> None:
     """Emit ``cp.async``: a copy of 4, 8 or 16 bytes per lane from global to shared memory.
 
