@@ -138,13 +138,13 @@ _TILES = (
           "make_float2(sum[2 * i], sum[2 * i + 1])",
           "make_float2(sum[2 * i] + d[(g + 8 * i) * 8 + s], sum[2 * i + 1] + d[(g + 8 * i) * 8 + s + 1])"))), "results",
           "adds to what the output held before"),
-    Wrong("18-tile", "multiplies twice", _changed(_TILE, ("multiply(sum, fa, fb);", "for (int i = 0; i < 9; ++i) { for (float& v : sum) v = 0; multiply(sum, fa, fb); }"
-          " if (n < 0) return; for (int i = 0; i < 40; ++i) asm volatile(\"\" :: \"f\"(sum[0] * i) : \"memory\");")), "budget", "warp instructions"),
+    Wrong("18-tile", "multiplies twice", _changed(_TILE, ("multiply(sum, fa, fb);", ("for (int i = 0; i < 9; ++i) { for (float& v : sum) v = 0; multiply(sum, fa, fb); }"
+          " if (n < 0) return; for (int i = 0; i < 40; ++i) asm volatile(\"\" :: \"f\"(sum[0] * i) : \"memory\");"))), "budget", "warp instructions"),
     Right("18-tile", "by the table", _TILE),
     Right("18-tile", "bits of b", _changed(_TILE, (_LOAD_B, _BITS))),
     Right("18-tile", "element by element", _changed(_TILE, (_STORE, "for (int i = 0; i < 4; ++i) d[(g + i / 2 * 8) * 8 + s + i % 2] = sum[i];"))),
-    Right("18-tile", "loads with half2", _changed(_TILE, (_LOAD_A, "const half2* h = (const half2*)a; for (int i = 0; i < 4; ++i) {"
-          " half2 v = h[(g + i % 2 * 8) * 8 + lane % 4 + i / 2 * 4]; fa[i] = *(unsigned*)&v; }"))),
+    Right("18-tile", "loads with half2", _changed(_TILE, (_LOAD_A, ("const half2* h = (const half2*)a; for (int i = 0; i < 4; ++i) {"
+          " half2 v = h[(g + i % 2 * 8) * 8 + lane % 4 + i / 2 * 4]; fa[i] = *(unsigned*)&v; }")))),
     Right("18-tile", "the two halves of a for each step", _changed(_TILE, ("float sum[4] = {};", "float sum[4]; sum[0] = sum[1] = sum[2] = sum[3] = 0;"))),
 )
 
@@ -159,7 +159,7 @@ def _at(put: str, take: str | None = None, *more: tuple[str, str]) -> str:
 
 
 _SWIZZLES = (
-    Wrong("18-swizzle", "as given", _PLAIN, "budget", "ldmatrix reads eight rows at once"),
+    Wrong("18-swizzle", "as given", _PLAIN, "budget", "reads eight rows at once"),
     Wrong("18-swizzle", "stored in another order", _at("row * 8 + (v ^ row % 8)", "row * 8 + v"), "results", "compute the position of a vector"),
     Wrong("18-swizzle", "read in another order", _at("row * 8 + v", "row * 8 + (v ^ row % 8)"), "results", "compute the position of a vector"),
     Wrong("18-swizzle", "padded", _at("row * 9 + v", None, ("tile[64 * 8]", "tile[64 * 9]")), "budget", "needs no unused words"),
@@ -170,11 +170,11 @@ _SWIZZLES = (
     Wrong("18-swizzle", "no barrier", _changed(_SWIZZLED, ("__syncthreads();", "")), "results", "must come between storing and reading"),
     Wrong("18-swizzle", "half of the tile", _changed(_SWIZZLED, ("part < 16", "part < 8")), "results", "a tile has 16 parts"),
     Wrong("18-swizzle", "columns of vectors", _at("v * 64 + row"), "budget", "Eight vectors that are stored or read at once"),
-    Wrong("18-swizzle", "rows in eights", _at("row * 8 + (v ^ row / 8)"), "budget", "ldmatrix reads eight rows at once"),
+    Wrong("18-swizzle", "rows in eights", _at("row * 8 + (v ^ row / 8)"), "budget", "reads eight rows at once"),
     Wrong("18-swizzle", "each lane loads its words", _changed(_PLAIN, ("unsigned address", "const unsigned* w = (const unsigned*)tile; unsigned address"),
           ("y[(part * 4 + i) * 32 + lane] = r[i]",
            "y[(part * 4 + i) * 32 + lane] = w[(part / 4 * 16 + i % 2 * 8 + lane / 4) * 32 + part % 4 * 8 + i / 2 * 4 + lane % 4]")),
-          "budget", "ldmatrix reads eight rows at once"),
+          "budget", "reads eight rows at once"),
     Right("18-swizzle", "exclusive or", _SWIZZLED),
     Right("18-swizzle", "a rotation", _at("row * 8 + (v + row) % 8")),
     Right("18-swizzle", "downwards", _at("row * 8 + (v ^ (7 - row % 8))")),
@@ -214,7 +214,7 @@ _PIPELINES = (
     Right("18-stages", "a group in each iteration", _changed(_STAGES, (_WAIT, "__pipeline_wait_prior(1);"))),
     Right("18-stages", "copies after the multiplication", _changed(_STAGES, (_NEXT, ""),
           ("mma_sync(sum, fa, fb, sum);\n        }", f"mma_sync(sum, fa, fb, sum);\n        }}\n        {_NEXT}"))),
-    Right("18-stages", "counted buffers", _changed(_STAGES, ("float> sum;", "float> sum;\n    int now = 0;"),
+    Right("18-stages", "counted buffers", _changed(_STAGES, ("fill_fragment(sum, 0.0f);", "fill_fragment(sum, 0.0f);\n    int now = 0;"),
           ("half(&from)[2][32 * 32] = tile[k0 / 32 % 3];", "half(&from)[2][32 * 32] = tile[now];\n        now = now < 2 ? now + 1 : 0;"))),
     Right("18-stages", "no group for a missing tile, full wait at the end", _changed(_STAGES,
           ("        }\n        __pipeline_commit();", "        __pipeline_commit();\n        }"))),
@@ -248,8 +248,8 @@ _EPILOGUES = (
     Right("18-epilogue", "erff", _DENSE),
     Right("18-epilogue", "erfcf", _changed(_DENSE, (_GELU, "0.5f * v * erfcf(-0.70710678f * v)"))),
     Right("18-epilogue", "normcdff", _changed(_DENSE, (_GELU, "v * normcdff(v)"))),
-    Right("18-epilogue", "the bias first", _changed(_DENSE, ("float d[4] = {};", "float2 first = *(const float2*)(bias + 2 * s);\n"
-          "    float d[4] = {first.x, first.y, first.x, first.y};"), ("    float2 add = *(const float2*)(bias + 2 * s);\n", ""),
+    Right("18-epilogue", "the bias first", _changed(_DENSE, ("float d[4] = {};", ("float2 first = *(const float2*)(bias + 2 * s);\n"
+          "    float d[4] = {first.x, first.y, first.x, first.y};")), ("    float2 add = *(const float2*)(bias + 2 * s);\n", ""),
           ("gelu(d[2 * h] + add.x), gelu(d[2 * h + 1] + add.y)", "gelu(d[2 * h]), gelu(d[2 * h + 1])"))),
     Right("18-epilogue", "halves of its own", _changed(_DENSE, (f"half2 pair = {_BOTH};",
           "half2 pair = __halves2half2(__float2half(gelu(d[2 * h] + add.x)), __float2half(gelu(d[2 * h + 1] + add.y)));"))),

@@ -338,7 +338,8 @@ def _gives(compute: Callable[[Any, Any], Any]) -> Matcher:
             return False
         with np.errstate(all="ignore"):
             other = np.asarray(compute(_values_before(mistake), mistake["bias"]), np.float64)
-        return bool(np.allclose(mistake.found.astype(np.float64), other, rtol=2e-3, atol=2e-5, equal_nan=True))
+        found = mistake.found.astype(np.float64)
+        return bool(np.allclose(found, other, rtol=2e-3, atol=2e-5, equal_nan=True))
 
     return matches
 
@@ -363,7 +364,10 @@ EXERCISES = (
         parameters="const half* a, const half* b, float* d, int n",
         once=True,
         case=tile,
-        table=(Row("an infinity in a", _infinite_tile, (3,)), Row("a that selects rows", _one_row_case, (5,))),
+        table=(
+            Row("an infinity in a", _infinite_tile, (3,)),
+            Row("a that selects rows", _one_row_case, (5,)),
+        ),
         reference="tile.cu",
         naive="tile_naive.cu",
         sizes=_draw_counts,
@@ -434,8 +438,8 @@ EXERCISES = (
         budgets=(
             Budget(
                 "conflict_ways",
-                "Eight vectors that are stored or read at once must be in different banks, and ldmatrix reads "
-                "eight rows at once: store vector v of a row at v ^ row % 8, and read it from there.",
+                "Eight vectors that are stored or read at once must be in different banks, and ldmatrix "
+                "reads eight rows at once: store vector v of a row at v ^ row % 8, and read it from there.",
                 most=1,
             ),
             Budget(
@@ -530,8 +534,8 @@ EXERCISES = (
             ),
             Advice(
                 _has_tiles,
-                "Is tile t complete when it is used? At most the group of tile t + 1 may be pending then, and "
-                "a barrier must follow the wait. Close a group for each tile, also for one that does not "
+                "Is tile t complete when it is used? At most the group of tile t + 1 may be pending then, "
+                "and a barrier must follow the wait. Close a group for each tile, also for one that does not "
                 "exist. And is each buffer filled again only after its tile was used?",
             ),
         ),

@@ -60,16 +60,13 @@ def fragments(held: Mapping[str, tuple[Any, Any]], lane: int = 5) -> Picture:
         draw_text(axes, left, -1.2, f"{name}: {height} × {width}", weight="bold")
         for row, column in np.ndindex(height, width):
             colour = _REGISTER_COLOURS[registers[row, column]]
-            draw_box(
-                axes, left + column, row, 1, 1, colour, str(lanes[row, column]), edge="bg", fontsize=7.5
-            )
+            draw_box(axes, left + column, row, 1, 1, colour, str(lanes[row, column]), edge="bg", fontsize=7.5)
         for row, column in np.argwhere(lanes == lane):
             draw_box(axes, left + column, row, 1, 1, "bg", edge="fg", linewidth=2, fill=False, zorder=3)
         left += width + 2
     _draw_register_key(axes, rows + 1.2, 1 + max(int(registers.max()) for _, registers in held.values()))
     parts = [
-        f"{name}: " + _elements_text(np.argwhere(lanes == lane).tolist())
-        for name, (lanes, _) in held.items()
+        f"{name}: " + _elements_text(np.argwhere(lanes == lane).tolist()) for name, (lanes, _) in held.items()
     ]
     return Picture.of(
         figure,
@@ -150,7 +147,8 @@ def banks(places: Mapping[str, Any], column: int = 0) -> Picture:
         note = f"at most {count_of(ways[name], 'marked vector')} in the same banks"
         draw_text(axes, left, 1.7 + int(place[:8].max()) // groups, note, fontsize=9)
     ways_text = "; ".join(
-        f"{name}: at most {count_of(count, 'marked vector')} in the same banks" for name, count in ways.items()
+        f"{name}: at most {count_of(count, 'marked vector')} in the same banks"
+        for name, count in ways.items()
     )
     return Picture.of(
         figure,
@@ -178,11 +176,13 @@ def pipeline(uses: Sequence[tuple[int, int]], copies: Sequence[Sequence[int]], s
         draw_text(axes, step + 0.5, -0.4, str(step), "muted", ha="center")
         draw_box(axes, step, buffer, 1, 0.85, "accent", f"multiply {tile}", edge="bg", fontsize=8)
         for copied in copies[step]:
-            draw_box(axes, step, copied % stages, 1, 0.85, "highlight", f"copy {copied}", edge="bg", fontsize=8)
+            row = copied % stages
+            draw_box(axes, step, row, 1, 0.85, "highlight", f"copy {copied}", edge="bg", fontsize=8)
     for buffer in range(stages):
         draw_text(axes, -0.15, buffer + 0.43, f"buffer {buffer}", "muted", ha="right")
     draw_text(axes, -0.15, -0.4, "iteration", "muted", ha="right")
-    draw_text(axes, 0, stages + 0.5, "A wait and one barrier come before each iteration.", "muted", fontsize=9)
+    note = "A wait and one barrier come before each iteration."
+    draw_text(axes, 0, stages + 0.5, note, "muted", fontsize=9)
     steps_text = "; ".join(
         f"iteration {step}: multiply tile {tile} in buffer {buffer}, pending copies of "
         f"{' and '.join(map(str, copies[step])) or 'no tile'}"

@@ -55,8 +55,8 @@ PREDICTIONS = (
     PredictionQuestion(
         "18-cut",
         "A tensor core adds the products 4096 · 4096 = 16,777,216 and 3 · 1. The sum 16,777,219 is exactly "
-        "in the middle between two FP32 numbers, 16,777,218 and 16,777,220. Which result does the accumulator "
-        "contain?",
+        "in the middle between two FP32 numbers, 16,777,218 and 16,777,220. Which result does the "
+        "accumulator contain?",
         "A tensor core does not round to the nearest number: it cuts off the bits that do not fit. An "
         "ordinary addition in FP32 returns {ordinary}.",
         choices=("16,777,216", "16,777,218", "16,777,220"),

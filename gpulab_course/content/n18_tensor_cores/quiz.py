@@ -50,7 +50,7 @@ QUESTIONS = (
         ),
     ),
     Question(
-        "A pipeline has three buffers. Before tile t is used, it executes __pipeline_wait_prior(0). That is …",
+        "A pipeline has three buffers. Before it uses tile t, it calls __pipeline_wait_prior(0). That is …",
         (
             Choice(
                 "right, but it also waits for tile t + 1",

@@ -12,14 +12,16 @@ SHOWN = (
     ShownAnswer("18-tile", "b along its rows", "results", "two neighbours are below each other"),
     ShownAnswer("18-tile", "halves of b exchanged", "results", "in the lower 16 bits"),
     ShownAnswer("18-tile", "no guard", "results", "if w is below n"),
-    ShownAnswer("18-swizzle", "as given", "budget", "ldmatrix reads eight rows at once"),
+    ShownAnswer("18-swizzle", "as given", "budget", "reads eight rows at once"),
     ShownAnswer("18-swizzle", "stored in another order", "results", "compute the position of a vector"),
     ShownAnswer("18-swizzle", "padded", "budget", "needs no unused words"),
     ShownAnswer("18-swizzle", "by the row", "results", "never leaves the row"),
     ShownAnswer("18-stages", "one buffer", "budget", "one barrier per tile is enough"),
     ShownAnswer("18-stages", "waits for all copies", "budget", "leave no copies pending"),
     ShownAnswer("18-stages", "no wait", "results", "Is tile t complete"),
-    ShownAnswer("18-stages", "copies before the barrier", "hazards", "between the use of a tile and the copies"),
+    ShownAnswer(
+        "18-stages", "copies before the barrier", "hazards", "between the use of a tile and the copies"
+    ),
     ShownAnswer("18-stages", "no group for a missing tile", "results", "Close a group for each tile"),
     ShownAnswer("18-epilogue", "no bias", "results", "The bias is missing"),
     ShownAnswer("18-epilogue", "bias after GELU", "results", "The bias comes first"),

@@ -50,7 +50,9 @@ def source(*files: str) -> str:
 
 
 def launch(name: str, a: Any, b: Any, c: Any) -> Step:
-    """Return the launch of a version that multiplies `a` (m, k) by `b` (k, n), both float16, into `c` (float32).
+    """Return the launch of a version that multiplies `a` (m, k) by `b` (k, n) into `c`.
+
+    `a` and `b` are float16, and `c` is float32.
 
     Raises
     ------

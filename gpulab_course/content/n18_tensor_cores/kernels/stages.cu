@@ -6,8 +6,7 @@ extern "C" __global__ void product(const half* a, const half* b, float* c, int n
     int i = threadIdx.x, y = blockIdx.y * 32, x = blockIdx.x * 32, wy = i / 64 * 16, wx = i / 32 % 2 * 16;
     fragment<matrix_a, 16, 16, 16, half, row_major> fa;
     fragment<matrix_b, 16, 16, 16, half, row_major> fb;
-    fragment<accumulator, 16, 16, 16, float> sum;
-    fill_fragment(sum, 0.0f);
+    fragment<accumulator, 16, 16, 16, float> sum; fill_fragment(sum, 0.0f);
     auto fetch = [&](int k0) {
         half(&to)[2][32 * 32] = tile[k0 / 32 % 3];
         if (k0 < k) {

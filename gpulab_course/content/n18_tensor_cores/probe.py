@@ -1,0 +1,108 @@
+"""A probe of the bits that a tensor core keeps while it adds, for each format of the inputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpulab import session
+from gpulab.words import count
+from gpulab_course.content.n18_tensor_cores.figures import recorded
+from gpulab_course.content.n18_tensor_cores.versions import source
+
+_WARP = 32
+# Powers of two that the largest term can have: the product of two halves is below 2 to the power of 32.
+_POWERS = np.arange(8, 31)
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format of the inputs, its ``mma`` instruction, and the first compute capability that has it."""
+
+    name: str
+    instruction: str
+    a_registers: int
+    b_registers: int
+    since: tuple[int, int]
+
+
+FORMATS = (
+    Format("FP16", "m16n8k8.row.col.f32.f16.f16.f32", 2, 1, (7, 5)),
+    Format("FP16, k = 16", "m16n8k16.row.col.f32.f16.f16.f32", 4, 2, (8, 0)),
+    Format("BF16, k = 16", "m16n8k16.row.col.f32.bf16.bf16.f32", 4, 2, (8, 0)),
+    Format("TF32", "m16n8k8.row.col.f32.tf32.tf32.f32", 4, 2, (8, 0)),
+)
+
+
+def sums(number_format: Format, left: Any, right: Any) -> npt.NDArray[np.float32]:
+    """Return the sums of products of up to four terms, each computed by one instruction.
+
+    Parameters
+    ----------
+    number_format
+        The format, which must represent all terms exactly.
+    left, right
+        The factors, with the shape (sums, terms).
+    """
+    cp = session.cp()
+    a, b = (_registers(number_format, np.asarray(terms, np.float32)) for terms in (left, right))
+    d = cp.zeros(len(a), np.float32)
+    options = (
+        f"-DINSTRUCTION={number_format.instruction}",
+        f"-DA_REGISTERS={number_format.a_registers}",
+    )
+    kernel = cp.RawKernel(source("probe.cu"), "probe", options=options)
+    kernel((len(a),), (_WARP,), (cp.asarray(a), cp.asarray(b), d))
+    result: npt.NDArray[np.float32] = cp.asnumpy(d)
+    return result
+
+
+def _registers(number_format: Format, terms: npt.NDArray[np.float32]) -> npt.NDArray[np.uint32]:
+    """Return register 0 of each lane: the terms are row 0 of `a`, or column 0 of `b`."""
+    registers = np.zeros((len(terms), _WARP), np.uint32)
+    if number_format.name == "TF32":
+        registers[:, : terms.shape[1]] = terms.view(np.uint32)
+        return registers
+    if number_format.name.startswith("BF16"):
+        bits = terms.view(np.uint32) >> 16
+    else:
+        bits = terms.astype(np.float16).view(np.uint16).astype(np.uint32)
+    for term in range(terms.shape[1]):
+        registers[:, term // 2] |= bits[:, term] << (16 * (term % 2))
+    return registers
+
+
+def kept_bits() -> dict[str, int]:
+    """Return how many bits a sum keeps, from the first bit of its largest term, for each format of the device."""
+    capability = session.backend().device_info().compute_capability
+    return {form.name: _kept(form) for form in FORMATS if capability >= form.since}
+
+
+def _kept(number_format: Format) -> int:
+    low, high = 2.0 ** (_POWERS // 2), 2.0 ** (_POWERS - _POWERS // 2)
+    one = np.ones_like(low)
+    results = sums(number_format, np.stack([low, one, -low], 1), np.stack([high, one, high], 1))
+    return int(_POWERS[results == 1].max()) + 1
+
+
+def table() -> str:
+    """Return the kept bits of each format on the device in use, and on the GPUs that have been recorded."""
+    device = session.which_device()
+    name = device.device if device.kind == "cuda" else f"virtual {device.device}"
+    kept = kept_bits()
+    lines = [f"{name}, {'measured' if device.kind == 'cuda' else 'modelled'}: {_in_words(kept)}"]
+    lines += [f"{record['device']}, recorded: {_in_words(record['kept_bits'])}" for record in recorded()]
+    missing = [form.name for form in FORMATS if form.name not in kept]
+    if missing:
+        lines.append(
+            f"This device does not have {count(len(missing), 'format or shape', 'formats or shapes')}:"
+            f" {'; '.join(missing)}."
+        )
+    return "\n".join(lines)
+
+
+def _in_words(kept: dict[str, int]) -> str:
+    return "; ".join(f"{name}: {bits} bits" for name, bits in kept.items())

@@ -1,0 +1,108 @@
+"""Notebook 18: where elements are, the versions of the product, its pictures and its record."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpulab import session
+from gpulab_course.content.n18_tensor_cores import figures, layouts, versions
+from gpulab_course.content.n18_tensor_cores.versions import VERSIONS
+from gpulab_course.teach.judge.budget import COUNTERS, Costs
+from tools.recordings import tensor_cores
+from virtualgpu.compile import nvrtc
+from virtualgpu.engine.lower.ops.matrices.tensor import _mma_positions
+from virtualgpu.errors import GpulabError
+
+needs_nvrtc = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+
+
+@pytest.mark.parametrize("name", layouts.SHAPES)
+def test_the_layout_is_that_of_the_virtual_gpu(name: str) -> None:
+    rows, columns = _mma_positions(name, (16, 8, 16), "f16")
+    rows, columns = np.broadcast_arrays(rows, columns)
+    for (lane, element), row in np.ndenumerate(rows):
+        column = int(columns[lane, element])
+        register = element if name == "d" else element // 2
+        assert layouts.held(name, int(row), column) == (lane, register)
+        assert layouts.element(name, int(row), column) == element
+
+
+def matrices(side: int) -> tuple[Any, Any, Any]:
+    cp = session.cp()
+    rng = np.random.default_rng(1)
+    a, b = ((rng.integers(-8, 9, (side, side)) / 4).astype(np.float16) for _ in range(2))
+    return cp.asarray(a), cp.asarray(b), a.astype(np.float32) @ b.astype(np.float32)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("name", [version.name for version in VERSIONS])
+def test_each_version_is_right(name: str) -> None:
+    cp = session.cp()
+    a, b, expected = matrices(128)
+    c = cp.zeros((128, 128), np.float32)
+    versions.launch(name, a, b, c)()
+    np.testing.assert_array_equal(cp.asnumpy(c), expected)
+
+
+def test_other_sides_and_names_are_errors() -> None:
+    cp = session.cp()
+    a = cp.zeros((64, 32), np.float16)
+    with pytest.raises(GpulabError, match="multiples of 64, not 64, 32 and 32"):
+        versions.launch("tiles", a, a[:32], a)
+    with pytest.raises(GpulabError, match="no version 'tile'"):
+        versions.launch("tile", a, a, a)
+
+
+@needs_nvrtc
+def test_tensor_operations_and_full_waits_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    import gpulab as gl
+
+    cp = session.cp()
+    a, b, _ = matrices(128)
+    for name, waits in (("registers", 4 * 4 * 2), ("stages", 0)):
+        step = versions.launch(name, a, b, cp.zeros((128, 128), np.float32))
+        costs = Costs(gl.count(**step), None)  # type: ignore[arg-type]
+        assert COUNTERS["tensor_operations"][1](costs) == 2 * 128**3
+        assert COUNTERS["full_waits"][1](costs) == waits
+
+
+def test_pictures_say_what_they_show() -> None:
+    lanes, registers = figures.positions(np.arange(8).reshape(2, 2, 2), (2, 4))
+    assert lanes.tolist() == [[0, 0, 1, 1]] * 2
+    assert registers.tolist() == [[0] * 4, [1] * 4]
+    picture = figures.fragments({"a": (lanes, registers)}, lane=1)
+    assert picture.png.startswith(b"\x89PNG")
+    assert picture.caption.endswith("Lane 1 holds of a: (0, 2), (0, 3), (1, 2), (1, 3).")
+    row, v = np.indices((8, 8))
+    caption = figures.banks({"plain": row * 8 + v, "swizzled": row * 8 + (v ^ row)}).caption
+    assert "plain: at most 8 marked vectors" in caption
+    assert "swizzled: at most 1 marked vector in" in caption
+    assert (
+        "iteration 1: multiply tile 1 in buffer 1" in figures.pipeline([(0, 0), (1, 1)], [[1], []], 2).caption
+    )
+
+
+def test_the_record_is_shown_or_named_as_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    tflops = {"naive": 1.0, "cuBLAS": 50.0}
+    record = {"device": "NVIDIA H200", "driver": "1", "date": "2026-01-01", "side": 8192, "tflops": tflops}
+    monkeypatch.setattr(figures, "recorded", lambda: [record])
+    text = repr(figures.RecordedSeries())
+    assert "1.0 TFLOP/s, 2% of cuBLAS" in text
+    assert "NVIDIA H200" in text
+    monkeypatch.setattr(figures, "recorded", list)
+    assert "tools.recordings.tensor_cores" in repr(figures.RecordedSeries())
+
+
+@needs_nvrtc
+def test_a_trial_of_the_recording_on_a_virtual_gpu(tmp_path: Path) -> None:
+    out = tmp_path / "recorded.json"
+    for _ in range(2):
+        tensor_cores.main(["--device", "virtual:A100", "--side", "128", "--out", str(out)])
+    (record,) = json.loads(out.read_text())
+    assert set(record["tflops"]) == {*(version.name for version in VERSIONS), "cuBLAS"}
+    assert min(record["tflops"].values()) > 0
