@@ -91,11 +91,11 @@ def test_the_record_is_shown_or_named_as_missing(monkeypatch: pytest.MonkeyPatch
     tflops = {"naive": 1.0, "cuBLAS": 50.0}
     record = {"device": "NVIDIA H200", "driver": "1", "date": "2026-01-01", "side": 8192, "tflops": tflops}
     monkeypatch.setattr(figures, "recorded", lambda: [record])
-    text = repr(figures.RecordedSeries())
+    text = figures.recorded_series()
     assert "1.0 TFLOP/s, 2% of cuBLAS" in text
     assert "NVIDIA H200" in text
     monkeypatch.setattr(figures, "recorded", list)
-    assert "tools.recordings.tensor_cores" in repr(figures.RecordedSeries())
+    assert "tools.recordings.tensor_cores" in figures.recorded_series()
 
 
 @needs_nvrtc

@@ -80,7 +80,7 @@ def _best_seconds(cp: Any, work: Callable[[], object]) -> float:
         work()
         end.record()
         end.synchronize()
-        times.append(cp.cuda.get_elapsed_time(start, end) / 1e3)
+        times.append(float(cp.cuda.get_elapsed_time(start, end)) / 1e3)
     return min(times)
 
 

@@ -203,32 +203,18 @@ def recorded() -> list[dict[str, Any]]:
     return records
 
 
-class RecordedSeries:
-    """The recorded speed of each version on real GPUs, as a share of cuBLAS."""
-
-    def __init__(self) -> None:
-        self.record = recorded()
-
-    def _table(self) -> Table | None:
-        if not self.record:
-            return None
-        headings = ("version", "what is new", *(_heading(record) for record in self.record))
-        rows = tuple(
-            (version.name, version.news, *(_speed(record, version.name) for record in self.record))
-            for version in VERSIONS
-        )
-        last = ("cuBLAS", "NVIDIA's library", *(_speed(record, "cuBLAS") for record in self.record))
-        return Table("Speed of each version, recorded", headings, (*rows, last))
-
-    def __repr__(self) -> str:
-        table = self._table()
-        if table is not None:
-            return table.text()
+def recorded_series() -> str:
+    """Tabulate the recorded speed of each version on real GPUs, as a share of cuBLAS."""
+    records = recorded()
+    if not records:
         return "No GPU has been recorded yet. To measure yours: python -m tools.recordings.tensor_cores"
-
-    def _repr_html_(self) -> str | None:
-        table = self._table()
-        return None if table is None else table.card()
+    headings = ("version", "what is new", *map(_heading, records))
+    rows = tuple(
+        (version.name, version.news, *(_speed(record, version.name) for record in records))
+        for version in VERSIONS
+    )
+    last = ("cuBLAS", "NVIDIA's library", *(_speed(record, "cuBLAS") for record in records))
+    return Table("Speed of each version, recorded", headings, (*rows, last)).text()
 
 
 def _heading(record: Mapping[str, Any]) -> str:
