@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -140,6 +141,9 @@ _TILES = (
           "adds to what the output held before"),
     Wrong("18-tile", "multiplies twice", _changed(_TILE, ("multiply(sum, fa, fb);", ("for (int i = 0; i < 9; ++i) { for (float& v : sum) v = 0; multiply(sum, fa, fb); }"
           " if (n < 0) return; for (int i = 0; i < 40; ++i) asm volatile(\"\" :: \"f\"(sum[0] * i) : \"memory\");"))), "budget", "warp instructions"),
+    Wrong("18-tile", "the first warp does all", _changed(_TILE, ("if (warp >= n) return;", "if (warp > 0) return; for (int m = 0; m < n; ++m) {"),
+          ("a += warp * 256;", ""), ("b += warp * 128;", ""), ("d += warp * 128;", ""), (_STORE, f"{_STORE} a += 256; b += 128; d += 128; }}")),
+          "parallelism", "few threads do the work of many"),
     Right("18-tile", "by the table", _TILE),
     Right("18-tile", "bits of b", _changed(_TILE, (_LOAD_B, _BITS))),
     Right("18-tile", "element by element", _changed(_TILE, (_STORE, "for (int i = 0; i < 4; ++i) d[(g + i / 2 * 8) * 8 + s + i % 2] = sum[i];"))),
@@ -175,6 +179,10 @@ _SWIZZLES = (
           ("y[(part * 4 + i) * 32 + lane] = r[i]",
            "y[(part * 4 + i) * 32 + lane] = w[(part / 4 * 16 + i % 2 * 8 + lane / 4) * 32 + part % 4 * 8 + i / 2 * 4 + lane % 4]")),
           "budget", "reads eight rows at once"),
+    Wrong("18-swizzle", "without a tile", kernel_text("fragments(const uint4* x, unsigned* y)")(
+          "const unsigned* w = (const unsigned*)(x + blockIdx.x * 512); y += blockIdx.x * 2048; int lane = threadIdx.x % 32;"
+          "for (int i = threadIdx.x / 32; i < 64; i += blockDim.x / 32) { int part = i / 4, r = i % 4; y[32 * i + lane] ="
+          " w[(part / 4 * 16 + r % 2 * 8 + lane / 4) * 32 + part % 4 * 8 + r / 2 * 4 + lane % 4]; }"), "budget", "Load each vector of x once"),
     Right("18-swizzle", "exclusive or", _SWIZZLED),
     Right("18-swizzle", "a rotation", _at("row * 8 + (v + row) % 8")),
     Right("18-swizzle", "downwards", _at("row * 8 + (v ^ (7 - row % 8))")),
@@ -210,6 +218,8 @@ _PIPELINES = (
     Wrong("18-stages", "buffers beyond the last", _changed(_STAGES, ("k0 / 32 % 3", "k0 / 32 % 4")), "results", "tile t belongs in buffer t % 3"),
     Wrong("18-stages", "two barriers", _changed(_STAGES, ("mma_sync(sum, fa, fb, sum);\n        }", "mma_sync(sum, fa, fb, sum);\n        }\n        __syncthreads();")),
           "budget", "one barrier per tile is enough"),
+    Wrong("18-stages", "ordinary copies", re.sub(r"__pipeline_memcpy_async\((.*), (.*), 16\);", r"*(uint4*)(\1) = *(const uint4*)(\2);", _STAGES),
+          "budget", "Copy the tiles with __pipeline_memcpy_async"),
     Right("18-stages", "three buffers", _STAGES),
     Right("18-stages", "a group in each iteration", _changed(_STAGES, (_WAIT, "__pipeline_wait_prior(1);"))),
     Right("18-stages", "copies after the multiplication", _changed(_STAGES, (_NEXT, ""),

@@ -437,6 +437,10 @@ EXERCISES = (
         blocks=_draw_few_warps,
         budgets=(
             Budget(
+                "load_sectors",
+                "Load each vector of x once, side by side, into the tile, and read the fragments from there.",
+            ),
+            Budget(
                 "conflict_ways",
                 "Eight vectors that are stored or read at once must be in different banks, and ldmatrix "
                 "reads eight rows at once: store vector v of a row at v ^ row % 8, and read it from there.",
@@ -492,6 +496,11 @@ EXERCISES = (
         sizes=_draw_tiled_sizes,
         blocks=lambda rng: [(128, 1, 1)],
         budgets=(
+            Budget(
+                "async_copies",
+                "Copy the tiles with __pipeline_memcpy_async.",
+                least_share=0.75,
+            ),
             Budget(
                 "barriers",
                 "With three buffers, one barrier per tile is enough: after it, all threads have waited for "

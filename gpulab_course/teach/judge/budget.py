@@ -92,6 +92,7 @@ COUNTERS: dict[str, tuple[str, Reader]] = {
         "<n operation|operations> of tensor cores",
         lambda costs: sum(costs.counters.tensor_flops.values()),
     ),
+    "async_copies": ("<n instruction|instructions> of asynchronous copies", _opcodes("cp")),
     "full_waits": ("<n wait|waits> for all pending copies", _opcodes("cp.async.wait_all")),
     "barriers": ("<n barrier|barriers>", _opcodes("bar", "barrier")),
 }
