@@ -54,12 +54,11 @@ def _by_search(name: str, row: int, column: int) -> tuple[int, int]:
 
 
 def _by_table(name: str, row: int, column: int) -> Any:
-    lane, register, element = (np.arange(n) for n in (32, 4 if name != "b" else 2, 1 if name == "d" else 2))
-    lane, register, element = np.meshgrid(lane, register, element, indexing="ij")
+    lane, register, half = np.indices((32, 2 if name == "b" else 4, 1 if name == "d" else 2))
     g, s = lane >> 2, lane & 3
     rows, columns = {
-        "a": (g + 8 * (register % 2), 2 * s + element + 8 * (register // 2)),
-        "b": (2 * s + element + 8 * register, g),
+        "a": (g + 8 * (register % 2), 2 * s + half + 8 * (register // 2)),
+        "b": (2 * s + half + 8 * register, g),
         "d": (g + 8 * (register // 2), 2 * s + register % 2),
     }[name]
     return np.argwhere((rows == row) & (columns == column))[0][:2]

@@ -133,7 +133,10 @@ COUNTED = KernelCounters(
         "bar": 32,
         "barrier": 64,
         "add": 128,
+        "cp": 256,
+        "cp.async.wait_all": 512,
     },
+    tensor_flops={"f16": 1000, "bf16": 30},
     caches=CacheCounters(start="cold", l2_sectors=11, dram_read_bytes=13, dram_write_bytes=17),
 )
 
@@ -166,6 +169,9 @@ def test_every_counter_is_read_off_a_launch() -> None:
         "warp_reductions": 16,
         "warp_exchanges": 31,
         "barriers": 96,
+        "tensor_operations": 1030,
+        "async_copies": 256,
+        "full_waits": 512,
     }
     none = COUNTERS["conflict_ways"][1](Costs(replace(COUNTED, accesses=()), stats))
     assert none == 0
