@@ -43,7 +43,7 @@ def _print(text: str) -> None:
 
 
 class VirtualDevice:
-    """One virtual GPU: its specification, memory, pool and modelled time.
+    """A virtual GPU: its specification, memory, pool and modelled time.
 
     Attributes
     ----------

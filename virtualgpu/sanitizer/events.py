@@ -120,7 +120,7 @@ def shuffle(c: Context, b: Block, g: Checker, lanes: int, mask: int, values: int
 
 
 def observe(c: Context, site: int, lanes: int, mask: int, values: int) -> None:
-    """Entry point that the engine calls at every access and synchronisation."""
+    """Update the checks for one access or synchronisation; the engine calls this function at each of them."""
     b = struct_at(Block, c.watched)
     g = struct_at(Checker, b.checker)
     if b.number != c.block_linear:

@@ -74,7 +74,7 @@ def observer() -> jit.Library:
 
 
 class History:
-    """Recorder of the writes to one element; `run_watched` and `add_act` are for `MachineObserver`.
+    """A recorder of the writes to one element of device memory; `MachineObserver` calls its methods.
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ ROOTS = {"call"}
 
 
 def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
-    """Emit a call; return False for any other instruction."""
+    """Emit LLVM IR for a call; return False for any other instruction."""
     if instruction.root != "call":
         return False
     name, arguments, results = parts_of(instruction)

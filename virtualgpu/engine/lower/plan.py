@@ -14,7 +14,7 @@ from virtualgpu.engine.lower import fragment_places
 
 @dataclass(slots=True)
 class Options:
-    """Features to generate (counters, trace, observer calls, a NaN trap), and facts found during generation."""
+    """The features of the code to generate: counters, trace, observer calls, a NaN trap."""
 
     count: bool = True
     trace: bool = False

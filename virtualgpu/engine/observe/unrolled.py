@@ -1,4 +1,4 @@
-"""Unrolled loops: source iterations in one iteration of a loop in the optimised code, proven on a launch.
+"""Search for unrolled loops: how many source iterations one iteration of the optimised code executes.
 
 The debug build runs the same launch with every iteration of the source. A loop counts as unrolled by k if
 every thread made k times as many iterations in the debug build, and the loop's code repeats an operation of
@@ -21,7 +21,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class TracedLoop:
-    """Loop of a traced run: its lines, the iterations of each thread, and its instructions.
+    """A loop in a traced run: its lines, the iterations of each thread, and its instructions.
 
     ``repeats`` is how often the most frequent operation at one place of the source is in the loop.
     """

@@ -96,7 +96,7 @@ class TracedRun:
         return total
 
     def active_times(self, positions: Iterable[int]) -> Ints:
-        """Return how often each thread was active at some instructions, whatever their predicates."""
+        """Return how often each thread was active at these instructions, whatever their predicates."""
         counts = [
             lanes_of(trace.active_mask[steps[position]]).sum(axis=0) if position in steps else _NO_EXECUTIONS
             for position in positions

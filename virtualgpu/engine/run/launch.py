@@ -48,7 +48,7 @@ class PackedLaunch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """Options of a launch: the settings of its device, and the observers of the run.
+    """The options of a launch: settings of its device, and observers of the run.
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ from virtualgpu.errors import NotSupportedError
 
 
 def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
-    """Emit an arithmetic instruction; return False for any other instruction."""
+    """Emit LLVM IR for an arithmetic instruction; return False for any other instruction."""
     handler = HANDLERS.get(instruction.root)
     if handler is None:
         return False

@@ -27,7 +27,7 @@ ROOTS = {"cp", "mbarrier"}
 
 
 def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
-    """Emit ``cp.async`` or ``mbarrier``; return False for any other instruction."""
+    """Emit LLVM IR for ``cp.async`` or ``mbarrier``; return False for any other instruction."""
     if instruction.root == "cp" and instruction.parts[1] == "async":
         _copy(code, instruction)
     elif instruction.root == "mbarrier":

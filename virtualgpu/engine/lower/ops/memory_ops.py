@@ -85,7 +85,7 @@ ROOTS = {"ld", "ldu", "st", "atom", "red", "createpolicy"}
 
 
 def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
-    """Emit a memory instruction; return False for any other instruction."""
+    """Emit LLVM IR for a memory instruction; return False for any other instruction."""
     if instruction.root in ("ld", "ldu", "st"):
         if space_of(instruction) == "param":
             _parameter(code, instruction)

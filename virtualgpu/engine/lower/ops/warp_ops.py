@@ -111,7 +111,7 @@ _ABSENT_LANE_BITS = 0x5A5A5A5A
 
 
 def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
-    """Emit a warp-wide instruction; return False for any other instruction."""
+    """Emit LLVM IR for a warp-wide instruction; return False for any other instruction."""
     handler = HANDLERS.get(instruction.root)
     if handler is None:
         return False

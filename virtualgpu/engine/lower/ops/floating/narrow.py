@@ -36,7 +36,7 @@ _FORMATS = {
 
 
 def convert(code: WarpCode, instruction: ir.Instruction) -> bool:
-    """Emit a conversion to or from a narrow type; return False for any other conversion."""
+    """Emit LLVM IR for a conversion to or from a narrow type; return False for any other conversion."""
     target, source = instruction.parts[-2:]
     if (target, source) == ("tf32", "f32"):
         _to_tf32(code, instruction)

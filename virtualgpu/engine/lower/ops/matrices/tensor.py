@@ -27,7 +27,7 @@ ROOTS = {"wmma", "mma", "ldmatrix"}
 
 
 def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
-    """Emit a tensor-core instruction; return False for any other instruction."""
+    """Emit LLVM IR for a tensor-core instruction; return False for any other instruction."""
     if instruction.root == "wmma" and instruction.parts[1] in ("load", "store"):
         _wmma_load_or_store(code, instruction)
     elif instruction.root in ("wmma", "mma"):
