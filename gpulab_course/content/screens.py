@@ -42,7 +42,7 @@ class Screens:
             if all(word in recording["command"].split() for word in words):
                 lines = [line for line in recording["printed"].splitlines() if line.startswith(only)]
                 return "\n".join([f"$ {recording['command']}", *lines, ""])
-        raise KeyError(f"No command has the words {' '.join(words)}.")
+        raise KeyError(f"No recorded command contains the words {' '.join(words)}.")
 
     def columns(self, *headings: str) -> Table:
         """Return the named columns of the table that the first command printed."""

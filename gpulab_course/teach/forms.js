@@ -111,7 +111,7 @@ function reason({ text }, number, tell) {
     compare.hidden = true;
     const boxes = points.map((point, at) => element("input", { type: "checkbox", checked: ticked.includes(at), onchange: () => tell({ number, ticked: points.map((_, other) => other).filter((other) => boxes[other].checked) }) }));
     if (said.childElementCount) return;
-    said.replaceChildren("A good answer says this. Tick what yours says, too:", ...points.map((point, at) => element("label", { class: "gl-point" }, boxes[at], element("span", {}, prose(point)))));
+    said.replaceChildren("These are the points of a good answer. Tick the points that your answer contains:", ...points.map((point, at) => element("label", { class: "gl-point" }, boxes[at], element("span", {}, prose(point)))));
   };
   return { box, said, update };
 }

@@ -91,11 +91,16 @@ class Quiz:
         if isinstance(question, WhyQuestion):
             self._keep(question, {_WORDS: str(choice)})
             points = "\n".join(f"  {index}. {point}" for index, point in enumerate(question.points, start=1))
-            return f"A good answer says:\n{points}\nTick what yours says: q.tick({number}, 1, 2)."
+            return (
+                f"A good answer says:\n{points}\nTick the points that your answer contains: "
+                f"q.tick({number}, 1, 2)."
+            )
         options = self.options(number)
         position = _position(choice)
         if not 0 <= position < len(options):
-            raise ValueError(f"{choice!r} is not a choice; use a to {_LETTERS[len(options) - 1]}.")
+            raise ValueError(
+                f"{choice!r} is not a choice. Use a letter from a to {_LETTERS[len(options) - 1]}."
+            )
         option = options[position]
         first = self.given(question, "first") or option
         self._keep(question, {"first": first.text, "last": option.text})
@@ -113,7 +118,9 @@ class Quiz:
         if not isinstance(question, WhyQuestion):
             raise ValueError(f"Question {number} has choices; answer it with q.answer({number}, 'a').")
         if unknown := [point for point in points if not 1 <= point <= len(question.points)]:
-            raise ValueError(f"There is no point {unknown[0]}; there are 1 to {len(question.points)}.")
+            raise ValueError(
+                f"Point {unknown[0]} does not exist. The points have the numbers 1 to {len(question.points)}."
+            )
         self._keep(question, {_POINTS: [question.points[point - 1] for point in points]})
         return f"{len(self.ticked(question))} of {count(len(question.points), 'point')}."
 
@@ -137,7 +144,9 @@ class Quiz:
 
     def _question(self, number: int) -> Question | WhyQuestion:
         if not 1 <= number <= len(self.questions):
-            raise ValueError(f"Question {number} does not exist; there are 1 to {len(self.questions)}.")
+            raise ValueError(
+                f"Question {number} does not exist. The quiz has questions 1 to {len(self.questions)}."
+            )
         return self.questions[number - 1]
 
     def _keep(self, question: Question | WhyQuestion, answer: dict[str, Any]) -> None:

@@ -516,7 +516,7 @@ WRONG = (
         "double",
         saxpy(f"{INDEX} if (i < n) y[i] = a * x[i] + y[i];", "double a, const float* x, float* y, int n"),
         "results",
-        "parameter 1, `a`, is to be `float a`",
+        "parameter 1, `a`, must be `float a`",
     ),
     Wrong(
         "00-saxpy",

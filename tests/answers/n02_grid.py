@@ -200,7 +200,7 @@ _MATRICES = (
     Wrong("02-index", "every thread does all",
           _scale("for (int i = 0; i < rows * cols; ++i) y[i] = 2 * x[i];"), "hazards", "Guard both edges"),
     Wrong("02-index", "adds in place", _scale(f"{_CR} if (r < rows && c < cols) y[r * cols + c] += 2 * x[r * cols + c];"),
-          "results", "adds to what the output held"),
+          "results", "adds to the initial contents"),
     Wrong("02-index", "leaves zeros out",
           _scale(f"{_CR} int i = r * cols + c; if (r < rows && c < cols && x[i] != 0) y[i] = 2 * x[i];"), "results",
           "needs a thread that stores its result"),
@@ -237,7 +237,7 @@ _REPAIRS = (
     Wrong("02-repair", "guard of the product", _add(f"{_CR} if (r * c < rows * cols) out[r * cols + c] = m[r * cols + c]"
                                                     " + row[c];"), "results", "Guard both edges"),
     Wrong("02-repair", "adds to what is there", _add(f"{_CR} if (r < rows && c < cols) out[r * cols + c] += m[r * cols + c] + row[c];"),
-          "results", "adds to what the output held"),
+          "results", "adds to the initial contents"),
     Wrong("02-repair", "row by row", _add(f"{_CR} if (r < rows && c < cols) out[r * cols + c] = m[r * cols + c] + row[r];"),
           "results", ""),
     Wrong("02-repair", "flat guard", _add(f"{_CR} int k = r * cols + c; if (k < rows * cols) out[k] = m[k] + row[k % cols];"),

@@ -194,7 +194,7 @@ _COUNTS = (
           "hold the same key"),
     Wrong("03-bins", "no atomic", _bins(f"{_I} if (i < n) bins[keys[i]] += 1;"), "results", ""),
     Wrong("03-bins", "speakers without an atomic",
-          _bins(f"{_KEY} {_SPEAKER} if (speaker && key >= 0) bins[key] += __popc(peers);"), "hazards", "right by luck only"),
+          _bins(f"{_KEY} {_SPEAKER} if (speaker && key >= 0) bins[key] += __popc(peers);"), "hazards", "right only by chance"),
     Wrong("03-bins", "all peers add", _bins(f"{_KEY} if (key >= 0) atomicAdd(&bins[key], __popc(peers));"), "results",
           "counts too much"),
     Wrong("03-bins", "the speaker adds one", _bins(f"{_KEY} {_SPEAKER} if (speaker && key >= 0) atomicAdd(&bins[key], 1);"),

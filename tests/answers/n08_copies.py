@@ -345,7 +345,7 @@ _PACK = (
     Wrong("08-pack", "starts at the end", _starts_with_the_end, "results", "it should be"),
     Wrong("08-pack", "all in one", lambda parts: _cp().asarray(np.concatenate(parts)), "results", "as a tuple"),
     Right("08-pack", "split", _split),
-    Wrong("08-pack", "lets go of its pinned buffer", _through_one_pinned, "hazards", "flat is given back"),
+    Wrong("08-pack", "lets go of its pinned buffer", _through_one_pinned, "hazards", "flat is freed"),
     Right("08-pack", "a pinned buffer that is kept", _keeps_its_pinned_buffer()),
     Right("08-pack", "copies of slices", _copies_of_slices),
     Right("08-pack", "the last one first", _backwards),

@@ -84,7 +84,7 @@ class TestTalk:
         assert "2 times too low" in outcome.said
         assert outcome.label == "arithmetic"
         assert "And red?" in str(interview_)
-        with pytest.raises(ValueError, match="rubric opens once"):
+        with pytest.raises(ValueError, match="Answer all questions"):
             interview_.tick(1)
 
     def test_a_seed_draws_the_same_card_again_and_another_seed_others(self) -> None:

@@ -165,14 +165,14 @@ def test_ambiguous_numbers_are_refused(answer: str, unit: str) -> None:
 
 def test_points_are_ticked_once_all_parts_are_answered() -> None:
     interview_ = talk()
-    with pytest.raises(ValueError, match="rubric opens once all parts"):
+    with pytest.raises(ValueError, match="Answer all questions of this card"):
         interview_.tick(1)
     answered(interview_)
     assert interview_.part is None
     with pytest.raises(ValueError, match="You have answered this card"):
         interview_.answer(3)
     for number in (0, 4):
-        with pytest.raises(ValueError, match=f"There is no point {number}"):
+        with pytest.raises(ValueError, match=f"Point {number} does not exist"):
             interview_.tick(number)
     assert interview_.tick(3, 1, 3).startswith("2 of 3 points.")
     assert interview_.ticked == (0, 2)

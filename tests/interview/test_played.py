@@ -501,7 +501,7 @@ class TestLocks:
             with pytest.raises(ValueError, match=message):
                 talk.answer(code, **launch)
         assert not talk.outcomes
-        with pytest.raises(ValueError, match="has no launch"):
+        with pytest.raises(ValueError, match="launch of this question is fixed"):
             gl.interview("estimate-lanes").answer(50, block=32)
 
     def test_a_tried_answer_is_locked(self) -> None:

@@ -95,9 +95,9 @@ def test_each_matcher_knows_its_failure_among_all(name: str) -> None:
 
 
 def test_general_advice_follows_the_exercises_own() -> None:
-    assert advice.advised((), TWICE) == "said. Every element belongs to one thread."
+    assert advice.advised((), TWICE) == "said. Each element must be written by only one thread."
     assert advice.advised((), AS_BEFORE).startswith("said. Nothing was written")
-    assert advice.advised((), ADDED).startswith("said. It adds to what the output held before")
+    assert advice.advised((), ADDED).startswith("said. It adds to the initial contents of the output")
     given = mistake(WANTED + START, case=case(y=START))  # it is told what the output holds
     assert advice.advised((), given) == "said."
     own = (advice.Advice(advice.unchanged, "Store it."), advice.Advice(advice.unchanged, "Later."))
@@ -128,7 +128,7 @@ def test_additions_to_nan_get_no_advice() -> None:
     for garbage in (np.nan, np.inf):
         start = np.array([-3, garbage, -3, -3, -3, -3], np.float32)
         assert advice.advised((), mistake(WANTED + start, start=start)) == "said."
-    assert "adds to what the output held" not in advice.advised((), mistake(START, expected=np.zeros(6)))
+    assert "adds to the initial contents" not in advice.advised((), mistake(START, expected=np.zeros(6)))
 
 
 def test_near_additions_get_no_advice() -> None:
@@ -136,7 +136,7 @@ def test_near_additions_get_no_advice() -> None:
     expected = np.array([10**7, -(10**8), 10**9, 2**31 - 2], np.int32)
     with np.errstate(over="ignore"):
         added = expected + start  # the last wraps around, as it does on the device
-    assert "adds to what the output held" in advice.advised(
+    assert "adds to the initial contents" in advice.advised(
         (), mistake(added, expected=expected, start=start)
     )
     for off in (1, -1):

@@ -46,14 +46,14 @@ def test_halves_have_roundings_of_their_own_and_integers_none() -> None:
 @pytest.mark.parametrize(
     ("result", "expected", "message"),
     [
-        ([1, 2, 9], [1, 2, 3], "y[2] is 9, it should be 3 (1 of 3 elements differ)"),
-        ([[1, 2], [8, 9]], [[1, 2], [3, 4]], "y[1, 0] is 8, it should be 3 (2 of 4 elements differ)"),
-        ([9], [3], "y[0] is 9, it should be 3"),
-        (9, 3, "y is 9, it should be 3"),
-        ([1 / 3], [1e9], "y[0] is 0.333333, it should be 1e+09"),
-        ([0.1], [np.nextafter(0.1, 1)], "y[0] is 0.1, it should be 0.10000000000000002"),
-        ([True], [False], "y[0] is 1, it should be 0"),
-        ([0] * 2000, [1] * 2000, "y[0] is 0, it should be 1 (2,000 of 2,000 elements differ)"),
+        ([1, 2, 9], [1, 2, 3], "y[2] is 9, but it should be 3 (1 of 3 elements differ)"),
+        ([[1, 2], [8, 9]], [[1, 2], [3, 4]], "y[1, 0] is 8, but it should be 3 (2 of 4 elements differ)"),
+        ([9], [3], "y[0] is 9, but it should be 3"),
+        (9, 3, "y is 9, but it should be 3"),
+        ([1 / 3], [1e9], "y[0] is 0.333333, but it should be 1e+09"),
+        ([0.1], [np.nextafter(0.1, 1)], "y[0] is 0.1, but it should be 0.10000000000000002"),
+        ([True], [False], "y[0] is 1, but it should be 0"),
+        ([0] * 2000, [1] * 2000, "y[0] is 0, but it should be 1 (2,000 of 2,000 elements differ)"),
     ],
 )
 def test_the_first_wrong_element_is_named(result: Any, expected: Any, message: str) -> None:
@@ -69,7 +69,7 @@ def test_a_nan_of_other_bits_is_named_by_its_bits() -> None:
     wrong = wrong_elements(nan, expected)
     assert wrong.tolist() == [True]
     assert first_wrong("y", nan, expected.values, wrong) == "y[0] is NaN with the bits 0x7fc00001"
-    assert first_wrong("y", np.ones(1, F32), expected.values, wrong) == "y[0] is 1, it should be nan"
+    assert first_wrong("y", np.ones(1, F32), expected.values, wrong) == "y[0] is 1, but it should be nan"
 
 
 def test_exact_results_are_compared_by_their_bits() -> None:
@@ -116,7 +116,7 @@ def test_nan_and_infinity_have_no_neighbours() -> None:
 def test_arrays_that_cannot_be_compared_are_named() -> None:
     floats = np.array([1, 2.5], np.float32)
     assert mismatch("y", floats, floats) == ""
-    assert mismatch("y", floats[:1], floats) == "y has the shape (1,), it should be (2,)"
-    assert mismatch("y", np.array([1, 2]), floats) == "y holds int64, and float32 is asked for"
+    assert mismatch("y", floats[:1], floats) == "y has the shape (1,), but it should be (2,)"
+    assert mismatch("y", np.array([1, 2]), floats) == "y has the dtype int64, but it should be float32"
     assert wrong_elements(np.array([1, 2]), floats).tolist() == [False, True]
     assert wrong_elements(np.array(["1", "2"]), floats).all()

@@ -122,7 +122,7 @@ def test_unsupported_shapes_are_refused() -> None:
         kernels.launch("softmax_registers", *[cp.zeros((2, 1028), cp.float32)] * 2)
     with pytest.raises(GpulabError, match=r"no kernel 'transpose_pad'.*transpose_padded"):
         kernels.launch("transpose_pad", x, x)
-    with pytest.raises(GpulabError, match=r"no ladder 'scann'.*scan"):
+    with pytest.raises(GpulabError, match=r"no series of kernels 'scann'.*scan"):
         kernels.ladder("scann")
 
 

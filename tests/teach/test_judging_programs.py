@@ -131,7 +131,7 @@ def stages_of(verdict: Verdict) -> list[tuple[str, str, str]]:
 
 PASSED = [
     ("results", "passed", "right for 4 sizes."),
-    ("hazards", "passed", "everything that has to wait does."),
+    ("hazards", "passed", "all necessary waits between streams are present."),
     ("orders", "passed", "right in 2 other orders that its streams allow."),
 ]
 ONCE = Budget("waits", "Wait once.", most=1)
@@ -165,7 +165,7 @@ def wrong_if(where: Callable[[Task], bool], **changes: Any) -> Tell:
             lambda t: t.how == "checked",
             {},
             "hazards",
-            "With other numbers it was right, so do not keep anything from",
+            "The result was right for other numbers, so do not keep results of",
         ),
         (lambda t: t.how == "checked", {"hazards": ["one.", "two."]}, "hazards", "(array of (2,), 1): one."),
         (lambda t: t.how == ("random", 1), {}, "orders", "In another order that its streams allow, double("),
@@ -456,11 +456,11 @@ def test_unpicklable_answers_are_refused() -> None:
 
         return apart.judge_apart(PythonExercise("demo", "Demo", str), Held()).message
 
-    big = "it holds too much to be checked; keep what it needs inside the function."
+    big = "it refers to too much data to be checked. Create the data inside the function."
     assert message_of(RecursionError("deep")) == message_of(MemoryError()) == big
     for error in (pickle.PicklingError("a lock"), TypeError("a lock"), AttributeError("a lock")):
         assert message_of(error).startswith(
-            "it holds something that cannot leave this notebook (a lock); make streams"
+            "it refers to an object that cannot leave this notebook (a lock). Create streams"
         )
     assert "this notebook (TypeError)" in message_of(TypeError())
     assert message_of(OSError("no file")) == "it cannot be checked: it raised OSError: no file"
@@ -470,7 +470,9 @@ def test_very_large_data_are_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apart, "_SENT_BYTES", 1000)
     verdict = apart.judge_apart(PythonExercise("demo", "Demo", str), bytes(1001))
     assert (verdict.passed, verdict.exercise_id) == (False, "demo")
-    assert verdict.message == "it brings very large data along; make them inside the function."
+    assert (
+        verdict.message == "it contains more than 256 MiB of data. Create large arrays inside the function."
+    )
 
 
 def test_a_program_is_tried_on_the_gpu_as_well(monkeypatch: pytest.MonkeyPatch) -> None:

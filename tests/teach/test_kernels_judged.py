@@ -76,8 +76,8 @@ PASS_IT = 'pass the kernel itself: cp.RawKernel(code, "twice"), or its CUDA C++ 
         (KernelSource("other", CODE), "this kernel is called `other`; the exercise needs `twice`."),
         (KernelSource("twice2", CODE), "this kernel is called `twice2`"),
         (KernelSource("_Z5other", CODE), "this kernel is called `_Z5other`"),
-        (f"\n{CODE} // \udc80", "line 2 has half a character (U+DC80): type it again."),
-        (KernelSource("twice", "// \ud800"), "line 1 has half a character (U+D800): type it again."),
+        (f"\n{CODE} // \udc80", "line 2 contains the invalid character U+DC80. Type it again."),
+        (KernelSource("twice", "// \ud800"), "line 1 contains the invalid character U+D800. Type it again."),
     ],
 )
 def test_other_values_than_the_kernel_are_refused(answer: Any, says: str) -> None:
@@ -152,10 +152,10 @@ class Stopped(RuntimeError):
 
 BOUNDS = "out of bounds"
 BLOCK = "the block has 1,024 bytes of shared memory"
-NEAR = "at address 0xff, near no array: check the pointer."
+NEAR = "at address 0xff, which is not near any array. Check the pointer."
 TIME = "processor time"
-NO_END = "Look for a loop that never stops, or for a wait in vain."
-TURNS = "Look for a loop that takes more turns than it should."
+NO_END = "Look for an infinite loop, or a wait for a value that is never written."
+TURNS = "Look for a loop with too many iterations."
 WHERE = "line 3 `y[9] = 1;`, block (1, 0, 0), thread (2, 0, 0)"
 
 
@@ -212,8 +212,8 @@ def test_an_access_to_an_empty_array_is_named() -> None:
 @pytest.mark.parametrize(
     ("error", "says"),
     [
-        (TypeError("argument 2 ('y') is a float"), "parameter 2, `y`, is to be `float* y`"),
-        (ArgumentWarning("argument 3 ('m') is cut"), "parameter 3, `m`, is to be `int n`"),
+        (TypeError("argument 2 ('y') is a float"), "parameter 2, `y`, must be `float* y`"),
+        (ArgumentWarning("argument 3 ('m') is cut"), "parameter 3, `m`, must be `int n`"),
         (TypeError("argument 4 ('m') is cut"), "its parameters are not those of the exercise"),
         (TypeError("takes 2 arguments but 3 were given"), "it has 2 parameters instead of 3"),
         (TypeError("takes 1 argument but 3 were given"), "it has 1 parameter instead of 3"),
@@ -415,7 +415,7 @@ def test_a_wrong_launch_is_explained() -> None:
 
     assert of(None) == of(None, 3) == ""
     wrong = of(lambda case, seed: run_of(case, outputs={"y": case.wanted["y"] + 1}))
-    assert re.fullmatch(r": y\[0\] is .*, it should be .* \(4 of 4 elements differ\)\.", wrong)
+    assert re.fullmatch(r": y\[0\] is .*, but it should be .* \(4 of 4 elements differ\)\.", wrong)
     same = {"y": np.zeros(4, np.float32)}
     untouched = lambda case, seed: run_of(case, outputs=same, start=same)  # noqa: E731
     assert of(untouched).endswith("differ). Write it.")
@@ -521,7 +521,7 @@ def test_large_sizes_are_named_and_left_out_where_it_is_hopeless() -> None:
 def test_orders_name_the_run_and_why() -> None:
     one = trial()
     assert stages.orders(one) == (
-        "the same with blocks in order, reversed, at random, and taking turns at barriers."
+        "the same results with blocks in order, reversed, in random order, and interleaved at barriers."
     )
     assert one.bench.orders == 2 * [("reversed", 0), ("random", 1), ("in turns", 2)]
     assert [seed for _, seed in one.bench.launched] == 2 * [0, 1, 2]
@@ -537,13 +537,13 @@ def test_orders_name_the_run_and_why() -> None:
 
     assert ", run in reverse order: y[0] is" in error_("reversed")
     assert error_("random").endswith(
-        "CUDA promises no order of blocks: let them work on different elements, or use atomics."
+        "CUDA does not guarantee an order of blocks. Let blocks work on different elements, or use atomics."
     )
     assert ", run in random order: " in error_("random")
-    assert ", run with blocks that take turns at barriers: " in error_("in turns")
-    assert error_("in turns").endswith("has to hold whatever they did meanwhile.")
-    assert error_("in turns", hazards=True).endswith("the result is right by luck only: two write")
-    assert "CUDA promises no order" in error_("reversed", hazards=True)
+    assert ", run with blocks that are interleaved at barriers: " in error_("in turns")
+    assert error_("in turns").endswith("can change the memory that it reads afterwards.")
+    assert error_("in turns", hazards=True).endswith("the result is right only by chance: two write")
+    assert "CUDA does not guarantee an order" in error_("reversed", hazards=True)
 
 
 def hazard(kind: str, message: str, severity: str = "error", space: str = "global") -> Any:
@@ -562,21 +562,22 @@ def test_hazards_are_reported_unless_harmless() -> None:
             return str(reason).partition("threads: ")[2]
 
     launches = len(trial().hazard_cases())
-    fine = f"no races or stray accesses, nothing read unwritten, masks in order ({launches} launches)."
+    fine = f"no races, no out-of-bounds accesses, no uninitialized reads, valid masks ({launches} launches)."
     assert error_() == fine
     assert (
-        error_(clean(), clean(hazard("RAW", "one reads."))) == "the result is right by luck only: one reads."
+        error_(clean(), clean(hazard("RAW", "one reads.")))
+        == "the result is right only by chance: one reads."
     )
     assert error_(clean(hazard("WAW", "same value", "info"))) == fine
     twice_ = clean(hazard("WAW", "two write x, without synchronisation between them", "info"))
-    assert error_(twice_, once=True) == "two write x. Every element belongs to one thread."
+    assert error_(twice_, once=True) == "two write x. Each element must be written by only one thread."
     assert error_(clean(hazard("WAW", "two write s[0] alike", "info", "shared")), once=True) == fine
     assert error_(clean(hazard("RAW", "some", "info")), once=True) == fine
     absent = clean(hazard("shuffle from an absent lane", "a lane is absent."))
     assert error_(absent) == fine
-    assert error_(absent, off=1.0) == "the result is right by luck only: a lane is absent."
+    assert error_(absent, off=1.0) == "the result is right only by chance: a lane is absent."
     report = clean(hazard("shuffle from an absent lane", "x"), hazard("RAW", "y."))
-    assert error_(report).endswith("only: y.")
+    assert error_(report).endswith("only by chance: y.")
     assert error_(Fault("endless", "it does not end.")) == "it does not end."
     some = error_(clean(complete=False, blocks=1))
     assert re.fullmatch(
@@ -680,12 +681,12 @@ def test_a_budget_holds_in_every_launch_that_the_reference_keeps_it_in() -> None
         counted=[launch(counters(), naive=counters(300)), launch(counters(90))],
     )
     assert costs.keep_budget(one) == (
-        "100 bytes of shared memory a block; within bounds in 1 other launches, too."
+        "100 bytes of shared memory per block; within the budget in 1 other launches, too."
     )
     assert [(s.yours, s.reference, s.naive) for s in one.scores] == [(100, 100, 300)]
     late = trial(exercise=one.exercise, counted=[launch(counters()), launch(counters(101), size=9000)])
     with pytest.raises(
-        NotYet, match=r"n = 9,000, .* takes 101 bytes of shared memory a block, and 100 are allowed"
+        NotYet, match=r"n = 9,000, .* takes 101 bytes of shared memory per block, and 100 are allowed"
     ):
         costs.keep_budget(late)
     assert [score.yours for score in late.scores] == [100]

@@ -74,7 +74,7 @@ def test_columns_of_a_recorded_table_are_those_of_their_headings() -> None:
     assert dict(table.rows)["aten::addmm"] == "16"  # two linear layers, eight steps
     assert "recorded on NVIDIA H200" in table.title
     assert "record_function" in screens.program
-    with pytest.raises(KeyError, match="No command has the words nsys"):
+    with pytest.raises(KeyError, match="No recorded command contains the words nsys"):
         screens.screen("nsys")
 
 

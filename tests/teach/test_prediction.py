@@ -57,9 +57,9 @@ def test_the_answer_for_comparison_may_come_from_the_cell(monkeypatch: pytest.Mo
 
 
 def test_a_field_that_is_missing_is_named() -> None:
-    with pytest.raises(TypeError, match="'98-blocks' needs n="):
+    with pytest.raises(TypeError, match="'98-blocks' needs the argument n="):
         predict("98-blocks")
-    with pytest.raises(TypeError, match="'98-blocks' needs exact="):
+    with pytest.raises(TypeError, match="'98-blocks' needs the argument exact="):
         reveal("98-blocks", 4, VIRTUAL, n=1)
 
 

@@ -88,7 +88,7 @@ def test_waits_time_and_overlap_are_counted() -> None:
     assert 10 < yours["hidden_percent"] <= 100
     assert yours["microseconds"] < 1000  # what the host did before the call does not count
     assert "1 wait for the whole device, and none" in judge(HALVE, pieces(1, whole_device)).message
-    assert "it has 0 % of what can be hidden" in judge(HALVE, pieces(1, own_stream)).message
+    assert "it has 0 % of the possible overlap" in judge(HALVE, pieces(1, own_stream)).message
 
 
 def test_the_order_of_streams_is_checked() -> None:

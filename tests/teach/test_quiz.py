@@ -120,7 +120,7 @@ def test_a_reason_is_compared_with_the_points_of_a_good_answer() -> None:
     assert all(point in hits for point in SMALL[1].points)  # type: ignore[union-attr]
     assert quiz_.tick(2, 1, 2) == "2 of 3 points."
     assert quiz_.tick(2) == "0 of 3 points.", "a tick can be taken back"
-    with pytest.raises(ValueError, match="There is no point 4; there are 1 to 3"):
+    with pytest.raises(ValueError, match=r"Point 4 does not exist\. The points have the numbers 1 to 3"):
         quiz_.tick(2, 4)
     with pytest.raises(ValueError, match="Question 1 has choices"):
         quiz_.tick(1, 1)
@@ -133,12 +133,14 @@ def test_a_choice_is_a_letter_of_either_case_or_a_place() -> None:
         assert quiz_.answer(1, choice) == "Right. It is not."
     assert quiz_.score_words() == "1 of 3 answered; 1 of 1 right first time."
     for choice in ("d", "ab", "", 4, "1"):
-        with pytest.raises(ValueError, match=f"^{choice!r} is not a choice; use a to c\\.$"):
+        with pytest.raises(ValueError, match=f"^{choice!r} is not a choice\\. Use a letter from a to c\\.$"):
             quiz_.answer(1, choice)
     for number in (0, 4):
-        with pytest.raises(ValueError, match=f"^Question {number} does not exist; there are 1 to 3\\.$"):
+        with pytest.raises(
+            ValueError, match=f"^Question {number} does not exist\\. The quiz has questions 1 to 3\\.$"
+        ):
             quiz_.answer(number, "a")
-    with pytest.raises(ValueError, match="There is no point 0"):
+    with pytest.raises(ValueError, match="Point 0 does not exist"):
         quiz_.tick(2, 0)
     assert quiz_.options(2) == ()
 

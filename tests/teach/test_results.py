@@ -36,15 +36,15 @@ WRONG[1, 2] = 9
     [
         (WANTED, ""),
         (OnDevice(WANTED), ""),
-        (WRONG, "the result[1, 2] is 9, it should be 5"),
-        (OnDevice(WRONG), "the result[1, 2] is 9, it should be 5"),
-        (WANTED.T, "the result has the shape (3, 2), it should be (2, 3)."),
-        (WANTED.astype(float), "the result is float64, it should be float32."),
+        (WRONG, "the result[1, 2] is 9, but it should be 5"),
+        (OnDevice(WRONG), "the result[1, 2] is 9, but it should be 5"),
+        (WANTED.T, "the result has the shape (3, 2), but it should be (2, 3)."),
+        (WANTED.astype(float), "the result is float64, but it should be float32."),
         (WANTED.astype(complex), "but it should contain numbers."),
         (WANTED.astype(str), "but it should contain numbers."),
         (None, " returns NoneType, but the result should be an array or a number."),
         (Other("Stream"), " returns Stream, but the result should be an array or a number."),
-        (3, "the result has the shape (), it should be (2, 3)."),
+        (3, "the result has the shape (), but it should be (2, 3)."),
     ],
 )
 def test_a_result_is_right_in_kind_shape_type_and_values(result: Any, message: str) -> None:
@@ -91,8 +91,8 @@ def test_several_results_are_compared_one_by_one() -> None:
     expected = (WANTED, F32(3))
     assert message_of((WANTED, 3), expected) == ""
     assert message_of([WANTED, 3], expected) == ""
-    assert message_of((WANTED, 4), expected).startswith("result 2 is 4, it should be 3")
-    assert message_of((WRONG, 4), expected).startswith("result 1[1, 2] is 9, it should be 5")
+    assert message_of((WANTED, 4), expected).startswith("result 2 is 4, but it should be 3")
+    assert message_of((WRONG, 4), expected).startswith("result 1[1, 2] is 9, but it should be 5")
     for result in (WANTED, 3):
         assert message_of(result, expected) == " should return 2 results, as a tuple or a list."
     assert message_of([WANTED], expected) == " should return 2 results, not 1."
@@ -106,7 +106,7 @@ def test_several_results_are_compared_one_by_one() -> None:
 
 def test_roundings_are_allowed_as_near_says() -> None:
     high = WANTED + F32(1e-3)
-    assert message_of(high).startswith("the result[0, 0] is 0.001, it should be 0")
+    assert message_of(high).startswith("the result[0, 0] is 0.001, but it should be 0")
     assert message_of(high, Near(WANTED, 1e4)) == ""
 
 

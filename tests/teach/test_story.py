@@ -117,7 +117,7 @@ def test_a_version_includes_the_versions_before_it(cp: Any) -> None:
     assert arrays["weights"].data.ptr == arrays["scores"].data.ptr
     plain = story.steps(cp)[1]
     assert plain["weights"].data.ptr != plain["scores"].data.ptr
-    with pytest.raises(ValueError, match=r"no rung '.*there are 00, 04, 05"):
+    with pytest.raises(ValueError, match=r"no version '.*are 00, 04, 05"):
         rungs.up_to("")
 
 

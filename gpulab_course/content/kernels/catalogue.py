@@ -311,7 +311,8 @@ def ladder(name: str) -> Ladder:
     known = {one.name: one for one in LADDERS}
     if name not in known:
         raise GpulabError(
-            f"There is no ladder {name!r}.{did_you_mean(name, known)} There are {', '.join(known)}."
+            f"There is no series of kernels {name!r}.{did_you_mean(name, known)} The "
+            f"series are {', '.join(known)}."
         )
     return known[name]
 

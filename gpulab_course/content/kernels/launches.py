@@ -27,7 +27,7 @@ class ShapeError(GpulabError, ValueError):
 
 def _want(condition: bool, name: str, wants: str) -> None:
     if not condition:
-        raise ShapeError(f"{name} wants {wants}.")
+        raise ShapeError(f"{name} does not support arrays of these shapes. It needs {wants}.")
 
 
 def _sms() -> int:

@@ -6,7 +6,7 @@ SHOWN = (
     ShownAnswer("00-saxpy", "product", "results", "Add the old y instead"),
     ShownAnswer("00-saxpy", "no end", "results", "it does not end"),
     ShownAnswer("00-saxpy", "stub", "", "the kernel still has its TODO"),
-    ShownAnswer("00-saxpy", "double", "results", "parameter 1, `a`, is to be `float a`"),
+    ShownAnswer("00-saxpy", "double", "results", "parameter 1, `a`, must be `float a`"),
     ShownAnswer("00-saxpy", "mangled", "", 'Put extern "C" before __global__'),
     ShownAnswer("00-blocks", "one block", "", "info.max_threads_per_block"),
     ShownAnswer("00-blocks", "512 at most", "", "blocks there"),

@@ -162,7 +162,7 @@ def judge_limits(answer: Answer) -> str:
         call_text = f"first_problem(info, {grid}, {block}, {shared_bytes})"
         result = call(answer, info, grid, block, shared_bytes, name="first_problem", shown=call_text)
         if not isinstance(result, str) or result != expected:
-            raise NotYet(f"{call_text} returns {spelt(result)}, it should be {expected!r}: {lesson}")
+            raise NotYet(f"{call_text} returns {spelt(result)}, but it should be {expected!r}: {lesson}")
     _check_reads_info(answer, info)
     for _ in range(120):
         _judge_launch(answer, *_draw_launch(answer.rng, info))
@@ -217,7 +217,7 @@ def _judge_launch(answer: Answer, info: DeviceInfo, grid: Dim3, block: Dim3, sha
     result = call(answer, info, grid, block, shared_bytes, name="first_problem", shown=call_text)
     if result != expected:
         raise NotYet(
-            f"{call_text} returns {spelt(result)}, it should be {expected!r} on a device with "
+            f"{call_text} returns {spelt(result)}, but it should be {expected!r} on a device with "
             f"max_threads_per_block = {info.max_threads_per_block}, max_block_dim = {info.max_block_dim}, "
             f"max_grid_dim = {info.max_grid_dim}, shared_per_block_bytes = {info.shared_per_block_bytes}."
         )

@@ -171,10 +171,13 @@ def _judge_launch(facts: dict[str, Any], names: list[str], failing_launches: lis
     if result[1] == first_failure - 1 and equals(result[0], expected[0]):
         raise NotYet(f"{message}. The numbers of launches count from 1.")
     if result[1] in failing_launches[1:]:
-        raise NotYet(f"{message}. Yours fails as well, but the context is lost only once, by the first one.")
+        raise NotYet(
+            f"{message}. Your launch fails as well, but the first failed launch has "
+            "already made the context unusable."
+        )
     if result[1] in facts["finished_calls"]:
         raise NotYet(
-            f"{message}. Yours is the last one that was launched before the error was reported. A launch "
+            f"{message}. Your launch is the last one before the error was reported. A launch "
             "returns before its kernel runs: let the host wait after each launch, and store its name and "
             "number before you wait."
         )
@@ -374,8 +377,8 @@ def _judge_cell(result: Any, program: _Program, calls: list[str], is_unchanged: 
         return
     if program.has_stale_nan and _is_initial_nan(result, program):
         raise NotYet(
-            f"{message}, but no step makes a NaN there. What an array contains before its step has run is "
-            "left over from earlier."
+            f"{message}, but no step makes a NaN there. Before its step has run, an array "
+            "contains values from earlier."
         )
     if expected is None:
         raise NotYet(f"{message} for a program without NaN; return None.")

@@ -285,7 +285,8 @@ def _judge_words(answer: Answer, pattern: str, words: Any) -> None:
     )
     reason = next((known_reason for guess, known_reason in guesses if result == guess), "")
     raise NotYet(
-        f"{pattern}: {expected}-way, yours returned {spelt(result)}{f': {reason}' if reason else '.'}"
+        f"{pattern}: the conflict is {expected}-way, but ways returned "
+        f"{spelt(result)}{f': {reason}' if reason else '.'}"
     )
 
 
@@ -368,7 +369,9 @@ def _judge_request(answer: Answer, pattern: str, addresses: Any, width_bytes: in
         reason = "a byte that several lanes read counts once."
     elif result[1] == _SECTOR_BYTES * expected[0]:
         reason = "these are all bytes that are moved; count only those that are read."
-    message = f"{expected[0]} sectors, {expected[1]} bytes; yours returned {spelt(result)}"
+    message = (
+        f"the request has {expected[0]} sectors and {expected[1]} bytes, but asked returned {spelt(result)}"
+    )
     raise NotYet(f"{pattern}: {message}{f': {reason}' if reason else '.'}")
 
 

@@ -620,7 +620,7 @@ EXERCISES = (
             Advice(advice.out_of_bounds, "Threads beyond n must neither load nor store; they add 0."),
             Advice(
                 advice.both(advice.written_twice, lambda mistake: " writes y[" in mistake.said),
-                "Every element belongs to one thread.",
+                "Each element must be written by only one thread.",
             ),
             Advice(
                 advice.both(advice.written_twice, lambda mistake: " writes state[" in mistake.said),
@@ -801,7 +801,7 @@ EXERCISES = (
             Advice(
                 advice.out_of_bounds, "A row has cols elements: more or fewer than the block has threads."
             ),
-            Advice(advice.written_twice, "Every element belongs to one thread."),
+            Advice(advice.written_twice, "Each element must be written by only one thread."),
             Advice(
                 advice.hazard("RAW", "WAR", "WAW"),
                 "A word that one warp writes for others needs a __syncthreads() before it is read, and "

@@ -289,7 +289,7 @@ PACK = ProgramExercise(
         Budget("to_host_copies", "The host knows the lengths and offsets: copy nothing back.", most=0),
         Budget("waits", _NO_WAIT_ADVICE, most=0),
     ),
-    advice=(("is not in device memory", "cp.asarray(x) copies a NumPy array to the device."),),
+    advice=(("outside device memory", "cp.asarray(x) copies a NumPy array to the device."),),
     praise="one copy, whatever the number of arrays.",
 )
 
@@ -456,7 +456,7 @@ LOOKUP = ProgramExercise(
             "is pageable host memory",
             "A kernel can read only pinned memory of the host: use the table itself, which is pinned.",
         ),
-        ("given back", "A kernel still reads this memory: use the table itself, or wait for the kernel."),
+        ("is freed", "A kernel still reads this memory: use the table itself, or wait for the kernel."),
         *_HOST_ARRAY_ADVICE,
     ),
     praise="only the chosen rows crossed the bus.",

@@ -103,7 +103,7 @@ def check_log(requests: tuple[Request, ...], log: Any) -> None:
     if not isinstance(log, list | tuple) or not all(
         isinstance(entry, tuple) and len(entry) == 3 for entry in log
     ):
-        raise DamagedError("no log of a pool")
+        raise DamagedError("the log of the pool is invalid")
     pools = [_PoolState() for _ in range(_POOLS)]
     for error_text, _, driver_calls in log[:_POOLS]:
         if error_text:
@@ -114,7 +114,7 @@ def check_log(requests: tuple[Request, ...], log: Any) -> None:
         check = _CHECKS[request.kind]
         check(pools[request.pool], request, error_text, return_value, driver_calls)
     if len(log) != len(requests) + _POOLS:
-        raise DamagedError("no whole log of a pool")
+        raise DamagedError("the log of the pool is incomplete")
     for pool in pools:
         if pool.segments:
             remainder = f"{len(pool.segments)} segment{'s have' if len(pool.segments) > 1 else ' has'}"

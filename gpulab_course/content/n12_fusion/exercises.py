@@ -393,7 +393,7 @@ def judge_cached(answer: Answer) -> str:
                 "programs, not their results, because the contents of the arrays may have changed."
             )
         if run_number > index:
-            raise NotYet("A program ran more than once for one call.")
+            raise NotYet("A program ran more than once for one call. Call the program only once.")
     compilations = sum(not compiler for compiler, _ in compilers.compilations)
     distinct_calls = len({tuple(call) for call in calls})
     if compilations > distinct_calls:
@@ -733,7 +733,7 @@ EXERCISES = (
             ),
         ),
         advice=(
-            ("is nan, it should be", "An exponential overflows. Use it only in the divisor."),
+            ("is nan, but it should be", "An exponential overflows. Use it only in the divisor."),
             ("it should be nan", "NaN must stay NaN, but fminf and fmaxf return the other operand."),
         ),
         praise="one read, one write, and no pass in between.",

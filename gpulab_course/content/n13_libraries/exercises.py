@@ -388,7 +388,9 @@ def judge_tf32x3(answer: Answer) -> str:
 
         def product(x: Any, y: Any, products: list[Singles] = products) -> Singles:
             if not x.ndim == y.ndim == 2 or x.shape[1] != y.shape[0]:
-                raise ValueError(f"product takes two matrices that fit, not {x.shape} and {y.shape}.")
+                raise ValueError(
+                    f"product(x, y) needs as many columns in x as rows in y, not {x.shape} and {y.shape}."
+                )
             products.append(on_tensor_cores(x, y))
             return products[-1]
 
@@ -405,8 +407,8 @@ def judge_tf32x3(answer: Answer) -> str:
             )
         if len(products) > MOST_PRODUCTS:
             raise NotYet(
-                f"{call_text} takes {len(products)} products; {MOST_PRODUCTS} are enough: small times small "
-                "is lost."
+                f"{call_text} calls product {len(products)} times, but {MOST_PRODUCTS} calls are enough. "
+                "The product of the two remainders is too small to change the result."
             )
         if result.dtype != np.float32:
             raise NotYet(
@@ -415,7 +417,7 @@ def judge_tf32x3(answer: Answer) -> str:
         magnitude = np.abs(a).astype(np.float64) @ np.abs(b).astype(np.float64)
         if np.isfinite(result).all() and not _is_sum_of_products(result, products, magnitude):
             raise NotYet(
-                f"{call_text} does not return a sum of what product returned: "
+                f"{call_text} does not return a sum of results of product: "
                 "all multiplications must be done by the tensor cores."
             )
         error = error_in_u(result, a, b)

@@ -327,7 +327,7 @@ class ErrorsAndSpeeds(View):
         if not errors_by_format:
             lengths = sorted({entry["k"] for entry in record["errors"]})
             raise ValueError(
-                f"No product with k = {k} was recorded; there are {', '.join(map(str, lengths))}."
+                f"No product with k = {k} was recorded. Choose one of {', '.join(map(str, lengths))}."
             )
         formats = {number_format.name: number_format for number_format in COUNTERS}
         self.rows = [

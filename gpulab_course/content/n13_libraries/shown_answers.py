@@ -15,7 +15,7 @@ SHOWN = (
     ShownAnswer("13-halfsum", "nothing", "", "returns nothing"),
     ShownAnswer("13-tf32x3", "one product", "", "one product's error"),
     ShownAnswer("13-tf32x3", "a cut, b rounded", "", "do not cut"),
-    ShownAnswer("13-tf32x3", "four products", "", "3 are enough"),
+    ShownAnswer("13-tf32x3", "four products", "", "3 calls are enough"),
     ShownAnswer("13-tf32x3", "NumPy's product", "", "never calls product"),
     ShownAnswer("13-tf32x3", "transposed", "", "Return the product"),
     ShownAnswer("13-lossscale", "never unscaled", "", "still scaled"),

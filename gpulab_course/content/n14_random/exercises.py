@@ -288,7 +288,7 @@ def judge_twice(answer: Answer) -> str:
             )
         if not runs_right[0]:
             raise NotYet(
-                f"{call_text}: the first run does not draw what comes next. Do not change the states "
+                f"{call_text}: the first run does not draw the next numbers. Do not change the states "
                 "before it; seeding begins another sequence."
             )
         if not runs_right[1]:
@@ -533,7 +533,7 @@ EXERCISES = (
                 "Words less than `dropped` are dropped, and `dropped` itself is not. Compare words and "
                 "threshold as unsigned integers.",
             ),
-            Advice(advice.written_twice, "Every element belongs to one thread."),
+            Advice(advice.written_twice, "Each element must be written by only one thread."),
             Advice(
                 advice.partly_unwritten,
                 "Some elements were never written: there can be fewer threads than elements, so use a loop.",

@@ -541,9 +541,10 @@ def judge_place(answer: Answer) -> str:
                 pair = tuple(sorted((gpus_by_rank[rank], gpus_by_rank[next_rank])))
                 if rank != next_rank and pair not in links:
                     raise NotYet(
-                        f"{call_text}: ranks {rank} and {next_rank} exchange data, and are on GPUs "
-                        f"{gpus_by_rank[rank]} and {gpus_by_rank[next_rank]}, which no link joins, so the "
-                        f"data go over PCIe. Joined are {_pairs_text(link_list)}; the rings are {rings}."
+                        f"{call_text}: ranks {rank} and {next_rank} exchange data, but are on GPUs "
+                        f"{gpus_by_rank[rank]} and {gpus_by_rank[next_rank]} without a link, so the "
+                        "data go over PCIe. The linked pairs are "
+                        f"{_pairs_text(link_list)}; the rings are {rings}."
                     )
     return "all ranks that exchange data have a link, on pairs, fours, mixed islands and a cube."
 

@@ -127,7 +127,7 @@ def judge_matrix(answer: Answer) -> str:
         expected = taken(targets, capability)
         if not equals(result, expected):
             raise NotYet(
-                f"{spell('taken', (targets, capability))} gives {spelt(result)}, not {spelt(expected)}. "
+                f"{spell('taken', (targets, capability))} returns {spelt(result)}, not {spelt(expected)}. "
                 + _choice_lesson(targets, capability, result, expected)
             )
     return f"{len(programs)} programs, each on its GPU: loaded, compiled or refused, as a driver does."
@@ -167,9 +167,9 @@ def judge_wheel(answer: Answer) -> str:
         expected = wheel(case)
         targets = parts_of(result)
         if targets is None or not all(isinstance(target, str) for target in targets):
-            raise NotYet(f"{call_text} gives {spelt(result)}: return a list of targets such as 'sm_80'.")
+            raise NotYet(f"{call_text} returns {spelt(result)}: return a list of targets such as 'sm_80'.")
         if targets != expected:
-            raise NotYet(f"{call_text} gives {spelt(targets)}. {_wheel_lesson(case, targets, expected)}")
+            raise NotYet(f"{call_text} returns {spelt(targets)}. {_wheel_lesson(case, targets, expected)}")
     return "machine code once per major version, oldest first, and PTX of the newest for future GPUs."
 
 
@@ -315,7 +315,7 @@ def _judge_variable(
     pair = parts_of(result)
     if pair is None or len(pair) != 2:
         raise NotYet(
-            f"{call_text} gives {spelt(result)} for {name}: return (observation, when), or (None, 'never')."
+            f"{call_text} returns {spelt(result)} for {name}: return (observation, when), or (None, 'never')."
         )
     observation, read_time = pair
     if effect is None:
@@ -323,11 +323,11 @@ def _judge_variable(
             return
         if observation == unstable_observation:
             raise NotYet(
-                f"{call_text} says that {name} changes {observation!r}. This differs from run to run even "
+                f"{call_text} reports that {name} changes {observation!r}. This differs from run to run even "
                 "if no variable is set: run several processes without a variable."
             )
         raise NotYet(
-            f"{call_text} gives {spelt(result)} for {name}, which changes nothing. Set only one "
+            f"{call_text} returns {spelt(result)} for {name}, which changes nothing. Set only one "
             "variable at a time."
         )
     if (observation, read_time) == (None, "never"):
@@ -340,12 +340,12 @@ def _judge_variable(
             ", which differs from run to run by itself" if observation == unstable_observation else ""
         )
         raise NotYet(
-            f"{call_text} says that {name} changes {spelt(observation)}{explanation}. It changes "
+            f"{call_text} reports that {name} changes {spelt(observation)}{explanation}. It changes "
             "another observation."
         )
     if read_time != effect[1]:
         raise NotYet(
-            f"{call_text} gives {spelt(read_time)} for {name}: it "
+            f"{call_text} returns {spelt(read_time)} for {name}: it "
             + (
                 "is read each time, so setting it late works, too: 'any'."
                 if effect[1] == "any"

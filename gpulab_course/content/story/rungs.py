@@ -97,7 +97,10 @@ def up_to(rung: str) -> tuple[Rung, ...]:
     """Return all versions up to and including that of a notebook, such as ``"05"``."""
     found = tuple(each for each in RUNGS if each.number <= rung)
     if not found:
-        raise ValueError(f"There is no rung {rung!r}; there are {', '.join(each.number for each in RUNGS)}.")
+        raise ValueError(
+            f"There is no version {rung!r} of the running example. The versions are "
+            f"{', '.join(each.number for each in RUNGS)}."
+        )
     return found
 
 

@@ -131,7 +131,7 @@ class Part:
     def outcome(self, value: Any, **launch: Any) -> Outcome:
         """Compare an answer with the measured value, or judge a program with the candidate's launch."""
         if launch and not self.launchable:
-            raise ValueError("This part has no launch. Answer without grid and block.")
+            raise ValueError("The launch of this question is fixed. Answer without grid and block.")
         if self.judge is not None:
             return self.judge(value, **launch)
         assert self.measure is not None

@@ -29,13 +29,14 @@ def interview(
 ) -> Interview:
     """Choose cards and return an interview; without a seed, cards that are due come first."""
     if chair not in CHAIRS:
-        raise ValueError(f"There is no chair {chair!r}: choose 'candidate' or 'interviewer'.")
+        raise ValueError(f"{chair!r} is not a chair; choose 'candidate' or 'interviewer'.")
     if cards < 1:
         raise ValueError(f"An interview must have at least one card, not {cards}.")
     by_key = {card.key: card for card in all_cards}
     if kind is not None and kind not in (*KINDS, *by_key):
         raise UnknownCardError(
-            f"There is no kind of card and no card {kind!r}.{did_you_mean(kind, [*KINDS, *by_key])} "
+            f"{kind!r} is neither a kind of card nor the key of a "
+            f"card.{did_you_mean(kind, [*KINDS, *by_key])} "
             f"Kinds: {', '.join(KINDS)}."
         )
     if kind in by_key:

@@ -142,7 +142,7 @@ class Interview:
         """Store an explanation in the candidate's own words, and return the points of a good answer."""
         self._words[self.index] = str(words)
         points = "\n".join(f"  {number}. {point}" for number, point in enumerate(self.drawn.points, start=1))
-        return f"A strong answer says:\n{points}\nTick what yours says: tick(1, 2)."
+        return f"A strong answer says:\n{points}\nTick the points that your answer contains: tick(1, 2)."
 
     def tick(self, *points: int) -> str:
         """Tick the rubric points (from 1) that the candidate's explanation contains, and return their number.
@@ -154,9 +154,9 @@ class Interview:
         """
         total = len(self.drawn.points)
         if unknown := [point for point in points if not 1 <= point <= total]:
-            raise ValueError(f"There is no point {unknown[0]}; there are 1 to {total}.")
+            raise ValueError(f"Point {unknown[0]} does not exist. The points have the numbers 1 to {total}.")
         if self.part is not None and self.chair == "candidate":
-            raise ValueError("The rubric opens once all parts of the card are answered.")
+            raise ValueError("Answer all questions of this card before you tick points.")
         self._ticked[self.index] = tuple(sorted({point - 1 for point in points}))
         self._keep()
         return f"{len(self.ticked)} of {count(total, 'point')}. {self.drawn.sentence}"

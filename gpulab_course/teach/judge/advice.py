@@ -169,9 +169,9 @@ def _initial_contents(m: Mistake) -> bool:
 
 # Comes first, because no other mistake looks like it.
 _ADDS_TO_CONTENTS = Advice(
-    _initial_contents, "It adds to what the output held before, which can be anything: write with =."
+    _initial_contents, "It adds to the initial contents of the output, which are undefined. Assign with =."
 )
 _GENERAL_ADVICE = (
-    Advice(written_twice, "Every element belongs to one thread."),
-    Advice(unchanged, "Nothing was written: is the result stored, and by the right threads?"),
+    Advice(written_twice, "Each element must be written by only one thread."),
+    Advice(unchanged, "Nothing was written. Check that the right threads store the result."),
 )

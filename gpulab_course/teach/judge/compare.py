@@ -65,18 +65,18 @@ def wrong_elements(actual: Array, expected: Array | Near) -> Array:
 def mismatch(name: str, actual: Array, expected: Array | Near) -> str:
     """Return a message if the shape or dtype is wrong, otherwise an empty string.
 
-    ``y has the shape (3,), it should be (4,)``, ``y holds int64, and float32 is asked for``.
+    ``y has the shape (3,), but it should be (4,)``, ``y has the dtype int64, but it should be float32``.
     """
     values = values_of(expected)
     if actual.shape != values.shape:
-        return f"{name} has the shape {actual.shape}, it should be {values.shape}"
+        return f"{name} has the shape {actual.shape}, but it should be {values.shape}"
     if actual.dtype != values.dtype:
-        return f"{name} holds {actual.dtype}, and {values.dtype} is asked for"
+        return f"{name} has the dtype {actual.dtype}, but it should be {values.dtype}"
     return ""
 
 
 def first_wrong(name: str, actual: Array, expected: Array, is_wrong: Array) -> str:
-    """Return a message such as ``y[3] is 0.5, it should be 1 (2 of 7 elements differ)``."""
+    """Return a message such as ``y[3] is 0.5, but it should be 1 (2 of 7 elements differ)``."""
     position = tuple(int(axis[0]) for axis in np.nonzero(is_wrong)) if is_wrong.ndim else ()
     index = f"[{', '.join(map(str, position))}]" if position else ""
     count = f"{int(is_wrong.sum()):,} of {is_wrong.size:,} elements differ" if is_wrong.size > 1 else ""
@@ -85,7 +85,7 @@ def first_wrong(name: str, actual: Array, expected: Array, is_wrong: Array) -> s
     if actual_text == expected_text:  # show all digits, in which they differ
         actual_text = str(actual[position])
         expected_text = str(expected[position])
-    message = f"{name}{index} is {actual_text}, it should be {expected_text}"
+    message = f"{name}{index} is {actual_text}, but it should be {expected_text}"
     if expected.dtype.kind == "f" and np.isnan(actual[position]) and np.isnan(expected[position]):
         bits = actual[position].view(f"u{actual.itemsize}")
         message = f"{name}{index} is NaN with the bits {int(bits):#x}"

@@ -59,7 +59,9 @@ def filled(text: str, fields: dict[str, Value], key: str) -> str:
     try:
         return text.format(**{name: _number_text(value) for name, value in fields.items()})
     except (KeyError, IndexError) as missing:
-        raise TypeError(f"The prediction {key!r} needs {str(missing).strip(chr(39))}=...") from None
+        raise TypeError(
+            f"The prediction {key!r} needs the argument {str(missing).strip(chr(39))}=..."
+        ) from None
 
 
 def _with_fields(question: PredictionQuestion, fields: dict[str, Value]) -> PredictionQuestion:

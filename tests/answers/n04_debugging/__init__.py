@@ -237,8 +237,8 @@ def _asks_itself(program: Any) -> Any:
 
 
 _WHODUNIT = (
-    Wrong("04-whodunit", "the line that raised", _the_line_that_raised, "", "the last one that was launched"),
-    Wrong("04-whodunit", "blocking set after the context is there", _environment_too_late, "", "the last one that was launched"),
+    Wrong("04-whodunit", "the line that raised", _the_line_that_raised, "", "the last one before the error"),
+    Wrong("04-whodunit", "blocking set after the context is there", _environment_too_late, "", "the last one before the error"),
     Wrong("04-whodunit", "waits in every run", _waits_always, "", "Run it once without"),
     Wrong("04-whodunit", "notes after the wait", _waits_first, "", "Store the name and the number of each launch first"),
     Wrong("04-whodunit", "no wait behind the first launch", _trusts_the_first, "", "launch 1,"),
@@ -262,7 +262,7 @@ _WHODUNIT = (
 
 _HUNT = (
     Wrong("04-hunt", "at the end", answers.at_the_end, "", ""),
-    Wrong("04-hunt", "before they run", answers.before_they_run, "", "left over from earlier"),
+    Wrong("04-hunt", "before they run", answers.before_they_run, "", "contains values from earlier"),
     Wrong("04-hunt", "the last that has one", answers.the_last, "", "NaN spreads"),
     Wrong("04-hunt", "nan_to_num on the way", answers.silenced, "", "does not fix its cause"),
     Wrong("04-hunt", "infinity counts", answers.infinity_too, "", "Infinity is not NaN"),

@@ -346,7 +346,7 @@ _THREES = (
     Wrong("13-tf32x3", "a cut, b rounded", _one_cut("a"), "", "do not cut"),
     Wrong("13-tf32x3", "b cut, a rounded", _one_cut("b"), "", "do not cut"),
     Wrong("13-tf32x3", "b's parts are kept", _keeps_b(), "", "is off by"),
-    Wrong("13-tf32x3", "four products", _four, "", "3 are enough"),
+    Wrong("13-tf32x3", "four products", _four, "", "3 calls are enough"),
     Wrong("13-tf32x3", "small times small for small times big", _wrong_pairs, "", ""),
     Wrong("13-tf32x3", "big one left out", _partly("left right"), "", "Add three products"),
     Wrong("13-tf32x3", "half precision's parts", _three(lambda x: x.astype(np.float16).astype(np.float32)), "", ""),

@@ -650,8 +650,8 @@ def _judge_pair(key: str, cause: str, outcome: dict[str, Any]) -> None:
         _judge_results(key, outcome[f"result/{large}"], outcome[f"right/{large}"])
         if not _same(outcome[f"result left/{large}"], outcome[f"right left/{large}"]):
             raise NotYet(
-                f"the cause of program {key} is right, but its arguments have other contents afterwards than "
-                "with the old program: change only what the old program changed."
+                f"the cause of program {key} is right, but your program leaves other values in its arguments "
+                "than the given program. Change only what the given program changes."
             )
         if outcome[f"hazards/{large}"]:
             raise NotYet(

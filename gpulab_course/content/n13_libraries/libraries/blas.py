@@ -40,9 +40,9 @@ def gemm(
     array([3., 6., 4., 8.])
     """
     if trans_a not in ("N", "T") or trans_b not in ("N", "T"):
-        raise ValueError("trans_a and trans_b are 'N' or 'T'.")
+        raise ValueError("trans_a and trans_b must be 'N' or 'T'.")
     if min(m, n, k) < 0:
-        raise ValueError(f"m, n and k are not negative; they are {m}, {n} and {k}.")
+        raise ValueError(f"m, n and k must not be negative, but they are {m}, {n} and {k}.")
     a_matrix = _matrix("a", a, (m, k) if trans_a == "N" else (k, m), lda)
     b_matrix = _matrix("b", b, (k, n) if trans_b == "N" else (n, k), ldb)
     c_matrix = _matrix("c", c, (m, n), ldc)
@@ -55,9 +55,12 @@ def _matrix(name: str, memory: Any, shape: tuple[int, int], leading_dimension: i
     """Return a view of flat memory as a column-major matrix."""
     rows, columns = shape
     if leading_dimension < max(1, rows):
-        raise ValueError(f"ld{name} is {leading_dimension}, and the columns of {name} have {rows} elements.")
+        raise ValueError(
+            f"ld{name} is {leading_dimension}, but it must be at least {max(1, rows)}, "
+            f"the length of a column of {name}."
+        )
     if not isinstance(memory, np.ndarray) or memory.ndim != 1:
-        raise ValueError(f"{name} is flat memory: a NumPy array of one dimension.")
+        raise ValueError(f"{name} must be a one-dimensional NumPy array.")
     if rows and columns and leading_dimension * (columns - 1) + rows > memory.size:
         raise ValueError(
             f"{name} ends after {memory.size} elements, within column {memory.size // leading_dimension}."

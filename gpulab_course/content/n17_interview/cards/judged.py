@@ -69,7 +69,7 @@ def outcome(name: str, code: str, *, grid: Any = None, block: Any = None) -> Out
     if not verdict and (
         not verdict.stages or verdict.message.endswith(f"keep the given list: {kernel_exercise.signature}.")
     ):
-        raise UntriedError(f"Nothing is locked: {verdict.message}")
+        raise UntriedError(f"The kernel could not be tested, so your answer is not locked: {verdict.message}")
     score = 1.0 if verdict else _SCORES.get(verdict.failed_stage, 0.0)
     stages = ", ".join(f"{stage.name} {stage.state}" for stage in verdict.stages)
     return Outcome(score, verdict.passed, verdict.message, f"judged as {name}: {stages}")

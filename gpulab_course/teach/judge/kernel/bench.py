@@ -183,7 +183,7 @@ def _check_characters(source: KernelSource) -> KernelSource:
     except UnicodeEncodeError as error:
         line = source.code.count("\n", 0, error.start) + 1
         half = ord(source.code[error.start])
-        raise NotYet(f"line {line} has half a character (U+{half:04X}): type it again.") from None
+        raise NotYet(f"line {line} contains the invalid character U+{half:04X}. Type it again.") from None
     return source
 
 
@@ -237,7 +237,7 @@ def _pasted_character_message(line: str) -> str:
     """Return a message about a non-ASCII character in a source line, such as a typographic quotation mark."""
     letter = next((letter for letter in line if ord(letter) > 127 and not letter.isalnum()), "")
     name = unicodedata.name(letter, "no printable character") if letter else ""
-    return f" U+{ord(letter):04X} ({name}) means nothing to C++: type it again." if letter else ""
+    return f" U+{ord(letter):04X} ({name}) is not a character of C++. Type it again." if letter else ""
 
 
 def _dynamic(source: KernelSource, case: Case) -> int:
@@ -257,7 +257,7 @@ def _parameter_message(exercise: KernelExercise, error: Exception) -> str:
     problem = "its parameters are not those of the exercise"
     if argument and int(argument[1]) <= len(exercise.arguments):
         declaration = exercise.parameters.split(",")[int(argument[1]) - 1].strip()
-        problem = f"parameter {argument[1]}, `{argument[2]}`, is to be `{declaration}`"
+        problem = f"parameter {argument[1]}, `{argument[2]}`, must be `{declaration}`"
     elif counts:
         problem = f"it has {count(int(counts[1]), 'parameter')} instead of {counts[2]}"
     return f"{problem}; keep the given list: {exercise.signature}."
@@ -275,13 +275,15 @@ def _fault(error: RuntimeError, has_empty_array: bool, limit_s: float) -> Fault:
     array = re.search(r"\(parameter (\w+)\)", getattr(error, "array", ""))
     if kind == "endless":
         return Fault(
-            kind, f"it does not end ({location}). Look for a loop that never stops, or for a wait in vain."
+            kind,
+            f"it does not end ({location}). Look for an infinite loop, or a wait for a "
+            "value that is never written.",
         )
     if kind == "too long":
         return Fault(
             kind,
             f"it takes longer than {limit_s:g} s of processor time ({location}). "
-            "Look for a loop that takes more turns than it should.",
+            "Look for a loop with too many iterations.",
         )
     verb = {"read": "reads", "wrote": "writes"}.get(message.split()[0], "changes an element")
     if kind == "out of bounds" and getattr(error, "space", "") == "shared":
@@ -291,7 +293,9 @@ def _fault(error: RuntimeError, has_empty_array: bool, limit_s: float) -> Fault:
         if has_empty_array:
             return Fault(kind, f"{location}, {verb} an element of an array that has none.")
         return Fault(
-            kind, f"{location}, {verb} at address {site.address:#x}, near no array: check the pointer."
+            kind,
+            f"{location}, {verb} at address {site.address:#x}, which is not near any "
+            "array. Check the pointer.",
         )
     if kind == "out of bounds" and array:
         return Fault(kind, f"{location}, {verb} outside `{array[1]}`.", array[1])

@@ -75,7 +75,7 @@ def keep_budget(trial: Trial) -> str:
             if _is_required(item, score) and not budget.passes(item, score):
                 raise NotYet(f"{launch.case.label}: {budget.complaint(item, score)}")
     counts = "; ".join(score.figure for score in trial.scores)
-    return f"{counts}; within bounds in {len(counted_launches(trial)) - 1} other launches, too."
+    return f"{counts}; within the budget in {len(counted_launches(trial)) - 1} other launches, too."
 
 
 def _is_required(item: Budget, score: budget.Score) -> bool:

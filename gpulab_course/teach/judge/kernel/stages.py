@@ -30,12 +30,14 @@ STAGES: tuple[Stage, ...] = ("results", "orders", "hazards", "budget", "parallel
 _ORDERS = (
     ("reversed", 0, "in reverse order"),
     ("random", 1, "in random order"),
-    ("in turns", 2, "with blocks that take turns at barriers"),
+    ("in turns", 2, "with blocks that are interleaved at barriers"),
 )
-_ORDER_ADVICE = "CUDA promises no order of blocks: let them work on different elements, or use atomics."
+_ORDER_ADVICE = (
+    "CUDA does not guarantee an order of blocks. Let blocks work on different elements, or use atomics."
+)
 _BARRIER_ADVICE = (
-    "Blocks run at the same time, and while one is at a barrier others go on: what it reads afterwards has "
-    "to hold whatever they did meanwhile."
+    "Blocks run at the same time. While one block waits at a barrier, other blocks continue and can change "
+    "the memory that it reads afterwards."
 )
 _Step = tuple[Stage, Callable[[Trial], str]]
 # The sanitizer's name for a value that a shuffle takes from a missing lane.
@@ -126,7 +128,7 @@ def orders(trial: Trial) -> str:
                         raise NotYet(f"{reason} {_ORDER_ADVICE}") from None
                     hazards(trial)  # a hazard report names the line
                     raise NotYet(f"{reason} {_BARRIER_ADVICE}") from None
-    return "the same with blocks in order, reversed, at random, and taking turns at barriers."
+    return "the same results with blocks in order, reversed, in random order, and interleaved at barriers."
 
 
 def hazards(trial: Trial) -> str:
@@ -150,7 +152,7 @@ def hazards(trial: Trial) -> str:
                     Mistake("hazards", case, f"{case.label}: {sentence}.", hazard=hazard.kind)
                 )
             if hazard.severity != "info":
-                message = f"{case.label}: the result is right by luck only: {hazard.message}"
+                message = f"{case.label}: the result is right only by chance: {hazard.message}"
                 raise trial.record_mistake(Mistake("hazards", case, message, hazard=hazard.kind))
         if not report.complete:
             blocks = f"{report.blocks_checked or 0:,} of {prod(case.launch_grid):,} blocks"
@@ -159,7 +161,7 @@ def hazards(trial: Trial) -> str:
                 "Divide the work among more threads."
             )
     launches = count(len(cases), "launch", "launches")
-    return f"no races or stray accesses, nothing read unwritten, masks in order ({launches})."
+    return f"no races, no out-of-bounds accesses, no uninitialized reads, valid masks ({launches})."
 
 
 def parallelism(trial: Trial) -> str:

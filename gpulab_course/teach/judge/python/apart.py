@@ -32,8 +32,9 @@ SHOWN_LINES = 20
 _SHOWN_COLUMNS = 200
 _SENT_BYTES = 256 << 20
 _DAMAGED = (
-    "what came back is not what the check asked for: something else was written to a file that is not yours. "
-    "Write to files that you open yourself, and leave other file descriptors alone."
+    "the reply from the answer's process is damaged, because the answer wrote to a file "
+    "descriptor that it did "
+    "not open. Write only to files that you open yourself."
 )
 
 
@@ -72,7 +73,7 @@ def _judge_on(exercise: PythonExercise | ProgramExercise, answer: Any, device: s
     except Exception as error:
         return not_yet(_unsendable(error))
     if len(answer_bytes) > _SENT_BYTES:
-        return not_yet("it brings very large data along; make them inside the function.")
+        return not_yet("it contains more than 256 MiB of data. Create large arrays inside the function.")
     text_seed = seed_of_answer(answer, answer_bytes)
     try:
         if isinstance(exercise, ProgramExercise):
@@ -162,11 +163,12 @@ def _virtual_device() -> str:
 
 def _unsendable(error: Exception) -> str:
     if isinstance(error.__cause__ or error, RecursionError | MemoryError):  # cloudpickle raises another
-        return "it holds too much to be checked; keep what it needs inside the function."
+        return "it refers to too much data to be checked. Create the data inside the function."
     if isinstance(error, pickle.PicklingError | TypeError | AttributeError):
         reason = unexpected(error).partition(": ")[2] or type(error).__name__
         return (
-            f"it holds something that cannot leave this notebook ({reason}); make streams, files, locks and "
+            f"it refers to an object that cannot leave this notebook ({reason}). Create "
+            "streams, files, locks and "
             "the like inside the function."
         )
     return f"it cannot be checked: {unexpected(error)}"

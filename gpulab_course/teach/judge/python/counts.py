@@ -127,11 +127,11 @@ def _bytes(*kinds: str) -> Callable[[ProgramRecord], int]:
 # Counts of budgets that need checked runs, because they depend on the data flow.
 CHECKED_COUNTS: dict[str, tuple[str, Callable[[ProgramRecord], int]]] = {
     "streams": (
-        "<n stream|streams> that <n works|work> for the result",
+        "<n stream|streams> with work on which the result depends",
         lambda record: len({a.stream_id for a in record.working_kernels}),
     ),
     "beside": (
-        "<n kernel|kernels> that may run beside one of another stream",
+        "<n kernel|kernels> that can overlap a kernel of another stream",
         lambda record: concurrent_kernels(record.working_kernels, record.activities),
     ),
     "held_up": (
@@ -139,7 +139,7 @@ CHECKED_COUNTS: dict[str, tuple[str, Callable[[ProgramRecord], int]]] = {
         lambda record: waiting_kernels(record.working_kernels, record.activities, record.stream_id),
     ),
     "working_graph_launches": (
-        "graph <n launch|launches> that the result rests on",
+        "graph <n launch|launches> on which the result depends",
         lambda record: record.flow.graph_launches,
     ),
     "computed_outside": (
@@ -149,7 +149,7 @@ CHECKED_COUNTS: dict[str, tuple[str, Callable[[ProgramRecord], int]]] = {
         ),
     ),
     "graph_kernels": (
-        "<n kernel|kernels> of graphs that the result rests on",
+        "<n kernel|kernels> of graphs on which the result depends",
         lambda record: len([a for a in record.working_kernels if a.graph_id]),
     ),
 }
@@ -197,26 +197,29 @@ COUNTS: dict[str, tuple[str, Callable[[ProgramRecord], int]]] = {
         "<n wait|waits> of one stream for another",
         lambda record: len(record.waits_of("STREAM_WAIT_EVENT")),
     ),
-    "hidden_percent": ("% of what can be hidden behind other work", lambda record: record.hidden_percent),
+    "hidden_percent": (
+        "% of the possible overlap of copies and kernels",
+        lambda record: record.hidden_percent,
+    ),
     "microseconds": (
-        "µs until all is done, modelled",
+        "µs until all work has ended, modelled",
         lambda record: record.timeline.duration_ns // 1000,
     ),
     "driver_calls": ("<n call|calls> of cudaMalloc and cudaFree", lambda record: record.memory.driver_calls),
-    "segments": ("<n segment|segments> taken from the device", lambda record: record.memory.segments),
+    "segments": ("<n segment|segments> allocated on the device", lambda record: record.memory.segments),
     "peak_reserved_bytes": (
-        "<n byte|bytes> taken from the device at most",
+        "<n byte|bytes> allocated on the device at the peak",
         lambda record: record.memory.peak_reserved_bytes,
     ),
     "peak_used_bytes": (
-        "<n byte|bytes> of arrays at once, at most",
+        "<n byte|bytes> of arrays at the peak",
         lambda record: record.memory.peak_used_bytes,
     ),
     "kept_bytes": (
-        "<n byte|bytes> of arrays that live on when it is done",
+        "<n byte|bytes> of arrays that still exist at the end",
         lambda record: record.memory.kept_bytes,
     ),
-    "wasted_bytes": ("<n byte|bytes> taken and never needed", lambda record: record.memory.wasted_bytes),
+    "wasted_bytes": ("<n byte|bytes> allocated and never used", lambda record: record.memory.wasted_bytes),
     **CHECKED_COUNTS,
 }
 

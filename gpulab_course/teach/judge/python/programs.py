@@ -79,7 +79,7 @@ def _judge_stages(
             checked_sizes = sizes[:-1] or sizes
             begin_step()
             checked_costs = {number: trial.run(answer, number, "checked") for number in checked_sizes}
-            results += (StageResult("hazards", "passed", "everything that has to wait does."),)
+            results += (StageResult("hazards", "passed", "all necessary waits between streams are present."),)
             begin_step()
             for order in ORDERS:
                 # A medium size, and the last one, which has not been checked.
@@ -228,7 +228,7 @@ def run(
             raise NotYet(f"In another order that its streams allow, {reason}") from None
         if mode == "checked":
             raise NotYet(
-                f"{reason} With other numbers it was right, so do not keep anything from an earlier call."
+                f"{reason} The result was right for other numbers, so do not keep results of an earlier call."
             ) from None
         raise
     if facts["changed"]:

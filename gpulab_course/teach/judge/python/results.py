@@ -60,9 +60,9 @@ def _compare_one(label: str, name: str, result: Any, expected: Any, place: str) 
     if array.dtype.kind not in "biuf":
         raise NotYet(f"{label}: {name} is {spelt(result)}, but it should contain numbers.")
     if array.shape != values.shape:
-        raise NotYet(f"{label}: {name} has the shape {array.shape}, it should be {values.shape}.")
+        raise NotYet(f"{label}: {name} has the shape {array.shape}, but it should be {values.shape}.")
     if array.dtype != values.dtype and not isinstance(result, int | float):
-        raise NotYet(f"{label}: {name} is {array.dtype}, it should be {values.dtype}.")
+        raise NotYet(f"{label}: {name} is {array.dtype}, but it should be {values.dtype}.")
     # A number of Python may be rounded to the float that is wanted, and never cut to a whole number.
     with np.errstate(over="ignore"):
         is_wrong = wrong_elements(array.astype(values.dtype) if values.dtype.kind == "f" else array, expected)
