@@ -137,7 +137,7 @@ _TILES = (
     Wrong("18-tile", "adds to the result", _changed(_TILE, (_STORE, _STORE.replace(
           "make_float2(sum[2 * i], sum[2 * i + 1])",
           "make_float2(sum[2 * i] + d[(g + 8 * i) * 8 + s], sum[2 * i + 1] + d[(g + 8 * i) * 8 + s + 1])"))), "results",
-          "adds to what the output held before"),
+          "adds to the initial contents"),
     Wrong("18-tile", "multiplies twice", _changed(_TILE, ("multiply(sum, fa, fb);", ("for (int i = 0; i < 9; ++i) { for (float& v : sum) v = 0; multiply(sum, fa, fb); }"
           " if (n < 0) return; for (int i = 0; i < 40; ++i) asm volatile(\"\" :: \"f\"(sum[0] * i) : \"memory\");"))), "budget", "warp instructions"),
     Wrong("18-tile", "the first warp does all", _changed(_TILE, ("if (warp >= n) return;", "if (warp > 0) return; for (int m = 0; m < n; ++m) {"),
@@ -166,8 +166,8 @@ _SWIZZLES = (
     Wrong("18-swizzle", "stored in another order", _at("row * 8 + (v ^ row % 8)", "row * 8 + v"), "results", "compute the position of a vector"),
     Wrong("18-swizzle", "read in another order", _at("row * 8 + v", "row * 8 + (v ^ row % 8)"), "results", "compute the position of a vector"),
     Wrong("18-swizzle", "padded", _at("row * 9 + v", None, ("tile[64 * 8]", "tile[64 * 9]")), "budget", "needs no unused words"),
-    Wrong("18-swizzle", "four vectors", _at("row * 8 + (v ^ row % 4)"), "budget", "2 conflict ways"),
-    Wrong("18-swizzle", "pairs of rows", _at("row * 8 + (v ^ row / 2 % 8)"), "budget", "2 conflict ways"),
+    Wrong("18-swizzle", "four vectors", _at("row * 8 + (v ^ row % 4)"), "budget", "2 ways in the worst"),
+    Wrong("18-swizzle", "pairs of rows", _at("row * 8 + (v ^ row / 2 % 8)"), "budget", "2 ways in the worst"),
     Wrong("18-swizzle", "by the row", _at("row * 8 + (v ^ row)"), "results", "never leaves the row"),
     Wrong("18-swizzle", "rows below each other", _at("v * 64 + (row ^ row / 8)", "v * 64 + row"), "results", "compute the position of a vector"),
     Wrong("18-swizzle", "no barrier", _changed(_SWIZZLED, ("__syncthreads();", "")), "results", "must come between storing and reading"),

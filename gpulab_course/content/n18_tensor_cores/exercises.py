@@ -141,7 +141,7 @@ def _infinite_tile(data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def _one_row_case(data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch in which `a` selects rows of `b`, in another order for each matrix."""
+    """Make a launch whose results are rows of `b`, which `a` selects in another order for each matrix."""
     case = tile(data, size, block)
     a = np.zeros((size, 16, 16), np.float16)
     for matrix in a:
@@ -166,7 +166,7 @@ def _draw_tile_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
 
 
 def _computed(mistake: Mistake, a: Any = None, b: Any = None) -> Any:
-    """Return the matrices `d` that result from other matrices `a` or `b`."""
+    """Return the matrices `d` that result if `a` or `b` is replaced by another matrix."""
     return _products(mistake["a"] if a is None else a, mistake["b"] if b is None else b)
 
 
@@ -197,7 +197,7 @@ def _with_transposed_b(mistake: Mistake) -> Any:
 
 
 def _only_half(mistake: Mistake) -> Any:
-    """Return the result of the first eight columns of `a` alone."""
+    """Return the result that the first eight columns of `a` have alone."""
     return _products(mistake["a"][:, :, :8], mistake["b"][:, :8])
 
 
@@ -234,7 +234,7 @@ def _draw_few_warps(rng: np.random.Generator) -> list[Dim3]:
 
 
 def _rows_exchanged(mistake: Mistake) -> bool:
-    """Return whether the output has the right words, in the wrong positions of their tile."""
+    """Return whether the output contains the right words, but in wrong positions of their tile."""
     if mistake.found is None or mistake.wanted is None:
         return False
     return bool((np.sort(mistake.found, axis=1) == np.sort(mistake.wanted, axis=1)).all())
@@ -311,7 +311,7 @@ _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
 def _as_half(exact: Any, v: Any) -> Near:
-    """Return values as halves, with a tolerance for one rounding and for the cancellation in 1 + erf."""
+    """Return the expected halves, with a tolerance for rounding and for the cancellation in 1 + erf."""
     return Near(exact.astype(np.float16), np.abs(exact) + 1e-3 * np.abs(v), ulps=1.0)
 
 
@@ -326,7 +326,7 @@ def _draw_dense_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
 
 
 def _values_before(mistake: Mistake) -> Any:
-    """Return the sums without the bias."""
+    """Return the sums of the matrix multiplication without the bias."""
     return _products(mistake["x"], mistake["w"])
 
 
@@ -349,7 +349,7 @@ def _tanh_gelu(v: Any) -> Any:
 
 
 def _has_foreign_words(mistake: Mistake) -> bool:
-    """Return whether the output has words that the input does not have, as from uninitialized memory."""
+    """Return whether the output contains words that are not in the input, as from uninitialized memory."""
     if mistake.found is None:
         return False
     return not np.isin(mistake.found[mistake.wrong], mistake["x"].view(np.uint32)).all()

@@ -88,7 +88,7 @@ def _elements_text(elements: Sequence[Sequence[int]]) -> str:
 
 
 def missing() -> str:
-    """Return what the device in use lacks for this notebook, and what its kernels use instead."""
+    """Return a sentence about the features that the device in use lacks, and their replacement."""
     major, minor = session.backend().device_info().compute_capability
     name = session.which_device().device
     if (major, minor) >= (8, 0):
@@ -192,7 +192,7 @@ def pipeline(uses: Sequence[tuple[int, int]], copies: Sequence[Sequence[int]], s
 
 
 def recorded() -> list[dict[str, Any]]:
-    """Return the recorded times of GPUs; an empty list if none has been recorded.
+    """Load the times that were recorded on GPUs; an empty list if there are none.
 
     ``python -m tools.recordings.tensor_cores`` writes them.
     """

@@ -1,4 +1,4 @@
-"""Where the elements of a multiplication of 16 × 8 × 16 are: the fragments of ``mma.sync`` (m16n8k16)."""
+"""Positions of matrix elements in the registers of lanes: the fragments of ``mma.sync`` (m16n8k16)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def held(name: str, row: int, column: int) -> tuple[int, int]:
 
 
 def element(name: str, row: int, column: int) -> int:
-    """Return the number of an element among those that its lane holds, in the order of the registers."""
+    """Return the index of an element among the elements of its lane, in the order of the registers."""
     _, register = held(name, row, column)
     if name == "d":
         return register

@@ -1,4 +1,4 @@
-"""A probe of the bits that a tensor core keeps while it adds, for each format of the inputs."""
+"""A measurement of the bits that a tensor core keeps when it adds products, for each input format."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _POWERS = np.arange(8, 31)
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A format of the inputs, its ``mma`` instruction, and the first compute capability that has it."""
+    """An input format, its ``mma`` instruction, and the first compute capability that supports it."""
 
     name: str
     instruction: str
@@ -76,7 +76,7 @@ def _registers(number_format: Format, terms: npt.NDArray[np.float32]) -> npt.NDA
 
 
 def kept_bits() -> dict[str, int]:
-    """Return how many bits a sum keeps, from the first bit of its largest term, for each format."""
+    """Return how many bits a sum keeps from the first bit of its largest term on, by format."""
     capability = session.backend().device_info().compute_capability
     return {form.name: _kept(form) for form in FORMATS if capability >= form.since}
 
@@ -89,7 +89,7 @@ def _kept(number_format: Format) -> int:
 
 
 def table() -> str:
-    """Return the kept bits of each format on the device in use, and on the GPUs that have been recorded."""
+    """Tabulate the kept bits of each format on the device in use and on the recorded GPUs."""
     device = session.which_device()
     name = device.device if device.kind == "cuda" else f"virtual {device.device}"
     kept = kept_bits()
