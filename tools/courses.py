@@ -72,9 +72,9 @@ def page(course: Course) -> str:
         course.aim,
         "",
         f"`gpulab lab --course {course.name}` opens notebooks that contain only the cells of this course.",
-        "The homework is at the end of each notebook. Each of these notebooks runs alone. Add",
-        "`--without-solutions` for notebooks without solutions. The minutes are computed as",
-        "[for the whole notebooks](classroom.md#minutes).",
+        "The homework is at the end of each notebook. You can run each notebook without the others. Add",
+        "`--without-solutions` for notebooks without solutions. The page on classrooms explains",
+        "[how the minutes are computed](classroom.md#minutes).",
         "",
     ]
     if course.name in SHORT_COURSES:
