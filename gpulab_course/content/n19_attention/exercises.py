@@ -1,0 +1,788 @@
+"""Exercises of notebook 19."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpulab_course.teach.judge import (
+    Advice,
+    Budget,
+    Case,
+    Draw,
+    KernelExercise,
+    Measured,
+    Mistake,
+    Near,
+    Row,
+    advice,
+    draw,
+)
+from virtualgpu.records import Dim3
+
+_FEATURES = 64  # numbers in a row of q, k and v
+_SCALE = 1 / 8  # 1 / sqrt(_FEATURES)
+_PAGE = 16  # tokens in a page of the cache
+_MOST_THREADS = 256
+# Rounding errors: of the exponentials and of about a thousand additions, and relative to the largest score.
+_ULPS = 100
+_SCORE_SHARE = 1 / 16
+
+
+def _softmax(scores: Any) -> Any:
+    """Return the softmax of each row; a row without a finite score becomes 0."""
+    largest = scores.max(axis=-1, keepdims=True, initial=-np.inf)
+    powers = np.exp(scores - np.where(np.isfinite(largest), largest, 0))
+    total = powers.sum(axis=-1, keepdims=True)
+    return powers / np.where(total > 0, total, 1)
+
+
+def _attend(scores: Any, v: Any) -> Near:
+    """Return softmax(scores) v with its tolerance; masked scores are -infinity."""
+    weights = _softmax(scores)
+    wide_v = v.astype(np.float64)
+    finite_scores = np.abs(np.where(np.isfinite(scores), scores, 0))
+    factor = 1 + _SCORE_SHARE * finite_scores.max(axis=-1, keepdims=True, initial=0)
+    return Near((weights @ wide_v).astype(np.float32), (weights @ np.abs(wide_v)) * factor, ulps=_ULPS)
+
+
+def _scores(q: Any, k: Any) -> Any:
+    return q.astype(np.float64) @ k.astype(np.float64).T * _SCALE
+
+
+def _queries(data: Draw, rows: int) -> Any:
+    return data.whole((rows, _FEATURES), -4, 5) / np.float32(2)
+
+
+def _keys(data: Draw, rows: int) -> Any:
+    k = data.whole((rows, _FEATURES), -2, 3)
+    is_long = data.rng.random(rows) < 0.1  # some keys have scores far from those of the others
+    k[is_long] *= 4
+    return k
+
+
+def _values(data: Draw, rows: int) -> Any:
+    return data.whole((rows, _FEATURES), -20, 21) / np.float32(4)
+
+
+def _shifted(q: Any, k: Any, shift: float) -> None:
+    """Add `shift` to all scores of `q` and `k`, in place."""
+    q[:, 0] = 16
+    k[:, 0] = shift / 2
+
+
+def attention(data: Draw, size: Any, block: Dim3) -> Case:
+    """Make a launch that computes attention, with one thread for every query."""
+    rows, keys = size
+    return _make_attention_case(_queries(data, rows), _keys(data, keys), _values(data, keys), block)
+
+
+def _make_attention_case(q: Any, k: Any, v: Any, block: Dim3) -> Case:
+    values = {"q": q, "k": k, "v": v, "rows": len(q), "keys": len(k)}
+    return Case(draw.blocks_for(len(q), block[0]), values, {"out": _attend(_scores(q, k), v)})
+
+
+def _shifted_case(shift: float) -> Any:
+    """Return a function that makes a launch whose scores are all around `shift`."""
+
+    def case(data: Draw, size: Any, block: Dim3) -> Case:
+        rows, keys = size
+        q, k, v = _queries(data, rows), _keys(data, keys), _values(data, keys)
+        _shifted(q, k, shift)
+        return _make_attention_case(q, k, v, block)
+
+    return case
+
+
+def _sorted_case(direction: int) -> Any:
+    """Return a function that makes a launch whose scores rise or fall from key to key."""
+
+    def case(data: Draw, size: Any, block: Dim3) -> Case:
+        rows, keys = size
+        q, k, v = _queries(data, rows), _keys(data, keys), _values(data, keys)
+        q[:, 0] = 4
+        k[:, 0] = 4 * np.arange(keys)[::direction]
+        return _make_attention_case(q, k, v, block)
+
+    return case
+
+
+_ATTENTION_SIZES = ((70, 45), (33, 130))
+_ATTENTION_ROWS = (
+    Row("all scores around 200", _shifted_case(200), _ATTENTION_SIZES),
+    Row("all scores around -200", _shifted_case(-200), _ATTENTION_SIZES),
+    Row("scores that rise", _sorted_case(1), _ATTENTION_SIZES),
+    Row("scores that fall", _sorted_case(-1), _ATTENTION_SIZES),
+)
+
+
+def _draw_attention_sizes(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
+    """Draw sizes (queries, keys): few and many of both, around a warp and around a power of two."""
+    a, b, c, d = (int(n) for n in rng.integers(2, 40, 4))
+    power = 1 << int(rng.integers(5, 8))
+    return [
+        (64, 64),
+        (1, 1),
+        (1, 33),
+        (33, 1),
+        (31, 32),
+        (a, b),
+        (100 + c, power - 1),
+        (65 + d, power + 1),
+        (300 + a, 40 + b),
+        (2, int(rng.integers(500, 900))),
+        (int(rng.integers(5001, 6000)), 5 + c // 4),
+    ]
+
+
+def _draw_row_blocks(rng: np.random.Generator) -> list[Dim3]:
+    """Draw blocks of at most 256 threads."""
+    sizes = (int(rng.integers(65, 127)), 128, int(rng.integers(5, 31)), 33, _MOST_THREADS, 32)
+    return [(threads, 1, 1) for threads in sizes]
+
+
+def _draw_attention_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
+    """Draw two launches to count."""
+    first = int(rng.integers(100, 180)), int(rng.integers(70, 120))
+    second = int(rng.integers(200, 300)), int(rng.integers(100, 200))
+    return [(first, (64, 1, 1)), (second, (int(rng.integers(97, 127)), 1, 1))]
+
+
+def masked(data: Draw, size: Any, block: Dim3) -> Case:
+    """Make a launch of attention with a window, which is wider than a tile, narrower, or without an end."""
+    n = int(size)
+    windows = (1, int(data.rng.integers(2, 16)), int(data.rng.integers(17, 90)), n + 5)
+    return _make_masked_case(data, n, int(data.rng.choice(windows)), block)
+
+
+def _make_masked_case(data: Draw, n: int, window: int, block: Dim3, shift: float | None = None) -> Case:
+    q, k, v = _queries(data, n), _keys(data, n), _values(data, n)
+    if shift is not None:
+        _shifted(q, k, shift)
+    values = {"q": q, "k": k, "v": v, "n": n, "window": window}
+    expected = _attend(np.where(_visible(n, window), _scores(q, k), -np.inf), v)
+    return Case(draw.blocks_for(n, block[0]), values, {"out": expected})
+
+
+def _visible(n: int, window: int) -> Any:
+    """Return a bool array: whether row i sees key j."""
+    distance = np.arange(n)[:, None] - np.arange(n)
+    return (distance >= 0) & (distance < window)
+
+
+def _window_case(window: int, shift: float | None = None) -> Any:
+    """Return a function that makes a launch with a given window, and optionally shifted scores."""
+    return lambda data, n, block: _make_masked_case(data, n, window, block, shift)
+
+
+_MASKED_ROWS = (
+    Row("a window without an end", _window_case(1 << 30), (45, 150)),
+    Row("each row sees only itself", _window_case(1), (45, 150)),
+    Row("a narrow window", _window_case(5), (45, 150)),
+    Row("all scores around -200, a narrow window", _window_case(7, -200), (45, 150)),
+    Row("all scores around 200", _window_case(60, 200), (45, 150)),
+)
+
+
+def _draw_masked_sizes(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
+    power = 1 << int(rng.integers(6, 8))
+    some = (int(rng.integers(40, 100)), int(rng.integers(120, 250)))
+    return [lambda block: 2 * block[0], 1, 31, 32, 33, power - 1, power + 1, *some, 300 + some[0]]
+
+
+def _draw_masked_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
+    return [(int(rng.integers(150, 250)), (64, 1, 1)), (int(rng.integers(250, 350)), (96, 1, 1))]
+
+
+def _measured_masked(data: Draw, size: Any, block: Dim3) -> Case:
+    return masked(data, size, block)
+
+
+def decode(data: Draw, size: Any, block: Dim3) -> Case:
+    """Make a launch of attention for one query, with a few blocks of whole warps."""
+    keys = int(size)
+    blocks = int(data.rng.integers(2, 9))
+    return _make_decode_case(data, keys, blocks, block)
+
+
+def _make_decode_case(data: Draw, keys: int, blocks: int, block: Dim3, shift: float | None = None) -> Case:
+    q, k, v = _queries(data, 1), _keys(data, keys), _values(data, keys)
+    if shift is not None:
+        _shifted(q, k, shift)
+    splits = blocks * block[0] // 32
+    scratch = {
+        "mosts": data.rng.uniform(1000, 2000, splits).astype(np.float32),  # values of an earlier use
+        "sums": data.rng.uniform(1000, 2000, splits).astype(np.float32),
+        "parts": data.rng.uniform(1000, 2000, (splits, _FEATURES)).astype(np.float32),
+        "done": np.zeros(1, np.uint32),
+    }
+    expected = _attend(_scores(q, k), v)
+    near = Near(expected.values[0], np.asarray(expected.scale)[0], expected.ulps)
+    return Case(blocks, {"q": q[0], "k": k, "v": v, "keys": keys, **scratch}, {"out": near})
+
+
+def _decode_case(blocks: int, shift: float | None = None) -> Any:
+    """Return a function that makes a launch with a given number of blocks."""
+    return lambda data, keys, block: _make_decode_case(data, keys, blocks, block, shift)
+
+
+_DECODE_ROWS = (
+    Row("one block", _decode_case(1), (1, 100)),
+    Row("many blocks, few keys", _decode_case(13), (3, 20)),
+    Row("all scores around -200", _decode_case(4, -200), (5, 300)),
+    Row("all scores around 200", _decode_case(4, 200), (5, 300)),
+)
+
+
+def _draw_key_counts(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
+    power = 1 << int(rng.integers(6, 9))
+    some = (int(rng.integers(40, 120)), int(rng.integers(500, 1200)))
+    return [128, 1, 31, 32, 33, power - 1, power + 1, *some, int(rng.integers(5001, 7000))]
+
+
+def _draw_warp_blocks(rng: np.random.Generator) -> list[Dim3]:
+    """Draw blocks of 1 to 8 warps."""
+    return [(32 * warps, 1, 1) for warps in (4, 1, int(rng.integers(5, 8)), 2, 3, 8)]
+
+
+def paged(data: Draw, size: Any, block: Dim3) -> Case:
+    """Make a launch of attention with a paged cache: one query for each sequence."""
+    sequences, longest = size
+    lengths = data.rng.integers(0, longest + 1, sequences)
+    lengths[data.rng.integers(sequences)] = longest
+    return _make_paged_case(data, lengths, block)
+
+
+def _make_paged_case(data: Draw, lengths: Any, block: Dim3, shift: float | None = None) -> Case:
+    sequences = len(lengths)
+    width = max(1, -(-int(lengths.max()) // _PAGE)) + int(data.rng.integers(0, 3))
+    page_counts = -(-lengths // _PAGE)
+    pages = int(page_counts.sum()) + 3
+    k, v = _keys(data, pages * _PAGE), _values(data, pages * _PAGE)
+    q = _queries(data, sequences)
+    if shift is not None:
+        _shifted(q, k, shift)
+    free_pages = list(data.rng.permutation(pages))
+    table = np.full((sequences, width), -1, np.int32)
+    is_used = np.zeros(pages * _PAGE, bool)
+    expected = np.zeros((sequences, _FEATURES), np.float32)
+    scale = np.zeros((sequences, _FEATURES))
+    for s, length in enumerate(lengths.tolist()):
+        count = int(page_counts[s])
+        table[s, :count] = [free_pages.pop() for _ in range(count)]
+        rows = (table[s, :count, None] * _PAGE + np.arange(_PAGE)).ravel()[:length]
+        is_used[rows] = True
+        result = _attend(_scores(q[s : s + 1], k[rows]), v[rows])
+        expected[s], scale[s] = result.values[0], np.asarray(result.scale)[0]
+    k[~is_used] = np.nan
+    v[~is_used] = np.nan
+    values = {"q": q, "k": k, "v": v, "table": table, "length": lengths.astype(np.int32)}
+    numbers = {"sequences": sequences, "width": width}
+    grid = draw.blocks_for(sequences, block[0] // 32)
+    return Case(grid, values | numbers, {"out": Near(expected, scale, _ULPS)})
+
+
+def _lengths_case(*lengths: int, shift: float | None = None) -> Any:
+    """Return a function that makes a launch whose sequences have the given lengths."""
+    return lambda data, size, block: _make_paged_case(data, np.array(lengths), block, shift)
+
+
+_PAGED_ROWS = (
+    Row("a sequence without tokens", _lengths_case(0, 5, 0), ((3, 5),)),
+    Row("exactly full pages", _lengths_case(16, 32, 48), ((3, 48),)),
+    Row("one token more than full pages", _lengths_case(17, 33, 1), ((3, 33),)),
+    Row("all scores around -200", _lengths_case(30, 7, 50, shift=-200), ((3, 50),)),
+    Row("all scores around 200", _lengths_case(30, 7, 50, shift=200), ((3, 50),)),
+)
+
+
+def _draw_paged_sizes(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
+    """Draw sizes (sequences, tokens of the longest one)."""
+    a, b = (int(n) for n in rng.integers(3, 30, 2))
+    return [(4, 16), (1, 1), (1, 33), (33, 1), (9, 31), (a, b), (2, 200 + a), (40 + b, 70), (130 + a, 60)]
+
+
+def _draw_paged_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
+    first = int(rng.integers(10, 20)), int(rng.integers(60, 100))
+    second = int(rng.integers(30, 50)), int(rng.integers(100, 150))
+    return [(first, (64, 1, 1)), (second, (128, 1, 1))]
+
+
+def rotary(data: Draw, size: Any, block: Dim3) -> Case:
+    """Make a launch that computes the scores of one query with rotated keys at random positions."""
+    keys = int(size)
+    return _make_rotary_case(data, data.rng.integers(0, 2 * keys + 40, keys), block)
+
+
+def _make_rotary_case(data: Draw, positions: Any, block: Dim3) -> Case:
+    keys = len(positions)
+    q, k = _queries(data, 1)[0], _keys(data, keys)
+    half = _FEATURES // 2
+    angles = np.arange(int(positions.max()) + 1)[:, None] * 100.0 ** (-np.arange(half) / half)
+    cosine, sine = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+    values = {"q": q, "k": k, "cosine": cosine, "sine": sine}
+    integers = {"position": positions.astype(np.int32), "keys": keys}
+    grid = draw.blocks_for(keys, block[0] // 32)
+    case = Case(grid, values | integers, {})
+    magnitude = np.abs(k.astype(np.float64)).sum(axis=1) * np.abs(q).max()
+    scores = _rotated(k, cosine[positions], sine[positions]) @ q.astype(np.float64) * _SCALE
+    case.wanted["score"] = Near(scores.astype(np.float32), magnitude * _SCALE, ulps=4)
+    return case
+
+
+def _rotated(k: Any, cosine: Any, sine: Any, sign: int = 1) -> Any:
+    half = _FEATURES // 2
+    a, b = k[:, :half].astype(np.float64), k[:, half:].astype(np.float64)
+    return np.concatenate((a * cosine - sign * b * sine, sign * a * sine + b * cosine), axis=1)
+
+
+_ROTARY_ROWS = (
+    Row("positions 0, 1, 2 and so on", lambda data, n, block: _make_rotary_case(data, np.arange(n), block)),
+    Row("all at position 7", lambda data, n, block: _make_rotary_case(data, np.full(n, 7), block), (1, 40)),
+    Row(
+        "positions that fall",
+        lambda data, n, block: _make_rotary_case(data, np.arange(n)[::-1], block),
+        (33, 200),
+    ),
+)
+
+
+# ---------------------------------------------------------------------------------------------------------
+# What a mistake is recognised by
+# ---------------------------------------------------------------------------------------------------------
+
+
+def _rows_of(mistake: Mistake) -> tuple[Any, Any]:
+    """Return the results and the expected results as rows of 64 numbers."""
+    assert mistake.found is not None
+    assert mistake.wanted is not None
+    return mistake.found.reshape(-1, _FEATURES), mistake.wanted.reshape(-1, _FEATURES)
+
+
+def _wrong_by_a_factor(mistake: Mistake) -> bool:
+    """Return whether each row of the result is the expected one times a factor of its own."""
+    if mistake.found is None or not np.isfinite(mistake.found).all() or advice.partly_unwritten(mistake):
+        return False
+    found, wanted = _rows_of(mistake)
+    factors = (found * wanted).sum(axis=1) / np.maximum((wanted.astype(np.float64) ** 2).sum(axis=1), 1e-30)
+    close = np.abs(found - factors[:, None] * wanted) <= 1e-3 * np.abs(wanted).max(axis=1, keepdims=True)
+    return bool(close.all() and (factors > 0).all() and (np.abs(factors - 1) > 1e-4).any())
+
+
+def _unscaled(mistake: Mistake) -> Any:
+    """Return the result that follows if the scores are not divided by 8."""
+    return _softmax(8 * _scores_of(mistake)) @ mistake["v"].astype(np.float64)
+
+
+def _scores_of(mistake: Mistake) -> Any:
+    """Return the scores of the launch, with -infinity for masked ones."""
+    scores = _scores(mistake["q"].reshape(-1, _FEATURES), mistake["k"])
+    if "window" in mistake.case.values:
+        return np.where(_visible(mistake["n"], mistake["window"]), scores, -np.inf)
+    return scores
+
+
+def _result_not_rescaled(mistake: Mistake) -> Any:
+    """Return the result that follows if only the sum is rescaled when the largest score changes."""
+    scores = _scores_of(mistake)
+    largest = np.maximum.accumulate(scores, axis=1)
+    with np.errstate(invalid="ignore"):
+        weights = np.where(np.isfinite(scores), np.exp(scores - largest), 0)
+    total = np.exp(scores - largest[:, -1:]).sum(axis=1, keepdims=True)
+    result = weights @ mistake["v"].astype(np.float64) / total
+    return result.reshape(-1) if mistake.found is not None and mistake.found.ndim == 1 else result
+
+
+def _without_window(mistake: Mistake) -> Any:
+    """Return the result of a causal mask without the window."""
+    scores = _scores(mistake["q"], mistake["k"])
+    return _softmax(np.where(_visible(mistake["n"], mistake["n"]), scores, -np.inf)) @ mistake["v"]
+
+
+def _without_mask(mistake: Mistake) -> Any:
+    return _softmax(_scores(mistake["q"], mistake["k"])) @ mistake["v"]
+
+
+def _window_off_by(change: int) -> Any:
+    """Return a function that computes the result with a window that is larger or smaller."""
+
+    def compute(mistake: Mistake) -> Any:
+        scores = _scores(mistake["q"], mistake["k"])
+        visible = _visible(mistake["n"], mistake["window"] + change)
+        return _softmax(np.where(visible, scores, -np.inf)) @ mistake["v"]
+
+    return compute
+
+
+def _is_computed(mistake: Mistake) -> bool:
+    return mistake.found is not None and not advice.partly_unwritten(mistake)
+
+
+def _not_finite_or_zero(mistake: Mistake) -> bool:
+    """Return whether all wrong numbers are NaN, infinite or 0, in a launch with large scores."""
+    if mistake.found is None:
+        return False
+    wrong = mistake.found[mistake.wrong]
+    scores = np.abs(_scores(mistake["q"].reshape(-1, _FEATURES), mistake["k"]))
+    return bool((~np.isfinite(wrong) | (wrong == 0)).all() and np.nanmax(scores, initial=0) > 60)
+
+
+def _nan_with_small_scores(mistake: Mistake) -> bool:
+    return mistake.found is not None and bool(np.isnan(mistake.found[mistake.wrong]).any())
+
+
+def _empty_sequences_wrong(mistake: Mistake) -> bool:
+    """Return whether exactly sequences without tokens are wrong."""
+    if mistake.found is None:
+        return False
+    is_wrong = mistake.wrong.any(axis=1)
+    return bool(is_wrong.any() and (mistake["length"][is_wrong] == 0).all())
+
+
+def _pages_in_order(mistake: Mistake) -> Any:
+    """Return the result that follows if the table is not used: token j of sequence s in row 16 s width + j."""
+    width, k, v = mistake["width"], mistake["k"], mistake["v"]
+    results = []
+    for s, length in enumerate(mistake["length"].tolist()):
+        rows = (s * width * _PAGE + np.arange(length)) % max(1, len(k))
+        scores = _scores(mistake["q"][s : s + 1], k[rows])
+        results.append((_softmax(scores) @ v[rows])[0])
+    return np.array(results)
+
+
+def _scores_with(change: str) -> Any:
+    """Return a function that computes the scores after a common mistake in the rotation."""
+
+    def compute(mistake: Mistake) -> Any:
+        k, q = mistake["k"], mistake["q"].astype(np.float64)
+        positions = np.arange(len(k)) if change == "index" else mistake["position"]
+        positions = np.minimum(positions, len(mistake["cosine"]) - 1)
+        cosine, sine = mistake["cosine"][positions], mistake["sine"][positions]
+        if change == "pairs":
+            order = np.arange(_FEATURES).reshape(-1, 2).T.ravel()  # 0, 2, 4 ... 1, 3, 5 ...
+            rotated = np.empty(k.shape)
+            rotated[:, order] = _rotated(k[:, order], cosine, sine)
+            return rotated @ q * _SCALE
+        if change == "none":
+            return k.astype(np.float64) @ q * _SCALE
+        return _rotated(k, cosine, sine, -1 if change == "backwards" else 1) @ q * (
+            1 if change == "unscaled" else _SCALE
+        )
+
+    return compute
+
+
+_LARGE_SCORES = Advice(
+    _not_finite_or_zero,
+    "expf overflows above 88 and is 0 below −104: subtract the largest score so far from each score.",
+)
+_SUM_ADVICE = Advice(
+    _wrong_by_a_factor,
+    "Each row is right but for a factor, so its sum is wrong. Multiply the sum by `scale` as well whenever "
+    "the largest score changes, and add the weights of existing keys only.",
+)
+_UNSCALED_ADVICE = Advice(
+    advice.holds(_unscaled), "These are the results without the factor 1 / 8 in the scores."
+)
+_NOT_RESCALED_ADVICE = Advice(
+    advice.holds(_result_not_rescaled),
+    "The row of the result was added up with an older largest score: when it changes, multiply the row by "
+    "the same factor as the sum.",
+)
+_TILE_BARRIERS = Advice(
+    advice.hazard("RAW", "WAR", "WAW"),
+    "Threads use each other's elements of a tile: put a __syncthreads() between filling a tile and reading "
+    "it, and another one before the tile is filled again.",
+)
+_OUT_OF_TILE = Advice(
+    advice.out_of_shared, "The access is outside the tile: which indices does a tile of this size have?"
+)
+_BARRIER_FOR_ALL = Advice(
+    lambda mistake: mistake.fault in ("barrier", "deadlock", "endless") or "barrier" in mistake.said,
+    "All threads of a block must reach every __syncthreads(), also those without a row.",
+)
+
+EXERCISES = (
+    KernelExercise(
+        "19-attention",
+        "Tiled attention",
+        kernel="attention",
+        parameters="const float* q, const float* k, const float* v, float* out, int rows, int keys",
+        once=True,
+        case=attention,
+        table=_ATTENTION_ROWS,
+        reference="attention.cu",
+        naive="attention_naive.cu",
+        sizes=_draw_attention_sizes,
+        blocks=_draw_row_blocks,
+        budgets=(
+            Budget(
+                "load_sectors",
+                "A block should load each row of k and v once, into a tile that all of its threads read. One "
+                "pass over the keys is enough.",
+            ),
+            Budget(
+                "conflict_ways",
+                "Let all lanes read the same element of a tile at the same time, and store neighbouring ones.",
+                most=1,
+            ),
+            Budget(
+                "local_bytes",
+                "Arrays of a thread are in registers only if all of their indices are known when the kernel "
+                "is compiled: give the loops over 64 elements fixed bounds.",
+                most=0,
+            ),
+        ),
+        measured=Measured((192, 160), (64, 1, 1), drawn=_draw_attention_launches),
+        advice=(
+            _OUT_OF_TILE,
+            Advice(
+                advice.out_of_bounds,
+                "The last block can have fewer rows, and the last tile fewer keys: guard rows of q and out "
+                "with `rows`, and rows of k and v with `keys`.",
+            ),
+            _TILE_BARRIERS,
+            _BARRIER_FOR_ALL,
+            Advice(
+                advice.hazard(),
+                "The last tile can have fewer keys: read only rows of the tile that were filled.",
+            ),
+            _LARGE_SCORES,
+            _UNSCALED_ADVICE,
+            _SUM_ADVICE,
+            _NOT_RESCALED_ADVICE,
+            Advice(
+                advice.both(_is_computed, lambda mistake: mistake["keys"] > 1),
+                "Follow one row: score, largest score so far, factor, weight, sum and row of the result, for "
+                "every key once. Does any thread still read a tile while another one fills it?",
+            ),
+        ),
+        praise="no score is stored, and a block loads each key and each value once.",
+    ),
+    KernelExercise(
+        "19-mask",
+        "A mask that skips tiles",
+        kernel="masked",
+        parameters="const float* q, const float* k, const float* v, float* out, int n, int window",
+        once=True,
+        case=masked,
+        table=_MASKED_ROWS,
+        reference="masked.cu",
+        naive="masked_naive.cu",
+        sizes=_draw_masked_sizes,
+        blocks=_draw_row_blocks,
+        budgets=(
+            Budget(
+                "load_sectors",
+                "A block of rows needs keys from the first key of its first row to the last key of its last "
+                "row: begin and end the loop over tiles there.",
+            ),
+            Budget("local_bytes", "Give the loops over 64 elements fixed bounds.", most=0),
+        ),
+        measured=Measured(200, (32, 1, 1), drawn=_draw_masked_launches),
+        advice=(
+            _OUT_OF_TILE,
+            Advice(
+                advice.out_of_bounds,
+                "The first tile must not begin before key 0, and no tile may go beyond key n − 1.",
+            ),
+            _TILE_BARRIERS,
+            _BARRIER_FOR_ALL,
+            Advice(
+                advice.hazard(),
+                "A row of the tile is read that nobody has filled: the last tile can have fewer keys.",
+            ),
+            _LARGE_SCORES,
+            Advice(
+                _nan_with_small_scores,
+                "As long as a row has seen no key, its largest score is −∞, and −∞ − (−∞) is NaN: leave out "
+                "masked scores instead of using −∞.",
+            ),
+            Advice(advice.holds(_without_mask), "No key is masked."),
+            Advice(advice.holds(_without_window), "Keys before the window count as well."),
+            Advice(
+                advice.holds(_window_off_by(1)), "A row sees `window` keys, and it is one of them; here one more."
+            ),
+            Advice(
+                advice.holds(_window_off_by(-1)), "A row sees `window` keys, and it is one of them; here one less."
+            ),
+            _UNSCALED_ADVICE,
+            _SUM_ADVICE,
+            _NOT_RESCALED_ADVICE,
+            Advice(
+                advice.both(_is_computed, lambda mistake: mistake["n"] > 1),
+                "Row i needs the keys j with i − window < j ≤ i, each of them once: compare with the number of "
+                "the key, not with its index in the tile, and check where a block begins and ends.",
+            ),
+        ),
+        praise="a block loads no key that none of its rows needs.",
+    ),
+    KernelExercise(
+        "19-split",
+        "Split decoding",
+        kernel="decode",
+        parameters=(
+            "const float* q, const float* k, const float* v, float* mosts, float* sums, float* parts, "
+            "unsigned* done, float* out, int keys"
+        ),
+        once=True,
+        case=decode,
+        table=_DECODE_ROWS,
+        reference="decode.cu",
+        naive="decode_naive.cu",
+        level="stretch",
+        sizes=_draw_key_counts,
+        blocks=_draw_warp_blocks,
+        budgets=(
+            Budget(
+                "longest_warp",
+                "Divide the keys among all warps of the grid, each with at most ⌈keys / splits⌉ of them.",
+                allowance=1.6,
+                spare=300,
+            ),
+            Budget("load_sectors", "Each row of k and v must be loaded once, by neighbouring lanes."),
+        ),
+        measured=Measured(2048, (128, 1, 1)),
+        advice=(
+            Advice(
+                advice.out_of_bounds,
+                "The parts of the last warps can end before ⌈keys / splits⌉ keys, or be empty: limit their "
+                "end to `keys`.",
+            ),
+            Advice(
+                advice.hazard(),
+                "The last block reads results of other blocks: each block needs a __threadfence() and a "
+                "__syncthreads() between its results and its ticket, and the last block another fence.",
+            ),
+            Advice(
+                advice.in_stage("orders"),
+                "Only the block with the last ticket knows that all parts are there, whatever its number is.",
+            ),
+            Advice(
+                lambda mistake: _nan_with_small_scores(mistake) and not _not_finite_or_zero(mistake),
+                "A part without keys has the largest score −∞ and the sum 0: its factor must be 0, not NaN.",
+            ),
+            _LARGE_SCORES,
+            _UNSCALED_ADVICE,
+            _SUM_ADVICE,
+            _NOT_RESCALED_ADVICE,
+            Advice(
+                _is_computed,
+                "Each part has its own largest score: multiply its sum and its row by exp(its largest score − "
+                "that of all), add both, and divide once. Is each key in exactly one part?",
+            ),
+        ),
+        praise="all warps share the keys, and the parts give the same result as one pass.",
+    ),
+    KernelExercise(
+        "19-paged",
+        "A paged cache",
+        kernel="paged",
+        parameters=(
+            "const float* q, const float* k, const float* v, const int* table, const int* length, float* out, "
+            "int sequences, int width"
+        ),
+        once=True,
+        case=paged,
+        table=_PAGED_ROWS,
+        reference="paged.cu",
+        naive="paged_naive.cu",
+        sizes=_draw_paged_sizes,
+        blocks=_draw_warp_blocks,
+        budgets=(
+            Budget(
+                "load_sectors",
+                "Let the 32 lanes of a warp load one row together, two numbers each, and keep their part of q "
+                "in registers.",
+                allowance=1.5,
+            ),
+        ),
+        measured=Measured((24, 80), (128, 1, 1), drawn=_draw_paged_launches),
+        advice=(
+            Advice(
+                advice.out_of_bounds,
+                "Entries of the table after the last page of a sequence are −1, and the last block can have "
+                "warps without a sequence: read neither.",
+            ),
+            Advice(
+                _empty_sequences_wrong, "A sequence without tokens has the sum 0: its result must be 0, not 0 / 0."
+            ),
+            Advice(
+                lambda mistake: (
+                    mistake.found is not None
+                    and "around" in mistake.case.label
+                    and bool((~np.isfinite(mistake.found[mistake.wrong]) | (mistake.found[mistake.wrong] == 0)).all())
+                ),
+                _LARGE_SCORES.says,
+            ),
+            Advice(
+                advice.holds(_pages_in_order),
+                "The table is not used: page j / 16 of a sequence can be anywhere in the cache.",
+            ),
+            Advice(
+                _nan_with_small_scores,
+                "Slots that no token uses contain NaN: the last page of a sequence can be partly used, and "
+                "other pages belong to no sequence.",
+            ),
+            _SUM_ADVICE,
+            Advice(
+                _is_computed,
+                "Token j of sequence s is in row table[s * width + j / 16] * 16 + j % 16 of k and v.",
+            ),
+        ),
+        praise="pages in any order, and no unused slot is loaded.",
+    ),
+    KernelExercise(
+        "19-rotary",
+        "Rotate while loading",
+        kernel="rotary",
+        parameters=(
+            "const float* q, const float* k, const float* cosine, const float* sine, const int* position, "
+            "float* score, int keys"
+        ),
+        once=True,
+        case=rotary,
+        table=_ROTARY_ROWS,
+        reference="rotary.cu",
+        naive="rotary_naive.cu",
+        sizes=_draw_key_counts,
+        blocks=_draw_warp_blocks,
+        budgets=(
+            Budget(
+                "load_sectors",
+                "Let lane i load the numbers i and i + 32 of one key, so that each load of a warp is 32 "
+                "neighbouring floats.",
+            ),
+        ),
+        measured=Measured(600, (128, 1, 1)),
+        advice=(
+            Advice(
+                advice.out_of_bounds,
+                "The last block can have warps without a key, and cosine and sine have 32 numbers per position.",
+            ),
+            Advice(advice.holds(_scores_with("none")), "These are the scores of keys that are not rotated."),
+            Advice(
+                advice.holds(_scores_with("backwards")),
+                "The keys are rotated backwards: the first half is a cos − b sin, the second a sin + b cos.",
+            ),
+            Advice(
+                advice.holds(_scores_with("pairs")),
+                "Here number 2 i is rotated with number 2 i + 1; it must be number i with number i + 32.",
+            ),
+            Advice(
+                advice.holds(_scores_with("index")),
+                "The position of key j is position[j], which need not be j.",
+            ),
+            Advice(
+                advice.holds(_scores_with("unscaled")), "These are the results without the factor 1 / 8 in the scores."
+            ),
+            Advice(
+                _is_computed,
+                "For each i below 32: the numbers i and i + 32 of a key are rotated together, then multiplied by "
+                "the same numbers of q. A warp has to add the products of all its lanes.",
+            ),
+        ),
+        praise="the rotated keys are never stored.",
+    ),
+)
