@@ -195,10 +195,6 @@ def _draw_masked_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
     return [(int(rng.integers(150, 250)), (64, 1, 1)), (int(rng.integers(250, 350)), (96, 1, 1))]
 
 
-def _measured_masked(data: Draw, size: Any, block: Dim3) -> Case:
-    return masked(data, size, block)
-
-
 def decode(data: Draw, size: Any, block: Dim3) -> Case:
     """Make a launch of attention for one query, with a few blocks of whole warps."""
     keys = int(size)
@@ -372,7 +368,17 @@ def _wrong_by_a_factor(mistake: Mistake) -> bool:
 
 def _unscaled(mistake: Mistake) -> Any:
     """Return the result that follows if the scores are not divided by 8."""
-    return _softmax(8 * _scores_of(mistake)) @ mistake["v"].astype(np.float64)
+    assert mistake.found is not None
+    result = _softmax(8 * _scores_of(mistake)) @ mistake["v"].astype(np.float64)
+    return result.reshape(mistake.found.shape)
+
+
+def _not_divided(mistake: Mistake) -> Any:
+    """Return the result that follows if the rows are not divided by their sums."""
+    assert mistake.found is not None
+    scores = _scores_of(mistake)
+    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return (powers @ mistake["v"].astype(np.float64)).reshape(mistake.found.shape)
 
 
 def _scores_of(mistake: Mistake) -> Any:
@@ -477,10 +483,13 @@ _LARGE_SCORES = Advice(
     _not_finite_or_zero,
     "expf overflows above 88 and is 0 below −104: subtract the largest score so far from each score.",
 )
+_NOT_DIVIDED_ADVICE = Advice(
+    advice.holds(_not_divided), "At the end, each row must be divided by its sum."
+)
 _SUM_ADVICE = Advice(
     _wrong_by_a_factor,
-    "Each row is right but for a factor, so its sum is wrong. Multiply the sum by `scale` as well whenever "
-    "the largest score changes, and add the weights of existing keys only.",
+    "Each row is right but for a factor, so its sum is wrong. The sum must be multiplied by the same factors "
+    "as the row, and it must contain the weights of existing keys only.",
 )
 _UNSCALED_ADVICE = Advice(
     advice.holds(_unscaled), "These are the results without the factor 1 / 8 in the scores."
@@ -549,7 +558,13 @@ EXERCISES = (
                 "The last tile can have fewer keys: read only rows of the tile that were filled.",
             ),
             _LARGE_SCORES,
+            Advice(
+                _nan_with_small_scores,
+                "NaN has two common causes here: the sum of a row is 0, because it has used no key; or a tile is "
+                "read before all of its elements are stored. All threads must fill it and reach both barriers.",
+            ),
             _UNSCALED_ADVICE,
+            _NOT_DIVIDED_ADVICE,
             _SUM_ADVICE,
             _NOT_RESCALED_ADVICE,
             Advice(
@@ -596,8 +611,9 @@ EXERCISES = (
             _LARGE_SCORES,
             Advice(
                 _nan_with_small_scores,
-                "As long as a row has seen no key, its largest score is −∞, and −∞ − (−∞) is NaN: leave out "
-                "masked scores instead of using −∞.",
+                "NaN has three common causes here: −∞ − (−∞), if masked scores are −∞ and a row has not seen a "
+                "key yet; a row that sees no key at all, although it must see itself; and a tile that is read "
+                "before it is filled.",
             ),
             Advice(advice.holds(_without_mask), "No key is masked."),
             Advice(advice.holds(_without_window), "Keys before the window count as well."),
@@ -608,6 +624,7 @@ EXERCISES = (
                 advice.holds(_window_off_by(-1)), "A row sees `window` keys, and it is one of them; here one less."
             ),
             _UNSCALED_ADVICE,
+            _NOT_DIVIDED_ADVICE,
             _SUM_ADVICE,
             _NOT_RESCALED_ADVICE,
             Advice(
@@ -665,6 +682,7 @@ EXERCISES = (
             ),
             _LARGE_SCORES,
             _UNSCALED_ADVICE,
+            _NOT_DIVIDED_ADVICE,
             _SUM_ADVICE,
             _NOT_RESCALED_ADVICE,
             Advice(

@@ -4,12 +4,11 @@ extern "C" __global__ void masked(const float* q, const float* k, const float* v
     const int d = 64, tile = 16;
     __shared__ float ks[tile][d], vs[tile][d];
     int row = blockIdx.x * blockDim.x + threadIdx.x;
-    float own[d], result[d], most = __int_as_float(0xff800000), sum = 0;  // -infinity
-    for (int c = 0; c < d; c += 4) {
-        float4 part = row < n ? *(const float4*)(q + row * d + c) : make_float4(0, 0, 0, 0);
-        own[c] = part.x; own[c + 1] = part.y; own[c + 2] = part.z; own[c + 3] = part.w;
-    }
-    for (int c = 0; c < d; ++c) { own[c] *= 0.125f; result[c] = 0; }
+    alignas(16) float own[d] = {}, result[d] = {};
+    float most = __int_as_float(0xff800000), sum = 0;  // -infinity
+    for (int c = 0; c < d; c += 4)
+        if (row < n) *(float4*)(own + c) = *(const float4*)(q + row * d + c);
+    for (int c = 0; c < d; ++c) own[c] *= 0.125f;
     int start = blockIdx.x * blockDim.x, end = min(start + (int)blockDim.x, n);  // rows of this block
     for (int first = max(0, start - window + 1); first < end; first += tile) {
         int count = min(tile, end - first);

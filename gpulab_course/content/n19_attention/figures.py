@@ -1,0 +1,294 @@
+"""Figures of notebook 19: traffic of attention, tiles under a mask, parts of a sequence, and pages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import resources
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from gpulab import session
+from gpulab.lab.kernels import count
+from gpulab.lab.run import launch
+from gpulab.views.parts.palette import light
+from gpulab.views.tables import Table
+from gpulab.words import size
+from gpulab_course.content import story
+from gpulab_course.teach.drawing import draw_arrow, draw_box, draw_text, empty_axes
+from gpulab_course.teach.picture import Picture
+from virtualgpu.records import KernelCounters
+from virtualgpu.records.kernel import SECTOR_BYTES
+
+TILE = 16
+FLOAT_BYTES = 4
+
+
+def source(file: str) -> str:
+    """Return the CUDA C++ of one file in the folder ``kernels``."""
+    return (resources.files(__package__) / "kernels" / file).read_text(encoding="utf-8")
+
+
+def forward(d: int, lanes: int, tile: int = TILE) -> Any:
+    """Return the kernel of ``forward.cu`` for rows of `d` numbers, with `lanes` threads per row."""
+    name = f"forward<{d}, {lanes}, {tile}>"
+    module = session.cp().RawModule(
+        code=source("forward.cu"), options=("-std=c++17",), name_expressions=[name]
+    )
+    return module.get_function(name)
+
+
+def tensors(n: int, d: int, seed: int = 19) -> list[Any]:
+    """Return random arrays q, k and v with `n` rows of `d` numbers, and an empty array for the result."""
+    cp = session.cp()
+    rng = np.random.default_rng(seed)
+    arrays = [cp.asarray(rng.standard_normal((n, d), dtype=np.float32)) for _ in range(3)]
+    return [*arrays, cp.empty_like(arrays[0])]
+
+
+def scores(q: Any, k: Any) -> Any:
+    """Return the scores q kᵀ / √d with NumPy, in float64."""
+    cp = session.cp()
+    wide_q, wide_k = (cp.asnumpy(array).astype(np.float64) for array in (q, k))
+    return wide_q @ wide_k.T / np.sqrt(wide_q.shape[1])
+
+
+def softmax(values: Any) -> Any:
+    """Return the softmax of each row, with NumPy."""
+    powers = np.exp(values - values.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True)
+
+
+def attend(q: Any, k: Any, v: Any) -> Any:
+    """Return attention with NumPy, in float64: the softmax of the scores, multiplied by v."""
+    return softmax(scores(q, k)) @ session.cp().asnumpy(v).astype(np.float64)
+
+
+def tile_bytes(counters: KernelCounters, file: str = "forward.cu") -> int:
+    """Return the bytes of k and v that the blocks of a kernel load, from caches or DRAM."""
+    lines = source(file).splitlines()
+    numbers = {number for number, line in enumerate(lines, 1) if "= k[" in line or "= v[" in line}
+    loads = [
+        access for access in counters.accesses if access.space == "global" and access.line in numbers
+    ]
+    return SECTOR_BYTES * sum(access.sectors for access in loads)
+
+
+def layer_traffic(n: int, d: int) -> Table:
+    """Count the bytes that the attention layer with stored scores loads and stores, kernel by kernel."""
+    steps, _ = story.steps(session.cp(), n=n, d=d, rung="06")
+    rows = []
+    for name in ("matmul_transposed", "softmax", "matmul"):
+        step = steps[name]
+        step()
+        counters = launch(**step).count().record
+        loaded, stored = (SECTOR_BYTES * counters.total("sectors", "global", kind) for kind in ("load", "store"))
+        rows.append((name, size(loaded), size(stored)))
+    title = f"n = {n:,}, d = {d}: the n × n scores have {size(FLOAT_BYTES * n * n)}; counted on {counters.provenance.device}"
+    return Table(title, ("kernel", "loaded by the SMs", "stored"), tuple(rows))
+
+
+def memory_table(lengths: Sequence[int], d: int) -> Table:
+    """Compute the bytes of q, k, v and the result, and of stored scores, for several lengths."""
+    rows = []
+    for n in lengths:
+        arrays, stored_scores = FLOAT_BYTES * 4 * n * d, FLOAT_BYTES * n * n
+        rows.append((f"{n:,}", size(arrays), size(stored_scores), f"{stored_scores / arrays:,.0f} ×"))
+    headings = "tokens n", "q, k, v and the result", "scores, if stored", "ratio"
+    return Table(f"One head with d = {d}, float32, computed", headings, tuple(rows))
+
+
+def traffic_table(lengths: Sequence[int], heights: Sequence[int], d: int = 64, lanes: int = 4) -> Table:
+    """Count the bytes of k and v that tiled attention loads, and compare them with the formula."""
+    rows = []
+    for height in heights:
+        for n in lengths:
+            counted = count_tiles(n, height, d, lanes)
+            formula = -(-n // height) * n * 2 * d * FLOAT_BYTES
+            rows.append((f"{height}", f"{n:,}", size(counted), size(formula), size(FLOAT_BYTES * n)))
+    title = f"Tiled attention with d = {d}: bytes of k and v that the SMs load"
+    headings = "rows in a tile of q", "tokens n", "counted", "formula", "extra memory for training"
+    return Table(title, headings, tuple(rows))
+
+
+def count_tiles(n: int, height: int, d: int = 64, lanes: int = 4) -> int:
+    """Run tiled attention with `height` rows per block, and return the bytes of k and v that it loads."""
+    kernel = forward(d, lanes)
+    args = (*tensors(n, d), np.int32(n), np.int32(n))
+    return tile_bytes(count(kernel, -(-n // height), height * lanes, args).record)
+
+
+def running_largest(row: Any) -> Picture:
+    """Draw the scores of one row and the largest score so far.
+
+    Parameters
+    ----------
+    row
+        The scores of one row of q with all keys.
+    """
+    largest = np.maximum.accumulate(row)
+    changes = np.flatnonzero(np.diff(largest, prepend=-np.inf) > 0)
+    figure = Figure(figsize=(7.6, 2.9), dpi=100)
+    axes = figure.add_axes((0.1, 0.2, 0.88, 0.72))
+    axes.scatter(np.arange(row.size), row, s=8, color=light("other"), label="score")
+    axes.step(np.arange(row.size), largest, where="post", color=light("accent"), label="largest so far")
+    axes.scatter(changes, largest[changes], s=40, color=light("tail"), zorder=3, label="change: rescale")
+    axes.set_xlabel("key")
+    axes.set_ylabel("score")
+    axes.legend(loc="lower right", fontsize=9, ncols=3)
+    axes.spines[["top", "right"]].set_visible(False)
+    positions = ", ".join(str(int(change)) for change in changes)
+    return Picture.of(
+        figure,
+        f"The scores of one row with {row.size} keys, and the largest score so far. It changes at the keys "
+        f"{positions}: {len(changes)} times.",
+    )
+
+
+def mask_tiles(n: int, height: int, tile: int, window: int | None = None) -> Picture:
+    """Draw which tiles of scores a causal mask leaves empty, full, or cut.
+
+    Parameters
+    ----------
+    n
+        The number of tokens.
+    height, tile
+        The rows of a block, and the keys of a tile.
+    window
+        The number of keys that a row sees; without one, a row sees all earlier keys.
+    """
+    states = tile_states(n, height, tile, window)
+    rows, columns = states.shape
+    figure, axes = empty_axes(0.45 * rows + 1.2, (-2.6, columns + 0.1), (-1.1, rows + 1.6))
+    draw_text(axes, columns / 2, -0.6, f"tiles of {tile} keys", ha="center")
+    names = {0: "panel", 1: "warn", 2: "good"}
+    for i in range(rows):
+        draw_text(axes, -2.55, i + 0.5, f"block {i}")
+        for j in range(columns):
+            draw_box(axes, j, i, 1, 1, names[int(states[i, j])], edge="bg")
+    counts = [int((states == state).sum()) for state in range(3)]
+    texts = ((2, "full"), (1, "cut by the mask"), (0, "skipped"))
+    for position, (state, text) in enumerate(texts):
+        x = position * columns / 3
+        draw_box(axes, x, rows + 0.5, 0.8, 0.8, names[state], edge="bg")
+        draw_text(axes, x + 1.1, rows + 0.9, f"{counts[state]} {text}")
+    limit = "" if window is None else f", and a window of {window} keys"
+    return Picture.of(
+        figure,
+        f"{rows} blocks of {height} rows and {columns} tiles of {tile} keys, with a causal mask{limit}: "
+        f"{counts[2]} tiles are full, {counts[1]} are cut by the mask, and {counts[0]} are skipped.",
+    )
+
+
+def tile_states(n: int, height: int, tile: int, window: int | None = None) -> Any:
+    """Return for each block and tile: 0 if the tile is masked completely, 1 if in part, 2 if not at all."""
+    distance = np.arange(n)[:, None] - np.arange(n)
+    visible = (distance >= 0) & (distance < (n if window is None else window))
+    rows, columns = -(-n // height), -(-n // tile)
+    states = np.zeros((rows, columns), int)
+    for i in range(rows):
+        for j in range(columns):
+            part = visible[i * height : (i + 1) * height, j * tile : (j + 1) * tile]
+            states[i, j] = 2 if part.all() else int(part.any())
+    return states
+
+
+def masked_launch(file: str, n: int, height: int, window: int) -> dict[str, Any]:
+    """Return the launch of ``masked.cu`` or ``masked_naive.cu``, with `height` rows per block."""
+    kernel = session.cp().RawKernel(source(file), "masked")
+    args = (*tensors(n, 64), np.int32(n), np.int32(window))
+    return {"kernel": kernel, "grid": (-(-n // height),), "block": (height,), "args": args}
+
+
+def decode_launch(keys: int, blocks: int, warps: int = 4) -> dict[str, Any]:
+    """Return the launch of ``decode.cu``: one query, with `blocks` blocks that share the keys."""
+    cp = session.cp()
+    kernel = cp.RawKernel(source("decode.cu"), "decode")
+    _, k, v, _ = tensors(keys, 64)
+    splits = blocks * warps
+    scratch = cp.empty(splits, "float32"), cp.empty(splits, "float32"), cp.empty((splits, 64), "float32")
+    q = cp.asarray(np.random.default_rng(5).standard_normal(64, dtype=np.float32))
+    args = (q, k, v, *scratch, cp.zeros(1, "uint32"), cp.empty(64, "float32"), np.int32(keys))
+    return {"kernel": kernel, "grid": (blocks,), "block": (32 * warps,), "args": args}
+
+
+def parts(row: Any, splits: int) -> Picture:
+    """Draw the parts of one row of scores, with the pair of each part and of all.
+
+    Parameters
+    ----------
+    row
+        The scores of one query.
+    splits
+        The number of parts.
+    """
+    pieces = np.array_split(np.asarray(row, float), splits)
+    most = [float(piece.max()) for piece in pieces]
+    sums = [float(np.exp(piece - piece.max()).sum()) for piece in pieces]
+    largest = max(most)
+    total = sum(s * np.exp(m - largest) for m, s in zip(most, sums, strict=True))
+    figure, axes = empty_axes(2.6, (-2.6, 12.1), (-0.3, 5.6))
+    width = 12 / splits
+    for y, text in ((0.5, "scores"), (2.2, "of each part"), (4.8, "of all")):
+        draw_text(axes, -2.55, y, text)
+    for index, (piece, m, s) in enumerate(zip(pieces, most, sums, strict=True)):
+        x = index * width
+        values = "  ".join(f"{value:.0f}" for value in piece)
+        draw_box(axes, x + 0.1, 0, width - 0.2, 1, "accent-2", values)
+        draw_box(axes, x + 0.1, 1.6, width - 0.2, 1.2, "warn", f"largest {m:.0f}\nsum {s:.3f}", fontsize=9)
+        draw_text(axes, x + width / 2, 3.3, f"× exp({m:.0f} − {largest:.0f})", ha="center", fontsize=9)
+        draw_arrow(axes, (x + width / 2, 3.6), (6 + 0.6 * (index - (splits - 1) / 2), 4.3), "muted")
+    draw_box(axes, 3.5, 4.3, 5, 1, "good", f"largest {largest:.0f}, sum {total:.3f}")
+    spelt = "; ".join(f"largest {m:.0f}, sum {s:.3f}" for m, s in zip(most, sums, strict=True))
+    return Picture.of(
+        figure,
+        f"{len(row)} scores in {splits} parts. Each part has its own pair: {spelt}. Each sum is multiplied by "
+        f"exp of its largest score minus {largest:.0f}, and then they are added: {total:.3f}.",
+    )
+
+
+def page_table(lengths: Sequence[int], page: int, seed: int = 2) -> Picture:
+    """Draw sequences, their rows of the page table, and the pages of the cache.
+
+    Parameters
+    ----------
+    lengths
+        The number of tokens of each sequence.
+    page
+        The number of tokens in a page.
+    seed
+        Seed of the random order of pages.
+    """
+    counts = [-(-length // page) for length in lengths]
+    total = sum(counts) + 2
+    free = list(np.random.default_rng(seed).permutation(total))
+    table = [[int(free.pop()) for _ in range(pages)] for pages in counts]
+    names = ("accent-2", "warn", "good")
+    width = max(counts)
+    figure, axes = empty_axes(3.4, (-3.2, total * 1.3 + 0.2), (-0.9, len(lengths) * 1.1 + 3.4))
+    draw_text(axes, 0, -0.5, "page table: one row per sequence")
+    bottom = len(lengths) * 1.1 + 1.5
+    used: dict[int, tuple[int, int]] = {}
+    for s, pages in enumerate(table):
+        draw_text(axes, -3.15, 1.1 * s + 0.45, f"{lengths[s]} tokens")
+        for index in range(width):
+            text = str(pages[index]) if index < len(pages) else "−"
+            name = names[s % 3] if index < len(pages) else "panel"
+            draw_box(axes, 1.3 * index, 1.1 * s, 1.2, 0.9, name, text)
+            if index < len(pages):
+                used[pages[index]] = s, min(page, lengths[s] - index * page)
+    draw_text(axes, -3.15, bottom + 0.5, "cache")
+    for number in range(total):
+        s, tokens = used.get(number, (0, 0))
+        x = 1.3 * number
+        draw_box(axes, x, bottom, 1.2, 1, "panel")
+        if tokens:
+            draw_box(axes, x, bottom, 1.2 * tokens / page, 1, names[s % 3])
+        draw_text(axes, x + 0.6, bottom + 1.4, f"{number}", ha="center", fontsize=9)
+    spelt = "; ".join(f"{length} tokens in pages {row}" for length, row in zip(lengths, table, strict=True))
+    return Picture.of(
+        figure,
+        f"A cache of {total} pages of {page} tokens, and a page table with one row per sequence: {spelt}. Only "
+        "the last page of a sequence is partly used.",
+    )
