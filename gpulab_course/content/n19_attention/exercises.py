@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -368,17 +369,27 @@ def _wrong_by_a_factor(mistake: Mistake) -> bool:
 
 def _unscaled(mistake: Mistake) -> Any:
     """Return the result that follows if the scores are not divided by 8."""
-    assert mistake.found is not None
-    result = _softmax(8 * _scores_of(mistake)) @ mistake["v"].astype(np.float64)
-    return result.reshape(mistake.found.shape)
+    return _softmax(8 * _scores_of(mistake)) @ mistake["v"].astype(np.float64)
+
+
+def _rows_are(compute: Callable[[Mistake], Any]) -> Callable[[Mistake], bool]:
+    """Return a matcher for rows that equal ``compute(mistake)``, relative to the largest number of each."""
+
+    def matches(mistake: Mistake) -> bool:
+        if mistake.found is None or not np.isfinite(mistake.found).all():
+            return False
+        with np.errstate(all="ignore"):
+            rows = compute(mistake).reshape(-1, _FEATURES)
+        found = mistake.found.reshape(-1, _FEATURES)
+        return bool((np.abs(found - rows) <= 1e-3 * np.abs(rows).max(axis=1, keepdims=True)).all())
+
+    return matches
 
 
 def _not_divided(mistake: Mistake) -> Any:
     """Return the result that follows if the rows are not divided by their sums."""
-    assert mistake.found is not None
     scores = _scores_of(mistake)
-    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return (powers @ mistake["v"].astype(np.float64)).reshape(mistake.found.shape)
+    return np.exp(scores - scores.max(axis=1, keepdims=True)) @ mistake["v"].astype(np.float64)
 
 
 def _scores_of(mistake: Mistake) -> Any:
@@ -396,8 +407,7 @@ def _result_not_rescaled(mistake: Mistake) -> Any:
     with np.errstate(invalid="ignore"):
         weights = np.where(np.isfinite(scores), np.exp(scores - largest), 0)
     total = np.exp(scores - largest[:, -1:]).sum(axis=1, keepdims=True)
-    result = weights @ mistake["v"].astype(np.float64) / total
-    return result.reshape(-1) if mistake.found is not None and mistake.found.ndim == 1 else result
+    return weights @ mistake["v"].astype(np.float64) / total
 
 
 def _without_window(mistake: Mistake) -> Any:
@@ -484,7 +494,7 @@ _LARGE_SCORES = Advice(
     "expf overflows above 88 and is 0 below −104: subtract the largest score so far from each score.",
 )
 _NOT_DIVIDED_ADVICE = Advice(
-    advice.holds(_not_divided), "At the end, each row must be divided by its sum."
+    _rows_are(_not_divided), "At the end, each row must be divided by its sum."
 )
 _SUM_ADVICE = Advice(
     _wrong_by_a_factor,
@@ -492,10 +502,10 @@ _SUM_ADVICE = Advice(
     "as the row, and it must contain the weights of existing keys only.",
 )
 _UNSCALED_ADVICE = Advice(
-    advice.holds(_unscaled), "These are the results without the factor 1 / 8 in the scores."
+    _rows_are(_unscaled), "These are the results without the factor 1 / 8 in the scores."
 )
 _NOT_RESCALED_ADVICE = Advice(
-    advice.holds(_result_not_rescaled),
+    _rows_are(_result_not_rescaled),
     "The row of the result was added up with an older largest score: when it changes, multiply the row by "
     "the same factor as the sum.",
 )

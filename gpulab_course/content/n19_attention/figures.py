@@ -162,7 +162,7 @@ def mask_tiles(n: int, height: int, tile: int, window: int | None = None) -> Pic
     rows, columns = states.shape
     figure, axes = empty_axes(0.45 * rows + 1.2, (-2.6, columns + 0.1), (-1.1, rows + 1.6))
     draw_text(axes, columns / 2, -0.6, f"tiles of {tile} keys", ha="center")
-    names = {0: "panel", 1: "warn", 2: "good"}
+    names = {0: "other-pale", 1: "warn", 2: "good"}
     for i in range(rows):
         draw_text(axes, -2.55, i + 0.5, f"block {i}")
         for j in range(columns):

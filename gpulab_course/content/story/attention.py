@@ -20,6 +20,10 @@ TOKENS = 128
 FEATURES = 64
 ROW_BLOCK = (64,)
 TILE = (16, 16)
+# Of tiled attention: the lanes that share a row, and the most features that they can keep.
+LANES = 16
+MOST_TILED_FEATURES = 128
+ARRAYS = ("x", "normed", "scores", "weights", "mixed", "out")
 Floats = npt.NDArray[np.float32]
 
 
@@ -43,13 +47,23 @@ def steps(
     -------
     dict of Step
         By the kernel's name: ``layer_norm``, ``matmul_transposed``, ``softmax``, ``matmul``, ``gelu``. From
-        rung ``"12"`` on there is no ``gelu``, because ``matmul`` includes it.
+        rung ``"12"`` on there is no ``gelu``, because ``matmul`` includes it. In rung ``"19"`` there are
+        ``layer_norm`` and ``attention``, which includes the other four.
     dict of array
         ``x`` (n, d), ``normed`` (n, d), ``scores`` (n, n), ``weights`` (n, n), ``mixed`` (n, d) and
         ``out`` (n, d), float32; all but ``x`` are empty until the steps ran. From rung ``"10"`` on some share
         their memory, from ``"13"`` on ``normed``, ``scores`` and ``weights`` hold BF16, its bits as uint16.
+        In ``"19"`` there are no ``scores`` and ``weights``.
+
+    Raises
+    ------
+    ValueError
+        If `d` is larger than 128 in rung ``"19"``.
     """
     rungs = up_to(rung)
+    tiled = any(each.tiled for each in rungs)
+    if tiled and d > MOST_TILED_FEATURES:
+        raise ValueError(f"Version 19 keeps at most {MOST_TILED_FEATURES} features in registers, not {d}.")
     shared = {name: other for each in rungs for name, other in each.in_place.items()}
     narrow = {name for each in rungs for name in each.narrow}
     arrays = {"x": cp.asarray(tokens(n, d, seed))}
@@ -60,12 +74,14 @@ def steps(
         ("mixed", (n, d)),
         ("out", (n, d)),
     ):
+        if tiled and name in ("scores", "weights"):
+            continue
         arrays[name] = (
             arrays[shared[name]]
             if name in shared
             else cp.empty(shape, dtype="uint16" if name in narrow else "float32")
         )
-    x, normed, scores, weights, mixed, out = arrays.values()
+    x, normed, scores, weights, mixed, out = (arrays.get(name) for name in ARRAYS)
     rows = np.int32(n)
     cols = np.int32(d)
     scale = np.float32(d**-0.5)
@@ -78,6 +94,8 @@ def steps(
         "matmul": (cover((d, n), TILE), TILE, (weights, normed, mixed, rows, cols, rows)),
         "gelu": (cover((n * d,), (256,)), (256,), (mixed, out, np.int32(n * d))),
     }
+    if tiled:
+        launches["attention"] = (cover((n * LANES,), (128,)), (128,), (normed, out, rows, cols, scale))
     code: dict[str, str] = {}
     for each in rungs:
         if each.kernels:

@@ -58,6 +58,8 @@ class Rung:
         Arrays that contain BF16 (as uint16 bits) instead of float32.
     captured : bool
         Whether the launches are captured once as a graph.
+    tiled : bool
+        Whether one kernel computes the scores in tiles and uses them at once, so that they are not stored.
     spread : bool
         Whether sequences are distributed over all GPUs instead of one.
     """
@@ -71,6 +73,7 @@ class Rung:
     joined: tuple[str, ...] = ()
     narrow: tuple[str, ...] = ()
     captured: bool = False
+    tiled: bool = False
     spread: bool = False
 
 
@@ -90,6 +93,13 @@ RUNGS = (
     Rung("12", "GELU fused into its matrix multiplication", "fused.cu", joined=("gelu",)),
     Rung("13", "arrays between the kernels in BF16", "bf16.cu", narrow=("normed", "scores", "weights")),
     Rung("15", "one GPU per sequence, if there are several", spread=True),
+    Rung(
+        "19",
+        "tiled attention: no scores are stored",
+        "flash.cu",
+        tiled=True,
+        joined=("matmul_transposed", "softmax", "matmul"),
+    ),
 )
 
 
