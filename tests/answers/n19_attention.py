@@ -63,30 +63,30 @@ _ATTENTION = (
     Wrong("19-attention", "no guard on out", _tiled(("    if (row < rows)\n", "")), "results", "guard rows of q and out"),
     Wrong("19-attention", "not divided by the sum", _tiled((" / sum", "")), "results", "divided by its sum"),
     Wrong("19-attention", "one pass for the largest, one for the sum", _tiled(
-        ("    for (int first = 0; first < keys; first += tile) {", "    for (int pass = 0; pass < 2; ++pass)\n"
-         "    for (int first = 0; first < keys; first += tile) {"),
-        (_UPDATE, "if (pass == 0) { most = fmaxf(most, score); continue; }\n"
-         "            float larger = most, scale = 1, weight = expf(score - most);")), "budget", "One pass over the keys"),
+        ("    for (int first = 0; first < keys; first += tile) {", ("    for (int pass = 0; pass < 2; ++pass)\n"
+         "    for (int first = 0; first < keys; first += tile) {")),
+        (_UPDATE, ("if (pass == 0) { most = fmaxf(most, score); continue; }\n"
+         "            float larger = most, scale = 1, weight = expf(score - most);"))), "budget", "One pass over the keys"),
     Wrong("19-attention", "tiles by columns", _tiled(
         ("ks[tile][d], vs[tile][d]", "ks[d][tile], vs[d][tile]"), ("ks[e / d][e % d]", "ks[e % d][e / d]"), ("vs[e / d][e % d]", "vs[e % d][e / d]"),
         ("ks[j][c]", "ks[c][j]"), ("vs[j][c]", "vs[c][j]")), "budget", "store neighbouring ones"),
     Wrong("19-attention", "row in local memory", _tiled(
-        ("float score = 0;\n            for (int c = 0; c < d; ++c)", "float score = 0;\n            #pragma unroll 1\n"
-         "            for (int c = 0; c < d; ++c)")), "budget", "known when the kernel"),
+        ("float score = 0;\n            for (int c = 0; c < d; ++c)", ("float score = 0;\n            #pragma unroll 1\n"
+         "            for (int c = 0; c < d; ++c)"))), "budget", "known when the kernel"),
     Right("19-attention", "tiles of 16", _tiled()),
     Right("19-attention", "tiles of 32", _tiled((_TILE, "const int d = 64, tile = 32;"))),
     Right("19-attention", "rescales only if the largest changes", _tiled(
-        (_UPDATE, "if (score > most) {\n                float scale = expf(most - score);\n                sum *= scale;\n"
+        (_UPDATE, ("if (score > most) {\n                float scale = expf(most - score);\n                sum *= scale;\n"
          "                for (int c = 0; c < d; ++c) result[c] *= scale;\n                most = score;\n            }\n"
-         "            float weight = expf(score - most);"), ("            most = larger;\n", ""), (_SUM, "sum += weight;"),
+         "            float weight = expf(score - most);")), ("            most = larger;\n", ""), (_SUM, "sum += weight;"),
         (_RESULT, "result[c] += weight * vs[j][c];"))),
     Right("19-attention", "powers of two, fast", _tiled(("own[c] *= 0.125f", "own[c] *= 0.125f * 1.44269504f"), ("expf(", "exp2f("))),
     Right("19-attention", "scores of a tile first", _tiled(
         (_TILE, "const int d = 64, tile = 4;"),
         ("        for (int j = 0; j < count; ++j) {\n            float score = 0;\n            for (int c = 0; c < d; ++c) score += own[c] * ks[j][c];\n",
-         "        float scores[tile];\n        #pragma unroll\n        for (int j = 0; j < tile; ++j) {\n            float score = 0;\n"
+         ("        float scores[tile];\n        #pragma unroll\n        for (int j = 0; j < tile; ++j) {\n            float score = 0;\n"
          "            if (j < count) for (int c = 0; c < d; ++c) score += own[c] * ks[j][c];\n            scores[j] = score;\n        }\n"
-         "        #pragma unroll\n        for (int j = 0; j < tile; ++j) {\n            if (j >= count) break;\n            float score = scores[j];\n"))),
+         "        #pragma unroll\n        for (int j = 0; j < tile; ++j) {\n            if (j >= count) break;\n            float score = scores[j];\n")))),
 )
 
 _SKIP = "if (first + j > row || first + j <= row - window) continue;"
@@ -103,8 +103,8 @@ _MASKS = (
           "results", "here one more"),
     Wrong("19-mask", "window of one less", _masked(("<= row - window)", "<= row - window + 1)")), "results", ""),
     Wrong("19-mask", "masked scores are minus infinity", _masked(
-        (_SKIP, ""), ("            float larger", "            if (first + j > row || first + j <= row - window) score = __int_as_float(0xff800000);\n"
-                      "            float larger")), "results", "−∞ − (−∞)"),
+        (_SKIP, ""), ("            float larger", ("            if (first + j > row || first + j <= row - window) score = __int_as_float(0xff800000);\n"
+                      "            float larger"))), "results", "−∞ − (−∞)"),
     Wrong("19-mask", "index in the tile", _masked((_SKIP, "if (j > row || j <= row - window) continue;")), "results", ""),
     Wrong("19-mask", "begins before key 0", _masked((_START, "start - window + 1"), ("window)\n{", "window)\n{\n    window = min(window, n);")),
           "results", "must not begin before key 0"),
@@ -119,8 +119,8 @@ _MASKS = (
     Right("19-mask", "tiles at multiples of 16", _masked((_START, f"{_START} / tile * tile"))),
     Right("19-mask", "tiles of 8", _masked((_TILE, "const int d = 64, tile = 8;"))),
     Right("19-mask", "minus infinity, with care", _masked(
-        (_SKIP, ""), ("            float larger", "            if (first + j > row || first + j <= row - window) score = __int_as_float(0xff800000);\n"
-                      "            float larger"), ("scale = expf(most - larger), weight = expf(score - larger);",
+        (_SKIP, ""), ("            float larger", ("            if (first + j > row || first + j <= row - window) score = __int_as_float(0xff800000);\n"
+                      "            float larger")), ("scale = expf(most - larger), weight = expf(score - larger);",
          "scale = most > -3e38f ? expf(most - larger) : 0, weight = score > -3e38f ? expf(score - larger) : 0;"))),
     Right("19-mask", "a loop over the row's own keys", _masked(
         ("for (int j = 0; j < count; ++j)", "for (int j = max(0, row - window + 1 - first); j < min(count, row + 1 - first); ++j)"), (_SKIP, ""))),
@@ -159,17 +159,17 @@ _SPLITS = (
         ("    for (int s = 0; s < splits; ++s) most = fmaxf(most, mosts[s]);\n", ""),
         ("float total = 0, element = 0;", "float total = 0, element = 0, best = lowest;"),
         ("            float scale = expf(mosts[s] - most);\n            total += scale * sums[s];\n            element += scale * parts[s * 64 + c];",
-         "            float m = mosts[s], larger = fmaxf(best, m);\n            if (m == lowest) continue;\n"
+         ("            float m = mosts[s], larger = fmaxf(best, m);\n            if (m == lowest) continue;\n"
          "            float old = expf(best - larger), now = expf(m - larger);\n            total = total * old + now * sums[s];\n"
-         "            element = element * old + now * parts[s * 64 + c];\n            best = larger;"))),
+         "            element = element * old + now * parts[s * 64 + c];\n            best = larger;")))),
     Right("19-split", "parts divided before", _split(
-        ("((float2*)parts)[split * 32 + lane] = result;", "float whole = sum > 0 ? sum : 1;\n"
-         "    ((float2*)parts)[split * 32 + lane] = make_float2(result.x / whole, result.y / whole);"),
+        ("((float2*)parts)[split * 32 + lane] = result;", ("float whole = sum > 0 ? sum : 1;\n"
+         "    ((float2*)parts)[split * 32 + lane] = make_float2(result.x / whole, result.y / whole);")),
         ("element += scale * parts[s * 64 + c];", "element += scale * sums[s] * parts[s * 64 + c];"))),
     Right("19-split", "the largest of all by shuffles", _split(
         ("    for (int s = 0; s < splits; ++s) most = fmaxf(most, mosts[s]);\n",
-         "    most = lowest;\n    for (int s = lane; s < splits; s += 32) most = fmaxf(most, mosts[s]);\n"
-         "    for (int o = 16; o > 0; o /= 2) most = fmaxf(most, __shfl_xor_sync(0xffffffff, most, o));\n"))),
+         ("    most = lowest;\n    for (int s = lane; s < splits; s += 32) most = fmaxf(most, mosts[s]);\n"
+         "    for (int o = 16; o > 0; o /= 2) most = fmaxf(most, __shfl_xor_sync(0xffffffff, most, o));\n")))),
 )
 
 _ROW = "table[s * width + j / 16] * 16 + j % 16"
@@ -189,13 +189,13 @@ _PAGES = (
     Wrong("19-paged", "no largest score", _paged((_UPDATE, _ALONE)), "results", "subtract the largest score"),
     Wrong("19-paged", "lanes down the rows", _paged(
         ("float2 key = ((const float2*)k)[row * 32 + lane], value = ((const float2*)v)[row * 32 + lane];",
-         "float2 key = ((const float2*)k)[row * 32 + lane], value = ((const float2*)v)[row * 32 + lane];\n"
-         "        for (int other = 0; other < 64; other += 16) key.x += 0 * k[row * 64 + (other + lane * 33) % 64];")), "budget", "load one row together"),
+         ("float2 key = ((const float2*)k)[row * 32 + lane], value = ((const float2*)v)[row * 32 + lane];\n"
+         "        for (int other = 0; other < 64; other += 16) key.x += 0 * k[row * 64 + (other + lane * 33) % 64];"))), "budget", "load one row together"),
     Right("19-paged", "token by token", _paged()),
     Right("19-paged", "page by page", _paged(
         (f"    for (int j = 0; j < length[s]; ++j) {{\n        int row = {_ROW};\n",
-         "    int tokens = length[s];\n    for (int page = 0; 16 * page < tokens; ++page)\n"
-         "    for (int slot = 0; slot < min(16, tokens - 16 * page); ++slot) {\n        int row = table[s * width + page] * 16 + slot;\n"))),
+         ("    int tokens = length[s];\n    for (int page = 0; 16 * page < tokens; ++page)\n"
+         "    for (int slot = 0; slot < min(16, tokens - 16 * page); ++slot) {\n        int row = table[s * width + page] * 16 + slot;\n")))),
     Right("19-paged", "shifts", _paged((_ROW, "(table[s * width + (j >> 4)] << 4) + (j & 15)"))),
     Right("19-paged", "two single numbers per lane", _paged(
         ("((const float2*)q)[s * 32 + lane]", "make_float2(q[s * 64 + lane], q[s * 64 + lane + 32])"),
@@ -222,9 +222,9 @@ _ROTARIES = (
     Wrong("19-rotary", "only the first half", _rotary((_TURNED, "q[lane] * (a * c - b * s) + q[lane + 32] * b")), "results", "rotated together"),
     Wrong("19-rotary", "every lane all products", _rotary(
         (f"    float sum = {_TURNED};\n    for (int o = 16; o > 0; o /= 2) sum += __shfl_xor_sync(0xffffffff, sum, o);\n",
-         "    float sum = 0;\n    for (int i = 0; i < 32; ++i) {\n        a = k[j * 64 + i], b = k[j * 64 + i + 32];\n"
+         ("    float sum = 0;\n    for (int i = 0; i < 32; ++i) {\n        a = k[j * 64 + i], b = k[j * 64 + i + 32];\n"
          "        c = cosine[position[j] * 32 + i], s = sine[position[j] * 32 + i];\n"
-         f"        sum += {_TURNED.replace('lane', 'i')};\n    }}\n")), "parallelism", "repeat each other's work"),
+         f"        sum += {_TURNED.replace('lane', 'i')};\n    }}\n"))), "parallelism", "repeat each other's work"),
     Right("19-rotary", "one key for each warp", _rotary()),
     Right("19-rotary", "the query is rotated back", _rotary(
         (_TURNED, "a * (q[lane] * c + q[lane + 32] * s) + b * (q[lane + 32] * c - q[lane] * s)"))),

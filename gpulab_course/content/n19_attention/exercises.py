@@ -444,6 +444,14 @@ def _not_finite_or_zero(mistake: Mistake) -> bool:
     return bool((~np.isfinite(wrong) | (wrong == 0)).all() and np.nanmax(scores, initial=0) > 60)
 
 
+def _wrong_with_shifted_scores(mistake: Mistake) -> bool:
+    """Return whether all wrong numbers are NaN, infinite or 0, in a launch whose scores are all large."""
+    if mistake.found is None or "around" not in mistake.case.label:
+        return False
+    wrong = mistake.found[mistake.wrong]
+    return bool((~np.isfinite(wrong) | (wrong == 0)).all())
+
+
 def _nan_with_small_scores(mistake: Mistake) -> bool:
     return mistake.found is not None and bool(np.isnan(mistake.found[mistake.wrong]).any())
 
@@ -457,7 +465,7 @@ def _empty_sequences_wrong(mistake: Mistake) -> bool:
 
 
 def _pages_in_order(mistake: Mistake) -> Any:
-    """Return the result that follows if the table is not used: token j of sequence s in row 16 s width + j."""
+    """Return the result that follows if the table is not used, and sequences follow each other."""
     width, k, v = mistake["width"], mistake["k"], mistake["v"]
     results = []
     for s, length in enumerate(mistake["length"].tolist()):
@@ -482,8 +490,10 @@ def _scores_with(change: str) -> Any:
             return rotated @ q * _SCALE
         if change == "none":
             return k.astype(np.float64) @ q * _SCALE
-        return _rotated(k, cosine, sine, -1 if change == "backwards" else 1) @ q * (
-            1 if change == "unscaled" else _SCALE
+        return (
+            _rotated(k, cosine, sine, -1 if change == "backwards" else 1)
+            @ q
+            * (1 if change == "unscaled" else _SCALE)
         )
 
     return compute
@@ -493,9 +503,7 @@ _LARGE_SCORES = Advice(
     _not_finite_or_zero,
     "expf overflows above 88 and is 0 below −104: subtract the largest score so far from each score.",
 )
-_NOT_DIVIDED_ADVICE = Advice(
-    _rows_are(_not_divided), "At the end, each row must be divided by its sum."
-)
+_NOT_DIVIDED_ADVICE = Advice(_rows_are(_not_divided), "At the end, each row must be divided by its sum.")
 _SUM_ADVICE = Advice(
     _wrong_by_a_factor,
     "Each row is right but for a factor, so its sum is wrong. The sum must be multiplied by the same factors "
@@ -543,7 +551,8 @@ EXERCISES = (
             ),
             Budget(
                 "conflict_ways",
-                "Let all lanes read the same element of a tile at the same time, and store neighbouring ones.",
+                "Let all lanes read the same element of a tile at the same time, and store neighbouring "
+                "ones.",
                 most=1,
             ),
             Budget(
@@ -570,8 +579,9 @@ EXERCISES = (
             _LARGE_SCORES,
             Advice(
                 _nan_with_small_scores,
-                "NaN has two common causes here: the sum of a row is 0, because it has used no key; or a tile is "
-                "read before all of its elements are stored. All threads must fill it and reach both barriers.",
+                "NaN has two common causes here: the sum of a row is 0, because it has used no key; or a "
+                "tile is read before all of its elements are stored. All threads must fill it and reach "
+                "both barriers.",
             ),
             _UNSCALED_ADVICE,
             _NOT_DIVIDED_ADVICE,
@@ -621,17 +631,19 @@ EXERCISES = (
             _LARGE_SCORES,
             Advice(
                 _nan_with_small_scores,
-                "NaN has three common causes here: −∞ − (−∞), if masked scores are −∞ and a row has not seen a "
-                "key yet; a row that sees no key at all, although it must see itself; and a tile that is read "
-                "before it is filled.",
+                "NaN has three common causes here: −∞ − (−∞), if masked scores are −∞ and a row has not "
+                "seen a key yet; a row that sees no key at all, although it must see itself; and a tile "
+                "that is read before it is filled.",
             ),
             Advice(advice.holds(_without_mask), "No key is masked."),
             Advice(advice.holds(_without_window), "Keys before the window count as well."),
             Advice(
-                advice.holds(_window_off_by(1)), "A row sees `window` keys, and it is one of them; here one more."
+                advice.holds(_window_off_by(1)),
+                "A row sees `window` keys, and it is one of them; here one more.",
             ),
             Advice(
-                advice.holds(_window_off_by(-1)), "A row sees `window` keys, and it is one of them; here one less."
+                advice.holds(_window_off_by(-1)),
+                "A row sees `window` keys, and it is one of them; here one less.",
             ),
             _UNSCALED_ADVICE,
             _NOT_DIVIDED_ADVICE,
@@ -639,8 +651,9 @@ EXERCISES = (
             _NOT_RESCALED_ADVICE,
             Advice(
                 advice.both(_is_computed, lambda mistake: mistake["n"] > 1),
-                "Row i needs the keys j with i − window < j ≤ i, each of them once: compare with the number of "
-                "the key, not with its index in the tile, and check where a block begins and ends.",
+                "Row i needs the keys j with i − window < j ≤ i, each of them once: compare with the "
+                "number of the key, not with its index in the tile, and check where a block begins and "
+                "ends.",
             ),
         ),
         praise="a block loads no key that none of its rows needs.",
@@ -697,8 +710,8 @@ EXERCISES = (
             _NOT_RESCALED_ADVICE,
             Advice(
                 _is_computed,
-                "Each part has its own largest score: multiply its sum and its row by exp(its largest score − "
-                "that of all), add both, and divide once. Is each key in exactly one part?",
+                "Each part has its own largest score: multiply its sum and its row by exp(its largest "
+                "score − that of all), add both, and divide once. Is each key in exactly one part?",
             ),
         ),
         praise="all warps share the keys, and the parts give the same result as one pass.",
@@ -708,8 +721,8 @@ EXERCISES = (
         "A paged cache",
         kernel="paged",
         parameters=(
-            "const float* q, const float* k, const float* v, const int* table, const int* length, float* out, "
-            "int sequences, int width"
+            "const float* q, const float* k, const float* v, const int* table, const int* length, float* "
+            "out, int sequences, int width"
         ),
         once=True,
         case=paged,
@@ -721,8 +734,8 @@ EXERCISES = (
         budgets=(
             Budget(
                 "load_sectors",
-                "Let the 32 lanes of a warp load one row together, two numbers each, and keep their part of q "
-                "in registers.",
+                "Let the 32 lanes of a warp load one row together, two numbers each, and keep their part "
+                "of q in registers.",
                 allowance=1.5,
             ),
         ),
@@ -734,14 +747,11 @@ EXERCISES = (
                 "warps without a sequence: read neither.",
             ),
             Advice(
-                _empty_sequences_wrong, "A sequence without tokens has the sum 0: its result must be 0, not 0 / 0."
+                _empty_sequences_wrong,
+                "A sequence without tokens has the sum 0: its result must be 0, not 0 / 0.",
             ),
             Advice(
-                lambda mistake: (
-                    mistake.found is not None
-                    and "around" in mistake.case.label
-                    and bool((~np.isfinite(mistake.found[mistake.wrong]) | (mistake.found[mistake.wrong] == 0)).all())
-                ),
+                _wrong_with_shifted_scores,
                 _LARGE_SCORES.says,
             ),
             Advice(
@@ -787,7 +797,8 @@ EXERCISES = (
         advice=(
             Advice(
                 advice.out_of_bounds,
-                "The last block can have warps without a key, and cosine and sine have 32 numbers per position.",
+                "The last block can have warps without a key, and cosine and sine have 32 numbers per "
+                "position.",
             ),
             Advice(advice.holds(_scores_with("none")), "These are the scores of keys that are not rotated."),
             Advice(
@@ -803,12 +814,13 @@ EXERCISES = (
                 "The position of key j is position[j], which need not be j.",
             ),
             Advice(
-                advice.holds(_scores_with("unscaled")), "These are the results without the factor 1 / 8 in the scores."
+                advice.holds(_scores_with("unscaled")),
+                "These are the results without the factor 1 / 8 in the scores.",
             ),
             Advice(
                 _is_computed,
-                "For each i below 32: the numbers i and i + 32 of a key are rotated together, then multiplied by "
-                "the same numbers of q. A warp has to add the products of all its lanes.",
+                "For each i below 32: the numbers i and i + 32 of a key are rotated together, then "
+                "multiplied by the same numbers of q. A warp has to add the products of all its lanes.",
             ),
         ),
         praise="the rotated keys are never stored.",

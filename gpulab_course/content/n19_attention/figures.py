@@ -69,9 +69,7 @@ def tile_bytes(counters: KernelCounters, file: str = "forward.cu") -> int:
     """Return the bytes of k and v that the blocks of a kernel load, from caches or DRAM."""
     lines = source(file).splitlines()
     numbers = {number for number, line in enumerate(lines, 1) if "= k[" in line or "= v[" in line}
-    loads = [
-        access for access in counters.accesses if access.space == "global" and access.line in numbers
-    ]
+    loads = [access for access in counters.accesses if access.space == "global" and access.line in numbers]
     return SECTOR_BYTES * sum(access.sectors for access in loads)
 
 
@@ -83,9 +81,10 @@ def layer_traffic(n: int, d: int) -> Table:
         step = steps[name]
         step()
         counters = launch(**step).count().record
-        loaded, stored = (SECTOR_BYTES * counters.total("sectors", "global", kind) for kind in ("load", "store"))
-        rows.append((name, size(loaded), size(stored)))
-    title = f"n = {n:,}, d = {d}: the n × n scores have {size(FLOAT_BYTES * n * n)}; counted on {counters.provenance.device}"
+        sectors = [counters.total("sectors", "global", kind) for kind in ("load", "store")]
+        rows.append((name, *(size(SECTOR_BYTES * count) for count in sectors)))
+    scores_text = f"the n × n scores have {size(FLOAT_BYTES * n * n)}"
+    title = f"n = {n:,}, d = {d}: {scores_text}; counted on {counters.provenance.device}"
     return Table(title, ("kernel", "loaded by the SMs", "stored"), tuple(rows))
 
 
@@ -243,8 +242,8 @@ def parts(row: Any, splits: int) -> Picture:
     spelt = "; ".join(f"largest {m:.0f}, sum {s:.3f}" for m, s in zip(most, sums, strict=True))
     return Picture.of(
         figure,
-        f"{len(row)} scores in {splits} parts. Each part has its own pair: {spelt}. Each sum is multiplied by "
-        f"exp of its largest score minus {largest:.0f}, and then they are added: {total:.3f}.",
+        f"{len(row)} scores in {splits} parts. Each part has its own pair: {spelt}. Each sum is multiplied "
+        f"by exp of its largest score minus {largest:.0f}, and then they are added: {total:.3f}.",
     )
 
 
@@ -289,6 +288,6 @@ def page_table(lengths: Sequence[int], page: int, seed: int = 2) -> Picture:
     spelt = "; ".join(f"{length} tokens in pages {row}" for length, row in zip(lengths, table, strict=True))
     return Picture.of(
         figure,
-        f"A cache of {total} pages of {page} tokens, and a page table with one row per sequence: {spelt}. Only "
-        "the last page of a sequence is partly used.",
+        f"A cache of {total} pages of {page} tokens, and a page table with one row per sequence: {spelt}. "
+        "Only the last page of a sequence is partly used.",
     )

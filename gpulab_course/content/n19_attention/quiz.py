@@ -20,7 +20,11 @@ QUESTIONS = (
     Question(
         "A block has 64 rows of q instead of 32. The loads of k and v …",
         (
-            Choice("are halved", "There are half as many blocks, and each of them loads k and v once.", right=True),
+            Choice(
+                "are halved",
+                "There are half as many blocks, and each of them loads k and v once.",
+                right=True,
+            ),
             Choice("stay the same", "Each block loads k and v once, and there are fewer blocks."),
             Choice("double", "The tiles of k and v do not become larger."),
         ),
@@ -35,8 +39,8 @@ QUESTIONS = (
         ),
     ),
     Question(
-        "A tile is completely masked for one row, and it is the first tile of this row. What can happen if masked "
-        "scores are −∞?",
+        "A tile is completely masked for one row, and it is the first tile of this row. What can happen "
+        "if masked scores are −∞?",
         (
             Choice("nothing: exp(−∞) is 0", "This holds if the largest score is finite."),
             Choice("the row becomes NaN", "The largest score is still −∞, and −∞ − (−∞) is NaN.", right=True),
@@ -56,7 +60,8 @@ QUESTIONS = (
         ),
     ),
     Question(
-        "Two parts have the pairs (largest 2, sum 3) and (largest 4, sum 1). The sum of both, relative to 4, is …",
+        "Two parts have the pairs (largest 2, sum 3) and (largest 4, sum 1). The sum of both, relative to "
+        "4, is …",
         (
             Choice("4", "The first sum is relative to 2."),
             Choice("3 · exp(−2) + 1", "The first sum is multiplied by exp(2 − 4).", right=True),
@@ -83,7 +88,9 @@ QUESTIONS = (
                 "It needs one number per row instead.",
                 right=True,
             ),
-            Choice("because the weights of the forward pass are not exact", "They are as exact as the new ones."),
+            Choice(
+                "because the weights of the forward pass are not exact", "They are as exact as the new ones."
+            ),
             Choice("because the gradient does not depend on the weights", "It needs all of them."),
         ),
     ),
