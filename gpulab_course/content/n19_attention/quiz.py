@@ -14,7 +14,7 @@ QUESTIONS = (
                 "Each block of rows loads all keys and values, and each score is computed.",
                 right=True,
             ),
-            Choice("nothing: flash attention is linear", "Only its extra memory is linear."),
+            Choice("nothing: flash attention is linear in every respect", "Only its extra memory is linear."),
         ),
     ),
     Question(
@@ -50,7 +50,10 @@ QUESTIONS = (
     Question(
         "Why is decoding split over the tokens?",
         (
-            Choice("to load fewer bytes", "The bytes are the same, and the parts add a few."),
+            Choice(
+                "to load fewer bytes of keys and values from memory",
+                "The bytes are the same, and the parts add a few.",
+            ),
             Choice(
                 "because one query gives too few blocks",
                 "Without a split, there is one block for each sequence and head.",
@@ -71,7 +74,10 @@ QUESTIONS = (
     Question(
         "A page table makes it possible to …",
         (
-            Choice("load fewer bytes per token", "Each token needs the same row of k and of v."),
+            Choice(
+                "load fewer bytes per token, because pages are aligned in memory",
+                "Each token needs the same row of k and of v.",
+            ),
             Choice(
                 "store a sequence without reserving its longest length",
                 "A new page is taken when the last one is full.",
@@ -91,7 +97,10 @@ QUESTIONS = (
             Choice(
                 "because the weights of the forward pass are not exact", "They are as exact as the new ones."
             ),
-            Choice("because the gradient does not depend on the weights", "It needs all of them."),
+            Choice(
+                "because the gradient does not depend on the weights of the forward pass",
+                "It needs all of them.",
+            ),
         ),
     ),
 )
