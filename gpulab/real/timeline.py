@@ -47,14 +47,16 @@ class RealRecorder:
                 "A timeline is already being recorded, and recordings cannot be nested. "
                 "End that recording first: leave its `with` block, or call stop()."
             )
-        reason = _MISSING if cupti is None else f"{rival} is using CUPTI" if rival else ""
+        reason = _MISSING if cupti is None else f"CUPTI is in use by {rival}" if rival else ""
         if cupti is not None and not rival:
             recorder = CuptiRecorder(cupti, self._provenance)
             try:
                 recorder.start()
             except library.CuptiError as error:
                 is_taken = error.result == library.TAKEN
-                reason = "another tool is using CUPTI" if is_taken else f"CUPTI cannot record here ({error})"
+                reason = (
+                    "CUPTI is in use by another tool" if is_taken else f"CUPTI cannot record here ({error})"
+                )
             else:
                 self._recorder = recorder
                 self.blind = ""

@@ -149,13 +149,9 @@ def _numbers(box: Terms, width: float) -> tuple[float, Painter]:
             pen.text(left, top + 7, shorten(term, column_width, 11), size=11, colour="muted")
             pen.text(left, top + 22, value, size=14, weight="bold")
             detail_width = column_width - text_width(value, 14, "bold") - 7
-            pen.text(
-                left + column_width - detail_width,
-                top + 23,
-                shorten(detail, detail_width, 11),
-                size=11,
-                colour="muted",
-            )
+            if detail:
+                shown = shorten(detail, detail_width, 11)
+                pen.text(left + column_width - detail_width, top + 23, shown, size=11, colour="muted")
 
     return 36.0 * rows, paint
 

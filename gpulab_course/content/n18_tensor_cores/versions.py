@@ -30,7 +30,7 @@ class Version:
     macros: Mapping[str, int] = field(default_factory=dict)
 
 
-_TILED = ("multiply.cu", "loads.cu", "product.cu")
+_TILED = ("multiply.cu", "loads.cu", "product.cuh")
 
 VERSIONS = (
     Version("naive", "one element per thread, without tensor cores", ("product_naive.cu",)),

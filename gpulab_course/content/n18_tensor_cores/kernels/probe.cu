@@ -1,4 +1,8 @@
 // one instruction per block; a and b have register 0 of each lane, the other registers are 0
+#ifndef INSTRUCTION
+#define INSTRUCTION m16n8k8.row.col.f32.f16.f16.f32
+#define A_REGISTERS 2
+#endif
 #define TEXT(x) #x
 #define MMA(x) "mma.sync.aligned." TEXT(x)
 extern "C" __global__ void probe(const unsigned* a, const unsigned* b, float* d) {
