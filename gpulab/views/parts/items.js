@@ -35,7 +35,7 @@ export const line = (x, y, colour, more = {}) => ({ item: "line", x, y, colour, 
 export const rules = (x0, y0, x1, y1, colour, more = {}) => ({ item: "rules", x0, y0, x1, y1, colour, width: 1, dash: false, arrow: false, most: 0, ...more });
 
 export const labels = (x, y, text, more = {}) => ({
-  item: "labels", x, y, text, anchor: "start", colour: "fg", size: 11, weight: "normal", dx: 0, room: null, spread: false, turn: false, mono: false, pin: false, of_rows: false, ...more,
+  item: "labels", x, y, text, anchor: "start", colour: "fg", size: 11, weight: "normal", dx: 0, room: null, lines: 1, spread: false, turn: false, mono: false, pin: false, of_rows: false, ...more,
 });
 
 /** Texts left of a plot that begins at 0. */

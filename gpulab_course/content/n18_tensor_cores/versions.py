@@ -68,7 +68,7 @@ def launch(name: str, a: Any, b: Any, c: Any) -> Step:
     version = known[name]
     if not version.files:
         return kernels.launch("hgemm_async", a, b, c).step
-    entry = version.files[-1].removesuffix(".cu")
+    entry = version.files[-1].partition(".")[0]
     options = tuple(f"-D{macro}={value}" for macro, value in version.macros.items())
     kernel = session.cp().RawKernel(source(*version.files), entry, options=options)
     grid, block = {
