@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,13 @@ from virtualgpu.engine.lower.ops.matrices.tensor import _mma_positions
 from virtualgpu.errors import GpulabError
 
 needs_nvrtc = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+
+
+@pytest.fixture(autouse=True)
+def a_device() -> Iterator[None]:
+    session.use_device("virtual:A100")
+    yield
+    session.use_device("auto")
 
 
 @pytest.mark.parametrize("name", layouts.SHAPES)

@@ -1,5 +1,7 @@
 // one instruction per block; a and b have register 0 of each lane, the other registers are 0
-#ifndef INSTRUCTION
+#if !defined(INSTRUCTION) || __CUDA_ARCH__ < 800  // an older GPU has only this instruction
+#undef INSTRUCTION
+#undef A_REGISTERS
 #define INSTRUCTION m16n8k8.row.col.f32.f16.f16.f32
 #define A_REGISTERS 2
 #endif
