@@ -52,8 +52,9 @@ format: env-test  ## Format code and notebooks, fix what ruff can fix
 bench: $(if $(GPULAB_PYTHON),,env-bench)  ## Measure the engine, the JIT and the import time
 	@$(RUN) -m tools.bench.table $(ARGS)
 
-pictures: $(if $(GPULAB_PYTHON),,env-test)  ## Take the README's pictures in a real JupyterLab
+pictures: $(if $(GPULAB_PYTHON),,env-test)  ## Make the README's pictures, in a real JupyterLab, and the gallery's pages
 	@GPULAB_DEVICE=$${GPULAB_DEVICE:-virtual:A100} $(RUN) -m tools.pictures $(ARGS)
+	@GPULAB_DEVICE=$${GPULAB_DEVICE:-virtual:A100} $(RUN) -m tools.gallery
 
 notebooks: $(if $(GPULAB_PYTHON),,env-test)  ## Run every notebook again, keep its pictures, strip widget state
 	@$(RUN) -m tools.notebooks $(ARGS)
