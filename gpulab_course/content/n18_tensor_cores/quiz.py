@@ -10,7 +10,10 @@ QUESTIONS = (
         (
             Choice("each lane holds the whole matrix", "256 halves would take 128 registers of each lane."),
             Choice("all lanes of a warp together, a part each", "This is what a fragment is.", right=True),
-            Choice("no thread: it is read from shared memory each time", "mma.sync takes its operands from registers."),
+            Choice(
+                "no thread: it is read from shared memory each time",
+                "mma.sync takes its operands from registers.",
+            ),
         ),
     ),
     Question(
@@ -33,7 +36,10 @@ QUESTIONS = (
                 "So a matrix b that is stored row by row becomes a fragment of b.",
                 right=True,
             ),
-            Choice("it transposes the whole tile in shared memory before it loads rows", "It only reads shared memory."),
+            Choice(
+                "it transposes the whole tile in shared memory before it loads rows",
+                "It only reads shared memory.",
+            ),
             Choice("it reads 8 columns, which conflicts 8 ways", "It reads the same rows as without .trans."),
         ),
     ),
@@ -57,7 +63,9 @@ QUESTIONS = (
                 "Its copies would have had another iteration to arrive. wait_prior(1) leaves them pending.",
                 right=True,
             ),
-            Choice("a race, because the copy of tile t may be pending", "It waits for all copies of the thread."),
+            Choice(
+                "a race, because the copy of tile t may be pending", "It waits for all copies of the thread."
+            ),
             Choice("the only right call", "Only the copies of tile t are needed."),
         ),
     ),
