@@ -68,7 +68,7 @@ def kernel_amounts(kernel: Kernel) -> KernelAmounts:
         for instruction in functions[function].instructions[block.first : block.end]:
             result.lines.add(instruction.line, number)
             result.opcodes.add(instruction.root, number)
-            if async_ops.waits_for_all(instruction):
+            if async_ops.waits_for_all_copies(instruction):
                 result.opcodes.add("cp.async.wait_all", number)
             kind, operations_per_lane = operations(instruction)
             if kind:

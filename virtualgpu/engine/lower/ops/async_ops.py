@@ -37,7 +37,7 @@ def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
     return True
 
 
-def waits_for_all(instruction: ir.Instruction) -> bool:
+def waits_for_all_copies(instruction: ir.Instruction) -> bool:
     """Return whether an instruction waits for all asynchronous copies of its thread (not for bulk copies)."""
     if instruction.root != "cp" or instruction.parts[1:2] != ("async",):
         return False
