@@ -272,6 +272,7 @@ def _textures() -> Iterator[str]:
 
 def _matrices() -> Iterator[str]:
     yield "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {r, r, r, r}, [%shared]"
+    yield "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%shared], {r, r, r, r}"
     for shape, a, b in (("m16n8k8", 2, 1), ("m16n8k16", 4, 2)):
         for inside in ("f16", "bf16"):
             words = "{" + ", ".join(["r"] * a) + "}, {" + ", ".join(["r"] * b) + "}"
@@ -297,7 +298,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "matrices": tuple(_matrices()),
 }
 _OPERAND = re.compile(r"(?<![%\w.])([prhdfg])(?![\w.])")
-_NO_RESULT = ("st.", "red.", "sust", "membar", "fence", "cp.", "bar.sync", "bar.warp")
+_NO_RESULT = ("st.", "red.", "sust", "membar", "fence", "cp.", "stmatrix", "bar.sync", "bar.warp")
 # Registers of each kind that hold what was loaded.
 _LOADED = 4
 # A lane's operands and its room of each kind of memory, and each of its results.

@@ -8,6 +8,7 @@ in JavaScript. All are fitted to Nsight Compute's counts of single accesses on a
 * shared loads and stores take as many passes as the busiest bank has distinct words. Accesses of 8
   and 16 bytes are done for a half- and a quarter-warp at a time. A load is done for twice as many lanes
   if all lanes agree with their neighbour, or all with their second neighbour (inactive lanes always agree);
+* ``ldmatrix`` and ``stmatrix`` move each 8x8 matrix, 8 rows of 16 bytes, separately;
 * shared atomics take as many passes as the busiest bank has lanes, same word or not, but adding 1
   without using the result combines lanes; compare-and-swap reads and writes: two wavefronts per pass.
 """
@@ -26,8 +27,9 @@ from virtualgpu.records.counters import AccessCounters, KernelCounters, Space
 from virtualgpu.records.kernel import LINE_BYTES, SECTOR_BYTES, WARP_SIZE, Dim3
 from virtualgpu.records.origin import Provenance
 
-# "count" is an atomic that adds 1 and ignores the result, "swap" a compare-and-swap.
-Rule = Literal["load", "store", "atomic", "count", "swap"]
+# "count" is an atomic that adds 1 and ignores the result, "swap" a compare-and-swap, "matrix" is
+# `ldmatrix` or `stmatrix`.
+Rule = Literal["load", "store", "atomic", "count", "swap", "matrix"]
 ATOMIC_RULES = ("atomic", "count", "swap")
 ELEMENT_BYTES = (1, 2, 4, 8, 16)
 BANKS = 32

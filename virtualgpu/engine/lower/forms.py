@@ -156,6 +156,7 @@ _FORMS = {
         r"|\.cluster\.(arrive(\.release|\.relaxed)?|wait(\.acquire)?)(\.aligned)?"
     ),
     "ldmatrix": rf"\.sync\.aligned\.m8n8\.x[124](\.trans)?({_SHARED})?\.b16",
+    "stmatrix": rf"\.sync\.aligned\.m8n8\.x[124](\.trans)?({_SHARED})?\.b16",
     "wmma": (
         rf"\.(load\.[abc]|store\.d)\.sync\.aligned\.(row|col){_SHAPE}(\.global|{_SHARED})?{_MATRIX_TYPE}"
         rf"|\.mma\.sync\.aligned\.(row|col)\.(row|col){_SHAPE}(({_MATRIX_TYPE}){{2}}|({_MATRIX_TYPE}){{4}})"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from virtualgpu.compile.ptx import ir
 from virtualgpu.compile.ptx.flow import cfg
 
-ROOTS = ("wmma", "mma", "ldmatrix")
+ROOTS = ("wmma", "mma", "ldmatrix", "stmatrix")
 ROW_BYTES = 128  # one 32-bit register of a warp
 KINDS = ("b32", "u32", "s32", "f32", "f16x2", "bf16x2")
 

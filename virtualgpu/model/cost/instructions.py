@@ -139,7 +139,7 @@ def instruction_cost(opcode: str) -> InstructionCost:
         if root == "mul" and "wide" in parts:
             return FREE
         return _IMAD if "hi" not in parts else InstructionCost((("imad", 3.0),), 9.0)
-    if root in ("wmma", "mma", "ldmatrix"):
+    if root in ("wmma", "mma", "ldmatrix", "stmatrix"):
         return InstructionCost((("half", 8.0),), 32.0)
     if is_64_bit:
         if root == "shl":

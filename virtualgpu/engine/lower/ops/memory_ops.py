@@ -40,8 +40,14 @@ def kind_of(instruction: ir.Instruction) -> str:
     return {"ld": "load", "ldu": "load", "st": "store"}.get(instruction.root, "atomic")
 
 
+# Modifier of an access to the rows of 8x8 matrices, of 16 bytes each.
+MATRIX_ROWS = "m8n8"
+
+
 def rule_of(function: ir.Function, instruction: ir.Instruction) -> Rule:
     """Return the name of the rule by which the cost of an access is counted, such as ``"swap"``."""
+    if MATRIX_ROWS in instruction.parts:
+        return "matrix"
     if instruction.root not in ("atom", "red"):
         return "store" if instruction.root == "st" else "load"
     if "cas" in instruction.parts:
@@ -128,13 +134,15 @@ def host_addresses(
     stored_values: str = "",
     *,
     prepare: Callable[[str], None] = lambda _: None,
+    mask: str = "",
 ) -> str:
     """Emit checks and counters of an access, and return the host address of each lane.
 
     `prepare` is called with the addresses too, and may emit code that runs before the observer is called.
+    `mask` is the mask of the lanes that have an address, if these are not all lanes that execute.
     """
     emitter = code.emitter
-    mask = code.executed(instruction)
+    mask = mask or code.executed(instruction)
     site = code.site(instruction)
     rule = rule_of(code.function, instruction)
     if space == "generic":

@@ -121,7 +121,7 @@ def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
 
 def member_mask(instruction: ir.Instruction) -> ir.Operand | None:
     """Return the member-mask operand of a ``.sync`` instruction, if it has one."""
-    if instruction.root in ("wmma", "mma", "ldmatrix"):
+    if instruction.root in ("wmma", "mma", "ldmatrix", "stmatrix"):
         return ir.Immediate(0xFFFFFFFF)  # the whole warp
     return instruction.operands[-1] if "sync" in instruction.parts and instruction.operands else None
 

@@ -1,4 +1,4 @@
-"""Loads and stores of matrix fragments, as LLVM IR functions that loop over elements.
+"""Loads and stores of ``wmma`` fragments, as LLVM IR functions that loop over elements.
 
 Each element is a separate access, which is checked, counted, traced and reported to observers.
 """
@@ -20,9 +20,8 @@ from virtualgpu.records.access import Rule
 class Move:
     """The parameters of an LLVM function that loads or stores matrix fragments.
 
-    ``columns`` is the width of a ``wmma`` matrix, of which each lane has consecutive elements; 0 means
-    ``ldmatrix``, where the lanes have the addresses of rows. ``by_row`` means that memory contains one row
-    after the other, or that ``ldmatrix`` does not transpose.
+    ``columns`` is the width of the matrix, of which each lane has consecutive elements. ``by_row`` means that
+    memory contains one row after the other.
     """
 
     access: ir.Instruction
@@ -48,9 +47,8 @@ class Move:
 
     @property
     def name(self) -> str:
-        instruction = f"wmma_{self.access.root}_{self.columns}" if self.columns else "ldmatrix"
         order = "row" if self.by_row else "column"
-        return f"{instruction}_{order}_{self.space}_{self.kind}_{self.elements}_{self.registers}"
+        return f"wmma_{self.access.root}_{self.columns}_{order}_{self.space}_{self.kind}_{self.elements}_{self.registers}"
 
 
 def call(
@@ -58,12 +56,12 @@ def call(
     instruction: ir.Instruction,
     move: Move,
     base: str,
-    extra_arguments: list[str],
+    stride: str,
     fragment: ir.Operand | None,
 ) -> None:
     """Emit the call of the function that loads or stores a fragment.
 
-    `extra_arguments` follow the base address.
+    `base` and `stride` are the lanes' addresses and strides in elements.
     """
     emitter = code.emitter
     site = code.site(move.access)
@@ -74,7 +72,7 @@ def call(
     arguments = [
         "ptr %ctx",
         f"<32 x {move.address}> {base}",
-        *extra_arguments,
+        f"<32 x i32> {stride}",
         f"i32 {code.executed(instruction)}",
         f"i32 {code.index}",
         f"i32 {instruction.pc}",
@@ -93,7 +91,7 @@ def _function(code: WarpCode, move: Move) -> str:
     parameters = [
         "ptr %ctx",
         f"<32 x {move.address}> %base",
-        *(["<32 x i32> %stride32"] if move.columns else ()),
+        "<32 x i32> %stride32",
     ]
     parameters += ["i32 %mask", "i32 %function", "i32 %pc", "i32 %site", "ptr %registers"]
     body = _loading(code, move, raw) if move.is_load else _storing(code, move, raw)
@@ -125,29 +123,6 @@ fail:
 def _element_address(code: WarpCode, move: Move) -> str:
     """Return LLVM text that computes ``%a``, the address of element ``%n`` in each lane."""
     llvm = move.address
-    if not move.columns:
-        code.add_support(*lanes.permute(llvm))
-        lane = f"<{', '.join(f'i32 {n}' for n in range(32))}>"
-        row_operation, column_operation = ("lshr", "and") if move.by_row else ("and", "lshr")
-        row_shift, column_shift = (2, 3) if move.by_row else (3, 2)
-        widen = (
-            f"zext <32 x i32> %in.row to <32 x {llvm}>"
-            if llvm == "i64"
-            else "add <32 x i32> %in.row, zeroinitializer"
-        )
-        return f"""  %matrix = lshr i32 %n, 1
-  %first = shl i32 %matrix, 3
-{splat("i32", "%first", "%firsts")}  %half = and i32 %n, 1
-{splat("i32", "%half", "%halves")}  %across0 = {row_operation} <32 x i32> {lane}, splat (i32 {row_shift})
-  %inside0 = {column_operation} <32 x i32> {lane}, splat (i32 {column_shift})
-  %pair0 = shl <32 x i32> {"%inside0" if move.by_row else "%across0"}, splat (i32 1)
-  %pair = or <32 x i32> %pair0, %halves
-  %row = add <32 x i32> {"%across0, %firsts" if move.by_row else "%pair, %firsts"}
-  %in.row = shl <32 x i32> {"%pair" if move.by_row else "%inside0"}, splat (i32 1)
-  %start = call <32 x {llvm}> @permute_{llvm}(<32 x {llvm}> %base, <32 x i32> %row)
-  %offset = {widen}
-  %a = add <32 x {llvm}> %start, %offset
-"""
     major, minor = ("row", "column") if move.by_row else ("column", "row")
     narrow = (
         "trunc <32 x i64> %bytes to <32 x i32>" if llvm == "i32" else "add <32 x i64> %bytes, zeroinitializer"

@@ -1,7 +1,7 @@
-"""LLVM IR for tensor-core instructions: ``wmma``, ``mma.sync`` and ``ldmatrix``.
+"""LLVM IR for tensor-core instructions: ``wmma``, ``mma.sync``, ``ldmatrix`` and ``stmatrix``.
 
-Loads and stores are ordinary memory accesses of each lane, one element at a time, in a loop that all
-instructions of one kind share. The product is a shared function too, so kernels with thousands of them stay
+Loads and stores of ``wmma`` are ordinary memory accesses of each lane, one element at a time, in a loop that
+all instructions of one kind share. The product is a shared function too, so kernels with thousands of them stay
 small.
 """
 
@@ -14,7 +14,7 @@ from virtualgpu.engine.ir import matrix_product as matrix_ir
 from virtualgpu.engine.ir.matrix_product import BYTES, FP8_TYPES, ElementPositions, elements_per_register
 from virtualgpu.engine.lower import fragments
 from virtualgpu.engine.lower.ops import memory_ops
-from virtualgpu.engine.lower.ops.matrices import matrix_moves
+from virtualgpu.engine.lower.ops.matrices import matrix_moves, matrix_rows
 from virtualgpu.engine.lower.warp_code import WarpCode
 from virtualgpu.errors import NotSupportedError, PtxError
 
@@ -23,7 +23,7 @@ _SUPPORTED_TYPES = "it has f16, bf16, tf32, e4m3, e5m2, s8 and u8"
 _SHAPES = ((16, 16, 16), (32, 8, 16), (8, 32, 16), (16, 16, 8))
 
 
-ROOTS = {"wmma", "mma", "ldmatrix"}
+ROOTS = {"wmma", "mma", *matrix_rows.ROOTS}
 
 
 def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
@@ -32,8 +32,8 @@ def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
         _wmma_load_or_store(code, instruction)
     elif instruction.root in ("wmma", "mma"):
         _matrix_product(code, instruction)
-    elif instruction.root == "ldmatrix":
-        _ldmatrix(code, instruction)
+    elif instruction.root in matrix_rows.ROOTS:
+        matrix_rows.emit(code, instruction, _space(instruction))
     else:
         return False
     return True
@@ -143,30 +143,7 @@ def _wmma_load_or_store(code: WarpCode, instruction: ir.Instruction) -> None:
         columns,
         by_row,
     )
-    matrix_moves.call(code, instruction, move, base, [f"<32 x i32> {stride}"], fragment)
-
-
-def _ldmatrix(code: WarpCode, instruction: ir.Instruction) -> None:
-    """Emit ``ldmatrix``, a load of 8x8 matrices of 16-bit elements.
-
-    Lane 8r + i has the address of row i of matrix r.
-    """
-    target, source = instruction.operands
-    count = len(fragments.items_of(target))
-    if "m8n8" not in instruction.parts or instruction.type != "b16" or count not in (1, 2, 4):
-        raise NotSupportedError(f"The virtual GPU does not support {instruction.opcode}.")
-    space = _space(instruction)
-    address = memory_ops.address_of(code, source, space)
-    move = matrix_moves.Move(
-        memory_ops.as_access(instruction, "ld", space, 2),
-        space,
-        "b16",
-        2 * count,
-        count,
-        0,
-        "trans" not in instruction.parts,
-    )
-    matrix_moves.call(code, instruction, move, address, [], target)
+    matrix_moves.call(code, instruction, move, base, stride, fragment)
 
 
 # -- the product -------------------------------------------------------------------------------------

@@ -1,0 +1,94 @@
+"""LLVM IR for ``ldmatrix`` and ``stmatrix``, which move 8x8 matrices of 16-bit elements.
+
+Lane 8r + i has the address of row i of matrix r. Hardware reads or writes the 16 bytes of each row at once,
+so the instruction is one access of 16 bytes for each row; afterwards each lane has two elements of every
+matrix in one register.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from virtualgpu.compile.ptx import ir
+from virtualgpu.engine.ir import layout
+from virtualgpu.engine.lower import fragments
+from virtualgpu.engine.lower.ops import memory_ops
+from virtualgpu.engine.lower.warp_code import WarpCode
+
+ROOTS = ("ldmatrix", "stmatrix")
+_ROWS = 8
+_ROW_BYTES = 16
+_ELEMENT_BYTES = 2
+
+
+def emit(code: WarpCode, instruction: ir.Instruction, space: str) -> None:
+    """Emit LLVM IR for ``ldmatrix`` or ``stmatrix`` in a state space."""
+    is_load = instruction.root == "ldmatrix"
+    fragment, address = instruction.operands if is_load else reversed(instruction.operands)
+    registers = fragments.items_of(fragment)
+    access = memory_ops.as_access(instruction, "ld" if is_load else "st", space, _ROW_BYTES)
+    access = dataclasses.replace(access, parts=(access.root, memory_ops.MATRIX_ROWS, *access.parts[1:]))
+    mask = code.executed(instruction)
+    row_lanes = (1 << _ROWS * len(registers)) - 1
+    rows = memory_ops.host_addresses(
+        code,
+        access,
+        memory_ops.address_of(code, address, space),
+        space,
+        _ROW_BYTES,
+        mask=code.emitter.op(f"and i32 {mask}, {row_lanes}"),
+    )
+    for matrix, register in enumerate(registers):
+        if is_load:
+            code.set(register, _load(code, instruction, rows, matrix, mask), "b32")
+        else:
+            _store(code, instruction, rows, matrix, code.get(register, "b32"), mask)
+
+
+def _load(code: WarpCode, instruction: ir.Instruction, rows: str, matrix: int, mask: str) -> str:
+    """Return the register with each lane's two elements of a matrix."""
+    if "trans" not in instruction.parts:
+        return memory_ops.gather(code, _addresses(code, rows, matrix, None), mask, "b32")
+    low, high = (
+        code.emitter.convert(
+            "zext",
+            "i16",
+            memory_ops.gather(code, _addresses(code, rows, matrix, half), mask, "b16"),
+            "i32",
+        )
+        for half in range(2)
+    )
+    return code.emitter.binary("or", "i32", low, code.emitter.binary("shl", "i32", high, "splat (i32 16)"))
+
+
+def _store(
+    code: WarpCode, instruction: ir.Instruction, rows: str, matrix: int, value: str, mask: str
+) -> None:
+    """Emit the stores of each lane's two elements of a matrix."""
+    if "trans" not in instruction.parts:
+        memory_ops.scatter(code, value, _addresses(code, rows, matrix, None), mask, "b32")
+        return
+    for half in range(2):
+        shifted = code.emitter.binary("lshr", "i32", value, f"splat (i32 {16 * half})")
+        element = code.emitter.convert("trunc", "i32", shifted, "i16")
+        memory_ops.scatter(code, element, _addresses(code, rows, matrix, half), mask, "b16")
+
+
+def _addresses(code: WarpCode, rows: str, matrix: int, transposed_half: int | None) -> str:
+    """Return each lane's address of its elements in a matrix, from the addresses of the rows.
+
+    Without transposition, a lane has elements 2 (lane % 4) and the next one of row lane / 4. With
+    transposition, they are in two rows, so `transposed_half` is 0 or 1.
+    """
+    row_order = []
+    offsets = []
+    for lane in range(layout.LANES):
+        outer = lane // 4
+        inner = 2 * (lane % 4)
+        row, column = (outer, inner) if transposed_half is None else (inner + transposed_half, outer)
+        row_order.append(f"i32 {_ROWS * matrix + row}")
+        offsets.append(f"i64 {_ELEMENT_BYTES * column}")
+    starts = code.emitter.op(
+        f"shufflevector <32 x i64> {rows}, <32 x i64> poison, <32 x i32> <{', '.join(row_order)}>"
+    )
+    return code.emitter.binary("add", "i64", starts, f"<{', '.join(offsets)}>")
