@@ -1,6 +1,6 @@
-import { element, keepPlainKeys } from "gpulab/parts/frame.js";
+import { element, isLive, keepPlainKeys } from "gpulab/parts/frame.js";
 
-// The course's forms: a prediction to lock, a comparison that waits for it, a quiz, and a button.
+// The course's forms: a prediction to lock, a comparison that waits for it, a quiz, and an interview card.
 // Native controls in a fieldset, so that keyboards and screen readers know them.
 
 /** Text as nodes, with what stands between backticks as code. */
@@ -18,8 +18,8 @@ function prediction(root, facts, name, tell) {
   const problem = element("div", { class: "gl-problem", role: "alert", id: `${name}-problem` });
   const said = element("span", { class: "gl-said", role: "status" });
   const lock = (sure) => tell({ value: field ? field.value : picked, sure });
-  const sure = element("button", { type: "button", onclick: () => lock(true) }, "I am sure");
-  const guess = element("button", { type: "button", onclick: () => lock(false) }, "I guess");
+  const sure = element("button", { type: "button", onclick: () => lock(true) }, facts.sure ?? "I am sure");
+  const guess = element("button", { type: "button", onclick: () => lock(false) }, facts.guess ?? "I guess");
   const change = element("button", { type: "button", class: "gl-quiet", onclick: () => tell({}) }, "Change");
   const radios = facts.choices.map((text, at) => element("input", { type: "radio", name, value: String(at), onchange: () => { picked = text; } }));
   const isCode = facts.code !== undefined;
@@ -100,18 +100,19 @@ function choices({ text, choices: texts }, number, tell) {
 }
 
 /** A question for a reason: words of one's own, then the points that a good answer makes, to tick. */
-function reason({ text }, number, tell) {
-  const words = element("textarea", { rows: 2, "aria-label": `Your answer to question ${number}`, placeholder: "In your own words" });
+function reason({ text, label, written = true }, number, tell) {
+  const words = element("textarea", { rows: 2, hidden: !written, "aria-label": label ?? `Your answer to question ${number}`, placeholder: "In your own words" });
   const compare = element("button", { type: "button", class: "gl-quiet", onclick: () => tell({ number, answer: words.value }) }, "Compare");
   const said = element("div", { class: "gl-said", role: "status" });
-  const box = group([`${number}. `, ...prose(text)], words, element("div", {}, compare), said);
+  const head = label ? element("b", {}, `${label}: `) : `${number}. `;
+  const box = group([head, ...prose(text)], words, element("div", {}, compare), said);
   const update = ({ words: written, points = [], ticked = [] }) => {
     if (!points.length) return;
     if (!words.value) words.value = written;
     compare.hidden = true;
     const boxes = points.map((point, at) => element("input", { type: "checkbox", checked: ticked.includes(at), onchange: () => tell({ number, ticked: points.map((_, other) => other).filter((other) => boxes[other].checked) }) }));
     if (said.childElementCount) return;
-    said.replaceChildren("These are the points of a good answer. Tick the points that your answer contains:", ...points.map((point, at) => element("label", { class: "gl-point" }, boxes[at], element("span", {}, prose(point)))));
+    said.replaceChildren(written ? "These are the points of a good answer. Tick the points that your answer contains:" : "", ...points.map((point, at) => element("label", { class: "gl-point" }, boxes[at], element("span", {}, prose(point)))));
   };
   return { box, said, update };
 }
@@ -146,18 +147,113 @@ function quiz(root, facts, name, tell) {
   };
 }
 
-/** A button, below a warning if there is one. */
-function button(root, facts, name, tell) {
-  const warning = element("div", { class: "gl-problem", role: "alert" });
-  const control = element("button", { type: "button", class: "gl-quiet", onclick: () => tell({}) });
-  root.append(warning, control);
-  return ({ text, warning: words }) => {
-    control.textContent = text;
-    warning.textContent = words;
+/** Seconds as minutes and seconds, such as 2:05. */
+const clockText = (seconds) => `${Math.floor(seconds / 60)}:${String(Math.floor(seconds % 60)).padStart(2, "0")}`;
+
+const HIDDEN_CLOCK = "gpulab-clock-hidden";
+
+/** A clock that counts the seconds of a card, and a button that hides it in this and in later cards. */
+function clock(isCounting) {
+  let hidden = localStorage.getItem(HIDDEN_CLOCK) === "yes";
+  let times = { elapsed_s: 0, since_s: null };
+  const time = element("span", { class: "gl-time", role: "timer", "aria-label": "Time on this card" });
+  const button = element("button", { type: "button", class: "gl-link", onclick: () => {
+    hidden = !hidden;
+    localStorage.setItem(HIDDEN_CLOCK, hidden ? "yes" : "no");
+    draw();
+  } });
+  const draw = () => {
+    // The kernel's clock can differ from the browser's if they are on different computers.
+    const open_s = times.since_s === null || !isCounting() ? 0 : Math.max(0, Date.now() / 1000 - times.since_s);
+    time.textContent = clockText(times.elapsed_s + open_s);
+    time.hidden = hidden;
+    button.textContent = hidden ? "Show clock" : "Hide";
+    button.setAttribute("aria-label", hidden ? "Show the clock" : "Hide the clock");
+  };
+  const timer = setInterval(draw, 1000);
+  return {
+    box: element("span", { class: "gl-clock" }, time, button),
+    set: (value) => { times = value; draw(); },
+    end: () => clearInterval(timer),
   };
 }
 
-const FORMS = { prediction, reveal, quiz, button };
+/** An answered question with its result, or a question with the truth for the interviewer. */
+function step({ question, truth, html, said, label, right }, rubric) {
+  const items = element("div");
+  items.innerHTML = html; // tables and code, made by Python
+  const result = said && element("div", { class: `gl-result gl-${right ? "right" : "wrong"}` }, element("b", { class: "gl-sign" }, right ? "✓ " : "✗ "), ...prose(said), " ", element("span", { class: "gl-origin" }, label));
+  return element("div", { class: "gl-step" }, element("div", { class: "gl-question" }, ...prose(question)), rubric, truth && element("div", { class: "gl-truth" }, element("b", {}, "Truth: "), ...prose(truth)), items, result || null);
+}
+
+/** An interview card: question and answer, then truth, points of a strong answer, and the way to the next card. */
+function interview(root, facts, name, tell, model) {
+  let shown = {};
+  let update = {};
+  const time = clock(() => isLive(model));
+  const place = element("div", { class: "gl-place" });
+  const title = element("div", { class: "gl-title" });
+  const steps = element("div");
+  const open = element("div"); // the current question
+  const status = element("div", { class: "gl-said", role: "status" });
+  const rubric = element("div");
+  const sentence = element("div", { class: "gl-sentence" });
+  const scorecard = element("div");
+  const source = element("span", { class: "gl-source" });
+  const warning = element("span", { class: "gl-problem", role: "alert" });
+  const next = element("button", { type: "button", class: "gl-quiet", onclick: () => tell({ next: true }) });
+  root.classList.add("gl-card");
+  root.append(element("div", { class: "gl-top" }, place, time.box), title, steps, open, status, rubric, sentence, scorecard, element("div", { class: "gl-foot" }, source, warning, next));
+  const answer = (message) => {
+    status.textContent = "The true value is being computed …";
+    tell({ ...message, key: shown.question });
+  };
+  /** Replace a part when its key changes; returns whether there is a new one. */
+  const renew = (slot, box, part, make) => {
+    if (shown[slot] === part?.key) return false;
+    shown[slot] = part?.key;
+    box.replaceChildren();
+    update[slot] = part ? make(part) : () => {};
+    return Boolean(part);
+  };
+  const render = (state) => {
+    const active = root.contains(document.activeElement) ? document.activeElement : null;
+    place.textContent = state.place;
+    title.textContent = state.title;
+    source.textContent = state.source;
+    time.set(state.clock);
+    status.textContent = "";
+    const hasNewRubric = renew("rubric", rubric, state.rubric, (part) => {
+      const { box, update: show } = reason(part, 1, tell);
+      rubric.append(box);
+      return show;
+    });
+    if (state.rubric) update.rubric(state.rubric);
+    const early = state.rubric && !state.rubric.written; // the interviewer listens for the points
+    steps.replaceChildren(...state.steps.map((part, at) => step(part, early && at === 0 ? rubric : null)));
+    if (!early && rubric.nextSibling !== sentence) sentence.before(rubric);
+    const hasNewQuestion = renew("question", open, state.question, (part) => {
+      const items = element("div");
+      items.innerHTML = part.html;
+      open.append(items);
+      return prediction(open, part, `${name}-${part.key}`, answer);
+    });
+    update.question({ value: "", locked: false, final: false, note: "", wrong: state.wrong });
+    sentence.replaceChildren(...(state.rubric?.sentence ? [`${state.rubric.score}. `, element("b", {}, "In one sentence: "), ...prose(state.rubric.sentence)] : []));
+    scorecard.innerHTML = state.scorecard;
+    warning.textContent = state.warning;
+    next.textContent = state.next;
+    next.hidden = !state.next;
+    // The focus goes to the new question or explanation, or stays where it was.
+    const fresh = hasNewQuestion ? open : hasNewRubric ? rubric : null;
+    if (active && fresh) fresh.querySelector("textarea, input, button").focus({ preventScroll: true });
+    else if (active && !root.contains(document.activeElement)) active.focus({ preventScroll: true });
+  };
+  render.end = time.end;
+  return render;
+}
+
+const FORMS = { prediction, reveal, quiz, interview };
 const PATIENCE_MS = 6000;
 let forms = 0;
 
@@ -187,7 +283,7 @@ function render({ model, el }) {
       unanswered();
     }
   };
-  const update = FORMS[model.get("form")](root, facts, `gpulab-form-${forms}-${model.get("form")}`, tell);
+  const update = FORMS[model.get("form")](root, facts, `gpulab-form-${forms}-${model.get("form")}`, tell, model);
   const changed = () => update(model.get("state"));
   changed();
   model.on("change:state", changed);
@@ -200,6 +296,7 @@ function render({ model, el }) {
   el.replaceChildren(root);
   return () => {
     clearTimeout(waiting);
+    update.end?.();
     model.off("change:state", changed);
     model.off("change:heard", answered);
     model.off("change:notice", noticed);

@@ -25,6 +25,17 @@ from gpulab_course.teach.question import Choice, Question, WhyQuestion
 reds = (Choice("red", "It is `red`.", right=True), Choice("a much longer blue", "No."), Choice("sea", "Nor."))
 questions = Quiz("small", "A small quiz", (Question("Which?", reds), WhyQuestion("Why?", ("This.", "That."))))
 questions""",
+    """from datetime import date
+from gpulab_course.teach.interview import Card, Drawn, Found, Interview, Part
+parts = (
+    Part(question="Twice 4?", unit="blocks", near=1.0, measure=lambda: Found(8, "arithmetic", "So it is.")),
+    Part(question="And red?", measure=lambda: Found("red", "seen"), choices=("red", "blue")),
+)
+def draw(rng):
+    return Drawn(parts=parts, points=("Doubled it.", "Gave the unit."), sentence="Eight.", parameters={})
+cards = [Card(title, "estimate", "L3", title, draw, ("02",)) for title in ("First", "Second")]
+talk = Interview(cards, 1, "candidate", date.today)
+talk""",
 ]
 FORM = ".jp-Cell .gpulab-form"
 
@@ -63,7 +74,8 @@ def test_code_in_a_question_looks_like_code(forms: tuple[Any, Any]) -> None:
 
 def test_a_number_is_locked_with_keys_and_reveals_the_comparison(forms: tuple[Any, Any]) -> None:
     lab, kernel = forms
-    field = lab.page.get_by_role("textbox", name="Your prediction in blocks")
+    group = lab.page.get_by_role("group", name="Predict: How many blocks?")
+    field = group.get_by_role("textbox", name="Your prediction in blocks")
     field.fill("1.000")
     field.press("Enter")
     lab.page.keyboard.press("Enter")
@@ -74,7 +86,7 @@ def test_a_number_is_locked_with_keys_and_reveals_the_comparison(forms: tuple[An
     assert alert.count() == 0, "the message belongs to the entry before"
     field.fill("8")
     field.press("Enter")
-    lab.page.get_by_text("Are you sure, or do you guess?").wait_for()
+    group.get_by_text("Are you sure, or do you guess?").wait_for()
     lab.page.keyboard.press("Tab")
     lab.page.keyboard.press("Enter")
     lab.expect(kernel, "[how_many.value, how_many.sure]", [8, False])
@@ -118,6 +130,44 @@ def test_a_reason_is_written_compared_and_ticked(forms: tuple[Any, Any]) -> None
     group.get_by_role("checkbox", name="That.").check()
     lab.expect(kernel, "questions.points", [1, 2])
     lab.picture("forms")
+    assert not lab.problems
+
+
+def test_an_interview_card_is_answered_with_keys(forms: tuple[Any, Any]) -> None:
+    lab, kernel = forms
+    keyboard = lab.page.keyboard
+    card = lab.page.locator(f"{FORM}.gl-card")
+    time = card.get_by_role("timer")
+    lab.wait_for(lambda: time.text_content() not in ("", "0:00"), what="a second on the clock")
+    card.get_by_role("textbox").fill("7")
+    keyboard.press("Enter")
+    keyboard.press("Enter")
+    lab.expect(kernel, "[[o.right for o in talk.outcomes], talk.card.key]", [[False], "First"])
+    card.get_by_text("8 blocks; you said 7 blocks").wait_for()
+    assert lab.page.evaluate("document.activeElement.type") == "radio", "the next question has the focus"
+    keyboard.press("Space")
+    keyboard.press("Tab")
+    keyboard.press("Enter")
+    lab.expect(kernel, "[o.right for o in talk.outcomes]", [False, True])
+    card.get_by_role("group", name="Explanation").wait_for()
+    stopped = time.text_content()
+    assert lab.page.evaluate("document.activeElement.tagName") == "TEXTAREA"
+    assert card.get_by_text("Eight.").count() == 0, "the sentence would be the answer"
+    keyboard.type("So.")
+    keyboard.press("Tab")
+    keyboard.press("Enter")
+    card.get_by_role("checkbox", name="Gave the unit.").check()
+    lab.expect(kernel, "talk.ticked", [1])
+    card.get_by_text("1 of 2 points. In one sentence: Eight.").wait_for()
+    lab.picture("interview_card", f"{FORM}.gl-card")
+    assert time.text_content() == stopped, "an answered card costs no time"
+    card.get_by_role("button", name="Hide the clock").press("Enter")
+    assert not time.is_visible()
+    card.get_by_role("button", name="Next card").press("Enter")
+    card.get_by_text("Second").wait_for()
+    assert not time.is_visible(), "the next card keeps the choice"
+    card.get_by_role("button", name="Show the clock").press("Enter")
+    assert time.is_visible()
     assert not lab.problems
 
 

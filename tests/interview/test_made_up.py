@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from ipywidgets import Widget
 
-from gpulab.views.parts import palette
 from gpulab.views.tables import Table
 from gpulab_course import api, folders
 from gpulab_course.teach import page
@@ -350,16 +349,15 @@ def no_widgets_left() -> Any:
 def test_the_page_shows_question_outcome_and_points() -> None:
     interview_ = talk()
     page_ = form.page_of(interview_)
-    assert "<p>How <code>many</code>?</p>" in page_
+    assert "<p><b>How <code>many</code>?</b></p>" in page_
     assert "int x;</pre>" in page_
     assert "A strong answer says" not in page_
     interview_.answer(400)
     page_ = form.page_of(interview_)
-    assert palette.light("tail") in page_
     assert "<b>✗</b> 40 blocks; you said 400 blocks" in page_
     assert "the &lt;code&gt;</pre>" in page_
     interview_.answer("red")
-    assert palette.light("good") in form.page_of(interview_)
+    assert "<b>✓</b> red" in form.page_of(interview_)
     interview_.answer("right")
     page_ = form.page_of(interview_)
     assert "<li>one &lt;thing&gt;</li>" in page_
@@ -367,75 +365,111 @@ def test_the_page_shows_question_outcome_and_points() -> None:
     assert form.page_of(talk("interviewer")).count("<p>Truth: ") == 3
 
 
-def child_named(box: Any, name: str) -> Any:
-    return next(child for child in box.children if getattr(child, "form", "") == name)
-
-
 def hear(to: Any, **message: Any) -> None:
     to._hear(to, message, None)
 
 
-def test_the_widget_asks_shows_and_continues(monkeypatch: pytest.MonkeyPatch) -> None:
+def answer_in(card: Any, value: str, sure: bool) -> None:
+    """Answer the question that the card shows."""
+    hear(card, key=card.state["question"]["key"], value=value, sure=sure)
+
+
+def test_the_card_asks_shows_and_continues() -> None:
     interview_ = talk()
-    box = form.interview_form(interview_)
-    asking = child_named(box, "prediction")
-    assert asking.facts == {"label": "Question", "question": "How `many`?", "choices": [], "unit": "blocks"}
-    hear(asking, value="many", sure=True)
-    assert "not a number" in asking.state["wrong"]
-    hear(asking, value="40", sure=False)
+    card = form.interview_form(interview_)
+    question = card.state["question"]
+    assert (question["question"], question["choices"], question["unit"]) == ("How `many`?", [], "blocks")
+    assert card.state["steps"] == []
+    answer_in(card, "many", sure=True)
+    assert "not a number" in card.state["wrong"]
+    answer_in(card, "40", sure=False)
+    assert card.state["wrong"] == ""
     assert interview_.scorecard.cards[0].parts[0].sure is False
-    assert "40 blocks. So" in box.children[0].value
-    choosing = child_named(box, "prediction")
-    assert (choosing.facts["question"], choosing.facts["choices"]) == ("Which?", ["red", "blue"])
-    hear(choosing, value="red", sure=True)
-    writing = child_named(box, "prediction")
-    assert (writing.facts["code"], "A kernel?" in writing.facts["question"]) == ("start", True)
-    assert "start" not in box.children[0].value, "the code is shown once"
-    hear(writing, value="nowhere", sure=True)
-    assert "It cannot be measured <here>." in writing.state["wrong"]
-    hear(writing, value="right", sure=False)
+    (step,) = card.state["steps"]
+    assert (step["question"], step["right"], step["said"][:9]) == ("How `many`?", True, "40 blocks")
+    assert (card.state["question"]["question"], card.state["question"]["choices"]) == (
+        "Which?",
+        ["red", "blue"],
+    )
+    answer_in(card, "red", sure=True)
+    question = card.state["question"]
+    assert (question["code"], question["html"].count("start")) == ("start", 0), "the code is shown once"
+    answer_in(card, "nowhere", sure=True)
+    assert "It cannot be measured <here>." in card.state["wrong"]
+    assert card.state["rubric"] is None
+    answer_in(card, "right", sure=False)
     assert [row.sure for row in interview_.scorecard.cards[0].parts] == [False, True, False]
-    rubric = child_named(box, "quiz")
-    hear(rubric, number=1, answer="mine")
-    hear(rubric, number=1, ticked=[0, 2])
-    assert rubric.state == {
-        "answers": [{"words": "mine", "points": ["one <thing>", "another", "a third"], "ticked": [0, 2]}],
-        "score": "2 of 3 points",
-    }
-    hear(child_named(box, "button"))
-    assert interview_.index == 1
-    assert not has_next(box)
+    assert (card.state["question"], card.state["clock"]["since_s"]) == (None, None)
+    assert (card.state["rubric"]["points"], card.state["rubric"]["sentence"]) == ([], "")
+    hear(card, number=1, answer="mine")
+    hear(card, number=1, ticked=[0, 2])
+    rubric = card.state["rubric"]
+    assert rubric["points"] == ["one <thing>", "another", "a third"]
+    assert (rubric["words"], rubric["ticked"], rubric["score"]) == ("mine", [0, 2], "2 of 3 points")
+    hear(card, next=True)
+    assert (interview_.index, card.state["next"], card.state["scorecard"]) == (1, "", "")
     answered(interview_)
-    assert "Scorecard, seed 7" in form.interview_form(interview_).children[-1].value
-    assert "Truth" not in "".join(getattr(child, "value", "") for child in box.children)
+    card = form.interview_form(interview_)
+    assert "Scorecard, seed 7" in card.state["scorecard"]
+    assert not any(step["truth"] for step in card.state["steps"])
 
 
-def has_next(box: Any) -> bool:
-    return any(getattr(child, "form", "") == "button" for child in box.children)
+def test_a_second_press_does_not_answer_the_next_question() -> None:
+    interview_ = talk()
+    card = form.interview_form(interview_)
+    answer_in(card, "40", sure=True)
+    key = card.state["question"]["key"]
+    for _ in range(2):
+        hear(card, key=key, value="red", sure=True)
+    assert len(interview_.outcomes) == 2
+
+
+def test_the_clock_adds_the_times_of_a_cards_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr("gpulab_course.teach.interview.talk.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("gpulab_course.teach.interview.talk.time.time", lambda: 5000 + now[0])
+    interview_ = talk()
+    card = form.interview_form(interview_)
+    now[0] = 112.0
+    answer_in(card, "40", sure=True)
+    assert card.state["clock"] == {"elapsed_s": 12.0, "since_s": 5112.0}
+    now[0] = 113.0
+    answer_in(card, "red", sure=True)
+    now[0] = 117.0
+    answer_in(card, "right", sure=True)
+    assert card.state["clock"] == {"elapsed_s": 17.0, "since_s": None}
+    hear(card, number=1, answer="mine")
+    hear(card, next=True)
+    assert card.state["clock"] == {"elapsed_s": 0, "since_s": 5117.0}
 
 
 def test_a_card_with_open_questions_is_left_only_at_the_second_click() -> None:
     interview_ = talk()
-    box = form.interview_form(interview_)
-    button = child_named(box, "button")
-    assert button.state == {"text": "Next card", "warning": ""}
-    hear(button)
+    card = form.interview_form(interview_)
+    assert (card.state["next"], card.state["warning"]) == ("Next card", "")
+    hear(card, next=True)
     assert interview_.index == 0
-    assert "3 questions and the rubric" in button.state["warning"]
-    assert button.state["text"] == "Skip them"
-    hear(button)
-    assert interview_.index == 1
+    assert "3 questions and the rubric" in card.state["warning"]
+    assert card.state["next"] == "Skip them"
+    hear(card, next=True)
+    assert (interview_.index, card.state["warning"]) == (1, "")
 
 
 def test_the_interviewers_widget_shows_everything_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     interview_ = talk("interviewer", cards=1)
-    box = form.interview_form(interview_)
-    text = "".join(getattr(child, "value", "") for child in box.children)
-    assert text.count("<p>Truth: ") == 3
-    assert "Forty &amp; no more." in text
-    assert text.index("What to listen for") < text.index("Truth: "), "in the order of the conversation"
-    assert child_named(box, "quiz").state["answers"][0]["points"] == ["one <thing>", "another", "a third"]
-    assert not has_next(box)
+    card = form.interview_form(interview_)
+    steps = card.state["steps"]
+    assert [step["question"] for step in steps] == ["How `many`?", "Which?", "A kernel?"]
+    assert all(step["truth"] for step in steps)
+    assert card.state["question"]["question"] == "", "the question is above, with its truth"
+    rubric = card.state["rubric"]
+    assert (rubric["points"], rubric["sentence"]) == (
+        ["one <thing>", "another", "a third"],
+        "Forty & no more.",
+    )
+    assert card.state["next"] == ""
+    answer_in(card, "400", sure=True)
+    assert [step["said"][:9] for step in card.state["steps"]] == ["40 blocks", "", ""]
     assert interview_._repr_mimebundle_()["text/plain"] == str(interview_)
     monkeypatch.setattr(page, "in_jupyter", lambda: True)
     assert interview_._repr_mimebundle_()["text/plain"] == repr(interview_)

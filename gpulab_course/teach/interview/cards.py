@@ -27,8 +27,6 @@ class Found:
     """The true value of a question, its source and its explanation.
 
     ``also`` contains other choices that are right as well, such as a second cause of nearly the same weight.
-
-    ``also`` holds other choices that are right as well, such as a second cause of nearly the same weight.
     """
 
     value: Value
@@ -49,8 +47,6 @@ class Outcome:
     """The result of an answer: its merit from 0 to 1, whether it is right, and a sentence for the candidate.
 
     ``table`` and ``code`` are displayed with the result.
-
-    ``table`` and ``code`` are shown with it, now that the answer is locked.
     """
 
     merit: float

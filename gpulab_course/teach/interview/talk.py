@@ -25,10 +25,6 @@ class Interview:
     ``answer(value, sure=True)`` locks the answer to the current question and measures the true value,
     ``tick(1, 3)`` ticks points of the rubric, and ``next()`` shows the next card.
 
-    In JupyterLab it is a form. Elsewhere, and for kernels that are written in a cell: ``answer(value,
-    sure=True)`` locks the answer to the question at hand and measures, ``tick(1, 3)`` says which points of
-    the rubric were made, ``next()`` goes on.
-
     Attributes
     ----------
     seed : int
@@ -232,14 +228,27 @@ class Interview:
         ]
 
     @property
-    def heading(self) -> str:
-        """The number and title of the current card."""
+    def place(self) -> str:
+        """The number, kind and level of the current card."""
         card = self.card
-        notebooks = ", ".join(card.taught)
-        return (
-            f"Card {self.index + 1} of {len(self.cards)} · {card.kind} · level: {LEVELS[card.level]} · "
-            f"{card.title} (seed {self.seed}; taught in {notebooks})"
-        )
+        return f"Card {self.index + 1} of {len(self.cards)} · {card.kind} · level: {LEVELS[card.level]}"
+
+    @property
+    def source(self) -> str:
+        """The seed of the current card, and the notebooks that teach its subject."""
+        return f"Seed {self.seed}; taught in {', '.join(self.card.taught)}."
+
+    @property
+    def elapsed_s(self) -> float:
+        """The seconds that the candidate needed for the answered questions of the current card."""
+        return sum(result.seconds for result in self._parts.get(self.index, ()))
+
+    @property
+    def since_s(self) -> float | None:
+        """The time since the epoch when the current question was shown; None if there is no open question."""
+        if self.part is None:
+            return None
+        return time.time() - (time.monotonic() - self._shown_s)
 
     def shown(self) -> list[Table | str]:
         """Return the tables and code to display with the current question and with the latest result."""
@@ -250,7 +259,7 @@ class Interview:
         return [item for pair in (*outcome_items, *parts) for item in pair if item]
 
     def __str__(self) -> str:
-        lines = [self.heading]
+        lines = [f"{self.place} · {self.card.title}. {self.source}"]
         for outcome in self.outcomes:
             lines.append(f"{'✓' if outcome.right else '✗'} {outcome.said} ({outcome.label})")
         lines += [item if isinstance(item, str) else item.text() for item in self.shown()]
