@@ -72,16 +72,17 @@ def page(course: Course) -> str:
         course.aim,
         "",
         f"`gpulab lab --course {course.name}` opens notebooks that contain only the cells of this course.",
-        "The homework is at the end of each notebook. You can run each notebook without the others. Add",
-        "`--without-solutions` for notebooks without solutions. The page on classrooms explains",
+        "The homework is at the end of each notebook. You can run each notebook without the others. With",
+        "`--without-solutions`, the notebooks do not contain the solutions. The page on classrooms explains",
         "[how the minutes are computed](classroom.md#minutes).",
         "",
     ]
     if course.name in SHORT_COURSES:
         site = f"build/site/slides/{course.name}.html"
         lines += [
-            f"`make docs` writes slides, `{site}` (key S for the speaker's notes), and a handout of one",
-            f"page, `build/site/slides/handout-{course.name}.pdf`. Both work without a network.",
+            f"`make docs` writes slides to `{site}`, and a handout of one page to",
+            f"`build/site/slides/handout-{course.name}.pdf`. Both work without a network. To see the",
+            "speaker's notes, press S in the slides.",
             "",
         ]
     seen: set[str] = set()
@@ -112,7 +113,7 @@ def page(course: Course) -> str:
 
 
 def _spare(spare_min: float) -> str:
-    return f"{round(spare_min)} minutes remain for questions, or to begin the homework."
+    return f"{round(spare_min)} minutes remain for questions or for the homework."
 
 
 def _home_minutes(session: Session) -> int:
@@ -139,7 +140,7 @@ def _title(part: Part) -> str:
 
 def _left_out(course: Course) -> list[str]:
     """Return the section of a page that names what the course leaves out of its notebooks."""
-    lines = ["## Left out", "", "Of the notebooks that the course uses, these sections are left out:", ""]
+    lines = ["## Left out", "", "The course leaves out these sections of its notebooks:", ""]
     for number in course.notebooks:
         parts = course.parts_of(number)
         used = {name for part in parts for name in part.sections}

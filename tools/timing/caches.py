@@ -24,50 +24,60 @@ State = Literal["cold", "warm"]
 READ_BYTES = 1_000_000
 WRITTEN_BYTES = 4_000_000
 
-HEAD = """# How far the cache model can be believed
+HEAD = """# Accuracy of the cache model
 
-Made by `python -m tools.timing.caches`; do not edit. Hit rates and bytes here are *recorded* on an H200 by
-Nsight Compute or *modelled* by the virtual one; nothing is measured on your machine.
+`python -m tools.timing.caches` writes this page; do not edit it. Each hit rate and each number of bytes is
+either *recorded* with Nsight Compute on an H200 or *modelled* by the virtual H200. No number is measured on
+your computer.
 
-{count} launches of {kernels} kernels (`tools/corpus/caching.py`), each from empty caches. The model's
-constants were chosen by {fitted} of the kernels; marked with * are the {held} others, whose figures were
-looked at, too, while it grew; of them {late} (**) were recorded only when it stood.
+The page compares {count} launches of {kernels} kernels (`tools/corpus/caching.py`). The caches were empty
+before each launch. The constants of the model were chosen with {fitted} of these kernels. The {held} other
+kernels are held out and marked with `*`. Their results were also examined while the model was developed,
+except for the {late} kernels with `**`, which were recorded after the model was finished.
 
-## What was reached
+## Results
 
 | | launches | median error | nine of ten within | worst |
 | --- | ---: | ---: | ---: | ---: |
 {scores}
 
-L1 hit rate: sectors of loads of global and local memory that L1 held, in Nsight Compute's terms
-`l1tex__t_sectors_pipe_lsu_mem_*_op_ld_lookup_hit` of `..._op_ld`. L2 hit rate: of what the SMs ask,
-`lts__t_sectors_srcunit_tex_lookup_hit` of `lts__t_sectors_srcunit_tex`. The rate that Nsight Compute shows
-first, `lts__t_sector_hit_rate`, also counts what the parts of L2 ask each other, instructions and constants;
-of launches of a few microseconds it says 120 % and more. Bytes are compared from {read:,} read or {written:,}
-written on: Nsight Compute itself leaves up to 2.6 million to be written.
+The rates are defined by metrics of Nsight Compute. The L1 hit rate is the share of the sectors loaded from
+global and local memory that were in L1: `l1tex__t_sectors_pipe_lsu_mem_*_op_ld_lookup_hit` divided by
+`l1tex__t_sectors_pipe_lsu_mem_*_op_ld`. The L2 hit rate is the share of the sectors requested by SMs that
+were in L2: `lts__t_sectors_srcunit_tex_lookup_hit` divided by `lts__t_sectors_srcunit_tex`.
 
-Warm launches, each the second of two: the median error of L2's hit rate is {warm} points over {warm_count}
-launches. Nsight Compute takes L2's counters in several runs then, with other work between them, and says up
-to 116 %; its bytes of memory are those of a cold run, and are not compared.
+The rate that Nsight Compute shows first, `lts__t_sector_hit_rate`, also counts instructions, constants, and
+requests between the two parts of L2. For launches of a few microseconds it can exceed 120 %. Bytes are
+compared only for launches that read at least {read:,} bytes or write at least {written:,} bytes, because
+Nsight Compute itself leaves up to 2.6 million bytes that are still to be written.
+
+Each of {warm_count} launches was also measured with warm caches, as the second of two equal launches. The
+median error of the L2 hit rate is then {warm} points. For warm launches, Nsight Compute measures the
+counters of L2 in several runs with other work between them, and reports hit rates of up to 116 %. Its
+numbers of bytes are those of a cold run, so they are not compared.
 
 ## What is not modelled
 
-- Which SMs lie where. Blocks go to SMs by number; six in a row are taken to lie beside one part of L2,
-  requests of four in a row for the same sectors become one. So how often L2 is asked, and how often both
-  parts have to fetch a line, is right on average only; where many SMs share lines at once, an H200 misses
-  more often (the largest naive product, stencils in three dimensions).
-- Sectors that are stored in part, but for a rule of thumb: a set of L2 keeps four pieces of 64 bytes with
-  such sectors; others are read, completed and written.
-- Whether a store finds its line in L1: Nsight Compute's own rate of L1 counts that.
-- An array that just fills L1 or L2: whether it stays is a matter of a per cent of their size.
-- Hits in the constant cache: only how many different words a warp asks for.
-- Caches of instructions, address translation, textures, compression, other programs.
-- GPUs other than the H200: sizes are published, behaviour is taken to be the H200's.
-- Launches of more than two million accesses a line: a part of the caches' sets stands for all.
+- **Positions of the SMs.** The model gives blocks to SMs by number. It assumes that six successive SMs are
+  next to the same part of L2, and that requests of four successive SMs for the same sectors are combined.
+  The number of requests to L2, and the number of lines that both parts of L2 fetch, are therefore right
+  only on average. If many SMs share lines at the same time, an H200 has more misses than the model (the
+  largest naive matrix multiplication, stencils in three dimensions).
+- **Partly written sectors.** The model uses a simple rule: each set of L2 keeps four pieces of 64 bytes
+  with such sectors. Other partly written sectors are read, completed and written back.
+- **Stores in L1.** The model does not compute whether a store finds its line in L1. Nsight Compute's own L1
+  hit rate counts this.
+- **Arrays that just fit into L1 or L2.** A difference of one per cent of the cache size decides whether
+  such an array stays in the cache.
+- **The constant cache.** The model counts how many different words a warp requests, but no hits.
+- **Other parts.** Instruction caches, address translation, textures, compression, and other programs.
+- **Other GPUs.** Their cache sizes are published, and their behaviour is assumed to be that of the H200.
+- **Very large launches.** If a source line makes more than two million accesses, the model simulates only
+  some of the sets of the caches.
 
-## Every launch
+## All launches
 
-Rates in per cent, bytes in millions.
+Rates are in per cent, and bytes are in millions.
 
 | kernel | size | L1 rec. | mod. | L2 rec. | mod. | read rec. | mod. | written rec. | mod. |
 | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
