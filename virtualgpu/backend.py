@@ -30,6 +30,7 @@ from virtualgpu.protocol import (
     Blocks,
     Costs,
     Counters,
+    Fragments,
     Hazards,
     LoadReader,
     Observation,
@@ -213,7 +214,7 @@ def _runs(observations: Sequence[Observation[Any]]) -> list[list[Observation[Any
     ]
     observations_by_warp: dict[Any, list[Observation[Any]]] = {}
     for observation in observations:
-        if isinstance(observation, Warp | Block | Accesses):
+        if isinstance(observation, Warp | Block | Accesses | Fragments):
             observations_by_warp.setdefault((observation.block_index, observation.warp), []).append(
                 observation
             )
@@ -221,7 +222,7 @@ def _runs(observations: Sequence[Observation[Any]]) -> list[list[Observation[Any
     other_runs = [
         observation
         for observation in observations
-        if not isinstance(observation, Hazards | Warp | Block | Accesses)
+        if not isinstance(observation, Hazards | Warp | Block | Accesses | Fragments)
     ]
     if other_runs and observations_by_warp:
         runs[-1] += other_runs
@@ -277,7 +278,9 @@ def _trace_request(observations: Sequence[Observation[Any]]) -> TraceRequest | N
     from virtualgpu.engine import TraceRequest
 
     traced_observations = [
-        observation for observation in observations if isinstance(observation, Warp | Block | Accesses)
+        observation
+        for observation in observations
+        if isinstance(observation, Warp | Block | Accesses | Fragments)
     ]
     if not traced_observations:
         return None
@@ -288,6 +291,7 @@ def _trace_request(observations: Sequence[Observation[Any]]) -> TraceRequest | N
         whole_block=any(isinstance(observation, Block) for observation in traced_observations),
         steps=any(isinstance(observation, Warp | Block) for observation in traced_observations),
         accesses=any(isinstance(observation, Accesses) for observation in traced_observations),
+        fragments=any(isinstance(observation, Fragments) for observation in traced_observations),
     )
 
 
@@ -310,6 +314,8 @@ def _record_of(
             return result.counters
         case Accesses():
             return result.access_trace
+        case Fragments():
+            return result.fragment_trace
         case Warp() | Block() if debug_build is not None:
             block_trace = result.block_trace
             warp_trace = result.trace

@@ -28,6 +28,7 @@ from virtualgpu.records import (
 )
 from virtualgpu.records.access import AccessTrace
 from virtualgpu.records.acts import Act
+from virtualgpu.records.fragments import FragmentTrace
 from virtualgpu.records.launch.causes import LaunchCosts
 from virtualgpu.records.memory import MemoryReading
 
@@ -40,6 +41,7 @@ __all__ = [
     "Caches",
     "Costs",
     "Counters",
+    "Fragments",
     "Hazards",
     "Launch",
     "Observation",
@@ -137,6 +139,18 @@ class Costs(Observation[LaunchCosts]):
 @dataclass(frozen=True, slots=True)
 class Accesses(Observation[AccessTrace]):
     """Observation of counters, and of the addresses of one warp's memory accesses.
+
+    Only a virtual GPU supports it.
+    """
+
+    block_index: Dim3 = (0, 0, 0)
+    warp: int = 0
+    max_steps: int = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Fragments(Observation[FragmentTrace]):
+    """Observation of the matrix instructions of one warp, and of its accesses to shared memory.
 
     Only a virtual GPU supports it.
     """

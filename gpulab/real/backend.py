@@ -26,6 +26,7 @@ from virtualgpu.protocol import (
     Block,
     Blocks,
     Counters,
+    Fragments,
     Hazards,
     Launch,
     Observation,
@@ -55,6 +56,7 @@ _UNOBSERVED: dict[type[Observation[Any]], str] = {
     Accesses: "addresses",
     Block: "registers and shared memory at every step",
     Counters: "hardware counters (use Nsight Compute for them)",
+    Fragments: "registers of matrix instructions",
     Hazards: "hazards",
 }
 Instrument = Callable[[str, str], instrument.InstrumentedPtx]

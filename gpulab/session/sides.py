@@ -35,6 +35,7 @@ from virtualgpu.protocol import (
     Blocks,
     Costs,
     Counters,
+    Fragments,
     Hazards,
     Launch,
     Observation,
@@ -129,7 +130,9 @@ def _beside_its_twin(
     replay = _Replay(launch, observations, twin)
     replay.check()
     counted = [
-        observation for observation in observations if isinstance(observation, Counters | Costs | Accesses)
+        observation
+        for observation in observations
+        if isinstance(observation, Counters | Costs | Accesses | Fragments)
     ]
     # What the GPU itself is asked, for each of the others that it can tell something of.
     measurable = {

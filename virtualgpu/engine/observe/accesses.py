@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -21,29 +22,35 @@ _ADDRESS_BITS = (1 << _TAG_SHIFT) - 1
 _TAGGED_SPACES: tuple[Space, ...] = ("global", "shared", "local")  # by the tags of generic addresses
 
 
-def access_trace(launch: RunningLaunch, counters: KernelCounters, request: TraceRequest) -> AccessTrace:
-    """Return the memory accesses of the traced warp, with the counters of the whole launch."""
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A memory request of the traced warp: its step, its site, and the addresses of its lanes.
+
+    Requests with generic addresses are divided by state space. Addresses of inactive lanes are -1.
+    """
+
+    step: int
+    site: int
+    space: Space
+    address: npt.NDArray[np.int64]
+
+
+def requests(launch: RunningLaunch, warp_index: int) -> Iterator[Request]:
+    """Yield the memory requests of the traced warp, in order."""
     raw = launch.trace
     assert raw is not None
-    kernel = launch.kernel
-    sites = kernel.tables.accesses
-    site_of_access = results.source_numbers(sites)
-    rules: dict[int, Rule] = {}
+    sites = launch.kernel.tables.accesses
     sites_of: dict[tuple[int, int], list[int]] = defaultdict(list)
     for number, (function, i) in enumerate(sites):
-        rules.setdefault(site_of_access[number], memory_ops.rule_of(kernel.plans[function].function, i))
         sites_of[function, i.pc].append(number)
     rows = raw.rows[(raw.rows["kind"] == layout.ROW_ADDRESS) & (raw.rows["mask"] != 0)]
     rows = rows[np.argsort(rows["step"], kind="stable")]
     steps = raw.steps[rows["step"]]
-    of_warp = steps["warp"] == request.warp_index
+    of_warp = steps["warp"] == warp_index
     rows = rows[of_warp]
     steps = steps[of_warp]
     previous_step = -1
     access_in_step = 0
-    site_column = []
-    space_column = []
-    address_column = []
     bits = np.arange(layout.LANES, dtype=np.uint32)
     for row, step, function, pc in zip(
         rows, rows["step"].tolist(), steps["function"].tolist(), steps["pc"].tolist(), strict=True
@@ -55,14 +62,34 @@ def access_trace(launch: RunningLaunch, counters: KernelCounters, request: Trace
             continue
         # Copies have a site for each of their accesses; fragments have one site for all.
         site = step_sites[min(access_in_step, len(step_sites) - 1)]
-        i = sites[site][1]
         lanes = (row["mask"] >> bits & 1).astype(bool)
-        for space, active_lanes, address in _by_space(memory_ops.space_of(i), lanes, row["lanes"]):
-            if space == "local":
-                address = results.interleave(address, memory_ops.size_of(i))
-            site_column.append(site_of_access[site])
-            space_column.append(SPACES.index(space))
-            address_column.append(np.where(active_lanes, address, -1))
+        for space, active_lanes, address in _by_space(
+            memory_ops.space_of(sites[site][1]), lanes, row["lanes"]
+        ):
+            yield Request(step, site, space, np.where(active_lanes, address, -1))
+
+
+def access_trace(launch: RunningLaunch, counters: KernelCounters, request: TraceRequest) -> AccessTrace:
+    """Return the memory accesses of the traced warp, with the counters of the whole launch."""
+    raw = launch.trace
+    assert raw is not None
+    kernel = launch.kernel
+    sites = kernel.tables.accesses
+    site_of_access = results.source_numbers(sites)
+    rules: dict[int, Rule] = {}
+    for number, (function, i) in enumerate(sites):
+        rules.setdefault(site_of_access[number], memory_ops.rule_of(kernel.plans[function].function, i))
+    site_column = []
+    space_column = []
+    address_column = []
+    for access in requests(launch, request.warp_index):
+        address = access.address
+        if access.space == "local":
+            interleaved = results.interleave(address, memory_ops.size_of(sites[access.site][1]))
+            address = np.where(address >= 0, interleaved, -1)
+        site_column.append(site_of_access[access.site])
+        space_column.append(SPACES.index(access.space))
+        address_column.append(address)
     return AccessTrace(
         counters=counters,
         rules=tuple(rules[site_number] for site_number in sorted(rules)),

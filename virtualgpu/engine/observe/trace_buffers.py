@@ -23,7 +23,7 @@ class TraceRequest:
     """The choice of the warp or block to trace, and the largest number of steps.
 
     With `whole_block` all warps of the block are traced; `max_steps` then bounds all of them together.
-    `steps`, the warp's `accesses` to memory, or both are recorded.
+    The record contains `steps`, the warp's `accesses` to memory, its `fragments`, or several of these.
     """
 
     block_index: Dim3 = (0, 0, 0)
@@ -32,6 +32,7 @@ class TraceRequest:
     whole_block: bool = False
     steps: bool = True
     accesses: bool = False
+    fragments: bool = False
 
 
 class TraceBuffers:

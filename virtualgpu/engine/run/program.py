@@ -21,7 +21,7 @@ from virtualgpu.engine.lower import calls, codegen
 from virtualgpu.engine.lower.ops import memory_ops
 from virtualgpu.engine.machine import jit, processor
 from virtualgpu.engine.machine.processor import Processor
-from virtualgpu.engine.observe import accesses, results, tracing
+from virtualgpu.engine.observe import accesses, fragments, results, tracing
 from virtualgpu.engine.run.crew import run
 from virtualgpu.engine.run.launch import PackedLaunch, RunningLaunch, RunOptions
 from virtualgpu.engine.run.worker import Worker
@@ -29,6 +29,7 @@ from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.model.memory.host import check_host_memory
 from virtualgpu.records import BlockTrace, KernelCounters, Provenance, WarpTrace
 from virtualgpu.records.access import AccessTrace
+from virtualgpu.records.fragments import FragmentTrace
 
 T = TypeVar("T")
 _WORKSPACE_BYTES = 64
@@ -51,6 +52,7 @@ class LaunchResult:
     trace: WarpTrace | None = None
     block_trace: BlockTrace | None = None
     access_trace: AccessTrace | None = None
+    fragment_trace: FragmentTrace | None = None
 
 
 @functools.lru_cache(maxsize=64)
@@ -270,6 +272,8 @@ class Program:
             return result
         if trace.accesses and counters is not None:
             result = replace(result, access_trace=accesses.access_trace(traced, counters, trace))
+        if trace.fragments:
+            result = replace(result, fragment_trace=fragments.fragment_trace(traced, provenance, trace))
         if not trace.steps:
             return result
         record = tracing.block_trace(traced, provenance, trace)

@@ -28,15 +28,22 @@ ROOTS = {"wmma", "mma", *matrix_rows.ROOTS}
 
 def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
     """Emit LLVM IR for a tensor-core instruction; return False for any other instruction."""
-    if instruction.root == "wmma" and instruction.parts[1] in ("load", "store"):
-        _wmma_load_or_store(code, instruction)
-    elif instruction.root in ("wmma", "mma"):
+    if is_product(instruction):
         _matrix_product(code, instruction)
+    elif instruction.root == "wmma":
+        _wmma_load_or_store(code, instruction)
     elif instruction.root in matrix_rows.ROOTS:
         matrix_rows.emit(code, instruction, _space(instruction))
     else:
         return False
     return True
+
+
+def is_product(instruction: ir.Instruction) -> bool:
+    """Return whether an instruction multiplies fragments."""
+    return instruction.root == "mma" or (
+        instruction.root == "wmma" and instruction.parts[1] not in ("load", "store")
+    )
 
 
 def shape_of(instruction: ir.Instruction) -> tuple[int, int, int]:
@@ -50,7 +57,7 @@ def shape_of(instruction: ir.Instruction) -> tuple[int, int, int]:
         raise NotSupportedError(f"The virtual GPU does not support {instruction.opcode}.") from None
 
 
-def _extent(name: str, shape: tuple[int, int, int]) -> tuple[int, int]:
+def extent_of(name: str, shape: tuple[int, int, int]) -> tuple[int, int]:
     """Return the number of rows and columns of the matrix a, b, c or d."""
     m, n, k = shape
     return {"a": (m, k), "b": (k, n)}.get(name, (m, n))
@@ -61,7 +68,7 @@ def _wmma_positions(name: str, shape: tuple[int, int, int]) -> ElementPositions:
 
     PTX does not define this layout; here each lane holds consecutive elements of the row-major matrix.
     """
-    rows, columns = _extent(name, shape)
+    rows, columns = extent_of(name, shape)
     per_lane = rows * columns // 32
     index = np.arange(32)[:, None] * per_lane + np.arange(per_lane)
     return index // columns, index % columns
@@ -74,9 +81,7 @@ def _mma_positions(name: str, shape: tuple[int, int, int], kind: str) -> Element
     lane_in_group = lane & 3
     _, _, k = shape
     is_tf32 = kind == "tf32"
-    if kind in FP8_TYPES and name in "ab":
-        return _fp8_order(name, _mma_positions(name, shape, "s8"))
-    if kind in BYTES and name in "ab":
+    if kind in (*BYTES, *FP8_TYPES) and name in "ab":
         element = np.arange(shape[0] * k // 32 if name == "a" else k // 4)
         # Runs of four; the runs of A are in both halves of the rows before the columns continue.
         run = element >> (3 if name == "a" and shape[0] == 16 else 2)
@@ -97,6 +102,22 @@ def _mma_positions(name: str, shape: tuple[int, int, int], kind: str) -> Element
         return 2 * lane_in_group + (element & 1) + 8 * (element >> 1), group + 0 * element
     element = np.arange(shape[0] // 4)
     return group + 8 * (element >> 1), 2 * lane_in_group + (element & 1)
+
+
+def positions_of(instruction: ir.Instruction, name: str) -> ElementPositions:
+    """Return the rows and columns of each lane's elements of a, b, c or d, shape (32, elements)."""
+    shape = shape_of(instruction)
+    if instruction.root == "wmma":
+        return _wmma_positions(name, shape)
+    return _mma_positions(name, shape, types_of(instruction)[1])
+
+
+def rows_positions(instruction: ir.Instruction) -> ElementPositions:
+    """Return the rows and columns of each lane's two elements of a matrix of ``ldmatrix`` or ``stmatrix``."""
+    lane = np.arange(32)[:, None]
+    one_each = lane >> 2 | np.zeros(2, np.int64)
+    pairs = 2 * (lane & 3) + np.arange(2)
+    return (pairs, one_each) if "trans" in instruction.parts else (one_each, pairs)
 
 
 def _fp8_order(name: str, positions: ElementPositions) -> ElementPositions:
@@ -128,7 +149,7 @@ def _wmma_load_or_store(code: WarpCode, instruction: ir.Instruction) -> None:
     operands = list(instruction.operands)
     fragment = operands.pop(0 if is_load else 1)
     assert isinstance(fragment, ir.Vector)
-    rows, columns = _extent(name, shape_of(instruction))
+    rows, columns = extent_of(name, shape_of(instruction))
     by_row = "row" in instruction.parts
     base = memory_ops.address_of(code, operands[0], space)
     stride = (
@@ -192,11 +213,9 @@ def _matrix_product(code: WarpCode, instruction: ir.Instruction) -> None:
     operands = dict(zip("dabc", instruction.operands, strict=True))
     positions = {}
     for matrix, kind in kinds.items():
-        positions[matrix] = (
-            _wmma_positions(matrix, shape)
-            if instruction.root == "wmma"
-            else _mma_positions(matrix, shape, input_kind)
-        )
+        positions[matrix] = positions_of(instruction, matrix)
+        if input_kind in FP8_TYPES and matrix in "ab":
+            positions[matrix] = _fp8_order(matrix, positions[matrix])
         elements = positions[matrix][0].shape[1]
         register_count = len(fragments.items_of(operands[matrix]))
         required = elements // elements_per_register(kind)

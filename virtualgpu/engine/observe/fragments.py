@@ -1,0 +1,406 @@
+"""Conversion of a traced block's raw data to the matrix instructions of one warp.
+
+The trace contains every register that a step wrote. Replaying these writes gives the registers that a matrix
+instruction reads, and for each byte of them the address in shared memory that it was loaded from.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from virtualgpu.compile.ptx import ir
+from virtualgpu.compile.ptx.flow import cfg
+from virtualgpu.compile.ptx.inline import original_name
+from virtualgpu.engine.ir import layout
+from virtualgpu.engine.lower.fragments import items_of
+from virtualgpu.engine.lower.ops import memory_ops
+from virtualgpu.engine.lower.ops.matrices import tensor
+from virtualgpu.engine.observe.accesses import Request, requests
+from virtualgpu.engine.observe.trace_buffers import TraceRequest
+from virtualgpu.engine.run.launch import RunningLaunch
+from virtualgpu.records import Provenance
+from virtualgpu.records.access import Rule
+from virtualgpu.records.fragments import (
+    KIND_BITS,
+    FragmentTrace,
+    Matrix,
+    MatrixExecution,
+    MatrixInstruction,
+    Role,
+)
+
+Lanes = npt.NDArray[np.int64]
+Site = tuple[int, int, int]  # function, pc, number of the access
+_REGISTER_BYTES = 4
+_ROW_BYTES = 16  # of a matrix of ldmatrix
+_ELEMENT_BYTES = 2
+_NOWHERE = np.full((_REGISTER_BYTES, layout.LANES), -1, np.int64)
+
+
+def fragment_trace(launch: RunningLaunch, provenance: Provenance, request: TraceRequest) -> FragmentTrace:
+    """Return the matrix instructions of the traced warp, and its accesses to shared memory."""
+    raw = launch.trace
+    assert raw is not None
+    replay = _Replay(launch, request.warp_index)
+    replay.run()
+    return FragmentTrace(
+        provenance=provenance,
+        kernel_name=launch.packed.title,
+        code=launch.source,
+        grid=launch.packed.grid,
+        block=launch.packed.block,
+        block_index=request.block_index,
+        warp_index=request.warp_index,
+        instructions=tuple(replay.described_instructions()),
+        executions=tuple(replay.executions),
+        truncated=raw.truncated,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """The contents of a register in each lane.
+
+    ``address`` is the offset in shared memory that each of the first 4 bytes was loaded from, or -1.
+    ``loader`` is the ``ldmatrix`` that loaded the register.
+    """
+
+    bits: npt.NDArray[np.uint64] = field(default_factory=lambda: np.zeros(layout.LANES, np.uint64))
+    address: Lanes = field(default_factory=lambda: _NOWHERE)
+    loader: Site | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One step of the warp: its position, its instruction, and its requests to shared memory."""
+
+    position: int
+    function: int
+    depth: int
+    instruction: ir.Instruction
+    requests: list[Request]
+
+    @property
+    def site(self) -> Site:
+        return self.function, self.instruction.pc, 0
+
+    @property
+    def addresses(self) -> list[Lanes]:
+        return [request.address for request in self.requests]
+
+
+class _Replay:
+    """The registers of one warp, step by step, and the matrix instructions that it has executed so far."""
+
+    def __init__(self, launch: RunningLaunch, warp_index: int) -> None:
+        assert launch.trace is not None
+        self.raw = launch.trace
+        self.functions = [plan.function for plan in launch.kernel.plans]
+        self.warp_index = warp_index
+        self.sites = launch.kernel.tables.accesses
+        self.requests_of: dict[int, list[Request]] = defaultdict(list)
+        for request in requests(launch, warp_index):
+            if request.space == "shared":
+                self.requests_of[request.step].append(request)
+        self.contents: dict[tuple[int, int, str], _Content] = {}
+        self.number_of: dict[Site, int] = {}
+        self.instructions: list[MatrixInstruction] = []
+        self.executions: list[MatrixExecution] = []
+        self.kinds_of_loads: dict[Site, set[str]] = defaultdict(set)
+
+    def run(self) -> None:
+        """Replay all steps of the warp."""
+        steps = self.raw.steps
+        rows = self.raw.rows[self.raw.rows["kind"] >= layout.ROW_REGISTER]
+        rows = rows[np.argsort(rows["step"], kind="stable")]
+        bounds = np.searchsorted(rows["step"], np.arange(len(steps) + 1)).tolist()
+        for position, index in enumerate(np.flatnonzero(steps["warp"] == self.warp_index).tolist()):
+            if not steps["executed"][index]:
+                continue
+            function = int(steps["function"][index])
+            step = _Step(
+                position,
+                function,
+                int(steps["depth"][index]),
+                self.functions[function].instructions[steps["pc"][index]],
+                self.requests_of[index],
+            )
+            self._run_step(step, rows[bounds[index] : bounds[index + 1]])
+
+    def described_instructions(self) -> Iterator[MatrixInstruction]:
+        """Yield the executed instructions; elements of ``ldmatrix`` get the type in which they are used."""
+        for site, instruction in zip(self.number_of, self.instructions, strict=True):
+            kinds = self.kinds_of_loads[site]
+            kind = next(iter(kinds)) if len(kinds) == 1 else ""
+            yield dataclasses.replace(
+                instruction,
+                matrices=tuple(
+                    dataclasses.replace(matrix, kind=kind)
+                    if kind and KIND_BITS[kind] == KIND_BITS[matrix.kind]
+                    else matrix
+                    for matrix in instruction.matrices
+                ),
+            )
+
+    def _run_step(self, step: _Step, rows: npt.NDArray[Any]) -> None:
+        i = step.instruction
+        if i.root not in tensor.ROOTS:
+            self._write(step, rows)
+            for number, request in enumerate(step.requests):
+                self._add_access(step, number, request)
+            return
+        operands = [self._registers(step, operand) for operand in i.operands]
+        self._write(step, rows)
+        if tensor.is_product(i):
+            operands[0] = self._registers(step, i.operands[0])
+            self._add_product(step, operands)
+        elif "store" in i.parts or i.root == "stmatrix":
+            self._add_move(step, i.operands[1], operands[1])
+        else:
+            self._add_move(step, i.operands[0], self._registers(step, i.operands[0]))
+
+    # Registers ---------------------------------------------------------------------------------------
+    def _registers(self, step: _Step, operand: ir.Operand | None) -> list[_Content]:
+        """Return the contents of the registers in an operand, with or without braces."""
+        contents = []
+        for item in items_of(operand):
+            content = _Content()
+            if isinstance(item, ir.Immediate):
+                content = _Content(np.full(layout.LANES, item.value & 0xFFFFFFFF, np.uint64))
+            elif isinstance(item, ir.Register):
+                content = self.contents.get((step.depth, step.function, item.name), content)
+            contents.append(content)
+        return contents
+
+    def _write(self, step: _Step, rows: npt.NDArray[Any]) -> None:
+        """Change the registers that an instruction has written."""
+        if not len(rows):
+            return
+        names = cfg.definitions_and_uses(step.instruction)[0]
+        sources = self._sources(step, names)
+        for row in rows:
+            number = int(row["kind"]) - layout.ROW_REGISTER
+            key = step.depth, step.function, names[number]
+            old = self.contents.get(key, _Content())
+            source = sources[number] if number < len(sources) else _Content()
+            lanes = (row["mask"] >> np.arange(layout.LANES, dtype=np.uint32) & 1).astype(np.bool_)
+            self.contents[key] = _Content(
+                np.where(lanes, row["lanes"], old.bits),
+                np.where(lanes, source.address, old.address),
+                source.loader,
+            )
+
+    def _sources(self, step: _Step, names: Sequence[str]) -> list[_Content]:
+        """Return the origin of each register that an instruction has loaded or moved."""
+        i = step.instruction
+        if i.root == "mov":
+            return self._moved(step, names)
+        if not step.requests:
+            return []
+        if i.root in ("ld", "ldu"):
+            size = ir.TYPE_BYTES[i.type]
+            per_register = 1
+            elements = [_offset(step.addresses[0], n * size) for n in range(len(names))]
+        elif i.root in tensor.ROOTS:
+            size = KIND_BITS[i.type] // 8
+            per_register = _REGISTER_BYTES // size
+            elements = [address for addresses in _matrix_addresses(step, len(names)) for address in addresses]
+            # Several registers of wmma can contain the same element.
+            elements = [elements[n % len(elements)] for n in range(per_register * len(names))]
+        else:
+            return []
+        loader = step.site if i.root == "ldmatrix" else None
+        return [
+            _Content(
+                address=_bytes(
+                    [_offset(a, n) for a in elements[start : start + per_register] for n in range(size)]
+                ),
+                loader=loader,
+            )
+            for start in range(0, len(elements), per_register)
+        ]
+
+    def _moved(self, step: _Step, names: Sequence[str]) -> list[_Content]:
+        """Return the origin of the registers that ``mov`` has copied, joined or divided."""
+        contents = self._registers(step, step.instruction.operands[1])
+        registers = self.functions[step.function].registers
+        items = items_of(step.instruction.operands[1])
+        addresses: list[Lanes] = []
+        for item, content in zip(items, contents, strict=True):
+            name = item.name if isinstance(item, ir.Register) else ""
+            addresses += list(content.address[: ir.TYPE_BYTES.get(registers.get(name, ""), _REGISTER_BYTES)])
+        result = []
+        for name in names:
+            size = ir.TYPE_BYTES.get(registers.get(name, ""), _REGISTER_BYTES)
+            loader = contents[0].loader if len(contents) == len(names) == 1 else None
+            result.append(_Content(address=_bytes(addresses[:size]), loader=loader))
+            addresses = addresses[size:]
+        return result
+
+    # Instructions ------------------------------------------------------------------------------------
+    def _add(
+        self,
+        site: Site,
+        step: _Step,
+        instruction: MatrixInstruction,
+        bits: Sequence[npt.NDArray[np.uint32]],
+        address: Sequence[Lanes],
+        lane_address: Sequence[Lanes] = (),
+    ) -> None:
+        number = self.number_of.setdefault(site, len(self.number_of))
+        if number == len(self.instructions):
+            self.instructions.append(instruction)
+        self.executions.append(
+            MatrixExecution(
+                instruction=number,
+                step=step.position,
+                bits=tuple(bits),
+                address=tuple(address),
+                lane_address=np.array(lane_address, np.int64).reshape(-1, layout.LANES),
+            )
+        )
+
+    def _add_product(self, step: _Step, operands: Sequence[list[_Content]]) -> None:
+        i = step.instruction
+        result_kind, a_kind, b_kind, sum_kind = tensor.types_of(i)
+        shape = tensor.shape_of(i)
+        matrices = []
+        bits = []
+        addresses = []
+        kinds = (("a", a_kind, 1), ("b", b_kind, 2), ("c", sum_kind, 3), ("d", result_kind, 0))
+        for name, kind, operand in kinds:
+            row, column = tensor.positions_of(i, name)
+            matrix = _matrix(name, kind, tensor.extent_of(name, shape), (row, column), i.operands[operand])
+            contents = operands[operand][: len(matrix.registers)]
+            for content in contents:
+                if content.loader is not None:
+                    self.kinds_of_loads[content.loader].add(kind)
+            matrices.append(matrix)
+            bits.append(_element_bits(contents, kind))
+            addresses.append(_element_addresses(contents, kind))
+        self._add(step.site, step, _instruction(i, "multiply", matrices, shape=shape), bits, addresses)
+
+    def _add_move(self, step: _Step, operand: ir.Operand | None, contents: Sequence[_Content]) -> None:
+        """Add a load or a store of fragments, with the addresses that it has accessed."""
+        i = step.instruction
+        role: Role = "store" if "store" in i.parts or i.root == "stmatrix" else "load"
+        kind = i.type
+        if i.root == "wmma":
+            name = i.parts[2]
+            extent = tensor.extent_of(name, tensor.shape_of(i))
+            matrices = [_matrix(name, kind, extent, tensor.positions_of(i, name), operand)]
+        else:
+            matrices = [
+                _matrix(str(number), kind, (8, 8), tensor.rows_positions(i), item)
+                for number, item in enumerate(items_of(operand))
+            ]
+        bits = []
+        start = 0
+        for matrix in matrices:
+            bits.append(_element_bits(contents[start : start + len(matrix.registers)], kind))
+            start += len(matrix.registers)
+        addresses = (
+            [np.array(matrix_address) for matrix_address in _matrix_addresses(step, len(matrices))]
+            if step.requests
+            else [np.full(matrix.row.shape, -1, np.int64) for matrix in matrices]
+        )
+        rule: Rule = "store" if role == "store" else "load"
+        is_wmma = i.root == "wmma"
+        instruction = _instruction(
+            i,
+            role,
+            matrices,
+            size_bytes=KIND_BITS[kind] // 8 if is_wmma else _ROW_BYTES,
+            rule=rule if is_wmma else "matrix",
+        )
+        self._add(step.site, step, instruction, bits, addresses, step.addresses)
+
+    def _add_access(self, step: _Step, number: int, request: Request) -> None:
+        function, access = self.sites[request.site]
+        self._add(
+            (step.function, step.instruction.pc, number),
+            step,
+            _instruction(
+                step.instruction,
+                "access",
+                (),
+                size_bytes=memory_ops.size_of(access),
+                rule=memory_ops.rule_of(self.functions[function], access),
+            ),
+            (),
+            (),
+            [request.address],
+        )
+
+
+def _matrix_addresses(step: _Step, count: int) -> list[list[Lanes]]:
+    """Return the address of each element of the matrices that an instruction has loaded or stored."""
+    if step.instruction.root == "wmma":
+        return [step.addresses]
+    (rows,) = step.addresses
+    row, column = tensor.rows_positions(step.instruction)
+    return [list(rows[8 * number + row.T] + _ELEMENT_BYTES * column.T) for number in range(count)]
+
+
+def _instruction(
+    i: ir.Instruction, role: Role, matrices: Sequence[Matrix], **options: Any
+) -> MatrixInstruction:
+    return MatrixInstruction(
+        role=role, text=i.text, line=i.line, column=i.column, matrices=tuple(matrices), **options
+    )
+
+
+def _matrix(
+    name: str,
+    kind: str,
+    extent: tuple[int, int],
+    positions: tuple[Lanes, Lanes],
+    operand: ir.Operand | None,
+) -> Matrix:
+    rows, columns = extent
+    row, column = positions
+    registers = row.shape[1] * KIND_BITS[kind] // 32
+    return Matrix(
+        name=name,
+        kind=kind,
+        rows=rows,
+        columns=columns,
+        registers=tuple(
+            original_name(item.name) if isinstance(item, ir.Register) else ""
+            for item in items_of(operand)[:registers]
+        ),
+        row=row.T.astype(np.int64),
+        column=column.T.astype(np.int64),
+    )
+
+
+def _element_bits(contents: Sequence[_Content], kind: str) -> npt.NDArray[np.uint32]:
+    """Return the bits of each element in each lane."""
+    width = KIND_BITS[kind]
+    shifts = range(0, 32, width)
+    mask = np.uint64((1 << width) - 1)
+    return np.array(
+        [content.bits >> np.uint64(shift) & mask for content in contents for shift in shifts]
+    ).astype(np.uint32)
+
+
+def _element_addresses(contents: Sequence[_Content], kind: str) -> Lanes:
+    """Return the offset in shared memory that the first byte of each element was loaded from, or -1."""
+    size = KIND_BITS[kind] // 8
+    return np.array([content.address[n] for content in contents for n in range(0, _REGISTER_BYTES, size)])
+
+
+def _offset(address: Lanes, size_bytes: int) -> Lanes:
+    return np.where(address >= 0, address + size_bytes, -1)
+
+
+def _bytes(addresses: Sequence[Lanes]) -> Lanes:
+    """Return the addresses of the first 4 bytes of a register, of which the last ones can be unknown."""
+    return np.array([*addresses, *_NOWHERE][:_REGISTER_BYTES])
