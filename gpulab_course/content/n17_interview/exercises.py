@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -637,6 +640,46 @@ def _verdict_phrase(expected_verdict: str) -> str:
 
 # 17-capstone
 
+MOST_SPLITS = 64
+_PART_FLOATS = 34  # the scratch of one block: 32 sums, the largest score, and the sum of the weights
+_SPLITS = re.compile(r"^[ \t]*#[ \t]*define[ \t]+SPLITS\b(.*)$", re.MULTILINE)
+
+
+def splits_of(code: str) -> int:
+    """Return the number of blocks per head that a kernel chooses with ``#define SPLITS``; 1 without it.
+
+    Raises
+    ------
+    NotYet
+        If it is not a number from 1 to 64.
+    """
+    choices = [match.partition("//")[0].strip() for match in _SPLITS.findall(code)]
+    splits = choices[-1] if choices else "1"
+    if not re.fullmatch("[0-9]{1,4}", splits) or not 1 <= int(splits) <= MOST_SPLITS:
+        raise NotYet(
+            f"SPLITS is {splits!r}: write `#define SPLITS 8`, with a number from 1 to {MOST_SPLITS}."
+        )
+    return int(splits)
+
+
+def _with_splits(exercise: KernelExercise, code: str) -> KernelExercise:
+    """Return the exercise with as many blocks per head as an answer chooses, also for the reference."""
+    splits = splits_of(code)
+
+    def split(make: Callable[..., Case]) -> Callable[..., Case]:
+        @wraps(make)
+        def case(random_data: Draw, size: Any, block: Dim3) -> Case:
+            launch = make(random_data, size, block)
+            _, rows, _ = launch.launch_grid
+            shape = size[0], splits, _PART_FLOATS
+            scratch = random_data.rng.uniform(-1000, 1000, shape).astype(np.float32)
+            return replace(launch, grid=(splits, rows), values={**launch.values, "parts": scratch})
+
+        return case
+
+    table = tuple(replace(row, case=split(row.case)) for row in exercise.table)
+    return replace(exercise, case=split(exercise.case), table=table)
+
 
 def decoding_step(random_data: Draw, size: tuple[int, int], block: Dim3) -> Case:
     """Make a launch that computes attention of one query per head; some scores overflow the exponential."""
@@ -701,6 +744,8 @@ def _attention_case(random_data: Draw, query: Any, keys: Any, values: Any, scale
         "query": query,
         "keys": keys,
         "values": values,
+        "parts": np.zeros((heads, 1, _PART_FLOATS), np.float32),
+        "done": np.zeros(heads, np.uint32),
         "scale": scale,
         "heads": heads,
         "tokens": tokens,
@@ -709,7 +754,7 @@ def _attention_case(random_data: Draw, query: Any, keys: Any, values: Any, scale
     products = np.einsum("hd,htd->ht", np.abs(query).astype(float), np.abs(keys).astype(float))
     error_scale = 16 + np.abs(float(scale)) * products.max(axis=1, keepdims=True)
     near_expected = Near(expected.astype(np.float32), terms * error_scale, ulps=4)
-    return Case(heads + int(rng.integers(0, 3)), arguments, {"out": near_expected})
+    return Case((1, heads + int(rng.integers(0, 3))), arguments, {"out": near_expected})
 
 
 def _attends_as(m: Mistake, scale: Any = None, lanes: int = 32) -> bool:
@@ -802,8 +847,8 @@ EXERCISES = (
         "17-capstone",
         "One decoding step",
         "attend",
-        "const float* query, const float* keys, const float* values, float* out, float scale, int heads, "
-        "int tokens",
+        "const float* query, const float* keys, const float* values, float* parts, unsigned* done, "
+        "float* out, float scale, int heads, int tokens",
         decoding_step,
         reference="attend.cu",
         naive="attend_naive.cu",
@@ -821,8 +866,9 @@ EXERCISES = (
             Row("values around 1,000", attended_like(0.125, value_kind="far"), ((3, 70),)),
         ),
         blocks=draw.whole_warps,
+        adapt=_with_splits,
         once=True,
-        rules=4,
+        rules=5,
         measured=Measured((12, 256), (256, 1, 1), slack=3.0),
         budgets=(
             Budget("load_sectors", "Read keys and values once, with neighbouring lanes.", allowance=1.3),
@@ -831,16 +877,34 @@ EXERCISES = (
                 "A score is a sum of 32 products. Let all lanes of a warp share this work.",
                 allowance=1.6,
             ),
-            Budget("atomics", "Let the warps exchange their results in shared memory.", most=0),
+            Budget(
+                "atomics",
+                "One atomic operation per block is enough, to find the last block of a head. Let warps "
+                "exchange their results in shared memory.",
+                allowance=1.0,
+            ),
         ),
         advice=(
-            Advice(advice.out_of_bounds, "The grid can have more blocks than there are heads."),
+            Advice(
+                advice.out_of_bounds,
+                "blockIdx.y can be `heads` or more. `parts` has 34 numbers for each block of a head.",
+            ),
             Advice(advice.fault("barrier"), "All warps of a block must reach the barrier."),
+            Advice(
+                lambda m: m.hazard != "" and m["parts"].shape[1] > 1 and "parts" in m.said,
+                "The last block reads results of other blocks. A __threadfence() must come between the "
+                "results of a block and its ticket, and another one after the last ticket.",
+            ),
             Advice(
                 advice.hazard("RAW", "WAR"),
                 "Warps exchange results in shared memory, with a barrier between writing and reading.",
             ),
             Advice(advice.written_twice, "Let one warp write the numbers of a head."),
+            Advice(
+                advice.in_stage("orders"),
+                "Only the block with the last ticket of its head knows that all parts are stored. Each head "
+                "has its own parts and its own ticket counter.",
+            ),
             Advice(
                 lambda m: _attends_as(m, scale=np.float32(1)),
                 "The scores are not scaled. A score is the dot product of query and key, times scale.",
@@ -852,7 +916,8 @@ EXERCISES = (
             Advice(
                 lambda m: m.found is not None and not np.isfinite(m.found).all(),
                 "NaN and ∞ come from an exponential that overflows (subtract the largest score), from a warp "
-                "that has no token, or from values that other warps have not written yet (add a barrier).",
+                "or block that has no token, or from values that others have not written yet (add a "
+                "barrier).",
             ),
             Advice(
                 advice.partly_unwritten,
@@ -861,8 +926,8 @@ EXERCISES = (
             Advice(
                 lambda m: m.found is not None,
                 "Compare with NumPy for one head. Check the score (all lanes, scale). After a higher score, "
-                "the sum and the weight so far must shrink, in each warp and where warps are joined. All "
-                "warps must be joined, after a barrier.",
+                "the sum and the weight so far must shrink, in each warp and where warps or blocks are "
+                "combined. All of them must be combined: warps after a barrier, blocks by the last one.",
             ),
         ),
         praise="every key and value is read once, for any number of tokens and warps.",

@@ -21,6 +21,7 @@ from gpulab.views.tables import Table
 from gpulab.views.tables.diagnosis import BOUND, NAMES, DiagnosisTable
 from gpulab.words import duration, number, percent, size
 from gpulab_course.content.n17_interview.cards.laboratory import Published, info, kernel, source, use_device
+from gpulab_course.content.n17_interview.exercises import splits_of
 from gpulab_course.teach.interview import again
 from gpulab_course.teach.interview.scorecard import CONFIDENCE
 from gpulab_course.teach.picture import Picture
@@ -279,13 +280,10 @@ def attend(file: str) -> str:
     return source(file)
 
 
-_FIXED = ("grid", "launch")
-
-
-def scored(code: str, heads: int = 32, tokens: int = 128, device: str = "H100") -> Costs:
+def scored(code: str, heads: int = 32, tokens: int = 1024, device: str = "H100") -> Costs:
     """Compare a kernel for 17-capstone with a naive and a good one: modelled times and counters.
 
-    The last column ignores the limits that the task fixes: the grid of one block per head, and the launch.
+    Each kernel is launched with the number of blocks per head that its text defines as ``SPLITS``.
     """
     rows = []
     loads = {}
@@ -296,25 +294,29 @@ def scored(code: str, heads: int = 32, tokens: int = 128, device: str = "H100") 
             for shape in ((heads, 32), (heads, tokens, 32), (heads, tokens, 32))
         )
         output = cp.empty((heads, 32), "float32")
-        args = (query, keys, values, output, np.float32(32**-0.5), np.int32(heads), np.int32(tokens))
+        numbers = np.float32(32**-0.5), np.int32(heads), np.int32(tokens)
         kernels = (("naive", source("attend_naive.cu")), ("good", source("attend.cu")), ("yours", code))
         for name, text in kernels:
+            splits = splits_of(text)
             compiled_kernel = cp.RawKernel(text, "attend")
-            diagnosis_table = diagnosis(compiled_kernel, heads, 256, args)
-            counters = count(compiled_kernel, heads, 256, args)
+            # diagnose and count start from the arrays as they were, so `done` is 0 for both.
+            scratch = cp.zeros((heads, splits, 34), "float32"), cp.zeros(heads, "uint32")
+            launch = compiled_kernel, (splits, heads), 256, (query, keys, values, *scratch, output, *numbers)
+            diagnosis_table = diagnosis(*launch)
+            counters = count(*launch)
             loads[name] = counters.total("sectors", "global", "load")
-            main = next((cause for cause in diagnosis_table.worth_fixing if cause.kind not in _FIXED), None)
+            main = next((cause for cause in diagnosis_table.worth_fixing if cause.kind != "launch"), None)
             rows.append(
                 (
                     name,
+                    f"{splits * heads}",
                     duration(diagnosis_table.time_ns),
                     f"{loads[name]:,}",
                     f"{counters.warp_instructions:,}",
                     NAMES[main.kind] if main else "nothing worth fixing",
                 )
             )
-    headings = ("kernel", "time", "sectors loaded", "warp instructions", "limit other than the grid")
+    headings = ("kernel", "blocks", "time", "sectors loaded", "warp instructions", "main limit")
     sms = info(device).sm_count
-    origin = diagnosis_table.origin
-    title = f"{heads} heads, {tokens} tokens: {heads} blocks on {sms} SMs, {origin}"
+    title = f"{heads} heads, {tokens} tokens, {sms} SMs, {diagnosis_table.origin}"
     return Costs(Table(title, headings, tuple(rows)), loads, diagnosis_table.provenance)

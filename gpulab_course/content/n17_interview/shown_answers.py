@@ -24,8 +24,11 @@ SHOWN = (
     ShownAnswer("17-refute", "200 runs", "", "60 are enough"),
     ShownAnswer("17-refute", "True or False", "", "return 'holds' or 'refuted'"),
     ShownAnswer("17-capstone", "no maximum", "results", "exponential that overflows"),
-    ShownAnswer("17-capstone", "joined as they are", "results", "where warps are joined"),
+    ShownAnswer("17-capstone", "joined as they are", "results", "where warps or blocks are combined"),
     ShownAnswer("17-capstone", "0 for the least score", "results", "subtract the largest score"),
-    ShownAnswer("17-capstone", "no guard of heads", "results", "more blocks than there are heads"),
+    ShownAnswer("17-capstone", "no guard of heads", "results", "can be `heads` or more"),
     ShownAnswer("17-capstone", "all warps write", "hazards", "Let one warp write"),
+    ShownAnswer(
+        "17-capstone", "the block with the largest number combines", "orders", "the last ticket of its head"
+    ),
 )

@@ -258,6 +258,9 @@ class KernelExercise:
         Sentences that are added to the message for known mistakes.
     praise
         The message for an answer that passes.
+    adapt
+        ``adapt(exercise, code)`` returns the exercise for one answer, for example with a grid that the answer
+        chooses. It raises `NotYet` if the choice is not possible.
     """
 
     exercise_id: str
@@ -279,6 +282,7 @@ class KernelExercise:
     crowded: bool = False
     advice: tuple[Advice, ...] = ()
     praise: str = "right for every size, block shape and order of blocks."
+    adapt: Callable[[KernelExercise, str], KernelExercise] | None = None
 
     @cached_property
     def arguments(self) -> tuple[Parameter, ...]:

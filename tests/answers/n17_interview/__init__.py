@@ -417,46 +417,60 @@ _BUGS = (
 _ATTEND = (resources.files(content) / "n17_interview" / "kernels" / "attend.cu").read_text(encoding="utf-8")
 
 
-def _attend(*changes: str) -> str:
-    code = _ATTEND
+def _changed(code: str, *changes: str) -> str:
     for old, new in zip(changes[::2], changes[1::2], strict=True):
         assert old in code, old
         code = code.replace(old, new)
     return code
 
 
+def _attend(*changes: str) -> str:
+    return _changed(_ATTEND, *changes)
+
+
+def _without_parts(code: str) -> str:
+    begin, end = code.index("    float* part ="), code.index("    out[head * 32 + lane]")
+    return code[:begin] + code[end:]
+
+
 _REDUCE = "for (int d = 16; d > 0; d /= 2) score += __shfl_xor_sync(~0u, score, d);"
-_LOOP = "for (int t = warp; t < tokens; t += warps) {"
+_LOOP = "for (int t = blockIdx.x * warps + warp; t < tokens; t += gridDim.x * warps) {"
+_FACTORS = "own = weight > 0 ? expf(top - highest) : 0, other = other_weight > 0 ? expf(other_top - highest) : 0;"
+_COMBINE_WARPS = "for (int w = 1; w < warps; ++w) combine(top, weight, sum, tops[w], weights[w], sums[w][lane]);"
+_TICKET = "if (__shfl_sync(~0u, ticket, 0) < gridDim.x - 1) return;"
+_ONE_BLOCK = _attend("#define SPLITS 8", "")
+_ALL_WARPS = _changed(_without_parts(_ONE_BLOCK), "    if (warp > 0) return;\n", "    __syncthreads();\n    top = __int_as_float(0xff800000), weight = sum = 0;\n",
+                      "int w = 1; w < warps", "int w = 0; w < warps")
 _STEPS = (
     Wrong("17-capstone", "no maximum", _attend("float higher = fmaxf(top, score), old = expf(top - higher), now = expf(score - higher);",
           "float higher = 0, old = 1, now = expf(score);"), "results", "exponential that overflows"),
     Wrong("17-capstone", "the sum does not shrink", _attend("sum = sum * old + now", "sum = sum + now"), "results", "the sum and the weight so far must shrink"),
     Wrong("17-capstone", "the weights do not shrink", _attend("weight = weight * old + now", "weight = weight + now"), "results", "the sum and the weight so far must shrink"),
-    Wrong("17-capstone", "joined as they are", _attend("weights[w] > 0 ? expf(tops[w] - highest) : 0", "1"), "results", "where warps are joined"),
-    Wrong("17-capstone", "a warp without a token", _attend("weights[w] > 0 ? expf(tops[w] - highest) : 0", "expf(highest - highest + tops[w] * 0)"), "results", "has no token"),
+    Wrong("17-capstone", "joined as they are", _attend(_FACTORS, "own = 1, other = 1;"), "results", "where warps or blocks are combined"),
+    Wrong("17-capstone", "a warp without a token", _attend(_FACTORS, "own = expf(top - highest), other = expf(other_top - highest);"), "results", "has no token"),
     Wrong("17-capstone", "the scale is forgotten", _attend("[head * 32 + lane] * scale, top", "[head * 32 + lane], top"), "results", ""),
     Wrong("17-capstone", "0 for the least score", _attend("top = __int_as_float(0xff800000)", "top = 0"), "results", "subtract the largest score"),
     Wrong("17-capstone", "scores are capped", _attend("fmaxf(top, score)", "fmaxf(top, fminf(score, 85))"), "results", ""),
     Wrong("17-capstone", "12,288 tokens at most", _attend("t < tokens", "t < min(tokens, 12288)"), "results", ""),
     Wrong("17-capstone", "a scale above 0", _attend("* scale, top", "* fabsf(scale), top"), "results", ""),
-    Wrong("17-capstone", "the last token is left out", _attend("t < tokens; t += warps", "t < tokens - 1 || t == 0; t += warps"), "results", ""),
-    Wrong("17-capstone", "joined by the first warp's largest", _attend("? expf(tops[w] - highest)", "? expf(tops[w] - top)"), "results", "NaN and ∞ come from"),
-    Wrong("17-capstone", "the largest of four warps", _attend("for (int w = 0; w < warps; ++w) highest", "for (int w = 0; w < min(warps, 4); ++w) highest"), "results", "NaN and ∞ come from"),
-    Wrong("17-capstone", "the first warp's tokens only", _attend("for (int w = 0; w < warps; ++w) {", "for (int w = 0; w < 1; ++w) {"), "results", ""),
+    Wrong("17-capstone", "the last token is left out", _attend("t < tokens; t +=", "t < tokens - 1 || t == 0; t +="), "results", ""),
+    Wrong("17-capstone", "joined by the first warp's largest", _attend("? expf(other_top - highest)", "? expf(other_top - top)"), "results", "NaN and ∞ come from"),
+    Wrong("17-capstone", "four warps only", _attend("w < warps; ++w) combine", "w < min(warps, 4); ++w) combine"), "results", ""),
+    Wrong("17-capstone", "the first warp's tokens only", _attend(_COMBINE_WARPS, ""), "results", ""),
     Wrong("17-capstone", "no barrier", _attend("    __syncthreads();\n", ""), "results", ""),
     Wrong("17-capstone", "half of the lanes add", _attend("int d = 16; d > 0", "int d = 8; d > 0"), "results", ""),
-    Wrong("17-capstone", "no guard of heads", _attend("    if (head >= heads) return;\n", ""), "results", "more blocks than there are heads"),
+    Wrong("17-capstone", "no guard of heads", _attend("    if (head >= heads) return;\n", ""), "results", "can be `heads` or more"),
     Wrong("17-capstone", "keys for values", _attend("now * v[t * 32 + lane]", "now * k[t * 32 + lane]"), "results", ""),
-    Wrong("17-capstone", "all warps write", _attend("    if (warp > 0) return;\n", ""), "hazards", "Let one warp write"),
+    Wrong("17-capstone", "all warps write", _ALL_WARPS, "hazards", "Let one warp write"),
     Wrong("17-capstone", "every lane computes the whole score", _attend("float score = q * k[t * 32 + lane];",
           "float score = 0; for (int n = 0; n < 32; ++n) score += query[head * 32 + n] * scale * k[t * 32 + n];", _REDUCE, ""), "budget", ""),
-    Wrong("17-capstone", "keys are read twice", _attend(_LOOP, "for (int t = warp; t < tokens; t += warps) { float s = q * k[t * 32 + lane];"
+    Wrong("17-capstone", "keys are read twice", _attend(_LOOP, f"{_LOOP} float s = q * k[t * 32 + lane];"
           " for (int d = 16; d > 0; d /= 2) s += __shfl_xor_sync(~0u, s, d); top = fmaxf(top, s); }\n    " + _LOOP), "budget", ""),
-    Wrong("17-capstone", "one warp does it all", _attend("int t = warp; t < tokens; t += warps", "int t = 0; warp == 0 && t < tokens; ++t"), "parallelism", ""),
+    Wrong("17-capstone", "one warp does it all", _attend(_LOOP, "for (int t = blockIdx.x; warp == 0 && t < tokens; t += gridDim.x) {"), "parallelism", ""),
     Right("17-capstone", "the reference", _ATTEND),
     Right("17-capstone", "down, then handed round", _attend(_REDUCE, "for (int d = 16; d > 0; d /= 2) score += __shfl_down_sync(~0u, score, d);\n"
           "        score = __shfl_sync(~0u, score, 0); // no atomics, no naive pass")),
-    Right("17-capstone", "two tokens at a time", _attend(_LOOP, "for (int t = warp; t + warps < tokens; t += 2 * warps) {\n"
+    Right("17-capstone", "two tokens at a time", _changed(_ONE_BLOCK, _LOOP, "for (int t = warp; t + warps < tokens; t += 2 * warps) {\n"
           "        float a = q * k[t * 32 + lane], b = q * k[(t + warps) * 32 + lane];\n"
           "        for (int d = 16; d > 0; d /= 2) { a += __shfl_xor_sync(~0u, a, d); b += __shfl_xor_sync(~0u, b, d); }\n"
           "        float higher = fmaxf(top, fmaxf(a, b)), old = expf(top - higher), x = expf(a - higher), y = expf(b - higher);\n"
@@ -467,8 +481,36 @@ _STEPS = (
     Right("17-capstone", "a branch where the largest changes", _attend(
           "float higher = fmaxf(top, score), old = expf(top - higher), now = expf(score - higher);",
           "float higher = top, old = 1, now; if (score > top) { higher = score; old = expf(top - higher); now = 1; } else now = expf(score - top);")),
-    Right("17-capstone", "a contiguous share a warp", _attend(_LOOP, "int each = (tokens + warps - 1) / warps;\n"
-          "    for (int t = warp * each; t < min(tokens, (warp + 1) * each); ++t) {")),
+    Right("17-capstone", "a contiguous share a warp", _attend(_LOOP, "int all = warps * gridDim.x, own = blockIdx.x * warps + warp, each = (tokens + all - 1) / all;\n"
+          "    for (int t = own * each; t < min(tokens, (own + 1) * each); ++t) {")),
+    Wrong("17-capstone", "one block for all tokens of a head", _attend(_LOOP, "if (blockIdx.x > 0) return;\n"
+          "    for (int t = warp; t < tokens; t += warps) {", "< gridDim.x - 1) return;", "!= 0) return;"), "results", ""),
+    Wrong("17-capstone", "the block with the largest number combines", _attend(_TICKET, "if (blockIdx.x < gridDim.x - 1) return;"), "orders",
+          "the last ticket of its head"),
+    Wrong("17-capstone", "one ticket counter for all heads", _attend("&done[head]", "&done[0]"), "hazards", ""),
+    Wrong("17-capstone", "no fence", _attend("    __threadfence();\n", ""), "hazards", "__threadfence()"),
+    Wrong("17-capstone", "parts of a head only", _attend("(head * gridDim.x + blockIdx.x) * 34", "blockIdx.x * 34", "(head * gridDim.x + b) * 34", "b * 34"), "orders", "its own parts"),
+    Wrong("17-capstone", "ticket before the results", _attend("    __threadfence();\n    __syncwarp();\n", "",
+          "    float* part =", "    unsigned ticket = lane == 0 ? atomicAdd(&done[head], 1) : 0;\n    float* part =",
+          "    unsigned ticket = lane == 0 ? atomicAdd(&done[head], 1) : 0;\n    if", "    if"), "hazards", "its ticket"),
+    Wrong("17-capstone", "SPLITS of 0", _attend("SPLITS 8", "SPLITS 0"), "", "with a number from 1 to 64"),
+    Wrong("17-capstone", "an expression as SPLITS", _attend("SPLITS 8", "SPLITS (2 * 4)"), "", "with a number from 1 to 64"),
+    Wrong("17-capstone", "an atomic operation per warp", _attend("    if (warp > 0) return;\n",
+          "    if (lane == 0) atomicAdd(&done[head], 0);\n    if (warp > 0) return;\n"), "budget", "One atomic operation per block"),
+    Right("17-capstone", "one block per head", _ONE_BLOCK),
+    Right("17-capstone", "64 blocks per head", _attend("SPLITS 8", "SPLITS 64 // as many as possible")),
+    Right("17-capstone", "one block per head, without a ticket", _without_parts(_ONE_BLOCK)),
+    Right("17-capstone", "three blocks, the ticket by all threads", _attend("SPLITS 8", "SPLITS 3", "__syncwarp();", "__syncwarp(); // all lanes have stored")),
+    Right("17-capstone", "all results of the parts in the order of blocks", _attend(
+          "    for (int b = 0; b < gridDim.x; ++b) {", "    top = __int_as_float(0xff800000), weight = sum = 0;\n    for (int b = 0; b < gridDim.x; ++b) {",
+          "if (b != blockIdx.x) combine", "combine")),
+    Right("17-capstone", "pairs and rows in arrays of their own", _attend(
+          "float* part = parts + (head * gridDim.x + blockIdx.x) * 34;\n    part[lane] = sum;\n    if (lane == 0) { part[32] = top; part[33] = weight; }",
+          ("int number = head * gridDim.x + blockIdx.x, all = heads * gridDim.x;\n    parts[number * 32 + lane] = sum;\n"
+           "    if (lane == 0) ((float2*)(parts + 32 * all))[number] = make_float2(top, weight);"),
+          "const float* other = parts + (head * gridDim.x + b) * 34;\n        if (b != blockIdx.x) combine(top, weight, sum, other[32], other[33], other[lane]);",
+          ("int from = head * gridDim.x + b;\n        float2 pair = ((float2*)(parts + 32 * all))[from];\n"
+           "        if (b != blockIdx.x) combine(top, weight, sum, pair.x, pair.y, parts[from * 32 + lane]);"))),
 )
 
 WRONG = tuple(one for one in (*_NAPKINS, *_CAUSES, *_BUGS, *SETTLED, *_STEPS) if isinstance(one, Wrong))

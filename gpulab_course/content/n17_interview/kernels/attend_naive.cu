@@ -1,9 +1,10 @@
-// The same by one thread a number: right, and every thread of a head computes all scores, twice.
+// The same with one thread for each number of the result: every thread of a head computes all scores, twice.
 extern "C" __global__
-void attend(const float* query, const float* keys, const float* values, float* out, float scale, int heads, int tokens)
+void attend(const float* query, const float* keys, const float* values, float* parts, unsigned* done, float* out,
+            float scale, int heads, int tokens)
 {
-    int head = blockIdx.x;
-    if (head >= heads) return;
+    int head = blockIdx.y;
+    if (head >= heads || blockIdx.x > 0) return;
     const float* q = query + head * 32;
     const float* k = keys + (size_t)head * tokens * 32;
     const float* v = values + (size_t)head * tokens * 32;

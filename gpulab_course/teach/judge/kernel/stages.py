@@ -53,6 +53,8 @@ def judge_kernel(exercise: KernelExercise, answer: Any, past: Past) -> Verdict:
     with session.steps(len(steps), "gl.check") as begin_step, bench() as test_bench:
         try:
             source = read(exercise, answer)
+            if exercise.adapt is not None:
+                exercise = exercise.adapt(exercise, source.code)
             compiled(test_bench, exercise, source)
             seed = past.seed(draw.seed_of(name + source.code))
             trial = Trial(exercise, source, test_bench, seed, past)
