@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from gpulab import session
 from virtualgpu.protocol import Counters, Launch
-from virtualgpu.records import KernelCounters
+from virtualgpu.records import KernelCounters, KernelSource
 
 N = 1000
 CODE = r"""
@@ -100,7 +101,7 @@ def test_operations_are_those_counted_by_hand(name: str, types: str, expected: d
     x, y = (session.cp().ones(N, kind) for kind in types)
     counters = counted(name, -(-N // 128), 128, (x, y, np.int32(N)))
     assert counters.flops == expected
-    assert counters.tensor_flops == {}
+    assert counters.tensor_operations == {}
 
 
 @pytest.mark.parametrize("n", [16, 37])
@@ -121,7 +122,72 @@ def test_tensor_cores_count_as_the_product_that_they_do() -> None:
     c = cp.zeros((16, 16), np.float32)
     counters = counted("tiles", 3, 32, (a, b, c))
     assert (cp.asnumpy(c) == 32).all()
-    assert counters.flops == counters.tensor_flops == {"f16": 3 * 2 * 16 * 16 * 32}
+    assert counters.flops == {}
+    assert counters.tensor_operations == {"f16 to f32": 3 * 2 * 16 * 16 * 32}
+    assert counters.total_flops == 3 * 2 * 16 * 16 * 32
+
+
+# Registers of the accumulator, A and B, and their letters in inline assembly.
+MMA_FORMS = {
+    "m16n8k16.row.col.f32.f16.f16.f32": (4, 4, 2, "f", "r", "f16 to f32"),
+    "m16n8k8.row.col.f32.f16.f16.f32": (4, 2, 1, "f", "r", "f16 to f32"),
+    "m16n8k16.row.col.f16.f16.f16.f16": (2, 4, 2, "r", "r", "f16 to f16"),
+    "m16n8k16.row.col.f32.bf16.bf16.f32": (4, 4, 2, "f", "r", "bf16 to f32"),
+    "m16n8k8.row.col.f32.tf32.tf32.f32": (4, 4, 2, "f", "r", "tf32 to f32"),
+    "m16n8k32.row.col.f32.e4m3.e5m2.f32": (4, 4, 2, "f", "r", "f8 to f32"),
+    "m16n8k32.row.col.s32.s8.u8.s32": (4, 4, 2, "r", "r", "s8 to s32"),
+    "m8n8k16.row.col.s32.u8.u8.s32": (2, 1, 1, "r", "r", "s8 to s32"),
+    "m8n8k4.row.col.f64.f64.f64.f64": (2, 1, 1, "d", "d", "f64 to f64"),
+}
+TYPES = {"f": "float", "r": "unsigned", "d": "double"}
+
+
+def mma_kernel(form: str) -> str:
+    sums, a_count, b_count, sum_letter, factor_letter, _ = MMA_FORMS[form]
+    numbers = iter(range(20))
+    groups = ["{" + ",".join(f"%{next(numbers)}" for _ in range(n)) + "}" for n in (sums, a_count, b_count)]
+    outputs = ", ".join(f'"+{sum_letter}"(c[{n}])' for n in range(sums))
+    factors = [f"a[{n}]" for n in range(a_count)] + [f"b[{n}]" for n in range(b_count)]
+    inputs = ", ".join(f'"{factor_letter}"({factor})' for factor in factors)
+    return f"""
+    using In = {TYPES[factor_letter]};
+    using Sum = {TYPES[sum_letter]};
+    extern "C" __global__ void k(const In* x, const In* y, Sum* z, int times) {{
+        In a[{a_count}], b[{b_count}];
+        Sum c[{sums}] = {{}};
+        for (int n = 0; n < {a_count}; ++n) a[n] = x[n * 32 + threadIdx.x % 32];
+        for (int n = 0; n < {b_count}; ++n) b[n] = y[n * 32 + threadIdx.x % 32];
+        for (int i = 0; i < times; ++i)
+            asm volatile("mma.sync.aligned.{form} {groups[0]}, {groups[1]}, {groups[2]}, {groups[0]};"
+                         : {outputs} : {inputs});
+        for (int n = 0; n < {sums}; ++n) z[n * 32 + threadIdx.x % 32] = c[n];
+    }}"""
+
+
+@pytest.mark.parametrize("form", MMA_FORMS)
+def test_matrix_instructions_count_by_format(form: str) -> None:
+    cp = session.cp()
+    _, _, _, sum_letter, factor_letter, name = MMA_FORMS[form]
+    x = cp.zeros(4 * 32, {"r": np.uint32, "d": np.float64}[factor_letter])
+    z = cp.zeros(4 * 32, {"r": np.uint32, "d": np.float64, "f": np.float32}[sum_letter])
+    launch = Launch.of(KernelSource("k", mma_kernel(form)), 5, 64, (x, x, z, np.int32(7)), 0)
+    counters = session.observe(launch, Counters()).record
+    m, n, k = (int(size) for size in re.match(r"m(\d+)n(\d+)k(\d+)", form).groups())
+    expected = 5 * 2 * 7 * 2 * m * n * k  # blocks, warps, repetitions
+    assert counters.tensor_operations == {name: expected}
+    assert counters.total_flops == (0 if name == "s8 to s32" else expected)
+
+
+def test_a_product_of_doubles_is_that_of_numpy() -> None:
+    cp = session.cp()
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((8, 4)), rng.standard_normal((4, 8))
+    z = cp.zeros(2 * 32)
+    code = mma_kernel("m8n8k4.row.col.f64.f64.f64.f64")
+    cp.RawKernel(code, "k")((1,), (32,), (cp.asarray(a.ravel()), cp.asarray(b.T.ravel()), z, np.int32(3)))
+    # Lane 4 g + t has elements 2 t and 2 t + 1 of row g (PTX ISA, m8n8k4 with .f64).
+    result = cp.asnumpy(z).reshape(2, 8, 4).transpose(1, 2, 0).reshape(8, 8)
+    np.testing.assert_allclose(result, 3 * (a @ b), rtol=1e-14)
 
 
 def test_whole_numbers_are_no_floating_point_operations() -> None:
@@ -131,4 +197,6 @@ def test_whole_numbers_are_no_floating_point_operations() -> None:
     c = cp.zeros((16, 16), np.int32)
     counters = counted("bytes", 1, 32, (a, b, c))
     assert (cp.asnumpy(c) == 16).all()
-    assert counters.flops == counters.tensor_flops == {}
+    assert counters.flops == {}
+    assert counters.tensor_operations == {"s8 to s32": 2 * 16**3}
+    assert counters.total_flops == 0

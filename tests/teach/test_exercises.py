@@ -136,7 +136,7 @@ COUNTED = KernelCounters(
         "cp": 256,
         "cp.async.wait_all": 512,
     },
-    tensor_flops={"f16": 1000, "bf16": 30},
+    tensor_operations={"f16 to f32": 1000, "bf16 to f32": 30},
     caches=CacheCounters(start="cold", l2_sectors=11, dram_read_bytes=13, dram_write_bytes=17),
 )
 

@@ -109,8 +109,8 @@ def counts(**fields: Any) -> CounterTable:
             *(access(7, "global", "load", **dict.fromkeys(("requests", "sectors"), 0)) for _ in range(2)),
         ),
         "branches": (BranchCounters(1, 4, "@%p1 bra", 1_200, 30), BranchCounters(2, 9, "@%p2 bra", 7, 2)),
-        "flops": {"f16": 9_000, "f32": 2_000},
-        "tensor_flops": {"f16": 8_192},
+        "flops": {"f16": 808, "f32": 2_000},
+        "tensor_operations": {"f16 to f32": 8_192, "s8 to s32": 4_096},
     }
     counters = KernelCounters(
         **SMALL, shared_bytes=1, warp_instructions=1_000, thread_instructions=20_000, **(defaults | fields)

@@ -351,7 +351,7 @@ class FinishedLaunch:
             work = self._work
             sectors = work.missed_sectors + sum(access.sectors for access in work.of("store", "atomic"))
             counts.moved_bytes = SECTOR_BYTES * sectors
-            counts.flop = sum(work.counters.flops.values())
+            counts.flop = work.counters.total_flops
             counts.double_flop = work.counters.flops.get("f64", 0)
         prepared = self.prepared
         device = self.prepared.device

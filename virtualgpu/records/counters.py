@@ -8,6 +8,18 @@ from typing import Literal
 from virtualgpu.records.kernel import SECTOR_BYTES, Dim3
 from virtualgpu.records.origin import Provenance
 
+# Formats of tensor cores: types of the factors and of the accumulator. ``f8`` is E4M3 or E5M2, and ``s8``
+# includes u8.
+TENSOR_FORMATS = (
+    "f16 to f16",
+    "f16 to f32",
+    "bf16 to f32",
+    "tf32 to f32",
+    "f8 to f32",
+    "s8 to s32",
+    "f64 to f64",
+)
+INTEGER_FORMATS = ("s8 to s32",)
 Space = Literal["global", "shared", "local", "const", "generic"]
 
 
@@ -126,9 +138,11 @@ class KernelCounters:
     ``longest_warp_instructions`` are the instructions of the busiest warp; ``opcode_warp_instructions``
     counts by the first word of an opcode, such as ``shfl`` or ``bar``; in addition, ``cp.async.wait_all``
     counts the waits for all asynchronous copies of a thread. ``flops`` are floating-point
-    operations by type (``f16``, ``bf16``, ``tf32``, ``f32``, ``f64``), ``tensor_flops`` those of tensor
-    cores. A multiply-add counts two, a sum, product, quotient, root or function one, for each active lane,
-    also one that a predicate switches off. ``caches`` is None if no model of the caches was requested.
+    operations of CUDA cores by type (``f16``, ``bf16``, ``f32``, ``f64``). A multiply-add counts two, a sum,
+    product, quotient, root or function one, for each active lane, also one that a predicate switches off.
+    ``tensor_operations`` are operations of tensor cores by format (`TENSOR_FORMATS`), such as ``f16 to f32``
+    for FP16 factors with an FP32 accumulator: 2 m n k for each matrix multiplication of a warp. ``caches``
+    is None if no model of the caches was requested.
     """
 
     provenance: Provenance
@@ -145,7 +159,7 @@ class KernelCounters:
     longest_warp_instructions: int = 0
     opcode_warp_instructions: dict[str, int] = field(default_factory=dict)
     flops: dict[str, int] = field(default_factory=dict)
-    tensor_flops: dict[str, int] = field(default_factory=dict)
+    tensor_operations: dict[str, int] = field(default_factory=dict)
     caches: CacheCounters | None = field(default=None, compare=False)
 
     def total(self, counter: str, space: str | None = None, kind: str | None = None) -> int:
@@ -155,6 +169,14 @@ class KernelCounters:
             for access in self.accesses
             if (space is None or access.space == space) and (kind is None or access.kind == kind)
         )
+
+    @property
+    def total_flops(self) -> int:
+        """Number of floating-point operations of CUDA cores and tensor cores."""
+        tensor_flops = sum(
+            count for name, count in self.tensor_operations.items() if name not in INTEGER_FORMATS
+        )
+        return sum(self.flops.values()) + tensor_flops
 
     @property
     def divergent_branches(self) -> int:

@@ -113,15 +113,12 @@ class CounterTable(RecordTable[KernelCounters], KernelCounters):
             ),
         ]
         for kind, operations in self.flops.items():
-            tensor = self.tensor_flops.get(kind, 0)
-            meaning = "additions, multiplications and functions; a multiply-add counts as two"
-            rows.append(
-                (
-                    f"{kind} operations",
-                    operations,
-                    f"{meaning}; {number(tensor)} by tensor cores" if tensor else meaning,
-                )
-            )
+            meaning = "additions, multiplications and functions of CUDA cores; a multiply-add counts as two"
+            rows.append((f"{kind} operations", operations, meaning))
+        for name, operations in self.tensor_operations.items():
+            factor, accumulator = name.split(" to ")
+            meaning = f"of tensor cores; {factor} factors, {accumulator} sums; a multiply-add counts as two"
+            rows.append((f"tensor {name} operations", operations, meaning))
         for kind, name in (("load", "loads"), ("store", "stores"), ("atomic", "atomics")):
             requests = self.total("requests", "global", kind)
             if requests:

@@ -90,7 +90,7 @@ COUNTERS: dict[str, tuple[str, Reader]] = {
     ),
     "tensor_operations": (
         "<n operation|operations> of tensor cores",
-        lambda costs: sum(costs.counters.tensor_flops.values()),
+        lambda costs: sum(costs.counters.tensor_operations.values()),
     ),
     "async_copies": ("<n instruction|instructions> of asynchronous copies", _opcodes("cp")),
     "full_waits": ("<n wait|waits> for all pending copies", _opcodes("cp.async.wait_all")),

@@ -1,4 +1,4 @@
-"""Number of floating-point operations of an instruction, as rooflines and tables of peak rates count them."""
+"""Number of arithmetic operations of an instruction, as rooflines and tables of peak rates count them."""
 
 from __future__ import annotations
 
@@ -16,27 +16,23 @@ _TYPES = {
     "f32": ("f32", 1),
     "f64": ("f64", 1),
 }
-_MATRIX_TYPES = ("f16", "bf16", "tf32")
+# Types of factors for which tensor cores have a rate in common.
+_FACTORS = {"e4m3": "f8", "e5m2": "f8", "u8": "s8"}
 
 
 def operations(instruction: ir.Instruction) -> tuple[str, int]:
-    """Return the type in which an instruction computes, and its floating-point operations per lane.
+    """Return the type in which CUDA cores compute an instruction, and its floating-point operations per lane.
 
     Most instructions have none: ("", 0).
 
     A sum, product, quotient, root or function counts as one, a multiply-add as two, a pair of numbers as
-    twice that. Sums by atomics count; comparisons and conversions do not. A product of matrices counts as 2 m
-    n k operations of a warp, in the type of its factors.
+    twice that. Sums by atomics count; comparisons and conversions do not.
     """
     # The opcode in the PTX text: an operation that ptxas fuses is one instruction here, after its own
     # product.
     tokens = instruction.text.split()
     parts = (tokens[1] if tokens[0].startswith("@") else tokens[0]).rstrip(";").split(".")
     root = parts[0]
-    if is_tensor(instruction):
-        factors = tensor.types_of(instruction)[1]
-        m, n, k = tensor.shape_of(instruction)
-        return (factors, 2 * m * n * k // layout.LANES) if factors in _MATRIX_TYPES else ("", 0)
     kind, numbers = _TYPES.get(instruction.type, ("", 0))
     if root in ("atom", "red"):
         return (kind, numbers) if "add" in parts else ("", 0)
@@ -48,6 +44,16 @@ def operations(instruction: ir.Instruction) -> tuple[str, int]:
     return (kind, per_number * numbers) if per_number and kind else ("", 0)
 
 
-def is_tensor(instruction: ir.Instruction) -> bool:
-    """Return whether tensor cores execute an instruction."""
-    return instruction.root in ("wmma", "mma") and "mma" in instruction.parts
+def tensor_operations(instruction: ir.Instruction) -> tuple[str, int]:
+    """Return the format in which tensor cores compute an instruction, and its operations per lane.
+
+    Other instructions have none: ("", 0).
+
+    A matrix multiplication counts as 2 m n k operations of a warp. The format names the types of the factors
+    and of the accumulator, such as ``f16 to f32``.
+    """
+    if not tensor.is_product(instruction):
+        return "", 0
+    _, factor, _, accumulator = tensor.types_of(instruction)
+    m, n, k = tensor.shape_of(instruction)
+    return f"{_FACTORS.get(factor, factor)} to {accumulator}", 2 * m * n * k // layout.LANES

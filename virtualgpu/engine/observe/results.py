@@ -14,7 +14,7 @@ from virtualgpu.compile.ptx import ir
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.lower.codegen import Kernel
 from virtualgpu.engine.lower.ops import async_ops, memory_ops
-from virtualgpu.engine.observe.flops import is_tensor, operations
+from virtualgpu.engine.observe.flops import operations, tensor_operations
 from virtualgpu.records import AccessCounters, BranchCounters, Dim3, KernelCounters, Provenance
 from virtualgpu.records.access import Access, Rule
 
@@ -56,7 +56,7 @@ class KernelAmounts:
     lines: Amounts[int] = field(default_factory=Amounts)
     opcodes: Amounts[str] = field(default_factory=Amounts)
     flops: Amounts[str] = field(default_factory=Amounts)
-    tensor_flops: Amounts[str] = field(default_factory=Amounts)
+    tensor_operations: Amounts[str] = field(default_factory=Amounts)
 
 
 def kernel_amounts(kernel: Kernel) -> KernelAmounts:
@@ -73,8 +73,9 @@ def kernel_amounts(kernel: Kernel) -> KernelAmounts:
             kind, operations_per_lane = operations(instruction)
             if kind:
                 result.flops.add(kind, number, operations_per_lane)
-                if is_tensor(instruction):
-                    result.tensor_flops.add(kind, number, operations_per_lane)
+            tensor_format, operations_per_lane = tensor_operations(instruction)
+            if tensor_format:
+                result.tensor_operations.add(tensor_format, number, operations_per_lane)
     return result
 
 
@@ -141,11 +142,13 @@ def counters(
         line_thread_instructions=kernel_shares.lines.totals(lanes),
         longest_warp_instructions=longest_warp,
         opcode_warp_instructions=kernel_shares.opcodes.totals(executions),
-        flops={kind: flops for kind, flops in kernel_shares.flops.totals(lanes).items() if flops},
-        tensor_flops={
-            kind: flops for kind, flops in kernel_shares.tensor_flops.totals(lanes).items() if flops
-        },
+        flops=_nonzero(kernel_shares.flops.totals(lanes)),
+        tensor_operations=_nonzero(kernel_shares.tensor_operations.totals(lanes)),
     )
+
+
+def _nonzero(totals: dict[str, int]) -> dict[str, int]:
+    return {name: total for name, total in totals.items() if total}
 
 
 def source_index(instruction: ir.Instruction) -> int:

@@ -19,7 +19,7 @@ from virtualgpu.engine.lower.warp_code import WarpCode
 from virtualgpu.errors import NotSupportedError, PtxError
 
 _INPUTS = ("f16", "bf16", "tf32")
-_SUPPORTED_TYPES = "it has f16, bf16, tf32, e4m3, e5m2, s8 and u8"
+_SUPPORTED_TYPES = "it has f16, bf16, tf32, e4m3, e5m2, s8 and u8, and f64 for mma.m8n8k4"
 _SHAPES = ((16, 16, 16), (32, 8, 16), (8, 32, 16), (16, 16, 8))
 
 
@@ -28,7 +28,9 @@ ROOTS = {"wmma", "mma", *matrix_rows.ROOTS}
 
 def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
     """Emit LLVM IR for a tensor-core instruction; return False for any other instruction."""
-    if is_product(instruction):
+    if is_product(instruction) and types_of(instruction)[0] == "f64":
+        _double_product(code, instruction)
+    elif is_product(instruction):
         _matrix_product(code, instruction)
     elif instruction.root == "wmma":
         _wmma_load_or_store(code, instruction)
@@ -81,6 +83,8 @@ def _mma_positions(name: str, shape: tuple[int, int, int], kind: str) -> Element
     lane_in_group = lane & 3
     _, _, k = shape
     is_tf32 = kind == "tf32"
+    if kind == "f64" and name in "ab":
+        return (group, lane_in_group) if name == "a" else (lane_in_group, group)
     if kind in (*BYTES, *FP8_TYPES) and name in "ab":
         element = np.arange(shape[0] * k // 32 if name == "a" else k // 4)
         # Runs of four; the runs of A are in both halves of the rows before the columns continue.
@@ -172,7 +176,7 @@ def _wmma_load_or_store(code: WarpCode, instruction: ir.Instruction) -> None:
 
 def types_of(instruction: ir.Instruction) -> tuple[str, str, str, str]:
     """Return the element types of a matrix instruction: of the result, both inputs and the accumulator."""
-    types = [p for p in instruction.parts if p in (*_INPUTS, *FP8_TYPES, *BYTES, "f32", "s32")]
+    types = [p for p in instruction.parts if p in (*_INPUTS, *FP8_TYPES, *BYTES, "f32", "s32", "f64")]
     if len(types) == 2:  # wmma with f16 inputs names only result and accumulator
         types = [types[0], "f16", "f16", types[1]]
     if len(types) == 4:
@@ -181,7 +185,12 @@ def types_of(instruction: ir.Instruction) -> tuple[str, str, str, str]:
         is_float_product |= (
             {a_type, b_type} <= set(FP8_TYPES) and result == sum_type == "f32" and instruction.root == "mma"
         )
-        if is_float_product or ({a_type, b_type} <= set(BYTES) and result == sum_type == "s32"):
+        is_double_product = {*types} == {"f64"} and instruction.root == "mma"
+        if (
+            is_float_product
+            or is_double_product
+            or ({a_type, b_type} <= set(BYTES) and result == sum_type == "s32")
+        ):
             return result, a_type, b_type, sum_type
     raise NotSupportedError(
         f"The virtual GPU does not support {instruction.opcode}; {_SUPPORTED_TYPES} inputs."
@@ -195,6 +204,29 @@ _MMA_SHAPES = {
     **dict.fromkeys(FP8_TYPES, ((16, 8, 32),)),
     **dict.fromkeys(BYTES, ((8, 8, 16), (16, 8, 16), (16, 8, 32))),
 }
+
+
+def _double_product(code: WarpCode, instruction: ir.Instruction) -> None:
+    """Emit ``mma.m8n8k4`` of doubles: for each element of D, four fused multiply-adds in order."""
+    if shape_of(instruction) != (8, 8, 4) or "sp" in instruction.parts:
+        raise NotSupportedError(f"The virtual GPU does not support {instruction.opcode}.")
+    target, a, b, accumulator = instruction.operands
+    (a_value,) = (code.get(item, "f64") for item in fragments.items_of(a))
+    (b_value,) = (code.get(item, "f64") for item in fragments.items_of(b))
+    sums = [code.get(item, "f64") for item in fragments.items_of(accumulator)]
+    for element, item in enumerate(fragments.items_of(target)):
+        total = sums[element]
+        for step in range(4):
+            row = _permuted(code, a_value, [lane // 4 * 4 + step for lane in range(32)])
+            column = _permuted(code, b_value, [(2 * (lane % 4) + element) * 4 + step for lane in range(32)])
+            total = code.emitter.intrinsic("fma", "double", row, column, total)
+        code.set(item, total, "f64")
+
+
+def _permuted(code: WarpCode, value: str, order: list[int]) -> str:
+    """Return a row of doubles in another order of the lanes."""
+    lanes = ", ".join(f"i32 {lane}" for lane in order)
+    return code.emitter.op(f"shufflevector <32 x double> {value}, <32 x double> poison, <32 x i32> <{lanes}>")
 
 
 def _matrix_product(code: WarpCode, instruction: ir.Instruction) -> None:
