@@ -266,6 +266,12 @@ def bound(stage: str, **fields: float) -> DiagnosisTable:
     return diagnosis(fields={"stages": stages})
 
 
+def tensor_wait(stage: str, shared_share: float) -> DiagnosisTable:
+    """A launch whose tensor cores wait for a stage."""
+    stages = {"start": 1.0, "latency": 2.0, "DRAM": 3.0, "tensor": 600.0, stage: 3_000.0}
+    return diagnosis(cause("grid"), fields={"stages": stages, "shared_share": shared_share})
+
+
 def with_baseline(
     *before: Cause, ns: float = 12_000.0, kinds_: tuple[str, ...] = (), **stages: float
 ) -> DiagnosisTable:
@@ -624,6 +630,16 @@ TABLES: dict[str, Callable[[], Any]] = {
     **{
         f"bound by {stage.replace('/', ' ')}": lambda stage=stage: bound(stage)  # type: ignore[misc]
         for stage in ("DRAM", "L2", "load/store", "issue", "fp64", "tensor")
+    },
+    **{
+        f"tensor cores wait for {name}": lambda stage=stage, share=share: tensor_wait(stage, share)  # type: ignore[misc]
+        for name, stage, share in (
+            ("memory", "DRAM", 0.0),
+            ("shared memory", "load/store", 0.5),
+            ("load-store units", "load/store", 0.4),
+            ("latency", "latency", 0.0),
+            ("CUDA cores", "issue", 0.0),
+        )
     },
     "bound by more than all": lambda: bound("DRAM", DRAM=9_000.0),
     "causes of what is bound by more than all": lambda: diagnosis(

@@ -136,6 +136,85 @@ def test_labels_are_right_of_the_axes_and_apart() -> None:
     assert not any(one.overlaps(other) for one in boxes for other in boxes if one is not other)
 
 
+def tensor_roofline() -> Roofline:
+    """Matrix products with ceilings that are equal, near or far from each other."""
+    first, *_ = synthetic.roofline().points
+    ceilings = Ceilings(
+        device="H200",
+        gbps={"DRAM": 4814.0, "L2": 8073.0, "shared": 33454.0},
+        gflops={
+            "f32": 67e3,
+            "f64": 33.5e3,
+            "tensor f64 to f64": 66e3,
+            "tensor f16 to f32": 989e3,
+            "tensor bf16 to f32": 989e3,
+            "tensor tf32 to f32": 494.5e3,
+            "tensor s8 to s32": 1979e3,
+        },
+    )
+    points = [
+        dataclasses.replace(first, name=f"k{number}", flops={kind: 8_000_000_000}, time_ns=1e5 * (number + 1))
+        for number, kind in enumerate(ceilings.gflops)
+    ]
+    return Roofline(ceilings=ceilings, points=tuple(points))
+
+
+def test_ceilings_of_arithmetic_have_labels_apart() -> None:
+    roofline = tensor_roofline()
+    with RooflineChart(roofline)._figure("light") as canvas:
+        canvas.draw()
+        (ax,) = canvas.figure.axes
+        labels = [text for text in ax.texts if "OP/s" in text.get_text() or text.get_text().startswith("k")]
+        boxes = [Text.get_window_extent(label) for label in labels]  # without the lines to the marks
+        texts = " ".join(label.get_text() for label in labels)
+        assert all(kind in texts for kind in roofline.ceilings.gflops)
+        assert "1,979 TOP/s" in texts
+        assert len(boxes) == 6 + 7, "two formats have the same rate"
+        assert min(box.x0 for box in boxes) > ax.bbox.x1
+        assert max(box.x1 for box in boxes) <= canvas.figure.bbox.x1
+        assert not any(one.overlaps(other) for one in boxes for other in boxes if one is not other)
+
+
+def limited(flops: dict[str, int], shared_bytes: int, time_ns: float = 1e5) -> str:
+    first, *_ = synthetic.roofline().points
+    sizes: dict[Level, int] = {"DRAM": 1, "shared": shared_bytes}
+    point = dataclasses.replace(first, name="k", flops=flops, size_bytes=sizes, time_ns=time_ns)
+    return RooflineChart(dataclasses.replace(tensor_roofline(), points=(point,))).describe()
+
+
+def test_a_kernel_on_tensor_cores_is_compared_with_their_ceiling() -> None:
+    operations = 49_450_000_000  # 50 µs at 989 TFLOP/s
+    product = {"tensor f16 to f32": operations}
+    assert "50 % of the tensor core ceiling (989 TFLOP/s)" in limited(product, 1)
+    assert "50 % of the arithmetic ceiling (67 TFLOP/s)" in limited({"f32": 3_350_000_000}, 1)
+    # Shared memory needs 80 µs of 100 µs, and then of 200 µs.
+    text = limited(product, round(80e3 * 33454))
+    assert "80 % of the shared memory ceiling" in text
+    assert "tensor cores wait for shared memory" in text
+    assert "wait" not in limited(product, round(80e3 * 33454), time_ns=2e5)
+    assert "wait" not in limited({"f32": 1_000_000_000}, round(80e3 * 33454))
+
+
+def test_cuda_cores_work_while_tensor_cores_multiply() -> None:
+    roofline = tensor_roofline()
+    first, *_ = roofline.points
+    mixed = dataclasses.replace(
+        first, flops={"tensor f16 to f32": 989_000_000, "f32": 6_700_000, "f64": 6_700_000}
+    )
+    # 1,000 ns of tensor cores; 100 and 200 ns of CUDA cores, one after the other.
+    assert roofline.peak(mixed) == pytest.approx((989_000_000 + 13_400_000) / 1_000)
+    slow = dataclasses.replace(
+        first, flops={"tensor f16 to f32": 989_000, "f32": 67_000_000, "f64": 33_500_000}
+    )
+    assert roofline.peak(slow) == pytest.approx((989_000 + 100_500_000) / 2_000)
+    assert roofline.roof(dataclasses.replace(slow, size_bytes={}))[0] == "CUDA cores"
+
+
+def test_operations_without_a_published_rate_have_no_ceiling() -> None:
+    text = limited({"tensor f8 to f32": 1_000_000}, 1_000_000)
+    assert "of the shared memory ceiling" in text
+
+
 def test_modelled_and_measured_points_are_drawn() -> None:
     chart = RooflineChart(synthetic.roofline(synthetic.MEASURED, modelled=True))
     ax = axes_of(chart)
@@ -193,4 +272,4 @@ def test_each_ceiling_is_where_its_rate_puts_it() -> None:
         assert y == pytest.approx(gbps * x), name
         assert y[-1] == pytest.approx(10), "it ends at the flat line"
     assert slopes["DRAM"].get_label() == "DRAM: 1 GB/s"
-    assert "f32 10 GFLOP/s" in [text.get_text() for text in ax.texts]
+    assert "f32: 10 GFLOP/s" in [text.get_text() for text in ax.texts]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from virtualgpu.compile import nvrtc
 from virtualgpu.model.architectures import ARCHITECTURES
 from virtualgpu.model.devices import MIB, device_info, device_spec
 from virtualgpu.model.machine import Machine
+from virtualgpu.model.tensor_rates import tensor_tflops
+from virtualgpu.records.counters import TENSOR_FORMATS
 
 # Datasheets and deviceQuery: capability, SMs, L2 in MiB, memory in GiB, bus in bits, memory and boost
 # clock in MHz, copy engines, TFLOPS of tensor cores with FP16, GB/s of PCIe and NVLink.
@@ -41,6 +44,61 @@ def test_devices(name: str) -> None:
     rates = (spec.fp16_tensor_tflops, spec.pcie_gbps, spec.nvlink_gbps)
     assert (info.compute_capability, info.sm_count, *sizes, *clocks, info.copy_engines, *rates) == row
     assert (info.max_threads_per_block, info.shared_per_block_bytes) == (1024, 48 * 1024)
+
+
+# Multiply-adds per SM and clock by format (architecture whitepapers: T4 and V100 have 8 tensor cores per SM,
+# later GPUs 4), and the clock in MHz at which the rates are published, if it is not the boost clock.
+_HOPPER = {"f16 to f16": 2048, "f16 to f32": 2048, "bf16 to f32": 2048, "tf32 to f32": 1024}
+_HOPPER |= {"f8 to f32": 4096, "s8 to s32": 4096, "f64 to f64": 128}
+_GEFORCE = {"f16 to f16": 512, "f16 to f32": 256, "bf16 to f32": 256, "tf32 to f32": 128, "s8 to s32": 1024}
+_ADA = {"f16 to f16": 512, "f16 to f32": 512, "bf16 to f32": 512, "tf32 to f32": 256}
+_ADA |= {"f8 to f32": 1024, "s8 to s32": 1024}
+TENSOR_LANES: dict[str, tuple[dict[str, int], int | None]] = {
+    "T4": ({"f16 to f16": 512, "f16 to f32": 512, "s8 to s32": 1024}, None),
+    "V100": ({"f16 to f16": 512, "f16 to f32": 512}, None),
+    "A100": (
+        {
+            "f16 to f16": 1024,
+            "f16 to f32": 1024,
+            "bf16 to f32": 1024,
+            "tf32 to f32": 512,
+            "s8 to s32": 2048,
+            "f64 to f64": 64,
+        },
+        None,
+    ),
+    "RTX 3090": (_GEFORCE, None),
+    "RTX 4090": (_GEFORCE | {"f8 to f32": 512}, None),
+    "L4": (_ADA, None),
+    "L40S": (_ADA, None),
+    "H100": (_HOPPER, 1830),
+    "H200": (_HOPPER, 1830),
+    "B200": (
+        {name: 2 * lanes for name, lanes in _HOPPER.items() if name != "f64 to f64"} | {"f64 to f64": 64},
+        1850,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_rates_of_tensor_cores_follow_from_their_lanes(name: str) -> None:
+    info = device_info(name)
+    rates = tensor_tflops(info)
+    lanes, clock_mhz = TENSOR_LANES[name]
+    assert set(rates) == set(lanes) <= set(TENSOR_FORMATS)
+    for format_name, lanes_per_sm in lanes.items():
+        derived = 2e-6 * lanes_per_sm * info.sm_count * (clock_mhz or info.boost_clock_mhz or 0)
+        # FP64 of the H100 is published at 1,980 MHz.
+        assert rates[format_name] == pytest.approx(derived, rel=0.09 if "f64" in format_name else 0.03)
+
+
+def test_a_gpu_that_is_not_listed_has_the_rates_of_its_architecture() -> None:
+    listed = device_info("RTX 4090")
+    half = dataclasses.replace(listed, name="Another GPU", sm_count=64)
+    rates, half_rates = tensor_tflops(listed), tensor_tflops(half)
+    assert half_rates == pytest.approx({name: rate / 2 for name, rate in rates.items()})
+    older = dataclasses.replace(half, compute_capability=(8, 7))
+    assert "f8 to f32" not in tensor_tflops(older)
 
 
 def traits() -> str:

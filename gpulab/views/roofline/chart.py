@@ -12,7 +12,8 @@ from gpulab._deprecated import old_method
 from gpulab.views._figure import SMALL_POINTS, FigureView, Painter, colour, number_ticks
 from gpulab.views.tables import Column, Table
 from gpulab.words import count, duration, listing, number, percent, size
-from virtualgpu.records.launch.roofline import LEVELS, Level, Roofline, RooflinePoint
+from virtualgpu.records.counters import INTEGER_FORMATS
+from virtualgpu.records.launch.roofline import LEVELS, TENSOR, Level, Limit, Roofline, RooflinePoint
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,7 +21,23 @@ if TYPE_CHECKING:
 COLOURS = {"DRAM": "tail", "L2": "accent", "shared": "good"}
 MARKS = {"DRAM": "s", "L2": "o", "shared": "^"}
 MODELLED = "purple"
-NAMES: dict[Level | None, str] = {"DRAM": "DRAM", "L2": "L2", "shared": "shared memory", None: "arithmetic"}
+INTEGERS = [f"{TENSOR}{name}" for name in INTEGER_FORMATS]
+NAMES: dict[Limit, str] = {
+    "DRAM": "DRAM",
+    "L2": "L2",
+    "shared": "shared memory",
+    "CUDA cores": "arithmetic",
+    "tensor cores": "tensor core",
+}
+WAITS: dict[Limit, str] = {
+    "DRAM": "memory",
+    "L2": "L2",
+    "shared": "shared memory",
+    "CUDA cores": "CUDA cores",
+}
+"""Names of the units for which tensor cores wait."""
+WAITING_SHARE = 0.5
+"""Share of a ceiling from which tensor cores are said to wait for it."""
 LINE_HEIGHT = 0.058
 """Height of a line of text, as a share of the height of the axes."""
 MARGIN = 1.8
@@ -72,20 +89,24 @@ class RooflineChart(FigureView):
     def point_sentence(self, point: RooflinePoint) -> str:
         """Return a sentence about one launch."""
         level, ceiling_gflops = self.roofline.roof(point)
-        share = percent(point.gflops / ceiling_gflops)
-        share_text = f"{share} of the {NAMES[level]} ceiling ({_rate(ceiling_gflops)})"
-        return f"{point.name} reaches {_rate(point.gflops)}, {share_text}"
+        share = point.gflops / ceiling_gflops
+        share_text = f"{percent(share)} of the {NAMES[level]} ceiling ({_rate(ceiling_gflops)})"
+        uses_tensor_cores = any(kind.startswith(TENSOR) for kind in point.flops)
+        waits = uses_tensor_cores and level in WAITS and share >= WAITING_SHARE
+        wait_text = f"; its tensor cores wait for {WAITS[level]}" if waits else ""
+        return f"{point.name} reaches {_rate(point.gflops)}, {share_text}{wait_text}"
 
     def describe(self) -> str:
         limits = self.roofline.ceilings
         ceilings = [f"{NAMES[level]}: {number(limits.gbps[level], 4)} GB/s." for level in LEVELS]
-        ceilings += [f"{kind}: {_rate(limits.gflops[kind])}." for kind in self._kinds()]
+        ceilings += [f"{kind}: {_kind_rate(kind, limits.gflops[kind])}." for kind in self._kinds()]
         points = [f"{self.point_sentence(point)}; {_intensities(point)}." for point in self._points]
         return "\n".join([self.sentence(), *points, *self.notes(), *ceilings])
 
     def _kinds(self) -> list[str]:
-        """Return the types of arithmetic that the launches use."""
-        return [*dict.fromkeys(kind for point in self._points for kind in point.flops)] or ["f32"]
+        """Return the types of arithmetic that the launches use and for which the device has a rate."""
+        kinds = dict.fromkeys(kind for point in self._points for kind in point.flops)
+        return [kind for kind in kinds if kind in self.roofline.ceilings.gflops] or ["f32"]
 
     def _changes(self) -> list[str]:
         level = self._path_level()
@@ -185,6 +206,7 @@ class RooflineChart(FigureView):
         ax.set_ylabel("GFLOP/s, logarithmic")
         self._paint_ceilings(ax, peaks)
         self._paint_points(ax)
+        self._paint_labels(ax, peaks)
         self._paint_arrows(ax)
         ax.legend(
             loc="lower left",
@@ -214,21 +236,11 @@ class RooflineChart(FigureView):
                 label=f"{NAMES[level]}: {number(gbps[level], 4)} GB/s",
             )
         ridge = highest / max(gbps.values())
-        for kind, peak in peaks.items():
+        for peak in peaks.values():
             ax.plot([max(low, ridge * peak / highest), high], [peak, peak], color=colour("fg"), linewidth=1.8)
-            ax.annotate(
-                f"{kind} {_rate(peak)}",
-                (high, peak),
-                (-3, 3),
-                textcoords="offset points",
-                ha="right",
-                fontsize=SMALL_POINTS,
-                color=colour("muted"),
-            )
 
     def _paint_points(self, ax: Axes) -> None:
         """Draw each launch as a mark per memory level, a line through its marks, and its name."""
-        low, high = ax.get_ylim()
         right = ax.get_xlim()[1]
         for point in self._points:
             for level, x in point.intensities.items():
@@ -252,15 +264,22 @@ class RooflineChart(FigureView):
                 markerfacecolor="none",
                 label="in the modelled time",
             )
-        names = _names(self._points)
-        heights = [math.log(rate / low) / math.log(high / low) for rate in names]
-        for (rate, name), height in zip(names.items(), _spaced_heights(heights), strict=True):
+
+    def _paint_labels(self, ax: Axes, peaks: dict[str, float]) -> None:
+        """Write the names of the launches and of the ceilings of arithmetic right of the axes."""
+        low, high = ax.get_ylim()
+        labels = [(rate, name, "fg") for rate, name in _names(self._points).items()]
+        labels += [(peak, label, "muted") for label, peak in _peak_labels(peaks).items()]
+        heights = [math.log(rate / low) / math.log(high / low) for rate, _, _ in labels]
+        for (rate, label, role), height in zip(labels, _spaced_heights(heights), strict=True):
             ax.annotate(
-                name,
-                (right, rate),
+                label,
+                (ax.get_xlim()[1], rate),
                 (1.03, height),
                 textcoords="axes fraction",
                 va="center",
+                color=colour(role),
+                fontsize=SMALL_POINTS if role == "muted" else None,
                 arrowprops={
                     "arrowstyle": "-",
                     "color": colour("muted"),
@@ -297,6 +316,19 @@ def _multiples(limits: tuple[float, float]) -> tuple[int, ...]:
 
 def _rate(gflops: float) -> str:
     return f"{number(gflops / 1e3)} TFLOP/s" if gflops >= 1e4 else f"{number(gflops)} GFLOP/s"
+
+
+def _kind_rate(kind: str, gflops: float) -> str:
+    """Return a rate of a type of arithmetic with its unit; integers have operations, not FLOP."""
+    return _rate(gflops).replace("FLOP", "OP") if kind in INTEGERS else _rate(gflops)
+
+
+def _peak_labels(peaks: dict[str, float]) -> dict[str, float]:
+    """Return the labels of the ceilings of arithmetic; types with the same rate share a label."""
+    kinds_by_rate: dict[str, list[str]] = {}
+    for kind, peak in peaks.items():
+        kinds_by_rate.setdefault(_kind_rate(kind, peak), []).append(kind)
+    return {f"{', '.join(kinds)}: {rate}": peaks[kinds[0]] for rate, kinds in kinds_by_rate.items()}
 
 
 def _intensities(point: RooflinePoint) -> str:

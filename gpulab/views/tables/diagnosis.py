@@ -58,7 +58,10 @@ BOUND = {
     "latency": ("latency-bound", "its warps wait for their loads"),
     "start": ("launch-bound", "it starts"),
     "issue": ("compute-bound", "its instructions are issued"),
+    "tensor": ("bound by tensor cores", "its tensor cores multiply"),
 }
+# What the tensor cores of a kernel wait for, by the stage that limits it.
+WAITS = {"DRAM": "memory", "L2": "L2", "latency": "the warps' loads and instructions", "start": "its start"}
 PIPES = {
     "fp64": "FP64",
     "fma": "FP32",
@@ -158,7 +161,7 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
         """The verdict: a sentence with the main cause and the limit of the launch."""
         share = percent(min(1.0, self.stages[self.bound] / self.time_ns))
         name, limit_text = _bound(self.bound)
-        bound_text = f"{name}: {share} of its time {limit_text}"
+        bound_text = f"{name}: {share} of its time {limit_text}{self._tensor_wait()}"
         if self.main is not None:
             other_count = len(self.worth_fixing) - 1
             others_text = f", and {count(other_count, 'lesser cause')}" if other_count else ""
@@ -170,6 +173,19 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
             else ""
         )
         return f"Nothing worth fixing. The kernel is {bound_text}.{hint}"
+
+    def _tensor_wait(self) -> str:
+        """Return what the tensor cores wait for, if the kernel uses them and they are not its limit."""
+        tensor_ns = self.stages.get("tensor", 0.0)
+        if not tensor_ns or self.bound == "tensor":
+            return ""
+        unit = WAITS.get(self.bound, "CUDA cores")
+        if self.bound == "load/store":
+            unit = "shared memory" if self.shared_share >= 0.5 else "the load/store units"
+        share = percent(min(1.0, tensor_ns / self.time_ns))
+        return (
+            f". Its tensor cores wait for {unit}: they multiply for {share} of its time"
+        )
 
     def explanation(self, cause: Cause) -> str:
         """Return the explanation of a cause: location, counts, ceiling, remedy and gain."""
@@ -299,11 +315,13 @@ def _rereading(cause: Cause, _: DiagnosisTable) -> Explanation:
 def _conflicts(cause: Cause, _: DiagnosisTable) -> Explanation:
     wavefronts = number(cause.figures["wavefronts"])
     ideal = number(cause.figures["ideal"])
+    moves_matrices = cause.text.startswith(("ldmatrix", "stmatrix"))
     count_text = (
         f"a request takes {wavefronts} wavefronts where {ideal} would be enough, "
-        "because lanes use different words of a bank"
+        f"because {'rows' if moves_matrices else 'lanes'} use different words of a bank"
     )
-    return count_text, "Pad the rows by a word, or swizzle the index"
+    padding = "16 bytes" if moves_matrices else "a word"
+    return count_text, f"Pad the rows by {padding}, or swizzle the index"
 
 
 def _atomics(cause: Cause, _: DiagnosisTable) -> Explanation:

@@ -22,6 +22,7 @@ from virtualgpu.model.cost.kernels import KernelWork
 from virtualgpu.model.cost.pace import LATENCIES
 from virtualgpu.model.cost.rates import clock_ghz
 from virtualgpu.model.placement import place_blocks
+from virtualgpu.model.tensor_rates import tensor_tflops
 from virtualgpu.records import SECTOR_BYTES, WARP_SIZE, AccessCounters, DeviceInfo, Occupancy
 from virtualgpu.records.launch.causes import Cause, CauseKind, LaunchCosts
 
@@ -120,6 +121,7 @@ def costs(info: DeviceInfo, work: KernelWork, occupancy: Occupancy, code: str = 
         host_ns=launch_overhead_ns(info),
         occupancy=occupancy,
         stages=_stages(launch),
+        shared_share=_shared_share(launch),
         causes=tuple(sorted(causes, key=lambda cause: -cause.remaining)),
     )
 
@@ -134,9 +136,33 @@ def _stages(launch: PricedLaunch) -> dict[str, float]:
     return {
         "start": kernels.kernel_start_ns(work),
         "latency": latency_ns,
+        **_tensor_ns(launch),
         **busy_ns,
         **kernels.chip_ns(info, work),
     }
+
+
+def _tensor_ns(launch: PricedLaunch) -> dict[str, float]:
+    """Return the time of the launch's operations on tensor cores at their peak rate, if it has any."""
+    tflops = tensor_tflops(launch.info)
+    operations = launch.work.counters.tensor_operations
+    busy_ns = sum(count / (1e3 * tflops[name]) for name, count in operations.items() if name in tflops)
+    return {"tensor": busy_ns} if busy_ns else {}
+
+
+def _shared_share(launch: PricedLaunch) -> float:
+    """Return the share of the load/store units' time that accesses to shared memory take."""
+    counters = launch.work.counters
+    only_shared = replace(
+        launch.work,
+        counters=replace(
+            counters, accesses=tuple(access for access in counters.accesses if access.space == "shared")
+        ),
+    )
+    total_clk, shared_clk = (
+        kernels.sm_clk(launch.info, work)["load/store"] for work in (launch.work, only_shared)
+    )
+    return shared_clk / total_clk if total_clk else 0.0
 
 
 Change = Callable[[PricedLaunch], PricedLaunch]

@@ -5,18 +5,17 @@ from __future__ import annotations
 from virtualgpu.model.cost.instructions import WARP, pipe_clk
 from virtualgpu.model.cost.kernels import L2_SECTOR_CLK
 from virtualgpu.model.cost.rates import clock_ghz, peak_gbps
+from virtualgpu.model.tensor_rates import tensor_tflops
 from virtualgpu.records import SECTOR_BYTES, DeviceInfo
-from virtualgpu.records.launch.roofline import WAVEFRONT_BYTES, Ceilings
-
-# Share of the half-precision tensor rate; compute capability 8.0 and later (architecture white papers).
-_TENSOR = {"f16": 1.0, "bf16": 1.0, "tf32": 0.5}
+from virtualgpu.records.launch.roofline import TENSOR, WAVEFRONT_BYTES, Ceilings
 
 
 def ceilings(info: DeviceInfo) -> Ceilings:
     """Return the peak rates of memory by level and of arithmetic by type.
 
     Arithmetic is a multiply-add, two operations, for each result per SM and clock at boost (CUDA C++
-    Programming Guide, "Arithmetic Instructions"), or the published rate; `half2` counts two numbers.
+    Programming Guide, "Arithmetic Instructions"), or the published rate; `half2` counts two numbers. Rates
+    of tensor cores are published (`virtualgpu.model.tensor_rates`).
     """
     clocks_per_ns = info.sm_count * clock_ghz(info)
     pipes = pipe_clk(info.compute_capability)
@@ -31,8 +30,7 @@ def ceilings(info: DeviceInfo) -> Ceilings:
         gflops["f32"] = 1e3 * info.fp32_tflops
     gflops["f16"] *= 2.0
     gflops["bf16"] = gflops["f16"]
-    tensor_gflops = 1e3 * info.fp16_tensor_tflops if info.fp16_tensor_tflops else 4.0 * gflops["f16"]
-    gflops |= {f"tensor {type_name}": share * tensor_gflops for type_name, share in _TENSOR.items()}
+    gflops |= {f"{TENSOR}{name}": 1e3 * tflops for name, tflops in tensor_tflops(info).items()}
     return Ceilings(
         device=info.name,
         gbps={

@@ -79,7 +79,10 @@ class LaunchCosts:
         Bytes of registers per thread that ptxas stores in local memory; the model has no time for them.
     stages : mapping
         Time of each stage alone: ``start``, ``latency`` (blocks one after another, each with an SM of its
-        own), each pipe of the SM, ``load/store``, ``constant``, ``L2``, ``atomics`` and ``DRAM``.
+        own), each pipe of the SM, ``tensor`` (tensor cores), ``load/store``,
+        ``constant``, ``L2``, ``atomics`` and ``DRAM``.
+    shared_share : float
+        Share of the ``load/store`` stage in which the unit accesses shared memory, 0 to 1.
     causes : tuple of Cause
         Causes whose remedy changes the time, the most profitable first.
     """
@@ -95,6 +98,7 @@ class LaunchCosts:
     occupancy: Occupancy
     spilled_bytes: int = 0
     stages: Mapping[str, float] = field(default_factory=dict)
+    shared_share: float = 0.0
     causes: tuple[Cause, ...] = ()
 
     @property

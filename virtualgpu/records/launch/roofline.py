@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -13,6 +14,9 @@ from virtualgpu.records.origin import Provenance
 Level = Literal["DRAM", "L2", "shared"]
 LEVELS: tuple[Level, ...] = ("DRAM", "L2", "shared")
 WAVEFRONT_BYTES = 128
+Limit = Literal["DRAM", "L2", "shared", "CUDA cores", "tensor cores"]
+TENSOR = "tensor "
+"""Start of the name of a type of operations that tensor cores do, before their format."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +31,9 @@ class Ceilings:
         Bytes by level in GB/s: DRAM as published; L2 by the time model; shared memory 128 bytes per clock
         and SM.
     gflops : mapping
-        Operations by type in GFLOP/s: ``f32``, ``f64``, ``f16``, ``bf16``, and ``tensor f16`` and so on of
-        tensor cores.
+        Operations by type in GFLOP/s: ``f32``, ``f64``, ``f16``, ``bf16`` of CUDA cores, and those of tensor
+        cores by format, such as ``tensor f16 to f32``; integers in billions per second. A format that the
+        device does not have is absent.
     """
 
     device: str
@@ -38,7 +43,7 @@ class Ceilings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RooflinePoint:
-    """One launch in a roofline: its floating-point operations by type, bytes moved by level, and time.
+    """One launch in a roofline: its operations by type, bytes moved by level, and time.
 
     Bytes are those that were moved, not those that the kernel requested: sectors of DRAM and L2, and a whole
     pass of the banks (128 bytes) for each wavefront of shared memory. ``modelled_ns`` is the virtual GPU's
@@ -62,12 +67,7 @@ class RooflinePoint:
         modelled_ns: float | None = None,
     ) -> RooflinePoint:
         """Return the point of a launch from its counters, including those of caches, and its time."""
-        flops: dict[str, int] = {}
-        for kind, total in counters.flops.items():
-            count = total - counters.tensor_flops.get(kind, 0)
-            if count:
-                flops[kind] = count
-        flops |= {f"tensor {kind}": count for kind, count in counters.tensor_flops.items() if count}
+        tensor_operations = {f"{TENSOR}{name}": count for name, count in counters.tensor_operations.items()}
         caches = counters.caches
         dram_bytes = caches.dram_read_bytes + caches.dram_write_bytes if caches is not None else 0
         moved_bytes: dict[Level, int] = {
@@ -78,7 +78,7 @@ class RooflinePoint:
         return cls(
             name=name,
             provenance=provenance,
-            flops=flops,
+            flops={**counters.flops, **tensor_operations},
             size_bytes=moved_bytes,
             time_ns=time_ns,
             modelled_ns=modelled_ns,
@@ -86,12 +86,12 @@ class RooflinePoint:
 
     @property
     def operations(self) -> int:
-        """Number of floating-point operations of all types."""
+        """Number of operations of all types."""
         return sum(self.flops.values())
 
     @property
     def gflops(self) -> float:
-        """Floating-point operations per second, in GFLOP/s."""
+        """Operations per second, in GFLOP/s."""
         return self.operations / self.time_ns if self.time_ns else 0.0
 
     @property
@@ -114,14 +114,30 @@ class Roofline:
     def peak(self, point: RooflinePoint) -> float:
         """Return the ceiling of a launch by arithmetic alone, in GFLOP/s.
 
-        Operations of different types are assumed to run one after another.
+        Operations of different types are assumed to run one after another on CUDA cores, and so are those of
+        tensor cores, but both work at the same time. The result is infinite if the device has no rate for
+        the operations.
         """
-        arithmetic_ns = sum(count / self.ceilings.gflops[kind] for kind, count in point.flops.items())
-        return point.operations / arithmetic_ns if arithmetic_ns else 0.0
+        arithmetic_ns = max(self._arithmetic_ns(point).values())
+        if not arithmetic_ns:
+            return math.inf if point.operations else 0.0
+        return point.operations / arithmetic_ns
 
-    def roof(self, point: RooflinePoint) -> tuple[Level | None, float]:
-        """Return the memory level that limits a launch (None for arithmetic), and its ceiling in GFLOP/s."""
-        limits: list[tuple[float, Level | None]] = [(self.peak(point), None)]
+    def _arithmetic_ns(self, point: RooflinePoint) -> dict[Limit, float]:
+        """Return the shortest time of a launch's operations on CUDA cores and on tensor cores."""
+        times_ns: dict[Limit, float] = {"CUDA cores": 0.0, "tensor cores": 0.0}
+        for kind, count in point.flops.items():
+            unit: Limit = "tensor cores" if kind.startswith(TENSOR) else "CUDA cores"
+            if kind in self.ceilings.gflops:
+                times_ns[unit] += count / self.ceilings.gflops[kind]
+        return times_ns
+
+    def roof(self, point: RooflinePoint) -> tuple[Limit, float]:
+        """Return the memory level or the units that limit a launch, and their ceiling in GFLOP/s."""
+        arithmetic_ns = self._arithmetic_ns(point)
+        limits: list[tuple[float, Limit]] = [
+            (self.peak(point), max(arithmetic_ns, key=lambda unit: arithmetic_ns[unit]))
+        ]
         for level, intensity in point.intensities.items():
             limits.append((intensity * self.ceilings.gbps[level], level))
         ceiling_gflops, limiting_level = min(limits, key=lambda limit: limit[0])
