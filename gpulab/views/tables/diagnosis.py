@@ -183,9 +183,7 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
         if self.bound == "load/store":
             unit = "shared memory" if self.shared_share >= 0.5 else "the load/store units"
         share = percent(min(1.0, tensor_ns / self.time_ns))
-        return (
-            f". Its tensor cores wait for {unit}: they multiply for {share} of its time"
-        )
+        return f". Its tensor cores wait for {unit}: they multiply for {share} of its time"
 
     def explanation(self, cause: Cause) -> str:
         """Return the explanation of a cause: location, counts, ceiling, remedy and gain."""

@@ -1,7 +1,8 @@
 """Conversion of a traced block's raw data to the matrix instructions of one warp.
 
 The trace contains every register that a step wrote. Replaying these writes gives the registers that a matrix
-instruction reads, and for each byte of them the address in shared memory that it was loaded from.
+instruction reads, and for each byte of them the address in shared memory that it was loaded from. Products
+of doubles are left out.
 """
 
 from __future__ import annotations
@@ -151,7 +152,8 @@ class _Replay:
 
     def _run_step(self, step: _Step, rows: npt.NDArray[Any]) -> None:
         i = step.instruction
-        if i.root not in tensor.ROOTS:
+        is_double_product = tensor.is_product(i) and "f64" in i.parts  # its registers have 64 bits
+        if i.root not in tensor.ROOTS or is_double_product:
             self._write(step, rows)
             for number, request in enumerate(step.requests):
                 self._add_access(step, number, request)

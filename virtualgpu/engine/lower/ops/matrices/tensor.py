@@ -83,8 +83,6 @@ def _mma_positions(name: str, shape: tuple[int, int, int], kind: str) -> Element
     lane_in_group = lane & 3
     _, _, k = shape
     is_tf32 = kind == "tf32"
-    if kind == "f64" and name in "ab":
-        return (group, lane_in_group) if name == "a" else (lane_in_group, group)
     if kind in (*BYTES, *FP8_TYPES) and name in "ab":
         element = np.arange(shape[0] * k // 32 if name == "a" else k // 4)
         # Runs of four; the runs of A are in both halves of the rows before the columns continue.
