@@ -1,8 +1,9 @@
 """Record times of the kernels of notebook 19 on a GPU: ``python -m tools.recordings.attention``.
 
-The record has the provenance, and for each case the shortest of several spans in ns: the forward pass by head
-dimension and lanes, the causal mask with and without skipped tiles, decoding by the number of blocks, and
-the last two versions of the attention layer by the number of tokens.
+Run it on one GPU after the other. A second record of the same GPU and number of tokens replaces the first.
+The record has the speed of the forward pass on CUDA cores, on tensor cores and in PyTorch, in TFLOP/s, and
+these times in µs: the causal mask with and without skipped tiles, decoding by the number of blocks, and the
+last two versions of the attention layer. It takes 16 s on an H200.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,74 +21,134 @@ import numpy as np
 import gpulab as gl
 from gpulab import session
 from gpulab_course.content import story
+from gpulab_course.content.kernels import Step
 from gpulab_course.content.n19_attention import figures
 
 RECORD = Path(figures.__file__).with_name("recorded.json")
-REPEATS = 5
-HEIGHT = 32  # rows of a block of the forward pass
+REPEATS = 10
+HEIGHT = 32  # rows of a block of the forward pass on CUDA cores
+HEADS = 16
+LANES = 4  # threads per row there
+_ALLOWED_ERROR = 0.01
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Record the times on the session's GPU, and write them to a JSON file."""
+    """Record the times on the session's GPU, and add them to a JSON file."""
     parser = argparse.ArgumentParser(prog="attention", description=__doc__)
     parser.add_argument("--out", type=Path, default=RECORD)
     parser.add_argument("--device", default="cuda", help="for a trial: a virtual one")
     parser.add_argument("--tokens", type=int, default=4096, help="the largest number of tokens")
+    parser.add_argument("--heads", type=int, default=HEADS)
     options = parser.parse_args(arguments)
-    device = gl.use_device(options.device).device
-    driver = session.backend().device_info().driver
-    date = datetime.datetime.now(datetime.UTC).date().isoformat()
-    record = {"device": device, "date": date, "driver": driver, "tokens": options.tokens}
-    record |= measure(options.tokens)
-    options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    gl.use_device(options.device)
+    record = measure(options.tokens, options.heads)
+    records = json.loads(options.out.read_text(encoding="utf-8")) if options.out.is_file() else []
+    kept = [one for one in records if (one["device"], one["tokens"]) != (record["device"], record["tokens"])]
+    text = json.dumps([*kept, record], indent=1, ensure_ascii=False)
+    options.out.write_text(f"{text}\n", encoding="utf-8")
     print(json.dumps(record, indent=1))
     return 0
 
 
-def measure(tokens: int) -> dict[str, Any]:
-    """Return the times of all cases in ns, for up to `tokens` tokens."""
-    layers = {
-        f"n = {n}, version {version}": sum(
-            span_ns(step) for step in story.steps(session.cp(), n=n, rung=version)[0].values()
-        )
-        for n in (tokens // 16, tokens // 4, tokens)
-        for version in ("15", "19")
-    }
+def measure(tokens: int, heads: int) -> dict[str, Any]:
+    """Return the record for up to `tokens` tokens."""
+    info = session.backend().device_info()
+    masks = {"all tiles": "masked_naive.cu", "needed tiles": "masked.cu"}
     return {
-        "forward_ns": {
-            f"d = {d}, lanes = {lanes}": span_ns(forward_launch(tokens, d, lanes))
-            for d in (64, 128)
-            for lanes in (1, 2, 4, 8)
+        "device": info.name,
+        "driver": info.driver,
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "tokens": tokens,
+        "heads": heads,
+        "library": _library_name(),
+        "tflops": {f"d = {d}": forward_speeds(tokens, d, heads) for d in (64, 128)},
+        "mask_us": {
+            name: round(best_us(Step(**figures.masked_launch(file, tokens, height=64, window=tokens))), 2)
+            for name, file in masks.items()
         },
-        "mask_ns": {
-            file: span_ns(figures.masked_launch(file, tokens, height=64, window=tokens))
-            for file in ("masked_naive.cu", "masked.cu")
+        "decode_us": {blocks: round(decode_us(tokens, blocks), 2) for blocks in (1, 4, 16, 64)},
+        "layer_us": {
+            f"n = {n:,}, version {version}": round(
+                sum(best_us(step) for step in story.steps(session.cp(), n=n, rung=version)[0].values()), 2
+            )
+            for n in (tokens // 16, tokens)
+            for version in ("15", "19")
         },
-        "decode_ns": {blocks: decode_span_ns(tokens, blocks) for blocks in (1, 2, 4, 8, 16, 32, 64, 128)},
-        "layer_ns": layers,
     }
 
 
-def forward_launch(tokens: int, d: int, lanes: int) -> dict[str, Any]:
-    """Return the launch of the forward pass for `tokens` queries and keys."""
-    args = (*figures.tensors(tokens, d), np.int32(tokens), np.int32(tokens))
-    grid = (-(-tokens // HEIGHT),)
-    return {"kernel": figures.forward(d, lanes), "grid": grid, "block": (HEIGHT * lanes,), "args": args}
+def forward_speeds(tokens: int, d: int, heads: int) -> dict[str, float]:
+    """Return the speeds of the forward pass in TFLOP/s; a causal mask halves the operations."""
+    speeds = {}
+    for dtype, causal in (("float32", False), ("float16", False), ("float16", True)):
+        arrays = figures.tensors(tokens, d, heads=heads, dtype=dtype)
+        if dtype == "float32":
+            name, launch = "CUDA cores", forward_launch(arrays)
+        else:
+            name, launch = "tensor cores", figures.tensor_launch(*arrays, causal=causal)
+        times_us = {name: best_us(Step(**launch))}
+        if session.real_cp() is not None and find_spec("torch"):
+            times_us["PyTorch"] = _library_us(arrays, causal)
+        operations = 4 * tokens**2 * d * heads // (1 + causal)
+        kind = f"FP{dtype[-2:]}{', causal' if causal else ''}"
+        speeds |= {f"{name}, {kind}": round(operations / us / 1e6, 1) for name, us in times_us.items()}
+    return speeds
 
 
-def span_ns(launch: Any) -> float:
-    """Return the shortest of several spans of a launch, in ns."""
-    return float(min(gl.launch(**launch).trace.span_ns for _ in range(REPEATS)))
+def forward_launch(arrays: Sequence[Any]) -> dict[str, Any]:
+    """Return the launch of the forward pass on CUDA cores for several heads."""
+    heads, n, d = arrays[0].shape
+    args = (*arrays, np.int32(n), np.int32(n))
+    grid = -(-n // HEIGHT), heads
+    return {"kernel": figures.forward(d, LANES), "grid": grid, "block": (HEIGHT * LANES,), "args": args}
 
 
-def decode_span_ns(tokens: int, blocks: int) -> float:
-    """Return the shortest of several spans of split decoding, in ns."""
+def _library_name() -> str:
+    """Return the name and the version of PyTorch, or an empty string without it."""
+    if not find_spec("torch"):
+        return ""
+    import torch
+
+    return f"PyTorch {torch.__version__}, scaled_dot_product_attention"
+
+
+def _library_us(arrays: Sequence[Any], causal: bool) -> float:
+    """Return the time of PyTorch's attention in µs, after a comparison with the result in ``arrays[3]``."""
+    import torch
+
+    q, k, v, own_result = (torch.from_dlpack(array)[None] for array in arrays)
+    attend = torch.nn.functional.scaled_dot_product_attention
+    error = float((attend(q, k, v, is_causal=causal) - own_result).abs().max())
+    if error > _ALLOWED_ERROR:
+        raise SystemExit(f"The kernel differs from PyTorch by up to {error:g}.")
+    return best_us(lambda: attend(q, k, v, is_causal=causal))
+
+
+def decode_us(tokens: int, blocks: int) -> float:
+    """Return the shortest time of split decoding in µs."""
     launch = figures.decode_launch(tokens, blocks)
-    spans = []
+    return best_us(Step(**launch), before=lambda: launch["args"][6].fill(0))
+
+
+def best_us(work: Callable[[], object], before: Callable[[], object] = lambda: None) -> float:
+    """Return the shortest time of several calls in µs.
+
+    The GPU computes something else while the host starts a call, so that the time of the host is not
+    included.
+    """
+    cp = session.cp()
+    factor = cp.ones((1024, 1024), cp.float32)
+    times = []
     for _ in range(REPEATS):
-        launch["args"][6].fill(0)
-        spans.append(gl.launch(**launch).trace.span_ns)
-    return float(min(spans))
+        start, end = cp.cuda.Event(), cp.cuda.Event()
+        before()
+        cp.matmul(factor, factor)
+        start.record()
+        work()
+        end.record()
+        end.synchronize()
+        times.append(float(cp.cuda.get_elapsed_time(start, end)) * 1e3)
+    return min(times)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
@@ -14,14 +15,16 @@ from gpulab.lab.kernels import count
 from gpulab.lab.run import launch
 from gpulab.views.parts.palette import light
 from gpulab.views.tables import Table
-from gpulab.words import size
+from gpulab.words import duration, size
 from gpulab_course.content import story
+from gpulab_course.content.n18_tensor_cores import versions
 from gpulab_course.teach.drawing import draw_arrow, draw_box, draw_text, empty_axes
 from gpulab_course.teach.picture import Picture
 from virtualgpu.records import KernelCounters
 from virtualgpu.records.kernel import SECTOR_BYTES
 
 TILE = 16
+TENSOR_HEIGHT = 64  # rows of a block of tensor.cu
 FLOAT_BYTES = 4
 
 
@@ -39,12 +42,32 @@ def forward(d: int, lanes: int, tile: int = TILE) -> Any:
     return module.get_function(name)
 
 
-def tensors(n: int, d: int, seed: int = 19) -> list[Any]:
-    """Return random arrays q, k and v with `n` rows of `d` numbers, and an empty array for the result."""
+def tensors(n: int, d: int, seed: int = 19, heads: int = 1, dtype: str = "float32") -> list[Any]:
+    """Return random arrays q, k and v with `n` rows of `d` numbers per head, and one for the result."""
     cp = session.cp()
     rng = np.random.default_rng(seed)
-    arrays = [cp.asarray(rng.standard_normal((n, d), dtype=np.float32)) for _ in range(3)]
+    shape = (heads, n, d) if heads > 1 else (n, d)
+    arrays = [cp.asarray(rng.standard_normal(shape, dtype=np.float32).astype(dtype)) for _ in range(3)]
     return [*arrays, cp.empty_like(arrays[0])]
+
+
+def tensor_launch(q: Any, k: Any, v: Any, out: Any, causal: bool = False) -> dict[str, Any]:
+    """Return the launch of attention on tensor cores; the arrays are float16, (n, d) or (heads, n, d).
+
+    Parameters
+    ----------
+    q, k, v, out
+        Queries, keys, values and the result, in C order; d is 64 or 128.
+    causal
+        Whether row i sees the keys 0 to i only.
+    """
+    n, d = q.shape[-2:]
+    name = f"attention<{d}, {str(causal).lower()}>"
+    code = versions.source("multiply.cu", "loads.cu") + source("tensor.cu")
+    module = session.cp().RawModule(code=code, options=("-std=c++17",), name_expressions=[name])
+    grid = -(-n // TENSOR_HEIGHT), q.size // (n * d)
+    args = (q, k, v, out, np.int32(n))
+    return {"kernel": module.get_function(name), "grid": grid, "block": (128,), "args": args}
 
 
 def scores(q: Any, k: Any) -> Any:
@@ -198,6 +221,46 @@ def masked_launch(file: str, n: int, height: int, window: int) -> dict[str, Any]
     kernel = session.cp().RawKernel(source(file), "masked")
     args = (*tensors(n, 64), np.int32(n), np.int32(window))
     return {"kernel": kernel, "grid": (-(-n // height),), "block": (height,), "args": args}
+
+
+def recorded() -> list[dict[str, Any]]:
+    """Load the times that were recorded on GPUs with ``python -m tools.recordings.attention``."""
+    text = (resources.files(__package__) / "recorded.json").read_text(encoding="utf-8")
+    records: list[dict[str, Any]] = json.loads(text)
+    return records
+
+
+def recorded_speeds() -> Table:
+    """Tabulate the recorded speeds of the forward pass on CUDA cores, on tensor cores and in PyTorch."""
+    record = recorded()[0]
+    rows = []
+    kinds = {name: name.partition(", ")[2] for name in record["tflops"]["d = 64"]}
+    for name, kind in kinds.items():
+        speeds = [speed[name] for speed in record["tflops"].values()]
+        shares = [speed[name] / speed[f"PyTorch, {kind}"] for speed in record["tflops"].values()]
+        is_library = name.startswith("PyTorch")
+        texts = zip(speeds, shares, strict=True)
+        rows.append(
+            (name, *(f"{v:.1f} TFLOP/s" + ("" if is_library else f", {share:.0%}") for v, share in texts))
+        )
+    title = f"{record['heads']} heads of {record['tokens']:,} tokens, {_origin(record)}; {record['library']}"
+    headings = ("kernel", *(f"{d}, share of PyTorch" for d in record["tflops"]))
+    return Table(title, headings, tuple(rows))
+
+
+def recorded_times() -> Table:
+    """Tabulate the recorded times of the other kernels of this notebook."""
+    record = recorded()[0]
+    n = f"n = {record['tokens']:,}"
+    rows = [(f"causal mask, {n}, {name}", time_us) for name, time_us in record["mask_us"].items()]
+    rows += [(f"decoding, {n}, blocks: {blocks}", time_us) for blocks, time_us in record["decode_us"].items()]
+    rows += [(f"attention layer, {name}", time_us) for name, time_us in record["layer_us"].items()]
+    texts = tuple((name, duration(1e3 * time_us)) for name, time_us in rows)
+    return Table(f"One head, {_origin(record)}", ("kernel", "time"), texts)
+
+
+def _origin(record: Mapping[str, Any]) -> str:
+    return f"recorded on {record['device']}, {record['date']}, driver {record['driver']}"
 
 
 def decode_launch(keys: int, blocks: int, warps: int = 4) -> dict[str, Any]:

@@ -98,6 +98,19 @@ PREDICTIONS = (
         misconception="A rotary embedding encodes absolute positions in the score.",
     ),
     PredictionQuestion(
+        "19-tensor",
+        "The same forward pass has FP16 inputs now, and tensor cores compute both matrix multiplications. "
+        "It is recorded on an H200 with d = 128, 4,096 tokens and 16 heads. How many times as fast is it as "
+        "the kernel on CUDA cores in FP32?",
+        "Half precision halves the bytes, but this kernel is limited by arithmetic. The tensor cores of an "
+        "H200 have about 15 times the throughput of its CUDA cores (published: 989 TFLOP/s in FP16, 67 "
+        "TFLOP/s in FP32).",
+        unit="times",
+        comparison=2,
+        misconception="Half precision is twice as fast, because it halves the bytes.",
+        tolerance=0.4,
+    ),
+    PredictionQuestion(
         "19-kept",
         "In training, the forward pass stores something so that the backward pass can compute the weights "
         "again, tile by tile. Besides `q`, `k`, `v` and the result: how many numbers per row of `q` are "

@@ -1,9 +1,11 @@
 // out = softmax(q kᵀ / √D) v. LANES threads share a row of q; each of them holds D / LANES numbers of the row.
-// A block consists of whole warps. It reads k and v in tiles of TILE rows.
+// A block consists of whole warps. It reads k and v in tiles of TILE rows. blockIdx.y is the head.
 template <int D, int LANES, int TILE>
 __global__ void forward(const float* q, const float* k, const float* v, float* out, int rows, int keys)
 {
     const int OWN = D / LANES;
+    q += (size_t)blockIdx.y * rows * D, out += (size_t)blockIdx.y * rows * D;
+    k += (size_t)blockIdx.y * keys * D, v += (size_t)blockIdx.y * keys * D;
     __shared__ float ks[TILE][D], vs[TILE][D];
     int lane = threadIdx.x % LANES, row = (blockIdx.x * blockDim.x + threadIdx.x) / LANES;
     float own[OWN], result[OWN], most = __int_as_float(0xff800000), sum = 0;  // -infinity
