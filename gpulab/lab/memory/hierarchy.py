@@ -49,9 +49,12 @@ class _Effort:
     stream_bytes: int
     copies: int
     blocks_an_sm: int
+    window_lines: int | None = None
+    """Consecutive lines that a chain visits, in random order, before others; None: all lines."""
 
 
 _REAL = _Effort(3, 1 << 30, 2, 4096, 2048, 1 << 30, 8, 4)
+_WINDOW_LINES = 1 << 13  # 1 MiB: a chain through more would wait for the memory of the computer
 
 
 def measure() -> MemoryLadder:
@@ -66,7 +69,9 @@ def measure() -> MemoryLadder:
     info = session.backend().device_info()
     virtual = session.which_device().kind == "virtual"
     twice_l2 = 1 << (2 * info.l2_bytes - 1).bit_length()
-    effort = _Effort(1, twice_l2, 1, info.l2_bytes // 40, 32, 2 * twice_l2, 3, 1) if virtual else _REAL
+    effort = _REAL
+    if virtual:
+        effort = _Effort(1, twice_l2, 1, info.l2_bytes // 40, 32, 2 * twice_l2, 3, 1, _WINDOW_LINES)
     bench = _Bench(info, effort)
     with session.steps(bench.sizes.size + 1, "gl.memory_hierarchy") as begin:
         times = bench.latencies(begin)
@@ -149,7 +154,8 @@ class _Bench:
         cp = self.cp
         chase = self.kernels["chase"]
         first = int(whole.data.ptr)
-        order = rng.permutation(lines).astype(np.uint64) * np.uint64(LINE_BYTES)
+        windows = np.arange(lines, dtype=np.uint64).reshape(-1, min(lines, self.effort.window_lines or lines))
+        order = rng.permuted(windows, axis=1).ravel() * np.uint64(LINE_BYTES)
         next_lines = np.empty(lines, np.uint64)
         next_lines[order // LINE_BYTES] = np.roll(order, -1) + np.uint64(first)
         whole[: lines * 16 : 16] = cp.asarray(next_lines)
@@ -289,7 +295,7 @@ class _Bench:
             for _ in range(self.effort.copies):
                 copy()
 
-        run()
+        copy()
         return self.ns(run) / self.effort.copies
 
 
