@@ -54,7 +54,6 @@ bench: $(if $(GPULAB_PYTHON),,env-bench)  ## Measure the engine, the JIT and the
 
 pictures: $(if $(GPULAB_PYTHON),,env-test)  ## Make the README's pictures, in a real JupyterLab, and the gallery's pages
 	@GPULAB_DEVICE=$${GPULAB_DEVICE:-virtual:A100} $(RUN) -m tools.pictures $(ARGS)
-	@GPULAB_DEVICE=$${GPULAB_DEVICE:-virtual:A100} $(RUN) -m tools.gallery
 
 notebooks: $(if $(GPULAB_PYTHON),,env-test)  ## Run every notebook again, keep its pictures, strip widget state
 	@$(RUN) -m tools.notebooks $(ARGS)

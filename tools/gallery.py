@@ -1,8 +1,9 @@
 """A gallery to look at before anything is installed: views as pages that work alone and offline.
 
-``python -m tools.gallery`` writes the README's views to ``gallery/``, each the page that its ``save`` makes,
-and an index. ``python -m tools.gallery OUT --course 02 05a`` (or ``all``) runs notebooks of the course, too,
-and adds every view that their cells end in. All numbers are modelled, on the device that the pages name.
+``make pictures`` (`tools.pictures`) writes the views of the README to ``gallery/``, each the page that its
+``save`` makes, and an index. ``python -m tools.gallery OUT --course 02 05a`` (or ``all``) makes another
+gallery: it runs notebooks of the course, too, and adds every view that their cells end in. All numbers are
+modelled, on the device that the pages name.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -98,9 +99,13 @@ def readme_pages(folder: Path, names: list[str]) -> list[Page]:
     os.environ["GPULAB_DEVICE"] = DEVICE
     names_of_cells: dict[str, Any] = {}
     exec(SETUP, names_of_cells)
+    return saved_pages(folder, {name: last_value(CELLS[name], names_of_cells) for name in names})
+
+
+def saved_pages(folder: Path, views: Mapping[str, Any]) -> list[Page]:
+    """Save the README's views by name, and return their pages."""
     pages = []
-    for name in names:
-        view = last_value(CELLS[name], names_of_cells)
+    for name, view in views.items():
         view.save(folder / f"{name}.html")
         title, content, task = TEXTS[name]
         pages.append(Page(f"{name}.html", title, repr(view), content, task, _picture(name, folder)))
@@ -157,6 +162,11 @@ def run_notebook(folder: Path, notebook: Path) -> list[Page]:
     return pages
 
 
+def write_index(folder: Path, pages: list[Page]) -> None:
+    """Write the page that links to all others."""
+    (folder / "index.html").write_text(index(pages), encoding="utf-8")
+
+
 def index(pages: list[Page]) -> str:
     """Return the page that links to all others, by relative names."""
     cards = "\n".join(
@@ -206,7 +216,7 @@ def _silenced() -> Iterator[None]:
 def main(arguments: list[str] | None = None) -> None:
     """Write the gallery."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("out", nargs="?", type=Path, default=ROOT / "gallery")
+    parser.add_argument("out", type=Path)
     parser.add_argument("--only", nargs="+", choices=list(CELLS), default=list(CELLS), metavar="NAME")
     parser.add_argument("--course", nargs="+", default=[], metavar="NN", help="notebooks to run, too; or all")
     parser.add_argument("--one", type=Path, help=argparse.SUPPRESS)
@@ -223,7 +233,7 @@ def main(arguments: list[str] | None = None) -> None:
         if "all" in options.course or path.stem.split("_")[0] in options.course:
             pages += course_pages(folder, path)
             print(f"{path.name}: {len(pages)} pages so far", flush=True)
-    (folder / "index.html").write_text(index(pages), encoding="utf-8")
+    write_index(folder, pages)
     print(f"{len(pages)} pages and an index in {options.out}")
 
 

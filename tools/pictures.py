@@ -1,11 +1,14 @@
 """Take the README's pictures: run a few cells in a real JupyterLab and photograph their output.
 
-``python -m tools.pictures`` writes notebooks/images/*.png. It needs the `test` extra and Chromium.
+``python -m tools.pictures`` writes notebooks/images/*.png and the pages of gallery/ of the same views. A
+picture contains the digest of its page, so that a test can compare them. The command needs Chromium and the
+`test` extra.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import re
 import shutil
@@ -19,12 +22,15 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 from tools.chromium import find
 from tools.suite import stage_environment
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "notebooks" / "images"
+GALLERY = ROOT / "gallery"
 START_TIMEOUT_S = 90
 CELL_TIMEOUT_MS = 120_000
 CHROMIUM_OPTIONS = [
@@ -93,9 +99,9 @@ gl.graph(step, x, total).compare()
 """
 # A segment of which every other block is free, and a request that none of them serves.
 PUZZLE = """\
-gib, pool = 1 << 30, cp.get_default_memory_pool()
-pool.set_limit(size=pool.total_bytes() + 22 * gib // 10)
-with gl.allocator() as puzzle:
+gib, pool = 1 << 30, cp.cuda.MemoryPool()
+pool.set_limit(size=22 * gib // 10)
+with cp.cuda.using_allocator(pool.malloc), gl.allocator() as puzzle:
     workspace = cp.empty(22 * gib // 10 - (1 << 20), cp.uint8)
     del workspace
     arrays = [cp.empty(205 << 20, cp.uint8) for _ in range(10)]
@@ -120,6 +126,37 @@ CELLS = {
 # A view is stepped with the right arrow key until it shows this text.
 STEP_TO = {"warp_stepper": "line 11,"}
 MAX_STEPS = 200
+# The last cell: it saves the pages of the views that the cells before it show.
+SAVE = """\
+from pathlib import Path
+from tools import gallery
+folder = Path({folder!r})
+pages = gallery.saved_pages(folder, {{name: Out[number] for number, name in enumerate({names!r}, start=2)}})
+if len(pages) == len(gallery.CELLS):
+    gallery.write_index(folder, pages)
+"""
+DIGEST = "Page-SHA-256"
+
+
+def page_digest(name: str) -> str:
+    """Return the digest of a page of the gallery."""
+    return hashlib.sha256((GALLERY / f"{name}.html").read_bytes()).hexdigest()
+
+
+def digest_in(name: str) -> str | None:
+    """Return the digest of the page that was saved with a picture; None if the picture has none."""
+    with Image.open(IMAGES / f"{name}.png") as picture:
+        return picture.info.get(DIGEST)
+
+
+def add_digest(name: str) -> None:
+    """Add the digest of its page to a picture."""
+    path = IMAGES / f"{name}.png"
+    texts = PngInfo()
+    texts.add_text(DIGEST, page_digest(name))
+    with Image.open(path) as picture:
+        picture.load()
+        picture.save(path, pnginfo=texts, optimize=True)
 
 
 def silence_news(folder: Path) -> None:
@@ -191,6 +228,7 @@ def take(page: Any, address: str, names: list[str]) -> None:
         page.wait_for_timeout(500)
         output.screenshot(path=IMAGES / f"{name}.png")
         print(f"notebooks/images/{name}.png", flush=True)
+    page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for(timeout=CELL_TIMEOUT_MS)
 
 
 def main() -> None:
@@ -203,10 +241,12 @@ def main() -> None:
         raise SystemExit("The pictures need Chromium: apt-get install chromium")
     from playwright.sync_api import sync_playwright
 
-    cells = [nbformat.v4.new_code_cell(SETUP), *(nbformat.v4.new_code_cell(CELLS[name]) for name in names)]
-    notebook = nbformat.v4.new_notebook(cells=cells)
+    sources = [SETUP, *(CELLS[name] for name in names), SAVE.format(folder=str(GALLERY), names=names)]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
     notebook.metadata["kernelspec"] = {"display_name": "Python 3", "language": "python", "name": "python3"}
     IMAGES.mkdir(exist_ok=True)
+    for name in names:  # a page of an earlier version must not remain if the last cell fails
+        (GALLERY / f"{name}.html").unlink(missing_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="gpulab-pictures-"))
     try:
         nbformat.write(notebook, folder / "pictures.ipynb")
@@ -216,6 +256,8 @@ def main() -> None:
             page = browser.new_page(viewport={"width": 1400, "height": 1600}, device_scale_factor=1)
             take(page, address, names)
             browser.close()
+        for name in names:
+            add_digest(name)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
-from tools import gallery
+from gpulab import session
+from tools import gallery, pictures
 
 ROOT = Path(__file__).resolve().parents[2]
 SHIPPED = ROOT / "gallery"
@@ -35,6 +37,37 @@ def test_the_readmes_pictures_lead_into_it() -> None:
     pictures = re.findall(r"!\[[^\]]*\]\(notebooks/images/(\w+)\.png\)", readme)
     assert pictures
     assert re.findall(r"^\[!\[.*\.png\)\]\(gallery/(\w+)\.html\)$", readme, re.M) == pictures
+
+
+@pytest.mark.parametrize("name", list(gallery.CELLS))
+def test_a_picture_and_its_page_show_one_record(name: str) -> None:
+    if not any(map(pictures.digest_in, gallery.CELLS)):
+        pytest.skip("these pictures are older than the digest; run `make pictures`")
+    assert pictures.digest_in(name) == pictures.page_digest(name), "run `make pictures`"
+
+
+def test_another_page_does_not_fit_a_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pictures, "IMAGES", tmp_path)
+    monkeypatch.setattr(pictures, "GALLERY", tmp_path)
+    Image.new("RGB", (4, 3), "red").save(tmp_path / "view.png")
+    assert pictures.digest_in("view") is None
+    (tmp_path / "view.html").write_text("313 µs")
+    pictures.add_digest("view")
+    assert pictures.digest_in("view") == pictures.page_digest("view")
+    with Image.open(tmp_path / "view.png") as picture:
+        assert (picture.size, picture.getpixel((0, 0))) == ((4, 3), (255, 0, 0))
+    (tmp_path / "view.html").write_text("336 µs")
+    assert pictures.digest_in("view") != pictures.page_digest("view")
+
+
+def test_the_memory_map_shows_only_its_own_arrays() -> None:
+    with session.on_device("virtual:A100"):
+        names: dict[str, Any] = {}
+        exec(pictures.SETUP, names)
+        report = gallery.last_value(gallery.CELLS["memory_map"], names)
+    requested = [request.size_bytes >> 20 for request in report.requests if request.kind == "alloc"]
+    assert requested == [2251, *[205] * 10, 1024]
+    assert report.record.first.total_bytes == 0, "the pool is new"
 
 
 def test_pages_fetch_nothing() -> None:
