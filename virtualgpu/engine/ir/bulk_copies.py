@@ -28,6 +28,7 @@ def bulk_copy(
     name: str,
     to_shared: bool,
     observe: bool,
+    trace: bool,
     check_names: tuple[str, str],
     begin: str = "",
     complete: str = "",
@@ -46,7 +47,9 @@ def bulk_copy(
         Whether it copies to shared memory, or from there to global memory.
     observe
         Whether an observer is called.
-    checked
+    trace
+        Whether the addresses are recorded in a trace.
+    check_names
         Names of the functions that check and count the reads and the writes.
     begin
         Name of the function that queues a copy until an mbarrier's phase is over (`copy_queue.begin`).
@@ -109,6 +112,12 @@ def bulk_copy(
   br i1 %{side}.bad, label %fail, label %{side}.fine
 {side}.fine:
 """
+    if trace:
+        checks += "".join(
+            f"  call void @trace_row(ptr %ctx, <32 x i64> %{side}.a, i32 %all, i32 {layout.ROW_ADDRESS}, "
+            f"i32 {layout.TRACE_ALL & ~layout.TRACE_SHARED})\n"
+            for side in ("source", "target")
+        )
     observer_calls = ""
     next_step = "  br label %moved\n"
     piece_addresses = "  %piece.mask = add i32 %all, 0\n" + "".join(

@@ -1,4 +1,4 @@
-"""Conversion of a traced block's raw data to the memory accesses of one warp, with one row per request."""
+"""Conversion of a traced block's raw data to memory accesses, with one row per request."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from virtualgpu.compile.ptx import ir
 from virtualgpu.engine.ir import layout
-from virtualgpu.engine.lower.ops import memory_ops
+from virtualgpu.engine.lower.ops import async_ops, memory_ops
 from virtualgpu.engine.observe import results
 from virtualgpu.engine.observe.trace_buffers import TraceRequest
 from virtualgpu.engine.run.launch import RunningLaunch
 from virtualgpu.records import KernelCounters, Space
 from virtualgpu.records.access import SPACES, AccessTrace, Rule
+from virtualgpu.records.warp.columns import SHARED_ACCESSES, SharedAccesses
 
 _TAG_SHIFT = 56
 _ADDRESS_BITS = (1 << _TAG_SHIFT) - 1
@@ -24,7 +26,7 @@ _TAGGED_SPACES: tuple[Space, ...] = ("global", "shared", "local")  # by the tags
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A memory request of the traced warp: its step, its site, and the addresses of its lanes.
+    """A memory request of a traced warp: its step, its site, and the addresses of its lanes.
 
     Requests with generic addresses are divided by state space. Addresses of inactive lanes are -1.
     """
@@ -35,8 +37,8 @@ class Request:
     address: npt.NDArray[np.int64]
 
 
-def requests(launch: RunningLaunch, warp_index: int) -> Iterator[Request]:
-    """Yield the memory requests of the traced warp, in order."""
+def requests(launch: RunningLaunch, warp_index: int | None = None) -> Iterator[Request]:
+    """Yield the memory requests of one traced warp, or of all traced warps, in order."""
     raw = launch.trace
     assert raw is not None
     sites = launch.kernel.tables.accesses
@@ -46,9 +48,10 @@ def requests(launch: RunningLaunch, warp_index: int) -> Iterator[Request]:
     rows = raw.rows[(raw.rows["kind"] == layout.ROW_ADDRESS) & (raw.rows["mask"] != 0)]
     rows = rows[np.argsort(rows["step"], kind="stable")]
     steps = raw.steps[rows["step"]]
-    of_warp = steps["warp"] == warp_index
-    rows = rows[of_warp]
-    steps = steps[of_warp]
+    if warp_index is not None:
+        of_warp = steps["warp"] == warp_index
+        rows = rows[of_warp]
+        steps = steps[of_warp]
     previous_step = -1
     access_in_step = 0
     bits = np.arange(layout.LANES, dtype=np.uint32)
@@ -60,13 +63,40 @@ def requests(launch: RunningLaunch, warp_index: int) -> Iterator[Request]:
         step_sites = sites_of.get((function, pc))
         if not step_sites:
             continue
-        # Copies have a site for each of their accesses; fragments have one site for all.
-        site = step_sites[min(access_in_step, len(step_sites) - 1)]
+        site = step_sites[_site_in_step(access_in_step, len(step_sites))]
         lanes = (row["mask"] >> bits & 1).astype(bool)
         for space, active_lanes, address in _by_space(
             memory_ops.space_of(sites[site][1]), lanes, row["lanes"]
         ):
             yield Request(step, site, space, np.where(active_lanes, address, -1))
+
+
+def _site_in_step(access: int, sites: int) -> int:
+    """Return which of an instruction's sites its n-th access in a step belongs to.
+
+    The last two sites of a copy are for reading and for writing, and a bulk copy repeats both for each part
+    of its range. Fragments have one site for all of their accesses.
+    """
+    repeated_sites = min(sites, 2)
+    return access if access < sites else sites - repeated_sites + (access - sites) % repeated_sites
+
+
+def shared_accesses(launch: RunningLaunch) -> SharedAccesses:
+    """Return the accesses of all traced warps to shared memory."""
+    sites = [i for _, i in launch.kernel.tables.accesses]
+    accesses = [request for request in requests(launch) if request.space == "shared"]
+    site = [request.site for request in accesses]
+    return SharedAccesses(
+        sequence=np.array([request.step for request in accesses], np.int64),
+        kind=np.array([_shared_kind(i) for i in sites], np.int8)[site],
+        width_bytes=np.array([memory_ops.size_of(i) for i in sites], np.int16)[site],
+        offset=np.array([request.address for request in accesses], np.int32).reshape(-1, layout.LANES),
+    )
+
+
+def _shared_kind(i: ir.Instruction) -> int:
+    """Return the kind of an access to shared memory as an index into `SHARED_ACCESSES`."""
+    return SHARED_ACCESSES.index("copy" if async_ops.COPYING in i.parts else memory_ops.kind_of(i))
 
 
 def access_trace(launch: RunningLaunch, counters: KernelCounters, request: TraceRequest) -> AccessTrace:

@@ -15,6 +15,7 @@ from virtualgpu.engine.ir import layout
 from virtualgpu.engine.lower.codegen import Kernel
 from virtualgpu.engine.lower.ops import memory_ops
 from virtualgpu.engine.observe import register_types, results
+from virtualgpu.engine.observe.accesses import shared_accesses
 from virtualgpu.engine.observe.trace_buffers import TraceBuffers, TraceRequest
 from virtualgpu.engine.run.launch import RunningLaunch
 from virtualgpu.records import BlockTrace, Provenance, WarpTrace
@@ -164,6 +165,7 @@ def block_trace(launch: RunningLaunch, provenance: Provenance, request: TraceReq
         warps=warps,
         shared=shared,
         steps=len(raw.steps),
+        accesses=shared_accesses(launch) if request.whole_block else None,
         truncated=raw.truncated,
         note=note,
     )

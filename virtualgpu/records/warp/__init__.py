@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from virtualgpu.records.kernel import Dim3
 from virtualgpu.records.origin import Provenance
-from virtualgpu.records.warp.columns import SharedWrites, StepDetail, Variable
+from virtualgpu.records.warp.columns import SharedAccesses, SharedWrites, StepDetail, Variable
 from virtualgpu.records.warp.watched import Stop, Watched
 
 
@@ -67,7 +67,8 @@ class BlockTrace:
     """Every step of all warps of one block, in the order in which the virtual GPU executed them.
 
     Each warp's ``detail.sequence`` contains the positions of its steps in that order, which is one of the
-    possible orders of a GPU. ``steps`` counts the steps of all warps.
+    possible orders of a GPU. ``steps`` counts the steps of all warps. ``accesses`` are those of the recorded
+    steps to shared memory, None if they were not recorded.
     """
 
     provenance: Provenance
@@ -78,5 +79,6 @@ class BlockTrace:
     warps: tuple[WarpTrace, ...]
     shared: SharedWrites
     steps: int
+    accesses: SharedAccesses | None = None
     truncated: bool = False
     note: str = ""

@@ -34,6 +34,25 @@ class SharedWrites:
     final: npt.NDArray[np.uint8] | None = None
 
 
+SHARED_ACCESSES = ("load", "store", "atomic", "copy")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedAccesses:
+    """Accesses of a block's warps to shared memory, one row for each request of a step.
+
+    ``sequence`` is the step's position among all recorded steps, and rows are sorted by it. ``kind`` is an
+    index into `SHARED_ACCESSES`. A copy is an asynchronous one to shared memory, at the step that starts it;
+    its data are in `SharedWrites`, at the step that completes it. ``offset`` (bytes in shared memory) has 32
+    entries per row, -1 where there is no access. Of a bulk copy, they belong to pieces of one lane's range.
+    """
+
+    sequence: npt.NDArray[np.int64]
+    kind: npt.NDArray[np.int8]
+    width_bytes: npt.NDArray[np.int16]
+    offset: npt.NDArray[np.int32]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variable:
     """A variable of the source, and the instructions that write it.

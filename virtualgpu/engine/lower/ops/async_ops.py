@@ -170,7 +170,10 @@ def _bulk_copy(code: WarpCode, instruction: ir.Instruction) -> None:
         begin = copy_queue.begin(code) if to_shared else ""
         complete = _update(code) if to_shared else ""
         code.add_support(
-            name, bulk_ir.bulk_copy(name, to_shared, code.options.observe, check_names, begin, complete)
+            name,
+            bulk_ir.bulk_copy(
+                name, to_shared, code.options.observe, code.options.trace, check_names, begin, complete
+            ),
         )
     failed = emitter.op(
         f"call i1 @{name}(ptr %ctx, <32 x i64> {addresses[0]}, <32 x i64> {addresses[1]}, <32 x i64> {sizes}, "
