@@ -278,6 +278,44 @@ TWO: ret;
     assert module.variables["start"].size_bytes == 6
 
 
+def test_a_chain_of_inlined_functions_counts_where_it_was_called() -> None:
+    text = """.version 8.0
+.target sm_80
+.entry k()
+{
+.reg .b32 %r<9>;
+.loc 1 7 3
+.loc 2 20 1, function_name $A, inlined_at 1 7 3
+.loc 3 30 1, function_name $B, inlined_at 2 20 1
+mov.u32 %r0, 1;
+.loc 2 20 1, function_name $A, inlined_at 1 9 3
+.loc 3 30 1, function_name $B, inlined_at 2 20 1
+mov.u32 %r1, 1;
+.loc 1 6 5
+mov.u32 %r2, 2;
+.loc 3 30 1, function_name $B, inlined_at 2 20 1
+mov.u32 %r3, 3;
+.loc 1 8 1
+.loc 3 30 1, function_name $B, inlined_at 2 20 1
+mov.u32 %r4, 3;
+.loc 1 11 1
+.loc 3 30 1, function_name $B, inlined_at 2 20 1
+mov.u32 %r5, 3;
+.loc 3 40 1, function_name $C, inlined_at 2 21 1
+mov.u32 %r6, 4;
+ret;
+}
+.file 1 "mine.cu"
+.file 2 "outer.h"
+.file 3 "inner.h"
+"""
+    *moves, _ = parser.parse(text).functions["k"].instructions
+    # The caller in the header has two callers, in lines 7 and 9: the next one, or else the latest.
+    assert [i.line for i in moves[:-1]] == [7, 9, 6, 7, 9, 9]
+    # The last caller is not known, so its line is that of the instruction before.
+    assert moves[-1].line == 9
+
+
 def test_a_name_means_what_its_scope_declares_and_then_again_what_is_outside() -> None:
     module = parser.parse(
         """.version 8.0

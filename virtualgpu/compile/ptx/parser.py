@@ -77,6 +77,8 @@ class _Parser:
         self.module = ir.Module()
         self.learner_file = 1
         self.line = self.column = 0
+        # Places in headers that are inlined, with each line and column of the learner at which they are.
+        self.inlined_at: dict[tuple[int, ...], list[tuple[int, int]]] = {}
         self.scopes: list[dict[str, str]] = []
         self.scope_count = 0
         self.function: ir.Function | None = None
@@ -196,16 +198,26 @@ class _Parser:
     def location(self, match: re.Match[str]) -> None:
         """Set the source line of the next instructions, from the innermost line in the learner's own file.
 
-        Inlined code of headers belongs to other files.
+        Inlined code of headers belongs to other files. If a header's function is inlined in another one, the
+        location names only the caller in the header, whose own location was given before, perhaps much
+        earlier. If there were several, it is the next one in the source, or else the latest.
         """
-        file = int(match[1])
-        line = int(match[2])
-        column = int(match[3])
+        location, caller = (tuple(int(part) for part in match.groups()[i : i + 3] if part) for i in (0, 3))
+        file, line, column = location
         if file == self.learner_file:
             self.line = line
             self.column = column
-        elif match[4] and int(match[4]) == self.learner_file:
-            self.line, self.column = int(match[5]), int(match[6])
+        elif caller:
+            is_learners = caller[0] == self.learner_file
+            here = self.line, self.column
+            known = [(caller[1], caller[2])] if is_learners else self.inlined_at.get(caller, [])
+            if known:
+                place = min((place for place in known if place >= here), default=known[-1])
+                places = self.inlined_at.setdefault(location, [])
+                if place in places:
+                    places.remove(place)
+                places.append(place)
+                self.line, self.column = place
 
     def label(self, function: ir.Function, name: str) -> None:
         if self.scopes:
