@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 from gpulab import session
+from gpulab_course import folders
 from gpulab_course.content.n18_tensor_cores import figures, layouts, versions
 from gpulab_course.content.n18_tensor_cores.versions import VERSIONS
 from gpulab_course.teach.judge.budget import COUNTERS, Costs
+from gpulab_course.teach.judge.check import judge
 from tools.recordings import tensor_cores
 from virtualgpu.compile import nvrtc
 from virtualgpu.engine.lower.ops.matrices.tensor import _mma_positions
@@ -114,3 +116,16 @@ def test_a_trial_of_the_recording_on_a_virtual_gpu(tmp_path: Path) -> None:
     (record,) = json.loads(out.read_text())
     assert set(record["tflops"]) == {*(version.name for version in VERSIONS), "cuBLAS"}
     assert min(record["tflops"].values()) > 0
+
+
+@needs_nvrtc
+def test_waits_are_judged_on_a_device_without_asynchronous_copies() -> None:
+    exercise = folders.exercises()["18-stages"]
+    code = exercise.source(exercise.reference)
+    session.use_device("virtual:T4")
+    verdict = judge(exercise, code)
+    assert verdict
+    assert "virtual A100" in verdict.message
+    too_early = code.replace("__pipeline_wait_prior(1)", "__pipeline_wait_prior(2)")
+    assert judge(exercise, too_early).failed_stage == "results"
+    assert session.which_device().device == "T4"

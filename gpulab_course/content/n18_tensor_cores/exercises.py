@@ -495,6 +495,7 @@ EXERCISES = (
         level="stretch",
         sizes=_draw_tiled_sizes,
         blocks=lambda rng: [(128, 1, 1)],
+        capability=(8, 0),  # asynchronous copies
         budgets=(
             Budget(
                 "async_copies",

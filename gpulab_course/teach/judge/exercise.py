@@ -258,6 +258,9 @@ class KernelExercise:
         Sentences that are added to the message for known mistakes.
     praise
         The message for an answer that passes.
+    capability
+        The compute capability that the exercise needs. On a device with a lower one, the answer is judged on
+        a virtual A100, and the verdict says so.
     adapt
         ``adapt(exercise, code)`` returns the exercise for one answer, for example with a grid that the answer
         chooses. It raises `NotYet` if the choice is not possible.
@@ -282,6 +285,7 @@ class KernelExercise:
     crowded: bool = False
     advice: tuple[Advice, ...] = ()
     praise: str = "right for every size, block shape and order of blocks."
+    capability: tuple[int, int] = (0, 0)
     adapt: Callable[[KernelExercise, str], KernelExercise] | None = None
 
     @cached_property

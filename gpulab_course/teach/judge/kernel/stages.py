@@ -42,12 +42,31 @@ _BARRIER_ADVICE = (
 _Step = tuple[Stage, Callable[[Trial], str]]
 # The sanitizer's name for a value that a shuffle takes from a missing lane.
 _ABSENT = "shuffle from an absent lane"
+# The device on which exercises are judged that need more than the device in use has.
+_CAPABLE_DEVICE = "A100"
 # With this factor of the reference's instructions, large sizes would take minutes.
 _HOPELESS_FACTOR = 40
 
 
 def judge_kernel(exercise: KernelExercise, answer: Any, past: Past) -> Verdict:
-    """Judge a kernel in five stages, and return the verdict."""
+    """Judge a kernel in five stages, and return the verdict.
+
+    If the device in use lacks something that the exercise needs, the kernel is judged on a virtual A100.
+    """
+    device = session.virtual_side().device_info()
+    if device.compute_capability >= exercise.capability:
+        return _judge(exercise, answer, past)
+    with session.on_device(f"virtual:{_CAPABLE_DEVICE}"):
+        verdict = _judge(exercise, answer, past)
+    needed, present = (".".join(map(str, c)) for c in (exercise.capability, device.compute_capability))
+    note = (
+        f"Judged on a virtual {_CAPABLE_DEVICE}: the exercise needs compute capability {needed}, and "
+        f"{device.name} has {present}."
+    )
+    return replace(verdict, message=f"{verdict.message} {note}") if verdict else verdict
+
+
+def _judge(exercise: KernelExercise, answer: Any, past: Past) -> Verdict:
     name = exercise.exercise_id
     steps = _STEPS if session.real_cp() is not None else _STEPS[:-1]
     with session.steps(len(steps), "gl.check") as begin_step, bench() as test_bench:
