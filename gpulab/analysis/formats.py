@@ -2,8 +2,8 @@
 
 The results are exact: numbers are fractions or float64 arrays, and each is rounded once. Sources of the
 formats and their special values: IEEE 754-2019 (FP64, FP32, FP16), Google's BF16, NVIDIA's TF32 (PTX ISA,
-"Alternate floating-point data formats"), and Micikevicius et al., "FP8 formats for deep learning", 2022
-(E4M3, E5M2).
+"Alternate floating-point data formats"), Micikevicius et al., "FP8 formats for deep learning", 2022
+(E4M3, E5M2), and the OCP Microscaling Formats (MX) Specification 1.0, 2023 (E2M1).
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ class Format:
         Numbers of bits of the exponent and of the fraction.
     has_infinity
         False for E4M3: its highest exponent is used for numbers, too, and only a fraction of ones is NaN.
+    has_nan
+        False for E2M1, all of whose bits are numbers. A number that is too large becomes the largest one, and
+        so does NaN, as in CUDA's ``cuda_fp4.h``.
 
     Examples
     --------
@@ -45,6 +48,7 @@ class Format:
     exponent_bits: int
     fraction_bits: int
     has_infinity: bool = True
+    has_nan: bool = True
 
     @property
     def bits(self) -> int:
@@ -65,7 +69,7 @@ class Format:
     def _top(self) -> int:
         """The bits of the largest finite number."""
         highest = (1 << self.exponent_bits + self.fraction_bits) - 1
-        return highest - (1 << self.fraction_bits if self.has_infinity else 1)
+        return highest - (1 << self.fraction_bits if self.has_infinity else int(self.has_nan))
 
     @cached_property
     def largest(self) -> float:
@@ -91,7 +95,7 @@ class Format:
         """Return the bits of the nearest number of this format; a tie is rounded to even.
 
         A number that exceeds the largest by half a step or more becomes infinity, or NaN if the format has no
-        infinity. Zero keeps its sign if it is a float.
+        infinity, or the largest number if it has neither. Zero keeps its sign if it is a float.
         """
         sign = 0
         if isinstance(number, float):
@@ -161,22 +165,25 @@ class Format:
         step_exponents = np.maximum(exponents - 1, self.least_exponent) - self.fraction_bits
         with np.errstate(invalid="ignore"):
             rounded = np.ldexp(np.rint(np.ldexp(x, -step_exponents)), step_exponents)
-        overflow_value = np.inf if self.has_infinity else np.nan
+        overflow_value = float(self.value(self._overflow))
         overflows = np.abs(rounded) > self.largest
+        nan_values = x if self.has_nan else self.largest
         return np.where(
-            np.isfinite(x) & ~overflows, rounded, np.where(np.isnan(x), x, np.copysign(overflow_value, x))
+            np.isfinite(x) & ~overflows,
+            rounded,
+            np.where(np.isnan(x), nan_values, np.copysign(overflow_value, x)),
         )
 
     @property
     def _overflow(self) -> int:
-        """Bits of the value that follows the largest number: infinity, or NaN."""
-        return self._top + 1
+        """Bits of the value for a number that is too large: infinity, NaN, or the largest number."""
+        return self._top + 1 if self.has_nan else self._top
 
     @property
     def _nan(self) -> int:
-        """Bits of a quiet NaN with a positive sign."""
+        """Bits of a quiet NaN with a positive sign, or of the largest number."""
         quiet = 1 << self.fraction_bits - 1 if self.has_infinity else 0
-        return self._top + 1 + quiet
+        return self._overflow + quiet
 
     def _float_of(self, magnitude: int) -> float:
         """Return the non-negative number with these bits, limited to those of the overflow value."""
@@ -194,6 +201,7 @@ BF16 = Format("BF16", 8, 7)
 FP16 = Format("FP16", 5, 10)
 E4M3 = Format("FP8 E4M3", 4, 3, has_infinity=False)
 E5M2 = Format("FP8 E5M2", 5, 2)
+E2M1 = Format("FP4 E2M1", 2, 1, has_infinity=False, has_nan=False)
 FORMATS = (FP64, FP32, TF32, BF16, FP16, E4M3, E5M2)
 
 

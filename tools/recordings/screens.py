@@ -1,17 +1,21 @@
 """Record the output of NVIDIA's and PyTorch's own tools for small programs, for notebooks 04 and 09.
 
-``python -m tools.recordings.screens FOLDER`` on a GPU writes ``compute_sanitizer.json`` (for
-``gpulab_course/content/n04_debugging``) and ``torch_profiler.json`` (for
-``gpulab_course/content/n09_profiling``): a program each, the commands that ran it, and what they printed.
+``python -m tools.recordings.screens FOLDER [NAME ...]`` on a GPU writes ``compute_sanitizer.json`` (for
+``gpulab_course/content/n04_debugging``), and ``torch_profiler.json`` and ``nsight_compute.json`` (for
+``gpulab_course/content/n09_profiling``): a program each, the commands that ran it, and what they printed. The
+trace of PyTorch's profiler, ``steps.json.gz``, is kept as well.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 BLOCK_SUM = '''\
@@ -60,6 +64,20 @@ with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as prof:
 print(prof.key_averages().table(sort_by="cuda_time_total", row_limit=12, max_name_column_width=40))
 prof.export_chrome_trace("steps.json")  # for Perfetto, or gl.open_timeline
 """
+TRANSPOSE = """\
+from pathlib import Path
+
+import cupy as cp
+
+code = Path("transpose.cu").read_text()  # the course's transposes: kernels.source("transpose.cu")
+kernels = cp.RawModule(code=code, options=("-lineinfo",))
+x = cp.random.random((4096, 4096), dtype=cp.float32)
+y = cp.empty_like(x)
+for name in ("transpose_naive", "transpose_tiled"):
+    kernels.get_function(name)((128, 128), (32, 8), (x, y, cp.int32(4096), cp.int32(4096)))
+cp.cuda.Device().synchronize()
+"""
+TRANSPOSES = Path(__file__).resolve().parents[2] / "gpulab_course/content/kernels/transpose.cu"
 # Without the host's stack, and without the errors of its calls that follow the first.
 _SHORT = "--show-backtrace no --report-api-errors no"
 SCREENS = {
@@ -79,6 +97,16 @@ SCREENS = {
         "python -c 'import torch; print(torch.__version__)'",
         ("python steps.py",),
     ),
+    "nsight_compute": (
+        "transpose.py",
+        TRANSPOSE,
+        "ncu --version",
+        (
+            "ncu --set full --clock-control none -k regex:transpose -f -o transpose python transpose.py",
+            "ncu --import transpose.ncu-rep --page details",
+            "ncu --import transpose.ncu-rep --page details --csv --print-units base",
+        ),
+    ),
 }
 
 
@@ -91,13 +119,15 @@ def printed(command: str, folder: str) -> str:
     return process.stdout.replace(folder, ".")
 
 
-def main(folder: Path) -> None:
-    """Run every program under its commands."""
+def main(folder: Path, names: Sequence[str] = ()) -> None:
+    """Run every program, or those with these names, under its commands."""
     folder.mkdir(parents=True, exist_ok=True)
     device = printed("nvidia-smi --query-gpu=name,driver_version --format=csv,noheader", ".").splitlines()[0]
-    for name, (file, program, version, commands) in SCREENS.items():
+    for name in names or SCREENS:
+        file, program, version, commands = SCREENS[name]
         with tempfile.TemporaryDirectory() as scratch:
             (Path(scratch) / file).write_text(program, encoding="utf-8")
+            shutil.copy(TRANSPOSES, scratch)
             screens = [{"command": command, "printed": printed(command, scratch)} for command in commands]
             content = {
                 "device": device,
@@ -107,6 +137,8 @@ def main(folder: Path) -> None:
                 "program": program,
                 "screens": screens,
             }
+            if (trace := Path(scratch) / "steps.json").exists():
+                (folder / "steps.json.gz").write_bytes(gzip.compress(trace.read_bytes(), mtime=0))
         text = json.dumps(content, indent=1, ensure_ascii=False)
         (folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
         for screen in screens:
@@ -114,4 +146,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2:])

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from gpulab.analysis.formats import BF16, FP32, TF32
 from gpulab.processes.errors import spelt
+from gpulab_course.content.n13_libraries.block_scales import judge_blocks
 from gpulab_course.content.n13_libraries.libraries import exercises as libraries
 from gpulab_course.teach.judge import (
     Advice,
@@ -717,5 +718,6 @@ EXERCISES = (
     PythonExercise("13-halfsum", "An exact sum of FP16 values", judge_halfsum),
     PythonExercise("13-tf32x3", "FP32 from three TF32 multiplications", judge_tf32x3),
     PythonExercise("13-lossscale", "A scale for the loss", judge_lossscale, level="stretch"),
+    PythonExercise("13-blocks", "A scale for each block", judge_blocks),
     *libraries.EXERCISES,
 )

@@ -78,5 +78,15 @@ PREDICTIONS = (
         comparison="hardly any",
         misconception="Rounding changes a number a little, and never loses it.",
     ),
+    PredictionQuestion(
+        "13-blockmax",
+        "The largest number of a block is 7.5, and the block's scale in MXFP4 is 1. Which number is stored "
+        "for 7.5?",
+        "The scale is a power of two. FP4's largest number is 6, so with a scale of 1 all numbers above 6 "
+        "become 6. With a scale of 2, many small numbers would become 0.",
+        choices=("6", "7.5", "8"),
+        comparison="7.5",
+        misconception="A scale makes the largest number of its block exact.",
+    ),
     *libraries.PREDICTIONS,
 )

@@ -14,6 +14,7 @@ from gpulab_course import content
 from gpulab_course.content.n13_libraries import exercises
 from tests.answers import Right, Wrong
 from tests.answers.n13_libraries import libraries
+from tests.answers.n13_libraries.blocks import BLOCKS
 
 _CODE = (resources.files(content) / "n13_libraries" / "kernels" / "to_bf16.cu").read_text(encoding="utf-8")
 
@@ -503,6 +504,6 @@ _SCALERS = (
     Right("13-lossscale", "rate over scale", _rate_first),
 )
 
-_ALL = (*_ROUND, *_SUMS, *_THREES, *_SCALERS)
+_ALL = (*_ROUND, *_SUMS, *_THREES, *_SCALERS, *BLOCKS)
 WRONG = (*(one for one in _ALL if isinstance(one, Wrong)), *libraries.WRONG)
 RIGHT = (*(one for one in _ALL if isinstance(one, Right)), *libraries.RIGHT)

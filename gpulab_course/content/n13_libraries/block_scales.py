@@ -1,0 +1,207 @@
+"""Scales for blocks of narrow numbers: exercise 13-blocks, and a picture of block scales.
+
+Source of the exponents' rule: OCP Microscaling Formats (MX) Specification 1.0, 2023, section 6.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.figure import Figure
+
+from gpulab.analysis.formats import E2M1
+from gpulab.processes.errors import spelt
+from gpulab.views.parts.palette import light
+from gpulab_course.teach.judge import Answer, NotYet
+from gpulab_course.teach.judge.python.functions import must_be_a_function
+from gpulab_course.teach.picture import Picture
+
+Singles = npt.NDArray[np.float32]
+Exponents = npt.NDArray[np.int64]
+
+BLOCK = 32
+LEAST, MOST = -127, 127  # exponents of E8M0
+_TOP = 2  # exponent of FP4's largest number, 6 = 1.5 * 2**2
+
+
+def mxfp4(x: Singles) -> tuple[Exponents, npt.NDArray[np.float64]]:
+    """Return the exponents of the blocks and the FP4 elements of an array in MXFP4 (reference)."""
+    blocks = x.astype(np.float64).reshape(-1, BLOCK)
+    largest = np.abs(blocks).max(axis=1)
+    exponents = np.where(largest > 0, np.frexp(largest)[1] - 1 - _TOP, LEAST).clip(LEAST, MOST)
+    return exponents, E2M1.round_all(np.ldexp(blocks, -exponents[:, None])).reshape(-1)
+
+
+def _cases(rng: np.random.Generator) -> list[tuple[str, Singles, str]]:
+    """Return the name, the numbers and the lesson of each test."""
+    count = int(rng.integers(5, 12))
+    normal = rng.standard_normal((count, BLOCK)).astype(np.float32)
+    sizes = (normal * 2.0 ** rng.integers(-30, 30, (count, 1))).astype(np.float32)
+    outlier = normal.copy()
+    outlier[int(rng.integers(0, count)), int(rng.integers(0, BLOCK))] = -1000
+    sides = np.abs(sizes)
+    sides[np.arange(count), sides.argmax(axis=1)] *= -8
+    zeros = sizes.copy()
+    zeros[int(rng.integers(0, count))] = 0
+    powers = np.float32(2.0) ** rng.choice(np.arange(-20, 21), count, replace=False).astype(np.float32)
+    at_powers = (normal / 64).clip(-0.5, 0.5) * powers[:, None]
+    at_powers[:, int(rng.integers(0, BLOCK))] = powers
+    below = at_powers.copy()
+    below[np.abs(below) == powers[:, None]] = np.nextafter(powers, np.float32(0))
+    ends = np.clip(normal, -1.9, 1.9) * np.float32(2.0) ** rng.choice([-140.0, -126.0, 126.0], (count, 1))
+    log_lesson = (
+        "np.log2 of a float32 can be rounded up to the next integer. np.frexp returns the exponent exactly."
+    )
+    limit_lesson = "A scale in E8M0 has exponents from -127 to 127, and a block of zeros has -127."
+    return [
+        ("blocks of different sizes", sizes.reshape(-1), ""),
+        ("random numbers", normal.reshape(-1), ""),
+        ("random numbers and one outlier", outlier.reshape(-1), ""),
+        ("blocks whose largest absolute value is negative", sides.reshape(-1), ""),
+        ("blocks whose largest number is a power of two", at_powers.reshape(-1), ""),
+        ("blocks whose largest number is just below a power of two", below.reshape(-1), log_lesson),
+        ("blocks of which one has only zeros", zeros.reshape(-1), limit_lesson),
+        ("very small and very large numbers", ends.astype(np.float32).reshape(-1), limit_lesson),
+    ]
+
+
+def _run(answer: Any, x: Singles) -> list[Any]:
+    """Run the answer in its own process; return its result, and whether x is still unchanged."""
+    copy = x.copy()
+    result = answer(copy)
+    return [result, np.array_equal(copy, x)]
+
+
+def judge_blocks(answer: Answer) -> str:
+    """Judge ``mxfp4(x)``: the exponents of blocks of 32 numbers, and the elements in FP4."""
+    must_be_a_function("mxfp4", answer.is_function, answer.kind)
+    for name, x, lesson in _cases(answer.rng):
+        call_text = f"mxfp4 of {name}"
+        result, is_unchanged = answer.ask(_run, x, shown=call_text)
+        if result is None:
+            raise NotYet("mxfp4 returns nothing; replace the TODO and end with a return.")
+        if not isinstance(result, tuple | list) or len(result) != 2:
+            raise NotYet(f"{call_text} returns {spelt(result)}. Return two arrays: exponents, and elements.")
+        if not is_unchanged:
+            raise NotYet(f"{call_text} changes x, which belongs to its caller.")
+        exponents, elements = (_numbers(part) for part in result)
+        blocks = x.size // BLOCK
+        if exponents.shape != (blocks,) or elements.shape != x.shape:
+            raise NotYet(
+                f"{call_text} with {x.size} numbers returns arrays of the shapes {exponents.shape} and "
+                f"{elements.shape}. They should be ({blocks},) and {x.shape}: one exponent per block of "
+                f"{BLOCK}, and one element per number."
+            )
+        expected_exponents, expected_elements = mxfp4(x)
+        is_wrong = exponents != expected_exponents
+        if is_wrong.any():
+            block = int(np.argmax(is_wrong))
+            largest = float(np.abs(x[block * BLOCK : (block + 1) * BLOCK]).max())
+            raise NotYet(
+                f"{call_text}: the exponent of block {block} is {exponents[block]:.6g}, but it should be "
+                f"{expected_exponents[block]}, because the largest absolute value of the block is "
+                f"{largest:.9g}. {_exponent_lesson(x, exponents) or lesson}".rstrip()
+            )
+        is_wrong = ~(elements == expected_elements)
+        if is_wrong.any():
+            index = int(np.argmax(is_wrong))
+            exponent = expected_exponents[index // BLOCK]
+            raise NotYet(
+                f"{call_text}: element {index} is {elements[index]:.6g}, but it should be "
+                f"{expected_elements[index]:.6g}, because the number is {float(x[index]):.6g} and the "
+                f"exponent of its block is {exponent}. {_element_lesson(x, elements)}"
+            )
+    return "an outlier, a block of zeros and the ends of the range keep to their own blocks."
+
+
+def _numbers(part: Any) -> npt.NDArray[np.float64]:
+    """Return a part of an answer as an array of float64, which is empty if it contains no numbers."""
+    try:
+        return np.asarray(part, np.float64)
+    except (TypeError, ValueError):
+        return np.empty((0, 0))
+
+
+def _exponent_lesson(x: Singles, exponents: npt.NDArray[np.float64]) -> str:
+    """Return the feedback for exponents that follow another rule."""
+    blocks = x.astype(np.float64).reshape(-1, BLOCK)
+    sizes = np.abs(blocks)
+
+    def matches(largest: Any, rule: Callable[[Any], Any] = np.floor, top: int = _TOP) -> bool:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            other = np.broadcast_to(rule(np.log2(largest)) - top, exponents.shape)
+            right = np.floor(np.log2(sizes.max(axis=1))) - _TOP
+        return bool((other != right).any() and (exponents == other).all())
+
+    if matches(sizes.max(axis=1), top=0):
+        return "Subtract 2, the exponent of FP4's largest number, 6."
+    if matches(sizes.max()):
+        return "This is one scale for all. Each block needs its own."
+    if matches(blocks.max(axis=1)):
+        return "The largest absolute value counts, also if the number is negative."
+    if any(matches(sizes.max(axis=1), rule) for rule in (np.ceil, np.round)) or matches(
+        sizes.max(axis=1) / 6, np.ceil, 0
+    ):
+        return "The logarithm must be rounded down, and the rule does not divide by 6."
+    if matches(sizes.reshape(BLOCK, -1).max(axis=0)):
+        return "A block consists of 32 neighbouring numbers."
+    return ""
+
+
+def _element_lesson(x: Singles, elements: npt.NDArray[np.float64]) -> str:
+    """Return the feedback for elements that follow another rule."""
+    exponents, right = mxfp4(x)
+    scales = np.ldexp(1.0, np.repeat(exponents, BLOCK))
+    if np.array_equal(elements, right * scales):
+        return "Return the FP4 numbers themselves, without the scale."
+    if np.array_equal(elements, E2M1.round_all(x)):
+        return "Divide by the scale before you round."
+    if np.array_equal(elements, E2M1.round_all(x * scales)):
+        return "Divide by the scale, do not multiply by it."
+    if np.allclose(elements, x / scales):
+        return "Round the quotient with E2M1.round_all."
+    return "Divide the number by two to the power of the exponent, and round with E2M1.round_all."
+
+
+def picture(x: Any, stored: Mapping[str, tuple[Any, int]]) -> Picture:
+    """Draw numbers with an outlier, and what several schemes store for them, one below the other.
+
+    Parameters
+    ----------
+    x
+        The numbers. Numbers above 4 are drawn as an arrow.
+    stored
+        For each scheme, the stored numbers and the length of a block.
+    """
+    figure = Figure(figsize=(7.6, 1.5 * len(stored) + 0.6), dpi=100)
+    all_axes = figure.subplots(len(stored), 1, sharex=True, squeeze=False)[:, 0]
+    figure.subplots_adjust(left=0.07, right=0.99, top=0.94, bottom=0.14, hspace=0.42)
+    index = np.arange(len(x))
+    shown = np.abs(x) <= 4
+    sentences = []
+    for axes, (name, (values, block)) in zip(all_axes, stored.items(), strict=True):
+        axes.vlines(index[shown], 0, np.asarray(values)[shown], color=light("accent"), lw=2.2, label="stored")
+        axes.plot(index[shown], np.asarray(x)[shown], "o", ms=3, color=light("warn"), label="exact")
+        for outlier in index[~shown]:
+            axes.annotate(
+                f"{x[outlier]:g}", (outlier, 3.4), (outlier + 1.5, 2.6), fontsize=9, color=light("muted")
+            )
+            axes.vlines(outlier, 0, 3.6, color=light("tail"), lw=2.2)
+        for edge in range(block, len(x), block):
+            axes.axvline(edge - 0.5, color=light("muted"), lw=0.8, ls=":")
+        zeros = int((np.asarray(values)[shown] == 0).sum())
+        axes.set_title(
+            f"{name}: {zeros} of {int(shown.sum())} are stored as 0", fontsize=10, loc="left", pad=3
+        )
+        axes.set_ylim(-3.6, 3.8)
+        axes.set_yticks([-2, 0, 2])
+        axes.tick_params(labelsize=9)
+        for side in ("top", "right"):
+            axes.spines[side].set_visible(False)
+        sentences.append(f"{name}, blocks of {block:,}, stores {zeros} of {int(shown.sum())} numbers as 0")
+    all_axes[-1].set_xlabel("index of the number; dotted lines separate blocks", fontsize=10)
+    all_axes[0].legend(loc="upper right", bbox_to_anchor=(1.0, 1.35), ncols=2, frameon=False, fontsize=9)
+    return Picture.of(figure, f"{len(x)} numbers with an outlier: {'; '.join(sentences)}.")
