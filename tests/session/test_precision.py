@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gpulab as gl
-from gpulab.analysis.formats import BF16, E4M3, E5M2, FORMATS, FP16, FP32, FP64, TF32, Format
+from gpulab.analysis.formats import BF16, E2M1, E4M3, E5M2, FORMATS, FP16, FP32, FP64, TF32, Format
 from gpulab.views import PrecisionView
 
 RNG = np.random.default_rng(13)
@@ -104,6 +104,23 @@ def test_ranges_are_the_published_ones() -> None:
     assert FP64.largest == np.finfo(np.float64).max
     assert BF16.largest == float.fromhex("0x1.fep127")
     assert [form.bits for form in FORMATS] == [64, 32, 19, 16, 16, 8, 8]
+
+
+def test_fp4_has_sixteen_numbers_and_rounds_as_cudas_header() -> None:
+    assert [float(E2M1.value(code)) for code in range(8)] == [0, 0.5, 1, 1.5, 2, 3, 4, 6]
+    assert all(E2M1.code(float(E2M1.value(code))) == code for code in range(16))
+    ties = [0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5]
+    beyond = [7, 1e30, math.inf, -math.inf, math.nan, -0.0]
+    x = np.array([*ties, *(-tie for tie in ties), *beyond, *MANY[:5], *RNG.uniform(-8, 8, 100)], np.float32)
+    code = """
+#include <cuda_fp4.h>
+extern "C" __global__ void convert(const float* x, unsigned char* codes) {
+    codes[threadIdx.x] = __nv_cvt_float_to_fp4(x[threadIdx.x], __NV_E2M1, cudaRoundNearest);
+}"""
+    codes = gl.cp.zeros(x.size, "uint8")
+    gl.cp.RawKernel(code, "convert")((1,), (x.size,), (gl.cp.asarray(x), codes))
+    assert gl.cp.asnumpy(codes).tolist() == [E2M1.code(float(number)) for number in x]
+    assert E2M1.round_all(x).tolist() == [E2M1.round(float(number)) for number in x]
 
 
 def test_against_ml_dtypes() -> None:

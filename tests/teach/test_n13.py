@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from gpulab import session
-from gpulab.analysis.formats import BF16, E4M3, E5M2, FORMATS, FP16, FP32, TF32
-from gpulab_course.content.n13_libraries import errors, exercises, figures
+from gpulab.analysis.formats import BF16, E2M1, E4M3, E5M2, FORMATS, FP16, FP32, TF32
+from gpulab_course.content.n13_libraries import block_scales, errors, exercises, figures
+from tests.notebooks.course import FOLDER, read
 from virtualgpu import cp
 
 # So many sums that their RMS is known to 1 %: with 1,000 seeds, it is to 3 %.
@@ -199,3 +200,81 @@ def test_sums_of_mma_keep_as_many_bits_as_on_an_h200(name: str, types: str, form
             bits = figures.recorded()["accumulators"][f"mma.sync {name} {places}"]
             assert bits_kept(places, top - bits + 1), places
             assert not bits_kept(places, top - bits), places
+
+
+# Both block formats with the conversions of CUDA's headers; one thread computes one block.
+IN_BLOCKS = r"""
+#include <cuda_fp4.h>
+#include <cuda_fp8.h>
+__device__ float fp4(double x) {
+    __nv_fp4_storage_t code = __nv_cvt_double_to_fp4(x, __NV_E2M1, cudaRoundNearest);
+    return __half2float(__half(__nv_cvt_fp4_to_halfraw(code, __NV_E2M1)));
+}
+extern "C" __global__ void in_mxfp4(const double* x, int* exponents, float* y) {
+    int first = 32 * (blockIdx.x * blockDim.x + threadIdx.x);
+    double most = 0;  // double: CuPy compiles so that subnormal floats are 0
+    for (int i = 0; i < 32; ++i) most = fmax(most, fabs(x[first + i]));
+    int e = max((int)__nv_cvt_double_to_e8m0(most, __NV_SATFINITE, cudaRoundZero) - 2, 0) - 127;
+    exponents[first / 32] = e;
+    for (int i = 0; i < 32; ++i) y[first + i] = fp4(ldexp(x[first + i], -e));
+}
+extern "C" __global__ void in_nvfp4(const float* x, float tensor_scale, float* y) {
+    int first = 16 * (blockIdx.x * blockDim.x + threadIdx.x);
+    float most = 0;
+    for (int i = 0; i < 16; ++i) most = fmaxf(most, fabsf(x[first + i]));
+    __nv_fp8_storage_t code = __nv_cvt_float_to_fp8(most / 6 / tensor_scale, __NV_SATFINITE, __NV_E4M3);
+    float scale = __half2float(__half(__nv_cvt_fp8_to_halfraw(code, __NV_E4M3))) * tensor_scale;
+    for (int i = 0; i < 16; ++i) y[first + i] = fp4(x[first + i] / scale) * scale;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def schemes() -> dict[str, Any]:
+    """The functions that notebook 13a defines for scales."""
+    cells = {cell.id: cell.source for cell in read(FOLDER / "13a_precision.ipynb").cells}
+    names: dict[str, Any] = {"np": np, "E2M1": E2M1, "E4M3": E4M3, "rng": np.random.default_rng(6)}
+    for name in ("one-scale", "block-scales"):
+        exec(cells[name], names)
+    return names
+
+
+def test_blocks_in_mxfp4_are_those_of_cudas_conversions(schemes: dict[str, Any]) -> None:
+    for name, x, _ in block_scales._cases(np.random.default_rng(8)):
+        exponents = cp.zeros(x.size // 32, "int32")
+        y = cp.zeros(x.size, "float32")
+        cp.RawKernel(IN_BLOCKS, "in_mxfp4")(
+            (1,), (x.size // 32,), (cp.asarray(x, dtype="float64"), exponents, y)
+        )
+        mine = block_scales.mxfp4(x)
+        assert cp.asnumpy(exponents).tolist() == mine[0].tolist(), name
+        np.testing.assert_array_equal(cp.asnumpy(y), mine[1], name)
+        if np.abs(x).max() < 2.0**120 and np.abs(x)[x != 0].min() > 2.0**-120 and (mine[0] > -127).all():
+            np.testing.assert_array_equal(schemes["mx"](x, E2M1), mine[1] * 2.0 ** np.repeat(mine[0], 32))
+
+
+def test_nvfp4_is_that_of_cudas_conversions(schemes: dict[str, Any]) -> None:
+    x = np.random.default_rng(9).standard_normal(1024).astype(np.float32)
+    x[100] = 50
+    y = cp.zeros(x.size, "float32")
+    tensor_scale = np.float32(np.abs(x).max() / (448 * 6))
+    cp.RawKernel(IN_BLOCKS, "in_nvfp4")((1,), (x.size // 16,), (cp.asarray(x), tensor_scale, y))
+    mine = schemes["nvfp4"](x)
+    # The kernel divides in FP32, so a few numbers next to a half-way point go to the other side.
+    assert (np.abs(cp.asnumpy(y) - mine) < 1e-5).mean() > 0.99
+
+
+def test_one_outlier_costs_a_tensor_or_a_block(schemes: dict[str, Any]) -> None:
+    x = np.random.default_rng(10).uniform(1, 2, 1024)
+    x[70] = 100
+    stored = {
+        "tensor": schemes["one_scale"](x, E2M1),
+        "mx": schemes["mx"](x, E2M1),
+        "nv": schemes["nvfp4"](x),
+    }
+    zeros = {name: np.flatnonzero(values == 0).tolist() for name, values in stored.items()}
+    assert len(zeros["tensor"]) == 1023
+    assert zeros["mx"] == [*range(64, 70), *range(71, 96)]
+    assert zeros["nv"] == [*range(64, 70), *range(71, 80)]
+    caption = repr(block_scales.picture(x[:96], {"mx": (stored["mx"][:96], 32)}))
+    assert "stores 31 of 95 numbers as 0" in caption

@@ -176,9 +176,9 @@ def picture(x: Any, stored: Mapping[str, tuple[Any, int]]) -> Picture:
     stored
         For each scheme, the stored numbers and the length of a block.
     """
-    figure = Figure(figsize=(7.6, 1.5 * len(stored) + 0.6), dpi=100)
+    figure = Figure(figsize=(7.6, 1.45 * len(stored) + 0.45), dpi=100)
     all_axes = figure.subplots(len(stored), 1, sharex=True, squeeze=False)[:, 0]
-    figure.subplots_adjust(left=0.07, right=0.99, top=0.94, bottom=0.14, hspace=0.42)
+    figure.subplots_adjust(left=0.07, right=0.99, top=0.94, bottom=0.11, hspace=0.42)
     index = np.arange(len(x))
     shown = np.abs(x) <= 4
     sentences = []
