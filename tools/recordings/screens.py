@@ -1,9 +1,9 @@
 """Record the output of NVIDIA's and PyTorch's own tools for small programs, for notebooks 04 and 09.
 
 ``python -m tools.recordings.screens FOLDER [NAME ...]`` on a GPU writes ``compute_sanitizer.json`` (for
-``gpulab_course/content/n04_debugging``), and ``torch_profiler.json`` and ``nsight_compute.json`` (for
-``gpulab_course/content/n09_profiling``): a program each, the commands that ran it, and what they printed. The
-trace of PyTorch's profiler, ``steps.json.gz``, is kept as well.
+``gpulab_course/content/n04_debugging``), and ``torch_profiler.json``, ``nsight_systems.json`` and
+``nsight_compute.json`` (for ``gpulab_course/content/n09_profiling``): a program each, the commands that ran
+it, and what they printed. The trace of PyTorch's profiler and the database of Nsight Systems are kept as well.
 """
 
 from __future__ import annotations
@@ -64,6 +64,29 @@ with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as prof:
 print(prof.key_averages().table(sort_by="cuda_time_total", row_limit=12, max_name_column_width=40))
 prof.export_chrome_trace("steps.json")  # for Perfetto, or gl.open_timeline
 """
+LOOP = """\
+import torch
+
+model = torch.nn.Sequential(torch.nn.Linear(1024, 4096), torch.nn.GELU(), torch.nn.Linear(4096, 1024)).cuda()
+x = torch.randn(512, 1024)
+
+
+@torch.no_grad()
+def step():
+    with torch.cuda.nvtx.range("load"):
+        inputs = x.cuda()
+    with torch.cuda.nvtx.range("forward"):
+        y = model(inputs)
+    with torch.cuda.nvtx.range("loss"):
+        return y.square().mean().item()  # waits for the GPU
+
+
+step()  # the first call loads libraries and kernels
+torch.cuda.cudart().cudaProfilerStart()  # nsys records from here ...
+for _ in range(8):
+    step()
+torch.cuda.cudart().cudaProfilerStop()  # ... to here
+"""
 TRANSPOSE = """\
 from pathlib import Path
 
@@ -78,6 +101,7 @@ for name in ("transpose_naive", "transpose_tiled"):
 cp.cuda.Device().synchronize()
 """
 TRANSPOSES = Path(__file__).resolve().parents[2] / "gpulab_course/content/kernels/transpose.cu"
+_RECORDED = "-t cuda,nvtx -s none --cpuctxsw=none -c cudaProfilerApi -f true"
 # Without the host's stack, and without the errors of its calls that follow the first.
 _SHORT = "--show-backtrace no --report-api-errors no"
 SCREENS = {
@@ -96,6 +120,16 @@ SCREENS = {
         STEPS,
         "python -c 'import torch; print(torch.__version__)'",
         ("python steps.py",),
+    ),
+    "nsight_systems": (
+        "loop.py",
+        LOOP,
+        "nsys --version",
+        (
+            f"nsys profile {_RECORDED} -o loop python loop.py",
+            "nsys stats --force-export=true -r nvtx_sum,cuda_api_sum,cuda_gpu_kern_sum loop.nsys-rep",
+            "nsys export -t sqlite --force-overwrite=true -o loop.sqlite loop.nsys-rep",
+        ),
     ),
     "nsight_compute": (
         "transpose.py",
@@ -137,8 +171,9 @@ def main(folder: Path, names: Sequence[str] = ()) -> None:
                 "program": program,
                 "screens": screens,
             }
-            if (trace := Path(scratch) / "steps.json").exists():
-                (folder / "steps.json.gz").write_bytes(gzip.compress(trace.read_bytes(), mtime=0))
+            for kept in ("steps.json", "loop.sqlite"):
+                if (file_path := Path(scratch) / kept).exists():
+                    (folder / f"{kept}.gz").write_bytes(gzip.compress(file_path.read_bytes(), mtime=0))
         text = json.dumps(content, indent=1, ensure_ascii=False)
         (folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
         for screen in screens:
