@@ -3,7 +3,7 @@
 ``python -m tools.recordings.screens FOLDER [NAME ...]`` on a GPU writes ``compute_sanitizer.json`` (for
 ``gpulab_course/content/n04_debugging``), and ``torch_profiler.json``, ``nsight_systems.json`` and
 ``nsight_compute.json`` (for ``gpulab_course/content/n09_profiling``): a program each, the commands that ran
-it, and what they printed. The trace of PyTorch's profiler and the database of Nsight Systems are kept as well.
+it, and what they printed. The trace of PyTorch's profiler and Nsight Systems' database are kept as well.
 """
 
 from __future__ import annotations
