@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gpulab.lab.device import device as device
     from gpulab.lab.faults.history import who_wrote as who_wrote
     from gpulab.lab.faults.sandbox import sandbox as sandbox
+    from gpulab.lab.fragments import fragments as fragments
     from gpulab.lab.fusion.traffic import traffic as traffic
     from gpulab.lab.graphs import graph as graph
     from gpulab.lab.kernels import block_order as block_order
@@ -64,6 +65,7 @@ _HOMES = {
     "device": "gpulab.lab.device",
     "who_wrote": "gpulab.lab.faults.history",
     "sandbox": "gpulab.lab.faults.sandbox",
+    "fragments": "gpulab.lab.fragments",
     "traffic": "gpulab.lab.fusion.traffic",
     "graph": "gpulab.lab.graphs",
     "block_order": "gpulab.lab.kernels",

@@ -9,6 +9,7 @@ from gpulab import session, views
 from gpulab._deprecated import old_parameters
 from gpulab.lab import kernels, recorded
 from gpulab.lab.access import access
+from gpulab.lab.fragments import fragments
 from gpulab.lab.why.diagnose import diagnose
 from gpulab.lab.why.roofline import roofline
 from gpulab.views.launch.chart import LaunchChart
@@ -60,11 +61,11 @@ def launch(
         restores the arrays.
 
         Its methods ask further questions about the same launch: ``.warps()``, ``.count()``, ``.access()``,
-        ``.machine_code()``, ``.sanitize()``, ``.diagnose()`` and ``.roofline()``, with the options of
-        ``gl.warps`` and so on. Each starts from the arrays as they were before the launch, and leaves them
-        as it finds them. For that gpulab copies the arrays' contents to the host's memory, 256 MiB at most
-        for all launches together; the oldest copies are dropped first. A timeline of a real GPU shows these
-        copies.
+        ``.fragments()``, ``.machine_code()``, ``.sanitize()``, ``.diagnose()`` and ``.roofline()``, with the
+        options of ``gl.warps`` and so on. Each starts from the arrays as they were before the launch, and
+        leaves them as it finds them. For that gpulab copies the arrays' contents to the host's memory,
+        256 MiB at most for all launches together; the oldest copies are dropped first. A timeline of a real
+        GPU shows these copies.
 
     Raises
     ------
@@ -151,6 +152,17 @@ class Run(LaunchChart):
     ) -> views.AccessMicroscope:
         """Show the sectors and banks that the lanes of each access use: `gpulab.access`."""
         return self._ask(access, line=line, warp=warp, block_index=block_index, space=space)
+
+    def fragments(
+        self,
+        *,
+        line: int | None = None,
+        warp: int = 0,
+        block_index: Shape = (0, 0, 0),
+        max_steps: int = 20_000,
+    ) -> views.FragmentView:
+        """Show the lane and register of each element of its matrix instructions: `gpulab.fragments`."""
+        return self._ask(fragments, line=line, warp=warp, block_index=block_index, max_steps=max_steps)
 
     def machine_code(self) -> AsRunTable:
         """Compare the counts in PTX with those in machine code: `gpulab.machine_code`."""

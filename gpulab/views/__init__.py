@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gpulab.views.collective.view import CollectiveView as CollectiveView
     from gpulab.views.device.card import DeviceCard as DeviceCard
     from gpulab.views.device.comparison import DeviceComparison as DeviceComparison
+    from gpulab.views.fragments.view import FragmentView as FragmentView
     from gpulab.views.graph.view import GraphView as GraphView
     from gpulab.views.ladder.chart import LadderChart as LadderChart
     from gpulab.views.launch.chart import LaunchChart as LaunchChart
@@ -37,6 +38,7 @@ _HOMES = {
     "CollectiveView": "gpulab.views.collective.view",
     "DeviceCard": "gpulab.views.device.card",
     "DeviceComparison": "gpulab.views.device.comparison",
+    "FragmentView": "gpulab.views.fragments.view",
     "GraphView": "gpulab.views.graph.view",
     "LadderChart": "gpulab.views.ladder.chart",
     "LaunchChart": "gpulab.views.launch.chart",

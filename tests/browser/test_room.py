@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import gpulab as gl
-from gpulab.views import DeviceCard, LaunchChart, TimelineView, WarpStepper
+from gpulab.views import DeviceCard, FragmentView, LaunchChart, TimelineView, WarpStepper
 from gpulab.views.launch.chart import GAP_PX, RUNNING_PX
-from tests.views import synthetic, timelines
+from tests.views import fragment_traces, synthetic, timelines
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -57,6 +57,7 @@ def pictures() -> dict[str, Callable[[], Any]]:
         "graph": lambda: gl.graph(lambda x: (x * 2 + 1).sum(), gl.cp.ones(1000)).view(),
         "access": gl.access,
         "allocator": gl.allocator,
+        "fragments": lambda: FragmentView(fragment_traces.trace()),
     }
 
 

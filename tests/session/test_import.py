@@ -150,6 +150,18 @@ extern "C" __global__ void scale(const float* x, float* y, int n) {
     if (i < n) y[i] = 2.0f * x[i];
 }
 """
+PRODUCT = """
+extern "C" __global__ void product(const float* a, const float* b, float* c) {
+    const unsigned *x = (const unsigned*)a, *y = (const unsigned*)b;
+    float sum[4] = {};
+    int lane = threadIdx.x % 32;
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
+        "{%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+        : "r"(x[lane]), "r"(x[lane + 32]), "r"(y[lane]));
+    for (int i = 0; i < 4; ++i) c[32 * i + lane] = sum[i];
+}
+"""
 
 
 def test_examples_of_public_functions_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +175,8 @@ def test_examples_of_public_functions_run(tmp_path: Path, monkeypatch: pytest.Mo
         assert examples, f"gl.{name} shows no example"
         with session.on_device("virtual:A100") as cp:
             names = {"gl": gpulab, "cp": cp, "n": 1000, "kernel": cp.RawKernel(SCALE, "scale")}
-            names |= {array: cp.zeros(1000, cp.float32) for array in ("x", "y")}
+            names |= {array: cp.zeros(1000, cp.float32) for array in ("x", "y", "a", "b", "c")}
+            names["product"] = cp.RawKernel(PRODUCT, "product")
             for example in examples:
                 if example.want:
                     assert repr(eval(example.source, names)) == example.want.strip(), example.source

@@ -9,6 +9,7 @@ from typing import Any
 from gpulab.views import (
     AccessMicroscope,
     AllocatorView,
+    FragmentView,
     GraphView,
     LaunchChart,
     LoadChart,
@@ -17,7 +18,7 @@ from gpulab.views import (
 )
 from gpulab.views.allocator.maps import Maps
 from tests.allocators.traces import trace_of
-from tests.views import exchanges, graphs, pools, synthetic, timelines, unusual, warps
+from tests.views import exchanges, fragment_traces, graphs, pools, synthetic, timelines, unusual, warps
 from tests.views.makers import FIGURES, MAKERS
 from virtualgpu.records import DanglingArray, GraphArray
 from virtualgpu.records.access import AccessPattern
@@ -75,6 +76,12 @@ def _stepped(trace: Any, measured: Any, warp: int | None, **chosen: Any) -> Warp
     return view
 
 
+def _chosen_fragments(view: FragmentView, **chosen: Any) -> FragmentView:
+    for name, value in chosen.items():
+        setattr(view, name, value)
+    return view
+
+
 VIEWS: dict[str, Callable[[], Any]] = {
     **FIGURES,
     **MAKERS,
@@ -113,6 +120,17 @@ VIEWS: dict[str, Callable[[], Any]] = {
     "stepper of many steps": lambda: _stepped(warps.long(), None, None, step=700),
     "stepper of no steps": lambda: _stepped(warps.nothing(), None, None),
     "access": lambda: AccessMicroscope(AccessPattern(stride=3, offset=1, padding=1)),
+    "fragments": lambda: FragmentView(fragment_traces.trace()),
+    "fragments of a load": lambda: _chosen_fragments(
+        FragmentView(fragment_traces.trace(), line=4), lane=9, matrix=2, element=1, shown="value"
+    ),
+    "fragments of a swizzled load": lambda: FragmentView(fragment_traces.trace(swizzled=True), line=4),
+    "fragments of a store": lambda: _chosen_fragments(
+        FragmentView(fragment_traces.trace(), line=3, note="Counted in a replay"), lane=31
+    ),
+    "fragments of wmma": lambda: _chosen_fragments(
+        FragmentView(fragment_traces.of_wmma()), execution=7, matrix=2, shown="address"
+    ),
     "graph": lambda: GraphView(graphs.chain(5)),
     "graph compared": lambda: GraphView(graphs.chain(12), graphs.compared(graphs.chain(12))),
     "load": lambda: LoadChart(lambda: synthetic.load_samples()),

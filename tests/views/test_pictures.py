@@ -23,6 +23,7 @@ WIDGETS = (
     "allocator of five streams",
     "beside",
     "card",
+    "fragments of a load",
     "collective ring",
     "graph of every kind",
     "launch",

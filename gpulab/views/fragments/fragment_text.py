@@ -1,0 +1,150 @@
+"""Sentences and labels of the fragment view. ``view.js`` fills the same templates for each selection."""
+
+from __future__ import annotations
+
+import math
+
+from gpulab.words import filled, number
+from virtualgpu.records.access import BANKS, WORD_BYTES
+from virtualgpu.records.fragments import KIND_BITS, FragmentTrace, Matrix, MatrixExecution, decoded
+
+SHOWN = {
+    "held": "lane · register",
+    "value": "value",
+    "address": "byte in shared memory",
+}
+"""The texts that cells of a matrix can contain."""
+ELEMENT = (
+    "{matrix} ({row}, {column}) = {value}{before}: lane {lane}, register {register} ({name}){bits}{memory}."
+)
+BEFORE = ", before {before}"
+BITS = ", bits {first} to {last}"
+ORIGIN = {
+    "multiply": ", loaded from byte {address} of shared memory, bank {bank}",
+    "load": ", loaded from byte {address} of shared memory, bank {bank}",
+    "store": ", stored to byte {address} of shared memory, bank {bank}",
+}
+LANE = "Lane {lane} (group {group}, position {position}) holds {elements}."
+ACCESS = "Lane {lane} accesses bytes {first} to {last} of shared memory in pass {pass}."
+IDLE = "Lane {lane} takes no part."
+PAGE = {
+    "element": ELEMENT,
+    "before": BEFORE,
+    "bits": BITS,
+    "origin": ORIGIN,
+    "lane": LANE,
+}
+"""Templates that ``view.js`` fills."""
+MAX_LISTED = 16
+VALUE_DIGITS = 4
+
+
+def value_text(value: float) -> str:
+    """Return a value as text; ``view.js`` does the same."""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    return number(value, VALUE_DIGITS)
+
+
+def _value_forms(value: float) -> str:
+    """Return a value as text, and a rounded form for a narrow cell."""
+    text = value_text(value)
+    rounded = number(value, 1) if math.isfinite(value) else text
+    return text if rounded == text else f"{text}\n≈{rounded}"
+
+
+def short_name(matrix: Matrix) -> str:
+    """Return the name of a matrix: ``a``, or ``m0`` for the first one of ``ldmatrix``."""
+    return f"m{matrix.name}" if matrix.name.isdigit() else matrix.name
+
+
+def matrix_title(matrix: Matrix) -> str:
+    """Return the heading of a matrix: its name, its shape and the type of its elements."""
+    return f"{short_name(matrix)}: {matrix.rows} × {matrix.columns}, {matrix.kind}"
+
+
+def cell_texts(execution: MatrixExecution, index: int, matrix: Matrix, shown: str) -> list[str]:
+    """Return the text of each cell of a matrix, in the order of elements and lanes, with shorter forms."""
+    elements, lanes = matrix.row.shape
+    if shown == "value":
+        values = decoded(execution.bits[index], matrix.kind)
+        return [_value_forms(value) for value in values.ravel().tolist()]
+    if shown == "address":
+        addresses = execution.address[index].ravel().tolist()
+        return [str(address) if address >= 0 else "" for address in addresses]
+    return [
+        f"{lane}·{element // matrix.per_register}\n{lane}"
+        for element in range(elements)
+        for lane in range(lanes)
+    ]
+
+
+def element_sentence(
+    trace: FragmentTrace, execution: MatrixExecution, index: int, element: int, lane: int
+) -> str:
+    """Return a sentence about one element of a matrix: its value, its lane and register, its address."""
+    instruction = trace.of(execution)
+    matrix = instruction.matrices[index]
+    width = KIND_BITS[matrix.kind]
+    part = element % matrix.per_register
+    address = int(execution.address[index][element, lane])
+    before = ""
+    if matrix.name == "d" and instruction.role == "multiply":
+        previous = decoded(execution.bits[index - 1], instruction.matrices[index - 1].kind)
+        before = filled(BEFORE, {"before": value_text(float(previous[element, lane]))})
+    return filled(
+        ELEMENT,
+        {
+            "matrix": short_name(matrix),
+            "row": int(matrix.row[element, lane]),
+            "column": int(matrix.column[element, lane]),
+            "value": value_text(float(decoded(execution.bits[index], matrix.kind)[element, lane])),
+            "before": before,
+            "lane": lane,
+            "register": element // matrix.per_register,
+            "name": matrix.registers[element // matrix.per_register],
+            "bits": filled(BITS, {"first": part * width, "last": (part + 1) * width - 1})
+            if width < 32
+            else "",
+            "memory": filled(
+                ORIGIN[instruction.role],
+                {"address": str(address), "bank": address // WORD_BYTES % BANKS},
+            )
+            if address >= 0
+            else "",
+        },
+    )
+
+
+def lane_sentence(matrices: list[Matrix], lane: int) -> str:
+    """Return a sentence with all elements that a lane holds of some matrices."""
+    texts = []
+    for matrix in matrices:
+        positions = list(zip(matrix.row[:, lane].tolist(), matrix.column[:, lane].tolist(), strict=True))
+        elements = ", ".join(f"({row}, {column})" for row, column in positions[:MAX_LISTED])
+        texts.append(f"{short_name(matrix)} {elements}")
+    return filled(
+        LANE, {"lane": lane, "group": lane // 4, "position": lane % 4, "elements": "; ".join(texts)}
+    )
+
+
+def access_sentences(trace: FragmentTrace, execution: MatrixExecution) -> list[str]:
+    """Return a sentence for each lane of an ordinary access."""
+    (access,) = trace.accesses(execution)
+    passes = {piece.lane: piece.row + 1 for piece in access.pieces()}
+    return [
+        filled(
+            ACCESS,
+            {
+                "lane": lane,
+                "first": str(address),
+                "last": str(address + access.size_bytes - 1),
+                "pass": passes[lane],
+            },
+        )
+        if address >= 0
+        else filled(IDLE, {"lane": lane})
+        for lane, address in enumerate(access.addresses)
+    ]

@@ -1,0 +1,359 @@
+"""The plots of the fragment view: matrices with lanes and registers, and their bytes in shared memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+
+from gpulab.views.fragments.fragment_text import cell_texts, matrix_title, short_name
+from gpulab.views.parts.boxes import Box, Plot, column, row
+from gpulab.views.parts.boxes import words as paragraph
+from gpulab.views.parts.items import Item, Rects
+from gpulab.views.parts.plots import boxes, plot, texts, y_ticks
+from virtualgpu.records import WARP_SIZE
+from virtualgpu.records.access import BANKS, WORD_BYTES
+from virtualgpu.records.fragments import KIND_BITS, FragmentTrace, Matrix, MatrixExecution
+from virtualgpu.records.kernel import LINE_BYTES
+
+LANE_PX = 24
+TOP_PX = 16
+LEFT_PX = 20
+MEMORY_LEFT_PX = 52
+MATRIX_PX = 192
+MEMORY_PX = 200
+MIN_CELL_PX = 11
+MAX_CELL_PX = 17
+LABEL_PX = 10
+GROUP_LANES = 4
+VECTOR_BYTES = 16
+GROUP_COLOURS = [f"lane-{lane}" for lane in range(0, WARP_SIZE, GROUP_LANES)]
+MEMORY_HEADING = (
+    "Shared memory: lines of 128 bytes over the 32 banks. "
+    "Labels are row: columns (or rows: column) of a matrix."
+)
+ACCESS_HEADING = "Shared memory: lines of 128 bytes over the 32 banks, with the lane that accesses each part"
+PASS_NOTE = "A frame marks what needs another pass through the banks: a bank conflict."
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Neighbouring bytes in shared memory: elements of one row or column of a matrix, or bytes of a lane."""
+
+    address: int
+    size_bytes: int
+    text: str
+    is_conflict: bool
+
+
+def drawn(trace: FragmentTrace, execution: MatrixExecution) -> list[int]:
+    """Return the indices of the matrices that are drawn; the accumulator is drawn once, as d."""
+    matrices = trace.of(execution).matrices
+    is_product = trace.of(execution).role == "multiply"
+    return [index for index, matrix in enumerate(matrices) if not (is_product and matrix.name == "c")]
+
+
+def lanes_plot() -> Plot:
+    """Return a plot of the 32 lanes in the colours of their groups."""
+    lanes = range(WARP_SIZE)
+    return plot(
+        LANE_PX,
+        (0, WARP_SIZE),
+        boxes(
+            [(lane, lane + 1, 0, LANE_PX, lane // GROUP_LANES) for lane in lanes],
+            GROUP_COLOURS,
+            inset=1,
+            columns={"lane": [*lanes]},
+            say=["lane ", ["lane"]],
+        ),
+        texts([(lane + 0.5, LANE_PX / 2, str(lane), 1.3) for lane in lanes], colour="on-lane", weight="bold"),
+        label="The 32 lanes of the warp",
+        left=0,
+        right=0,
+    )
+
+
+def cell_px(rows: int) -> int:
+    """Return the height of a row of a matrix in pixels."""
+    return max(MIN_CELL_PX, min(MAX_CELL_PX, MATRIX_PX // rows))
+
+
+def matrix_plot(matrix: Matrix) -> Plot:
+    """Return a plot of a matrix; the cells are in the order of elements and lanes."""
+    height = cell_px(matrix.rows)
+    elements, lanes = matrix.row.shape
+    element, lane = (axis.ravel() for axis in np.indices((elements, lanes)))
+    rows, columns = matrix.row.ravel(), matrix.column.ravel()
+    cells = Rects(
+        columns.astype(np.float32),
+        (columns + 1).astype(np.float32),
+        (TOP_PX + rows * height).astype(np.float32),
+        (TOP_PX + (rows + 1) * height - 1).astype(np.float32),
+        (lane // GROUP_LANES).astype(np.uint8),
+        GROUP_COLOURS,
+        inset=0.5,
+        columns={
+            "row": rows.astype(np.uint8),
+            "column": columns.astype(np.uint8),
+            "lane": lane.astype(np.uint8),
+            "element": element.astype(np.uint8),
+        },
+        say=["row ", ["row"], ", column ", ["column"], ", lane ", ["lane"]],
+    )
+    step = max(1, -(-12 // height))
+    row_labels = range(0, matrix.rows, step)
+    domain = (0.0, float(matrix.columns))
+    return plot(
+        TOP_PX + height * matrix.rows + 1,
+        domain,
+        cells,
+        texts(
+            [(number + 0.5, 8, str(number), 1.4) for number in range(matrix.columns)],
+            colour="muted",
+            size=LABEL_PX,
+        ),
+        y_ticks([TOP_PX + height * (number + 0.5) for number in row_labels], [*map(str, row_labels)], domain),
+        label=f"{matrix_title(matrix)}, with the lane of each element",
+        left=LEFT_PX,
+        right=0,
+    )
+
+
+def runs(trace: FragmentTrace, execution: MatrixExecution) -> list[Run]:
+    """Return the neighbouring bytes in shared memory that an execution loads or stores, with labels."""
+    instruction = trace.of(execution)
+    pieces = [piece for access in trace.accesses(execution) for piece in access.pieces()]
+    piece_of_lane = {piece.lane: piece for piece in pieces} if instruction.rule == "matrix" else {}
+    if instruction.role == "access":
+        (access,) = trace.accesses(execution)
+        return [
+            Run(
+                access.addresses[piece.lane],
+                access.size_bytes,
+                _labelled(f"lane {piece.lane}\n{piece.lane}", piece.row, bool(piece.depth)),
+                bool(piece.depth),
+            )
+            for piece in pieces
+        ]
+    result = []
+    indices = [index for index in drawn(trace, execution) if (execution.address[index] >= 0).any()]
+    for index in indices:
+        matrix = instruction.matrices[index]
+        prefix = f"{short_name(matrix)} " if len(indices) > 1 else ""
+        size = KIND_BITS[matrix.kind] // 8
+        for members in _neighbours(execution.address[index].ravel(), matrix, size):
+            rows, columns = (
+                np.unique(axis.ravel()[members]).tolist() for axis in (matrix.row, matrix.column)
+            )
+            short = f"{_interval(rows)}: {_interval(columns)}"
+            address = int(execution.address[index].ravel()[members[0]])
+            # Lane 8m + r of ldmatrix passes the address of row r of matrix m.
+            piece = piece_of_lane.get(8 * index + rows[0])
+            text = f"{prefix}{short}\n{short}" if prefix else short
+            is_conflict = piece is not None and bool(piece.depth)
+            if piece is not None:
+                text = _labelled(text, piece.row, is_conflict)
+            result.append(Run(address, size * len(members), text, is_conflict))
+    return result
+
+
+def _labelled(text: str, pass_row: int, is_conflict: bool) -> str:
+    """Add the number of the pass to the label of a run that waits for another one, as the first form."""
+    return f"{text.splitlines()[0]} · pass {pass_row + 1}\n{text}" if is_conflict else text
+
+
+def _interval(numbers: list[int]) -> str:
+    return str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]}–{numbers[-1]}"
+
+
+def _neighbours(address: npt.NDArray[np.int64], matrix: Matrix, size: int) -> list[list[int]]:
+    """Return groups of cells that are next to each other in memory, and in one row or column of a matrix."""
+    rows, columns = matrix.row.ravel(), matrix.column.ravel()
+    groups: list[list[int]] = []
+    for cell in np.argsort(address, kind="stable").tolist():
+        if address[cell] < 0:
+            continue
+        if groups:
+            last = groups[-1][-1]
+            first = groups[-1][0]
+            if address[cell] == address[last]:
+                continue  # another lane has passed the address of the same row
+            is_next = address[cell] == address[last] + size
+            is_in_vector = address[cell] // VECTOR_BYTES == address[first] // VECTOR_BYTES
+            is_in_line = (
+                rows[cell] == rows[first] == rows[last] or columns[cell] == columns[first] == columns[last]
+            )
+            if is_next and is_in_vector and is_in_line:
+                groups[-1].append(cell)
+                continue
+        groups.append([cell])
+    return groups
+
+
+def memory_plot(trace: FragmentTrace, execution: MatrixExecution) -> Plot | None:
+    """Return a plot of the lines of shared memory that contain an execution's elements, if there are any."""
+    instruction = trace.of(execution)
+    tiles = _tiles(trace, execution)
+    if not len(tiles["address"]):
+        return None
+    address = tiles["address"]
+    size = tiles["size"]
+    lines = np.unique(np.concatenate([address // LINE_BYTES, (address + size - 1) // LINE_BYTES]))
+    height = max(MIN_CELL_PX, min(MAX_CELL_PX, MEMORY_PX // lines.size))
+    top = TOP_PX + height * np.searchsorted(lines, address // LINE_BYTES)
+    x = address % LINE_BYTES
+    cells = Rects(
+        x.astype(np.float32),
+        (x + size).astype(np.float32),
+        top.astype(np.float32),
+        (top + height - 1).astype(np.float32),
+        (tiles["lane"] // GROUP_LANES).astype(np.uint8),
+        GROUP_COLOURS,
+        columns={name: tiles[name].astype(np.uint8) for name in ("lane", "matrix", "element")},
+        say=["lane ", ["lane"]],
+    )
+    labels = []
+    frames: dict[bool, list[tuple[float, ...]]] = {False: [], True: []}
+    for run in runs(trace, execution):
+        start = run.address % LINE_BYTES
+        y = TOP_PX + height * int(np.searchsorted(lines, run.address // LINE_BYTES))
+        labels.append((start + run.size_bytes / 2, y + height / 2 - 0.5, run.text, run.size_bytes + 0.8))
+        frames[run.is_conflict].append((start, start + run.size_bytes, y, y + height - 1, 0))
+    domain = (0.0, float(LINE_BYTES))
+    step = max(1, -(-13 // height))
+    shown_lines = [*range(0, lines.size, step)]
+    heading = "The lanes of an access" if instruction.role == "access" else "The elements"
+    return plot(
+        TOP_PX + height * int(lines.size) + 1,
+        domain,
+        _ground(int(lines.size), height),
+        cells,
+        boxes(frames[False], ["bg"], outline=True) if frames[False] else None,
+        texts(labels, colour="on-lane", size=LABEL_PX),
+        boxes(frames[True], ["error"], outline=True) if frames[True] else None,
+        texts(
+            [(16 * n + 8, 8, f"banks {4 * n}–{4 * n + 3}\n{4 * n}–{4 * n + 3}", 16) for n in range(8)],
+            colour="muted",
+            size=LABEL_PX,
+        ),
+        y_ticks(
+            [TOP_PX + height * (n + 0.5) for n in shown_lines],
+            [str(int(lines[n]) * LINE_BYTES) for n in shown_lines],
+            domain,
+        ),
+        label=f"{heading} in shared memory",
+        left=MEMORY_LEFT_PX,
+        right=2,
+    )
+
+
+@cache
+def _ground(lines: int, height: int) -> Rects:
+    """Return the banks of some lines of shared memory."""
+    line, bank = (axis.ravel() for axis in np.indices((lines, BANKS)))
+    return Rects(
+        (bank * WORD_BYTES).astype(np.float32),
+        ((bank + 1) * WORD_BYTES).astype(np.float32),
+        (TOP_PX + height * line).astype(np.float32),
+        (TOP_PX + height * (line + 1) - 1).astype(np.float32),
+        np.zeros(line.size, np.uint8),
+        ["grid"],
+        inset=0.5,
+    )
+
+
+def _tiles(trace: FragmentTrace, execution: MatrixExecution) -> dict[str, npt.NDArray[np.int64]]:
+    """Return address, size, lane, matrix and element of everything that is drawn in shared memory."""
+    parts: list[tuple[npt.NDArray[np.int64], int, int]] = []
+    instruction = trace.of(execution)
+    if instruction.role == "access":
+        parts = [(execution.lane_address, instruction.size_bytes, 0)]
+    else:
+        parts = [
+            (execution.address[index], KIND_BITS[instruction.matrices[index].kind] // 8, index)
+            for index in drawn(trace, execution)
+        ]
+    columns: dict[str, list[npt.NDArray[np.int64]]] = {
+        name: [] for name in ("address", "size", "lane", "matrix", "element")
+    }
+    for address, size, index in parts:
+        element, lane = np.nonzero(address >= 0)
+        columns["address"].append(address[element, lane])
+        columns["size"].append(np.full(lane.size, size))
+        columns["lane"].append(lane)
+        columns["matrix"].append(np.full(lane.size, index))
+        columns["element"].append(element)
+    return {
+        name: np.concatenate([*arrays, np.zeros(0, np.int64)]).astype(np.int64)
+        for name, arrays in columns.items()
+    }
+
+
+def with_texts(box: Plot, cell_labels: list[str], lane: int) -> Plot:
+    """Add the texts of the cells to a plot of a matrix, and invert the cells of a lane."""
+    cells = box.items[0]
+    assert isinstance(cells, Rects)
+    of_lane = np.asarray(cells.columns["lane"]) == lane
+    x0, x1, y0, y1 = (np.asarray(axis).tolist() for axis in (cells.x0, cells.x1, cells.y0, cells.y1))
+    middles = [
+        ((left + right) / 2, (top + bottom) / 2, text, 1.25)
+        for left, right, top, bottom, text in zip(x0, x1, y0, y1, cell_labels, strict=True)
+    ]
+    inverted = [(x0[n], x1[n], y0[n], y1[n], 0) for n in np.flatnonzero(of_lane).tolist()]
+    labels = [
+        texts(
+            [
+                label
+                for label, is_inverted in zip(middles, of_lane, strict=True)
+                if bool(is_inverted) is inverts
+            ],
+            colour=colour,
+            size=LABEL_PX,
+        )
+        for inverts, colour in ((False, "on-lane"), (True, "bg"))
+    ]
+    return _changed(box, [*box.items, boxes(inverted, ["fg"], inset=0.5), *labels])
+
+
+def with_lane(box: Plot, lane: int) -> Plot:
+    """Add the outlines of a lane's bytes to a plot of shared memory."""
+    cells = box.items[1]
+    assert isinstance(cells, Rects)
+    x0, x1, y0, y1 = (np.asarray(axis).tolist() for axis in (cells.x0, cells.x1, cells.y0, cells.y1))
+    of_lane = np.flatnonzero(np.asarray(cells.columns["lane"]) == lane).tolist()
+    return _changed(
+        box, [*box.items, boxes([(x0[n], x1[n], y0[n], y1[n], 0) for n in of_lane], ["fg"], outline=True)]
+    )
+
+
+def _changed(box: Plot, items: list[Item]) -> Plot:
+    return Plot(box.height, box.domain, box.left, box.right, box.label, box.zoom, items)
+
+
+def draw(trace: FragmentTrace, execution: MatrixExecution, lane: int, shown: str, sentence: str) -> Box:
+    """Return the static picture of one execution: matrices, a sentence about a lane, and shared memory."""
+    matrices = [(index, trace.of(execution).matrices[index]) for index in drawn(trace, execution)]
+    panels = [
+        column(
+            paragraph(matrix_title(matrix), "heading"),
+            with_texts(matrix_plot(matrix), cell_texts(execution, index, matrix, shown), lane),
+            gap=2,
+        )
+        for index, matrix in matrices
+    ]
+    memory = memory_plot(trace, execution)
+    is_access = not matrices
+    return column(
+        row(*panels, weights=[matrix.columns + 1 for _, matrix in matrices], least=[60] * len(panels), gap=12)
+        if panels
+        else None,
+        paragraph(sentence, "plain"),
+        paragraph(ACCESS_HEADING if is_access else MEMORY_HEADING, "heading") if memory else None,
+        with_lane(memory, lane) if memory else None,
+        paragraph(PASS_NOTE, "note")
+        if memory and any(run.is_conflict for run in runs(trace, execution))
+        else None,
+        gap=6,
+    )

@@ -1,0 +1,78 @@
+"""The matrix instructions of a warp by source line, with the executions that are shown."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gpulab.views.tables import NOTHING, place
+from gpulab.words import number
+from virtualgpu.records.fragments import FragmentTrace, MatrixExecution, MatrixInstruction
+
+MAX_EXECUTIONS = 8
+HEADINGS = ("line", "source", "instruction", "executed", "passes each", "at best")
+_ROLES = ("multiply", "load", "store", "access")
+
+
+class Row(NamedTuple):
+    """The executions of one instruction on a source line, in all copies of the line's code."""
+
+    line: int
+    cells: tuple[str, ...]
+    is_wasteful: bool
+    executions: list[MatrixExecution]
+    instruction: MatrixInstruction
+
+    @property
+    def shown(self) -> list[MatrixExecution]:
+        """The executions that the view can show."""
+        return self.executions[:MAX_EXECUTIONS]
+
+
+def rows(trace: FragmentTrace) -> list[Row]:
+    """Return a row for each source line and kind of instruction: multiplications, loads, stores, accesses."""
+    groups: dict[tuple[int, int, str], list[MatrixExecution]] = {}
+    for execution in trace.executions:
+        instruction = trace.of(execution)
+        key = _ROLES.index(instruction.role), instruction.line, name_of(instruction)
+        groups.setdefault(key, []).append(execution)
+    return [
+        _row(trace, executions) for _, executions in sorted(groups.items(), key=lambda group: group[0][0])
+    ]
+
+
+def passes(trace: FragmentTrace, execution: MatrixExecution) -> tuple[int, int]:
+    """Return the passes of an execution through the banks of shared memory, and the fewest possible."""
+    costs = [access.banks() for access in trace.accesses(execution)]
+    return sum(cost.wavefronts for cost in costs), sum(cost.ideal_wavefronts for cost in costs)
+
+
+def name_of(instruction: MatrixInstruction) -> str:
+    """Return a short name of an instruction: ``mma m16n8k16, f16 × f16 + f32``."""
+    root, *parts = instruction.opcode.split(".")
+    matrices = instruction.matrices
+    if instruction.role == "multiply":
+        m, n, k = instruction.shape
+        a, b, c, _ = matrices
+        return f"{root} m{m}n{n}k{k}, {a.kind} × {b.kind} + {c.kind}"
+    if root == "wmma":
+        return f"wmma {instruction.role} {matrices[0].name}, {matrices[0].kind}"
+    if matrices:
+        return f"{root} x{len(matrices)}{' transposed' if 'trans' in parts else ''}"
+    kind = {"ld": "shared load", "st": "shared store", "cp": "asynchronous copy"}.get(root, "shared atomic")
+    return f"{kind}, {instruction.size_bytes} B"
+
+
+def _row(trace: FragmentTrace, executions: list[MatrixExecution]) -> Row:
+    instruction = trace.of(executions[0])
+    costs = [passes(trace, execution) for execution in executions]
+    pass_count, ideal_count = (sum(counts) for counts in zip(*costs, strict=True))
+    line, source = place(trace.code, instruction.line, instruction.text, instruction.column)
+    cells = (
+        str(line or NOTHING),
+        source.text,
+        name_of(instruction),
+        number(len(executions)),
+        number(pass_count / len(executions)) if pass_count else NOTHING,
+        number(ideal_count / len(executions)) if pass_count else NOTHING,
+    )
+    return Row(instruction.line, cells, pass_count > ideal_count, executions, instruction)

@@ -1,0 +1,214 @@
+"""The fragment view: the lane, register and value of each element of a warp's matrix instructions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import traitlets
+
+from gpulab.views._base import View
+from gpulab.views.fragments import fragment_text, picture
+from gpulab.views.fragments.rows import HEADINGS, Row, passes, rows
+from gpulab.views.parts.boxes import Box, column, table
+from gpulab.views.parts.boxes import words as paragraph
+from gpulab.views.parts.pack import pack
+from gpulab.views.tables import NOTHING
+from gpulab.words import count, number
+from virtualgpu.records import WARP_SIZE
+from virtualgpu.records.fragments import FragmentTrace, MatrixExecution, decoded
+
+MAX_PICTURE_ROWS = 8
+_TRUNCATION_NOTE = "The warp continued after the steps that are shown."
+WMMA_NOTE = (
+    "PTX defines neither the lane of each element of a wmma fragment nor the accesses of its loads and "
+    "stores. Both are shown for the virtual GPU, and they differ on real GPUs."
+)
+
+
+class FragmentView(View, module="fragments/view"):
+    """A view of the matrix instructions of a warp: matrices by lane and register, and their shared memory.
+
+    Parameters
+    ----------
+    trace
+        The matrix instructions and accesses to shared memory of a warp.
+    line
+        The source line whose first instruction is shown first; the first multiplication by default.
+    note
+        A note below the picture.
+    """
+
+    contents = traitlets.Dict().tag(sync=True)
+    row = traitlets.Int(0, min=0).tag(sync=True, echo_update=False)
+    execution = traitlets.Int(0, min=0).tag(sync=True, echo_update=False)
+    matrix = traitlets.Int(0, min=0).tag(sync=True, echo_update=False)
+    element = traitlets.Int(0, min=0).tag(sync=True, echo_update=False)
+    lane = traitlets.Int(0, min=0, max=WARP_SIZE - 1).tag(sync=True, echo_update=False)
+    shown = traitlets.Enum(tuple(fragment_text.SHOWN), "held").tag(sync=True, echo_update=False)
+
+    def __init__(self, trace: FragmentTrace, line: int | None = None, note: str = "") -> None:
+        self.trace = trace
+        self.rows = rows(trace)
+        origin = trace.provenance.of_results
+        notes = (
+            f"{note.removesuffix('.')}." if note else "",
+            WMMA_NOTE if any(i.opcode.startswith("wmma") for i in trace.instructions) else "",
+            _TRUNCATION_NOTE if trace.truncated else "",
+        )
+        super().__init__(
+            title=f"Fragments of {trace.kernel_name}",
+            source=origin.split()[0],
+            caption=" ".join(
+                filter(None, [f"{self._warp_text()}. Registers and addresses {origin}.", *notes])
+            ),
+            row=next((index for index, row in enumerate(self.rows) if row.line == line), 0),
+        )
+        scene, self.data = pack(self._contents())
+        self.contents = scene
+
+    @property
+    def record(self) -> FragmentTrace:
+        return self.trace
+
+    @property
+    def chosen_row(self) -> Row:
+        """The row of the table whose executions are shown."""
+        return self.rows[min(self.row, len(self.rows) - 1)]
+
+    @property
+    def chosen(self) -> MatrixExecution:
+        """The execution that is shown."""
+        shown = self.chosen_row.shown
+        return shown[min(self.execution, len(shown) - 1)]
+
+    def _warp_text(self) -> str:
+        block = self.trace.block_index
+        return f"Warp {self.trace.warp_index} of block {block[0] if block[1:] == (0, 0) else block}"
+
+    def _contents(self) -> dict[str, Any]:
+        """Return the data for the browser: the table, and the plots and values of each execution."""
+        trace = self.trace
+        plots: dict[int, Any] = {}  # by the identity of a matrix, which instructions keep
+
+        def of_matrix(execution: MatrixExecution, index: int) -> dict[str, Any]:
+            matrix = trace.of(execution).matrices[index]
+            if id(matrix) not in plots:
+                plots[id(matrix)] = picture.matrix_plot(matrix)
+            values = decoded(execution.bits[index], matrix.kind)
+            result: dict[str, Any] = {
+                "index": index,
+                "name": fragment_text.short_name(matrix),
+                "title": fragment_text.matrix_title(matrix),
+                "columns": matrix.columns,
+                "per_register": matrix.per_register,
+                "registers": list(matrix.registers),
+                "plot": plots[id(matrix)],
+                "values": values.ravel(),
+                "address": execution.address[index].ravel(),
+            }
+            if matrix.name == "d" and trace.of(execution).role == "multiply":
+                before = decoded(execution.bits[index - 1], trace.of(execution).matrices[index - 1].kind)
+                result["before"] = before.ravel()
+            return result
+
+        def of_execution(execution: MatrixExecution) -> dict[str, Any]:
+            instruction = trace.of(execution)
+            is_access = instruction.role == "access"
+            return {
+                "role": instruction.role,
+                "costs": self._costs(execution),
+                "matrices": [of_matrix(execution, index) for index in picture.drawn(trace, execution)],
+                "memory": picture.memory_plot(trace, execution),
+                "conflict": any(run.is_conflict for run in picture.runs(trace, execution)),
+                "sentences": fragment_text.access_sentences(trace, execution) if is_access else [],
+            }
+
+        return {
+            "headings": list(HEADINGS),
+            "rows": [
+                {
+                    "cells": list(row.cells),
+                    "over": row.is_wasteful,
+                    "total": len(row.executions),
+                    "executions": [of_execution(execution) for execution in row.shown],
+                }
+                for row in self.rows
+            ],
+            "lanes": picture.lanes_plot(),
+            "shown": [[name, text] for name, text in fragment_text.SHOWN.items()],
+            "said": fragment_text.PAGE,
+            "listed": fragment_text.MAX_LISTED,
+            "headings_of_memory": [picture.MEMORY_HEADING, picture.ACCESS_HEADING],
+            "pass_note": picture.PASS_NOTE,
+        }
+
+    def _costs(self, execution: MatrixExecution) -> str:
+        """Return a text with the passes of an execution through the banks; empty if it makes no access."""
+        pass_count, ideal_count = passes(self.trace, execution)
+        if not pass_count:
+            return ""
+        return f"{count(pass_count, 'pass', 'passes')} through the banks, at best {number(ideal_count)}"
+
+    def _execution_text(self) -> str:
+        """Return a description of the execution that is shown."""
+        row = self.chosen_row
+        place = min(self.execution, len(row.shown) - 1) + 1
+        parts = [
+            f"Line {row.cells[0]}, {row.cells[2]}: execution {place} of {number(len(row.executions))}",
+            self._costs(self.chosen),
+        ]
+        return "; ".join(filter(None, parts))
+
+    def _selection_sentences(self) -> list[str]:
+        """Return sentences about the selected element and about all elements of its lane."""
+        trace = self.trace
+        execution = self.chosen
+        if trace.of(execution).role == "access":
+            return [fragment_text.access_sentences(trace, execution)[self.lane]]
+        drawn = picture.drawn(trace, execution)
+        index = drawn[min(self.matrix, len(drawn) - 1)]
+        matrices = [trace.of(execution).matrices[number] for number in drawn]
+        element = min(self.element, len(trace.of(execution).matrices[index].row) - 1)
+        return [
+            fragment_text.element_sentence(trace, execution, index, element, self.lane),
+            fragment_text.lane_sentence(matrices, self.lane),
+        ]
+
+    def sentence(self) -> str:
+        worst = max(self.rows, key=lambda row: row.is_wasteful)
+        conflict_text = f", bank conflicts on line {worst.cells[0]}" if worst.is_wasteful else ""
+        products = sum(len(row.executions) for row in self.rows if row.instruction.role == "multiply")
+        moves = sum(len(row.executions) for row in self.rows if row.instruction.role in ("load", "store"))
+        return (
+            f"{self.title}, {self._warp_text().lower()}: {count(products, 'multiplication')}, "
+            f"{count(moves, 'load or store', 'loads and stores')} of fragments{conflict_text}; "
+            f"{self.trace.provenance.of_results}."
+        )
+
+    def describe(self) -> str:
+        sentences = [self.sentence()]
+        for row in self.rows:
+            costs = "" if row.cells[4] == NOTHING else f", {row.cells[4]} passes each, at best {row.cells[5]}"
+            executed = count(len(row.executions), "time")
+            sentences.append(f"Line {row.cells[0]}, {row.cells[2]}: executed {executed}{costs}.")
+        sentences.append(f"Shown: {self._execution_text()}.")
+        sentences += self._selection_sentences()[:1]
+        trace = self.trace
+        if trace.of(self.chosen).role == "access":
+            return "\n".join([*sentences[:-1], *fragment_text.access_sentences(trace, self.chosen)])
+        matrices = [trace.of(self.chosen).matrices[index] for index in picture.drawn(trace, self.chosen)]
+        sentences += [fragment_text.lane_sentence(matrices, lane) for lane in range(WARP_SIZE)]
+        return "\n".join(sentences)
+
+    def draw(self) -> Box:
+        shown_rows = [list(row.cells) for row in self.rows[:MAX_PICTURE_ROWS]]
+        omitted = len(self.rows) - len(shown_rows)
+        return column(
+            table(shown_rows, HEADINGS),
+            paragraph(f"and {omitted} more", "note") if omitted > 0 else None,
+            paragraph(self._execution_text(), "heading"),
+            picture.draw(
+                self.trace, self.chosen, self.lane, self.shown, " ".join(self._selection_sentences())
+            ),
+            gap=8,
+        )
