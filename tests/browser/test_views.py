@@ -13,6 +13,7 @@ from tests.views import synthetic
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 STEPPER, LAUNCH, BESIDE, CARD, BROKEN = (f".jp-Cell:nth-child({n}) .gpulab-view" for n in (2, 3, 4, 5, 7))
+LOAD = ".jp-Cell:nth-child(8) .gpulab-view"
 OCCUPANCY = ".jp-Cell:nth-child(6) img[class^=gl-figure]"
 
 CELLS = [
@@ -48,6 +49,12 @@ def refuse(threads):
     raise ValueError(f"no launch with {threads} threads per block here")
 broken = LaunchChart(synthetic.launch_trace(blocks=300), at_block_size=refuse)
 broken
+""",
+    """
+from gpulab.views import LoadChart
+count = 20
+load = LoadChart(lambda: synthetic.load_samples(count), "live")
+load
 """,
     """
 from matplotlib.figure import Figure
@@ -268,6 +275,28 @@ def test_live_readings_refresh_and_pause(views: tuple[Any, Any]) -> None:
     lab.page.wait_for_timeout(1_200)
     assert kernel.value("card.readings['time_ns']") == time_ns
     lab.picture("card", CARD)
+
+
+def test_a_live_chart_keeps_the_time_that_a_reader_points_at(views: tuple[Any, Any]) -> None:
+    lab, kernel = views
+    said = lab.page.locator(f"{LOAD} .gl-said")
+    lab.page.locator(f"{LOAD} canvas").focus()
+    for _ in range(2):
+        lab.page.keyboard.press("ArrowRight")
+
+    def time_of(index: int) -> str:
+        return f"At {index / 2:g} s"
+
+    assert time_of(2) in said.text_content()
+    for readings in (25, 30):
+        kernel.client.execute(f"count = {readings}; load.tick()", reply=True)
+        lab.page.wait_for_selector(f"{LOAD} .gl-words-heading:has-text('{readings / 2 - 0.5:g} s')")
+        assert time_of(2) in said.text_content()
+    lab.page.keyboard.press("ArrowRight")
+    assert time_of(3) in said.text_content(), "the chart has kept the focus"
+    size = lab.page.locator(f"{LOAD} canvas").bounding_box()
+    lab.page.mouse.move(size["x"] + size["width"] - 16, size["y"] + 100)
+    assert time_of(29) in said.text_content()
 
 
 @pytest.mark.parametrize("theme", ["JupyterLab Light", "JupyterLab Dark"])

@@ -253,7 +253,14 @@ def test_each_reading_can_be_selected_and_has_its_values() -> None:
         for part in (f"At {second} s, in {phase}", f"{watt:.0f} W", f"FP32 {percent} %", reason):
             assert part in sentence
     np.testing.assert_array_equal(readings.x1, record.time_ns)
-    assert not any(item.say for item in chart_of(LoadChart(lambda: record, "live")).items)
+
+
+def test_a_long_live_record_is_thinned_without_gaps_between_readings() -> None:
+    view = LoadChart(lambda: samples([n / 10 for n in range(1, 6001)], power=[100.0] * 6000), "live")
+    view.span_s = 600
+    (readings,) = (item for item in chart_of(view).items if item.say)
+    assert 500 < len(readings.x0) <= 700
+    np.testing.assert_array_equal(readings.x0[1:], readings.x1[:-1])
 
 
 def test_curves_that_would_cover_each_other_at_zero_are_not_drawn() -> None:

@@ -244,7 +244,7 @@ class LoadChart(Steered):
             *phase_items,
             *items,
             *limit_items,
-            *([] if self._state == "live" else [_readings(record, values, window_start_ns, bottom)]),
+            _readings(record, values, window_start_ns, bottom),
             y_ticks([y for y, _ in ticks], [text for _, text in ticks], (window_start_ns, end_ns)),
             Time(bottom),
         ]
@@ -291,13 +291,17 @@ def _axis_top(record: LoadSamples, strip: _Strip) -> float:
     return max(1.0, 1.08 * largest)
 
 
+def _visible(record: LoadSamples, window_start_ns: float) -> Any:
+    """Return the indices of the readings to draw: those in the window, or one in n of very many."""
+    indices = np.flatnonzero(record.time_ns >= window_start_ns)
+    return indices[:: max(1, len(indices) // MAX_POINTS)]
+
+
 def _lines(record: LoadSamples, strip: _Strip, axes: Axes, window_start_ns: float) -> list[Item]:
     """Return the curves of a strip; each reading is constant over the time since the previous reading."""
     time = record.time_ns
     interval_starts = np.concatenate(([0.0], time[:-1]))
-    visible = np.flatnonzero(time >= window_start_ns)[
-        :: max(1, int(np.count_nonzero(time >= window_start_ns) / MAX_POINTS))
-    ]
+    visible = _visible(record, window_start_ns)
     lines: list[Item] = []
     for name, colour, _ in strip.lines:
         values = record[name][visible]
@@ -326,7 +330,7 @@ def _readings(
     record: LoadSamples, strips: Sequence[tuple[float, _Strip]], window_start_ns: float, bottom: float
 ) -> Item:
     """Return the values of each reading as text next to a vertical line, and as a sentence."""
-    visible = np.flatnonzero(record.time_ns >= window_start_ns)
+    visible = _visible(record, window_start_ns)
     time_ns = record.time_ns[visible]
     phase_starts = [start_ns for _, start_ns in record.phases]
     columns: dict[str, Any] = {
@@ -350,9 +354,8 @@ def _readings(
         sentence += [": " if not number_ else "; ", [name, f"{name}s"]]
         if y is not None:
             values.append((y, name, f"{name}s"))
-    starts = np.append(0.0, record.time_ns[:-1])[visible]
     return Readings(
-        np.maximum(starts, window_start_ns),
+        np.append(window_start_ns, time_ns[:-1])[: len(time_ns)],
         time_ns,
         np.zeros(len(visible)),
         np.full(len(visible), bottom),

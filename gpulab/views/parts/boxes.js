@@ -175,8 +175,11 @@ export function showScene(frame) {
   const show = () => {
     inner.endings?.splice(0).forEach((end) => end());
     inner = Object.assign(Object.create(frame), { endings: [] });
+    const old = [...plots];
+    const focused = document.activeElement;
     plots = new Set();
     holder.replaceChildren(build(unpack(model.get("scene"), model.get("data"))));
+    [...plots].forEach((plot, index) => plot.continueFrom?.(old[index], focused === old[index]?.canvas));
     draw();
   };
   let isPending = false;

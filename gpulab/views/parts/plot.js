@@ -102,6 +102,15 @@ export class Plot {
 
   traitIndex() { return this.box.values.indexOf(this.frame.model.get(this.box.trait)); }
 
+  /** Continue with the selection and focus of the plot that this one replaces, while a record grows. */
+  continueFrom(old, hadFocus) {
+    if (old?.item?.item !== "readings" || this.item?.item !== "readings" || old.chosen < 0) return;
+    const time = old.item.x1[old.chosen];
+    this.chosen = this.item.x1.findIndex((end, index) => this.item.x0[index] < time && time <= end);
+    if (this.chosen >= 0) this.tell();
+    if (hadFocus) this.canvas.focus({ preventScroll: true });
+  }
+
   // Scales ----------------------------------------------------------------------------------------
   x(value) { return this.box.left + ((value - this.sight[0]) / (this.sight[1] - this.sight[0])) * this.wide; }
 
