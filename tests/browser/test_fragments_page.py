@@ -33,6 +33,7 @@ def test_the_pages_texts_are_those_of_python(open_saved: Any) -> None:
                 "name": fragment_text.short_name(matrix),
                 "per_register": matrix.per_register,
                 "registers": list(matrix.registers),
+                "first_register": fragment_text.first_register(matrix),
                 "values": values,
                 "address": execution.address[index].ravel().tolist(),
                 "plot": {

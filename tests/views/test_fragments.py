@@ -116,6 +116,15 @@ def test_labels_and_frames_show_where_rows_are(options: tuple[str, ...], conflic
     assert {run.text for run in runs} <= set(labels)
 
 
+def test_each_matrix_of_a_load_is_in_its_own_register() -> None:
+    view = tile_view(line=line_of("x4"))
+    matrices = view.trace.of(view.chosen).matrices
+    for number, matrix in enumerate(matrices):
+        view.matrix = number
+        assert f"register {number} ({matrix.registers[0]})" in view.describe()
+        assert cell_texts(view.chosen, number, matrix, "held")[5].startswith(f"5·{number}\n")
+
+
 def test_ordinary_accesses_show_their_lanes() -> None:
     view = tile_view(line=line_of("tile[PLACE(i / 8"))
     view.lane = 9

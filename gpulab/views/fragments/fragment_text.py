@@ -60,6 +60,11 @@ def short_name(matrix: Matrix) -> str:
     return f"m{matrix.name}" if matrix.name.isdigit() else matrix.name
 
 
+def first_register(matrix: Matrix) -> int:
+    """Return the number of a matrix's first register among those of the instruction's operand."""
+    return int(matrix.name) if matrix.name.isdigit() else 0
+
+
 def matrix_title(matrix: Matrix) -> str:
     """Return the heading of a matrix: its name, its shape and the type of its elements."""
     return f"{short_name(matrix)}: {matrix.rows} × {matrix.columns}, {matrix.kind}"
@@ -75,7 +80,7 @@ def cell_texts(execution: MatrixExecution, index: int, matrix: Matrix, shown: st
         addresses = execution.address[index].ravel().tolist()
         return [str(address) if address >= 0 else "" for address in addresses]
     return [
-        f"{lane}·{element // matrix.per_register}\n{lane}"
+        f"{lane}·{first_register(matrix) + element // matrix.per_register}\n{lane}"
         for element in range(elements)
         for lane in range(lanes)
     ]
@@ -103,7 +108,7 @@ def element_sentence(
             "value": value_text(float(decoded(execution.bits[index], matrix.kind)[element, lane])),
             "before": before,
             "lane": lane,
-            "register": element // matrix.per_register,
+            "register": first_register(matrix) + element // matrix.per_register,
             "name": matrix.registers[element // matrix.per_register],
             "bits": filled(BITS, {"first": part * width, "last": (part + 1) * width - 1})
             if width < 32

@@ -27,6 +27,7 @@ MEMORY_PX = 200
 MIN_CELL_PX = 11
 MAX_CELL_PX = 17
 LABEL_PX = 10
+PICTURE_LABEL_PX = 9  # in the static picture, whose letters are wider
 GROUP_LANES = 4
 VECTOR_BYTES = 16
 GROUP_COLOURS = [f"lane-{lane}" for lane in range(0, WARP_SIZE, GROUP_LANES)]
@@ -310,7 +311,7 @@ def with_texts(box: Plot, cell_labels: list[str], lane: int) -> Plot:
                 if bool(is_inverted) is inverts
             ],
             colour=colour,
-            size=LABEL_PX,
+            size=PICTURE_LABEL_PX,
         )
         for inverts, colour in ((False, "on-lane"), (True, "bg"))
     ]

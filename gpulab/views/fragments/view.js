@@ -24,7 +24,7 @@ function valueForms(value) {
 function cellTexts(matrix, shown) {
   if (shown === "value") return Array.from(matrix.values, valueForms);
   if (shown === "address") return Array.from(matrix.address, (address) => (address >= 0 ? String(address) : ""));
-  return upTo(matrix.values.length, (cell) => `${cell % LANES}·${Math.floor(cell / LANES / matrix.per_register)}\n${cell % LANES}`);
+  return upTo(matrix.values.length, (cell) => `${cell % LANES}·${matrix.first_register + Math.floor(cell / LANES / matrix.per_register)}\n${cell % LANES}`);
 }
 
 /** A sentence about an element, as `element_sentence` in Python. */
@@ -35,7 +35,7 @@ function sentenceOfElement(templates, role, matrix, index, lane) {
   return filled(templates.element, {
     matrix: matrix.name, row: item.row[cell], column: item.column[cell], value: valueText(matrix.values[cell]), lane,
     before: matrix.before ? filled(templates.before, { before: valueText(matrix.before[cell]) }) : "",
-    register: Math.floor(index / matrix.per_register), name: matrix.registers[Math.floor(index / matrix.per_register)],
+    register: matrix.first_register + Math.floor(index / matrix.per_register), name: matrix.registers[Math.floor(index / matrix.per_register)],
     bits: width < 32 ? filled(templates.bits, { first: part * width, last: (part + 1) * width - 1 }) : "",
     memory: address < 0 ? "" : filled(templates.origin[role], { address: String(address), bank: Math.floor(address / WORD_BYTES) % BANKS }),
   });

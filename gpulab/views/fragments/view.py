@@ -102,6 +102,7 @@ class FragmentView(View, module="fragments/view"):
                 "columns": matrix.columns,
                 "per_register": matrix.per_register,
                 "registers": list(matrix.registers),
+                "first_register": fragment_text.first_register(matrix),
                 "plot": plots[id(matrix)],
                 "values": values.ravel(),
                 "address": execution.address[index].ravel(),
@@ -179,9 +180,12 @@ class FragmentView(View, module="fragments/view"):
         conflict_text = f", bank conflicts on line {worst.cells[0]}" if worst.is_wasteful else ""
         products = sum(len(row.executions) for row in self.rows if row.instruction.role == "multiply")
         moves = sum(len(row.executions) for row in self.rows if row.instruction.role in ("load", "store"))
+        counts = [
+            count(products, "multiplication") if products else "",
+            f"{count(moves, 'load or store', 'loads and stores')} of fragments" if moves else "",
+        ]
         return (
-            f"{self.title}, {self._warp_text().lower()}: {count(products, 'multiplication')}, "
-            f"{count(moves, 'load or store', 'loads and stores')} of fragments{conflict_text}; "
+            f"{self.title}, {self._warp_text().lower()}: {', '.join(filter(None, counts))}{conflict_text}; "
             f"{self.trace.provenance.of_results}."
         )
 
