@@ -88,10 +88,10 @@ def matrix_plot(matrix: Matrix) -> Plot:
     element, lane = (axis.ravel() for axis in np.indices((elements, lanes)))
     rows, columns = matrix.row.ravel(), matrix.column.ravel()
     cells = Rects(
-        columns.astype(np.float32),
-        (columns + 1).astype(np.float32),
-        (TOP_PX + rows * height).astype(np.float32),
-        (TOP_PX + (rows + 1) * height - 1).astype(np.float32),
+        columns.astype(np.uint8),
+        (columns + 1).astype(np.uint8),
+        (TOP_PX + rows * height).astype(np.uint16),
+        (TOP_PX + (rows + 1) * height - 1).astype(np.uint16),
         (lane // GROUP_LANES).astype(np.uint8),
         GROUP_COLOURS,
         inset=0.5,
@@ -206,10 +206,10 @@ def memory_plot(trace: FragmentTrace, execution: MatrixExecution) -> Plot | None
     top = TOP_PX + height * np.searchsorted(lines, address // LINE_BYTES)
     x = address % LINE_BYTES
     cells = Rects(
-        x.astype(np.float32),
-        (x + size).astype(np.float32),
-        top.astype(np.float32),
-        (top + height - 1).astype(np.float32),
+        x.astype(np.uint8),
+        (x + size).astype(np.uint8),
+        top.astype(np.uint16),
+        (top + height - 1).astype(np.uint16),
         (tiles["lane"] // GROUP_LANES).astype(np.uint8),
         GROUP_COLOURS,
         columns={name: tiles[name].astype(np.uint8) for name in ("lane", "matrix", "element")},
@@ -255,10 +255,10 @@ def _ground(lines: int, height: int) -> Rects:
     """Return the banks of some lines of shared memory."""
     line, bank = (axis.ravel() for axis in np.indices((lines, BANKS)))
     return Rects(
-        (bank * WORD_BYTES).astype(np.float32),
-        ((bank + 1) * WORD_BYTES).astype(np.float32),
-        (TOP_PX + height * line).astype(np.float32),
-        (TOP_PX + height * (line + 1) - 1).astype(np.float32),
+        (bank * WORD_BYTES).astype(np.uint8),
+        ((bank + 1) * WORD_BYTES).astype(np.uint8),
+        (TOP_PX + height * line).astype(np.uint16),
+        (TOP_PX + height * (line + 1) - 1).astype(np.uint16),
         np.zeros(line.size, np.uint8),
         ["grid"],
         inset=0.5,

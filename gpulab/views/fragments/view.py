@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import traitlets
 
 from gpulab.views._base import View
@@ -94,7 +96,7 @@ class FragmentView(View, module="fragments/view"):
             matrix = trace.of(execution).matrices[index]
             if id(matrix) not in plots:
                 plots[id(matrix)] = picture.matrix_plot(matrix)
-            values = decoded(execution.bits[index], matrix.kind)
+            values = _compact(decoded(execution.bits[index], matrix.kind))
             result: dict[str, Any] = {
                 "index": index,
                 "name": fragment_text.short_name(matrix),
@@ -109,7 +111,7 @@ class FragmentView(View, module="fragments/view"):
             }
             if matrix.name == "d" and trace.of(execution).role == "multiply":
                 before = decoded(execution.bits[index - 1], trace.of(execution).matrices[index - 1].kind)
-                result["before"] = before.ravel()
+                result["before"] = _compact(before).ravel()
             return result
 
         def of_execution(execution: MatrixExecution) -> dict[str, Any]:
@@ -216,3 +218,9 @@ class FragmentView(View, module="fragments/view"):
             ),
             gap=8,
         )
+
+
+def _compact(values: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
+    """Return values as single-precision floats if that loses nothing; only large integers need more."""
+    singles = values.astype(np.float32)
+    return singles if np.array_equal(singles.astype(np.float64), values, equal_nan=True) else values
