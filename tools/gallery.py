@@ -69,6 +69,11 @@ TEXTS = {
         "The 32 lanes of a warp, and the sectors of memory or banks of shared memory that they access.",
         "Point at a lane. Then read why a stride of 2 wastes half of the bytes.",
     ),
+    "fragments": (
+        "The lanes and registers of a tensor core's matrices",
+        "The lane and the register of each element that a warp multiplies, and a swizzled tile.",
+        "Click an element of `a`, and find the elements of the same lane in `b`, `d` and shared memory.",
+    ),
 }
 _STYLE = """
 :root { color-scheme: light dark; }

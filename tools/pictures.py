@@ -112,6 +112,32 @@ with cp.cuda.using_allocator(pool.malloc), gl.allocator() as puzzle:
         pass
 puzzle
 """
+# A swizzled tile, of which a warp multiplies the first 16 columns.
+FRAGMENTS = '''\
+product = cp.RawKernel(r"""
+__device__ int place(int row, int v) { return row * 8 + (v ^ row % 8); }
+extern "C" __global__ void product(const uint4* a, const uint4* b, float* d) {
+    __shared__ uint4 left[16 * 8], right[16];
+    int lane = threadIdx.x;
+    for (int i = lane; i < 128; i += 32) left[place(i / 8, i % 8)] = a[i];
+    if (lane < 16) right[lane] = b[lane];
+    __syncwarp();
+    unsigned from = __cvta_generic_to_shared(&left[place(lane % 16, lane / 16)]), x[4];
+    unsigned to = __cvta_generic_to_shared(&right[lane % 16]), y[2];
+    float sum[4] = {};
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+        : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(from));
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];"
+        : "=r"(y[0]), "=r"(y[1]) : "r"(to));
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+        "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+        : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));
+    for (int i = 0; i < 4; ++i) d[32 * i + lane] = sum[i];
+}""", "product")
+a, b = (cp.arange(n, dtype=cp.float16) / 64 for n in (16 * 64, 16 * 8))
+gl.fragments(product, 1, 32, (a, b, cp.zeros(128, cp.float32)))
+'''
 # Picture -> the cell whose output it shows.
 CELLS = {
     "device_card": "gl.device()",
@@ -122,6 +148,7 @@ CELLS = {
     "graph": GRAPH,
     "memory_map": PUZZLE,
     "access": "gl.access(stride=2, offset=3)",
+    "fragments": FRAGMENTS,
 }
 # A view is stepped with the right arrow key until it shows this text.
 STEP_TO = {"warp_stepper": "line 11,"}
