@@ -13,6 +13,18 @@ from tests.session.kernels import COUNT_UP, FOREVER, NO_TAIL_CHECK, VECTOR_ADD
 from virtualgpu.cuda_errors import IllegalAddressError
 
 pytestmark = pytest.mark.gpu
+# c += a b for 16 x 8 x 8 halves, with PTX's layout.
+PRODUCT = r"""
+extern "C" __global__ void product(const unsigned short* a, const unsigned short* b, float* c) {
+    int g = threadIdx.x / 4, t = 2 * (threadIdx.x % 4);
+    unsigned x[2], y = b[8 * t + g] | b[8 * (t + 1) + g] << 16;
+    for (int i = 0; i < 2; ++i) x[i] = a[8 * (g + 8 * i) + t] | a[8 * (g + 8 * i) + t + 1] << 16;
+    float d[4] = {};
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
+        "{%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(x[0]), "r"(x[1]), "r"(y));
+    for (int i = 0; i < 4; ++i) c[8 * (g + 8 * (i / 2)) + t + i % 2] += d[i];
+}"""
 N = 100_000
 GRID = -(-N // 256)
 
@@ -94,6 +106,19 @@ def test_accesses_are_traced_in_a_replay_and_the_kernel_runs_once() -> None:
     assert [row.cells[4] for row in view.rows] == ["3.91 sectors"] * 2
     assert view.access is not None
     assert view.access.lanes == tuple(range(8))
+
+
+def test_fragments_are_those_of_a_replay_and_the_kernel_runs_once() -> None:
+    rng = np.random.default_rng(1)
+    a = rng.integers(-7, 8, (16, 8)).astype(np.float16)
+    b = rng.integers(-7, 8, (8, 8)).astype(np.float16)
+    c = gl.cp.ones((16, 8), np.float32)
+    view = gl.fragments(gl.cp.RawKernel(PRODUCT, "product"), 1, 32, (gl.cp.asarray(a), gl.cp.asarray(b), c))
+    exact = a.astype(np.float32) @ b.astype(np.float32)
+    np.testing.assert_array_equal(c.get(), 1 + exact, "the real GPU has run the kernel once")
+    np.testing.assert_array_equal(view.record.values(view.chosen, "d"), exact)
+    assert view.source == "executed"
+    assert "replay on the virtual GPU" in view.caption
 
 
 def test_a_replay_that_takes_too_long_is_stopped() -> None:
