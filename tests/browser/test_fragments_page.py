@@ -10,6 +10,7 @@ import pytest
 from gpulab.views import FragmentView
 from gpulab.views._base import module_text
 from gpulab.views.fragments import fragment_text, picture
+from tests.engine.test_fragments import TILE
 from tests.views import fragment_traces
 
 pytestmark = pytest.mark.browser
@@ -125,3 +126,27 @@ def test_a_small_window_shows_a_multiplication_without_scrolling(browser: Any, t
     assert box["y"] + box["height"] <= size[1]
     assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
     context.close()
+
+
+@pytest.mark.slow
+def test_python_knows_what_is_selected_in_a_notebook(lab: Any) -> None:
+    setup = f"import gpulab as gl\ngl.use_device('virtual:A100')\nfrom gpulab import cp\ncode = {TILE!r}"
+    cell = (
+        "arrays = cp.ones((16, 64), cp.float16), cp.ones((16, 8), cp.float16), cp.zeros(128, cp.float32)\n"
+        "run = gl.launch(cp.RawKernel(code, 'k'), 1, 32, arrays)\nview = run.fragments()\nview"
+    )
+    with lab.notebook("fragments.ipynb", [setup, cell]) as kernel:
+        lab.page.locator(".gpulab-fragment-view .gl-panel canvas").first.wait_for(timeout=90_000)
+        click(lab.page, 0, 9, 10, 16, 16)
+        lab.expect(kernel, "[view.lane, view.element, view.matrix]", [5, 6, 0])
+        lab.page.locator(".gpulab-fragment-view select").select_option("value")
+        lab.expect(kernel, "view.shown", "value")
+        lab.page.locator(".gpulab-fragment-view").get_by_label("Execution").focus()
+        lab.page.keyboard.press("End")
+        lab.expect(kernel, "view.execution", 3)
+        assert "before 48" in kernel.value("[setattr(view, 'matrix', 2), view.describe()][1]")
+        lab.wait_for(
+            lambda: "before 48" in lab.page.locator(SELECTED).inner_text(),
+            what="the sentence to follow Python",
+        )
+        lab.picture("fragments", ".gpulab-fragment-view")
