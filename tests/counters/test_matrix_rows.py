@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -11,6 +14,7 @@ from virtualgpu import cp
 from virtualgpu.cuda_errors import MisalignedAddressError
 from virtualgpu.protocol import Accesses, Counters, Launch
 from virtualgpu.records import KernelSource
+from virtualgpu.records.access import Access
 
 _FORMS = [
     (root, count, transposed)
@@ -18,17 +22,11 @@ _FORMS = [
     for count in (1, 2, 4)
     for transposed in (False, True)
 ]
+RECORD = json.loads((Path(__file__).parent / "data" / "h200_matrix_rows.json").read_text(encoding="utf-8"))
+OFFSETS: dict[str, list[int]] = RECORD["offsets"]
 # Offset in bytes of the row of each lane.
-PATTERNS = {
-    "stride 16": [16 * lane for lane in range(32)],
-    "stride 32": [32 * lane for lane in range(32)],
-    "stride 64": [64 * lane for lane in range(32)],
-    "stride 80": [80 * lane for lane in range(32)],
-    "stride 128": [128 * lane for lane in range(32)],
-    "swizzle 128": [128 * lane + 16 * (lane % 8) for lane in range(32)],
+PATTERNS: dict[str, list[int]] = OFFSETS | {
     "half a swizzle": [128 * lane + 16 * (lane % 4) for lane in range(32)],
-    "one row": [0] * 32,
-    "pairs": [256 * (lane // 2) for lane in range(32)],
     "later matrices": [16 * lane if lane < 16 else 128 * lane for lane in range(32)],
 }
 
@@ -105,6 +103,23 @@ def launch(root: str, count: int, transposed: bool, offsets: list[int]) -> Launc
     arrays += [np.zeros(2048, np.uint32), np.zeros(128, np.uint32)]
     on_device = tuple(session.cp().asarray(array) for array in arrays)
     return Launch.of(KernelSource("k", kernel(root, count, transposed)), 1, 32, on_device, 0)
+
+
+@pytest.mark.parametrize("pattern", OFFSETS)
+@pytest.mark.parametrize("form", [form for form in RECORD["passes"] if "matrix" in form])
+def test_passes_are_those_that_nsight_compute_counts_on_an_h200(form: str, pattern: str) -> None:
+    root, count, *modifiers = form.split(".")
+    transposed = modifiers == ["trans"]
+    record = session.observe(launch(root, int(count[1:]), transposed, OFFSETS[pattern]), Counters()).record
+    (access,) = (a for a in record.accesses if a.text.startswith(root))
+    assert access.wavefronts == RECORD["passes"][form][pattern]
+
+
+def test_wide_loads_have_the_passes_that_nsight_compute_counts_on_an_h200() -> None:
+    """In contrast to ``ldmatrix``, they join lanes that read the same word."""
+    for pattern, offsets in OFFSETS.items():
+        cost = Access(tuple(offsets), 16, "shared").banks()
+        assert cost.wavefronts == RECORD["passes"]["ld.v4"][pattern], pattern
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
