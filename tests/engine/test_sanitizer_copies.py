@@ -92,8 +92,126 @@ RIGHT = {
     ),
 }
 
-# Wrong kernels: what is to be found, and whether their result shows it here, where copies come late.
 PENDING_COPY = "copy not awaited"
+DEVICES = {"T4": 75, "A100": 80, "RTX 4090": 89, "H100": 90, "B200": 100}
+TILES = 8
+STAGES = """
+extern "C" __global__ void k(const float* a, float* out, int n) {
+__shared__ __align__(16) float tile[STAGES][256]; int t = threadIdx.x; float s = 0;
+for (int i = 0; i < AHEAD; i++) { __pipeline_memcpy_async(&tile[i % STAGES][t], &a[i * 256 + t], 4);
+__pipeline_commit(); }
+for (int i = 0; i < n; i++) {
+__pipeline_wait_prior(WAIT);
+__syncthreads(); // arrived
+int j = i + AHEAD;
+if (j < n) __pipeline_memcpy_async(&tile[j % STAGES][t], &a[j * 256 + t], 4); // copy
+__pipeline_commit();
+s += tile[i % STAGES][255 - t]; // use
+__syncthreads(); // used
+} out[t] = s; }"""
+BLOCK_PIPELINE = """
+extern "C" __global__ void k(const float* a, float* out, int n) {
+__shared__ __align__(16) float tile[2][256]; int t = threadIdx.x; float s = 0;
+auto block = cooperative_groups::this_thread_block();
+__shared__ cuda::pipeline_shared_state<cuda::thread_scope_block, 2> state;
+auto pipe = cuda::make_pipeline(block, &state); pipe.producer_acquire();
+cuda::memcpy_async(block, tile[0], a, sizeof(float) * 256, pipe); pipe.producer_commit();
+for (int i = 0; i < n; i++) {
+if (i + 1 < n) {
+pipe.producer_acquire();
+cuda::memcpy_async(block, tile[(i + 1) & 1], a + (i + 1) * 256, sizeof(float) * 256, pipe); // copy
+pipe.producer_commit(); }
+pipe.consumer_wait();
+s += tile[i & 1][255 - t]; // use
+pipe.consumer_release();
+} out[t] = s; }"""
+# The lanes of a warp read one 8x8 matrix of a stage.
+MATRICES = """
+extern "C" __global__ void k(const float* a, float* out, int n) {
+__shared__ __align__(16) float tile[2][256]; int t = threadIdx.x; float s = 0; unsigned r;
+if (t < 64) __pipeline_memcpy_async(&tile[0][4 * t], &a[4 * t], 16);
+__pipeline_commit();
+for (int i = 0; i < n; i++) {
+int j = i + 1;
+if (j < n && t < 64) __pipeline_memcpy_async(&tile[j & 1][4 * t], &a[j * 256 + 4 * t], 16); // copy
+__pipeline_commit();
+__pipeline_wait_prior(1);
+__syncthreads(); // arrived
+unsigned row = (unsigned)__cvta_generic_to_shared(&tile[i & 1][(t / 32 * 8 + t % 8) * 4]);
+asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(r) : "r"(row) : "memory"); // use
+s += __uint_as_float(r);
+__syncthreads(); // used
+} out[t] = s; }"""
+BULK = """
+extern "C" __global__ void k(const float* a, float* out, int n) {
+__shared__ __align__(16) float tile[2][256]; int t = threadIdx.x; float s = 0; unsigned over;
+__shared__ alignas(8) unsigned long long full[2];
+unsigned bars = (unsigned)__cvta_generic_to_shared(full), tiles = (unsigned)__cvta_generic_to_shared(tile);
+if (t < 2) asm volatile("mbarrier.init.shared.b64 [%0], 1;" :: "r"(bars + 8 * t));
+__syncthreads();
+for (int i = -1; i < n; i++) {
+int j = i + 1; unsigned bar = bars + j % 2 * 8, to = tiles + j % 2 * 1024; const float* from = a + 256 * j;
+if (t == 0 && j < n) {
+asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], 1024;" :: "r"(bar) : "memory");
+asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], 1024, [%2];"
+:: "r"(to), "l"(from), "r"(bar) : "memory"); }
+if (i >= 0) {
+do asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+: "=r"(over) : "r"(bars + 8 * (i & 1)), "r"(i / 2 & 1) : "memory"); while (!over);
+s += tile[i & 1][255 - t]; // use
+}
+__syncthreads(); // used
+} out[t] = s; }"""
+BULK_WAIT = BULK[BULK.index("do asm") : BULK.index("s += tile")]
+
+
+def stages(count: int, ahead: int, wait: int) -> str:
+    values = {"STAGES": count, "AHEAD": ahead, "WAIT": wait}
+    return "".join(f"#define {name} {value}\n" for name, value in values.items()) + STAGES
+
+
+def without(code: str, *parts: str) -> str:
+    for part in parts:
+        assert part in code
+        code = code.replace(part, "")
+    return code
+
+
+ARRIVED = "__syncthreads(); // arrived\n"
+USED = "__syncthreads(); // used\n"
+# Kernels with several stages, right ones and wrong ones, and the kinds of hazards that are reported.
+PIPELINES: dict[str, tuple[str, set[str]]] = {
+    "three stages": (without(stages(3, 2, 1), USED), set()),
+    "three stages, refilled after a second barrier": (stages(3, 2, 1), set()),
+    "three stages, one group too few awaited": (without(stages(3, 2, 2), USED), {PENDING_COPY, "RAW"}),
+    "two stages, refilled while they are read": (without(stages(2, 2, 1), USED), {PENDING_COPY, "WAR"}),
+    "three stages, refilled while they are read": (without(stages(3, 3, 2), USED), {PENDING_COPY, "WAR"}),
+    "three stages, no barrier": (
+        without(stages(3, 2, 1), ARRIVED, USED),
+        {"RAW", "WAR", "uninitialised read"},
+    ),
+    "pipeline of a block": (BLOCK_PIPELINE, set()),
+    "pipeline of a block, no wait": (without(BLOCK_PIPELINE, "pipe.consumer_wait();"), {"RAW"}),
+    "pipeline of a block, no acquire": (
+        BLOCK_PIPELINE.replace("{\npipe.producer_acquire();\n", "{\n"),
+        {"WAR"},
+    ),
+    "pipeline of a block, released too early": (
+        without(BLOCK_PIPELINE, "pipe.consumer_release();\n").replace(
+            "consumer_wait();", "consumer_wait(); pipe.consumer_release();"
+        ),
+        {"WAR"},
+    ),
+    "ldmatrix": (MATRICES, set()),
+    "ldmatrix, no wait": (without(MATRICES, "__pipeline_wait_prior(1);\n"), {PENDING_COPY}),
+    "ldmatrix, no barrier before it": (without(MATRICES, ARRIVED), {"RAW"}),
+    "ldmatrix, no barrier after it": (without(MATRICES, USED), {PENDING_COPY}),
+    "bulk copies": (BULK, set()),
+    "bulk copies, no wait": (without(BULK, BULK_WAIT), {PENDING_COPY}),
+    "bulk copies, no barrier after the use": (without(BULK, USED), {"WAR"}),
+}
+
+# Wrong kernels: what is to be found, and whether their result shows it here, where copies come late.
 WRONG = {
     "no wait": (FIRST + "out[t] = tile[0][t]; }", {PENDING_COPY}, True),
     "a barrier is no wait": (FIRST + "__syncthreads(); out[t] = tile[0][255 - t]; }", {PENDING_COPY}, True),
@@ -154,6 +272,14 @@ HEADERS = {
 }
 
 
+def sanitized(code: str, device: str) -> gl.records.SanitizerReport:
+    headers = dict.fromkeys(header for word, header in HEADERS.items() if word in code)
+    code = "".join(f"#include <{header}>\n" for header in headers) + code
+    with session.on_device(f"virtual:{device}"):
+        arrays = cp.ones(TILES * 256, cp.float32), cp.zeros(256, cp.float32)
+        return gl.sanitize(cp.RawKernel(code, "k"), 1, 256, (*arrays, np.int32(TILES)))
+
+
 def checked(body: str) -> tuple[Any, Any, gl.records.SanitizerReport]:
     """The input, by tiles, the result, and the report."""
     headers = dict.fromkeys(header for word, header in HEADERS.items() if word in body)
@@ -204,3 +330,55 @@ def test_a_finding_names_the_copy_and_the_early_thread() -> None:
     assert hazard.count == 256
     for text in ("asynchronous copy", "__pipeline_wait_prior", "__syncthreads()", "tile[0][255]"):
         assert text in hazard.message
+
+
+@needs_headers
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", PIPELINES)
+def test_stages_are_checked_on_each_architecture(name: str, device: str) -> None:
+    code, kinds = PIPELINES[name]
+    if "bulk" in name and DEVICES[device] < 90:
+        pytest.skip("bulk copies need compute capability 9.0")
+    report = sanitized(code, device)
+    reported = {hazard.kind for hazard in report.hazards}
+    if DEVICES[device] < 80:  # copies take place at once: only their order with other threads can be wrong
+        assert reported <= kinds | {"RAW", "WAR"}
+        assert bool(reported) == any(
+            word in name for word in ("no barrier", "while", "no acquire", "too early", "block, no wait")
+        )
+        assert "7.5" in report.left_out
+    else:
+        assert reported == kinds
+        assert report.left_out == ""
+
+
+@needs_headers
+def test_a_stage_in_use_is_named_with_both_lines_and_a_remedy() -> None:
+    report = sanitized(without(stages(3, 3, 2), USED), "A100")
+    (hazard,) = (hazard for hazard in report.hazards if hazard.kind == "WAR")
+    assert hazard.first is not None
+    assert hazard.first.source.endswith("// use")
+    assert hazard.second.source.endswith("// copy")
+    for text in ("asynchronous copy", "stage", "barrier"):
+        assert text in hazard.message
+
+
+@needs_headers
+def test_a_bulk_copy_that_is_not_awaited_names_its_mbarrier_as_the_remedy() -> None:
+    report = sanitized(without(BULK, BULK_WAIT), "H100")
+    hazard = next(hazard for hazard in report.hazards if hazard.second.source.endswith("// use"))
+    assert hazard.first is not None
+    assert "cp.async.bulk" in hazard.first.source
+    assert "mbarrier.try_wait" in hazard.message
+    assert "__pipeline_wait_prior" not in hazard.message
+
+
+@needs_headers
+def test_a_stage_that_is_refilled_before_others_read_it_has_two_remedies() -> None:
+    """Warps that copy nothing read late: for them, the new copy is already pending."""
+    early, late = (
+        next(h for h in sanitized(code, "A100").hazards if h.second.source.endswith("// use")).message
+        for code in (without(MATRICES, USED), without(MATRICES, "__pipeline_wait_prior(1);\n"))
+    )
+    assert "earlier contents" in early
+    assert "earlier contents" not in late

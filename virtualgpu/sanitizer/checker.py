@@ -327,6 +327,8 @@ class Checker:
         row.meets = site.strong or site.volatile
         row.releases = site.releases
         row.step = structures.ISSUED * site.copies
+        row.bulk = site.bulk
+        row.awaits = site.awaits
         row.low, row.high = UNBOUNDED
         if self.strays:
             row.low = site.low

@@ -183,6 +183,7 @@ _COMPILED = (
     shadow.add_race,
     shadow.touch_word,
     shadow.update_copies,
+    shadow.await_bulk_copies,
     shadow.touch_shared,
     shadow.read_shared,
     shadow.find_region,

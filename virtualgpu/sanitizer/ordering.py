@@ -207,6 +207,7 @@ def new_slot(shared: structures.Checker, ask: int, *, races: bool, unwritten: bo
             row.readers = zeros(words * shared.warps, np.int64)
         row.pending_copies = zeros(words, np.int32)
         row.latest = zeros(words, np.int64)
+        row.barriers = zeros(words, np.int32)
     if unwritten:
         row.written = zeros(words, np.int32)
         row.local = zeros(shared.local_words * shared.threads, np.int32)

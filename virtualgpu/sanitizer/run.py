@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -44,6 +45,9 @@ _TOOL_OF = {
     "lane outside its mask": "sync",
     "NaN": "nan",
 }
+# Asynchronous copies in CUDA C++, and the first compute capability with instructions for them.
+_ASYNC_COPY = re.compile(r"\b(?:__pipeline_memcpy_async|memcpy_async)\b")
+_ASYNC_CAPABILITY = (8, 0)
 _SEVERITY = ("error", "warning", "info")
 
 
@@ -130,7 +134,7 @@ def sanitize(
         else f"{options.order}, seed {options.seed}",
         hazards=tuple(hazards),
         fault=type(fault).__name__ if fault is not None else "",
-        left_out=_left_out(fault, progress, run_options.watchdog_s, findings, checker),
+        left_out=_left_out(launch, fault, progress, run_options.watchdog_s, findings, checker),
         blocks_checked=None if progress is None else progress.ended,
     )
 
@@ -353,6 +357,7 @@ def _hazard_of(fault: KernelFault, kernel: str) -> Hazard:
 
 
 def _left_out(
+    launch: PreparedLaunch,
     fault: KernelFault | None,
     progress: Progress | None,
     limit_s: float,
@@ -369,6 +374,12 @@ def _left_out(
         )
     if findings.more:
         notes.append(f"Only the first {MAX_HAZARDS} pairs of source lines are listed.")
+    capability = launch.device.info.compute_capability
+    if capability < _ASYNC_CAPABILITY and _ASYNC_COPY.search(launch.kernel.module.code):
+        notes.append(
+            f"Asynchronous copies are ordinary copies on compute capability {capability[0]}.{capability[1]}, "
+            "so a missing wait for a copy cannot be found. Check the kernel on a GPU from 8.0 on, too."
+        )
     if checker is not None and checker.left_out:
         notes.append("Arrays of more than 1 GiB were not checked for races.")
     return " ".join(notes)

@@ -98,7 +98,9 @@ def begin(c: Context, b: Block, g: Checker) -> None:
         n = 0
         while n < g.shared_words:
             store32(b.pending_copies + 4 * n, 0)
+            store32(b.barriers + 4 * n, 0)
             n += 1
+        b.has_bulk = 0
         b.copied = 0
     full_barrier(c, b, g)
 
@@ -298,20 +300,45 @@ def touch_word(
         store64(b.readers + 8 * (word * g.warps + (thread >> 5)), tick)
 
 
-def update_copies(c: Context, b: Block, g: Checker, step: int, record: int, word: int) -> int:
+def update_copies(c: Context, b: Block, g: Checker, s: Site, step: int, record: int, word: int) -> int:
     """Update the pending copies to a word for an access; return whether no further check is needed."""
     address = b.pending_copies + 4 * word
     count = load32(address)
     is_early = 0
     if count > 0 and step <= ISSUED:
         is_early = 1
-        add_finding(c, b, g, PENDING_COPY | 1 << 6, 0, word, load64(b.latest + 8 * word), record, 1)
+        copy = load64(b.latest + 8 * word)
+        flags = PENDING_COPY | 1 << 6
+        if unordered(b, g, copy, record & _THREAD):
+            flags = flags | IN_BLOCK << 4
+        add_finding(c, b, g, flags, 0, word, copy, record, 1)
     if step == ISSUED:
         store32(address, count + 1)
         store64(b.latest + 8 * word, record)
-    elif step in (ARRIVED, LANDED):
+        if s.bulk:
+            store32(b.barriers + 4 * word, b.barrier)
+            b.has_bulk = 1
+    elif step == ARRIVED or (step == LANDED and s.bulk == 0):
         store32(address, count - 1)
     return is_early or step == LANDED
+
+
+def await_bulk_copies(b: Block, g: Checker, barrier: int) -> None:
+    """Record that a thread waits for the bulk copies that signal an mbarrier.
+
+    They may arrive at any time until then, although the virtual GPU copies the data at once.
+    """
+    others = 0
+    word = 0
+    while word < g.shared_words:
+        awaited = load32(b.barriers + 4 * word)
+        if awaited == barrier:
+            store32(b.barriers + 4 * word, 0)
+            store32(b.pending_copies + 4 * word, 0)
+        elif awaited != 0:
+            others = 1
+        word += 1
+    b.has_bulk = others
 
 
 def touch_shared(
@@ -328,7 +355,7 @@ def touch_shared(
         is_done = 0
         if step or b.copied:
             b.copied = 1
-            is_done = update_copies(c, b, g, step, record, word)
+            is_done = update_copies(c, b, g, s, step, record, word)
         if is_done == 0:
             host = c.shared + (word << g.shift)
             touch_word(
@@ -499,6 +526,10 @@ def access(c: Context, b: Block, g: Checker, s: Site, lanes: int, mask: int, val
             if lane_space:
                 address = address & _OFFSET
         if lane_space == SHARED:
+            if s.bulk and s.meets:
+                b.barrier = address + 1
+            if s.awaits and b.has_bulk:
+                await_bulk_copies(b, g, address + 1)
             word = address >> g.shift
             part = 0
             while part < s.parts:

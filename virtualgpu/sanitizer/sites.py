@@ -12,7 +12,8 @@ from virtualgpu.engine.lower.plan import FunctionPlan
 from virtualgpu.sanitizer import structures
 
 _STRONG = {"relaxed", "acquire", "release", "acq_rel", "mmio"}
-_ARRIVES = ("mbarrier.arrive", "cp.async.mbarrier.arrive")
+_ARRIVES = ("mbarrier.arrive", "cp.async.mbarrier.arrive", "cp.async.bulk")
+_WAITS = ("mbarrier.test_wait", "mbarrier.try_wait")
 _SUBSPACES = ("global", "shared", "local", "generic")
 
 
@@ -34,6 +35,8 @@ class Site:
     scalar: bool
     swaps: bool
     copies: bool  # a cp.async, whose data arrive later
+    bulk: bool  # part of a bulk copy
+    awaits: bool  # waits for a phase of an mbarrier
     low: int  # the allocation that its pointer belongs to; 0 and the largest number if unknown
     high: int
 
@@ -131,21 +134,25 @@ def site(
     space = memory_ops.space_of(i)
     parts = set(i.parts[1:])
     atomic = kind == "atomic"
+    # The opcode in the PTX text: the instruction may be one of several accesses of another instruction.
+    opcode = i.text.split(maxsplit=1)[1] if i.text.startswith("@") else i.text
     return Site(
         number=number,
         instruction=i,
         space=space if space in _SUBSPACES else "",
         size_bytes=memory_ops.size_of(i),
         writes=kind != "load",
-        reads=kind != "store" and not i.text.startswith("mbarrier.init"),
+        reads=kind != "store" and not opcode.startswith("mbarrier.init"),
         strong=atomic or bool(parts & _STRONG),
         volatile="volatile" in parts,
         flag=bool(polled) and (kind == "store" or id(i) in polled),
-        releases=bool(parts & {"release", "acq_rel"}) or i.text.startswith(_ARRIVES),
-        acquires=bool(parts & {"acquire", "acq_rel"}) or i.text.startswith("mbarrier"),
+        releases=bool(parts & {"release", "acq_rel"}) or (atomic and opcode.startswith(_ARRIVES)),
+        acquires=bool(parts & {"acquire", "acq_rel"}) or opcode.startswith("mbarrier"),
         scalar=kind == "store" and memory_ops.vector_width(i) == 1,
         swaps="cas" in parts,
         copies=async_ops.COPYING in parts,
+        bulk=opcode.startswith("cp.async.bulk"),
+        awaits=opcode.startswith(_WAITS),
         low=bounds[0],
         high=bounds[1],
     )
@@ -168,6 +175,8 @@ def register_site(number: int, i: ir.Instruction) -> Site:
         scalar=False,
         swaps=False,
         copies=False,
+        bulk=False,
+        awaits=False,
         low=UNBOUNDED[0],
         high=UNBOUNDED[1],
     )

@@ -73,6 +73,8 @@ class Site:
     meets: int
     releases: int
     step: int
+    bulk: int  # part of a bulk copy, whose data arrive with a phase of its mbarrier
+    awaits: int  # waits for a phase of an mbarrier
     low: int
     high: int
     region: int
@@ -166,6 +168,9 @@ class Block:
     local: int
     pending_copies: int
     latest: int
+    barriers: int  # by word, the mbarrier of a bulk copy for which no thread has waited: its address plus 1
+    barrier: int  # that of the bulk copy that starts, plus 1
+    has_bulk: int  # there may be bulk copies for which no thread has waited
     copied: int
     lanes: int  # of the access being checked
     mask: int

@@ -78,7 +78,7 @@ class Report:
             if kind in _RACES:
                 races.append(_Race(kind, relation, finding, self._update(finding)))
             else:
-                other_hazards.append(self._other_hazard(kind, space, finding))
+                other_hazards.append(self._other_hazard(kind, space, relation, finding))
         barrier_hazards = [
             self._barrier_hazard(finding) for finding in self.findings.divergent_barriers.values()
         ]
@@ -175,6 +175,11 @@ class Report:
                 message=message,
             )
         # The severity of compute-sanitizer, because lanes of a warp mostly run in step.
+        copy_hint = ""
+        if self._site(finding.first).copies:
+            copy_hint = sentences.AFTER_COPY
+        elif kind == "WAR" and self._site(finding.second).copies:
+            copy_hint = sentences.IN_USE
         severity: Severity = "warning" if race.relation == sentences.WARP and kind != "WAW" else "error"
         if race.sort in (sentences.STALE, sentences.CHECK) or (kind == "WAW" and finding.agree):
             severity = "info"
@@ -195,7 +200,7 @@ class Report:
             address=address,
             array=element,
             count=finding.count,
-            message=message + (sentences.AFTER_COPY if self._site(finding.first).copies else ""),
+            message=message + copy_hint,
         )
 
     def _remedied(self, race: _Race, all_races: Sequence[_Race]) -> sentences.RemedyContext:
@@ -304,7 +309,7 @@ class Report:
 
     # -- everything else -----------------------------------------------------------------------------
 
-    def _other_hazard(self, kind: str, space: str, finding: Finding) -> Hazard:
+    def _other_hazard(self, kind: str, space: str, relation: int, finding: Finding) -> Hazard:
         second = self._place(finding.second)
         site = self._site(finding.second)
         if kind in (ABSENT_LANE, ABSENT_MASK_LANE):
@@ -343,7 +348,8 @@ class Report:
             assert finding.first is not None
             tool = "race"
             first = self._place(finding.first)
-            message = sentences.hasty_message(site, first, second, element)
+            copy = self._site(finding.first)
+            message = sentences.hasty_message(copy, site, first, second, element, relation != 0)
         return Hazard(
             tool=tool,
             kind=kind,

@@ -39,6 +39,18 @@ SIGNAL = (
 )
 LOCK = " If a lock protects the element, put __threadfence() after taking and before releasing the lock."
 AFTER_COPY = " The write is an asynchronous copy: its thread must first wait for it, then for the threads."
+IN_USE = (
+    " The write is an asynchronous copy into a stage that is still read: start it after the barrier, or use "
+    "one more stage."
+)
+_STILL_IN_USE = (
+    " If the access needs the earlier contents of this stage, start the copy after a barrier that follows "
+    "the access, or use one more stage."
+)
+_BULK_WAIT = "on its mbarrier, with mbarrier.try_wait; in CUDA C++ with cuda::barrier's wait"
+_COPY_WAIT = (
+    "with cp.async.wait_group; in CUDA C++ __pipeline_wait_prior, consumer_wait or cuda::barrier's wait"
+)
 
 
 def heap_message(
@@ -215,8 +227,11 @@ def unmet_message(second: Place, lane: int) -> str:
     )
 
 
-def hasty_message(site: Site, first: Place, second: Place, array: str) -> str:
-    """Return the sentences for an access to the target of an asynchronous copy that is pending."""
+def hasty_message(copy: Site, site: Site, first: Place, second: Place, array: str, is_unordered: bool) -> str:
+    """Return the sentences for an access to the target of an asynchronous `copy` that is pending.
+
+    `is_unordered` means that no barrier separates the start of the copy and the access.
+    """
     verb = "copies to" if site.copies else "reads" if not site.writes else "writes"
     remedy = f"Wait for the copy between lines {first.line} and {second.line}"
     if first.line == second.line:
@@ -224,8 +239,8 @@ def hasty_message(site: Site, first: Place, second: Place, array: str) -> str:
     barrier = "" if first.thread == second.thread else ", then call __syncthreads()"
     return (
         f"thread {second.thread} of block {second.block} {verb} {array} while an asynchronous copy to it "
-        f"by thread {first.thread} (line {first.line}) is pending. {remedy} (with cp.async.wait_group; in "
-        f"CUDA C++ __pipeline_wait_prior, consumer_wait or cuda::barrier's wait){barrier}."
+        f"by thread {first.thread} (line {first.line}) is pending. {remedy} "
+        f"({_BULK_WAIT if copy.bulk else _COPY_WAIT}){barrier}.{_STILL_IN_USE if is_unordered else ''}"
     )
 
 

@@ -144,11 +144,12 @@ def _bulk_copy(code: WarpCode, instruction: ir.Instruction) -> None:
         addresses.append(emitter.cast(address, "i32", "i64") if space == "shared" else address)
     sizes = emitter.cast(code.get(instruction.operands[2], "u32"), "i32", "i64")
     host = "zeroinitializer"
+    barrier_access = memory_ops.as_access(instruction, "atom", "shared", 8)
+    barrier = ""
     if to_shared:
         barrier = memory_ops.address_of(code, instruction.operands[3], "shared")
-        host = memory_ops.host_addresses(
-            code, memory_ops.as_access(instruction, "atom", "shared", 8), barrier, "shared", 8
-        )
+        host = memory_ops.host_addresses(code, barrier_access, barrier, "shared", 8)
+    barrier_site = len(code.tables.accesses) - 1
     load, store = (
         memory_ops.as_access(instruction, *root_and_space, size)
         for root_and_space in (("ld", spaces[1]), ("st", spaces[0]))
@@ -180,6 +181,8 @@ def _bulk_copy(code: WarpCode, instruction: ir.Instruction) -> None:
         f"<32 x i64> {host}, i32 {mask}, i32 {code.index}, i32 {instruction.pc}, i32 {sites[0]}, i32 {sites[1]})"
     )
     code.leave_on_fault(failed)
+    if to_shared and code.options.observe:  # the copied data are ordered before the barrier's phase
+        code.observe(barrier_site, emitter.cast(barrier, "i32", "i64"), mask)
 
 
 def _arrive_after_copies(code: WarpCode, instruction: ir.Instruction) -> None:
