@@ -35,6 +35,8 @@ PAGE = {
     "lane": LANE,
 }
 """Templates that ``view.js`` fills."""
+TOO_LONG = "…"
+"""What a cell contains if its text does not fit."""
 MAX_LISTED = 16
 VALUE_DIGITS = 4
 
@@ -49,10 +51,10 @@ def value_text(value: float) -> str:
 
 
 def _value_forms(value: float) -> str:
-    """Return a value as text, and a rounded form for a narrow cell."""
+    """Return a value as text, with a rounded form and a mark for narrow cells."""
     text = value_text(value)
     rounded = number(value, 1) if math.isfinite(value) else text
-    return text if rounded == text else f"{text}\n≈{rounded}"
+    return "\n".join([text, *([] if rounded == text else [f"≈{rounded}"]), TOO_LONG])
 
 
 def short_name(matrix: Matrix) -> str:
@@ -78,7 +80,7 @@ def cell_texts(execution: MatrixExecution, index: int, matrix: Matrix, shown: st
         return [_value_forms(value) for value in values.ravel().tolist()]
     if shown == "address":
         addresses = execution.address[index].ravel().tolist()
-        return [str(address) if address >= 0 else "" for address in addresses]
+        return [f"{address}\n{TOO_LONG}" if address >= 0 else "" for address in addresses]
     return [
         f"{lane}·{first_register(matrix) + element // matrix.per_register}\n{lane}"
         for element in range(elements)

@@ -9,21 +9,22 @@ import { filled, number } from "../parts/words.js";
 
 const VALUE_DIGITS = 4;
 const LABEL_PX = 10;
+const TOO_LONG = "…"; // in a cell whose text does not fit
 const [GROUP_LANES, WORD_BYTES, BANKS, LANES] = [4, 4, 32, 32];
 
 const valueText = (value) => (Number.isNaN(value) ? "NaN" : Number.isFinite(value) ? number(value, VALUE_DIGITS) : value > 0 ? "inf" : "-inf");
 
-/** A value as text, and a rounded form for a narrow cell. */
+/** A value as text, with a rounded form and a mark for narrow cells. */
 function valueForms(value) {
   const text = valueText(value);
   const rounded = Number.isFinite(value) ? number(value, 1) : text;
-  return rounded === text ? text : `${text}\n≈${rounded}`;
+  return [text, ...(rounded === text ? [] : [`≈${rounded}`]), TOO_LONG].join("\n");
 }
 
 /** The texts of a matrix's cells, as `cell_texts` in Python. */
 function cellTexts(matrix, shown) {
   if (shown === "value") return Array.from(matrix.values, valueForms);
-  if (shown === "address") return Array.from(matrix.address, (address) => (address >= 0 ? String(address) : ""));
+  if (shown === "address") return Array.from(matrix.address, (address) => (address >= 0 ? `${address}\n${TOO_LONG}` : ""));
   return upTo(matrix.values.length, (cell) => `${cell % LANES}·${matrix.first_register + Math.floor(cell / LANES / matrix.per_register)}\n${cell % LANES}`);
 }
 
