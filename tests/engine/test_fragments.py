@@ -281,6 +281,28 @@ def test_elements_are_where_the_tile_stores_them(options: tuple[str, ...], passe
     )
 
 
+@pytest.mark.parametrize(("options", "counted"), [((), 130), (("-DSWIZZLE",), 18)])
+def test_passes_are_those_that_nsight_compute_counted_on_an_h200(
+    options: tuple[str, ...], counted: int
+) -> None:
+    """Recorded with ``ncu`` (wavefronts of shared loads and stores) on 29 November 2026.
+
+    ptxas executes ``ldmatrix.x2``, which is the same in each iteration, only once (5 ``ldsm`` instructions),
+    and leaves out the stores to ``unused``.
+    """
+    args = (cp.ones((16, 64), cp.float16), cp.ones((16, 8), cp.float16), cp.zeros(128, cp.float32))
+    trace = traced(cp.RawKernel(TILE, "k", options=options), 32, args)
+
+    def passes(executions: list[MatrixExecution]) -> int:
+        return sum(access.banks().wavefronts for e in executions for access in trace.accesses(e))
+
+    loads = with_role(trace, "load")
+    pairs = [load for load in loads if "x2" in trace.of(load).opcode]
+    assert passes([load for load in loads if "x4" in trace.of(load).opcode]) + passes(pairs[:1]) == counted
+    line = next(n for n, text in enumerate(TILE.splitlines(), 1) if "unused[threadIdx" in text)
+    assert passes([store for store in with_role(trace, "access") if trace.of(store).line != line]) == 18
+
+
 def test_registers_filled_by_ordinary_loads_have_their_addresses() -> None:
     code = r"""
     extern "C" __global__ void k(const unsigned short* b, float* d) {
