@@ -189,3 +189,14 @@ def test_the_page_cannot_choose_what_does_not_exist() -> None:
     view.row = view.execution = view.matrix = view.element = 1000
     assert view.png()[:4] == b"\x89PNG"
     assert view.describe()
+
+
+def test_a_launch_shows_its_fragments_with_the_arrays_as_they_were() -> None:
+    args = (cp.asarray(A), cp.asarray(B), cp.zeros(128, cp.float32))
+    run = gl.launch(cp.RawKernel(TILE, "k"), 1, 32, args)
+    args[0].fill(0)
+    view = run.fragments(line=line_of("x2"))
+    assert view.chosen_row.line == line_of("x2")
+    view.row = 0
+    np.testing.assert_array_equal(view.record.values(view.chosen, "a"), A[:, :16])
+    assert not args[0].get().any()
