@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from gpulab.lab.memory.pinned import host_memory as host_memory
     from gpulab.lab.memory.report import memory_report as memory_report
     from gpulab.lab.monitor.monitor import monitor as monitor
+    from gpulab.lab.pipeline import pipeline as pipeline
     from gpulab.lab.precision.numbers import precision as precision
     from gpulab.lab.profiling.profile import profile as profile
     from gpulab.lab.recorded import recorded as recorded
@@ -87,6 +88,7 @@ _HOMES = {
     "host_memory": "gpulab.lab.memory.pinned",
     "memory_report": "gpulab.lab.memory.report",
     "monitor": "gpulab.lab.monitor.monitor",
+    "pipeline": "gpulab.lab.pipeline",
     "precision": "gpulab.lab.precision.numbers",
     "profile": "gpulab.lab.profiling.profile",
     "recorded": "gpulab.lab.recorded",

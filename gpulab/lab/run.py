@@ -10,6 +10,7 @@ from gpulab._deprecated import old_parameters
 from gpulab.lab import kernels, recorded
 from gpulab.lab.access import access
 from gpulab.lab.fragments import fragments
+from gpulab.lab.pipeline import pipeline
 from gpulab.lab.why.diagnose import diagnose
 from gpulab.lab.why.roofline import roofline
 from gpulab.views.launch.chart import LaunchChart
@@ -61,8 +62,8 @@ def launch(
         restores the arrays.
 
         Its methods ask further questions about the same launch: ``.warps()``, ``.count()``, ``.access()``,
-        ``.fragments()``, ``.machine_code()``, ``.sanitize()``, ``.diagnose()`` and ``.roofline()``, with the
-        options of ``gl.warps`` and so on. Each starts from the arrays as they were before the launch, and
+        ``.fragments()``, ``.pipeline()``, ``.machine_code()``, ``.sanitize()``, ``.diagnose()`` and
+        ``.roofline()``, with the options of ``gl.warps`` and so on. Each starts from the arrays as they were before the launch, and
         leaves them as it finds them. For that gpulab copies the arrays' contents to the host's memory,
         256 MiB at most for all launches together; the oldest copies are dropped first. A timeline of a real
         GPU shows these copies.
@@ -163,6 +164,10 @@ class Run(LaunchChart):
     ) -> views.FragmentView:
         """Show the lane and register of each element of its matrix instructions: `gpulab.fragments`."""
         return self._ask(fragments, line=line, warp=warp, block_index=block_index, max_steps=max_steps)
+
+    def pipeline(self, *, block_index: Shape = (0, 0, 0), max_steps: int | None = None) -> views.PipelineView:
+        """Show how a block fills and uses its buffers in shared memory: `gpulab.pipeline`."""
+        return self._ask(pipeline, block_index=block_index, max_steps=max_steps)
 
     def machine_code(self) -> AsRunTable:
         """Compare the counts in PTX with those in machine code: `gpulab.machine_code`."""

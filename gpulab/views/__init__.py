@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gpulab.views.monitor.chart import LoadChart as LoadChart
     from gpulab.views.occupancy.chart import OccupancyChart as OccupancyChart
     from gpulab.views.peers.chart import PeersChart as PeersChart
+    from gpulab.views.pipeline.view import PipelineView as PipelineView
     from gpulab.views.precision.view import PrecisionView as PrecisionView
     from gpulab.views.roofline.chart import RooflineChart as RooflineChart
     from gpulab.views.timeline.view import TimelineView as TimelineView
@@ -46,6 +47,7 @@ _HOMES = {
     "LoadChart": "gpulab.views.monitor.chart",
     "OccupancyChart": "gpulab.views.occupancy.chart",
     "PeersChart": "gpulab.views.peers.chart",
+    "PipelineView": "gpulab.views.pipeline.view",
     "PrecisionView": "gpulab.views.precision.view",
     "RooflineChart": "gpulab.views.roofline.chart",
     "TimelineView": "gpulab.views.timeline.view",

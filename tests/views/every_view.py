@@ -18,7 +18,17 @@ from gpulab.views import (
 )
 from gpulab.views.allocator.maps import Maps
 from tests.allocators.traces import trace_of
-from tests.views import exchanges, fragment_traces, graphs, pools, synthetic, timelines, unusual, warps
+from tests.views import (
+    exchanges,
+    fragment_traces,
+    graphs,
+    pipelines,
+    pools,
+    synthetic,
+    timelines,
+    unusual,
+    warps,
+)
 from tests.views.makers import FIGURES, MAKERS
 from virtualgpu.records import DanglingArray, GraphArray
 from virtualgpu.records.access import AccessPattern
@@ -87,6 +97,7 @@ VIEWS: dict[str, Callable[[], Any]] = {
     **MAKERS,
     **unusual.ALL,
     **exchanges.ALL,
+    **pipelines.ALL,
     "launch of nothing": lambda: _launch(256, 0, 4, 1),
     "launch on one SM": lambda: _launch(128, 1, 1, 1, timer_step_ns=32, note="The SM was busy before."),
     "launch on 14 SMs": lambda: _launch(192, 1000, 14, 40_000, grid=(10, 20, 5), block=(64, 3, 1)),

@@ -1,0 +1,191 @@
+"""Buffers of a block's shared memory, and which access fills or uses which of them.
+
+A buffer consists of the bytes that are filled for the first time by the same group of copies, or by stores
+between the same two waits, and that are then read for the first time between the same two waits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from gpulab.analysis.pipeline.order import Ints, Steps
+from virtualgpu.records.warp.columns import SHARED_ACCESSES, SharedWrites, lanes_of
+
+_LOAD, _STORE, _COPY = (SHARED_ACCESSES.index(name) for name in ("load", "store", "copy"))
+_WORD_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Writes:
+    """The stores and the asynchronous copies of a block, one row for each request.
+
+    ``step`` starts the write. Its data have landed at ``landing_step`` (-1: never), and the steps know it
+    that follow ``landing_tick`` of ``landing_chain``. ``wait_step`` is the first one that has waited for them
+    (-1: none). ``key`` is equal for writes of one group of copies, or between the same two waits.
+    """
+
+    step: Ints
+    key: Ints
+    asynchronous: npt.NDArray[np.bool_]
+    landing_step: Ints
+    wait_step: Ints
+    landing_chain: Ints
+    landing_tick: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """Small parts of equal size of the bytes that rows of a table access: ``piece`` of ``row``."""
+
+    row: Ints
+    piece: Ints
+
+
+class Buffers:
+    """The buffers of a block and the accesses to them.
+
+    Attributes
+    ----------
+    piece_bytes
+        Size of the parts into which shared memory is divided.
+    writes, read_step
+        The writes, and the steps that read, one row for each request.
+    written, read
+        The pieces of the buffers that these rows access.
+    buffer_of_piece
+        The buffer of each piece, -1 if it has none.
+    fill
+        For each of the pieces in `written`, the number of the fill among those of its buffer.
+    fills
+        The number of fills of each buffer.
+    """
+
+    def __init__(self, steps: Steps, shared: SharedWrites) -> None:
+        accesses = steps.accesses
+        step = steps.step_at(accesses.sequence)
+        is_read = accesses.kind == _LOAD
+        sizes = accesses.width_bytes[~is_read]
+        self.piece_bytes = int(min(_WORD_BYTES, sizes.min(initial=_WORD_BYTES)))
+        self.count = -(-shared.size_bytes // self.piece_bytes)
+        self.writes = _writes(steps, shared, ~is_read, step[~is_read])
+        self.read_step: Ints = step[is_read]
+        written = self._pieces(accesses.offset[~is_read], accesses.width_bytes[~is_read])
+        read = self._pieces(accesses.offset[is_read], accesses.width_bytes[is_read])
+        self.buffer_of_piece = self._group(steps, written, read)
+        self.written = written
+        is_buffer = self.buffer_of_piece[read.piece] >= 0
+        self.read = Pieces(read.row[is_buffer], read.piece[is_buffer])
+        self._number_fills()
+
+    def _pieces(self, offset: npt.NDArray[np.int32], width_bytes: npt.NDArray[np.int16]) -> Pieces:
+        """Return the pieces that rows of 32 accesses contain."""
+        row, lane = np.nonzero(offset >= 0)
+        first = offset[row, lane].astype(np.int64) // self.piece_bytes
+        last = (offset[row, lane] + width_bytes[row] - 1).astype(np.int64) // self.piece_bytes
+        counts = last - first + 1
+        starts = np.cumsum(counts) - counts
+        piece = np.repeat(first - starts, counts) + np.arange(int(counts.sum()))
+        rows = np.repeat(row, counts)
+        # The lanes of a row can share a piece.
+        keys = np.unique(rows * np.int64(self.count) + piece)
+        return Pieces(keys // self.count, keys % self.count)
+
+    def _group(self, steps: Steps, written: Pieces, read: Pieces) -> Ints:
+        """Return the buffer of each piece; buffers are numbered by their first byte."""
+        unknown = np.iinfo(np.int64).max
+        first_write = np.full(self.count, unknown)
+        np.minimum.at(first_write, written.piece, self.writes.step[written.row])
+        is_written = first_write < unknown
+        first_key = np.full(self.count, -1)
+        by_step = np.argsort(-self.writes.step[written.row], kind="stable")
+        first_key[written.piece[by_step]] = self.writes.key[written.row[by_step]]
+        first_wait = np.full(self.count, unknown)
+        np.minimum.at(first_wait, read.piece, steps.waits[self.read_step[read.row]])
+        # A piece that is never read, such as an unused component, belongs to the one before it.
+        by_key = np.lexsort((np.arange(self.count), first_key))
+        is_read = (first_wait < unknown)[by_key]
+        is_start = is_read | (np.diff(first_key[by_key], prepend=-2) != 0)
+        source = np.maximum.accumulate(np.where(is_start, np.arange(self.count), 0))
+        first_wait[by_key] = first_wait[by_key][source]
+        pairs = np.stack([first_key, first_wait], axis=1)[is_written]
+        groups, first_piece, group = np.unique(pairs, axis=0, return_index=True, return_inverse=True)
+        rank = np.empty(len(groups), np.int64)
+        rank[np.argsort(first_piece)] = np.arange(len(groups))
+        buffer_of_piece = np.full(self.count, -1)
+        buffer_of_piece[is_written] = rank[group.reshape(-1)]
+        return buffer_of_piece
+
+    def _number_fills(self) -> None:
+        """Number the fills of each buffer in the order in which they start."""
+        buffer = self.buffer_of_piece[self.written.piece]
+        keys = int(self.writes.key.max(initial=0)) + 1
+        pair = buffer * keys + self.writes.key[self.written.row]
+        pairs, index, inverse = np.unique(pair, return_index=True, return_inverse=True)
+        starts = np.full(pairs.size, np.iinfo(np.int64).max)
+        np.minimum.at(starts, inverse, self.writes.step[self.written.row])
+        buffer_of_pair = buffer[index]
+        order = np.lexsort((starts, buffer_of_pair))
+        self.fills = np.bincount(buffer_of_pair, minlength=int(self.buffer_of_piece.max(initial=-1)) + 1)
+        number = np.empty(pairs.size, np.int64)
+        firsts = np.cumsum(self.fills) - self.fills
+        number[order] = np.arange(pairs.size) - np.repeat(firsts, self.fills)
+        self.fill = number[inverse]
+
+
+def _writes(steps: Steps, shared: SharedWrites, is_write: npt.NDArray[np.bool_], step: Ints) -> Writes:
+    """Return the stores and copies, with the steps at which the data of the copies land."""
+    accesses = steps.accesses
+    is_copy = accesses.kind[is_write] == _COPY
+    landing_step = np.where(is_copy, -1, step)
+    landing_step[is_copy] = _landings(steps, shared, accesses.offset[is_write][is_copy], step[is_copy])
+    chain = np.where(landing_step < 0, 0, steps.warp[landing_step])
+    tick = np.where(landing_step < 0, 0, steps.tick[landing_step])
+    mbarrier = np.where(is_copy & (landing_step >= 0), steps.mbarrier_chain[landing_step], -1)
+    # Copies are grouped by commits, stores by waits; even and odd keys are different.
+    group = np.where(is_copy, 2 * steps.commits[step], 2 * steps.waits[step] + 1)
+    return Writes(
+        step=step,
+        key=group,
+        asynchronous=is_copy,
+        landing_step=landing_step,
+        wait_step=_wait_steps(steps, mbarrier, landing_step),
+        landing_chain=np.where(mbarrier >= 0, mbarrier, chain),
+        landing_tick=np.where(mbarrier >= 0, landing_step + 1, tick),
+    )
+
+
+def _wait_steps(steps: Steps, mbarrier: Ints, landing_step: Ints) -> Ints:
+    """Return the steps that wait for data which land at steps, by a wait or with the phase of an mbarrier."""
+    pairs, index = np.unique(np.stack([mbarrier, landing_step], axis=1), axis=0, return_inverse=True)
+    waits = [steps.first_wait(chain, step) if chain >= 0 else step for chain, step in pairs.tolist()]
+    return np.array(waits, np.int64)[index.reshape(-1)]
+
+
+def _landings(steps: Steps, shared: SharedWrites, offset: npt.NDArray[np.int32], step: Ints) -> Ints:
+    """Return the steps at which copies land, -1 for those that never do.
+
+    The copies to one address land in the order in which they started.
+    """
+    row, lane = np.nonzero(lanes_of(shared.mask))
+    landing = steps.step_at(shared.sequence[row])
+    landing_offset = shared.offset[row, lane]
+    is_landing = ~np.isin(shared.sequence[row], steps.accesses.sequence[steps.accesses.kind == _STORE])
+    landing, landing_offset = landing[is_landing], landing_offset[is_landing]
+    order = np.lexsort((landing, landing_offset))
+    landing, landing_offset = landing[order], landing_offset[order]
+    first_lane = np.argmax(offset >= 0, axis=1)
+    start = offset[np.arange(step.size), first_lane]
+    copies = np.lexsort((step, start))
+    # The n-th copy to an address belongs to its n-th landing.
+    position = np.arange(step.size) - np.searchsorted(start[copies], start[copies])
+    index = np.searchsorted(landing_offset, start[copies]) + position
+    is_known = index < landing.size
+    index[~is_known] = 0
+    result = np.full(step.size, -1)
+    if landing.size:
+        is_known &= (landing_offset[index] == start[copies]) & (landing[index] >= step[copies])
+        result[copies[is_known]] = landing[index[is_known]]
+    return result

@@ -1,0 +1,157 @@
+"""The pipeline of a traced block: its buffers, their fills and uses, the waits, and the mistakes."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+
+import numpy as np
+
+from gpulab.analysis.pipeline.buffers import Buffers
+from gpulab.analysis.pipeline.mistakes import fills_used, find_mistakes
+from gpulab.analysis.pipeline.order import Ints, Steps
+from gpulab.analysis.pipeline.record import Buffer, Fill, Iteration, Mark, Pipeline, Use
+from virtualgpu.errors import GpulabError
+from virtualgpu.records import BlockTrace
+
+_WAITS = ("wait", "barrier", "wait for arrivals")
+
+
+def find_pipeline(trace: BlockTrace) -> Pipeline:
+    """Return the pipeline of a block.
+
+    Raises
+    ------
+    GpulabError
+        If the block fills no shared memory that it then uses, or fills each buffer once and without
+        asynchronous copies.
+    """
+    steps = Steps(trace)
+    buffers = Buffers(steps, trace.shared)
+    if not buffers.read.row.size:
+        raise GpulabError(
+            f"`{trace.kernel_name}` has no pipeline: in this launch, its block fills no shared memory that "
+            "it then reads. gl.warps(kernel, grid, block, args, whole_block=True) shows its steps."
+        )
+    if not buffers.writes.asynchronous.any() and buffers.fills.max() < 2:
+        raise GpulabError(
+            f"`{trace.kernel_name}` has no pipeline: it fills each buffer of shared memory once, and without "
+            "asynchronous copies. A pipeline fills its buffers again in a loop. Launch the kernel with more "
+            "data, or use gl.warps(kernel, grid, block, args, whole_block=True) to see its steps."
+        )
+    used_fill = fills_used(steps, buffers)
+    return Pipeline(
+        trace=trace,
+        buffers=_buffers(buffers),
+        fills=_fills(steps, buffers),
+        uses=_uses(steps, buffers, used_fill),
+        marks=_join_warps(steps.marks),
+        mistakes=find_mistakes(steps, buffers, used_fill),
+        iterations=_iterations(steps, buffers),
+        length=int(steps.position.max()) + 1,
+    )
+
+
+def _buffers(buffers: Buffers) -> tuple[Buffer, ...]:
+    size = buffers.piece_bytes
+    result = []
+    for number in range(buffers.fills.size):
+        pieces = np.flatnonzero(buffers.buffer_of_piece == number)
+        result.append(
+            Buffer(
+                start_byte=int(pieces[0]) * size,
+                end_byte=(int(pieces[-1]) + 1) * size,
+                size_bytes=pieces.size * size,
+            )
+        )
+    return tuple(result)
+
+
+def _fills(steps: Steps, buffers: Buffers) -> tuple[Fill, ...]:
+    writes = buffers.writes
+    buffer = buffers.buffer_of_piece[buffers.written.piece]
+    result = []
+    for (number, fill), rows in _rows_by_pair(buffer, buffers.fill, buffers.written.row):
+        waits = writes.wait_step[rows]
+        is_asynchronous = bool(writes.asynchronous[rows].any())
+        result.append(
+            Fill(
+                buffer=number,
+                number=fill,
+                asynchronous=is_asynchronous,
+                start=int(steps.position[writes.step[rows]].min()),
+                landed=None if (waits < 0).any() else int(steps.position[waits].max()),
+                warps=_sorted(steps.warp[writes.step[rows]]),
+                lines=_sorted(steps.line[writes.step[rows]]),
+                wait_lines=_sorted(steps.line[waits[waits >= 0]]) if is_asynchronous else (),
+            )
+        )
+    return tuple(result)
+
+
+def _uses(steps: Steps, buffers: Buffers, used_fill: Ints) -> tuple[Use, ...]:
+    buffer = buffers.buffer_of_piece[buffers.read.piece]
+    result = []
+    for (number, fill), rows in _rows_by_pair(buffer, used_fill, buffers.read.row):
+        read_steps = buffers.read_step[rows]
+        result.append(
+            Use(
+                buffer=number,
+                fill=fill,
+                start=int(steps.position[read_steps].min()),
+                end=int(steps.position[read_steps].max()) + 1,
+                warps=_sorted(steps.warp[read_steps]),
+                lines=_sorted(steps.line[read_steps]),
+            )
+        )
+    return tuple(result)
+
+
+def _rows_by_pair(first: Ints, second: Ints, row: Ints) -> Iterable[tuple[tuple[int, int], Ints]]:
+    """Yield each pair of two columns' values, with the distinct rows in which it occurs."""
+    columns = np.unique(np.stack([first, second, row], axis=1), axis=0)
+    changes = np.flatnonzero((np.diff(columns[:, :2], axis=0) != 0).any(axis=1)) + 1
+    for part in np.split(columns, changes):
+        yield (int(part[0, 0]), int(part[0, 1])), part[:, 2]
+
+
+def _sorted(numbers: Ints) -> tuple[int, ...]:
+    return tuple(np.unique(numbers).tolist())
+
+
+def _join_warps(marks: Iterable[Mark]) -> tuple[Mark, ...]:
+    """Return the marks in order, with one mark for all warps that synchronise alike at one position."""
+    warps_by_mark = defaultdict(set)
+    for mark in marks:
+        warps_by_mark[mark.position, mark.kind, mark.line, mark.pending].update(mark.warps)
+    return tuple(
+        Mark(kind=kind, position=position, line=line, pending=pending, warps=tuple(sorted(warps)))
+        for (position, kind, line, pending), warps in sorted(warps_by_mark.items(), key=lambda item: item[0])
+    )
+
+
+def _iterations(steps: Steps, buffers: Buffers) -> tuple[Iteration, ...]:
+    """Return the iterations of the loop that waits, in the warp with the most reads.
+
+    A compiler unrolls loops, so an iteration begins at the waits and barriers before reads, of which the last
+    one is most often at the same source line. The first reads can follow others, before the loop.
+    """
+    warp = int(np.bincount(steps.warp[buffers.read_step]).argmax())
+    reads = np.unique(steps.position[buffers.read_step[steps.warp[buffers.read_step] == warp]])
+    own_marks = [mark for mark in steps.marks if warp in mark.warps]
+    line_at = {mark.position: mark.line for mark in own_marks if mark.kind in _WAITS}
+    waits = np.array(sorted(line_at), np.int64)
+    accesses = steps.position[steps.step_at(steps.accesses.sequence)]
+    is_own = steps.warp[steps.step_at(steps.accesses.sequence)] == warp
+    others = {mark.position for mark in own_marks if mark.kind not in _WAITS} | {*accesses[is_own].tolist()}
+    work = np.array(sorted(others), np.int64)
+    index = np.unique(np.searchsorted(waits, reads) - 1)
+    positions = waits[index[index >= 0]].tolist()
+    if not positions:
+        return ()
+    lines = Counter(line_at[position] for position in positions)
+    line = max(lines, key=lambda number: lines[number])
+    starts = [positions[0], *(position for position in positions[1:] if line_at[position] == line)]
+    # The first of the waits and barriers after the step before that does something else.
+    firsts = waits[np.searchsorted(waits, np.append(-1, work)[np.searchsorted(work, starts)], side="right")]
+    return tuple(Iteration(position=first, line=line_at[first]) for first in firsts.tolist())

@@ -1,0 +1,339 @@
+"""Order between the steps of a block's warps, from barriers, mbarriers and the waits for copies.
+
+Each warp is a chain of steps, and a clock contains for each chain how many of its steps are known to have
+ended, as in `gpulab.analysis.order`. The lanes of a warp count as one. An mbarrier is a chain, too: copies
+that complete with its phase are known to the warps that have waited for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from gpulab.analysis.pipeline.record import Mark
+from virtualgpu.records import BlockTrace
+from virtualgpu.records.warp.columns import SHARED_ACCESSES, SharedAccesses, SharedWrites
+
+Ints = npt.NDArray[np.int64]
+ActionKind = Literal[
+    "commit", "wait", "barrier", "barrier arrival", "arrival", "wait for arrivals", "bulk copy"
+]
+# PTX instructions; the group is the number of pending groups, or the number of the barrier.
+_ACTIONS: tuple[tuple[ActionKind, str], ...] = (
+    ("commit", r"cp\.async\.commit_group()"),
+    ("wait", r"cp\.async\.wait_group\s+(\d+)"),
+    ("wait", r"cp\.async\.wait_all()"),
+    ("barrier", r"(?:bar|barrier)(?:\.cta)?\.(?:sync|red)\S*\s+([^,;]+)"),
+    ("barrier arrival", r"(?:bar|barrier)(?:\.cta)?\.arrive\S*\s+([^,;]+)"),
+    ("arrival", r"(?:cp\.async\.)?mbarrier\.arrive()"),
+    ("wait for arrivals", r"mbarrier\.(?:test|try)_wait([^\[]*\[[^\]]*\],\s*[^,;\s]+)"),
+    ("bulk copy", r"cp\.async\.bulk\S*mbarrier()"),
+)
+_GUARD = r"(?:@!?%\w+\s+)?"
+_PATTERNS = [(kind, re.compile(_GUARD + pattern)) for kind, pattern in _ACTIONS]
+_USES_MBARRIER = re.compile(rf"{_GUARD}\S*mbarrier")
+_USES_FLAG = re.compile(rf"{_GUARD}(?:ld|st)\.(?:volatile|relaxed|acquire|release)")
+_MBARRIER_BYTES = 8
+# Bits of an mbarrier that count its phases, on the virtual GPU.
+_PHASE_SHIFT = 40
+_PHASES = 8
+_ATOMIC = SHARED_ACCESSES.index("atomic")
+
+
+@dataclass(frozen=True, slots=True)
+class _Action:
+    """What an instruction does to the order of steps; ``operand`` is a barrier's or a number of groups."""
+
+    kind: ActionKind
+    operand: str
+
+
+@dataclass(slots=True)
+class _Mbarrier:
+    """The state of an mbarrier: its chain, and the clock and the last position of all arrivals.
+
+    ``phases`` are both at the end of each phase, and ``waited`` is the last phase that each warp has waited
+    for.
+    """
+
+    chain: int
+    clock: Ints
+    position: int = -1
+    phases: list[tuple[Ints, int]] = field(default_factory=list)
+    waited: dict[int, int] = field(default_factory=dict)
+
+    def complete(self, phases: int) -> None:
+        """Record that this number of phases is over."""
+        while len(self.phases) < phases:
+            self.phases.append((self.clock, self.position))
+
+
+@dataclass(slots=True)
+class _Meeting:
+    """Warps at a barrier: the clocks of all that have arrived, and the marks of those that wait."""
+
+    clocks: list[Ints] = field(default_factory=list)
+    waiting: dict[int, Mark] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Warp:
+    """The state of a warp after some of its steps; ``clock`` is an index into the table of clocks."""
+
+    tick: int = 0
+    position: int = 0
+    clock: int = 0
+    commits: int = 0
+    waits: int = 0
+    meeting: _Meeting | None = None
+
+
+class _Registers:
+    """The values of registers at the steps of a block."""
+
+    def __init__(self, trace: BlockTrace) -> None:
+        self._traces = {warp.warp_index: warp for warp in trace.warps}
+        self._writes: dict[tuple[int, str], Ints] = {}
+
+    def value(self, operand: str, sequence: int, warp: int) -> int | None:
+        """Return the value of an operand of PTX before a step, in its first lane; None if it is not known."""
+        if operand.lstrip("-").isdigit():
+            return int(operand)
+        trace = self._traces[warp]
+        if trace.detail is None or trace.value is None:
+            return None
+        key = warp, operand
+        if key not in self._writes:
+            writes = np.array([name == operand for name in trace.value_register], np.bool_)
+            self._writes[key] = (
+                np.flatnonzero(writes[trace.text_index]) if writes.any() else np.zeros(0, np.int64)
+            )
+        step = int(np.searchsorted(trace.detail.sequence, sequence))
+        index = int(np.searchsorted(self._writes[key], step)) - 1
+        if index < 0:
+            return None
+        return int(trace.value[self._writes[key][index], _first_lane(int(trace.executed_mask[step]))])
+
+
+class Steps:
+    """The steps of a block that use shared memory or synchronise, in the order in which they were executed.
+
+    Attributes
+    ----------
+    sequence, warp, line
+        Position of each step among all steps of the block, its warp and its source line.
+    tick
+        Number of each step among those of its warp, from 1.
+    position
+        Position in the pipeline (`gpulab.analysis.pipeline.record.Pipeline`).
+    clock
+        Row of ``clocks`` that is known to each step: for each chain, the last tick that it follows.
+    commits, waits
+        Number of groups that the warp has closed, and of waits and barriers that it has passed.
+    mbarrier_chain
+        Chain of the mbarrier at which a step arrives or delivers data, -1 if there is none.
+    phase
+        Phase of the mbarrier at which a step arrives, or for which it waits.
+    marks
+        The points at which single warps synchronise.
+    accesses
+        Accesses to shared memory without atomics, flags and mbarriers.
+    """
+
+    def __init__(self, trace: BlockTrace) -> None:
+        assert trace.accesses is not None
+        warps = trace.warps
+        texts = warps[0].instruction
+        order = np.argsort(np.concatenate([w.detail.sequence for w in warps if w.detail]), kind="stable")
+        text_of_step = np.concatenate([w.text_index for w in warps])[order]
+        self._texts = texts
+        self._read_accesses(trace.accesses, text_of_step)
+        self._read_phases(trace.shared)
+        self._registers = _Registers(trace)
+        actions = [_action(text) for text in texts]
+        is_action = np.array([action is not None for action in actions], np.bool_)[text_of_step]
+        is_action &= np.concatenate([w.executed_mask for w in warps])[order] != 0
+        # A thread may ask several times whether a phase is over. Only the last time counts.
+        is_poll = _matches(texts, lambda n: (a := actions[n]) is not None and a.kind == "wait for arrivals")
+        is_true = np.concatenate([_any_true(w.value, len(w)) for w in warps])[order]
+        is_step = is_action & (is_true | ~is_poll[text_of_step])
+        is_step[self.accesses.sequence] = True
+        self.sequence: Ints = np.flatnonzero(is_step)
+        warp_of_step = np.repeat([w.warp_index for w in warps], [len(w) for w in warps])[order]
+        self.warp: Ints = warp_of_step[self.sequence]
+        self.line: Ints = np.concatenate([w.line for w in warps])[order][self.sequence].astype(np.int64)
+        self._run([actions[n] for n in text_of_step[self.sequence].tolist()])
+
+    def __len__(self) -> int:
+        return int(self.sequence.size)
+
+    def step_at(self, sequence: Ints) -> Ints:
+        """Return the numbers of steps from their positions among all steps of the block."""
+        return np.searchsorted(self.sequence, sequence)
+
+    def known(self, chain: Ints, tick: Ints, reader: Ints) -> npt.NDArray[np.bool_]:
+        """Return whether the readers, which are steps, follow the ticks of these chains."""
+        own = self.warp[reader] == chain
+        return np.where(own, tick < self.tick[reader], self.clocks[self.clock[reader], chain] >= tick)
+
+    def first_wait(self, chain: int, step: int) -> int:
+        """Return the first step that waits for the phase in which a step arrives at an mbarrier, or -1."""
+        waits = self._waits_by_chain.get(chain, ())
+        return next((n for n in waits if n > step and self.phase[n] >= self.phase[step]), -1)
+
+    def _read_accesses(self, accesses: SharedAccesses, text_of_step: npt.NDArray[np.int32]) -> None:
+        """Separate the accesses to mbarriers, whose addresses belong to steps, from those to data."""
+        text = text_of_step[accesses.sequence]
+        is_atomic = accesses.kind == _ATOMIC
+        is_mbarrier = (
+            is_atomic & _matches(self._texts, lambda n: bool(_USES_MBARRIER.match(self._texts[n])))[text]
+        )
+        address = accesses.offset.max(axis=1, initial=-1)
+        self._mbarrier_at = dict(
+            zip(accesses.sequence[is_mbarrier].tolist(), address[is_mbarrier].tolist(), strict=True)
+        )
+        mbarriers = np.unique(address[is_mbarrier]) // _MBARRIER_BYTES
+        is_flag = _matches(self._texts, lambda n: bool(_USES_FLAG.match(self._texts[n])))[text]
+        kept = ~is_atomic & ~is_flag & ~np.isin(address // _MBARRIER_BYTES, mbarriers)
+        self.accesses = SharedAccesses(
+            sequence=accesses.sequence[kept],
+            kind=accesses.kind[kept],
+            width_bytes=accesses.width_bytes[kept],
+            offset=accesses.offset[kept],
+        )
+
+    def _read_phases(self, shared: SharedWrites) -> None:
+        """Note the phase of an mbarrier after each step that has written its 64 bits."""
+        self._phase_bits = {}
+        rows = np.flatnonzero((shared.width_bytes == _MBARRIER_BYTES) & (shared.mask != 0))
+        for row in rows.tolist():
+            sequence = int(shared.sequence[row])
+            lane = _first_lane(int(shared.mask[row]))
+            if self._mbarrier_at.get(sequence) == shared.offset[row, lane]:
+                self._phase_bits[sequence] = int(shared.value[row, lane]) >> _PHASE_SHIFT & _PHASES - 1
+
+    def _awaited_phase(self, operand: str, sequence: int, warp: int, mbarrier: _Mbarrier) -> int:
+        """Return the phase of an mbarrier for which a warp waits; -1 for the one before the first.
+
+        The operand is a parity, or a state that an arrival has returned. A warp that waits again with the
+        same operand waits for the same phase, otherwise for a later one.
+        """
+        is_parity = ".parity" in operand
+        value = self._registers.value(operand.split()[-1], sequence, warp)
+        last_phase = mbarrier.waited.get(warp, -1)
+        if value is None:
+            return last_phase + 1
+        period = 2 if is_parity else _PHASES
+        bits = value if is_parity else value >> _PHASE_SHIFT
+        return last_phase + (bits - last_phase) % period
+
+    def _run(self, actions: list[_Action | None]) -> None:
+        """Compute the position, the clock and the counts of each step."""
+        warps = {warp: _Warp() for warp in self.warp.tolist()}
+        first_chain = max(warps, default=0) + 1
+        addresses = sorted(set(self._mbarrier_at.values()))
+        clocks = [np.zeros(first_chain + len(addresses), np.int64)]
+        mbarriers = {a: _Mbarrier(first_chain + n, clocks[0]) for n, a in enumerate(addresses)}
+        meetings: dict[str, _Meeting] = {}
+        self.marks: list[Mark] = []
+        self.mbarrier_chain = np.full(len(self), -1, np.int64)
+        self.phase = self.mbarrier_chain.copy()
+        self._waits_by_chain: dict[int, list[int]] = defaultdict(list)
+        rows = []
+
+        def follow(state: _Warp, clock: Ints) -> None:
+            clocks.append(np.maximum(clocks[state.clock], clock))
+            state.clock = len(clocks) - 1
+
+        def open_barrier(meeting: _Meeting) -> None:
+            joined = np.max(meeting.clocks, axis=0)
+            position = max(mark.position for mark in meeting.waiting.values())
+            for number, mark in meeting.waiting.items():
+                state = warps[number]
+                follow(state, joined)
+                state.position = position + 1
+                state.meeting = None
+                self.marks.append(Mark(kind="barrier", position=position, line=mark.line, warps=(number,)))
+            meeting.clocks.clear()
+            meeting.waiting.clear()
+
+        for step, (sequence, number, line, action) in enumerate(
+            zip(self.sequence.tolist(), self.warp.tolist(), self.line.tolist(), actions, strict=True)
+        ):
+            state = warps[number]
+            if state.meeting is not None:  # it continues, so all have arrived
+                open_barrier(state.meeting)
+            state.tick += 1
+            kind = action.kind if action is not None else None
+            mbarrier = mbarriers.get(self._mbarrier_at.get(sequence, -1))
+            if kind == "wait for arrivals" and action is not None and mbarrier is not None:
+                phase = self._awaited_phase(action.operand, sequence, number, mbarrier)
+                mbarrier.waited[number] = self.phase[step] = phase
+                self._waits_by_chain[mbarrier.chain].append(step)
+                if phase >= 0:
+                    mbarrier.complete(phase + 1)
+                    clock, arrival = mbarrier.phases[phase]
+                    follow(state, clock)
+                    state.position = max(state.position, arrival + 1)
+            position = state.position
+            state.position += 1
+            rows.append((state.tick, position, state.clock, state.commits, state.waits))
+            own_clock = clocks[state.clock].copy()
+            own_clock[number] = state.tick
+            if mbarrier is not None and kind != "wait for arrivals":
+                own_clock[mbarrier.chain] = step + 1
+                mbarrier.clock = np.maximum(mbarrier.clock, own_clock)
+                mbarrier.position = max(mbarrier.position, position)
+                self.mbarrier_chain[step] = mbarrier.chain
+                self.phase[step] = len(mbarrier.phases)
+                bits = self._phase_bits.get(sequence, len(mbarrier.phases))
+                mbarrier.complete(len(mbarrier.phases) + (bits - len(mbarrier.phases)) % _PHASES)
+            if action is None or kind == "bulk copy":
+                continue
+            if kind in ("barrier", "barrier arrival"):
+                meeting = meetings.setdefault(action.operand, _Meeting())
+                meeting.clocks.append(own_clock)
+                if kind == "barrier":
+                    state.waits += 1
+                    state.meeting = meeting
+                    meeting.waiting[number] = Mark(kind=kind, position=position, line=line, warps=(number,))
+                continue
+            state.commits += kind in ("commit", "arrival") or (kind == "wait" and not action.operand)
+            state.waits += kind in ("wait", "wait for arrivals")
+            pending = int(action.operand or 0) if kind == "wait" else 0
+            self.marks.append(Mark(kind=kind, position=position, line=line, warps=(number,), pending=pending))
+        for meeting in meetings.values():
+            if meeting.waiting:
+                open_barrier(meeting)
+        self.clocks = np.array(clocks)
+        columns = np.array(rows, np.int64).reshape(-1, 5).T
+        self.tick, self.position, self.clock, self.commits, self.waits = columns
+
+
+def _first_lane(mask: int) -> int:
+    """Return the first lane of a mask that is not empty."""
+    return (mask & -mask).bit_length() - 1
+
+
+def _action(text: str) -> _Action | None:
+    """Return what an instruction of PTX does to the order of steps, or None."""
+    for kind, pattern in _PATTERNS:
+        if match := pattern.match(text.strip()):
+            return _Action(kind, match[1].strip())
+    return None
+
+
+def _matches(texts: Sequence[str], condition: Callable[[int], bool]) -> npt.NDArray[np.bool_]:
+    """Return for each instruction whether its number meets a condition."""
+    return np.array([condition(n) for n in range(len(texts))], np.bool_)
+
+
+def _any_true(value: npt.NDArray[np.uint64] | None, count: int) -> npt.NDArray[np.bool_]:
+    """Return for each step of a warp whether its first result is not zero in any lane."""
+    return np.zeros(count, np.bool_) if value is None else (value != 0).any(axis=1)

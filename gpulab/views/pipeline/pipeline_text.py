@@ -1,0 +1,109 @@
+"""Sentences about a pipeline: its fills, uses, waits and mistakes, with their source lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpulab.analysis.pipeline.record import Fill, Mark, Mistake, Pipeline, Use
+from gpulab.words import count, listing
+
+_LONGEST_SOURCE = 90
+
+
+def warps_text(warps: Sequence[int]) -> str:
+    """Return the numbers of warps as text: ``warp 3``, ``warps 0–3``, ``warps 0, 2 and 5``."""
+    if len(warps) > 2 and warps[-1] - warps[0] == len(warps) - 1:
+        return f"warps {warps[0]}–{warps[-1]}"
+    return f"warp{'s' if len(warps) > 1 else ''} {listing([str(warp) for warp in warps])}"
+
+
+def lines_text(lines: Sequence[int]) -> str:
+    """Return the numbers of source lines as text: ``line 3``, ``lines 3 and 5``."""
+    return f"line{'s' if len(lines) > 1 else ''} {listing([str(line) for line in lines])}"
+
+
+class PipelineText:
+    """The sentences of one pipeline."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
+        self._source = pipeline.trace.warps[0].code.split("\n")
+
+    def source(self, line: int) -> str:
+        """Return the text of a source line, shortened if it is long; empty if it is not known."""
+        text = self._source[line - 1].strip() if 0 < line <= len(self._source) else ""
+        return text if len(text) <= _LONGEST_SOURCE else f"{text[:_LONGEST_SOURCE]}…"
+
+    def iteration(self, position: int) -> str:
+        """Return the iteration to which a position belongs as text: ``iteration 2``, ``before the loop``."""
+        started = sum(iteration.position <= position for iteration in self.pipeline.iterations)
+        return f"iteration {started - 1}" if started else "before the loop"
+
+    def fill(self, fill: Fill) -> str:
+        """Describe a fill: the warps and lines that start it, and those that wait for it."""
+        verb = "start to copy" if fill.asynchronous else "store"
+        verb = verb if len(fill.warps) > 1 else verb.replace("start", "starts").replace("store", "stores")
+        text = (
+            f"Buffer {fill.buffer}, fill {fill.number}: {warps_text(fill.warps)} {verb} it at "
+            f"{lines_text(fill.lines)} ({self.iteration(fill.start)})"
+        )
+        if not fill.asynchronous:
+            return f"{text}."
+        if fill.landed is None:
+            return f"{text}; not all of these copies are waited for."
+        return f"{text}; the wait for it is at {lines_text(fill.wait_lines)} ({self.iteration(fill.landed)})."
+
+    def use(self, use: Use) -> str:
+        """Describe a use: the warps and lines that read."""
+        verb = "read" if len(use.warps) > 1 else "reads"
+        return (
+            f"Buffer {use.buffer}, use of fill {use.fill}: {warps_text(use.warps)} {verb} it at "
+            f"{lines_text(use.lines)} ({self.iteration(use.start)})."
+        )
+
+    def mark(self, mark: Mark) -> str:
+        """Describe a wait, a barrier or another point at which warps synchronise."""
+        meaning = {
+            "commit": "close a group of copies",
+            "wait": f"wait until at most {count(mark.pending, 'group')} of each thread's copies "
+            f"{'is' if mark.pending == 1 else 'are'} in flight"
+            if mark.pending
+            else "wait for all of their copies",
+            "barrier": "wait for each other at a barrier",
+            "arrival": "arrive at an mbarrier",
+            "wait for arrivals": "have waited for an mbarrier",
+        }[mark.kind]
+        return f"Line {mark.line} ({self.iteration(mark.position)}): {warps_text(mark.warps)} {meaning}."
+
+    def mistake(self, mistake: Mistake) -> str:
+        """Describe a mistake with its two source lines, and name the remedy."""
+        use, fill = mistake.use, mistake.fill
+        first_buffer, first_fill = mistake.fills[0]
+        is_copy = any(
+            f.asynchronous for f in self.pipeline.fills if (f.buffer, f.number) == (first_buffer, first_fill)
+        )
+        noun = "copy" if is_copy else "store"
+        owner = "its own" if use.warp == fill.warp else f"warp {fill.warp}'s"
+        reads = (
+            f"warp {use.warp} reads buffer {first_buffer} at line {use.line} ({self.iteration(use.position)})"
+        )
+        if mistake.kind == "early":
+            text = f"Used too early: {reads}, but does not wait for {owner} {noun} of line {fill.line}."
+            if use.warp == fill.warp:
+                remedy = f"Wait for the {noun} between lines {fill.line} and {use.line}."
+            elif is_copy:
+                remedy = (
+                    f"Warp {fill.warp} must wait for its copy, and then a barrier must come before line "
+                    f"{use.line}."
+                )
+            else:
+                remedy = f"A barrier must come between lines {fill.line} and {use.line}."
+        else:
+            text = (
+                f"Overwritten while in use: {reads}, but {owner} {noun} of line {fill.line} fills it again "
+                "and does not wait for this."
+            )
+            remedy = f"A barrier must come after the use at line {use.line} and before line {fill.line}."
+        buffers = sorted({number for number, _ in mistake.fills})
+        where = f"buffer{'s' if len(buffers) > 1 else ''} {listing([str(number) for number in buffers])}"
+        return f"{text} {remedy} {count(mistake.count, 'read')} of {where} in total."

@@ -1,0 +1,379 @@
+"""The pipeline view: the fills and uses of a block's buffers in shared memory, and the waits between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from gpulab.analysis.pipeline.find import find_pipeline
+from gpulab.analysis.pipeline.record import Mark, Mistake, Pipeline
+from gpulab.views._base import View
+from gpulab.views.parts.boxes import Box, Plot, column, legend, table, words
+from gpulab.views.parts.items import Item, Rects, Rules
+from gpulab.views.parts.palette import ink
+from gpulab.views.parts.plots import AXIS_PX, plot, speaking, texts, x_axis, y_ticks
+from gpulab.views.pipeline.pipeline_text import PipelineText, lines_text, warps_text
+from gpulab.views.tables import Table
+from gpulab.words import count, number, size
+from virtualgpu.records import BlockTrace
+
+HEAD_PX = 20
+BUFFER_PX = 46
+BAR_PX = 18
+WARPS_PX = 26
+LEFT_PX = 84
+MAX_BARRIERS = 60
+MAX_MISTAKES = 6
+MAX_EVENTS = 100
+FLIGHT, STORE, USE, LANDED, MISTAKE = "warn", "good", "accent", "good-pale", "error"
+MARK_COLOURS = {
+    "commit": "other",
+    "wait": "purple",
+    "barrier": "fg",
+    "arrival": "tail",
+    "wait for arrivals": "kernel-4",
+}
+MARK_MEANINGS = {
+    "commit": "close a group of copies",
+    "wait": "wait for copies",
+    "barrier": "barrier",
+    "arrival": "arrive at an mbarrier",
+    "wait for arrivals": "wait for an mbarrier",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Bar:
+    """A fill or a use as a bar in the row of its buffer."""
+
+    start: int
+    end: int
+    buffer: int
+    colour: str
+    text: str
+    sentence: str
+    mistake: Mistake | None
+
+
+class PipelineView(View):
+    """A view of the buffers of one block: which warps fill and use them, and where they wait.
+
+    Parameters
+    ----------
+    trace
+        The steps of all warps of a block.
+    note
+        A sentence about the origin of the trace, shown in the caption.
+
+    Attributes
+    ----------
+    pipeline
+        The buffers, fills, uses, waits and mistakes (`gpulab.analysis.pipeline.record.Pipeline`).
+
+    Raises
+    ------
+    GpulabError
+        If the block has no pipeline.
+    """
+
+    def __init__(self, trace: BlockTrace, note: str = "") -> None:
+        self.pipeline = find_pipeline(trace)
+        self._text = PipelineText(self.pipeline)
+        # The first mistake of each use that is too early, and of each fill that overwrites.
+        self._mistake_of = {
+            (mistake.kind, *pair): mistake
+            for mistake in reversed(self.pipeline.mistakes)
+            for pair in mistake.fills
+        }
+        order_text = f"Steps {trace.provenance.of_results}, in one of the orders that a GPU can choose."
+        super().__init__(
+            title=f"Pipeline of block {_index_text(trace)} in {trace.kernel_name}",
+            caption=" ".join(filter(None, [order_text, _cut_text(trace), trace.note, note])),
+            source=trace.provenance.of_results.split()[0],
+        )
+        self.redraw()
+
+    @property
+    def record(self) -> Pipeline:
+        return self.pipeline
+
+    def sentence(self) -> str:
+        pipeline = self.pipeline
+        copies = sum(fill.asynchronous for fill in pipeline.fills)
+        overlap = (
+            f", {number(len(pipeline.overlapped()))} of them while another buffer is used" if copies else ""
+        )
+        kind = "by asynchronous copies" if copies else "by stores"
+        if 0 < copies < len(pipeline.fills):
+            kind = f"{number(copies)} times by asynchronous copies"
+        mistakes = count(len(pipeline.mistakes), "mistake") if pipeline.mistakes else "no mistake found"
+        return (
+            f"Block {_index_text(pipeline.trace)} in kernel {pipeline.trace.kernel_name}: "
+            f"{count(len(pipeline.buffers), 'buffer')}, filled {count(len(pipeline.fills), 'time')} {kind}"
+            f"{overlap}; {mistakes}; {pipeline.trace.provenance.of_results}."
+        )
+
+    def describe(self) -> str:
+        pipeline = self.pipeline
+        lines = [self.sentence(), *map(self._text.mistake, pipeline.mistakes)]
+        for index, buffer in enumerate(pipeline.buffers):
+            lines.append(
+                f"Buffer {index}: {_bytes_text(buffer.start_byte, buffer.end_byte, buffer.size_bytes)}."
+            )
+        events = [(fill.start, self._text.fill(fill)) for fill in pipeline.fills]
+        events += [(use.start, self._text.use(use)) for use in pipeline.uses]
+        events += [(mark.position, self._text.mark(mark)) for mark in pipeline.marks if mark.kind != "commit"]
+        events.sort(key=lambda event: event[0])
+        lines += [text for _, text in events[:MAX_EVENTS]]
+        if len(events) > MAX_EVENTS:
+            lines.append(f"… and {len(events) - MAX_EVENTS:,} more.")
+        return "\n".join(lines)
+
+    def tables(self) -> tuple[Table, ...]:
+        """Return the fills, the uses, the waits and the mistakes as tables."""
+        pipeline = self.pipeline
+        label = pipeline.trace.provenance.of_results
+        fills = [
+            (
+                fill.buffer,
+                fill.number,
+                warps_text(fill.warps),
+                lines_text(fill.lines),
+                lines_text(fill.wait_lines) if fill.wait_lines else None,
+                fill.start,
+                fill.landed,
+            )
+            for fill in pipeline.fills
+        ]
+        uses = [
+            (use.buffer, use.fill, warps_text(use.warps), lines_text(use.lines), use.start, use.end)
+            for use in pipeline.uses
+        ]
+        marks = [
+            (mark.line, MARK_MEANINGS[mark.kind], warps_text(mark.warps), mark.position)
+            for mark in pipeline.marks
+        ]
+        mistakes = [
+            (mistake.kind, mistake.use.line, mistake.fill.line, mistake.count)
+            for mistake in pipeline.mistakes
+        ]
+        return (
+            Table(
+                f"Fills, {label}",
+                ("buffer", "fill", "warps", "started at", "waited for at", "start", "landed"),
+                fills,
+            ),
+            Table(f"Uses, {label}", ("buffer", "fill", "warps", "read at", "start", "end"), uses),
+            Table(f"Waits, {label}", ("line", "action", "warps", "position"), marks),
+            Table(f"Mistakes, {label}", ("kind", "use at line", "fill at line", "reads"), mistakes),
+        )
+
+    def draw(self) -> Box:
+        pipeline = self.pipeline
+        kinds = {mark.kind for mark in pipeline.marks}
+        is_asynchronous = {fill.asynchronous for fill in pipeline.fills}
+        entries = [
+            *([(FLIGHT, "copies in flight")] if True in is_asynchronous else []),
+            *([(STORE, "stores")] if False in is_asynchronous else []),
+            (LANDED, "filled, not used yet"),
+            (USE, "use"),
+            *([(MISTAKE, "mistake")] if pipeline.mistakes else []),
+        ]
+        marks = [(colour, MARK_MEANINGS[kind]) for kind, colour in MARK_COLOURS.items() if kind in kinds]
+        mistakes = [*map(self._text.mistake, pipeline.mistakes)]
+        if len(mistakes) > MAX_MISTAKES:
+            mistakes[MAX_MISTAKES:] = [f"{len(mistakes) - MAX_MISTAKES} more mistakes."]
+        verdict = "No mistake found: every use waits for its fill, and every fill for the use before it."
+        return column(
+            *(words(text, "strong") for text in mistakes or [verdict]),
+            legend([*entries, *marks]),
+            self._plot(),
+            self._lines(),
+        )
+
+    def _plot(self) -> Plot:
+        pipeline = self.pipeline
+        groups = _groups(pipeline.marks)
+        top_of_warps = HEAD_PX + BUFFER_PX * len(pipeline.buffers) + 4
+        bottom = top_of_warps + WARPS_PX * len(groups)
+        domain = (0.0, float(pipeline.length))
+        names = [f"buffer {index}" for index in range(len(pipeline.buffers))]
+        names += [warps_text(warps) for warps in groups]
+        middles = [HEAD_PX + BUFFER_PX * (index + 0.5) for index in range(len(pipeline.buffers))]
+        middles += [top_of_warps + WARPS_PX * (index + 0.5) for index in range(len(groups))]
+        return plot(
+            bottom + AXIS_PX,
+            domain,
+            *self._iterations(bottom),
+            *self._barriers(bottom),
+            *self._landed(),
+            *self._fills(),
+            *self._uses(),
+            *self._marks(groups, top_of_warps),
+            y_ticks(middles, names, domain),
+            x_axis(
+                bottom,
+                pipeline.length,
+                number,
+                "steps of a warp that copy, use shared memory, or wait\nsteps",
+                zoom=True,
+                integers_only=True,
+            ),
+            label=self.sentence(),
+            left=LEFT_PX,
+            zoom=True,
+            hint="Point at a bar or a mark, or use the arrow keys, to see its warps and source lines. "
+            "+ and − zoom.",
+        )
+
+    def _iterations(self, bottom: float) -> list[Item]:
+        """Return a line where each iteration begins, and its name above the buffers."""
+        starts = [float(iteration.position) for iteration in self.pipeline.iterations]
+        if not starts:
+            return []
+        ends = [*starts[1:], float(self.pipeline.length)]
+        rows = [
+            ((start + end) / 2, HEAD_PX / 2, f"iteration {index}\n{index}", end - start)
+            for index, (start, end) in enumerate(zip(starts, ends, strict=True))
+        ]
+        return [
+            Rules(starts, [4.0] * len(starts), starts, [bottom] * len(starts), "rule"),
+            texts(rows, colour="muted", size=10),
+        ]
+
+    def _barriers(self, bottom: float) -> list[Item]:
+        barriers = sorted({mark.position + 0.5 for mark in self.pipeline.marks if mark.kind == "barrier"})
+        top = [float(HEAD_PX)] * len(barriers)
+        ends = [bottom] * len(barriers)
+        return (
+            [Rules(barriers, top, barriers, ends, "muted", dash=True, most=MAX_BARRIERS)] if barriers else []
+        )
+
+    def _landed(self) -> list[Item]:
+        """Return bars from the end of each fill to its first use, or to the next fill if it is never used."""
+        pipeline = self.pipeline
+        first_use = {(use.buffer, use.fill): use.start for use in pipeline.uses}
+        rows = []
+        for fill in pipeline.fills:
+            end = first_use.get((fill.buffer, fill.number), pipeline.length)
+            if fill.landed is not None and fill.landed + 1 < end:
+                top = HEAD_PX + BUFFER_PX * fill.buffer
+                rows.append((fill.landed + 1, end, top + 8, top + 18))
+        if not rows:
+            return []
+        x0, x1, y0, y1 = map(list, zip(*rows, strict=True))
+        return [Rects(x0, x1, y0, y1, LANDED)]
+
+    def _fills(self) -> list[Item]:
+        pipeline = self.pipeline
+        start_of = {(fill.buffer, fill.number): fill.start for fill in pipeline.fills}
+        bars = []
+        for fill in pipeline.fills:
+            # A fill that is never waited for is drawn until the next one starts.
+            next_start = start_of.get((fill.buffer, fill.number + 1), pipeline.length)
+            end = next_start if fill.landed is None else fill.landed + 1
+            mistake = self._mistake_of.get(("overwritten", fill.buffer, fill.number))
+            colour = FLIGHT if fill.asynchronous else STORE
+            text = f"fill {fill.number}\n{fill.number}"
+            bars.append(_Bar(fill.start, end, fill.buffer, colour, text, self._text.fill(fill), mistake))
+        return self._bars(bars, 4)
+
+    def _uses(self) -> list[Item]:
+        bars = []
+        for use in self.pipeline.uses:
+            mistake = self._mistake_of.get(("early", use.buffer, use.fill))
+            text = f"use {use.fill}\n{use.fill}"
+            bars.append(_Bar(use.start, use.end, use.buffer, USE, text, self._text.use(use), mistake))
+        return self._bars(bars, 24)
+
+    def _bars(self, bars: Sequence[_Bar], below: float) -> list[Item]:
+        """Return bars `below` pixels below the top of their buffers, with their texts and sentences."""
+        colours = [MISTAKE if bar.mistake else bar.colour for bar in bars]
+        tops = [HEAD_PX + BUFFER_PX * bar.buffer + below for bar in bars]
+        names = [*dict.fromkeys(colours)]
+        sentences = [
+            f"{bar.sentence} {self._text.mistake(bar.mistake)}" if bar.mistake else bar.sentence
+            for bar in bars
+        ]
+        items: list[Item] = [
+            Rects(
+                [bar.start for bar in bars],
+                [bar.end for bar in bars],
+                tops,
+                [top + BAR_PX for top in tops],
+                [names.index(colour) for colour in colours],
+                names,
+                inset=0.5,
+                **speaking(sentences),
+            )
+        ]
+        for name in names:
+            rows = [
+                ((bar.start + bar.end) / 2, top + BAR_PX / 2, bar.text, bar.end - bar.start)
+                for bar, top, colour in zip(bars, tops, colours, strict=True)
+                if colour == name
+            ]
+            items.append(texts(rows, colour=ink(name), size=10))
+        return items
+
+    def _marks(self, groups: Sequence[tuple[int, ...]], top: float) -> list[Item]:
+        items: list[Item] = []
+        for row, warps in enumerate(groups):
+            marks = [mark for mark in self.pipeline.marks if warps[0] in mark.warps]
+            y0 = top + WARPS_PX * row + 4
+            items.append(
+                Rects(
+                    [mark.position for mark in marks],
+                    [mark.position + 1 for mark in marks],
+                    [y0] * len(marks),
+                    [y0 + WARPS_PX - 8] * len(marks),
+                    [[*MARK_COLOURS].index(mark.kind) for mark in marks],
+                    [*MARK_COLOURS.values()],
+                    inset=1,
+                    **speaking([self._text.mark(mark) for mark in marks]),
+                )
+            )
+        return items
+
+    def _lines(self) -> Box:
+        """Return a table of the source lines that fill, use, wait or synchronise, in their order."""
+        pipeline = self.pipeline
+        actions: dict[int, set[str]] = {}
+        for fill in pipeline.fills:
+            for line in fill.lines:
+                actions.setdefault(line, set()).add("copy" if fill.asynchronous else "store")
+        for use in pipeline.uses:
+            for line in use.lines:
+                actions.setdefault(line, set()).add("use")
+        for mark in pipeline.marks:
+            actions.setdefault(mark.line, set()).add(MARK_MEANINGS[mark.kind])
+        rows = [
+            (f"{line}: {self._text.source(line)}", ", ".join(sorted(actions[line])))
+            for line in sorted(actions)
+        ]
+        return table(rows, headings=("source line", "action"))
+
+
+def _groups(marks: Iterable[Mark]) -> list[tuple[int, ...]]:
+    """Return groups of warps that synchronise alike, at the same positions."""
+    marks_of: dict[int, list[tuple[object, ...]]] = {}
+    for mark in marks:
+        for warp in mark.warps:
+            marks_of.setdefault(warp, []).append((mark.position, mark.kind, mark.line, mark.pending))
+    warps = sorted(marks_of, key=lambda warp: (marks_of[warp], warp))
+    groups = [tuple(sorted(group)) for _, group in groupby(warps, key=lambda warp: marks_of[warp])]
+    return sorted(groups)
+
+
+def _bytes_text(start: int, end: int, size_bytes: int) -> str:
+    part = f"{size(size_bytes)} of " if size_bytes < end - start else ""
+    return f"{part}bytes {start:,} to {end - 1:,} of shared memory"
+
+
+def _index_text(trace: BlockTrace) -> str:
+    return f"({', '.join(map(str, trace.block_index))})"
+
+
+def _cut_text(trace: BlockTrace) -> str:
+    return f"Only the first {count(trace.steps, 'step')} were recorded." if trace.truncated else ""

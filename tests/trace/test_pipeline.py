@@ -1,0 +1,317 @@
+"""The pipeline of a block, against positions computed by hand, the sanitizer, and a pipeline's schedule."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpulab as gl
+from gpulab import cp, session
+from gpulab.analysis.pipeline.find import find_pipeline
+from gpulab.analysis.pipeline.record import Pipeline
+from gpulab_course.content.n18_tensor_cores import versions
+from tests.answers import n18_tensor_cores
+from tests.views.pipelines import block, copies_ahead, stores
+from virtualgpu.compile import nvrtc
+from virtualgpu.errors import GpulabError
+from virtualgpu.records.warp.columns import SHARED_ACCESSES
+
+needs_headers = pytest.mark.skipif(
+    not nvrtc.available() or not nvrtc.include_options(), reason="NVRTC or the CUDA headers are not installed"
+)
+TILES = 6
+
+
+# -- traces that are written down --------------------------------------------------------------------------
+
+
+def test_positions_of_two_warps_with_three_buffers() -> None:
+    pipeline = find_pipeline(block([copies_ahead(3, 3)] * 2))
+    # Each warp: copy, commit, copy, commit, wait, barrier (5), copy, commit, read (8), wait, barrier (10).
+    assert [(fill.buffer, fill.start, fill.landed) for fill in pipeline.fills] == [
+        (0, 0, 4),
+        (1, 2, 9),
+        (2, 6, 13),
+    ]
+    assert [(use.buffer, use.fill, use.start, use.end) for use in pipeline.uses] == [
+        (0, 0, 8, 9),
+        (1, 0, 12, 13),
+        (2, 0, 16, 17),
+    ]
+    assert [m.position for m in pipeline.marks if m.kind == "barrier"] == [5, 10, 14]
+    assert [m.pending for m in pipeline.marks if m.kind == "wait"] == [1, 1, 1]
+    assert all(mark.warps == (0, 1) for mark in pipeline.marks)
+    assert [iteration.position for iteration in pipeline.iterations] == [4, 9, 13]
+    assert pipeline.length == 17
+    assert pipeline.mistakes == ()
+
+
+def test_a_warp_that_waits_longer_moves_the_others() -> None:
+    slow = [("read", 0)] * 5
+    programs = [copies_ahead(2, 4), copies_ahead(2, 4)]
+    programs[1][4:4] = slow  # after the first barrier
+    pipeline = find_pipeline(block(programs))
+    barriers = [m for m in pipeline.marks if m.kind == "barrier"]
+    # copy, commit, wait, barrier at 3; then five reads, copy, commit, read, wait.
+    assert [m.position for m in barriers[:2]] == [3, 13]
+    assert all(m.warps == (0, 1) for m in barriers)
+    early = [m for m in pipeline.marks if m.kind == "wait" and m.warps == (0,)]
+    assert early[0].position == 7
+
+
+@pytest.mark.parametrize("stages", [2, 3, 4, 5])
+def test_a_copy_is_in_flight_for_as_many_iterations_as_it_is_ahead(stages: int) -> None:
+    pipeline = find_pipeline(block([copies_ahead(stages, 12)] * 3))
+    starts = np.array([iteration.position for iteration in pipeline.iterations])
+    assert len(starts) == 12
+    for fill in pipeline.fills:
+        tile = fill.number * stages + fill.buffer
+        started = np.searchsorted(starts, fill.start, side="right") - 1
+        assert started == max(-1, tile - stages + 1)
+        # One group may stay in flight, so tile t is waited for in iteration t, or two iterations earlier
+        # if more copies than two are ahead.
+        waited = np.searchsorted(starts, fill.landed, side="right") - 1
+        assert waited == (tile if stages <= 3 else max(0, tile - stages + 3))
+    uses = [(use.buffer, use.fill) for use in sorted(pipeline.uses, key=lambda use: use.start)]
+    assert uses == [(tile % stages, tile // stages) for tile in range(12)]
+    assert pipeline.mistakes == ()
+
+
+@pytest.mark.parametrize(
+    ("left_out", "kinds"), [("wait for all", {"early"}), ("barrier", {"early", "overwritten"})]
+)
+def test_what_is_left_out_is_a_mistake(left_out: str, kinds: set[str]) -> None:
+    pipeline = find_pipeline(block([copies_ahead(2, TILES, [left_out])] * 2))
+    assert {mistake.kind for mistake in pipeline.mistakes} == kinds
+    assert all((m.use.line, m.fill.line) == (10, 8) for m in pipeline.mistakes)
+    (early,) = (m for m in pipeline.mistakes if m.kind == "early")
+    # Every read of both warps, of the other warp's part.
+    assert early.count == 2 * TILES
+    assert early.use.warp != early.fill.warp
+    assert [*early.fills] == [(buffer, number) for buffer in (0, 1) for number in range(TILES // 2)]
+    first_fill = min(fill.start for fill in pipeline.fills)
+    assert early.fill.position == first_fill
+
+
+def test_stores_that_come_before_the_barrier_overwrite() -> None:
+    program = stores(TILES)
+    assert find_pipeline(block([program] * 2)).mistakes == ()
+    assert not any(fill.asynchronous for fill in find_pipeline(block([program] * 2)).fills)
+    # The store of iteration 2 moves before the barrier that ends iteration 1, whose buffer it fills.
+    at = [n for n, step in enumerate(program) if step[0] == "barrier"][2]
+    moved = [*program]
+    moved[at], moved[at + 1] = moved[at + 1], moved[at]
+    (mistake,) = find_pipeline(block([moved] * 2)).mistakes
+    assert (mistake.kind, mistake.use.line, mistake.fill.line) == ("overwritten", 10, 8)
+    assert mistake.fills == ((1, 1),)
+
+
+def test_atomics_and_volatile_accesses_do_not_count() -> None:
+    trace = block([copies_ahead(2, TILES, ["barrier"])] * 2)
+    assert trace.accesses is not None
+    atomic = replace(
+        trace.accesses,
+        kind=np.where(trace.accesses.kind == SHARED_ACCESSES.index("load"), 2, trace.accesses.kind),
+    )
+    with pytest.raises(GpulabError, match="no pipeline"):
+        find_pipeline(replace(trace, accesses=atomic))
+    texts = tuple(t.replace("ld.shared", "ld.volatile.shared") for t in trace.warps[0].instruction)
+    volatile = tuple(replace(warp, instruction=texts) for warp in trace.warps)
+    with pytest.raises(GpulabError, match="no pipeline"):
+        find_pipeline(replace(trace, warps=volatile))
+
+
+def test_a_block_without_a_pipeline_is_explained() -> None:
+    with pytest.raises(GpulabError, match="fills no shared memory"):
+        find_pipeline(block([[("barrier", 0)]] * 2))
+    with pytest.raises(GpulabError, match="once"):
+        find_pipeline(block([[("store", 0), ("barrier", 0), ("read", 0)]] * 2))
+    once = find_pipeline(block([copies_ahead(2, 1)] * 2))  # copies are a pipeline, even for one tile
+    assert len(once.fills) == 1
+
+
+# -- kernels -----------------------------------------------------------------------------------------------
+
+
+def product(text: str, tiles: int = TILES) -> tuple[Any, tuple[Any, ...]]:
+    """A kernel of the exercise 18-stages, and arguments for one block."""
+    k = 32 * tiles
+    arrays = cp.ones((32, k), "f2"), cp.ones((k, 32), "f2"), cp.zeros((32, 32), "f4")
+    return cp.RawKernel(text, "product"), (*arrays, np.int32(32), np.int32(k))
+
+
+def found(text: str, device: str = "virtual:A100", tiles: int = TILES) -> tuple[Pipeline, list[Any], str]:
+    """The pipeline of an answer, what the sanitizer finds in it, and its code."""
+    with session.on_device(device):
+        kernel, args = product(text, tiles)
+        pipeline = gl.pipeline(kernel, 1, 128, args).record
+        hazards = [*gl.sanitize(kernel, 1, 128, args).record.hazards]
+    return pipeline, [hazard for hazard in hazards if hazard.space == "shared"], text
+
+
+def line_of(text: str, part: str) -> int:
+    return next(number for number, line in enumerate(text.split("\n"), 1) if part in line)
+
+
+ANSWERS = {answer.what: answer.answer for answer in n18_tensor_cores._PIPELINES}
+RIGHT = (
+    "three buffers",
+    "a group in each iteration",
+    "copies after the multiplication",
+    "no group for a missing tile, full wait at the end",
+    "waits for all copies",
+    "one buffer",
+    "two buffers",
+    "four buffers",
+)
+WRONG = {
+    "no wait": {"early"},
+    "waits for one tile too few": {"early"},
+    "no barrier": {"early", "overwritten"},
+    "copies before the barrier": {"overwritten"},
+    "no group for a missing tile": {"early"},
+}
+
+
+@needs_headers
+@pytest.mark.parametrize("name", RIGHT)
+def test_answers_with_right_waits_have_no_mistake(name: str) -> None:
+    pipeline, hazards, text = found(ANSWERS[name])
+    assert pipeline.mistakes == ()
+    assert hazards == []
+    buffers = {"one buffer": 1, "two buffers": 2, "four buffers": 4}.get(name, 3)
+    assert [(b.start_byte, b.size_bytes) for b in pipeline.buffers] == [
+        (4096 * n, 4096) for n in range(buffers)
+    ]
+    assert len(pipeline.fills) == len(pipeline.uses) == TILES
+    in_flight = len(pipeline.overlapped())
+    assert in_flight == (0 if name == "one buffer" else 4 if name == "waits for all copies" else TILES - 1)
+    copies = {
+        line_of(text, "&to[0]" if buffers > 1 else "&tile[0][0][8"),
+        line_of(text, "__pipeline_memcpy_async"),
+    }
+    assert copies <= {line for fill in pipeline.fills for line in fill.lines}
+    waits = {number for number, line in enumerate(text.split("\n"), 1) if "__pipeline_wait_prior" in line}
+    assert {mark.line for mark in pipeline.marks if mark.kind == "wait"} <= waits
+    barriers = {number for number, line in enumerate(text.split("\n"), 1) if "__syncthreads" in line}
+    assert {mark.line for mark in pipeline.marks if mark.kind == "barrier"} == barriers
+
+
+@needs_headers
+@pytest.mark.parametrize("name", WRONG)
+def test_answers_with_a_wrong_wait_are_marked_where_the_sanitizer_finds_it(name: str) -> None:
+    pipeline, hazards, text = found(ANSWERS[name])
+    assert {mistake.kind for mistake in pipeline.mistakes} == WRONG[name]
+    reads = {number for number, line in enumerate(text.split("\n"), 1) if "load_matrix_sync" in line}
+    copies = {number for number, line in enumerate(text.split("\n"), 1) if "__pipeline_memcpy_async" in line}
+    assert {mistake.use.line for mistake in pipeline.mistakes} == reads
+    assert {mistake.fill.line for mistake in pipeline.mistakes} == copies
+    pairs = {frozenset((m.use.line, m.fill.line)) for m in pipeline.mistakes}
+    reported = {frozenset((h.first.line, h.second.line)) for h in hazards if h.first is not None}
+    assert pairs == {pair for pair in reported if pair & reads}  # others are two copies to one address
+    if name == "no group for a missing tile":
+        assert {pair for mistake in pipeline.mistakes for pair in mistake.fills} == {(2, 1)}  # the last tile
+
+
+@needs_headers
+def test_copies_into_the_buffer_in_use_are_found_where_they_overwrite() -> None:
+    pipeline, *_ = found(ANSWERS["copies into the buffer in use"])
+    overwriting = [m for m in pipeline.mistakes if m.kind == "overwritten"]
+    assert {pair for m in overwriting for pair in m.fills} == {(0, 1), (1, 1)}
+    assert all(m.fill.position < m.use.position for m in overwriting)
+
+
+@needs_headers
+def test_a_device_without_asynchronous_copies_stores() -> None:
+    pipeline, hazards, _ = found(ANSWERS["three buffers"], "virtual:T4")
+    assert not any(fill.asynchronous for fill in pipeline.fills)
+    assert len(pipeline.buffers) == 3
+    assert (pipeline.mistakes, hazards) == ((), [])
+
+
+@needs_headers
+def test_the_product_of_the_notebook_hides_the_copies() -> None:
+    with session.on_device("virtual:A100"):
+        a, b, c = cp.ones((64, 448), "f2"), cp.ones((448, 64), "f2"), cp.zeros((64, 64), "f4")
+        for name, overlapped in (("stages", 6), ("registers", 0)):
+            run = gl.launch(**versions.launch(name, a, b, c))
+            pipeline = run.pipeline().record
+            assert len(pipeline.overlapped()) == overlapped
+            assert (len(pipeline.fills), pipeline.mistakes) == (7, ())
+            run.close()
+
+
+HEADERS = "#include <cuda/pipeline>\n#include <cooperative_groups.h>\nnamespace cg = cooperative_groups;\n"
+ROLES = """
+extern "C" __global__ void k(const float4* x, float* y, int tiles) {
+    __shared__ float4 buffer[2][32];
+    __shared__ cuda::pipeline_shared_state<cuda::thread_scope_block, 2> state;
+    auto role = threadIdx.x < 32 ? cuda::pipeline_role::producer : cuda::pipeline_role::consumer;
+    auto pipe = cuda::make_pipeline(cg::this_thread_block(), &state, role);
+    int lane = threadIdx.x % 32;
+    float sum = 0;
+    for (int t = 0; t < tiles; ++t) {
+        if (role == cuda::pipeline_role::producer) {
+            pipe.producer_acquire();
+            cuda::memcpy_async(&buffer[t % 2][lane], x + t * 32 + lane, cuda::aligned_size_t<16>(16), pipe);
+            pipe.producer_commit();
+        } else {
+            pipe.consumer_wait();
+            sum += buffer[t % 2][lane ^ 1].x;
+            pipe.consumer_release();
+        }
+    }
+    if (threadIdx.x >= 32) y[threadIdx.x - 32] = sum;
+}"""
+
+
+def of_roles(text: str, device: str) -> Pipeline:
+    with session.on_device(device):
+        kernel = cp.RawKernel(HEADERS + text, "k", options=("--std=c++17",))
+        return gl.pipeline(
+            kernel, 1, 96, (cp.ones(128 * TILES, "f4"), cp.zeros(64, "f4"), np.int32(TILES))
+        ).record
+
+
+@needs_headers
+@pytest.mark.filterwarnings("ignore::virtualgpu.errors.SourceWarning")
+@pytest.mark.parametrize("device", ["virtual:A100", "virtual:H100"])
+def test_one_warp_fills_and_others_use(device: str) -> None:
+    pipeline = of_roles(ROLES, device)
+    assert pipeline.mistakes == ()
+    assert {fill.warps for fill in pipeline.fills} == {(0,)}
+    assert {use.warps for use in pipeline.uses} == {(1, 2)}
+    assert len(pipeline.fills) == TILES
+    code = HEADERS + ROLES
+    assert {line for fill in pipeline.fills for line in fill.wait_lines} == {line_of(code, "consumer_wait")}
+    for use in pipeline.uses:
+        (fill,) = (f for f in pipeline.fills if (f.buffer, f.number) == (use.buffer, use.fill))
+        assert fill.start < fill.landed < use.start
+        later = [f for f in pipeline.fills if (f.buffer, f.number) == (use.buffer, use.fill + 1)]
+        assert all(f.start >= use.end for f in later)
+
+
+@needs_headers
+@pytest.mark.filterwarnings("ignore::virtualgpu.errors.SourceWarning")
+@pytest.mark.parametrize(
+    ("left_out", "kind"), [("pipe.consumer_wait();", "early"), ("pipe.producer_acquire();", "overwritten")]
+)
+def test_a_role_that_does_not_wait_is_a_mistake(left_out: str, kind: str) -> None:
+    text = ROLES.replace(left_out, "")
+    pipeline = of_roles(text, "virtual:A100")
+    code = HEADERS + text
+    lines = {(m.use.line, m.fill.line) for m in pipeline.mistakes}
+    assert lines == {(line_of(code, "sum +="), line_of(code, "memcpy_async"))}
+    assert kind in {m.kind for m in pipeline.mistakes}
+
+
+@needs_headers
+def test_a_kernel_without_shared_memory_names_the_stepper() -> None:
+    with session.on_device("virtual:A100"):
+        kernel = cp.RawKernel('extern "C" __global__ void k(float* x) { x[threadIdx.x] = 1; }', "k")
+        with pytest.raises(GpulabError, match=re.escape("gl.warps")):
+            gl.pipeline(kernel, 1, 32, (cp.zeros(32, "f4"),))
