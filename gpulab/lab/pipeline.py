@@ -59,8 +59,8 @@ def pipeline(
 
     Examples
     --------
-    >>> gl.pipeline(kernel, 1, 128, (a, b, c, n, k))
-    >>> gl.pipeline(kernel, 1, 128, (a, b, c, n, k)).record.mistakes
+    >>> gl.pipeline(stages, 1, 64, (x, y, n))
+    >>> gl.pipeline(stages, 1, 64, (x, y, n)).record.mistakes
     ()
     """
     launch = Launch.of(kernel, grid, block, args, shared_mem, stream)

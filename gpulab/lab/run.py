@@ -63,10 +63,10 @@ def launch(
 
         Its methods ask further questions about the same launch: ``.warps()``, ``.count()``, ``.access()``,
         ``.fragments()``, ``.pipeline()``, ``.machine_code()``, ``.sanitize()``, ``.diagnose()`` and
-        ``.roofline()``, with the options of ``gl.warps`` and so on. Each starts from the arrays as they were before the launch, and
-        leaves them as it finds them. For that gpulab copies the arrays' contents to the host's memory,
-        256 MiB at most for all launches together; the oldest copies are dropped first. A timeline of a real
-        GPU shows these copies.
+        ``.roofline()``, with the options of ``gl.warps`` and so on. Each starts from the arrays as they were
+        before the launch, and leaves them as it finds them. For that gpulab copies the arrays' contents to
+        the host's memory, 256 MiB at most for all launches together; the oldest copies are dropped first. A
+        timeline of a real GPU shows these copies.
 
     Raises
     ------

@@ -37,3 +37,16 @@ extern "C" __global__ void count_up(int* x, int n) {
 FOREVER = r"""
 extern "C" __global__ void forever(volatile int* x) { while (x[0] == 0) {} }
 """
+
+STAGES = r"""
+extern "C" __global__ void stages(const float* x, float* y, int n) {
+    __shared__ float tile[2][64];
+    float sum = 0;
+    tile[0][threadIdx.x] = x[threadIdx.x];
+    for (int t = 0; t < n / 64; ++t) {
+        __syncthreads();
+        if (t + 1 < n / 64) tile[(t + 1) % 2][threadIdx.x] = x[64 * (t + 1) + threadIdx.x];
+        sum += tile[t % 2][63 - threadIdx.x];
+    }
+    y[threadIdx.x] = sum;
+}"""

@@ -17,6 +17,7 @@ import pytest
 
 import gpulab
 from gpulab import _names, session, views
+from tests.session.kernels import STAGES
 
 ROOT = Path(gpulab.__file__).parents[1]
 HEAVY = ("cupy", "numpy", "llvmlite", "matplotlib", "anywidget", "ipywidgets", "IPython")
@@ -177,6 +178,7 @@ def test_examples_of_public_functions_run(tmp_path: Path, monkeypatch: pytest.Mo
             names = {"gl": gpulab, "cp": cp, "n": 1000, "kernel": cp.RawKernel(SCALE, "scale")}
             names |= {array: cp.zeros(1000, cp.float32) for array in ("x", "y", "a", "b", "c")}
             names["product"] = cp.RawKernel(PRODUCT, "product")
+            names["stages"] = cp.RawKernel(STAGES, "stages")
             for example in examples:
                 if example.want:
                     assert repr(eval(example.source, names)) == example.want.strip(), example.source

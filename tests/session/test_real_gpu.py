@@ -9,8 +9,9 @@ import pytest
 
 import gpulab as gl
 from gpulab import session
-from tests.session.kernels import COUNT_UP, FOREVER, NO_TAIL_CHECK, VECTOR_ADD
+from tests.session.kernels import COUNT_UP, FOREVER, NO_TAIL_CHECK, STAGES, VECTOR_ADD
 from virtualgpu.cuda_errors import IllegalAddressError
+from virtualgpu.errors import GpulabError
 
 pytestmark = pytest.mark.gpu
 # c += a b for 16 x 8 x 8 halves, with PTX's layout.
@@ -119,6 +120,22 @@ def test_fragments_are_those_of_a_replay_and_the_kernel_runs_once() -> None:
     np.testing.assert_array_equal(view.record.values(view.chosen, "d"), exact)
     assert view.source == "executed"
     assert "replay on the virtual GPU" in view.caption
+
+
+def test_a_pipeline_is_that_of_a_replay_and_the_kernel_runs_once() -> None:
+    x, y = gl.cp.arange(64 * 6, dtype=np.float32), gl.cp.zeros(64, np.float32)
+    view = gl.pipeline(gl.cp.RawKernel(STAGES, "stages"), 1, 64, (x, y, np.int32(64 * 6)))
+    np.testing.assert_array_equal(y.get(), x.get().reshape(6, 64)[:, ::-1].sum(axis=0))
+    assert (len(view.record.buffers), len(view.record.fills), view.record.mistakes) == (2, 6, ())
+    assert view.source == "executed"
+    assert "virtual" in view.caption
+
+
+def test_a_pipeline_of_a_launch_too_large_to_replay_names_the_remedy() -> None:
+    gl.use_device(watchdog_s=0.3)
+    x, y = gl.cp.zeros(64 * 6, np.float32), gl.cp.zeros(64, np.float32)
+    with pytest.raises(GpulabError, match="fewer blocks"):
+        gl.pipeline(gl.cp.RawKernel(STAGES, "stages"), 1 << 20, 64, (x, y, np.int32(64 * 6)))
 
 
 def test_a_replay_that_takes_too_long_is_stopped() -> None:

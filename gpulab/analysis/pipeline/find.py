@@ -10,7 +10,7 @@ import numpy as np
 from gpulab.analysis.pipeline.buffers import Buffers
 from gpulab.analysis.pipeline.mistakes import fills_used, find_mistakes
 from gpulab.analysis.pipeline.order import Ints, Steps
-from gpulab.analysis.pipeline.record import Buffer, Fill, Iteration, Mark, Pipeline, Use
+from gpulab.analysis.pipeline.record import Buffer, Fill, Iteration, Mark, MarkKind, Pipeline, Use
 from virtualgpu.errors import GpulabError
 from virtualgpu.records import BlockTrace
 
@@ -121,7 +121,7 @@ def _sorted(numbers: Ints) -> tuple[int, ...]:
 
 def _join_warps(marks: Iterable[Mark]) -> tuple[Mark, ...]:
     """Return the marks in order, with one mark for all warps that synchronise alike at one position."""
-    warps_by_mark = defaultdict(set)
+    warps_by_mark: dict[tuple[int, MarkKind, int, int], set[int]] = defaultdict(set)
     for mark in marks:
         warps_by_mark[mark.position, mark.kind, mark.line, mark.pending].update(mark.warps)
     return tuple(

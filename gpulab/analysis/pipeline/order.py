@@ -294,9 +294,9 @@ class Steps:
                 self.phase[step] = len(mbarrier.phases)
                 bits = self._phase_bits.get(sequence, len(mbarrier.phases))
                 mbarrier.complete(len(mbarrier.phases) + (bits - len(mbarrier.phases)) % _PHASES)
-            if action is None or kind == "bulk copy":
+            if action is None or kind is None or kind == "bulk copy":
                 continue
-            if kind in ("barrier", "barrier arrival"):
+            if kind == "barrier" or kind == "barrier arrival":
                 meeting = meetings.setdefault(action.operand, _Meeting())
                 meeting.clocks.append(own_clock)
                 if kind == "barrier":

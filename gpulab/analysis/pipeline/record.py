@@ -7,6 +7,7 @@ from typing import Literal
 
 from virtualgpu.records import BlockTrace
 
+MarkKind = Literal["commit", "wait", "barrier", "arrival", "wait for arrivals"]
 Warps = tuple[int, ...]
 Lines = tuple[int, ...]
 
@@ -63,7 +64,7 @@ class Mark:
     arrivals* are separate.
     """
 
-    kind: Literal["commit", "wait", "barrier", "arrival", "wait for arrivals"]
+    kind: MarkKind
     position: int
     line: int
     warps: Warps

@@ -134,7 +134,7 @@ class PipelineView(View):
         """Return the fills, the uses, the waits and the mistakes as tables."""
         pipeline = self.pipeline
         label = pipeline.trace.provenance.of_results
-        fills = [
+        fills = tuple(
             (
                 fill.buffer,
                 fill.number,
@@ -145,19 +145,19 @@ class PipelineView(View):
                 fill.landed,
             )
             for fill in pipeline.fills
-        ]
-        uses = [
+        )
+        uses = tuple(
             (use.buffer, use.fill, warps_text(use.warps), lines_text(use.lines), use.start, use.end)
             for use in pipeline.uses
-        ]
-        marks = [
+        )
+        marks = tuple(
             (mark.line, MARK_MEANINGS[mark.kind], warps_text(mark.warps), mark.position)
             for mark in pipeline.marks
-        ]
-        mistakes = [
+        )
+        mistakes = tuple(
             (mistake.kind, mistake.use.line, mistake.fill.line, mistake.count)
             for mistake in pipeline.mistakes
-        ]
+        )
         return (
             Table(
                 f"Fills, {label}",
