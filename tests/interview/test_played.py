@@ -125,6 +125,19 @@ def _sectors(stride: int) -> int:
     return len({4 * stride * lane // 32 for lane in range(32)})
 
 
+def _matrix_passes(row_bytes: int) -> int:
+    vectors = [row_bytes * row // 16 % 8 for row in range(8)]
+    return 4 * max(map(vectors.count, vectors))
+
+
+def _stage_kib(p: Any) -> int:
+    return int(2 * p["side"] * p["depth"] * 2 // 1024)
+
+
+def _stage_blocks(p: Any) -> int:
+    return _blocks(p["device"], p["threads"], p["stages"] * _stage_kib(p))
+
+
 def _key_bytes(p: Any) -> int:
     return int(2 * p["layers"] * p["heads"] * p["dim"] * p["tokens"] * p["batch"] * 2)
 
@@ -142,6 +155,23 @@ NUMBERS: dict[str, Answers] = {
     "estimate-sectors": lambda p: [(_sectors(step), 2 * _sectors(step)) for step in (p["stride"], p["then"])],
     "estimate-banks": lambda p: [
         (math.gcd(step, 32), 2 * math.gcd(step, 32)) for step in (p["stride"], p["then"])
+    ],
+    "estimate-matrices": lambda p: [
+        (_matrix_passes(width), 8 * _matrix_passes(width)) for width in (p["row_bytes"], p["row_bytes"] + 16)
+    ],
+    "estimate-stages": lambda p: [
+        (_stage_blocks(p), _stage_blocks(p) + 1),
+        (
+            _stage_blocks(p) * (p["stages"] - 1) * _stage_kib(p),
+            _stage_blocks(p) * p["stages"] * _stage_kib(p),
+        ),
+    ],
+    "estimate-formats": lambda p: [
+        (
+            2 * p["n"] ** 3 / (SHEETS[name].tensor * ratio) / 1e9,
+            2 * p["n"] ** 3 / SHEETS[name].tensor / 1e9,
+        )
+        for name, ratio in ((p["device"], 0.5), (p["then"], 2.0))
     ],
     "estimate-scaling": lambda p: [
         (8 * p["n"] / SHEETS[name].gbps / 1e3 + 3, 4 * p["n"] / SHEETS[name].gbps / 1e3 / 2)

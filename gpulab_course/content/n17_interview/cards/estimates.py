@@ -32,7 +32,7 @@ GIB = 1 << 30
 # --- how many fit -----------------------------------------------------------------------------------
 def measure_resident(device: str, threads: int, kib: int) -> Found:
     with use_device(device) as cp:
-        occupancy = session.backend().occupancy(kernel(cp, "resident"), threads, kib << 10)
+        occupancy = session.backend().occupancy(kernel(cp, "resident", kib << 10), threads, kib << 10)
     limits = ", ".join(f"{name} {blocks}" for name, blocks in occupancy.blocks_by_limit.items())
     return Found(
         occupancy.blocks_per_sm,
@@ -208,6 +208,97 @@ def conflicts_card(rng: Random) -> Drawn:
         ),
         sentence="I take the addresses modulo 32 banks, and count the different words in the bank that has the most.",
         parameters={"device": device, "stride": stride, "then": other_stride},
+    )
+
+
+def _measure_matrices(device: str, row_bytes: int) -> Found:
+    with use_device(device) as cp:
+        x = cp.zeros(8 * row_bytes, "uint32")
+        y = cp.zeros(32, "uint32")
+        matrices = kernel(cp, "matrices", 32 * row_bytes)
+        counters = count(matrices, 1, 32, (x, y, np.int32(row_bytes)), shared_mem=32 * row_bytes)
+    (load,) = (access for access in counters.accesses if access.text.startswith("ldmatrix"))
+    ways = load.wavefronts // load.ideal_wavefronts
+    return Found(
+        load.wavefronts,
+        counters.provenance,
+        f"Four matrices, {ways} passes each: vector {row_bytes // 16} × row modulo 8 has the same value for "
+        f"{ways} of the 8 rows of a matrix.",
+    )
+
+
+def matrices_card(rng: Random) -> Drawn:
+    device = rng.choice(DEVICES)
+    row_bytes = rng.choice([32, 64, 128, 256])
+
+    def part(bytes_per_row: int) -> Part:
+        return Part(
+            question=f"A tile in shared memory starts at a multiple of 128 bytes and has rows of {bytes_per_row} bytes. "
+            "`ldmatrix.x4` loads four 8 × 8 matrices of FP16 numbers, and lane i passes the address of row i of "
+            "the tile. How many passes of the 32 banks does it take?",
+            measure=lambda: _measure_matrices(device, bytes_per_row),
+            unit="passes",
+            near=1.0,
+        )
+
+    return Drawn(
+        parts=(part(row_bytes), part(row_bytes + 16)),
+        points=(
+            "A pass reads 128 bytes from 32 banks, which are the 8 rows of 16 bytes of one matrix.",
+            "Without conflicts, ldmatrix.x4 takes 4 passes.",
+            "Rows whose distance is a multiple of 128 bytes are in the same banks.",
+            "16 more bytes per row, or a swizzle of the vectors in a row, avoid the conflicts.",
+        ),
+        sentence="I divide the addresses of 8 rows by 16, take them modulo 8, and count how often the most frequent value occurs. The four matrices take that many passes each.",
+        parameters={"device": device, "row_bytes": row_bytes},
+    )
+
+
+def stages_card(rng: Random) -> Drawn:
+    device = rng.choice([name for name in DEVICES if info(name).has_async_copies])
+    side, depth, stages = rng.choice(
+        [(64, 32, 2), (64, 32, 3), (64, 32, 4), (128, 32, 2), (128, 32, 3), (128, 32, 4), (64, 64, 3)]
+    )
+    threads = rng.choice([128, 256])
+    stage_kib = 2 * side * depth * 2 // 1024
+
+    def resident_blocks() -> Found:
+        return measure_resident(device, threads, stages * stage_kib)
+
+    def pending_kib() -> Found:
+        blocks = resident_blocks()
+        return Found(
+            int(blocks.value) * (stages - 1) * stage_kib,
+            blocks.origin,
+            f"{blocks.value} blocks × {stages - 1} stages × {stage_kib} KiB.",
+        )
+
+    return Drawn(
+        parts=(
+            Part(
+                question=f"A block of {threads} threads multiplies matrices in FP16 and has {stages} stages in dynamic shared "
+                f"memory. A stage contains a tile of {side} × {depth} numbers and one of {depth} × {side}. The threads "
+                f"use few registers. How many such blocks fit on one SM of {article(device)} {device} at the same time?",
+                measure=resident_blocks,
+                unit="blocks",
+                near=1.0,
+            ),
+            Part(
+                question="All of these blocks run. Each of them reads one stage, while asynchronous copies fill all its other "
+                "stages. How many KiB are in flight to this SM?",
+                measure=pending_kib,
+                unit="KiB",
+                near=1.05,
+            ),
+        ),
+        points=(
+            "A stage has the bytes of both tiles: 2 × side × depth × 2 bytes.",
+            "Shared memory of all stages limits the blocks on an SM.",
+            "A block waits for the oldest stage, so one stage less than it has is in flight while it computes.",
+            "Bytes in flight = bandwidth × latency: more stages than that fill only shared memory.",
+        ),
+        sentence="Bytes of a stage times the number of stages give the blocks per SM. All stages but one are in flight.",
+        parameters={"device": device, "side": side, "depth": depth, "stages": stages, "threads": threads},
     )
 
 
@@ -500,6 +591,8 @@ CARDS = (
     Card("estimate-waves", "estimate", "L3", "Waves of a launch", waves_card, ("02",)),
     Card("estimate-sectors", "estimate", "L3", "Sectors of a request", sectors_card, ("05a",)),
     Card("estimate-banks", "estimate", "L4", "Passes of shared memory", conflicts_card, ("05b",)),
+    Card("estimate-matrices", "estimate", "L5", "Passes of ldmatrix", matrices_card, ("18",)),
+    Card("estimate-stages", "estimate", "L5", "Stages of a pipeline", stages_card, ("18",)),
     Card("estimate-scaling", "estimate", "L4", "Time of an element-wise kernel", scaling_card, ("05a", "07")),
     Card("estimate-copy", "estimate", "L4", "Time of a copy", copy_card, ("08",)),
     Card("estimate-lanes", "estimate", "L3", "Active lanes", divergence_card, ("03",)),

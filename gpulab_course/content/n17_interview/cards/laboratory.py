@@ -43,6 +43,7 @@ class Published:
     """
 
     name: str
+    compute_capability: tuple[int, int]
     sm_count: int
     max_warps_per_sm: int
     registers_per_sm: int
@@ -53,6 +54,11 @@ class Published:
     pcie_gbps: float
     provenance: Provenance
 
+    @property
+    def has_async_copies(self) -> bool:
+        """Whether the device copies from global to shared memory asynchronously."""
+        return self.compute_capability >= (8, 0)
+
 
 def info(device: str) -> Published:
     """Return the published data of a device."""
@@ -60,6 +66,15 @@ def info(device: str) -> Published:
     values = {field.name: getattr(device_info, field.name) for field in fields(Published)}
     assert all(value is not None for value in values.values()), device
     return Published(**values)
+
+
+def tensor_tflops(device: str, format_name: str) -> float:
+    """Return the published dense rate of a device's tensor cores in a format, or 0 if they do not have it.
+
+    A format is named as in `virtualgpu.records.counters.TENSOR_FORMATS`.
+    """
+    with use_device(device):
+        return session.ceilings().gflops.get(f"tensor {format_name}", 0.0) / 1e3
 
 
 def published(device: str) -> Provenance:

@@ -15,6 +15,7 @@ from gpulab_course.content.n17_interview.cards.laboratory import (
     draw_other_device,
     info,
     kernel,
+    tensor_tflops,
     use_device,
 )
 from gpulab_course.teach.interview import Card, Drawn, Found, Part
@@ -100,6 +101,47 @@ def product_card(rng: Random) -> Drawn:
             "For large n, cuBLAS reaches most of this rate, and a naive kernel a few percent.",
         ),
         sentence="2 n³ divided by the peak rate, after I have checked that memory is not the larger bound.",
+        parameters={"device": device, "n": n, "then": other_device},
+    )
+
+
+def formats_card(rng: Random) -> Drawn:
+    n = rng.choice([4096, 6144, 8192])
+    device, other_device = (
+        rng.choice([name for name in DEVICES if tensor_tflops(name, format_name)] or ["H100"])
+        for format_name in ("tf32 to f32", "f8 to f32")
+    )
+
+    def part(name: str, format_name: str, format_text: str) -> Part:
+        fp16_tflops = info(name).fp16_tensor_tflops
+
+        def shortest_time() -> Found:
+            tflops = tensor_tflops(name, format_name)
+            return Found(
+                round(2 * n**3 / (tflops * 1e9), 3),
+                info(name).provenance,
+                f"2 × {n:,}³ operations at {number(tflops)} TFLOPS, {number(tflops / fp16_tflops)} times the "
+                "rate of FP16.",
+            )
+
+        return Part(
+            question=f"The tensor cores of {article(name)} {name} reach {fp16_tflops} TFLOPS with FP16 factors (dense, sums in FP32). "
+            f"What is the shortest time in which they multiply two {n:,} × {n:,} matrices of {format_text} numbers, "
+            "also dense and with sums in FP32?",
+            measure=shortest_time,
+            unit="ms",
+            near=1.3,
+        )
+
+    return Drawn(
+        parts=(part(device, "tf32 to f32", "TF32"), part(other_device, "f8 to f32", "FP8")),
+        points=(
+            "The rate doubles when the factors have half the width. TF32 numbers are stored in 32 bits.",
+            "2 n³ operations: a multiply-add counts as two.",
+            "The accumulator matters, too: on GeForce cards, sums in FP16 are twice as fast as sums in FP32.",
+            "Narrower numbers also move fewer bytes, so the operations per byte at the ridge stay the same.",
+        ),
+        sentence="2 n³ divided by the rate: half of the FP16 rate with TF32, and twice the FP16 rate with FP8.",
         parameters={"device": device, "n": n, "then": other_device},
     )
 
@@ -451,6 +493,7 @@ CARDS = (
         product_card,
         ("05b", "09"),
     ),
+    Card("estimate-formats", "estimate", "L4", "Formats of tensor cores", formats_card, ("13a", "18")),
     Card("estimate-registers", "estimate", "L3", "The register file", registers_card, ("01", "02")),
     Card("estimate-flight", "estimate", "L5", "Bytes in flight", in_flight_card, ("02",)),
     Card("estimate-keys", "estimate", "L5", "Keys and values", key_cache_card, ("16",)),

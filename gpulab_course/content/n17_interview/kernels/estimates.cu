@@ -39,6 +39,18 @@ extern "C" __global__ void counted(const int* keys, float* bins, int many, int n
     if (i < n) atomicAdd(bins + keys[i] % many, 1.0f);
 }
 
+// A warp loads four 8 x 8 matrices of 16-bit elements; lane i passes row i of a tile with rows of `row_bytes`.
+extern "C" __global__ void matrices(const unsigned* x, unsigned* y, int row_bytes) {
+    extern __shared__ __align__(128) unsigned rows[];
+    int lane = threadIdx.x;
+    for (int k = lane; k < 8 * row_bytes; k += 32) rows[k] = x[k];
+    __syncwarp();
+    unsigned row = (unsigned)__cvta_generic_to_shared(rows) + lane * row_bytes, a, b, c, d;
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(a), "=r"(b), "=r"(c), "=r"(d) : "r"(row) : "memory");
+    y[lane] = a ^ b ^ c ^ d;
+}
+
 // Dynamic shared memory, and as many threads as are asked for: nothing else.
 extern "C" __global__ void resident(const float* x, float* y) {
     extern __shared__ float tile[];
