@@ -12,6 +12,7 @@ from gpulab.lab.kernels import count
 from gpulab.lab.memory.allocator import allocator
 from gpulab.lab.timeline import timeline
 from gpulab.lab.why.diagnose import diagnose as diagnosis
+from gpulab.words import count as counted_noun
 from gpulab.words import number, size
 from gpulab_course.content.n17_interview.cards.laboratory import (
     DEVICES,
@@ -222,7 +223,7 @@ def _measure_matrices(device: str, row_bytes: int) -> Found:
     return Found(
         load.wavefronts,
         counters.provenance,
-        f"Four matrices, {ways} passes each: vector {row_bytes // 16} × row modulo 8 has the same value for "
+        f"Four matrices, {counted_noun(ways, 'pass', 'passes')} each: vector {row_bytes // 16} × row modulo 8 has the same value for "
         f"{ways} of the 8 rows of a matrix.",
     )
 
@@ -270,7 +271,7 @@ def stages_card(rng: Random) -> Drawn:
         return Found(
             int(blocks.value) * (stages - 1) * stage_kib,
             blocks.origin,
-            f"{blocks.value} blocks × {stages - 1} stages × {stage_kib} KiB.",
+            f"{blocks.value} blocks × {counted_noun(stages - 1, 'stage')} × {stage_kib} KiB.",
         )
 
     return Drawn(
