@@ -1,6 +1,9 @@
 """Export of notebooks to HTML with a description of each picture: ``jupyter nbconvert --to gpulab NOTEBOOK``.
 
-The pages of ``--to html`` are the same, but nbconvert's templates ignore the descriptions.
+The pages of ``--to html`` are the same, but nbconvert's default template ignores the descriptions of PNG
+and SVG outputs. It would keep them in outputs of HTML. An HTML image next to the PNG doubles the size of a
+notebook, and one in place of the PNG is not shown by pages that remove embedded images from HTML, such as
+GitHub.
 """
 
 from __future__ import annotations
