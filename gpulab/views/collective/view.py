@@ -303,7 +303,7 @@ class CollectiveView(View):
                 is_hot = moved_bytes > max(HOT_FACTOR * mean_bytes, record.size_bytes)
                 rows.append(
                     {
-                        "label": f"GPU {rank} {direction}",
+                        "label": f"{rank} {direction}",
                         "share": moved_bytes / busiest_bytes,
                         "value": size(moved_bytes),
                         "mark": "hot" if is_hot else "",
@@ -311,7 +311,8 @@ class CollectiveView(View):
                     }
                 )
         volume_text = f"{number(max(*sent_bytes, *received_bytes) / record.size_bytes)} times the data"
-        return column(words(f"Busiest port so far: {volume_text}", "note"), bars(rows, label=0.35))
+        heading = f"Ports by GPU and direction; busiest so far: {volume_text}"
+        return column(words(heading, "note"), bars(rows, label=0.35))
 
 
 def _rects(cells: Sequence[tuple[float, ...]], colours: Sequence[str], sentences: Sequence[str] = ()) -> Item:

@@ -8,7 +8,7 @@ import { filled, number } from "../parts/words.js";
 // same in all plots.
 
 const VALUE_DIGITS = 4;
-const LABEL_PX = 10;
+const LABEL_PX = 9;
 const TOO_LONG = "…"; // in a cell whose text does not fit
 const [GROUP_LANES, WORD_BYTES, BANKS, LANES] = [4, 4, 32, 32];
 
@@ -68,7 +68,7 @@ class FragmentPlot extends Plot {
     const marked = ofLane.map((index) => [cells.x0[index], cells.x1[index], cells.y0[index], cells.y1[index], Number(index === chosen)]);
     const marks = [boxes(marked, ["fg", cellLabels ? "accent" : "fg"], cellLabels ? { inset: 0.5 } : { outline: true })];
     if (cellLabels) {
-      const labelled = (indices, colour) => texts(indices.map((index) => [(cells.x0[index] + cells.x1[index]) / 2, (cells.y0[index] + cells.y1[index]) / 2, cellLabels[index], 1.25]), { colour, size: LABEL_PX });
+      const labelled = (indices, colour) => texts(indices.map((index) => [(cells.x0[index] + cells.x1[index]) / 2, (cells.y0[index] + cells.y1[index]) / 2, cellLabels[index], 1.15]), { colour, size: LABEL_PX });
       const inLane = new Set(ofLane);
       marks.push(labelled(upTo(cells.x0.length).filter((index) => !inLane.has(index)), "on-lane"));
       marks.push(labelled(ofLane.filter((index) => index !== chosen), "bg"), labelled(ofLane.filter((index) => index === chosen), "on-accent"));

@@ -101,7 +101,8 @@ def _steps(talk: Interview) -> list[dict[str, Any]]:
     steps: list[dict[str, Any]] = []
     if talk.chair == "interviewer":
         for part, (question, truth, model) in zip(talk.drawn.parts, talk.answers(), strict=True):
-            content = _item_html(part.table) + _item_html(part.code) + _item_html(model)
+            code = "" if part.judge is not None else part.code  # otherwise it is in the field of the answer
+            content = "".join(map(_item_html, (part.table, code, model)))
             steps.append({"question": question, "truth": truth, "html": content})
     else:
         steps = [{"question": part.question, "truth": "", "html": ""} for part in talk.drawn.parts]

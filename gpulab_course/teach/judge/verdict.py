@@ -6,6 +6,8 @@ import html
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from gpulab.views.parts.card import card
+from gpulab.views.tables import Table
 from gpulab_course.teach import page
 from gpulab_course.teach.judge.budget import Score
 
@@ -72,20 +74,11 @@ class Verdict:
         return "\n".join([repr(self), *lines, *(f"  score: {score.said}" for score in self._golf)])
 
     def _repr_html_(self) -> str:
-        return page.verdict_page(self.opening, self.message, self.passed) + self._table()
-
-    def _table(self) -> str:
+        sentence = page.verdict_page(self.opening, self.message, self.passed)
         if not self.stages:
-            return ""
-        rows = "".join(
-            '<tr><td style="text-align:left;white-space:nowrap">'
-            f"{_SIGNS[row.state]} {html.escape(row.name)}</td>"
-            f'<td style="text-align:left">{html.escape(row.said)}</td></tr>'
-            for row in self._rows()
-        )
+            return sentence
+        rows = tuple((f"{_SIGNS[row.state]} {row.name}", row.said) for row in self._rows())
         scores = "".join(f"<p><b>Score:</b> {html.escape(score.said)}</p>" for score in self._golf)
-        return (
-            '<table aria-label="stages of the check"><thead><tr><th scope="col" style="text-align:left">Stage'
-            '</th><th scope="col" style="text-align:left">Found</th></tr></thead>'
-            f"<tbody>{rows}</tbody></table>{scores}"
+        return card(
+            f"Check of {self.exercise_id}", sentence, Table("", ("stage", "found"), rows).html(), scores
         )
