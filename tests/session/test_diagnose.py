@@ -22,6 +22,31 @@ extern "C" __global__ void strided(const float* x, float* y, int* runs, int stri
 }"""
 
 
+# Tensor cores with factors from shared memory: rows of `row_bytes` bytes, loaded `loads` times per product.
+TENSOR_CODE = r"""
+extern "C" __global__ void tensor(float* y, int row_bytes, int loads, int products) {
+    extern __shared__ __align__(128) unsigned tile[];
+    int lane = threadIdx.x % 32;
+    for (int i = threadIdx.x; i < 8 * row_bytes; i += blockDim.x) tile[i] = 0;
+    __syncthreads();
+    unsigned row = (unsigned)__cvta_generic_to_shared(tile) + lane * row_bytes, a[4] = {}, b = 0;
+    float c[4][4] = {};
+    for (int k = 0; k < products; ++k) {
+        for (int n = 0; n < loads; ++n)
+            asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                         : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3]) : "r"(row) : "memory");
+#pragma unroll
+        for (int n = 0; n < 4; ++n)
+            asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7},"
+                         "{%8,%8}, {%0,%1,%2,%3};"
+                         : "+f"(c[n][0]), "+f"(c[n][1]), "+f"(c[n][2]), "+f"(c[n][3])
+                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b));
+    }
+    for (int n = 0; n < 4; ++n)
+        if (c[n][0] + c[n][1] + c[n][2] + c[n][3] != 0) y[0] = 1;
+}"""
+
+
 @pytest.fixture(autouse=True)
 def device(request: pytest.FixtureRequest) -> Iterator[None]:
     with session.on_device(f"virtual:{getattr(request, 'param', 'T4')}"):
@@ -136,3 +161,30 @@ def test_kernels_that_do_next_to_nothing_are_diagnosed() -> None:
     code = 'extern "C" __global__ void early(float* x, int n) { if (n) return; *x = 1; }'
     args = (cp.zeros(1, np.float32), np.int32(1))
     assert gl.diagnose(cp.RawKernel(code, "early"), 4, 33, args).time_ns > 0
+
+
+def tensor_diagnosis(row_bytes: int, loads: int, products: int = 30) -> Any:
+    cp = session.cp()
+    kernel = cp.RawKernel(TENSOR_CODE, "tensor")
+    args = cp.zeros(1, np.float32), np.int32(row_bytes), np.int32(loads), np.int32(products)
+    info = session.backend().device_info()
+    return gl.diagnose(kernel, info.sm_count, 256, args, shared_mem=32 * row_bytes)
+
+
+@pytest.mark.parametrize("device", ["A100", "RTX 4090", "H100"], indirect=True)
+def test_tensor_cores_that_wait_for_conflicting_rows_have_them_as_the_cause(device: None) -> None:
+    conflicts = tensor_diagnosis(128, 4)
+    assert conflicts.main is not None
+    assert conflicts.main.kind == "bank conflicts"
+    assert (conflicts.main.figures["wavefronts"], conflicts.main.figures["ideal"]) == (32, 4)
+    assert "tensor cores wait for shared memory" in conflicts.verdict
+    assert "Pad the rows by 16 bytes" in repr(conflicts)
+    padded = tensor_diagnosis(144, 4)
+    assert all(cause.kind != "bank conflicts" for cause in padded.worth_fixing)
+    assert conflicts.time_ns / padded.time_ns == pytest.approx(conflicts.main.gain, rel=0.05)
+
+
+def test_a_kernel_without_tensor_cores_is_not_said_to_use_them() -> None:
+    diagnosis = gl.diagnose(*Strided(16).step)
+    assert "tensor" not in diagnosis.stages
+    assert "tensor" not in diagnosis.verdict

@@ -1,8 +1,11 @@
 """Published peak rates of tensor cores by format (`virtualgpu.records.counters.TENSOR_FORMATS`).
 
 All rates are dense, at the clock that NVIDIA's documents assume; sparse rates were halved. The FP16 rate with
-an FP32 accumulator is in the table of GPUs (`virtualgpu.model.devices`). ``mma.sync`` does not reach the
-rates of Hopper and Blackwell, whose own instructions (``wgmma``, ``tcgen05``) read shared memory directly.
+an FP32 accumulator is in the table of GPUs (`virtualgpu.model.devices`).
+
+``mma.sync`` does not reach the rates of Hopper and Blackwell, whose own instructions (``wgmma``, ``tcgen05``)
+read shared memory directly. Measured on an H200, it reaches 62 % with FP16, BF16 and TF32 factors, 63 % with
+INT8, 75 % with FP8 and 49 % with FP64.
 """
 
 from __future__ import annotations

@@ -17,6 +17,9 @@ def roofline(
 ) -> views.RooflineChart:
     """Run launches, and show them below the device's ceilings for DRAM, L2, shared memory and arithmetic.
 
+    Arithmetic has a ceiling for each type of operations of CUDA cores and each format of tensor cores that a
+    launch uses.
+
     Each launch runs once and has one point per level of memory. The height of a point is the number of
     operations per second, and its position is the number of operations per byte moved at that level. Bytes
     are those of the sectors of DRAM and L2, and 128 bytes per pass of shared memory's banks.
