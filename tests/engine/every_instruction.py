@@ -272,6 +272,8 @@ def _textures() -> Iterator[str]:
 
 def _matrices() -> Iterator[str]:
     yield "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {r, r, r, r}, [%shared]"
+    yield "ldmatrix.sync.aligned.x4.m8n8.shared.b16 {r, r, r, r}, [%shared]"
+    yield "ldmatrix.sync.aligned.x2.trans.m8n8.shared.b16 {r, r}, [%shared]"
     yield "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%shared], {r, r, r, r}"
     for shape, a, b in (("m16n8k8", 2, 1), ("m16n8k16", 4, 2)):
         for inside in ("f16", "bf16"):

@@ -140,7 +140,7 @@ def test_ldmatrix_hands_out_rows_or_columns() -> None:
         unsigned at = (unsigned)__cvta_generic_to_shared(&tile[(threadIdx.x & 7) * 8]);
         unsigned r, c;
         asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(r) : "r"(at));
-        asm volatile("ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%0}, [%1];" : "=r"(c) : "r"(at));
+        asm volatile("ldmatrix.sync.aligned.x1.trans.m8n8.shared.b16 {%0}, [%1];" : "=r"(c) : "r"(at));
         rows[threadIdx.x] = r; columns[threadIdx.x] = c;
     }"""
     )

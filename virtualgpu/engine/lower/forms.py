@@ -8,6 +8,7 @@ speed or the order of memory accesses (cache hints, scopes) are accepted and ign
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 
 from virtualgpu.compile.ptx import ir
@@ -38,6 +39,14 @@ _VECTOR = r"(\.v[248])?"
 _SHAPE = r"\.m\d+n\d+k\d+"
 # The lowering of matrices refuses some of these types, and its message names those that it has.
 _MATRIX_TYPE = r"\.(f16|bf16|tf32|f32|f64|s32|e4m3|e5m2|e3m2|e2m3|e2m1|s8|u8|s4|u4|b1)"
+
+# ptxas accepts these modifiers in any order, and public kernels also write .x4.m8n8.
+_MATRICES = "|".join(
+    "".join(order)
+    for modifiers in ((r"\.m8n8", r"\.x[124]"), (r"\.m8n8", r"\.x[124]", r"\.trans"))
+    for order in itertools.permutations(modifiers)
+)
+_MATRIX_ROWS = rf"\.sync\.aligned({_MATRICES})({_SHARED})?\.b16"
 
 _SUM = (
     rf"{_INTEGER}|\.sat\.s32|\.cc{_WORD}|{_ROUNDED}{_FTZ}{_SAT}\.f32|{_ROUNDED}\.f64"
@@ -155,8 +164,8 @@ _FORMS = {
         # Only clusters of one block reach this point; a launch with larger ones is refused.
         r"|\.cluster\.(arrive(\.release|\.relaxed)?|wait(\.acquire)?)(\.aligned)?"
     ),
-    "ldmatrix": rf"\.sync\.aligned\.m8n8\.x[124](\.trans)?({_SHARED})?\.b16",
-    "stmatrix": rf"\.sync\.aligned\.m8n8\.x[124](\.trans)?({_SHARED})?\.b16",
+    "ldmatrix": _MATRIX_ROWS,
+    "stmatrix": _MATRIX_ROWS,
     "wmma": (
         rf"\.(load\.[abc]|store\.d)\.sync\.aligned\.(row|col){_SHAPE}(\.global|{_SHARED})?{_MATRIX_TYPE}"
         rf"|\.mma\.sync\.aligned\.(row|col)\.(row|col){_SHAPE}(({_MATRIX_TYPE}){{2}}|({_MATRIX_TYPE}){{4}})"
