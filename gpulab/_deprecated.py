@@ -64,7 +64,9 @@ def old_parameters(function: Callable[P, T]) -> Callable[P, T]:
         for old, new in new_names.items():
             if old in options:
                 if new in options:
-                    raise TypeError(f"gl.{name} takes {new!r}; {old!r} is its old name. Pass one of them.")
+                    raise TypeError(
+                        f"gl.{name} takes {new!r}; {old!r} is its old name. Pass only one of them."
+                    )
                 warn(f"{old}= of gl.{name}", f"{new}=")
                 options[new] = options.pop(old)
         return function(*args, **options)

@@ -60,7 +60,7 @@ def _other_command(name: str) -> Callable[[list[str]], int] | None:
         function: Callable[[list[str]], int] = next(iter(entries)).load()
         return function
     if name in _COURSE_COMMANDS:
-        raise CommandError(f"`gpulab {name}` belongs to the course: pip install gpulab-course")
+        raise CommandError(f"`gpulab {name}` needs the package gpulab-course: pip install gpulab-course")
     return None
 
 

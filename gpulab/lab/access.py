@@ -89,6 +89,7 @@ def access(
     if line is not None and line not in lines:
         line_texts = ", ".join(map(str, lines)) or "none does"
         raise ValueError(
-            f"Line {line} of the kernel accesses no memory in this launch. Lines that do: {line_texts}."
+            f"Line {line} of the kernel accesses no memory in this launch. Lines with "
+            f"memory accesses: {line_texts}."
         )
     return views.AccessMicroscope(answer.record, line=line, note=answer.note)

@@ -143,7 +143,8 @@ def recorded(
         return RecordedTable(shipped_records)
     if name not in entries:
         raise NotRecordedError(
-            f"There is no record {name!r}.{did_you_mean(name, entries)} gl.recorded() lists them."
+            f"There is no recording {name!r}.{did_you_mean(name, entries)} gl.recorded() "
+            "lists all recordings."
         )
     record = entries[name]
     if isinstance(record, RecordedSession):
@@ -172,12 +173,18 @@ def beside(device: str, launch: Launch) -> LaunchTrace:
             trace: LaunchTrace = record.trace
             return trace
     if on_device:
-        recorded_hint = f"recorded are {', '.join(map(str, on_device))}; gl.recorded() lists their arguments"
+        recorded_hint = (
+            f"The recorded launches are {', '.join(map(str, on_device))}; gl.recorded() lists their arguments"
+        )
     else:
-        recorded_hint = f"there are records of {', '.join(sorted({r.device for r in records()})) or 'no GPU'}"
+        recorded_hint = (
+            f"There are recordings of {', '.join(sorted({r.device for r in records()})) or 'no GPU'}"
+        )
     launch_text = f"{launch.source.name} {_size(launch.grid)} × {_size(launch.block)}"
     arguments = f"({', '.join(in_words(launch.args))})"
-    raise NotRecordedError(f"No record of {device} fits {launch_text} {arguments}: {recorded_hint}.")
+    raise NotRecordedError(
+        f"There is no recording on {device} of this launch: {launch_text} {arguments}. {recorded_hint}."
+    )
 
 
 def in_words(args: Sequence[Any]) -> tuple[str, ...]:

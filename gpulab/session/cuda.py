@@ -48,7 +48,7 @@ def open_cuda_device(index: int = 0) -> DeviceChoice:
         device.synchronize()
         del probe
     except Exception as error:
-        raise CudaUnavailableError(f"cuda:{index} refuses work: {_reason(error)}") from error
+        raise CudaUnavailableError(f"cuda:{index} cannot be used: {_reason(error)}") from error
     try:
         cupy.cuda.nvrtc.getVersion()
     except Exception as error:

@@ -400,8 +400,9 @@ def here() -> Callable[[], AbstractContextManager[None]]:
     def context() -> Iterator[None]:
         if _session is not session:
             raise GpulabError(
-                f"This was created on the {session.choice.device}, but the session has "
-                "moved to another device; run its cell again."
+                f"This object was created on the {session.choice.device}, but another "
+                "device has been selected since then. Run the cell that created the "
+                "object again."
             )
         with device:
             yield
@@ -430,8 +431,9 @@ def _open(kind: Kind, name: str, count: int, links: str | None) -> _Session:
         except CudaUnavailableError as error:
             if kind == "cuda":
                 raise CudaUnavailableError(
-                    f'No CUDA device can be used: {error}. Use gl.use_device("virtual") '
-                    "to continue without one; `gpulab doctor` checks each part."
+                    f"No CUDA device can be used: {error}. To continue on a virtual GPU, "
+                    'call gl.use_device("virtual"). To check each part, run `gpulab '
+                    "doctor`."
                 ) from error
             reason = str(error)
             _log.info("No CUDA device can be used, a virtual one is: %s", reason)

@@ -198,8 +198,9 @@ def at_block_size(kept_launch: KeptLaunch) -> Callable[[int], LaunchTrace] | Non
                     replay.attempt(Copies(other.args, current.cp()))
                 elif other.block[0] > launch.block[0] or other.threads != launch.threads:
                     raise GpulabError(
-                        "This launch is too large to be tried on the virtual GPU first, so the real one runs "
-                        f"only smaller block sizes that divide its {launch.threads:,} threads evenly."
+                        "This launch is too large for a test on the virtual GPU. The "
+                        "real GPU therefore runs only smaller block sizes that divide "
+                        f"its {launch.threads:,} threads evenly."
                     )
             return backend.observe(other, Blocks(restore=True))
 

@@ -53,7 +53,7 @@ class Savable:
         extensions = (
             f"{', '.join(other_extensions)} or {last_extension}" if other_extensions else last_extension
         )
-        raise ValueError(f"It can be saved as {extensions}, not as {path.name!r}.")
+        raise ValueError(f"{path.name!r} cannot be written. The supported file types are {extensions}.")
 
 
 def text_writer(text: Callable[[], str]) -> Callable[[Path], object]:

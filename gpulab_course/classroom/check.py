@@ -29,7 +29,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.all is None and not (options.exercise and options.file):
         parser.error("name an exercise and a file, or --all FOLDER")
     if options.all is not None and options.exercise:
-        parser.error("--all takes the exercises from the files' names")
+        parser.error("--all reads the names of the exercises from the file names, so it takes only a folder")
     try:
         answers = [(options.exercise, options.file)] if options.all is None else _answers(options.all)
     except AnswerError as error:

@@ -97,7 +97,9 @@ def read(folder: Path) -> Tally:
         If there is no such folder.
     """
     if not folder.is_dir():
-        raise TallyError(f"{folder} is not a folder. Name the folder that GPULAB_TALLY names.")
+        raise TallyError(
+            f"{folder} is not a folder. Pass the folder in which GPULAB_TALLY stores the summaries."
+        )
     tally = Tally(0, {}, Counter())
     learners = 0
     unreadable = []

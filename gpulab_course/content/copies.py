@@ -250,6 +250,6 @@ def _writable_folder(folder: Path) -> Iterator[None]:
     except OSError as error:
         path = error.filename or folder
         raise CopyError(
-            f"{path} cannot be written ({error.strerror or error}). Name a folder of your own: "
-            f"gpulab lab --folder ~/{FOLDER}"
+            f"{path} cannot be written ({error.strerror or error}). Choose a folder in "
+            f"which you can create files: gpulab lab --folder ~/{FOLDER}"
         ) from None

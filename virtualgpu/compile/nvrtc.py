@@ -217,7 +217,7 @@ def _find_shipped(code: str, target: int, options: Sequence[str], expressions: S
             "This kernel has to be compiled, and NVRTC, NVIDIA's run-time compiler, is "
             "not installed here. Only the course's own unchanged kernels were compiled "
             "in advance. Install it with `pip install nvidia-cuda-nvrtc` (Linux and "
-            "Windows); NVIDIA makes none for macOS, so change kernels there in an online "
+            "Windows); NVIDIA has no NVRTC for macOS, so edit kernels there in an online "
             "notebook, such as Binder or Google Colab."
         )
     return PtxImage(shipped_image.ptx, target, "", shipped_image.lowered_names, shipped_image.resources)

@@ -261,7 +261,10 @@ def history_of(
         If the machine is observed already.
     """
     if device.machine.clock.watch is not None or device.machine.clock.deferral is not None:
-        raise GpulabError("Streams are already being recorded. Record the history outside of that block.")
+        raise GpulabError(
+            "Streams are already being recorded. Record the history outside of the block "
+            "that records the streams."
+        )
     history = History(device, address, dtype)
     machine_observer = MachineObserver(device.machine, history.run_watched)
     machine_observer.start(history.add_act)

@@ -99,7 +99,7 @@ def with_findings(report: SanitizerReport, runs: Sequence[ToolRun]) -> Sanitizer
     """
     for run in runs:
         if run.raised and not run.is_fault:
-            raise GpulabError(f"Under {CHECKER} the launch did not start: {run.raised}")
+            raise GpulabError(f"The launch did not start under {CHECKER}: {run.raised}")
     failures = dict.fromkeys(run.why_not for run in runs if run.why_not)
     completed = [run for run in runs if not run.why_not]
     if not completed:

@@ -94,7 +94,7 @@ def _timeline(events: Iterable[Any], header: dict[str, Any]) -> Timeline:
 def _ns(time_us: Any) -> int:
     """Return a time in µs as ns, after a check of its type."""
     if isinstance(time_us, bool) or not isinstance(time_us, (int, float)):
-        raise ValueError(f"a time cannot be {time_us!r:.40}")
+        raise ValueError(f"{time_us!r:.40} is not a time")
     return round(time_us * 1_000)
 
 

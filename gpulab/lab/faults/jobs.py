@@ -122,16 +122,17 @@ def packed(job: Call | Cell) -> bytes:
     if reasons:
         refusals = ", ".join(f"{name} ({reason})" for name, reason in reasons.items())
         raise GpulabError(
-            f"Cannot cross into the sandbox: {refusals}. Create objects that belong to "
-            "this process, such as streams, events, graphs, files and locks, inside the "
-            "sandbox."
+            f"These values cannot be sent to the sandbox: {refusals}. Create objects that "
+            "belong to this process, such as streams, events, graphs, files and locks, "
+            "inside the sandbox."
         )
     try:
         whole = _with_places(job)
     except Exception as error:
         raise GpulabError(
-            f"Cannot cross into the sandbox ({type(error).__name__}: {error}): create "
-            "inside the sandbox the objects that belong to this process."
+            f"The job cannot be sent to the sandbox ({type(error).__name__}: {error}). "
+            "Inside the sandbox, create objects that belong to one process, such as "
+            "streams, events, files and locks."
         ) from None
     if len(whole) > MOST_BYTES:
         largest = sorted(sizes, key=lambda name: -sizes[name])[:3]

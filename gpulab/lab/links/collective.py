@@ -105,16 +105,15 @@ def collective(
     chunks = len(bounds_of(0, steps, least)) - 1
     if elements < chunks or 4 * elements * gpus > MOST_BYTES:
         raise ValueError(
-            f"`size_bytes` must have room for an element of 4 bytes in each of {chunks} "
-            f"chunks, and all GPUs together can hold at most {size(MOST_BYTES)}; it is "
-            f"{size_bytes!r}."
+            f"`size_bytes` is {size_bytes!r}. It must be at least 4 bytes for each of "
+            f"{chunks} chunks, and all GPUs together can hold at most {size(MOST_BYTES)}."
         )
     if library and 0 < real_gpus < gpus:
         raise GpulabError(
             f"NCCL on {gpus} GPUs needs {gpus} real GPUs, but there "
             f"{'is' if real_gpus == 1 else 'are'} {count(real_gpus, 'real GPU')} here. "
-            f'Use fewer, or gl.use_device("virtual:H200", count={gpus}), where its times '
-            "are modelled."
+            f'Use fewer GPUs, or call gl.use_device("virtual:H200", count={gpus}) for '
+            "modelled times."
         )
     elements -= elements % gpus if library and checked_operation in ("all-gather", "reduce-scatter") else 0
     bounds = bounds_of(elements, steps, least)

@@ -28,7 +28,8 @@ def check_operation(operation: Any) -> Operation:
     """
     if operation not in get_args(Operation):
         raise ValueError(
-            f"There is no operation {operation!r}; there are {', '.join(map(repr, get_args(Operation)))}."
+            f"There is no operation {operation!r}. The operations are "
+            f"{', '.join(map(repr, get_args(Operation)))}."
         )
     checked: Operation = operation
     return checked
@@ -45,8 +46,9 @@ def schedule_of(operation: Operation, algorithm: Any, gpus: int) -> tuple[str, S
     if isinstance(algorithm, str):
         if algorithm not in ALGORITHMS:
             raise ValueError(
-                f"There is no algorithm {algorithm!r}; there are {', '.join(map(repr, ALGORITHMS))}, or your "
-                "own: a list of steps, each a list of (source, target, chunk, 'add' or 'copy')."
+                f"There is no algorithm {algorithm!r}. Use one of "
+                f"{', '.join(map(repr, ALGORITHMS))}, or pass your own schedule: a list "
+                "of steps, each a list of (source, target, chunk, 'add' or 'copy')."
             )
         if algorithm == "ring":
             return algorithm, ring(operation, gpus)
@@ -115,7 +117,7 @@ def _own_step(number: int, step: Any, gpus: int, most_moves: int) -> list[Move]:
             source, target, chunk = map(index, parts[:3])
         except TypeError:
             raise ValueError(
-                f"Step {number}: source, target and chunk must be integers, not as in {entry!r}."
+                f"Step {number}: the source, target and chunk of {entry!r} must be integers."
             ) from None
         if not (0 <= source < gpus and 0 <= target < gpus and chunk >= 0) or source == target:
             raise ValueError(
@@ -128,9 +130,10 @@ def _own_step(number: int, step: Any, gpus: int, most_moves: int) -> list[Move]:
     for move in moves:
         if into[move.target, move.chunk] > (1 if not move.add else 0):
             raise ValueError(
-                f"Step {number}: chunk {move.chunk} of GPU {move.target} is overwritten while another move "
-                "writes it, too, so its final value is not defined. Put one of the moves into a step of "
-                "its own."
+                f"Step {number}: a copy overwrites chunk {move.chunk} of GPU "
+                f"{move.target}, and another move of the same step writes this chunk, "
+                "too. Its final value is therefore not defined. Put one of the moves "
+                "into another step."
             )
     return moves
 

@@ -81,9 +81,11 @@ def open_allocator(path: str | Path, device: int | None = None) -> AllocatorRepo
     traces_of_devices = read_snapshot(path).traces
     if device is not None and device not in traces_of_devices:
         device_list = ", ".join(map(str, traces_of_devices)) or "none"
-        raise GpulabError(f"{Path(path).name} has no data of device {device}; it has devices {device_list}.")
+        raise GpulabError(
+            f"{Path(path).name} has no data of device {device}. It has data of these devices: {device_list}."
+        )
     if not traces_of_devices:
-        raise GpulabError(f"{Path(path).name} has no device: nothing was allocated.")
+        raise GpulabError(f"{Path(path).name} contains no data of a device, because no memory was allocated.")
     traces = traces_of_devices.values() if device is None else [traces_of_devices[device]]
     return AllocatorReport(max(traces, key=lambda trace: (len(trace.events), trace.first.total_bytes)))
 
@@ -171,7 +173,10 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
         """
         if isinstance(other, AllocatorReport | memory.AllocatorTrace):
             if settings:
-                raise ValueError(f"{', '.join(settings)}: settings need an allocator that replays requests.")
+                raise ValueError(
+                    f"{', '.join(settings)}: settings can be used only with the name of an "
+                    "allocator, not with another recording."
+                )
             return self._beside_map(other if isinstance(other, AllocatorReport) else AllocatorReport(other))
         record = self.record
         requests = self.requests
@@ -243,7 +248,9 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
         record = self.record
         requests = self.requests
         if len(requests) > MOST_EVENTS:
-            raise GpulabError(f"{len(requests):,} requests are too many to step two allocators through.")
+            raise GpulabError(
+                f"{len(requests):,} requests are too many to compare two allocators step by step."
+            )
         model = _model(other, record, settings, record.capacity_bytes or self._room_bytes())
         # Each request is a moment of its own, so that events tell which request made them.
         timed_requests = [replace(request, time_ns=time_ns) for time_ns, request in enumerate(requests, 1)]

@@ -68,7 +68,10 @@ def recorded_ladder(device: str) -> MemoryLadder:
     name = device.strip().upper().removeprefix("NVIDIA ")
     if name not in recorded_names():
         recorded_list = ", ".join(recorded_names()) or "no GPU yet"
-        raise NotRecordedError(f"No ladder of {device!r} was recorded; there is one of {recorded_list}.")
+        raise NotRecordedError(
+            f"There is no recording of the memory hierarchy of {device!r}. There are "
+            f"recordings of {recorded_list}."
+        )
     ladder: MemoryLadder = io.read((_folder() / f"{name.lower()}{_ENDING}").read_bytes(), name)
     return ladder
 

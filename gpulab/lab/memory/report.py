@@ -70,7 +70,7 @@ def memory_report(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> MemoryRe
     >>> gl.memory_report(lambda a: (a * 2 + 1).sum(), x)
     """
     if not callable(fn):
-        raise TypeError(f"memory_report needs a function and its arguments, not {type(fn).__name__}.")
+        raise TypeError(f"gl.memory_report needs a function and its arguments, not {type(fn).__name__}.")
     run = _Run(getattr(fn, "__name__", type(fn).__name__))
     ran_out: type[Exception] = session.cp().cuda.memory.OutOfMemoryError
     try:

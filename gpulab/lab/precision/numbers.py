@@ -55,7 +55,7 @@ def _format(name: str) -> Format:
     if form_found is None:
         names = [form.name for form in FORMATS]
         raise ValueError(
-            f"There is no format {name!r}; there are {', '.join(names)}.{did_you_mean(name, names)}"
+            f"There is no format {name!r}.{did_you_mean(name, names)} The formats are {', '.join(names)}."
         )
     return form_found
 

@@ -81,7 +81,7 @@ def profile(
     if fn is None and not counters:
         return report
     if not callable(fn):
-        raise TypeError(f"profile needs a function and its arguments, not {type(fn).__name__}.")
+        raise TypeError(f"gl.profile needs a function and its arguments, not {type(fn).__name__}.")
     for _ in range(warmup):
         fn(*args)
     session.cp().cuda.Device().synchronize()

@@ -49,10 +49,14 @@ def launch_of(label: str, description: Any) -> Launch | session.KeptLaunch:
         unknown_names = [str(name) for name in options if name not in _NAMES]
         missing = [name for name in _REQUIRED if name not in options]
         if missing:
-            raise TypeError(f"{label} has no {missing[0]!r}: its names are {', '.join(_NAMES)}.")
+            raise TypeError(
+                f"{label} has no value for {missing[0]!r}. A launch can have these values: "
+                f"{', '.join(_NAMES)}."
+            )
         if unknown_names:
             raise TypeError(
-                f"{label} has an unknown name {unknown_names[0]!r}: its names are {', '.join(_NAMES)}."
+                f"{label} has an unknown name {unknown_names[0]!r}. A launch can have "
+                f"these values: {', '.join(_NAMES)}."
             )
         return Launch.of(**options)
     if not isinstance(description, tuple | list):

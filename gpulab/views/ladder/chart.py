@@ -46,7 +46,9 @@ class LadderChart(FigureView):
         self, ladders: Sequence[MemoryLadder], find: Callable[[str], MemoryLadder] | None = None
     ) -> None:
         if not 1 <= len(ladders) <= len(COLOURS):
-            raise ValueError(f"A chart needs one to {len(COLOURS)} ladders, not {len(ladders)}.")
+            raise ValueError(
+                f"A chart can show one to {len(COLOURS)} memory hierarchies, not {len(ladders)}."
+            )
         self.ladders = tuple(ladders)
         self._find = find
         first = self.ladders[0]
@@ -68,7 +70,7 @@ class LadderChart(FigureView):
         """Return the chart with one more device, passed as a record or as the name of a recorded GPU."""
         if isinstance(other, str):
             if self._find is None:
-                raise ValueError("This chart has no recorded ladders; pass a MemoryLadder.")
+                raise ValueError("This chart has no recorded memory hierarchies. Pass a MemoryLadder.")
             other = self._find(other)
         return LadderChart([*self.ladders, other], find=self._find)
 

@@ -57,11 +57,12 @@ class OccupancyChart(FigureView):
         self.points = tuple(by_size[threads] for threads in sorted(by_size))
         threads = chosen.block_threads if isinstance(chosen, Occupancy) else int(chosen)
         if not self.points:
-            raise ValueError("There is no point to draw. Pass one Occupancy per block size.")
+            raise ValueError("There are no points to draw. Pass one Occupancy per block size.")
         if threads not in by_size:
             raise ValueError(
-                f"No point has {threads} threads per block; choose one of those given, "
-                f"{self.points[0].block_threads} to {self.points[-1].block_threads}."
+                f"There is no point for {threads} threads per block. Choose one of the "
+                f"block sizes of this chart, from {self.points[0].block_threads} to "
+                f"{self.points[-1].block_threads}."
             )
         provenance = self.points[0].provenance
         other_text = ""

@@ -94,7 +94,8 @@ def _judge_shape(answer: Answer, n: int, info: DeviceInfo, condition: str) -> No
     parts = parts_of(result)
     if parts is None or len(parts) != 2:
         raise NotYet(
-            f"{message}; return two numbers, (blocks, threads): the blocks, and the threads per block."
+            f"{message}; return two numbers, (blocks, threads): the number of blocks, and "
+            "the number of threads per block."
         )
     if not all(map(is_whole, parts)):
         hint = ": divide with // instead of /" if all(map(is_number, parts)) else ""
@@ -104,13 +105,13 @@ def _judge_shape(answer: Answer, n: int, info: DeviceInfo, condition: str) -> No
         raise NotYet(f"{message}, but a launch needs at least 1 block of 1 thread. Round up.")
     if threads > info.max_threads_per_block:
         raise NotYet(
-            f"{message}, but a block can have at most {info.max_threads_per_block:,} threads there "
-            "(info.max_threads_per_block). Use fewer."
+            f"{message}, but a block can have at most {info.max_threads_per_block:,} "
+            "threads on this device (info.max_threads_per_block). Use fewer threads."
         )
     if blocks > info.max_grid_dim[0]:
         raise NotYet(
-            f"{message}, but a grid can have at most {info.max_grid_dim[0]:,} blocks there "
-            "(info.max_grid_dim[0]). Use larger blocks."
+            f"{message}, but a grid can have at most {info.max_grid_dim[0]:,} blocks on "
+            "this device (info.max_grid_dim[0]). Use larger blocks."
         )
     missing_threads = n - blocks * threads
     idle_threads = blocks * threads - n
@@ -120,7 +121,9 @@ def _judge_shape(answer: Answer, n: int, info: DeviceInfo, condition: str) -> No
             f"{counted(missing_threads, 'element')} would have no thread. Round up."
         )
     if threads <= idle_threads < blocks <= info.max_threads_per_block:
-        raise NotYet(f"{message}, which means {blocks} blocks of {threads} threads. Return the blocks first.")
+        raise NotYet(
+            f"{message}, which means {blocks} blocks of {threads} threads. Return the number of blocks first."
+        )
     if idle_threads >= threads:
         raise NotYet(
             f"{message}: {idle_threads:,} threads have no element, which is a whole block or more. "

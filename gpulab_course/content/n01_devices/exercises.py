@@ -151,7 +151,7 @@ def _judge_comparison(
     if required_version[0] > 9:
         raise NotYet(f"{message}: compare numbers, not strings. As strings, '9' comes after '10'.")
     if version == required_version:
-        raise NotYet(f"{message}: at least includes the version itself.")
+        raise NotYet(f'{message}: "at least" includes the version itself.')
     raise NotYet(f"{message}: the minor versions count only if the major versions are equal.")
 
 
@@ -498,9 +498,10 @@ def judge_select(answer: Answer) -> str:
         _judge_array(call_text, facts, current_id, device_id, n)
         if excessive_facts["current_id"] != current_id:
             raise NotYet(
-                f"make_on(cp, {device_id}, {_EXCESSIVE_COUNT:,}) runs out of memory and leaves device "
-                f"{excessive_facts['current_id']} current instead of {current_id}. Use a `with` block, "
-                "which makes the earlier device current again."
+                f"make_on(cp, {device_id}, {_EXCESSIVE_COUNT:,}) runs out of memory and "
+                f"leaves device {excessive_facts['current_id']} current instead of "
+                f"{current_id}. Use a `with` block, which makes the previous device "
+                "current again."
             )
         if excessive_facts["description"]:
             message = (

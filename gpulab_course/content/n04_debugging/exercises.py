@@ -230,8 +230,8 @@ def judge_hunt(answer: Answer) -> str:
                 unfinished_steps = f"{len(calls)} of {counted(len(program.written_values), 'step')}"
     if unfinished_steps:
         raise NotYet(
-            f"hunt(steps, arrays) names the right cell, but runs only {unfinished_steps}. Each step must "
-            "run once, also those after the first NaN."
+            f"hunt(steps, arrays) names the right cell, but runs only {unfinished_steps}. "
+            "Each step must run once, even after the first NaN."
         )
     return "the step and the cell are named, whatever the arrays contained before."
 
@@ -370,15 +370,16 @@ def _judge_cell(result: Any, program: _Program, calls: list[str], is_unchanged: 
         raise NotYet(f"{message}, but runs the steps {', '.join(calls)}. Each step must run once, in order.")
     if not is_unchanged:
         raise NotYet(
-            f"{message}, but the arrays contain other numbers than the steps have written. The search for a "
-            "NaN must not change an array. Replacing a NaN does not fix its cause."
+            f"{message}, but the arrays do not contain the numbers that the steps have "
+            "written. The search for a NaN must not change an array. Replacing a NaN "
+            "does not fix its cause."
         )
     if equals(result, expected):
         return
     if program.has_stale_nan and _is_initial_nan(result, program):
         raise NotYet(
-            f"{message}, but no step makes a NaN there. Before its step has run, an array "
-            "contains values from earlier."
+            f"{message}, but no step makes a NaN there. Before the step that writes an "
+            "array has run, the array contains old values."
         )
     if expected is None:
         raise NotYet(f"{message} for a program without NaN; return None.")

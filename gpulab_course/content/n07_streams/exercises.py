@@ -105,7 +105,8 @@ def _judge_time(call_text: str, facts: dict[str, Any], n: int) -> None:
         raise NotYet(f"{call_text} never calls work().")
     if len(runs) < calls:
         raise NotYet(
-            f"{call_text} lets work() run in another stream than the caller's: call it in the current stream."
+            f"{call_text} lets work() run in a stream that is not the caller's: call it "
+            "in the current stream."
         )
     if calls < n:
         raise NotYet(

@@ -109,7 +109,10 @@ def check_log(requests: tuple[Request, ...], log: Any) -> None:
         if error_text:
             raise NotYet(f"MyPool(driver) {error_text.removeprefix('it ')}")
         if driver_calls:
-            raise NotYet("MyPool(driver) already calls the driver: do this only at a request.")
+            raise NotYet(
+                "MyPool(driver) calls the driver when the pool is created. Call the driver "
+                "only when memory is requested."
+            )
     for request, (error_text, return_value, driver_calls) in zip(requests, log[_POOLS:], strict=False):
         check = _CHECKS[request.kind]
         check(pools[request.pool], request, error_text, return_value, driver_calls)
@@ -156,19 +159,22 @@ def _malloc(
             raise NotYet(f"{name} overlaps allocation {block.number}, which is still in use.")
         if block.stream != request.stream:
             raise NotYet(
-                f"{name} gets a pool block that stream {block.stream} has used, and its work may not be "
-                "over: keep the free pool blocks of each stream apart."
+                f"{name} gets a pool block that stream {block.stream} has used, and the "
+                "work of that stream may not be finished. Keep separate lists of free "
+                "pool blocks for the streams."
             )
     end = blocks[0].segment + pool.segments[blocks[0].segment] if blocks else 0
     if blocks and end % UNIT_BYTES and address + request.size > end:
         raise NotYet(
-            f"{name} reaches beyond its segment, for which you requested only "
-            f"{pool.segments[blocks[0].segment]:,} bytes from the driver: round sizes up before."
+            f"{name} ends after the end of its segment, for which your pool requested "
+            f"only {pool.segments[blocks[0].segment]:,} bytes from the driver. Round "
+            "sizes up before you request a segment."
         )
     if address + request.size > end:
         raise NotYet(
-            f"{name} is not within one segment of the driver: pool blocks of two segments must not be "
-            "joined, even if they are neighbours, and each pool has segments of its own."
+            f"{name} is not within one segment of the driver. Pool blocks of two segments "
+            "must not be joined, even if they are neighbours, and a pool must use only "
+            "its own segments."
         )
     block = blocks[0]
     if address + request.size > block.end:
@@ -223,7 +229,10 @@ def _empty(pool: _PoolState, request: Request, error_text: str, return_value: An
             if block.segment == arguments[0] and block.number is not None
         ]
         if numbers:
-            raise NotYet(f"empty_cache() returned a segment with allocation {numbers[0]} in it.")
+            raise NotYet(
+                f"empty_cache() returned a segment that contains allocation {numbers[0]}, "
+                "which is still in use."
+            )
         pool.drop(arguments[0])
     if pool.free_segments():
         count = len(pool.free_segments())

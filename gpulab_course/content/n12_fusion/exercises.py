@@ -379,8 +379,8 @@ def judge_cached(answer: Answer) -> str:
             raise NotYet("The program was not called with the arguments of the call: pass on all of them.")
         if compiler != (index == len(calls) - 1):
             raise NotYet(
-                "cached(compile) was called with two compilers, and one cache ran a program of the other: "
-                "each cache must have programs of its own."
+                "cached(compile) was called with two compilers, and one cache ran a "
+                "program of the other cache. Each cache must have its own programs."
             )
         if compiled_arguments != request:
             raise NotYet(
@@ -398,8 +398,9 @@ def judge_cached(answer: Answer) -> str:
     distinct_calls = len({tuple(call) for call in calls})
     if compilations > distinct_calls:
         raise NotYet(
-            f"{len(calls)} calls compiled {compilations} programs; {distinct_calls} are enough. Arrays "
-            "with the same dtype, shape, layout and device must have the same key, and earlier programs stay."
+            f"{len(calls)} calls compiled {compilations} programs; {distinct_calls} are "
+            "enough. Arrays with the same dtype, shape, layout and device must have the "
+            "same key, and the cache must keep earlier programs."
         )
     return (
         f"{distinct_calls} programs for {len(calls)} calls; each call ran a program that was compiled for it."

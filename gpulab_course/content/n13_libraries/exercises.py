@@ -286,8 +286,8 @@ def judge_halfsum(answer: Answer) -> str:
             )
         if as_float(result) != value and not math.isnan(value):
             raise NotYet(
-                f"half_sum of {name} returns {as_float(result):.17g}, which FP32 does not have: round "
-                "the sum, np.float32(…)."
+                f"half_sum of {name} returns {as_float(result):.17g}, which is not an "
+                "FP32 number. Round the sum with np.float32(…)."
             )
     return "every order gives the same sum, to its last bit: it was rounded once."
 
@@ -413,7 +413,8 @@ def judge_tf32x3(answer: Answer) -> str:
             )
         if result.dtype != np.float32:
             raise NotYet(
-                f"{call_text} returns {result.dtype}: keep FP32 throughout, because the GPU has little FP64."
+                f"{call_text} returns {result.dtype}: use FP32 in all steps, because most "
+                "GPUs compute FP64 slowly."
             )
         magnitude = np.abs(a).astype(np.float64) @ np.abs(b).astype(np.float64)
         if np.isfinite(result).all() and not _is_sum_of_products(result, products, magnitude):
@@ -426,8 +427,8 @@ def judge_tf32x3(answer: Answer) -> str:
         # The order of the three products matters where all are positive, truncation where signs differ.
         if not error <= (1.6 if kind == "positive" else 1.28) * reference_error:
             raise NotYet(
-                f"{call_text} is off by {error:.2g} u (FP32's u, RMS); {reference_error:.2g} u are possible. "
-                f"{_product_lesson(result, a, b)}"
+                f"{call_text} has an RMS error of {error:.2g} u (u of FP32); "
+                f"{reference_error:.2g} u are possible. {_product_lesson(result, a, b)}"
             )
     return "three TF32 multiplications are as accurate as one in FP32."
 
@@ -589,11 +590,11 @@ def _judge_training(steps: Any, gradient_steps: Sequence[Any], state: dict[str, 
         if scales != [expected["scale"]]:
             if len(scales) == 1:
                 raise NotYet(
-                    f"{step_text} calls backward with {scales[0]:,g}: the loss is multiplied by "
-                    "state['scale']."
+                    f"{step_text} calls backward with {scales[0]:,g}. Call it with "
+                    "state['scale'], by which the loss is multiplied."
                 )
             raise NotYet(
-                f"{step_text} calls backward {len(scales)} times, not once. It is the expensive part."
+                f"{step_text} calls backward {len(scales)} times, not once. backward is the expensive part."
             )
         if not isinstance(result, np.ndarray) or result.shape != weights.shape:
             raise NotYet(f"{step_text} returns {spelt(result)}. Return as many weights as before.")

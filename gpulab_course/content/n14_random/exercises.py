@@ -288,8 +288,9 @@ def judge_twice(answer: Answer) -> str:
             )
         if not runs_right[0]:
             raise NotYet(
-                f"{call_text}: the first run does not draw the next numbers. Do not change the states "
-                "before it; seeding begins another sequence."
+                f"{call_text}: the first run does not draw the next numbers. Do not "
+                "change the states of the generators before this run, for example by "
+                "seeding."
             )
         if not runs_right[1]:
             wrong_names = [
@@ -301,9 +302,9 @@ def judge_twice(answer: Answer) -> str:
             ]
             kinds = " and ".join(dict.fromkeys(name.split("'")[0] + "'s" for name in wrong_names))
             raise NotYet(
-                f"{call_text}: the second run draws other numbers from {kinds} generator. "
-                "Save a copy of its state "
-                "before the first run, and restore it before the second."
+                f"{call_text}: the second run does not draw the same numbers from {kinds} "
+                "generator as the first run. Save a copy of its state before the first "
+                "run, and restore it before the second."
             )
         pair = outcome["result"]
         if not isinstance(pair, tuple | list) or len(pair) != 2:
@@ -311,7 +312,10 @@ def judge_twice(answer: Answer) -> str:
         if list(pair) != [expected, expected]:
             raise NotYet(f"{call_text} should return what work() returned, the first run's result first.")
         if not outcome["after"]:
-            raise NotYet(f"{call_text}: the numbers drawn afterwards are not those that follow one run.")
+            raise NotYet(
+                f"{call_text}: numbers that are drawn after this call must be the same as "
+                "after a single run, but they are different."
+            )
     return "four generators on three processors start both runs in the same states."
 
 
@@ -336,7 +340,7 @@ class Program:
         unknown_names = enabled_switches - set(SWITCHES)
         if unknown_names:
             raise ValueError(
-                f"There is no switch {sorted(unknown_names)[0]!r}; there are {', '.join(SWITCHES)}."
+                f"There is no switch {sorted(unknown_names)[0]!r}. The switches are {', '.join(SWITCHES)}."
             )
         self.runs += 1
         if self.runs > 50 * MOST_RUNS:
@@ -383,9 +387,9 @@ def judge_needed(answer: Answer) -> str:
             cost_percent = sum(_COSTS.get(name, 0) for name in useless_switches)
             raise NotYet(
                 f"{call_text} turns on {useless_switches[0]!r} for nothing. Without "
-                f"{'it' if len(useless_switches) == 1 else 'these'} the "
-                f"results are the same each time, and the program takes {cost_percent} % less time. "
-                "Turn all switches on, and then off one at a time."
+                f"{'it' if len(useless_switches) == 1 else 'these'} the results are the "
+                f"same each time, and the program takes {cost_percent} % less time. Turn "
+                "all switches on, and then turn them off one at a time."
             )
         if program.runs > MOST_RUNS:
             raise NotYet(f"{call_text} calls run {program.runs:,} times; {MOST_RUNS} are enough.")

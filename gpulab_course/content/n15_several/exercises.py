@@ -235,8 +235,8 @@ def judge_broadcast(answer: Answer) -> str:
         for target, items in zip(targets, lists, strict=True):
             if _is_permuted([result for *_, result in items], arrays):
                 raise NotYet(
-                    f"{call_text}: the list of GPU {target} has the arrays in another order than `arrays`. "
-                    "Put each copy at the index of its original."
+                    f"{call_text}: the arrays in the list of GPU {target} are not in the "
+                    "order of `arrays`. Put each copy at the index of its original."
                 )
             for number, ((gpu, misalignment, result), expected) in enumerate(zip(items, arrays, strict=True)):
                 item_text = f"{call_text}{_mode_text(mode)}: array {number} of GPU {target}"
@@ -253,8 +253,9 @@ def judge_broadcast(answer: Answer) -> str:
             limit_bytes = sum(array.nbytes for array in arrays) + 256 * array_count
             if outcome["in"][target] > limit_bytes:
                 raise NotYet(
-                    f"{call_text}: {size(outcome['in'][target])} arrive at GPU {target}, and "
-                    f"{size(limit_bytes)} are enough: the bytes of all arrays, and 256 more per array."
+                    f"{call_text}: {size(outcome['in'][target])} arrive at GPU {target}, "
+                    f"but {size(limit_bytes)} are enough: the bytes of all arrays, and "
+                    "256 additional bytes per array."
                 )
     return f"400 arrays of four types arrive unchanged, in at most {MOST_MESSAGES} messages."
 
@@ -285,10 +286,9 @@ def _judge_array(
         )
     if misalignment:
         raise NotYet(
-            f"{item_text} begins {misalignment} bytes off a multiple of its element's size, so a kernel that "
-            "reads it would fail. Start each array at a multiple of 16 bytes, or join the arrays "
-            "of each type "
-            "separately."
+            f"{item_text} begins {misalignment} bytes after a multiple of its element "
+            "size, so a kernel that reads it would fail. Start each array at a multiple "
+            "of 16 bytes, or join the arrays of each type separately."
         )
     if result.shape != expected.shape:
         raise NotYet(
@@ -467,9 +467,9 @@ def _judge_part(part_text: str, result: Any, expected: Any) -> None:
     index = np.argwhere(result != expected)[0].tolist()
     raise NotYet(
         f"{part_text}: cell {tuple(index)} of the rim is {result[tuple(index)]:g}, not "
-        f"{expected[tuple(index)]:g}. A neighbour's "
-        "edge is its row 1 or −2 (or column); its row 0 or −1 is a rim itself. Rim cells outside the whole "
-        "field must not change."
+        f"{expected[tuple(index)]:g}. The edge of a neighbour is its row (or column) 1 or "
+        "−2. Its row 0 or −1 or −2 (or column); its row 0 or −1 is a rim itself. Rim "
+        "cells outside the whole field must not change."
     )
 
 
@@ -533,8 +533,8 @@ def judge_place(answer: Answer) -> str:
             or sorted(gpus_by_rank) != list(range(gpu_count))
         ):
             raise NotYet(
-                f"{call_text} should return a list with each GPU from 0 to {gpu_count - 1} once, in the "
-                "ranks' order."
+                f"{call_text} should return a list that contains each GPU from 0 to "
+                f"{gpu_count - 1} once, in the order of the ranks."
             )
         for ring in rings:
             for rank, next_rank in zip(ring, [*ring[1:], ring[0]], strict=True):
@@ -703,16 +703,15 @@ def judge_shard(answer: Answer) -> str:
             limit_bytes = inputs.nbytes - part.nbytes
             if outcome["in"][gpu] > limit_bytes:
                 raise NotYet(
-                    f"{call_text}: {size(outcome['in'][gpu])} arrive at GPU {gpu}; the others' rows are "
-                    f"{size(limit_bytes)}, and have to come once. Gather the rows once, keep them, "
-                    "and compute "
-                    "everything else from them."
+                    f"{call_text}: {size(outcome['in'][gpu])} arrive at GPU {gpu}, but "
+                    f"the rows of the other GPUs have only {size(limit_bytes)}. Gather "
+                    "these rows once, keep them, and compute everything else from them."
                 )
             limit_bytes = max(part.nbytes * (len(parts) - 1), inputs.nbytes)
             if outcome["out"][gpu] > limit_bytes:
                 raise NotYet(
-                    f"{call_text}: {size(outcome['out'][gpu])} leave GPU {gpu}. Each GPU should send its "
-                    "own rows; no GPU should send the rows of all."
+                    f"{call_text}: {size(outcome['out'][gpu])} leave GPU {gpu}. Each GPU "
+                    "should send its own rows; no GPU should send the rows of all GPUs."
                 )
     return "the rows of the others arrive at each GPU once."
 

@@ -327,13 +327,14 @@ def _judge_variable(
                 "if no variable is set: run several processes without a variable."
             )
         raise NotYet(
-            f"{call_text} returns {spelt(result)} for {name}, which changes nothing. Set only one "
-            "variable at a time."
+            f"{call_text} returns {spelt(result)} for {name}, but {name} changes nothing "
+            "in this call. Set only one variable at a time."
         )
     if (observation, read_time) == (None, "never"):
         raise NotYet(
-            f"{call_text} finds nothing that {name} changes. If it is set before the process starts, it "
-            "changes something: most variables are read once, before the first array."
+            f"{call_text} reports that {name} changes nothing. It does change something "
+            "if it is set before the process starts: most variables are read only once, "
+            "before the first array is created."
         )
     if observation != effect[0]:
         explanation = (

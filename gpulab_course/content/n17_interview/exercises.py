@@ -302,8 +302,9 @@ def judge_cause(answer: Answer) -> str:
         if not isinstance(result, str) or result not in CAUSES:
             raise NotYet(f"{message}: name one of {', '.join(CAUSES)}.")
         raise NotYet(
-            f"{message}; without {_CAUSE_PHRASES[expected_cause]} it would gain most, so it is "
-            f"{expected_cause!r}. {_CAUSE_LESSONS[expected_cause]}"
+            f"{message}. The kernel would gain most without "
+            f"{_CAUSE_PHRASES[expected_cause]}, so the cause is {expected_cause!r}. "
+            f"{_CAUSE_LESSONS[expected_cause]}"
         )
     return f"the causes of {len(cases)} hidden kernels on {info(device).name} are right."
 
@@ -606,7 +607,7 @@ def judge_settle(answer: Answer) -> str:
         if not isinstance(verdict, str) or verdict not in ("holds", "refuted"):
             raise NotYet(f"{call_text} returns {spelt(verdict)}: return 'holds' or 'refuted'.")
         if not bench.runs:
-            raise NotYet(f"{call_text} runs nothing. A verdict needs an experiment that can fail.")
+            raise NotYet(f"{call_text} never runs the program. A verdict needs an experiment that can fail.")
         if not any(device == claim["device"] for device, _ in bench.settings_run):
             raise NotYet(f"{call_text} measures on another device: the claim is about {claim['device']}.")
         settings = [{**SETTING, **claim["setting"], claim["change"]: value} for value in pair]
@@ -623,10 +624,12 @@ def judge_settle(answer: Answer) -> str:
         if verdict != expected_verdict:
             claimed_gain = claim["times_as_fast"]
             raise NotYet(
-                f"{call_text}: the program is {gain:.2f} times as fast, and at least {claimed_gain:g} was "
-                f"claimed, so the claim {_verdict_phrase(expected_verdict)}, but settle returns {verdict!r}. "
-                "Compare from / to with the claimed number. Use a statistic that a cold first run and a few "
-                "slow runs do not change."
+                f"{call_text}: the program becomes {gain:.2f} times as fast, and the "
+                f"claim says at least {claimed_gain:g} times. The claim "
+                f"{_verdict_phrase(expected_verdict)}, but settle returns {verdict!r}. "
+                "Divide the time of the first setting by the time of the second, and "
+                "compare the result with the claimed number. Use a statistic that a cold "
+                "first run and a few slow runs do not change."
             )
         if bench.runs > MOST_RUNS:
             raise NotYet(f"{call_text} uses {plural(bench.runs, 'run')}; {MOST_RUNS} are enough.")

@@ -102,8 +102,9 @@ def judge_fragment(answer: Answer) -> str:
     if not known and all(result[0] == layouts.held(*element)[0] for element, result in of_matrix.items()):
         known = [f"the lanes of all elements of {name} are right."]
     raise NotYet(
-        f"{name}[{row}][{column}] is in lane {lane}, register {register}; yours returned lane "
-        f"{results[wrong[0]][0]}, register {results[wrong[0]][1]}{f': {known[0]}' if known else '.'}"
+        f"{name}[{row}][{column}] is in lane {lane}, register {register}; your function "
+        f"returned lane {results[wrong[0]][0]}, register "
+        f"{results[wrong[0]][1]}{f': {known[0]}' if known else '.'}"
     )
 
 

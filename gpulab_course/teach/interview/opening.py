@@ -29,7 +29,7 @@ def interview(
 ) -> Interview:
     """Choose cards and return an interview; without a seed, cards that are due come first."""
     if chair not in CHAIRS:
-        raise ValueError(f"{chair!r} is not a chair; choose 'candidate' or 'interviewer'.")
+        raise ValueError(f"`chair` must be 'candidate' or 'interviewer', not {chair!r}.")
     if cards < 1:
         raise ValueError(f"An interview must have at least one card, not {cards}.")
     by_key = {card.key: card for card in all_cards}

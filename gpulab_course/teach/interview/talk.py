@@ -109,7 +109,7 @@ class Interview:
         part = self.part
         if part is None:
             raise ValueError(
-                "You have answered this card. Tick its points with tick(1, 2, ...), then call next()."
+                "You have already answered this card. Tick its points with tick(1, 2, ...), then call next()."
             )
         answer = part.valid(value)
         seconds = time.monotonic() - self._shown_s

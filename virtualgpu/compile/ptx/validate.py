@@ -219,7 +219,9 @@ class _Checker:
         combines = any(p in ("and", "or", "xor") for p in modifiers)
         assert self.current is not None
         if combines != (len(self.current.operands) == 4):
-            raise self.fail("a predicate to combine with is missing, or one too many")
+            raise self.fail(
+                "the predicate that is combined with the comparison is missing, or is not allowed here"
+            )
 
     # -- instructions with special rules -------------------------------------------------------------
 
@@ -304,7 +306,7 @@ class _Checker:
     def halves(self, operand: ir.Vector, kind: str, is_destination: bool) -> None:
         count = len(operand.items)
         if count not in (2, 4) or BITS[kind] % (8 * count):
-            raise self.fail(f"{count} parts do not make a .{kind}")
+            raise self.fail(f"a .{kind} cannot be divided into {count} parts")
         element_type = f"b{BITS[kind] // count}"
         for item in operand.items:
             if is_destination:

@@ -23,8 +23,9 @@ def check_links(kind: Any) -> LinkKind | None:
     """
     if kind is not None and kind not in get_args(LinkKind):
         raise ValueError(
-            '`links` must be "nvswitch" (all GPUs with each other), "pairs" (0 with 1, 2 '
-            f'with 3, ...) or "host" (none: all goes through the host), not {kind!r}.'
+            '`links` must be "nvswitch" (links between all GPUs), "pairs" (links between '
+            'GPUs 0 and 1, 2 and 3, ...) or "host" (no links: all copies go through the '
+            f"host), not {kind!r}."
         )
     checked_kind: LinkKind | None = kind
     return checked_kind

@@ -75,7 +75,10 @@ class KnownCalls:
             operations = [ending.operation for ending in self.endings if ending.operation]
             names = [f"{recorded.package}.{recorded.name}" for recorded in operations]
             hint = did_you_mean(name, dict.fromkeys(names)) or " gl.library_calls() lists the recorded calls."
-            raise GpulabError(f"{', '.join(filter(None, (name, *wanted.values())))} was not recorded.{hint}")
+            raise GpulabError(
+                f"{', '.join(filter(None, (name, *wanted.values())))} is not among the "
+                f"recorded operations.{hint}"
+            )
         return matches
 
     def _nearest(self, operation: Operation) -> Operation | None:

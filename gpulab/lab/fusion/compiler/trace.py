@@ -233,9 +233,9 @@ class Trace:
             if "Value" not in str(error):
                 raise
             raise GpulabError(
-                f"{self.name} cannot be traced ({error}): use cp as a name of the "
-                "notebook, not imported within the function, and only its functions, "
-                "operators and kernels."
+                f"{self.name} cannot be traced ({error}). Import cp in the notebook and "
+                "not in the function, and use only functions, operators and kernels of "
+                "cp."
             ) from error
         self.outputs = tuple(v._node.number for v in _values((self.returned,)))
         if not self.outputs and not any(node.writes is not None for node in self.nodes):

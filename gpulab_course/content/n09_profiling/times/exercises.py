@@ -229,8 +229,9 @@ def _judge_nvtx(
         raise NotYet(f"with {description}, a function of your list {errors[0]}.")
     if "elsewhere" in notes:
         raise NotYet(
-            f"with {description}, the layers run in a thread of their own, but a range contains only the "
-            "work that its own thread launches. Call the layer in the thread that begins the range."
+            f"with {description}, the layers run in another thread, but a range contains "
+            "only the work that its own thread launches. Call the layer in the thread "
+            "that begins the range."
         )
     if "swallowed" in notes:
         raise NotYet(
@@ -262,16 +263,18 @@ def _judge_ranges(
     missing_names = [name for name in names if name not in ranges]
     if missing_names and names[-1] in ranges and len(missing_names) == len(names) - 1:
         raise NotYet(
-            f'with {description}, all ranges have the name "{names[-1]}": a function made in a loop sees the '
-            "loop's last variables. Make it in a function of its own, which takes the number and the layer."
+            f'with {description}, all ranges have the name "{names[-1]}": a function that '
+            "is created in a loop uses the last values of the loop's variables. Create "
+            "the function in another function, which takes the number and the layer as "
+            "arguments."
         )
     if missing_names:
         other_names = [f'"{name}"' for name in ranges if name != "afterwards"]
         listing = ", ".join(other_names[:4]) + (" …" if len(other_names) > 4 else "") or "none"
         raise NotYet(
             f'with {description}, no range has the name "{missing_names[0]}" (there '
-            f"{'are' if listing != 'none' else 'is'} "
-            f"{listing}): number them from 0, by position, since two layers can be the same function."
+            f"{'are' if listing != 'none' else 'is'} {listing}): number the ranges from 0 "
+            "by position, because two layers can be the same function."
         )
     for number, name in enumerate(names):
         count, device_ns, operations = ranges[name]
@@ -290,9 +293,8 @@ def _judge_ranges(
             else "an exception skips its end"
         )
         raise NotYet(
-            f'with {description}, "{outcome["open"][0]}" is never ended: {reason}. End it in a finally, or '
-            "use a with "
-            "block."
+            f'with {description}, "{outcome["open"][0]}" is never ended: {reason}. End '
+            "the range in a finally clause, or use a with block."
         )
     for number, name in enumerate(names):
         device_ns = ranges[name][1]
@@ -650,8 +652,9 @@ def _judge_pair(key: str, cause: str, outcome: dict[str, Any]) -> None:
         _judge_results(key, outcome[f"result/{large}"], outcome[f"right/{large}"])
         if not _same(outcome[f"result left/{large}"], outcome[f"right left/{large}"]):
             raise NotYet(
-                f"the cause of program {key} is right, but your program leaves other values in its arguments "
-                "than the given program. Change only what the given program changes."
+                f"the cause of program {key} is right, but after your program its "
+                "arguments have other values than after the given program. Change only "
+                "the arguments that the given program changes."
             )
         if outcome[f"hazards/{large}"]:
             raise NotYet(
@@ -680,14 +683,14 @@ def _judge_pair(key: str, cause: str, outcome: dict[str, Any]) -> None:
             "one stream": "its long kernels still share one stream",
         }
         raise NotYet(
-            f'program {key}: "{cause}" is right, but it is still there: {evidence[cause]}; it runs '
-            f"{speedup_text}."
+            f'program {key}: the cause "{cause}" is right, but your program still has it: '
+            f"{evidence[cause]}. It runs {speedup_text}."
         )
     if outcome["after"] > CAUSES[cause] * outcome["before"]:
         raise NotYet(
-            f'program {key}: "{cause}" is gone, but its new timeline is hardly shorter: it runs '
-            f"{speedup_text}. "
-            "Look at the new timeline: there is another cause instead of the old one."
+            f'program {key}: your program no longer has the cause "{cause}", but its '
+            f"timeline is hardly shorter: it runs {speedup_text}. Look at the new "
+            "timeline, which has another cause."
         )
 
 

@@ -84,7 +84,7 @@ def judge_product(answer: Answer) -> str:
         gemm(*args)
         if not np.array_equal(replay_arrays["c"].reshape(-1, ldc), expected):
             raise NotYet(
-                f"{call_text}: gemm did not compute what is in c: let the library compute the product."
+                f"{call_text}: gemm did not compute the contents of c: let the library compute the product."
             )
     return "one call, no copy, for every shape and leading dimension."
 
@@ -257,12 +257,13 @@ def judge_tuner(answer: Answer) -> str:
             )
         if not is_new and timings:
             raise NotYet(
-                f"{call_text} timed candidates again, although it has chosen for such an array. Keep the "
-                "choice."
+                f"{call_text} timed candidates again, although it had already chosen a "
+                "candidate for such an array. Keep this choice."
             )
         if is_new and set(timings) < {name for name in behaviour if not behaviour[name][kind][3]}:
             raise NotYet(
-                f"{call_text} did not time every candidate whose result is right; another could be faster."
+                f"{call_text} did not time every candidate whose result is right, so it "
+                "can miss a faster one."
             )
         if max(timings.values(), default=0) > _MAX_TIMINGS:
             raise NotYet(
