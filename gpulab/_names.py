@@ -40,6 +40,6 @@ def course_missing(name: str) -> str:
     if name not in COURSE:
         return ""
     return (
-        f"gl.{name} belongs to the course, the package gpulab-course, which is not installed here: "
-        "pip install gpulab-course"
+        f"gl.{name} is a function of the course. It needs the package gpulab-course, "
+        "which is not installed here: pip install gpulab-course"
     )

@@ -23,7 +23,10 @@ from virtualgpu.errors import GpulabError
 COMMANDS = "gpulab.commands"
 # Commands of a checkout: name -> module with ``main(arguments)``, help.
 _CHECKOUT_COMMANDS = {
-    "bench": ("tools.bench.table", "measure the virtual GPU; with --gpu, the teaching kernels on a GPU"),
+    "bench": (
+        "tools.bench.table",
+        "measure the speed of the virtual GPU or, with --gpu, of the teaching kernels on a GPU",
+    ),
     "record": ("tools.recordings.record", "record values of a real GPU for the tests and the course"),
 }
 # Commands of the course, so that the message for a missing command can name its package.
@@ -70,7 +73,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"gpulab {gpulab.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
-    doctor = commands.add_parser("doctor", help="check driver, CUDA, CuPy, NVRTC and Jupyter, with remedies")
+    doctor = commands.add_parser(
+        "doctor", help="check driver, CUDA, CuPy, NVRTC and Jupyter, and explain how to fix problems"
+    )
     doctor.add_argument("--details", action="store_true", help="list everything that was checked")
     doctor.add_argument("--json", action="store_true", help="print JSON")
     for command in sorted(metadata.entry_points(group=COMMANDS), key=lambda entry: entry.name):

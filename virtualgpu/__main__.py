@@ -22,17 +22,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m virtualgpu",
         usage="%(prog)s [--device NAME] [--count N] (script.py | -m module | -c code) [argument ...]",
         description="Run an unchanged CuPy program on a virtual GPU.",
-        epilog="A kernel that makes no progress is stopped after VIRTUALGPU_WATCHDOG_S seconds of "
-        "processor time (20).",
+        epilog="A kernel is stopped if none of its threads finishes within "
+        "VIRTUALGPU_WATCHDOG_S seconds of processor time (default: 20).",
     )
     remaining = argparse.REMAINDER
-    parser.add_argument("--device", metavar="NAME", help="such as T4 or H200 (VIRTUALGPU_DEVICE, else A100)")
+    parser.add_argument(
+        "--device",
+        metavar="NAME",
+        help="name of the GPU, such as T4 or H200 (default: VIRTUALGPU_DEVICE or A100)",
+    )
     parser.add_argument("--count", type=int, metavar="N", help="number of GPUs (VIRTUALGPU_COUNT, else 1)")
     parser.add_argument(
         "-m", nargs=remaining, dest="module", metavar="MODULE", help="run a module, like python -m"
     )
     parser.add_argument("-c", nargs=remaining, dest="code", metavar="CODE", help="run a line of code")
-    parser.add_argument("script", nargs=remaining, help="run a script, with its arguments after it")
+    parser.add_argument("script", nargs=remaining, help="a script to run, followed by its arguments")
     options = parser.parse_args(arguments)
     program = options.module or options.code or options.script
     if not program:

@@ -144,7 +144,7 @@ def _graph(flow: Flow, idle_gaps: Sequence[Gap]) -> Iterable[Advice]:
         lines = [gap.source for gap in launches]
         remedy = "Capture the launches in a CUDA Graph"
         if any(gap.cause in _WAIT_CAUSES for gap in idle_gaps):
-            remedy = "Once nothing waits between the launches, capture them in a CUDA Graph"
+            remedy = "If the host does not have to wait between the launches, capture them in a CUDA Graph"
         text = f"{remedy}{lines_text(lines)}: {_times_text(launches)} the device "
         text += "was idle because the host launches work more slowly than it runs"
         node_spacing_ns = sum(

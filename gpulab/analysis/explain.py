@@ -151,7 +151,7 @@ def _remedy(
     first_stream = _displayed_stream(earlier, later)
     second_stream = _displayed_stream(later, earlier)
     if kind == "used after it was freed" or first_stream is None:
-        return f"Keep {array} as long as its address is used.", ""
+        return f"Keep a reference to {array} as long as its address is used.", ""
     first_code = stream_code(first_stream, names)
     if second_stream is None:
         return (
@@ -167,7 +167,9 @@ def _remedy(
             f"with cp.cuda.Device({first_stream[0]}): e = {first_code}.record()\n{second_code}.wait_event(e)"
         )
     if kind in ("freed too early", "reused too early"):
-        return f"Keep {array} until {first_code} has finished with it, or add before it is freed:", code
+        return (
+            f"Keep {array} until {first_code} has finished with it, or add this before the array is freed:"
+        ), code
     if earlier.source == later.source and earlier.source is not None:
         return f"After {_line(earlier.source)} and before it runs again, add:", code
     position = f"After {_line(earlier.source)} and before" if earlier.source else "Before"

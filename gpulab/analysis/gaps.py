@@ -121,7 +121,7 @@ class _Causes:
         if self._engine_ns(operation, issued_ns, end_ns) * 2 > end_ns - issued_ns:
             engine = engine_of(operation)
             return "engine busy", f"other streams' work kept the engine ({engine}) busy", None
-        return "start-up", f"{operation.name} had been launched before, and took this long to start", None
+        return "start-up", f"{operation.name} was launched before the gap, and took this long to start", None
 
     def _predecessor_cause(self, operation: Activity, awaited: Activity) -> _Cause:
         """Return why an operation had to wait for another operation."""
@@ -143,7 +143,7 @@ class _Causes:
             )
         return (
             "default stream",
-            f"it waited for {awaited.name} of {stream_name}, because of the default stream's rule",
+            f"it waited for {awaited.name} of {stream_name}, because of the rule for the default stream",
             None,
         )
 

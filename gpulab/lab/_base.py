@@ -147,7 +147,10 @@ class Recorded(Pictured, Generic[R]):
             and self._device is not None
             and hasattr(record, "note")
         ):
-            note = f"The session moved to another device within the block; this is the {self._device.device}."
+            note = (
+                "Another device was selected within the block. This result is from the "
+                f"{self._device.device}."
+            )
             record = replace(record, note=" ".join(filter(None, (record.note, note))))
         self._record = record
         if not self._live:
@@ -187,7 +190,7 @@ class Recorded(Pictured, Generic[R]):
         if self._is_going:
             return f"{self._what.capitalize()} that is being recorded."
         display_hint = " or display it" if self._display else ""
-        return f"{self._what.capitalize()} that has not started: write `{self._write}`{display_hint}."
+        return f"{self._what.capitalize()} that has not started. Start it with `{self._write}`{display_hint}."
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Bundle | None:
         if self._display and self._is_new:

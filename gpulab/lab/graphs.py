@@ -23,8 +23,8 @@ from virtualgpu.records import DanglingArray, GraphArray, GraphNode, GraphRecord
 
 SHOWN_ELEMENTS = 4
 EMPTY = (
-    "fn launched no work in the stream, so the graph is empty: only work of the current stream, and of "
-    "streams that wait for an event of it, is captured."
+    "fn launched no work in the stream, so the graph is empty: a graph captures only "
+    "work of the current stream, and of streams that wait for an event of this stream."
 )
 
 
@@ -84,7 +84,10 @@ def _check(cp: Any, fn: Any, arrays: tuple[Any, ...]) -> None:
             remedy = (
                 "copy it to the device with cp.asarray"
                 if isinstance(array, np.ndarray)
-                else "a value that is not an array is fixed at capture: bind it with functools.partial"
+                else (
+                    "the capture fixes values that are not arrays, so bind such a value with "
+                    "functools.partial"
+                )
             )
             raise TypeError(
                 f"Argument {number} of gl.graph is a {type(array).__name__}, not a device array; {remedy}."

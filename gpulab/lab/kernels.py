@@ -21,7 +21,8 @@ from virtualgpu.protocol import Block, Counters, Hazards, Launch, Shape, Warp
 from virtualgpu.records import WARP_SIZE, BlockTrace, WarpTrace
 
 _NOT_REPLAYED = (
-    "Nothing was watched: only a replay has the values, and the launch is too large or too slow for one."
+    "No values were recorded for `watch`: they need a replay on the virtual GPU, and "
+    "this launch is too large or too slow for a replay."
 )
 
 

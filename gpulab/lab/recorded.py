@@ -228,7 +228,8 @@ def timelines() -> tuple[RecordedTimeline, ...]:
 def _session() -> RecordedSession:
     recording = sessions.recorded_session()
     description = (
-        "a few blocks spin, then many; an addition and a matrix multiplication; a slow loader; short kernels"
+        "phases: first a few and then many busy blocks, an addition, a matrix "
+        "multiplication, a slow data loader, and short kernels"
     )
     return RecordedSession(sessions.RECORDED, description, recording.provenance.device, recording.date)
 

@@ -109,7 +109,9 @@ class Group:
         timeout = "" if failures else f"Not finished after {self._limit_s:g} s. "
         waiting_sentence = f"{waiting_text[:1].upper()}{waiting_text[1:]}. " if waiting_text else ""
         remedy = "All ranks have been ended" + (
-            "." if failures else ": each must make the same calls in the same order, or the others wait."
+            "."
+            if failures
+            else (": all ranks must make the same calls in the same order. Otherwise the other ranks wait.")
         )
         return f"{timeout}{' '.join([*failures, ''])}{waiting_sentence}{remedy}"
 

@@ -18,7 +18,7 @@ MAX_VIRTUAL_DEVICES = 16
 
 Kind = Literal["auto", "cuda", "virtual"]
 _LINK_WORDS = {
-    "nvswitch": "all with each other by NVLink",
+    "nvswitch": "NVLink between all of them",
     "pairs": "in pairs by NVLink",
     "host": "through the host only",
 }
@@ -63,8 +63,9 @@ class DeviceChoice:
         devices = device_text if self.count > 1 else f"a virtual {self.device}"
         reason = f", because {self.reason}" if self.reason else ""
         return (
-            f"This session uses {devices} (compute capability {capability}){reason}: kernels really run, "
-            f"on the CPU, while times are modelled, not measured; {change}"
+            f"This session uses {devices} (compute capability {capability}){reason}: "
+            "kernels are executed on the CPU, and their times are modelled, not "
+            f"measured; {change}"
         )
 
     def __str__(self) -> str:

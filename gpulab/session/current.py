@@ -51,7 +51,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 TWIN_WATCHDOG_S = 5.0
-_ALL_THERE = "`count` and `links` are for virtual devices; CUDA devices are all there already, as they are."
+_ALL_THERE = (
+    "`count` and `links` can be used only with virtual devices. All CUDA devices of the "
+    "computer are always available."
+)
 
 
 @dataclass(slots=True)
@@ -436,7 +439,7 @@ def _open(kind: Kind, name: str, count: int, links: str | None) -> _Session:
                     "doctor`."
                 ) from error
             reason = str(error)
-            _log.info("No CUDA device can be used, a virtual one is: %s", reason)
+            _log.info("No CUDA device can be used, so this session uses a virtual GPU: %s", reason)
         else:
             if count != 1 or links is not None:
                 raise ValueError(_ALL_THERE)

@@ -26,8 +26,8 @@ _TOO_LARGE = (
     "the arrays as they are now."
 )
 _DROPPED = (
-    "The copies of this launch's arrays have been dropped: gpulab keeps at most {} of them, those of the "
-    "latest launches. Run the cell of the launch again."
+    "The copies of this launch's arrays have been deleted, because gpulab keeps at most "
+    "{} of copies, for the latest launches. Run the cell of the launch again."
 )
 
 

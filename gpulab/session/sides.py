@@ -158,7 +158,9 @@ def _beside_its_twin(
 
     def answer(observation: Observation[Any]) -> Observed[Any]:
         if isinstance(observation, Hazards):
-            return Observed(replay.of(observation), note="Run on the virtual GPU over copies of the arrays.")
+            return Observed(
+                replay.of(observation), note="Executed on the virtual GPU with copies of the arrays."
+            )
         if observation not in measurements:
             return Observed(replay.of(observation), note="Counted in a replay on the virtual GPU")
         if isinstance(observation, Blocks):

@@ -40,7 +40,7 @@ _AT_ONCE = "One instruction (ATOMS.POPC.INC) adds to an address for all lanes of
 _NO_ANSWER = "The old value is not used: RED updates memory and returns no value."
 _NOTHING = "ptxas removed this access, because its value is known or not used."
 _ACROSS = "ptxas has copied the loop's body and loads the bytes of several iterations at once."
-_SOMETIMES = "ptxas merges this access with its neighbours in some copies of the loop's body only."
+_SOMETIMES = "ptxas merges this access with adjacent accesses, but only in some copies of the loop's body."
 
 _ACCESSES = ("ld", "ldu", "st", "atom", "red")
 # PTX instructions whose machine code has its own branches; helper functions for slow cases are listed under

@@ -43,8 +43,9 @@ class NvdisasmMissingError(ToolMissingError):
 
     def __init__(self) -> None:
         super().__init__(
-            "not available: install nvidia-cuda-nvdisasm (`pip install nvidia-cuda-nvdisasm`), NVIDIA's "
-            "disassembler, to see what the machine code does"
+            "not available: install nvidia-cuda-nvdisasm (`pip install "
+            "nvidia-cuda-nvdisasm`), which is NVIDIA's disassembler, to see the machine "
+            "code"
         )
 
 

@@ -100,13 +100,20 @@ _LAZY_NAMES = {
 
 _REMEDIES = {
     "poly1d": "keep the coefficients in an array and write cp.polyval(coefficients, x)",
-    "int": "use Python's int, or cp.int64 and its relatives",
-    "float": "use Python's float, or cp.float32 and its relatives",
+    "int": "use Python's int, or a type such as cp.int64",
+    "float": "use Python's float, or a type such as cp.float32",
     "object": "device arrays hold numbers only",
     "bool8": "write cp.bool_",
-    "ma": "CuPy has no masked arrays; keep a mask of bool beside the array, and choose with cp.where",
-    "nditer": "a loop over elements waits for the device at each; write it with whole arrays or as a kernel",
-    "ndenumerate": "a loop over elements waits for the device at each; cp.ndindex gives the indices",
+    "ma": (
+        "CuPy has no masked arrays; use a second array of bool as a mask, and select elements with cp.where"
+    ),
+    "nditer": (
+        "a loop over elements waits for the device at each element; use operations on whole "
+        "arrays, or a kernel"
+    ),
+    "ndenumerate": (
+        "a loop over elements waits for the device at each element; cp.ndindex returns the indices"
+    ),
     "prof": "time with cp.cuda.Event, whose times are modelled",
 }
 

@@ -116,7 +116,7 @@ def read_snapshot(path: str | os.PathLike[str]) -> Snapshot:
             raise SnapshotError(f"{source.name!r} cannot be opened. {process.stdout.strip()}")
         if process.returncode:
             reason = (
-                f"reading the file takes more than {limit_s} s of processor time"
+                f"reading it takes more than {limit_s} s of processor time"
                 if process.returncode in _LIMIT_STATUSES
                 else "reading the file crashes Python"
             )

@@ -25,7 +25,7 @@ _IGNORED = {
     "pinned_use_background_threads",
     "graph_capture_record_stream_reuse",
 }
-"""Known to PyTorch, without effect on where blocks lie."""
+"""Settings of PyTorch that do not change the positions of blocks."""
 
 
 class SettingsError(GpulabError, ValueError):

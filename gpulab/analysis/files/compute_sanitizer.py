@@ -53,8 +53,9 @@ _SPACE = re.compile(r"__(\w+)__")
 
 
 _LIMITS = (
-    "It detects races only in shared memory, and uninitialized global memory. The arguments "
-    "have separate memory, and all of it was initialized."
+    "This tool detects races only in shared memory, and uninitialized values only in "
+    "global memory. Each argument was copied to its own initialized memory before the "
+    "check."
 )
 _FAULT = re.compile(r"CUDA(Driver|Runtime)Error|cudaError|CUDA_ERROR")
 _REFUSAL = re.compile(

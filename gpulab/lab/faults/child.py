@@ -78,7 +78,7 @@ def run(_: Any, job_bytes: bytes, returns: bool, blocking: bool, watchdog_s: flo
             _bring(value, returns, outcome)
     _figures(outcome)
     if any(not _compiles(pid) for pid in children(me)):
-        outcome["notes"].append("It left processes running, which were ended with it.")
+        outcome["notes"].append("It started processes that were still running. They were ended, too.")
     return outcome
 
 

@@ -197,7 +197,9 @@ def _run_once(
     except ProcessError as reason:
         ending = str(reason)
     except DamagedError:
-        ending = "it wrote to a file descriptor that it did not open. Use only those that you opened."
+        ending = (
+            "it wrote to a file descriptor that it did not open. Use only file descriptors that you opened."
+        )
     finally:
         output, lines = talk.printed()
         talk.__exit__()

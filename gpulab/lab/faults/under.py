@@ -65,7 +65,7 @@ def run(
                 try:
                     process.wait(limit_s)
                 except subprocess.TimeoutExpired:
-                    helps = "give it a smaller launch, or one that ends"
+                    helps = "check a smaller launch, or a kernel without an infinite loop"
                     raise ToolMissingError(f"{tool} did not finish within {limit_s:g} s: {helps}") from None
                 finally:
                     end_descendants(process.pid)

@@ -92,7 +92,9 @@ def traffic(fn: Callable[..., Any], *args: Any) -> TrafficReport:
             flop=flop,
             time_ns=times.get(way),
             moved_bytes=sum(node_bytes.values()) if plan is single else plan.moved_bytes(kernel_bytes),
-            note="" if way in times else "not generated: by hand, with whole rows in each block",
+            note=""
+            if way in times
+            else "not generated: write this kernel by hand, with whole rows in each block",
         )
         for way, plan in plans.items()
     )

@@ -120,7 +120,9 @@ def _observed(fn: Callable[..., Any], args: tuple[Any, ...]) -> Calls:
     if origin.source == "measured":
         measured_calls = tuple(known_calls.of_real_kernels(Counter(kernels)))
         return Calls(provenance=origin, function=name, endings=measured_calls, note=line.record.note)
-    note = f"Operations are those that the {origin.device} ran, without any of these libraries."
+    note = (
+        f"The table shows the operations of the {origin.device}, which does not use any of these libraries."
+    )
     endings = tuple(known_calls.of_virtual_kernels(kernels, operations))
     return Calls(provenance=known_calls.provenance, function=name, endings=endings, note=note)
 

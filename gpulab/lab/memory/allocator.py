@@ -23,7 +23,10 @@ from virtualgpu.errors import GpulabError, did_you_mean
 from virtualgpu.records import memory
 
 MOST_EVENTS = 200_000
-"""A page with more would take long to open: it has the last ones, and says so."""
+"""Largest number of events on a saved page, so that the page opens quickly.
+
+A page of a longer recording has only the last events, and says so.
+"""
 OTHERS = ("CuPy", "PyTorch")
 
 

@@ -110,7 +110,7 @@ class MemoryRecording(
             array = self._held_arrays.pop()
             size_bytes = array.mem.size
             del array
-            return f"Freed {size_bytes:,} B; the pool keeps it."
+            return f"Freed {size_bytes:,} B. The pool keeps this memory."
         if action == "empty":
             current_pool().free_all_blocks()
             return "Free pool blocks were returned to the device."

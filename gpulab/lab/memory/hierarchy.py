@@ -30,9 +30,11 @@ from virtualgpu.records.memory import CacheCapacity, LevelBandwidth, MemoryLadde
 VECTOR_BYTES = 16
 WARM_LOADS = 8192  # more lines than any L1 holds
 CHASE = (
-    "One thread follows a random cycle of addresses 128 bytes apart, so that no load can begin before the "
-    "one before it ends and no pattern helps. All of the working set is read once before, and the difference "
-    "of two chains of different length is taken, so that the launch does not count."
+    "One thread follows a random cycle of addresses that are 128 bytes apart. Each load "
+    "needs the result of the previous load, and the addresses have no regular pattern. "
+    "The working set is read once before the measurement. The latency is computed from "
+    "the difference between two chains of different lengths, so the time of the launch "
+    "itself does not count."
 )
 MIB = 1 << 20
 
@@ -240,7 +242,7 @@ class _Bench:
         vectors = size_bytes // VECTOR_BYTES
         self._read(array, vectors, 1)
         ns = self.apart_ns(partial(self._read, array, vectors), 2 * rounds, rounds)
-        description = f"All SMs read the same {size(size_bytes)} repeatedly, past L1."
+        description = f"All SMs read the same {size(size_bytes)} repeatedly, and the loads bypass L1."
         return LevelBandwidth("L2", size_bytes * rounds / ns, description)
 
     def _memory(self, published: dict[str, tuple[float | None, str]]) -> Iterator[LevelBandwidth]:
@@ -248,7 +250,10 @@ class _Bench:
         array = self.cp.zeros(count, self.cp.float32)
         vectors = array.nbytes // VECTOR_BYTES
         ns = self.apart_ns(partial(self._read, array, vectors), 2, 1)
-        description = f"All SMs read {size(array.nbytes)}; the difference of two rounds and one."
+        description = (
+            f"All SMs read {size(array.nbytes)}. The time is the difference between reading "
+            "twice and reading once."
+        )
         yield LevelBandwidth("memory, read", array.nbytes / ns, description, *published["memory"])
         half = array.nbytes // 2
         source = array[: count // 2]
@@ -276,7 +281,7 @@ class _Bench:
 
     def _peer(self, published: dict[str, tuple[float | None, str]]) -> LevelBandwidth:
         size_bytes = self.stream_bytes // 4
-        description = f"Copies of {size(size_bytes)} to another GPU, with peer access where they have it."
+        description = f"Copies of {size(size_bytes)} to another GPU, with peer access if the GPUs have it."
         device_id = self.cp.cuda.Device().id
         count = self.cp.cuda.runtime.getDeviceCount()
         if count == 1:

@@ -82,7 +82,10 @@ def memory_report(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> MemoryRe
     except Exception as error:
         run.end()
         error.memory_report = run.report()  # type: ignore[attr-defined]
-        error.add_note("gl.memory_report: the report up to here is this exception's memory_report.")
+        error.add_note(
+            "The report of gl.memory_report up to this error is the attribute memory_report "
+            "of this exception."
+        )
         raise
     return run.report()
 
@@ -160,7 +163,9 @@ class _Run:
                     None,
                     (
                         self.seen.note,
-                        f"The first of its events are lost: {lost_events:,}." if lost_events else "",
+                        f"The first {lost_events:,} events of the call are not recorded."
+                        if lost_events
+                        else "",
                     ),
                 )
             ),

@@ -100,7 +100,7 @@ class LoadRecorder:
             return f"The last reading failed: {self.sampler.failure}"
         silent_s = (self.sampler.now_ns - last_ns) / 1e9
         if self.state == "live" and silent_s > _SILENT_S + self._period_s:
-            return f"NVML has not answered for {silent_s:.0f} s: it, or the driver, hangs."
+            return f"NVML has not returned a value for {silent_s:.0f} s. NVML or the driver hangs."
         return ""
 
 

@@ -147,9 +147,10 @@ class ProfileReport(Recorded[Profile], what="profile", write="with gl.profile() 
         record = self.record
         launches = sum(kernel.count for kernel in record.kernels)
         return (
-            f"Profile of {record.name}: {duration(record.wall_ns)}, of which the device was busy "
-            f"{duration(record.busy_ns)} with {count(launches, 'launch', 'launches')} of "
-            f"{count(len(record.kernels), 'kernel')} and what else it did; "
+            f"Profile of {record.name}: {duration(record.wall_ns)}, of which the device "
+            f"was busy {duration(record.busy_ns)} with "
+            f"{count(launches, 'launch', 'launches')} of "
+            f"{count(len(record.kernels), 'kernel')} and other operations; "
             f"{record.provenance.of_results_and_times}."
         )
 

@@ -200,8 +200,8 @@ def _note(parts: Parts, lost_records: int) -> str:
         words.append(f"CUPTI reported no times for {count(lost_records, 'record')}")
     if parts.graphs:
         words.append(
-            "a graph takes longer while its nodes are recorded; their order is the observed order, "
-            "not the graph's edges"
+            "a graph takes longer while its nodes are recorded, and the order of the "
+            "nodes is the observed order, not that of the edges"
         )
     if parts.activities and not parts.calls:
         words.append("CUPTI reported no calls of the host")

@@ -289,11 +289,15 @@ class AllocationRecorder:
         """Return a note about events that could not be recorded; empty if there are none."""
         sentences = []
         if self._unpooled:
-            sentences.append("Allocations come from no MemoryPool here, and only such pools tell of them.")
+            sentences.append(
+                "Allocations do not use a MemoryPool here, and only the allocations of "
+                "memory pools can be recorded."
+            )
         if self.missed:
             blocks = f"{count(self.missed, 'block')} {noun(self.missed, 'was', 'were')}"
             sentences.append(
-                f"{blocks} freed by another thread, and seen so when the address was given out again."
+                f"{blocks} freed by another thread. The chart shows this only from the "
+                "time when the address was used again."
             )
         if self.failed:
             sentences.append(f"{count(self.failed, 'event')} could not be recorded.")

@@ -84,8 +84,8 @@ def block_map(pool: Any) -> tuple[BlockMap, str]:
             f", and {count(unknown_bytes, 'byte')} of it are not shown" if unknown_bytes > 0 else ""
         )
         note = (
-            "CuPy's pool does not tell its segments: what it held before is shown as blocks of the arrays "
-            f"that lived then{unknown_text}."
+            "CuPy's pool does not report its segments. Memory from before this recording "
+            f"is shown as blocks of the arrays that existed then{unknown_text}."
         )
     return BlockMap(provenance(), device, 0, int(pool.get_limit()), mapped_ranges), note
 
@@ -147,8 +147,8 @@ class PoolRecorder(SegmentRecorder):
         notes = [self.unknown, self.note]
         if unnamed_bytes:
             notes.append(
-                f"{count(unnamed_bytes, 'byte')} that went back to the device are still shown: "
-                "it is not known which."
+                f"{count(unnamed_bytes, 'byte')} that the pool returned to the device are "
+                "still shown, because it is not known which bytes these are."
             )
         return AllocatorTrace(
             provenance=self._provenance,

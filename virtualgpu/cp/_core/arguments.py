@@ -68,7 +68,7 @@ def unsupported(value: object) -> TypeError:
     """Return CuPy's ``TypeError`` for an argument that is not a device array, with the remedy."""
     message = f"Unsupported type {type(value)}"
     if isinstance(value, np.ndarray):
-        message += ": a NumPy array lies in host memory; cp.asarray(x) copies it to the device."
+        message += ": a NumPy array is in host memory; cp.asarray(x) copies it to the device."
     elif isinstance(value, (list, tuple, range)):
         message += f": convert the {type(value).__name__} to a device array with cp.asarray(x)."
     return TypeError(message)

@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
-ON_THE_DEVICE = "As NumPy's function of this name, on device arrays; the result stays on the device."
+ON_THE_DEVICE = (
+    "Like NumPy's function of the same name, but for device arrays. The result stays on the device."
+)
 _UFUNC_PARAMETERS = """Element by element, as NumPy's function of this name, on device arrays.
 
 Parameters

@@ -234,6 +234,8 @@ def host_only(function: Callable[..., Any], name: str = "") -> Callable[..., Any
     def call(*args: Any, **kwargs: Any) -> Any:
         return function(*(shape_and_dtype(value) for value in args), **kwargs)
 
-    place_note = "As NumPy's function of this name; device arrays count by their shape and dtype."
+    place_note = (
+        "Like NumPy's function of the same name. It uses only the shape and the dtype of device arrays."
+    )
     document(call, function, name or function.__name__, place_note=place_note)
     return call

@@ -122,9 +122,9 @@ _REMEDIES = {
     **memory.REMEDIES,
     "cublas": "use cp.dot, cp.matmul and cp.linalg",
     "cusolver": "use cp.linalg",
-    "cusparse": "there are no sparse arrays; use dense ones, or a kernel of your own",
+    "cusparse": "the virtual GPU has no sparse arrays; use dense arrays, or write a kernel",
     "cufft": "use cp.fft",
-    "curand": "use cp.random, or curand_kernel.h in a kernel of your own",
+    "curand": "use cp.random, or include curand_kernel.h in your own kernel",
 }
 _raise_missing = module_getattr("cp.cuda", globals(), _REMEDIES)
 

@@ -27,10 +27,10 @@ ROW_BYTES = 48 * 1024  # of shared memory, which every block may have
 WORKS = ("map", "reduce", "matmul", "kernel", "other")
 
 REDUCTION = "a row must be complete before its consumer begins"
-REDUCTION_BETWEEN = "there is a reduction in between, which must be complete first"
-CONSUMERS = "two consumers: its inputs are also needed elsewhere, so it is stored or computed twice"
-ALIAS = "in place: other elements of the same memory are read, before or after they change"
-SHAPE = "another shape: the threads of the two do not correspond"
+REDUCTION_BETWEEN = "a reduction between them must be complete first"
+CONSUMERS = "two consumers: another kernel also needs the inputs, so they are either stored or computed twice"
+ALIAS = "in place: the expression reads other elements of the memory that it changes"
+SHAPE = "different shapes: the threads of the two expressions do not match"
 MATMUL = "a matrix multiplication: each element needs a whole row and a whole column"
 KERNEL = "a kernel of your own is used unchanged"
 OTHER = "not an expression of elements"

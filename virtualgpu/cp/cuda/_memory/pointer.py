@@ -114,7 +114,7 @@ class MemoryPointer(DevicePointer):
                 f"Argument 'mem' has incorrect type (expected cupy.cuda.memory.BaseMemory, got "
                 f"{type(mem).__name__})"
             )
-        assert mem.ptr or not offset, "no place lies within an allocation of 0 bytes"
+        assert mem.ptr or not offset, "an allocation of 0 bytes contains no address"
         self.mem = mem
         self.ptr = mem.ptr + offset
 

@@ -123,14 +123,17 @@ class Clique:
         """
         mismatch = ""
         if size != self.size:
-            mismatch = f"rank {rank} says that there are {size} ranks, another one that there are {self.size}"
+            mismatch = (
+                f"rank {rank} was created for {size} ranks, but another rank was created for {self.size}"
+            )
         elif rank in self.members:
-            mismatch = f"there is a rank {rank} already: each rank has a number of its own"
+            mismatch = f"rank {rank} already exists: each rank must have a different number"
         for member in self.members.values():
             if member.device is device and not mismatch:
                 mismatch = (
-                    f"duplicate GPU: ranks {member.rank} and {rank} are both on device {device.id}. Each "
-                    "rank needs a GPU of its own: cp.cuda.Device(rank).use() first"
+                    f"duplicate GPU: ranks {member.rank} and {rank} are both on device "
+                    f"{device.id}. Each rank needs its own GPU: call "
+                    "cp.cuda.Device(rank).use() first"
                 )
         if mismatch:
             raise self.fail(INVALID_USAGE, f"{mismatch[0].upper()}{mismatch[1:]}.")
