@@ -98,7 +98,8 @@ def _pin(flow: Flow, path: Sequence[PathStep]) -> Iterable[Advice]:
     if saved_ns:
         copies_text = count(len(lines), "copy", "copies")
         text = f"Pin the host's buffer of {copies_text} on the critical path{lines_text(lines)}, for "
-        text += "example with cupyx.empty_pinned: the copy is then faster, and the host need not wait for it"
+        text += "example with cupyx.empty_pinned: the copy is then faster, and the host does not have to "
+        text += "wait for it"
         yield Advice("pin", text, round(saved_ns), _distinct_lines(lines))
 
 
