@@ -140,7 +140,7 @@ def _submodule(parent: Any, parent_name: str, name: str) -> Any:
 
 
 class _Explainer(MetaPathFinder):
-    """Import finder, the last one, that explains why a module of ``cupy`` or of NVIDIA is missing."""
+    """The last import finder, which explains why a module of ``cupy`` or of NVIDIA is missing."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None

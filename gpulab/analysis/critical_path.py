@@ -18,7 +18,7 @@ from virtualgpu.records import Activity, PathStep, SourceLine, StepKind, Timelin
 
 
 def critical_path(timeline: Timeline) -> tuple[PathStep, ...]:
-    """Return the steps of the critical path in the order of time; their durations add up to the timeline's.
+    """Return the steps of the critical path in the order of time; they fill the duration of the timeline.
 
     Examples
     --------

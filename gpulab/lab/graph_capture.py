@@ -153,7 +153,7 @@ def shapes(result: Any) -> list[tuple[Any, Any]]:
 
 
 def check_shapes(first: list[tuple[Any, Any]], second: list[tuple[Any, Any]]) -> None:
-    """Raise an error if the results of warm-up and capture differ in shape; a graph has only one."""
+    """Raise an error if results of warm-up and capture differ in shape, because a graph has fixed shapes."""
     if first != second:
         raise ValueError(
             f"fn returned arrays of {_kinds(first)} in the warm-up and of "

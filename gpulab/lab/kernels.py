@@ -108,7 +108,7 @@ def warps(
 def occupancy(
     kernel: Any, block: Shape = 256, *, shared_mem: int = 0, beside: str | Sequence[str] = ()
 ) -> views.OccupancyChart:
-    """Show how many warps of a kernel an SM can hold at each block size, and what limits them.
+    """Show how many warps of a kernel fit on an SM for each block size, and which resource limits them.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ def machine_code(
     shared_mem: int = 0,
     stream: Any = None,
 ) -> AsRunTable:
-    """Run a kernel, and compare the counts of its PTX with those of the machine code that the GPU runs.
+    """Run a kernel, and compare the instruction counts of its PTX with those of its machine code.
 
     Between the two, NVIDIA's assembler ptxas merges neighbouring accesses into wider ones, predicates
     short branches and copies loop bodies. The table says where, and what it changes.

@@ -137,7 +137,7 @@ def _send(replies: int, nonce: bytes, reply: bytes) -> None:
 
 
 def _high_descriptor(fd: int) -> int:
-    """Duplicate a file descriptor to a high number, far from those that an answer uses, and return it."""
+    """Duplicate a file descriptor to a high number that an answer is unlikely to use, and return it."""
     try:
         import fcntl
 

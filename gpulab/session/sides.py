@@ -125,7 +125,7 @@ def observe(launch: Launch, /, *observations: Observation[Any]) -> Any:
 def _beside_its_twin(
     launch: Launch, observations: Sequence[Observation[Any]], twin: VirtualBackend
 ) -> tuple[Observed[Any], ...]:
-    """Make the possible observations of a launch on the real GPU in use, and the others on its twin."""
+    """Observe a launch on the real GPU where this is possible, and otherwise on its virtual twin."""
     has_cold_caches = caches_of(observations) == "cold"
     replay = _Replay(launch, observations, twin)
     replay.check()

@@ -53,7 +53,7 @@ class Savable:
         extensions = (
             f"{', '.join(other_extensions)} or {last_extension}" if other_extensions else last_extension
         )
-        raise ValueError(f"{path.name!r} cannot be written. The supported file types are {extensions}.")
+        raise ValueError(f"{path.name!r} cannot be written. Use the file type {extensions}.")
 
 
 def text_writer(text: Callable[[], str]) -> Callable[[Path], object]:

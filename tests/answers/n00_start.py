@@ -151,7 +151,7 @@ BLOCKS_WRONG: list[tuple[str, Any, str]] = [
     ),
     ("one block too many", lambda n, info: (n // 256 + 1, 256), "a whole block or more"),
     ("divides with /", lambda n, info: (n / 256, 256), "divide with // instead of /"),
-    ("threads first", lambda n, info: (256, -(-n // 256)), "Return the blocks first"),
+    ("threads first", lambda n, info: (256, -(-n // 256)), "number of blocks first"),
     ("one block", lambda n, info: (1, n), "info.max_threads_per_block"),
     ("one thread a block", lambda n, info: (n, 1), "Use larger blocks"),
     ("block size typed in", lambda n, info: (-(-n // 256), 256), "Use larger blocks"),

@@ -78,7 +78,7 @@ _FRAGMENTS = (
     Wrong("18-fragment", "groups of eight lanes", _but("a", lambda r, c: (r % 4 * 8 + c % 8, r // 8 + c // 8 * 2)), "",
           "four neighbouring lanes share a row"),
     Wrong("18-fragment", "one element after another", lambda m, r, c: (divmod(r * (16 if m == "a" else 8) + c, 8)[0] % 32, 0), "",
-          "yours returned lane"),
+          "function returned lane"),
     Wrong("18-fragment", "lane and element", lambda m, r, c: _held(m, r, c)[0], "", "return two numbers"),
     Wrong("18-fragment", "the right register missing", lambda m, r, c: (_held(m, r, c)[0], 0), "", "the lanes of all elements of a are right"),
     Wrong("18-fragment", "as text", lambda m, r, c: f"lane {_held(m, r, c)[0]}", "", "return two numbers"),

@@ -58,7 +58,7 @@ def test_the_map_adds_up_to_the_pools_own_figures(fresh: Any, seed: int) -> None
     if before == 0:
         assert told == now
     assert [row[0] for row in a.events.rows()].count("oom") == refused > 0
-    assert "bytes that went back" not in a.record.note
+    assert "returned to the device are still shown" not in a.record.note
 
 
 def test_the_pool_as_it_is_now_shows_living_arrays_and_says_what_is_missing(fresh: Any) -> None:
@@ -68,7 +68,7 @@ def test_the_pool_as_it_is_now_shows_living_arrays_and_says_what_is_missing(fres
     a = gl.allocator()
     (block,) = [b for b in a.at(0).blocks if b.address == kept.data.ptr]
     assert (block.size_bytes, block.label) == (360_448, "kept: float32 array of shape (300, 300)")
-    assert "does not tell its segments" in a.record.note
+    assert "does not report its segments" in a.record.note
     assert "bytes of it are not shown" in a.record.note
 
 

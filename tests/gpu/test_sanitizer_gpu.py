@@ -61,5 +61,5 @@ def test_a_fault_is_found_without_costing_the_context() -> None:
     report = gl.sanitize(kernel, 1, 32, (x,))
     assert report.fault == "IllegalAddressError"
     assert report.hazards[0].second.thread == (10, 0, 0)
-    assert "Run on the virtual GPU" in repr(report)
+    assert "Executed on the virtual GPU" in repr(report)
     assert np.array_equal(x.get(), np.arange(100, dtype=np.float32))

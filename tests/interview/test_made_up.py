@@ -168,7 +168,7 @@ def test_points_are_ticked_once_all_parts_are_answered() -> None:
         interview_.tick(1)
     answered(interview_)
     assert interview_.part is None
-    with pytest.raises(ValueError, match="You have answered this card"):
+    with pytest.raises(ValueError, match="already answered this card"):
         interview_.answer(3)
     for number in (0, 4):
         with pytest.raises(ValueError, match=f"Point {number} does not exist"):
@@ -526,7 +526,7 @@ def test_due_cards_come_first_and_once(course: list[Card]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"chair": "judge"}, "choose 'candidate' or 'interviewer'"),
+        ({"chair": "judge"}, "'candidate' or 'interviewer', not 'judge'"),
         ({"cards": 0}, "at least one card"),
         ({"kind": "bugs"}, "Did you mean 'bug'?"),
     ],

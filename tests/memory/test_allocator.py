@@ -167,7 +167,7 @@ def test_statistics_and_files(tmp_path: Path) -> None:
     for step in range(a.history.last_step + 1):
         assert layout(again.at(step)) == layout(a.at(step)), step
     assert repr(again.record.stacks[0][0]) == repr(a.record.stacks[0][0])
-    with pytest.raises(GpulabError, match="devices 0"):
+    with pytest.raises(GpulabError, match="these devices: 0"):
         gl.open_allocator(tmp_path / "x.pickle", device=3)
 
 
@@ -236,7 +236,7 @@ def test_the_last_of_very_many_events_are_shown_and_too_many_requests_are_not_re
     assert a.replayed().events
     again = AllocatorReport(a.record)
     monkeypatch.setattr(allocator, "MOST_EVENTS", requests - 1)
-    with pytest.raises(GpulabError, match=f"{requests} requests are too many to step two"):
+    with pytest.raises(GpulabError, match=f"{requests} requests are too many to compare two"):
         again.compare()
     assert f"Only the last {requests - 1} of {events} events are shown." in again._picture().html()
 
@@ -251,12 +251,12 @@ def test_the_busiest_device_of_a_snapshot_is_shown_unless_one_is_named(
     monkeypatch.setattr("gpulab.allocators.snapshot.read_snapshot", lambda path: snapshot)
     assert gl.open_allocator("x.pickle").record.device_id == 0
     assert gl.open_allocator("x.pickle", 2).record.device_id == 2
-    with pytest.raises(GpulabError, match=r"x\.pickle has no data of device 3; it has devices 1, 0, 2\."):
+    with pytest.raises(GpulabError, match=r"x\.pickle has no data of device 3.*: 1, 0, 2\."):
         gl.open_allocator("x.pickle", 3)
     traces.clear()
-    with pytest.raises(GpulabError, match=r"x\.pickle has no device: nothing was"):
+    with pytest.raises(GpulabError, match=r"x\.pickle contains no data of a device"):
         gl.open_allocator("x.pickle")
-    with pytest.raises(GpulabError, match="has no data of device 0; it has devices none"):
+    with pytest.raises(GpulabError, match=r"has no data of device 0.*: none"):
         gl.open_allocator("x.pickle", 0)
 
 
@@ -273,7 +273,7 @@ def test_a_pool_without_a_block_map_is_shown_by_its_arrays() -> None:
     assert blocks.limit_bytes == 77
     assert {b.label for b in blocks.blocks} >= {"kept[1]: float32 array of shape (64, 64)"}
     missing = pool.total_bytes() - blocks.used_bytes
-    assert f"arrays that lived then, and {missing:,} bytes of it are not shown" in note
+    assert f"arrays that existed then, and {missing:,} bytes of it are not shown" in note
     empty, note = block_map(SimpleNamespace(total_bytes=lambda: 0, get_limit=lambda: 0))
     assert (empty.segments, note) == ((), "")
 
@@ -351,7 +351,7 @@ def test_two_reports_are_compared() -> None:
                 assert layout(panel.map_after(panel.step(position))) == layout(report.at(step))
         assert "10 MiB in use" in view.maps.status_text(second, view.maps.last)
     assert len(second_report.compare(gl.allocator()).panels) == 2
-    with pytest.raises(ValueError, match=r"max_split_size_mb: settings need an allocator"):
+    with pytest.raises(ValueError, match=r"max_split_size_mb: settings can be used only with"):
         first_report.compare(second_report, max_split_size_mb=64)
 
 

@@ -247,7 +247,7 @@ def test_buttons_work_on_the_device_of_their_chart():
     gl.use_device("virtual:T4")
     view = m._picture()
     view._on_message(view, {"kind": "act", "what": "allocate", "size": "1 MiB"}, [])
-    assert "the session has moved to another device" in view.error
+    assert "another device has been selected" in view.error
     assert gl.cp.get_default_memory_pool().used_bytes() == 0
     m.stop()
 

@@ -97,7 +97,7 @@ def test_memory_that_comes_from_no_pool_is_noted() -> None:
     recorder = AllocationRecorder()
     assert recorder.note == ""
     with cuda.using_allocator(None), recorder:
-        assert "no MemoryPool" in recorder.note
+        assert "do not use a MemoryPool" in recorder.note
     own_pool = cuda.MemoryPool()
     with cuda.using_allocator(own_pool.malloc), recorder:
         assert recorder.note == ""
@@ -398,7 +398,7 @@ def test_notes_of_a_trace() -> None:
     recorder.pool = Silent(100)
     recorder._total = 300
     trace = recorder.stop()
-    assert "200 bytes that went back to the device are still shown" in trace.note
+    assert "200 bytes that the pool returned to the device are still shown" in trace.note
     assert (trace.allocator, trace.device_id) == ("CuPy's pool", 0)
     assert trace.capacity_bytes == recorder.capacity_bytes > 0
     assert [stack[0].function for stack in trace.stacks] == ["test_notes_of_a_trace"]

@@ -330,4 +330,4 @@ def test_without_a_replay_nothing_is_watched(
     x = gl.cp.ones(32, gl.cp.int32)
     view = gl.warps(gl.cp.RawKernel(AS_OFTEN, "as_often"), 1, 32, (x,), watch="turns", stop="line 4")
     assert view.trace.granularity == "basic block"
-    assert "Nothing was watched" in view.describe()
+    assert "No values were recorded for `watch`" in view.describe()

@@ -175,8 +175,8 @@ def test_lost_records_are_counted_and_noted(recorder: Any) -> None:
 def test_notes_name_lost_records_and_graphs(recorder: Any) -> None:
     item = SimpleNamespace
     replays = (
-        "a graph takes longer while its nodes are recorded; their order is the observed order, "
-        "not the graph's edges"
+        "a graph takes longer while its nodes are recorded, and the order of the nodes is the observed "
+        "order, not that of the edges"
     )
     silent = "CUPTI reported no calls of the host"
     lost = "CUPTI reported no times for 1 record"

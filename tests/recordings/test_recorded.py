@@ -121,7 +121,7 @@ def test_the_same_program_in_other_words_has_the_record(name: str, code: str) ->
     ],
 )
 def test_another_launch_has_no_record(code: str, shape: Any) -> None:
-    with pytest.raises(NotRecordedError, match=r"No record of H200 fits .*recorded are vector_add"):
+    with pytest.raises(NotRecordedError, match=r"no recording on H200 .*launches are vector_add"):
         beside("H200", Launch(KernelSource("vector_add", code), *shape))
 
 
@@ -144,7 +144,7 @@ def test_the_same_text_is_found_without_a_compiler(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_gpu_without_records_is_named() -> None:
-    with pytest.raises(NotRecordedError, match="there are records of NVIDIA H200"):
+    with pytest.raises(NotRecordedError, match="There are recordings of NVIDIA H200"):
         beside("T4", Launch(KernelSource("vector_add", VECTOR_ADD), *SHAPE))
 
 
@@ -165,7 +165,7 @@ def test_a_launch_is_compared_with_its_record() -> None:
         assert "recorded on NVIDIA H200 (2026-" in text
     assert float(c.sum()) == 2 * N
     c.fill(0)
-    with pytest.raises(NotRecordedError, match="No record of H200 fits add 2,048 × 512"):
+    with pytest.raises(NotRecordedError, match="on H200 of this launch: add 2,048 × 512"):
         gl.launch(kernel, 2048, 512, (a, b, c, np.int32(N)), beside="H200")
     assert float(c.sum()) == 0, "nothing ran"
 

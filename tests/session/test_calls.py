@@ -157,9 +157,9 @@ def test_records_are_looked_up_by_name() -> None:
     assert gl.library_calls("matmul").record.endings == (RECORDS[0], RECORDS[1], RECORDS[4])
     assert gl.library_calls("cp.matmul", dtype="float16").record.endings == (RECORDS[1],)
     assert gl.library_calls().record.endings == RECORDS
-    with pytest.raises(GpulabError, match=r"torch\.admm was not recorded\. Did you mean 'torch\.addmm'"):
+    with pytest.raises(GpulabError, match=r"torch\.admm .*\. Did you mean 'torch\.addmm'"):
         gl.library_calls("torch.admm")
-    with pytest.raises(GpulabError, match="not recorded"):
+    with pytest.raises(GpulabError, match="not among the recorded"):
         gl.library_calls("torch.addmm", dtype="float8")
     with pytest.raises(TypeError, match="needs a function"):
         gl.library_calls(3)  # type: ignore[arg-type]

@@ -180,10 +180,10 @@ def test_a_wrong_name_suggests_the_nearest_and_changes_nothing() -> None:
 
 def test_several_devices_are_joined_as_they_are_sold_or_as_requested() -> None:
     for requested, links, words in (
-        ("nvswitch", "nvswitch", "all with each other by NVLink"),
+        ("nvswitch", "nvswitch", "NVLink between all of them"),
         ("pairs", "pairs", "in pairs by NVLink"),
         ("host", "host", "through the host only"),
-        (None, "nvswitch", "all with each other by NVLink"),
+        (None, "nvswitch", "NVLink between all of them"),
     ):
         choice = gl.use_device("virtual:H200", count=4, links=requested)
         assert (choice.count, choice.links) == (4, links)
@@ -202,11 +202,11 @@ def test_count_and_links_are_for_virtual_devices(fake_cupy: FakeCupy) -> None:
     fake_cupy(devices=2)
     for name in ("cuda", "auto"):
         for option in ({"count": 2}, {"links": "host"}):
-            with pytest.raises(ValueError, match="are for virtual devices"):
+            with pytest.raises(ValueError, match="only with virtual devices"):
                 gl.use_device(name, **option)  # type: ignore[arg-type]
     gl.use_device("cuda:1")
     for option in ({"count": 1}, {"links": "pairs"}):
-        with pytest.raises(ValueError, match="CUDA devices are all there already"):
+        with pytest.raises(ValueError, match="All CUDA devices"):
             gl.use_device(**option)  # type: ignore[arg-type]
     assert gl.use_device(watchdog_s=3).index == 1
     assert session.real_cp() is gl.which_device().cp
@@ -299,7 +299,7 @@ def test_work_for_later_runs_on_its_device_and_is_refused_after_a_change() -> No
     thread.join()
     assert devices == [1]
     gl.use_device("T4")
-    with pytest.raises(GpulabError, match="run its cell again"), on_its_device():
+    with pytest.raises(GpulabError, match="Run the cell"), on_its_device():
         pass
 
 
@@ -327,5 +327,5 @@ def test_a_gpu_is_looked_for_again_at_every_choice(fake_cupy: FakeCupy) -> None:
     assert gl.use_device("cuda").kind == "cuda"
     sys.modules.pop("cupy")
     fake_cupy(synchronize=999)
-    with pytest.raises(CudaUnavailableError, match="refuses work"):
+    with pytest.raises(CudaUnavailableError, match="cannot be used"):
         gl.use_device("cuda")

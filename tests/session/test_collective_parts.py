@@ -73,7 +73,7 @@ def test_nccl_needs_as_many_real_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
         real = SimpleNamespace(cuda=SimpleNamespace(runtime=runtime))
         monkeypatch.setattr(session, "real_cp", lambda real=real: real)
         with pytest.raises(
-            GpulabError, match=rf"NCCL on 3 GPUs needs 3 real GPUs, but {words}\. Use fewer, or gl"
+            GpulabError, match=rf"NCCL on 3 GPUs needs 3 real GPUs, but {words}\. Use fewer GPUs, or call gl"
         ):
             gl.collective("reduce", "nccl", gpus=3)
 
@@ -90,7 +90,7 @@ def test_sizes_are_limited_to_the_element(gpus_for: Callable[..., tuple[Any, ...
         (("all-gather", []), {"size_bytes": 31}),
         (("reduce-scatter", [[(0, 1, 3, "copy")]]), {"gpus": 5, "size_bytes": 16}),
     ):
-        with pytest.raises(ValueError, match=f"at most 1 GiB; it is {options['size_bytes']}"):
+        with pytest.raises(ValueError, match=rf"is {options['size_bytes']}\..*at most 1 GiB"):
             gl.collective(*arguments, **options)  # type: ignore[arg-type]
 
 
@@ -441,7 +441,7 @@ def test_a_wrong_move_is_named_with_its_step(move: Any, message: str) -> None:
 
 @pytest.mark.parametrize(("first", "second"), [("copy", "add"), ("add", "copy"), ("copy", "copy")])
 def test_moves_without_a_defined_order_are_refused(first: str, second: str) -> None:
-    with pytest.raises(ValueError, match="Step 1: chunk 5 of GPU 1 is overwritten while another move writes"):
+    with pytest.raises(ValueError, match="Step 1: a copy overwrites chunk 5 of GPU 1, and another move"):
         steps_of([(0, 1, 5, first), (2, 1, 5, second)])
 
 
@@ -455,8 +455,8 @@ ONE = (0, 1, 0, "add")
         (lambda _: repeat([ONE]), "Step 1001: a schedule has at most 1,000 steps"),
         ([[ONE], repeat(ONE)], "Step 2: a schedule has at most 10,000 moves"),
         ([[(0, 1, 10**9, "add")]], "Step 1: .* steps times GPUs times chunks must be at most 200,000"),
-        ([[(0, 1, float("inf"), "add")]], "Step 1: source, target and chunk must be integers"),
-        ([[(0, 1.5, 0, "add")]], "Step 1: source, target and chunk must be integers"),
+        ([[(0, 1, float("inf"), "add")]], "must be integers"),
+        ([[(0, 1.5, 0, "add")]], "must be integers"),
         ([[(0, 1, 0, [])]], "Step 1: a move must be"),
         ([5], "Step 1: a step must be a list"),
         (5, "A schedule must be a list of steps"),

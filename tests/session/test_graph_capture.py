@@ -114,7 +114,7 @@ class TestLaunch:
             pytest.skip("one device")
         g = gl.graph(add, ones())
         gl.use_device("virtual:T4")
-        with pytest.raises(GpulabError, match="moved to another device"):
+        with pytest.raises(GpulabError, match="another device has been selected"):
             g.launch()
 
     def test_after_reset(self) -> None:

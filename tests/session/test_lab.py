@@ -121,7 +121,7 @@ def test_a_slider_names_the_remedy_after_a_change_of_device(addition: Any) -> No
     chart = gl.launch(kernel, GRID, BLOCK, args)
     gl.use_device("T4")
     chart.block_threads = 64
-    assert "run its cell again" in chart.error
+    assert "Run the cell" in chart.error
 
 
 def test_a_two_dimensional_launch_has_no_slider() -> None:

@@ -170,7 +170,7 @@ def test_the_bandwidth_to_another_gpu_is_measured(device: int) -> None:
 
 
 def test_a_gpu_without_a_record_is_named() -> None:
-    with pytest.raises(NotRecordedError, match=r"No ladder of 'GTX 480' was recorded; there is one of"):
+    with pytest.raises(NotRecordedError, match=r"memory hierarchy of 'GTX 480'. There are recordings of"):
         gl.memory_hierarchy("GTX 480")
 
 

@@ -129,7 +129,7 @@ def test_an_nvml_that_hangs_is_noted(nvml: Any, monkeypatch: pytest.MonkeyPatch)
         sampler: Any = report._recorder.sampler
         later = sampler.now_ns + 60e9
         monkeypatch.setattr(type(sampler), "now_ns", property(lambda self: later))
-        assert "NVML has not answered for" in report.record.note
+        assert "NVML has not returned a value for" in report.record.note
         monkeypatch.undo()
     assert report.record.note == "", "it has ended"
 

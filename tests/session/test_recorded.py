@@ -68,7 +68,7 @@ def test_before_and_while_it_records(name: str) -> None:
     if name == "allocator":
         assert mime(report) is not None, "before its block it is the pool as it is now"
     else:
-        assert repr(report).startswith(f"{title} that has not started: write `with ")
+        assert repr(report).startswith(f"{title} that has not started. Start it with `with ")
         for use in (lambda: report.record, report.describe, lambda: report.save("x.json")):
             with pytest.raises(GpulabError, match="has not started"):
                 use()
@@ -150,4 +150,4 @@ def test_a_change_of_device_within_the_block_is_noted() -> None:
     with gl.allocator() as a:
         gl.use_device("virtual:A100")
     assert a.record.provenance.device == "virtual T4"
-    assert "moved to another device" in a.record.note
+    assert "Another device was selected" in a.record.note

@@ -115,7 +115,7 @@ def test_points_have_distinct_names() -> None:
         ((), {}, ValueError, "at least one launch"),
         ((3,), {}, TypeError, "Launch 1 must be a launch, not int"),
         (((1, 2),), {}, TypeError, "Launch 1 has 2 parts"),
-        (({"grid": 1},), {}, TypeError, "has no 'kernel'"),
+        (({"grid": 1},), {}, TypeError, "no value for 'kernel'"),
         (("dense",), {"names": "dense"}, ValueError, "one name per launch"),
         (("dense",), {"names": ("a", "b")}, ValueError, "one name per launch"),
         (({"kernel": 1, "grid": 1, "block": 1, "arg": 2},), {}, TypeError, "unknown name 'arg'"),

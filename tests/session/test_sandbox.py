@@ -172,7 +172,7 @@ def sleeps() -> None:
     [
         (killed, "SIGKILL", 3),
         (much, "prints more than 256 MiB", 3),
-        (forked, "left processes running", 3),
+        (forked, "processes that were still running", 3),
         (both_return, "", 3),
         # A third of the limit is the watchdog's, which is reached first on a busy machine, too.
         (endless, "cudaErrorLaunchTimeout", 9),

@@ -134,7 +134,7 @@ def test_processes_that_were_left_are_noted_except_the_compiler_s(alone: list[in
         assert ran(len, ())["notes"] == []
         alone.append(other.pid)
         (note,) = ran(len, ())["notes"]
-        assert "left processes running" in note
+        assert "processes that were still running" in note
         other.kill()
         own.kill()
 
@@ -261,7 +261,7 @@ def test_the_reason_why_a_value_cannot_be_pickled_is_named() -> None:
     array = np.array([LOCK], dtype=object)
     with pytest.raises(
         GpulabError,
-        match=r"sandbox \(TypeError: .*lock.*\): create inside the sandbox the objects that belong to",
+        match=r"sandbox \(TypeError: .*lock.*\)\. Inside the sandbox, create objects",
     ):
         jobs.packed(Cell("", "cell", {"array": array}, ()))
 

@@ -121,7 +121,7 @@ def test_times_are_measured_and_predicted(both: tuple[Real, Twin]) -> None:
     ("observation", "note", "runs"),
     [
         *((kind, "Counted in a replay", 1) for kind in (Counters(), Costs(), Accesses())),
-        (Hazards(), "Run on the virtual GPU over copies of the arrays.", 0),
+        (Hazards(), "Executed on the virtual GPU with copies of the arrays.", 0),
     ],
 )
 def test_counts_and_hazards_are_those_of_the_twin(

@@ -276,7 +276,7 @@ def test_arguments_are_left_as_they_were() -> None:
         (3, TypeError, "Pass the function itself"),
         (lambda x: 3, GpulabError, "neither returns nor changes a device array"),
         (lambda x: [x := x + 1 for _ in range(1000)][-1], GpulabError, "more than 400 expressions"),
-        (lambda x: gl.cp.exp(x), GpulabError, "use cp as a name of the notebook"),
+        (lambda x: gl.cp.exp(x), GpulabError, "Import cp in the notebook"),
     ],
     ids=["number", "nothing", "endless", "cp by another name"],
 )

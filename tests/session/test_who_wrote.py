@@ -160,7 +160,7 @@ def test_bad_arguments_are_named() -> None:
     with pytest.raises(TypeError, match="needs a function"):
         gl.who_wrote(gl.cp.zeros(3), 0, 3)  # type: ignore[arg-type]
     x = gl.cp.zeros(3)
-    with gl.check_streams(), pytest.raises(GpulabError, match="outside of that block"):
+    with gl.check_streams(), pytest.raises(GpulabError, match="outside of the block"):
         gl.who_wrote(x, 0, lambda: None)
 
 

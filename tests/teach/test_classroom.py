@@ -131,7 +131,7 @@ def test_a_busy_computer_is_named(
         (("00-saxpy", "huge.cu"), "more than 1 MiB"),
         (("--all", "nowhere"), "nowhere is not a folder"),
         (("--all", "empty"), "empty has no answers"),
-        (("--all", "empty", "00-saxpy"), "--all takes the exercises"),
+        (("--all", "empty", "00-saxpy"), "--all reads the names"),
         (("00-saxpy",), "name an exercise and a file"),
     ],
 )

@@ -105,7 +105,7 @@ def message(*acts: Act) -> str:
                 Allocation(Z, 0, None, line(4)),
                 graph(WRITTEN, number=1),
             ],
-            ["a uses x (k, line 1)", "given to another array in line 4", "Keep x"],
+            ["a uses x (k, line 1)", "given to another array in line 4", "reference to x"],
         ),
         # Memory
         (
@@ -113,7 +113,10 @@ def message(*acts: Act) -> str:
             ["x is freed in line 3 while a may still be reading it", "to b", "b.wait_event(a.record())"],
         ),
         ([WRITTEN, Release(X, 0, None, line(3))], ["is freed in line 3", "a.synchronize()"]),
-        ([Release(X, 0, A, line(3)), work(1, B, "reads")], ["b uses x (k, line 1)", "in line 3", "Keep x"]),
+        (
+            [Release(X, 0, A, line(3)), work(1, B, "reads")],
+            ["b uses x (k, line 1)", "in line 3", "reference to x"],
+        ),
         (
             [work(1, A, "reads"), Release(X, 0, B, line(3)), Allocation(Z), work(2, B, "writes", Z)],
             ["x was freed in line 3, and b uses its memory again (k, line 2)", "Keep x until a"],

@@ -146,7 +146,7 @@ def test_a_line_and_a_warp_are_chosen() -> None:
     assert nothing.access is None
     assert "did not make it" in str(nothing.draw())
     assert nothing.png()
-    with pytest.raises(ValueError, match="Lines that do: 6, 8, 9, 11"):
+    with pytest.raises(ValueError, match="accesses: 6, 8, 9, 11"):
         transposed(line=3)
     with pytest.raises(ValueError, match="warps are 0 to 7"):
         transposed(warp=8)

@@ -242,7 +242,7 @@ def test_a_chosen_occupancy_joins_the_points() -> None:
 
 
 def test_occupancy_refuses_what_it_cannot_show() -> None:
-    with pytest.raises(ValueError, match="no point to draw"):
+    with pytest.raises(ValueError, match="no points to draw"):
         OccupancyChart([], 256)
-    with pytest.raises(ValueError, match="No point has 100 threads per block"):
+    with pytest.raises(ValueError, match="no point for 100 threads per block"):
         OccupancyChart(synthetic.occupancies(), 100)

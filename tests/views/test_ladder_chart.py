@@ -58,7 +58,7 @@ def test_another_ladder_is_added_by_name_or_record() -> None:
     assert [text.get_text() for text in lines] == ["A100-SXM4, modelled", "H200, measured"]
     with pytest.raises(ValueError, match="one to 3"):
         by_name.beside(measured).beside(measured)
-    with pytest.raises(ValueError, match="pass a MemoryLadder"):
+    with pytest.raises(ValueError, match="Pass a MemoryLadder"):
         LadderChart([measured]).beside("H200")
 
 

@@ -42,7 +42,7 @@ OURS = re.compile(
     r"|(?<=size_t): a size of -?\d+ bytes|(?<=unsigned long): a size of [\d,]+ bytes"
     r"|(?<=C ssize_t): an address of 0x|(?<=integer is required)(?: for [a-z ]+)?, not \w+"
     r"|(?<=MemoryPointer): an allocator must return the result of [\w. ]+\."
-    r"|(?<=AssertionError: )no place lies [\w ]+"
+    r"|(?<=AssertionError: )an allocation of 0 bytes [\w ]+"
 )
 CLASS = re.compile(r"(?:cupy|virtualgpu\.cp)\.cuda\.(?:\w+\.)+(?=[A-Z])")
 # Where a case's part differs, and why.

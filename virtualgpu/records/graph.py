@@ -172,7 +172,7 @@ class GraphRecord:
 
     @property
     def depth(self) -> int:
-        """Number of nodes on the longest chain, which cannot run at the same time on any number of SMs."""
+        """Number of nodes on the longest chain of dependent nodes, which must run one after the other."""
         return max(self.layers, default=-1) + 1
 
     def _in_order(self, predecessors: Mapping[int, list[int]]) -> tuple[int, ...]:

@@ -59,7 +59,7 @@ class Arrival:
 
     @property
     def thread(self) -> int:
-        """Number within the block of the thread in the first of these lanes."""
+        """Number of the thread in the first of these lanes, counted within the block."""
         return self.warp * layout.LANES + (self.mask & -self.mask).bit_length() - 1
 
 

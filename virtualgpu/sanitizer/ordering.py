@@ -118,7 +118,7 @@ class Ordering:
         self._begin_segment(slot.row)
 
     def matrix(self, slot: Slot) -> npt.NDArray[np.int32]:
-        """Return for each thread of a block the last cut of each other thread that its accesses follow."""
+        """Return for each thread of a block the last cut of every other thread that its accesses follow."""
         if slot.known is None:
             slot.known = np.zeros((self.threads + 1, self.threads), np.int32)
         # Entries of earlier epochs and blocks are older than any cut of this one.

@@ -246,7 +246,7 @@ class Records:
         return sorted(calls.values(), key=lambda call: (call[1], call[4]))
 
     def _streams(self, parts: Parts, operations: Sequence[_Operation], host_info: HostInfo) -> None:
-        """Add the streams that operations used; the driver's own streams are branches of graphs."""
+        """Add the streams that operations used; streams that the driver created are branches of graphs."""
         created_streams = {stream: (flag, priority) for _, stream, priority, flag in self._rows[cupti.STREAM]}
         program_streams = {
             operation.stream[1] for operation in operations if not operation.fields.get("graph_id")

@@ -1,4 +1,4 @@
-"""``gl.sanitize(..., tool="compute-sanitizer")``: the same checks by NVIDIA's own tool on a real GPU."""
+"""Checks of a launch by NVIDIA's compute-sanitizer on a real GPU: ``gl.sanitize(..., tool=...)``."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def tune(
     max_ms: float = 30.0,
     tolerance: float | None = None,
 ) -> Tuner:
-    """Choose the fastest of several functions that compute the same result, once per kind of arguments.
+    """Measure functions that compute the same result, and use the fastest one for each kind of arguments.
 
     PyTorch's TunableOp does the same for a matrix multiplication. Here the code is short enough to read. It
     compares the results first, and then the times.

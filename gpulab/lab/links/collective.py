@@ -37,7 +37,7 @@ def collective(
     size_bytes: int = 8 << 20,
     links: LinkKind | None = None,
 ) -> views.CollectiveView:
-    """Run a collective operation on several GPUs, and show step by step the data that each holds and sends.
+    """Run a collective operation on several GPUs, and show the data of each GPU step by step.
 
     The data are real: one array of 32-bit integers per GPU. Chunks are copied from GPU to GPU and added
     there, and the result is compared with NumPy's sum.
@@ -228,7 +228,7 @@ def _modelled(side: Any, run: Run, step: Sequence[Move]) -> tuple[CollectiveStep
 def _by_library(
     side: Any, operation: Operation, gpus: int, bounds: Sequence[int], steps: Steps
 ) -> Collective:
-    """Run the operation with NCCL; `steps` are those of a ring, from which the bytes are computed."""
+    """Run the operation with NCCL; the bytes on each link are computed from the `steps` of a ring."""
     cp = session.cp() if side is None else side.cp
     right, took_ns = nccl.called(None if side is None else cp, operation, gpus, bounds[-1])
     connections = reachable(cp.cuda.runtime, gpus)

@@ -67,5 +67,5 @@ def launch_of(label: str, description: Any) -> Launch | session.KeptLaunch:
 
 
 def starting(launch: Launch | session.KeptLaunch) -> AbstractContextManager[Launch]:
-    """Return a context with a launch that is ready to run; arrays of a run are as they were before it."""
+    """Return a context manager with a launch whose arrays have their contents from before the run."""
     return launch.again() if isinstance(launch, session.KeptLaunch) else nullcontext(launch)

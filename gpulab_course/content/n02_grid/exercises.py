@@ -130,7 +130,7 @@ def _draw_address_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
 
 
 def _has_swapped_axes(mistake: Mistake) -> bool:
-    """Return whether exactly those elements are unwritten that a grid with swapped x and y does not cover."""
+    """Return whether the unwritten elements are those that a grid with swapped x and y does not cover."""
     if mistake.start is None or not advice.partly_unwritten(mistake):
         return False
     grid_x, grid_y, _ = mistake.case.launch_grid
@@ -157,7 +157,7 @@ def _is_wrong_after_16_bits(mistake: Mistake) -> bool:
 
 
 def judge_achieved(answer: Answer) -> str:
-    """Judge ``occupancy(start_ns, end_ns, warps_per_block, sm_count, places)``: achieved, from 0 to 1."""
+    """Judge ``occupancy(start_ns, end_ns, warps_per_block, sm_count, places)``: achieved occupancy."""
     rng = answer.rng
     for blocks, warps, sms, warp_slots, first_ns, unit_ns in (
         (1, 32, 1, 64, 1000, 1),

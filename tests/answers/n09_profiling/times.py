@@ -253,7 +253,7 @@ def _tuple(layers: list[Layer]) -> tuple[Layer, ...]:
 _RANGES = (
     Wrong("09-nvtx", "not ended after an exception", _each(_no_finally), "", "an exception skips its end"),
     Wrong("09-nvtx", "ended in another thread", _each(_other_thread), "", "of its own thread only"),
-    Wrong("09-nvtx", "the layer in another thread", _each(_in_a_worker), "", "in a thread of their own"),
+    Wrong("09-nvtx", "the layer in another thread", _each(_in_a_worker), "", "in another thread"),
     Wrong("09-nvtx", "marks", _each(_marked), "", 'no range has the name "layer 0"'),
     Wrong("09-nvtx", "a range around nothing", _each(_around_nothing), "", "no work is launched in"),
     Wrong(
@@ -282,7 +282,7 @@ _RANGES = (
         "",
         "no wait is needed",
     ),
-    Wrong("09-nvtx", "the loop's last variables", _late, "", "the loop's last variables"),
+    Wrong("09-nvtx", "the loop's last variables", _late, "", "created in a loop"),
     Wrong("09-nvtx", "ended by the next layer", _ended_by_the_next, "", "never ended"),
     Wrong("09-nvtx", "ended by nobody", _stack, "", "never ended"),
     Wrong("09-nvtx", "swallows the exception", _each(_swallows), "", "does not reach the caller"),
@@ -521,7 +521,7 @@ def _with(**other: Any) -> dict[str, Any]:
 
 _TIMELINES = (
     Wrong("09-timelines", "the programs as they are", {key: tuple(pair) for key, pair in exercises.PROGRAMS.items()},
-          "", "it is still there"),
+          "", "still has it"),
     Wrong("09-timelines", "the most frequent thing", _with(C=("launches", answers.collected)),
           "", "in each iteration the host waits"),
     Wrong("09-timelines", "copies, since there are some", _with(C=("copies", answers.collected)),

@@ -133,11 +133,11 @@ _GUARDS = (
     Wrong("12-guards", "the first argument alone", answers.cached(answers.guards(*answers.ALL, first=True)), "", ""),
     Wrong("12-guards", "whole parts of numbers", answers.cached(lambda *args: tuple(
           _KEY(a) if hasattr(a, "shape") else (type(a), int(a)) for a in args)), "", "constant of the code"),
-    Wrong("12-guards", "one dictionary for all compilers", answers.one_for_all, "", "programs of its own"),
+    Wrong("12-guards", "one dictionary for all compilers", answers.one_for_all, "", "its own programs"),
     Wrong("12-guards", "a guard that never fails", answers.never_fails, "", ""),
     Wrong("12-guards", "compiles at every call", answers.compiles_always, "", "are enough"),
     Wrong("12-guards", "by the array, not its kind", answers.cached(answers.guards("id", *answers.ALL)), "", "are enough"),
-    Wrong("12-guards", "remembers one program", answers.cached(_KEY, keep=1), "", "earlier programs stay"),
+    Wrong("12-guards", "remembers one program", answers.cached(_KEY, keep=1), "", "keep earlier programs"),
     Wrong("12-guards", "runs with other arguments", answers.first_argument_only, "", "pass on all"),
     Wrong("12-guards", "nothing", lambda compile: None, "", "should return a function"),
     Wrong("12-guards", "hashes of numbers", answers.cached(lambda *args: hash(_KEY(*args))), "", "constant of the code"),

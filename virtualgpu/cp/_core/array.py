@@ -367,7 +367,7 @@ class ndarray(Operators, FunctionMethods, Exports, DeviceArray):  # noqa: N801 -
         return self._view_of(self._host.view() if dtype is None else self._host.view(checked_dtype(dtype)))
 
     def reshape(self, *shape: Any, order: Any = "C", copy: bool | None = None) -> ndarray:
-        """Return the array with another shape; a view where possible."""
+        """Return the array with another shape; the result is a view if this is possible."""
         new_shape = shape[0] if len(shape) == 1 and not isinstance(shape[0], (int, np.integer)) else shape
         return self._module.reshape(self, new_shape, order=order, copy=copy)  # type: ignore[no-any-return]
 

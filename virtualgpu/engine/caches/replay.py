@@ -150,7 +150,7 @@ def l2_entry(player: ReplayState, first: int, line: int) -> int:
 
 
 def partial_sectors(state: int) -> int:
-    """Return the mask of sectors of which only some bytes were stored, and the others are not known."""
+    """Return a mask of the sectors of which only some bytes are known, because only these were stored."""
     return (state >> DIRTY) & 15 & ~state
 
 

@@ -50,7 +50,7 @@ class Amounts(Generic[Name]):
 
 @dataclass(frozen=True, slots=True)
 class KernelAmounts:
-    """Tables of what each piece of a kernel's code adds to the counters by line, opcode and type."""
+    """Tables of the amounts that each piece of a kernel's code adds to counters, by line, opcode and type."""
 
     sizes: npt.NDArray[np.int64]
     lines: Amounts[int] = field(default_factory=Amounts)
@@ -172,7 +172,7 @@ def sum_by_source(
 
 
 def source_numbers(sites: Sequence[tuple[int, ir.Instruction]]) -> list[int]:
-    """Return for each counted instruction the number of the original, of which it may be an inlined copy.
+    """Return the number of the original instruction for each counted instruction, which can be a copy of it.
 
     Originals are numbered in the order in which they appear. An instruction that accesses memory several
     times has several numbers, which its copies share.

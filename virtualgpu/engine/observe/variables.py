@@ -301,7 +301,7 @@ def _fits_type(register: str, kind: str) -> bool:
 
 
 def _guesses(matching: list[Definition], line: int) -> Iterator[list[int]]:
-    """Yield candidates: sets of instructions that may be those that write a variable in a line."""
+    """Yield sets of instructions that possibly write a variable in a line."""
     of_line = [definition for definition in matching if definition.instruction.line == line]
     read_names = {
         name for definition in of_line for name in cfg.definitions_and_uses(definition.instruction)[1]

@@ -171,7 +171,7 @@ class Program:
             return self._variable_address(name, variable, memory), variable.size_bytes
 
     def _variable_address(self, name: str, variable: ir.Variable, memory: DeviceMemory) -> int:
-        """Return the address of a variable, which is allocated and initialized at the first call."""
+        """Return the address of a variable; the first call allocates and initializes the variable."""
         if name not in self._variables:
             address = memory.malloc(max(variable.size_bytes, 1))
             self._variables[name] = address

@@ -65,7 +65,7 @@ class ProgramLines:
         return helper, function_name
 
     def outward(self, frame: FrameType | None) -> Iterator[FrameType]:
-        """Yield those of a frame and its callers that belong to the program, the innermost first."""
+        """Yield the program's own frames among a frame and its callers, the innermost frame first."""
         while frame is not None:
             if self._is_own(frame):
                 yield frame

@@ -238,7 +238,7 @@ class Plan:
 
 
 def _sources(nodes: list[Node], node: Node) -> Iterator[tuple[int, Node]]:
-    """Yield, for each array that a node reads, the number of the node that computed it and its own node."""
+    """Yield for each array that a node reads the number of the node that computed it, and its own node."""
     for number in node.before:
         yield _origin(nodes, number), nodes[number]
 

@@ -84,7 +84,7 @@ class Node:
 
     @property
     def nbytes(self) -> int:
-        """The size of the result's memory in bytes; of a broadcast array, only stored elements count."""
+        """The size of the result's memory in bytes, without the repeated elements of a broadcast array."""
         return _span(self.result)[1] if 0 in getattr(self.result, "strides", ()) else self.result.nbytes
 
 

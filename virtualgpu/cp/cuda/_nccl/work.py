@@ -205,7 +205,7 @@ def _run(
     transfers: list[tuple[int, int, int, Over]],
     steps: int,
 ) -> None:
-    """Run one kernel per device; `calls` contains the calls of one rank after those of another."""
+    """Run one kernel per device; `calls` contains the calls of all ranks, sorted by rank."""
     machine = calls[0].member.device.machine
     infos = [device.info for device in machine.devices]
     if transfers:
