@@ -115,7 +115,7 @@ class VirtualBackend:
     def step_ns(
         self, messages: Sequence[tuple[int, int, int, bool]], sums: Sequence[tuple[int, int]]
     ) -> tuple[float, float]:
-        """Return the modelled times of a step of messages between devices: of its copies, and in total."""
+        """Return two modelled times of a step of messages between devices: the copies only, and the total."""
         return cost.step_ns([device.info for device in self.machine.devices], messages, sums)
 
     def stream_watcher(self) -> MachineObserver:

@@ -83,8 +83,8 @@ def memory_report(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> MemoryRe
         run.end()
         error.memory_report = run.report()  # type: ignore[attr-defined]
         error.add_note(
-            "The report of gl.memory_report up to this error is the attribute memory_report "
-            "of this exception."
+            "gl.memory_report: this exception has an attribute memory_report, which contains the "
+            "report up to the error."
         )
         raise
     return run.report()

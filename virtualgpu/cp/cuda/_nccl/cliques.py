@@ -326,7 +326,7 @@ class Clique:
             del self.world.waiting[thread]
 
     def _fail_all(self, status: int, reason: str) -> NcclError:
-        """Make this clique and the cliques in which its missing ranks wait unusable; return the error."""
+        """Make this clique, and all cliques in which its missing ranks wait, unusable; return the error."""
         for member in self.members.values():
             waiting_rank = self.world.waiting.get(member.thread)
             if waiting_rank is not None and waiting_rank.clique is not self and not waiting_rank.done():
