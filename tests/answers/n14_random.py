@@ -342,7 +342,7 @@ _STATES = (
     Wrong("14-state", "a run to warm up", _three_runs, "", "3 times, not 2 times"),
     Wrong("14-state", "other names", _other_names, "", "restore it before the second"),
     Wrong("14-state", "copies of all objects", _pickled, "", "cannot be pickled"),
-    Wrong("14-state", "two threads' states", _half_a_state, "", "other numbers"),
+    Wrong("14-state", "two threads' states", _half_a_state, "", "does not draw the same numbers"),
     Wrong("14-state", "the second result alone", lambda work, rngs: _twice()(work, rngs)[1], "", "as a pair"),
     Wrong("14-state", "other results", _twice(backwards=True), "", "what work() returned"),
     Wrong("14-state", "put back at the end, too", _put_back_again, "", "after a single run"),

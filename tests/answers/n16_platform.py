@@ -432,7 +432,7 @@ def _lists(run: Any, variables: Any) -> Any:
 
 
 _VARIABLES = (
-    Wrong("16-variables", "set after the start", _verified(before=False), "", "most variables are read once"),
+    Wrong("16-variables", "set after the start", _verified(before=False), "", "most variables are read only once"),
     Wrong(
         "16-variables", "set before the start only", _verified(late=False), "", "setting it late works, too"
     ),
@@ -444,7 +444,7 @@ _VARIABLES = (
         "differs from run to run",
     ),
     Wrong("16-variables", "reads what it was handed", _handed, "", "no attribute"),
-    Wrong("16-variables", "looks for a table in all there is", _found_somewhere, "", "finds nothing"),
+    Wrong("16-variables", "looks for a table in all there is", _found_somewhere, "", "changes nothing"),
     Wrong("16-variables", "one run without, one with", _one_each, "", ""),
     Wrong("16-variables", "all at once", _verified(together=True), "", ""),
     Wrong("16-variables", "by heart", _by_heart, "", ""),
@@ -453,7 +453,7 @@ _VARIABLES = (
         "all change nothing",
         lambda run, v: dict.fromkeys(v, (None, "never")),
         "",
-        "most variables are read once",
+        "most variables are read only once",
     ),
     Wrong("16-variables", "a thousand runs", _verified(runs=100), "", "are enough"),
     Wrong("16-variables", "one left out", lambda run, v: _verified()(run, v[:-1]), "", "each of the 6"),

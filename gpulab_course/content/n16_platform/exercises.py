@@ -328,7 +328,7 @@ def _judge_variable(
             )
         raise NotYet(
             f"{call_text} returns {spelt(result)} for {name}, but {name} changes nothing "
-            "in this call. Set only one variable at a time."
+            "in this program. Set only one variable at a time."
         )
     if (observation, read_time) == (None, "never"):
         raise NotYet(

@@ -302,20 +302,19 @@ def judge_cause(answer: Answer) -> str:
         if not isinstance(result, str) or result not in CAUSES:
             raise NotYet(f"{message}: name one of {', '.join(CAUSES)}.")
         raise NotYet(
-            f"{message}. The kernel would gain most without "
-            f"{_CAUSE_PHRASES[expected_cause]}, so the cause is {expected_cause!r}. "
-            f"{_CAUSE_LESSONS[expected_cause]}"
+            f"{message}. The kernel would gain {_CAUSE_PHRASES[expected_cause]}, so the cause is "
+            f"{expected_cause!r}. {_CAUSE_LESSONS[expected_cause]}"
         )
     return f"the causes of {len(cases)} hidden kernels on {info(device).name} are right."
 
 
 _CAUSE_PHRASES = {
-    "uncoalesced": "scattered loads",
-    "bank conflicts": "bank conflicts",
-    "atomics": "contended atomics",
-    "divergence": "divergence",
-    "grid": "its few blocks",
-    "nothing": "none of them",
+    "uncoalesced": "most without scattered loads",
+    "bank conflicts": "most without bank conflicts",
+    "atomics": "most without contended atomics",
+    "divergence": "most without divergence",
+    "grid": "most with more blocks",
+    "nothing": "little without any of these causes",
 }
 _CAUSE_LESSONS = {
     "uncoalesced": "A load of 32 neighbouring floats needs 4 sectors.",

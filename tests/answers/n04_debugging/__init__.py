@@ -262,7 +262,7 @@ _WHODUNIT = (
 
 _HUNT = (
     Wrong("04-hunt", "at the end", answers.at_the_end, "", ""),
-    Wrong("04-hunt", "before they run", answers.before_they_run, "", "contains values from earlier"),
+    Wrong("04-hunt", "before they run", answers.before_they_run, "", "contains old values"),
     Wrong("04-hunt", "the last that has one", answers.the_last, "", "NaN spreads"),
     Wrong("04-hunt", "nan_to_num on the way", answers.silenced, "", "does not fix its cause"),
     Wrong("04-hunt", "infinity counts", answers.infinity_too, "", "Infinity is not NaN"),

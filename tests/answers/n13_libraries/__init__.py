@@ -226,7 +226,7 @@ _SUMS = (
           if np.isfinite(x).all() else np.float32(x.astype(np.float64).sum()), "", ""),
     Wrong("13-halfsum", "units in 32 bits", lambda x: np.float32((x.astype(np.float64) * 2.0**24).astype(np.int64).astype(np.int32)
           .sum(dtype=np.int32) / 2**24) if np.isfinite(x).all() else np.float32(x.astype(np.float64).sum()), "", ""),
-    Wrong("13-halfsum", "not rounded", lambda x: math.fsum(x.tolist()), "", "FP32 does not have"),
+    Wrong("13-halfsum", "not rounded", lambda x: math.fsum(x.tolist()), "", "is not an FP32 number"),
     Wrong("13-halfsum", "nothing", lambda x: None, "", "returns nothing"),
     Wrong("13-halfsum", "running sums", lambda x: np.cumsum(x, dtype=np.float64), "", "one number"),
     Right("13-halfsum", "whole units", _units),
@@ -346,7 +346,7 @@ _THREES = (
     Wrong("13-tf32x3", "big parts cut, small ones rounded", _three(_cut, _near), "", "do not cut"),
     Wrong("13-tf32x3", "a cut, b rounded", _one_cut("a"), "", "do not cut"),
     Wrong("13-tf32x3", "b cut, a rounded", _one_cut("b"), "", "do not cut"),
-    Wrong("13-tf32x3", "b's parts are kept", _keeps_b(), "", "is off by"),
+    Wrong("13-tf32x3", "b's parts are kept", _keeps_b(), "", "RMS error of"),
     Wrong("13-tf32x3", "four products", _four, "", "3 calls are enough"),
     Wrong("13-tf32x3", "small times small for small times big", _wrong_pairs, "", ""),
     Wrong("13-tf32x3", "big one left out", _partly("left right"), "", "Add three products"),
@@ -357,7 +357,7 @@ _THREES = (
     Wrong("13-tf32x3", "in double, times what product makes of ones", _in_double_for_show, "", "done by the tensor cores"),
     Wrong("13-tf32x3", "what is left over by NumPy", lambda a, b, product: product(_near(a), _near(b)) + (
           (a - _near(a)) @ b + _near(a) @ (b - _near(b))), "", "done by the tensor cores"),
-    Wrong("13-tf32x3", "float64 in the end", lambda a, b, product: _three(_near)(a, b, product).astype(np.float64), "", "keep FP32"),
+    Wrong("13-tf32x3", "float64 in the end", lambda a, b, product: _three(_near)(a, b, product).astype(np.float64), "", "use FP32"),
     Wrong("13-tf32x3", "b becomes its small part", _in_place_of_b, "", "changes b, which belongs to its caller"),
     Wrong("13-tf32x3", "transposed", lambda a, b, product: _three(_near)(a, b, product).T, "", "Return the product"),
     Right("13-tf32x3", "the reference", exercises.three_products),

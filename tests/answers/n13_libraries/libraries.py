@@ -54,7 +54,7 @@ _TUNER = (
     Wrong("13-tuner", "key of elements", tuner(key_by("dtype", "size", "device")), "", "shape belongs"),
     Wrong("13-tuner", "key without device", tuner(key_by("dtype", "shape")), "", "in the key"),
     Wrong("13-tuner", "key of the object", tuner(id), "", ""),
-    Wrong("13-tuner", "no cache", tuner(keep=False), "", "Keep the choice"),
+    Wrong("13-tuner", "no cache", tuner(keep=False), "", "Keep this choice"),
     Wrong("13-tuner", "right to 2 %", tuner(right=lambda f, w: len(f) == len(w) and bool(np.allclose(f, w, rtol=0.02))), "", "Before it is timed"),
     Wrong("13-tuner", "sums are compared", tuner(right=lambda f, w: close([sum(f)], [sum(w)])), "", "Before it is timed"),
     Wrong("13-tuner", "choices of all tuners in one place", tuner(kept={}), "", "its own choices"),

@@ -396,8 +396,8 @@ def _emptied(cp: Any, arrays: Any, targets: Any) -> Any:
 _BROADCAST = (
     Wrong("15-broadcast", "400 copies", _copied_one_by_one, "", "messages; 4 are enough"),
     Wrong("15-broadcast", "the order of the types", _by_type(grouped=True), "", ""),
-    Wrong("15-broadcast", "not aligned", _in_bytes(1), "", "bytes off a multiple"),
-    Wrong("15-broadcast", "aligned to four bytes", _in_bytes(4), "", "bytes off a multiple"),
+    Wrong("15-broadcast", "not aligned", _in_bytes(1), "", "bytes after a multiple"),
+    Wrong("15-broadcast", "aligned to four bytes", _in_bytes(4), "", "bytes after a multiple"),
     Wrong("15-broadcast", "mixed types joined", _all_joined(None), "", "mixed types"),
     Wrong("15-broadcast", "as doubles, and back", _all_joined("float64"), "", "which rounds"),
     Wrong("15-broadcast", "as integers, and back", _all_joined("int64"), "", "at the index of its original"),
@@ -556,7 +556,7 @@ _PLACE = (
 _SHARD = (
     Wrong("15-shard", "softmax over a shard", answers.shard_with(local=True), "", "only its own rows"),
     Wrong("15-shard", "sums over shards", answers.softmax_of_shards, "", "division by the sum"),
-    Wrong("15-shard", "gathers twice", answers.shard_with(again=True), "", "have to come once"),
+    Wrong("15-shard", "gathers twice", answers.shard_with(again=True), "", "Gather these rows once"),
     Wrong("15-shard", "even rows", answers.even, "", ""),
     Wrong("15-shard", "no scale", answers.shard_with(scaled=False), "", "not divided by √d"),
     Wrong("15-shard", "the root of the rows", answers.shard_with(rows=True), "", "d is the length of a row"),

@@ -163,7 +163,7 @@ def warmed(claim: Any, run: Any) -> str:
 
 
 SETTLED = (
-    Wrong("17-refute", "nothing is run", always_refuted, "", "runs nothing"),
+    Wrong("17-refute", "nothing is run", always_refuted, "", "never runs the program"),
     Wrong("17-refute", "an experiment that cannot fail", cannot_fail, "", "but settle returns 'refuted'"),
     Wrong("17-refute", "believes every claim", believes, "", "but settle returns 'holds'"),
     Wrong("17-refute", "the same thing twice", same_twice, "", "never runs the two settings"),
@@ -182,7 +182,7 @@ SETTLED = (
     Wrong("17-refute", "three to warm up, then one", warm_then_one, "", "cold first run"),
     Wrong("17-refute", "the last run each", the_last_run, "", "cold first run"),
     Wrong("17-refute", "twice, whatever is claimed", twice_as_fast, "", "with the claimed number"),
-    Wrong("17-refute", "upside down", upside_down, "", "Compare from / to"),
+    Wrong("17-refute", "upside down", upside_down, "", "Divide the time of the first setting"),
     Wrong("17-refute", "any gain will do", any_gain, "", "but settle returns 'holds'"),
     Wrong("17-refute", "200 runs", too_many, "", "60 are enough"),
     Wrong("17-refute", "True or False", truth_value, "", "return 'holds' or 'refuted'"),
