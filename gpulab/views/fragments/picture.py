@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -250,7 +249,6 @@ def memory_plot(trace: FragmentTrace, execution: MatrixExecution) -> Plot | None
     )
 
 
-@cache
 def _ground(lines: int, height: int) -> Rects:
     """Return the banks of some lines of shared memory."""
     line, bank = (axis.ravel() for axis in np.indices((lines, BANKS)))
