@@ -115,8 +115,8 @@ def __getattr__(name: str) -> Any:
         return _public()
     if name in _HOMES:
         value = load(_HOMES[name], name)
-    elif not name.startswith("_") and name in (points := course_functions()):
-        value = points[name].load()
+    elif not name.startswith("_") and name in (entry_points := course_functions()):
+        value = entry_points[name].load()
     elif not name.startswith("_") and name in (renamed := load("gpulab._deprecated", "FUNCTIONS")):
         load("gpulab._deprecated", "warn")(f"gl.{name}", f"gl.{renamed[name]}")
         return getattr(sys.modules[__name__], renamed[name])

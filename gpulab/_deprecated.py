@@ -61,14 +61,14 @@ def old_parameters(function: Callable[P, T]) -> Callable[P, T]:
 
     @functools.wraps(function)
     def wrapper(*args: P.args, **options: P.kwargs) -> T:
-        for old, new in new_names.items():
-            if old in options:
-                if new in options:
+        for old_name, new_name in new_names.items():
+            if old_name in options:
+                if new_name in options:
                     raise TypeError(
-                        f"gl.{name} takes {new!r}; {old!r} is its old name. Pass only one of them."
+                        f"gl.{name} takes {new_name!r}; {old_name!r} is its old name. Pass only one of them."
                     )
-                warn(f"{old}= of gl.{name}", f"{new}=")
-                options[new] = options.pop(old)
+                warn(f"{old_name}= of gl.{name}", f"{new_name}=")
+                options[new_name] = options.pop(old_name)
         return function(*args, **options)
 
     return wrapper

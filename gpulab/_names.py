@@ -29,10 +29,14 @@ def course_functions() -> dict[str, EntryPoint]:
     """
     from importlib.metadata import EntryPoint, entry_points
 
-    points = [*entry_points(group=GROUP)]
-    if not points:
-        points = [EntryPoint(name, f"{_PACKAGE}.api:{name}", GROUP) for name in COURSE]
-    return {point.name: point for point in points if find_spec(point.module.partition(".")[0])}
+    course_points = [*entry_points(group=GROUP)]
+    if not course_points:
+        course_points = [EntryPoint(name, f"{_PACKAGE}.api:{name}", GROUP) for name in COURSE]
+    return {
+        entry_point.name: entry_point
+        for entry_point in course_points
+        if find_spec(entry_point.module.partition(".")[0])
+    }
 
 
 def course_missing(name: str) -> str:

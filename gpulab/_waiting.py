@@ -167,7 +167,7 @@ class KernelLine:
             return
         self._next_s = now_s + _AGAIN_S
         if cell := _own_cell():
-            cell.activities[self] = _words(whereabouts(), now_s - self._began_s)
+            cell.activities[self] = _waiting_message(whereabouts(), now_s - self._began_s)
 
     def end(self) -> None:
         """Remove the text."""
@@ -248,17 +248,17 @@ def _position() -> list[str]:
             module = f"{frame.f_globals.get('__name__', '')}."
             activity = next((text for package, text in _ACTIVITIES if module.startswith(package)), None)
         elif code_name(frame.f_code.co_filename):
-            code = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
-            if len(code) > _CODE_CHARACTERS:
-                code = code[: _CODE_CHARACTERS - 1] + "…"
-            line = f"line {frame.f_lineno} `{code}`"
+            source_text = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
+            if len(source_text) > _CODE_CHARACTERS:
+                source_text = source_text[: _CODE_CHARACTERS - 1] + "…"
+            line = f"line {frame.f_lineno} `{source_text}`"
         frame = frame.f_back
     return [line + activity] if line and activity is not None else []
 
 
-def _words(whereabouts: Whereabouts, seconds: float) -> str:
-    source = f" `{whereabouts.source_text}`" if whereabouts.source_text else ""
-    line = f"near line {whereabouts.line}{source}, " if whereabouts.line else ""
+def _waiting_message(whereabouts: Whereabouts, seconds: float) -> str:
+    line_code = f" `{whereabouts.source_text}`" if whereabouts.source_text else ""
+    line = f"near line {whereabouts.line}{line_code}, " if whereabouts.line else ""
     return (
         f"Kernel '{whereabouts.kernel}' has run for {int(seconds)} s: {line}block {whereabouts.block}, "
         f"{whereabouts.ended:,} of {count(whereabouts.blocks, 'block')} done."

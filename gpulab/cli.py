@@ -40,12 +40,12 @@ class CommandError(GpulabError):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status of the process."""
     _write_all_characters()
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    command_words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        command = _other_command(words[0]) if words else None
+        command = _other_command(command_words[0]) if command_words else None
         if command is not None:
-            return command(words[1:])
-        options = _parser().parse_args(words)
+            return command(command_words[1:])
+        options = _parser().parse_args(command_words)
         return _doctor(as_json=options.json, details=options.details)
     except (GpulabError, OSError) as error:
         print(f"gpulab: {error}", file=sys.stderr)
@@ -97,7 +97,7 @@ def _write_all_characters() -> None:
             stream.reconfigure(encoding="utf-8" if uses_utf8 else None, errors="backslashreplace")
 
 
-def _run_tool(command: str, words: list[str]) -> int:
+def _run_tool(command: str, tool_arguments: list[str]) -> int:
     """Run a developers' tool from the checkout that contains this package."""
     root = Path(__file__).resolve().parents[1]
     if not ((root / "pyproject.toml").is_file() and (root / "tools" / "recordings").is_dir()):
@@ -107,10 +107,10 @@ def _run_tool(command: str, words: list[str]) -> int:
         )
     sys.path.insert(0, str(root))
     module = _CHECKOUT_COMMANDS[command][0]
-    if command == "bench" and "--gpu" in words:
+    if command == "bench" and "--gpu" in tool_arguments:
         module = "tools.bench.gpu"
-        words = [word for word in words if word != "--gpu"]
-    return int(importlib.import_module(module).main(words) or 0)
+        tool_arguments = [argument for argument in tool_arguments if argument != "--gpu"]
+    return int(importlib.import_module(module).main(tool_arguments) or 0)
 
 
 def _doctor(*, as_json: bool, details: bool) -> int:

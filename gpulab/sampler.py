@@ -162,7 +162,7 @@ class Sampler:
     def take(self) -> None:
         """Take one reading now, in the calling thread."""
         start_ns = time.thread_time_ns()
-        number = self._ring.added
+        reading_index = self._ring.added
         time_ns = self.now_ns
         row: tuple[float | None, ...] = (time_ns, *self._empty_row)
         try:
@@ -175,7 +175,7 @@ class Sampler:
             self._ring.add(row)
         if self._on_reading is not None:
             try:
-                self._on_reading(number, row)
+                self._on_reading(reading_index, row)
             except Exception as error:
                 self.failure = f"{type(error).__name__}: {error}"
         self.cpu_ns += time.thread_time_ns() - start_ns

@@ -30,10 +30,10 @@ _NAME = re.compile(r"\{(\w+)\}")
 
 def percent(fraction: float) -> str:
     """Return a fraction as text: ``50 %`` for ``0.5``. Fractions between 0 and 1 never become 0 or 100 %."""
-    share = 100 * fraction
-    if 99.5 <= share < 100 and not math.isclose(share, 100, rel_tol=1e-12):
-        return f"{min(share, 99.9):.1f} %"
-    return f"{number(share, 1)} %"
+    percentage = 100 * fraction
+    if 99.5 <= percentage < 100 and not math.isclose(percentage, 100, rel_tol=1e-12):
+        return f"{min(percentage, 99.9):.1f} %"
+    return f"{number(percentage, 1)} %"
 
 
 def size(size_bytes: float) -> str:
@@ -57,10 +57,10 @@ def duration(time_ns: float) -> str:
 
 def shape(dim: Sequence[int]) -> str:
     """Return a grid or block shape as text, without trailing ones: ``16 × 16`` for ``(16, 16, 1)``."""
-    parts = list(dim)
-    while len(parts) > 1 and parts[-1] == 1:
-        parts.pop()
-    return " × ".join(map(number, parts))
+    sizes = list(dim)
+    while len(sizes) > 1 and sizes[-1] == 1:
+        sizes.pop()
+    return " × ".join(map(number, sizes))
 
 
 def filled(text: str, words: Mapping[str, int | str]) -> str:
@@ -74,7 +74,7 @@ def filled(text: str, words: Mapping[str, int | str]) -> str:
     text_with_plurals = _CHOICE.sub(lambda match: match[2 if words[match[1]] == 1 else 3], text)
 
     def put(match: re.Match[str]) -> str:
-        word = words[match[1]]
-        return word if isinstance(word, str) else f"{word:,}"
+        replacement = words[match[1]]
+        return replacement if isinstance(replacement, str) else f"{replacement:,}"
 
     return _NAME.sub(put, text_with_plurals)

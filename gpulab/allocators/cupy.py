@@ -96,11 +96,15 @@ class CuPyAllocator:
         chunk = self._pool.take(size, stream, self._allocate)
         if chunk is None:
             self.sink("oom", self._device.free_bytes, size, size_bytes, stream)
-            limit = self._pool.limit_bytes
+            limit_bytes = self._pool.limit_bytes
             raise OutOfMemory(
                 f"{size_bytes:,} bytes do not fit: CuPy's pool has reserved {self.total_bytes:,} bytes, "
                 f"of which {self.used_bytes:,} are in use"
-                + (f", and its limit is {limit:,} bytes." if limit else ", and the device is full.")
+                + (
+                    f", and its limit is {limit_bytes:,} bytes."
+                    if limit_bytes
+                    else ", and the device is full."
+                )
             )
         self._in_use[chunk.address] = chunk, size_bytes
         self.sink("alloc", chunk.address, size, size_bytes, stream)

@@ -35,9 +35,9 @@ def fragmentation(block_map: BlockMap, capacity_bytes: int = 0) -> Fragmentation
     limits = [limit for limit in (block_map.limit_bytes, capacity_bytes) if limit]
     available = max(0, min(limits) - reserved_bytes) if limits else None
     releasable = sum(map(releasable_bytes, block_map.segments))
-    keys = {(segment.stream, segment.pool) for segment in block_map.segments}
-    if any(pool for _, pool in keys):  # large requests go to a pool that may have nothing yet
-        keys |= {(stream, "large") for stream, _ in keys}
+    arena_keys = {(segment.stream, segment.pool) for segment in block_map.segments}
+    if any(pool for _, pool in arena_keys):  # large requests go to a pool that may have nothing yet
+        arena_keys |= {(stream, "large") for stream, _ in arena_keys}
     expandable = any(segment.is_expandable for segment in block_map.segments)
     arenas = tuple(
         _arena(
@@ -47,7 +47,7 @@ def fragmentation(block_map: BlockMap, capacity_bytes: int = 0) -> Fragmentation
             None if available is None else available + releasable,
             expandable,
         )
-        for stream, pool in sorted(keys)
+        for stream, pool in sorted(arena_keys)
     )
     rounding = sum(
         b.size_bytes - b.requested_bytes
@@ -76,9 +76,9 @@ def releasable_bytes(segment: Segment) -> int:
     released_bytes = 0
     for block in segment.blocks:
         if block.state == "free":
-            first = -(-(block.address - segment.address) // page) * page
+            first_page = -(-(block.address - segment.address) // page) * page
             last_page = (block.end - segment.address) // page * page
-            released_bytes += max(0, last_page - first)
+            released_bytes += max(0, last_page - first_page)
     return released_bytes
 
 
@@ -125,6 +125,6 @@ def _new_segment_bytes(pool: str, device_bytes: int, tails: list[int]) -> int:
     if pool == "large" and tails:  # whole pages of a tail are among the device's bytes already
         return device_bytes // LARGE_PAGE_BYTES * LARGE_PAGE_BYTES + max(tails) % LARGE_PAGE_BYTES
     if pool == "large":
-        whole = device_bytes // SMALL_PAGE_BYTES * SMALL_PAGE_BYTES
-        return whole if whole >= OWN_SEGMENT_BYTES else 0
+        whole_page_bytes = device_bytes // SMALL_PAGE_BYTES * SMALL_PAGE_BYTES
+        return whole_page_bytes if whole_page_bytes >= OWN_SEGMENT_BYTES else 0
     return device_bytes

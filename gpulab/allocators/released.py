@@ -44,13 +44,13 @@ def name_released_segments(first: BlockMap, events: AllocatorEvents) -> tuple[Al
         events.time_ns,
         events.stacks,
     )
-    for code, *row in zip(
+    for action_code, *row in zip(
         events.actions.tolist(), *(column.tolist() for column in event_columns), strict=True
     ):
         address, size, _, stream, time_ns, stack = row
-        if code != _FREED or address:
-            segments.note(ACTIONS[code], address, size, stream)
-            rows.append((code, *row))
+        if action_code != _FREED or address:
+            segments.note(ACTIONS[action_code], address, size, stream)
+            rows.append((action_code, *row))
             continue
         starts = segments.sum_to(size)
         unnamed_bytes += 0 if starts else size
@@ -103,7 +103,7 @@ class _Segments:
 
     def sum_to(self, size: int) -> list[int]:
         """Return unused segments of as many streams as possible that add up to `size` bytes, or none."""
-        unused_starts = [start for start, count in self.blocks.items() if count <= 0]
+        unused_starts = [start for start, block_count in self.blocks.items() if block_count <= 0]
         for streams in self._stream_sets({self.segments[start][1] for start in unused_starts}):
             chosen_starts = [start for start in unused_starts if self.segments[start][1] in streams]
             if sum(self.segments[start][0] for start in chosen_starts) == size:

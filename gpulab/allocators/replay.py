@@ -181,9 +181,9 @@ def requests_of(trace: AllocatorTrace) -> list[Request]:
     releases = release_starts(trace)
     last_index = len(codes) - 1
     requests: list[Request] = []
-    numbers: dict[int, int] = {}
+    request_numbers: dict[int, int] = {}
     wait_numbers: dict[int, int] = {}
-    count = 0
+    request_count = 0
     if trace.first.limit_bytes:
         requests.append(Request("set_limit", size_bytes=trace.first.limit_bytes))
     for segment in trace.first.segments:
@@ -191,31 +191,44 @@ def requests_of(trace: AllocatorTrace) -> list[Request]:
             if block.state not in ("used", "waiting"):
                 continue
             size = block.requested_bytes or block.size_bytes
-            requests.append(Request("alloc", count, size, segment.stream, trace.first.time_ns, block.stack))
+            requests.append(
+                Request("alloc", request_count, size, segment.stream, trace.first.time_ns, block.stack)
+            )
             if block.state == "waiting":
                 wait_number = wait_numbers[block.address] = completed_by_address.get(
-                    block.address, last_index + 1 + count
+                    block.address, last_index + 1 + request_count
                 )
-                requests += (Request("record_stream", count, stream=-1 - wait_number), Request("free", count))
+                requests += (
+                    Request("record_stream", request_count, stream=-1 - wait_number),
+                    Request("free", request_count),
+                )
             else:
-                numbers[block.address] = count
-            count += 1
+                request_numbers[block.address] = request_count
+            request_count += 1
     for i, (action, address, size, requested_bytes, stream, time_ns, stack) in enumerate(events.rows()):
         match action:
             case "alloc":
-                requests.append(Request("alloc", count, requested_bytes or size, stream, time_ns, stack))
-                numbers[address] = count
-                count += 1
-            case "free_requested" if address in numbers:
-                number = numbers.pop(address)
+                requests.append(
+                    Request("alloc", request_count, requested_bytes or size, stream, time_ns, stack)
+                )
+                request_numbers[address] = request_count
+                request_count += 1
+            case "free_requested" if address in request_numbers:
+                request_number = request_numbers.pop(address)
                 if completed_by_index and completed_by_index.get(i) != i + 1:
-                    wait_number = wait_numbers[address] = completed_by_index.get(i, last_index + 1 + number)
+                    wait_number = wait_numbers[address] = completed_by_index.get(
+                        i, last_index + 1 + request_number
+                    )
                     requests.append(
                         Request(
-                            "record_stream", number, stream=-1 - wait_number, time_ns=time_ns, stack=stack
+                            "record_stream",
+                            request_number,
+                            stream=-1 - wait_number,
+                            time_ns=time_ns,
+                            stack=stack,
                         )
                     )
-                requests.append(Request("free", number, time_ns=time_ns, stack=stack))
+                requests.append(Request("free", request_number, time_ns=time_ns, stack=stack))
             case "free_completed" if address in wait_numbers:
                 requests.append(Request("complete", stream=-1 - wait_numbers.pop(address), time_ns=time_ns))
                 # Allocators check streams when they allocate, or when the program asks for it.
@@ -224,10 +237,12 @@ def requests_of(trace: AllocatorTrace) -> list[Request]:
             case "segment_free" | "segment_unmap" if i in releases:
                 requests.append(Request("empty_cache", time_ns=time_ns, stack=stack))
             case "oom":
-                requests.append(Request("alloc", count, requested_bytes or size, stream, time_ns, stack))
+                requests.append(
+                    Request("alloc", request_count, requested_bytes or size, stream, time_ns, stack)
+                )
                 if i < last_index:
-                    requests.append(Request("free", count, time_ns=time_ns, stack=stack))
-                count += 1
+                    requests.append(Request("free", request_count, time_ns=time_ns, stack=stack))
+                request_count += 1
     return requests
 
 
@@ -261,7 +276,7 @@ def release_starts(trace: AllocatorTrace) -> set[int]:
     codes = events.actions.tolist()
     sizes = events.size_bytes.tolist()
     stacks = events.stacks.tolist()
-    limit = trace.first.limit_bytes or trace.capacity_bytes
+    limit_bytes = trace.first.limit_bytes or trace.capacity_bytes
     reserved_bytes = trace.first.total_bytes
     starts = set()
     i = 0
@@ -284,7 +299,7 @@ def release_starts(trace: AllocatorTrace) -> set[int]:
         if (
             next_code in allocation_codes
             and is_same_call
-            and (previous_bytes + sizes[i] > limit if limit else stacks[i] >= 0)
+            and (previous_bytes + sizes[i] > limit_bytes if limit_bytes else stacks[i] >= 0)
         ):
             continue
         starts.add(start)

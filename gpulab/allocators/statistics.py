@@ -74,8 +74,8 @@ class _Segment:
     def gap(self, start: int, end: int) -> tuple[int, int]:
         """Return the largest free range that contains the range from `start` to `end`."""
         i = bisect_left(self.used, (start, end))
-        low = self.used[i - 1][1] if i else self.start
-        return low, self.used[i][0] if i < len(self.used) else self.end
+        gap_start = self.used[i - 1][1] if i else self.start
+        return gap_start, self.used[i][0] if i < len(self.used) else self.end
 
     def split_off(self, *pieces: tuple[int, int]) -> tuple[int, int]:
         """Return the number and bytes of the free pieces that do not fill the whole segment."""
@@ -112,9 +112,9 @@ class _Counter:
                 case "free_completed":
                     self._free(address)
                 case "segment_alloc" | "segment_map":
-                    self._take(address, size, action == "segment_map")
+                    self._reserve(address, size, action == "segment_map")
                 case "segment_free" | "segment_unmap":
-                    self._give(address, size, action == "segment_unmap")
+                    self._unreserve(address, size, action == "segment_unmap")
                 case "oom":
                     self.counts["num_ooms"] += 1
         self.counts["num_alloc_retries"] = self.counts["num_ooms"] + _releases_for_requests(self.trace)
@@ -123,7 +123,10 @@ class _Counter:
             figures |= {name: _figures({"": tally}) for name, tally in self.oversize.items()}
             self.counts["max_split_size"] = -1 if self.max_split_bytes is None else self.max_split_bytes
         trace = self.trace
-        title = next((words for name, words in _TITLES.items() if name in trace.allocator), trace.allocator)
+        title = next(
+            (allocator_title for name, allocator_title in _TITLES.items() if name in trace.allocator),
+            trace.allocator,
+        )
         return AllocatorStatistics(
             provenance=trace.provenance,
             device_id=trace.device_id,
@@ -137,10 +140,10 @@ class _Counter:
         """Count the segments and blocks that exist before the first event."""
         for segment in self.trace.first.segments:
             if not segment.is_expandable:
-                self._take(segment.address, segment.size_bytes, False, segment.pool)
+                self._reserve(segment.address, segment.size_bytes, False, segment.pool)
             for block in segment.blocks:
                 if segment.is_expandable and not block.is_unmapped:
-                    self._take(block.address, block.size_bytes, True, segment.pool)
+                    self._reserve(block.address, block.size_bytes, True, segment.pool)
                 if block.state in ("used", "waiting"):
                     self._alloc(block.address, block.size_bytes, block.requested_bytes)
                 if block.state == "waiting":
@@ -158,7 +161,7 @@ class _Counter:
 
     # Memory of the device
 
-    def _take(self, address: int, size: int, is_map: bool, pool: str = "") -> None:
+    def _reserve(self, address: int, size: int, is_map: bool, pool: str = "") -> None:
         pool = pool or ("small" if size == SMALL_SEGMENT_BYTES else "large")
         self._change("reserved_bytes", pool, size)
         self.counts["num_device_alloc"] += 1
@@ -169,7 +172,7 @@ class _Counter:
             self._change("segment", pool, 1)
             self._oversize("oversize_segments", size, 1)
 
-    def _give(self, address: int, size: int, is_map: bool) -> None:
+    def _unreserve(self, address: int, size: int, is_map: bool) -> None:
         pool = self.mapped.get(address) or ("small" if size == SMALL_SEGMENT_BYTES else "large")
         self._change("reserved_bytes", pool, -size)
         self.counts["num_device_free"] += 1
@@ -194,8 +197,10 @@ class _Counter:
         if segment is not None:
             gap_start, gap_end = segment.gap(address, end)
             insort(segment.used, (address, end))
-            count, size_bytes = segment.split_off((gap_start, gap_end))
-            self._split(pool, (-count, -size_bytes), segment.split_off((gap_start, address), (end, gap_end)))
+            split_count, size_bytes = segment.split_off((gap_start, gap_end))
+            self._split(
+                pool, (-split_count, -size_bytes), segment.split_off((gap_start, address), (end, gap_end))
+            )
         for metric, amount in (("allocation", 1), ("allocated_bytes", size), *_active(size, requested)):
             self._change(metric, pool, amount)
         self._oversize("oversize_allocations", size, 1)
@@ -222,8 +227,8 @@ class _Counter:
         if segment is not None:
             segment.used.remove((address, end))
             gap_start, gap_end = segment.gap(address, end)
-            count, size_bytes = segment.split_off((gap_start, address), (end, gap_end))
-            self._split(pool, (-count, -size_bytes), segment.split_off((gap_start, gap_end)))
+            split_count, size_bytes = segment.split_off((gap_start, address), (end, gap_end))
+            self._split(pool, (-split_count, -size_bytes), segment.split_off((gap_start, gap_end)))
         for metric, amount in _active(size, requested):
             self._change(metric, pool, -amount)
 

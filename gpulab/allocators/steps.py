@@ -61,8 +61,8 @@ def at(history: AllocatorHistory, step: int) -> BlockMap:
     time_ns = int(events.time_ns[step - 1]) if step else trace.first.time_ns
     blocks = _blocks(history, step)
     segments = [
-        _segment(history, number, spans, blocks.get(number, []))
-        for number, spans in _spans(history.ranges, step).items()
+        _segment(history, segment_index, spans, blocks.get(segment_index, []))
+        for segment_index, spans in _spans(history.ranges, step).items()
     ]
     segments.sort(key=lambda segment: segment.address)
     return replace(trace.first, time_ns=time_ns, segments=tuple(segments))
@@ -88,14 +88,14 @@ def tail(trace: AllocatorTrace, max_events: int) -> AllocatorTrace:
     allocations = allocations[~np.isin(addresses[allocations], freed_addresses)]
     segments = np.flatnonzero((codes != alloc_code) & (codes != request_code) & (codes != free_code))
     rows = np.concatenate((segments, np.sort(allocations), np.sort(waiting_rows)))
-    first = _without_blocks(trace.first, {*freed_addresses.tolist(), *addresses[allocations].tolist()})
-    earlier_history = history(replace(trace, first=first, events=_select_rows(events, rows)))
+    first_map = _without_blocks(trace.first, {*freed_addresses.tolist(), *addresses[allocations].tolist()})
+    earlier_history = history(replace(trace, first=first_map, events=_select_rows(events, rows)))
     time_ns = int(events.time_ns[start - 1])
-    first = replace(at(earlier_history, earlier_history.last_step), time_ns=time_ns)
+    first_map = replace(at(earlier_history, earlier_history.last_step), time_ns=time_ns)
     limit_note = f"Only the last {max_events:,} of {len(events):,} events are shown."
-    note = " ".join(part for part in (trace.note, limit_note) if part)
+    note = " ".join(text for text in (trace.note, limit_note) if text)
     return replace(
-        trace, first=first, events=_select_rows(events, np.arange(start, start + max_events)), note=note
+        trace, first=first_map, events=_select_rows(events, np.arange(start, start + max_events)), note=note
     )
 
 
@@ -134,8 +134,8 @@ def _spans(ranges: RangeLives, step: int) -> dict[int, list[tuple[int, int]]]:
     rows = np.flatnonzero((ranges.begins <= step) & (step < ranges.ends))
     result: dict[int, list[tuple[int, int]]] = {}
     columns = (ranges.segments, ranges.addresses, ranges.size_bytes)
-    for number, start, size in zip(*(column[rows].tolist() for column in columns), strict=True):
-        spans = result.setdefault(number, [])
+    for segment_index, start, size in zip(*(column[rows].tolist() for column in columns), strict=True):
+        spans = result.setdefault(segment_index, [])
         if spans and spans[-1][1] >= start:
             spans[-1] = (spans[-1][0], max(spans[-1][1], start + size))
         else:
@@ -158,7 +158,7 @@ def _blocks(history: AllocatorHistory, step: int) -> dict[int, list[Block]]:
         lives.freed,
     )
     selected_columns = (column[rows].tolist() for column in columns)
-    for row, number, address, size, requested_bytes, stack, begin, freed_step in zip(
+    for row, segment_index, address, size, requested_bytes, stack, begin, freed_step in zip(
         rows.tolist(), *selected_columns, strict=True
     ):
         is_waiting = freed_step <= step
@@ -174,7 +174,7 @@ def _blocks(history: AllocatorHistory, step: int) -> dict[int, list[Block]]:
             stack=stack,
             event=event,
         )
-        result.setdefault(number, []).append(block)
+        result.setdefault(segment_index, []).append(block)
     return result
 
 
@@ -235,12 +235,12 @@ class _Lives:
         self.starts: list[int] = []  # of mapped ranges, in order
         self.range_rows: dict[int, int] = {}  # start -> row of ranges
         for segment in trace.first.segments:
-            self._add_first(segment)
+            self._add_first_segment(segment)
         self.event_blocks = [self._handle(step, *row) for step, row in enumerate(trace.events.rows(), 1)]
 
-    def _add_first(self, segment: Segment) -> None:
-        kind = (segment.stream, segment.pool, segment.is_expandable, True)
-        number = self._kind(*kind)
+    def _add_first_segment(self, segment: Segment) -> None:
+        segment_kind = (segment.stream, segment.pool, segment.is_expandable, True)
+        segment_index = self._add_segment(*segment_kind)
         spans: list[list[int]] = []  # mapped stretches; blocks of a damaged trace may overlap
         for block in segment.blocks:
             if block.is_unmapped:
@@ -249,18 +249,18 @@ class _Lives:
                 spans[-1][1] = max(spans[-1][1], block.end)
             else:
                 spans.append([block.address, block.end])
-        for low, high in spans:
-            self._unmap(low, high - low, 0)
-            self._map(low, high - low, number, 0)
+        for span_start, span_end in spans:
+            self._unmap(span_start, span_end - span_start, 0)
+            self._map(span_start, span_end - span_start, segment_index, 0)
         for block in segment.blocks:
             if block.state in ("used", "waiting"):
-                row = self._use(
+                row = self._add_block(
                     block.address,
                     block.size_bytes,
                     block.requested_bytes,
                     segment.stream,
                     block.stack,
-                    number,
+                    segment_index,
                     0,
                 )
                 if block.is_waiting:
@@ -277,9 +277,9 @@ class _Lives:
             case "alloc":
                 previous = self.used.pop(address, None)
                 if previous is not None:
-                    self._end(previous, step)
-                number = self._segment_around(address, size, stream, step)
-                return self._use(address, size, requested, stream, stack, number, step)
+                    self._end_block(previous, step)
+                segment_index = self._segment_around(address, size, stream, step)
+                return self._add_block(address, size, requested, stream, stack, segment_index, step)
             case "free_requested":
                 row = self.used.get(address, -1)
                 if row >= 0:
@@ -288,11 +288,11 @@ class _Lives:
             case "free_completed":
                 row = self.used.pop(address, -1)
                 if row >= 0:
-                    self._end(row, step)
+                    self._end_block(row, step)
                 return row
             case "segment_alloc":
                 self._unmap(address, size, step)
-                self._map(address, size, self._kind(stream, self._pool(size), False, True), step)
+                self._map(address, size, self._add_segment(stream, self._pool(size), False, True), step)
             case "segment_map":
                 self._unmap(address, size, step)
                 self._grow(address, size, stream, step, is_expandable=True)
@@ -307,38 +307,40 @@ class _Lives:
 
     # Blocks
 
-    def _use(
-        self, address: int, size: int, requested: int, stream: int, stack: int, number: int, step: int
+    def _add_block(
+        self, address: int, size: int, requested: int, stream: int, stack: int, segment_index: int, step: int
     ) -> int:
         row = self.used[address] = len(self.blocks)
-        self.used_blocks[number] += 1
-        self.blocks.append([address, size, requested, stream, stack, number, step, self.never, self.never])
+        self.used_blocks[segment_index] += 1
+        self.blocks.append(
+            [address, size, requested, stream, stack, segment_index, step, self.never, self.never]
+        )
         return row
 
-    def _end(self, row: int, step: int) -> None:
+    def _end_block(self, row: int, step: int) -> None:
         block = self.blocks[row]
         block[7], block[8] = min(step, block[7]), step
         self.used_blocks[self._root(block[5])] -= 1
 
     # Segments and ranges
 
-    def _kind(self, stream: int, pool: str, is_expandable: bool, is_seen: bool) -> int:
+    def _add_segment(self, stream: int, pool: str, is_expandable: bool, is_seen: bool) -> int:
         self.kinds.append((stream, pool, is_expandable, is_seen))
         self.parents.append(len(self.parents))
         self.used_blocks.append(0)
         return len(self.parents) - 1
 
-    def _root(self, number: int) -> int:
-        while self.parents[number] != number:
-            number = self.parents[number]
-        return number
+    def _root(self, segment_index: int) -> int:
+        while self.parents[segment_index] != segment_index:
+            segment_index = self.parents[segment_index]
+        return segment_index
 
-    def _map(self, address: int, size: int, number: int, step: int) -> None:
+    def _map(self, address: int, size: int, segment_index: int, step: int) -> None:
         if size <= 0:
             return
         insort(self.starts, address)
         self.range_rows[address] = len(self.ranges)
-        self.ranges.append([address, size, number, step, self.never])
+        self.ranges.append([address, size, segment_index, step, self.never])
 
     def _grow(self, address: int, size: int, stream: int, step: int, *, is_expandable: bool) -> int:
         """Add a mapped range to the segment of its kind that it touches, or to a new segment.
@@ -347,23 +349,27 @@ class _Lives:
         """
         index = bisect_right(self.starts, address)
         pool = self._pool(size) if is_expandable else ""
-        kind = (stream, pool, is_expandable, is_expandable)
+        segment_kind = (stream, pool, is_expandable, is_expandable)
         neighbours = []
         for start in self.starts[max(0, index - 1) : index + 1]:
-            _, length, number, *_ = self.ranges[self.range_rows[start]]
-            number = self._root(number)
+            _, length, segment_index, *_ = self.ranges[self.range_rows[start]]
+            segment_index = self._root(segment_index)
             is_adjacent = start + length >= address and start <= address + size
-            if self.kinds[number] == kind and (is_adjacent or is_expandable) and number not in neighbours:
-                neighbours.append(number)
+            if (
+                self.kinds[segment_index] == segment_kind
+                and (is_adjacent or is_expandable)
+                and segment_index not in neighbours
+            ):
+                neighbours.append(segment_index)
         if neighbours:
-            number = neighbours[0]
-            for other in neighbours[1:]:
-                self.parents[other] = number
-                self.used_blocks[number] += self.used_blocks[other]
+            segment_index = neighbours[0]
+            for other_segment in neighbours[1:]:
+                self.parents[other_segment] = segment_index
+                self.used_blocks[segment_index] += self.used_blocks[other_segment]
         else:
-            number = self._kind(*kind)
-        self._map(address, size, number, step)
-        return number
+            segment_index = self._add_segment(*segment_kind)
+        self._map(address, size, segment_index, step)
+        return segment_index
 
     def _segment_around(self, address: int, size: int, stream: int, step: int) -> int:
         """Return the segment that contains a new block; parts that were not recorded are added now."""
@@ -378,8 +384,8 @@ class _Lives:
                 position = start + row[1]
                 continue
             end = min(self.starts[index], address + size) if index < len(self.starts) else address + size
-            number = self._grow(position, end - position, stream, step, is_expandable=False)
-            segment = number if segment < 0 else segment
+            grown_segment = self._grow(position, end - position, stream, step, is_expandable=False)
+            segment = grown_segment if segment < 0 else segment
             position = end
         return segment
 
@@ -400,11 +406,11 @@ class _Lives:
             self._map(start, address - start, row[2], step)
             self._map(end, range_end - end, row[2], step)
             if self.used_blocks[self._root(row[2])]:
-                self._forget(max(start, address), min(range_end, end), step)
+                self._end_blocks(max(start, address), min(range_end, end), step)
 
-    def _forget(self, low: int, high: int, step: int) -> None:
-        for address in [start for start in self.used if low <= start < high]:
-            self._end(self.used.pop(address), step)
+    def _end_blocks(self, start_address: int, end_address: int, step: int) -> None:
+        for address in [start for start in self.used if start_address <= start < end_address]:
+            self._end_block(self.used.pop(address), step)
 
     # Tables
 
@@ -416,7 +422,9 @@ class _Lives:
         ranges = ranges[np.lexsort((ranges[:, 3], ranges[:, 0]))]
         new_rows = np.full(len(blocks) + 1, -1, np.int32)  # the last one stands for none
         new_rows[order] = np.arange(len(order), dtype=np.int32)
-        roots = np.array([self._root(number) for number in range(len(self.parents))] or [0], np.int32)
+        roots = np.array(
+            [self._root(segment_index) for segment_index in range(len(self.parents))] or [0], np.int32
+        )
         streams, pools, is_expandable, is_seen = (
             zip(*self.kinds, strict=True) if self.kinds else ((), (), (), ())
         )

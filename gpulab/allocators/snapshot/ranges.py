@@ -25,7 +25,7 @@ class Ranges:
     """Ranges sorted by address, which can be added, merged and removed."""
 
     def __init__(self, ranges: Iterable[Range] = ()) -> None:
-        self._by_start: dict[int, Range] = {item.address: item for item in ranges}
+        self._by_start: dict[int, Range] = {address_range.address: address_range for address_range in ranges}
         self._starts = sorted(self._by_start)
 
     def __iter__(self) -> Iterator[Range]:
@@ -59,15 +59,15 @@ class Ranges:
         if affected_range is None:
             return None
         self._drop(affected_range)
-        head = address - affected_range.address
-        tail = affected_range.end - address - size
+        head_bytes = address - affected_range.address
+        tail_bytes = affected_range.end - address - size
         if affected_range.is_expandable:
-            if head > 0:
-                self.add(affected_range._replace(size=head))
-            if tail > 0:
-                self.add(affected_range._replace(address=address + size, size=tail))
+            if head_bytes > 0:
+                self.add(affected_range._replace(size=head_bytes))
+            if tail_bytes > 0:
+                self.add(affected_range._replace(address=address + size, size=tail_bytes))
         return affected_range
 
-    def _drop(self, item: Range) -> None:
-        del self._by_start[item.address]
-        del self._starts[bisect_right(self._starts, item.address) - 1]
+    def _drop(self, address_range: Range) -> None:
+        del self._by_start[address_range.address]
+        del self._starts[bisect_right(self._starts, address_range.address) - 1]

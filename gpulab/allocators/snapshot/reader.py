@@ -73,27 +73,28 @@ def read_snapshot(path: str | os.PathLike[str]) -> Snapshot:
     FileNotFoundError
         If there is no such file.
     """
-    source = Path(path)
-    size = source.stat().st_size
-    if not source.is_file():
-        file_kind = "a folder" if source.is_dir() else "not an ordinary file"
+    snapshot_path = Path(path)
+    size = snapshot_path.stat().st_size
+    if not snapshot_path.is_file():
+        file_kind = "a folder" if snapshot_path.is_dir() else "not an ordinary file"
         raise SnapshotError(
-            f"{source.name!r} is {file_kind}: pass the name of a snapshot file, such as 'snapshot.pickle'."
+            f"{snapshot_path.name!r} is {file_kind}: pass the name of a snapshot file, "
+            "such as 'snapshot.pickle'."
         )
-    with source.open("rb") as file:
+    with snapshot_path.open("rb") as file:
         if file.read(2) == GZIP:
             size *= _COMPRESSION_RATIO
     limit_bytes = (2 << 30) + 24 * size
     limit_s = _LIMIT_S + size * _LIMIT_S_PER_GIB // (1 << 30)
     with tempfile.TemporaryDirectory(prefix="snapshot") as folder:
-        target = Path(folder) / "arrays.npz"
+        arrays_path = Path(folder) / "arrays.npz"
         module = "gpulab.allocators.snapshot.worker"
         command = [
             sys.executable,
             "-m",
             module,
-            str(source.resolve()),
-            str(target),
+            str(snapshot_path.resolve()),
+            str(arrays_path),
             str(limit_bytes),
             str(limit_s),
         ]
@@ -111,9 +112,9 @@ def read_snapshot(path: str | os.PathLike[str]) -> Snapshot:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            raise SnapshotError(f"{source.name!r} could not be read within {3 * limit_s} s.") from None
+            raise SnapshotError(f"{snapshot_path.name!r} could not be read within {3 * limit_s} s.") from None
         if process.returncode == 1 and process.stdout.strip():
-            raise SnapshotError(f"{source.name!r} cannot be opened. {process.stdout.strip()}")
+            raise SnapshotError(f"{snapshot_path.name!r} cannot be opened. {process.stdout.strip()}")
         if process.returncode:
             reason = (
                 f"reading it takes more than {limit_s} s of processor time"
@@ -121,24 +122,24 @@ def read_snapshot(path: str | os.PathLike[str]) -> Snapshot:
                 else "reading the file crashes Python"
             )
             raise SnapshotError(
-                f"{source.name!r} cannot be opened: {reason}. The file is damaged or malicious."
+                f"{snapshot_path.name!r} cannot be opened: {reason}. The file is damaged or malicious."
             )
-        with np.load(target, allow_pickle=False) as arrays:
-            return snapshot_of(dict(arrays), source.name)
+        with np.load(arrays_path, allow_pickle=False) as arrays:
+            return snapshot_of(dict(arrays), snapshot_path.name)
 
 
 def snapshot_of(arrays: dict[str, Array], name: str) -> Snapshot:
     """Build the records from the arrays that `worker.arrays` returns."""
     header = json.loads(arrays["about"].tobytes().decode("utf-8", "surrogatepass"))
     frames = [Frame(*frame) for frame in header["frames"]]
-    all_frames = [frames[number] for number in arrays["stack_frames"].tolist()]
+    all_frames = [frames[frame_index] for frame_index in arrays["stack_frames"].tolist()]
     ends = arrays["stack_ends"].tolist()
     stacks: tuple[Stack, ...] = tuple(
         tuple(all_frames[start:end]) for start, end in zip([0, *ends], ends, strict=False)
     )
     traces = {}
     last_maps = {}
-    for key, note in header["devices"].items():
+    for key, device_note in header["devices"].items():
         device = int(key)
         prefix = f"{key}."
         provenance = _provenance(header["provenance"], device, name)
@@ -153,18 +154,18 @@ def snapshot_of(arrays: dict[str, Array], name: str) -> Snapshot:
             stacks=arrays[prefix + "stacks"],
         )
         start, end = (int(times[0]), int(times[-1])) if len(times) else (0, 0)
-        first = _map(arrays, prefix + "first_", header["pools"], provenance, device, start)
-        last_maps[device] = _map(arrays, prefix + "last_", header["pools"], provenance, device, end)
+        first_map = _block_map(arrays, prefix + "first_", header["pools"], provenance, device, start)
+        last_maps[device] = _block_map(arrays, prefix + "last_", header["pools"], provenance, device, end)
         traces[device] = AllocatorTrace(
             provenance=provenance,
             device_id=device,
             allocator=header["allocator"],
-            first=first,
+            first=first_map,
             events=events,
             stacks=stacks,
             settings=header["settings"],
             capacity_bytes=0,
-            note=note,
+            note=device_note,
         )
     return Snapshot(traces, last_maps)
 
@@ -185,7 +186,7 @@ def _requested(arrays: dict[str, Array], prefix: str) -> Array:
     return np.where(actions <= 2, arrays[prefix + "requested"], 0)
 
 
-def _map(
+def _block_map(
     arrays: dict[str, Array], prefix: str, pools: list[str], provenance: Provenance, device: int, time_ns: int
 ) -> BlockMap:
     rows = arrays[prefix + "blocks"].tolist()
@@ -195,7 +196,7 @@ def _map(
         blocks: list[Block] = []
         end = address
         while row < len(rows) and rows[row][0] < address + size:
-            start, length, requested_bytes, state, stack, event = rows[row]
+            start, length, requested_bytes, state_code, stack, event = rows[row]
             row += 1
             if start < end:  # only where a snapshot contradicts itself
                 continue
@@ -206,9 +207,9 @@ def _map(
                 Block(
                     address=start,
                     size_bytes=length,
-                    is_free=state == FREE,
+                    is_free=state_code == FREE,
                     requested_bytes=requested_bytes,
-                    is_waiting=state == WAITING,
+                    is_waiting=state_code == WAITING,
                     stack=stack,
                     event=event,
                 )

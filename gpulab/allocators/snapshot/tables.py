@@ -68,10 +68,12 @@ class Tables:
         self._frame_numbers: dict[int, int] = {}
         self._stack_numbers: dict[int, int] = {}
         self._alike: dict[tuple[int, ...], list[tuple[list[Any], int]]] = {}
-        self.allocator = _word(snapshot.get("allocator", "PyTorch's caching allocator"), 60)
+        self.allocator = _short_text(snapshot.get("allocator", "PyTorch's caching allocator"), 60)
         provenance = snapshot.get("provenance", ())
         self.provenance = (
-            [_word(word, 200) for word in provenance[:3]] if isinstance(provenance, tuple | list) else []
+            [_short_text(text, 200) for text in provenance[:3]]
+            if isinstance(provenance, tuple | list)
+            else []
         )
         self.settings = _settings(snapshot.get("allocator_settings"))
         self.devices: dict[int, DeviceTables] = {}
@@ -103,15 +105,15 @@ class Tables:
         tables = self._device(_number(segment, "device", 0))
         address = _number(segment, "address")
         size = _number(segment, "total_size")
-        pool = _word(segment.get("pool_name", segment.get("segment_type", "large")), 60)
+        pool = _short_text(segment.get("pool_name", segment.get("segment_type", "large")), 60)
         owner = segment.get("segment_pool_id", (0, 0))
         if isinstance(owner, tuple | list) and any(owner[:2]) and "pool_name" not in segment:
-            pool += f" of private pool {'.'.join(_word(part) for part in owner[:2])}"
+            pool += f" of private pool {'.'.join(_short_text(pool_number) for pool_number in owner[:2])}"
         tables.segments.append(
             Range(
                 address,
                 size,
-                _number({"stream": _handle(segment.get("stream", 0))}, "stream"),
+                _number({"stream": _stream_handle(segment.get("stream", 0))}, "stream"),
                 self.pools.setdefault(pool, len(self.pools)),
                 bool(segment.get("is_expandable", False)),
             )
@@ -119,9 +121,9 @@ class Tables:
         position = address
         for block in _checked(list, segment.get("blocks", []), "blocks"):
             block = _checked(dict, block, "block")
-            state = _word(block.get("state"))
-            if state not in _STATES:
-                raise SnapshotError(f"This snapshot has a block in the state {state!r}: it is damaged.")
+            block_state = _short_text(block.get("state"))
+            if block_state not in _STATES:
+                raise SnapshotError(f"This snapshot has a block in the state {block_state!r}: it is damaged.")
             length = _number(block, "size")
             # Before PyTorch 2.1 a block had a history instead of its own size and frames.
             history = block.get("history")
@@ -131,7 +133,7 @@ class Tables:
                 {"requested_size": _nonnegative(requested_bytes, length)}, "requested_size"
             )
             stack = self._stack(origin.get("frames", ()))
-            tables.blocks.append(FinalBlock(position, length, requested_bytes, _STATES[state], stack))
+            tables.blocks.append(FinalBlock(position, length, requested_bytes, _STATES[block_state], stack))
             position += length
         if position != address + size:
             raise SnapshotError(
@@ -148,7 +150,7 @@ class Tables:
                 entry["addr"] if "addr" in entry else _nonnegative(entry["device_free"]) for entry in entries
             ]
             tables.sizes = [entry["size"] for entry in entries]
-            tables.streams = [_handle(entry["stream"]) for entry in entries]
+            tables.streams = [_stream_handle(entry["stream"]) for entry in entries]
             tables.times_us = [entry.get("time_us", 0) for entry in entries]
             if entries and "block_size" in entries[0]:
                 tables.block_sizes = [entry["block_size"] for entry in entries]
@@ -159,10 +161,10 @@ class Tables:
                 f"({type(error).__name__}: {str(error)[:60]})."
             ) from None
         for column in (tables.addresses, tables.sizes, tables.streams, tables.times_us, tables.block_sizes):
-            _check(column)
+            _check_column(column)
         if len(known_entries) < len(trace):
             for entry in trace:
-                action = _word(entry["action"])
+                action = _short_text(entry["action"])
                 if action not in CODES:
                     tables.left_out[action] = tables.left_out.get(action, 0) + 1
 
@@ -170,11 +172,11 @@ class Tables:
         """Return the number of a stack trace; lists and frames that the pickle shares are read once."""
         if not frames:
             return -1
-        number = self._stack_numbers.get(id(frames))
-        if number is None:
-            number = self._new_stack(_checked(list, frames, "frames"))
-            self._stack_numbers[id(frames)] = number
-        return number
+        stack_number = self._stack_numbers.get(id(frames))
+        if stack_number is None:
+            stack_number = self._new_stack(_checked(list, frames, "frames"))
+            self._stack_numbers[id(frames)] = stack_number
+        return stack_number
 
     def _new_stack(self, frames: list[Any]) -> int:
         """Return the number of a list of frames; equal lists have the same number."""
@@ -182,32 +184,38 @@ class Tables:
         # most lists apart; to hash them all would take most of the time that a large snapshot takes.
         sample = (len(frames), *map(id, frames[:: len(frames) // 8 + 1]))
         candidates = self._alike.setdefault(sample, [])
-        for known_frames, number in candidates:
+        for known_frames, stack_number in candidates:
             if known_frames == frames:  # identical frames cost nothing to compare
-                return number
-        numbers = tuple([self._frame(frame) for frame in frames])
-        number = self.stacks.setdefault(numbers, len(self.stacks))
-        candidates.append((frames, number))
-        return number
+                return stack_number
+        frame_numbers = tuple([self._frame(frame) for frame in frames])
+        stack_number = self.stacks.setdefault(frame_numbers, len(self.stacks))
+        candidates.append((frames, stack_number))
+        return stack_number
 
     def _frame(self, frame: Any) -> int:
-        number = self._frame_numbers.get(id(frame))
-        if number is None:
+        frame_number = self._frame_numbers.get(id(frame))
+        if frame_number is None:
             frame = _checked(dict, frame, "frame")
             line = _number(frame, "line", 0)
-            key = (_word(frame.get("filename", ""), 1000), line, _word(frame.get("name", ""), 1000))
-            number = self.frames.setdefault(key, len(self.frames))
-            self._frame_numbers[id(frame)] = number
-        return number
+            key = (
+                _short_text(frame.get("filename", ""), 1000),
+                line,
+                _short_text(frame.get("name", ""), 1000),
+            )
+            frame_number = self.frames.setdefault(key, len(self.frames))
+            self._frame_numbers[id(frame)] = frame_number
+        return frame_number
 
 
-def _checked(kind: type, value: Any, name: str) -> Any:
-    if not isinstance(value, kind):
-        raise SnapshotError(f"{name!r} of this snapshot is a {type(value).__name__}, not a {kind.__name__}.")
+def _checked(expected_type: type, value: Any, name: str) -> Any:
+    if not isinstance(value, expected_type):
+        raise SnapshotError(
+            f"{name!r} of this snapshot is a {type(value).__name__}, not a {expected_type.__name__}."
+        )
     return value
 
 
-def _word(value: Any, max_length: int = 30) -> str:
+def _short_text(value: Any, max_length: int = 30) -> str:
     """Return a string of limited length or a number; return only the type's name of a container."""
     if isinstance(value, str):
         return value[:max_length]
@@ -219,7 +227,7 @@ def _word(value: Any, max_length: int = 30) -> str:
 def _number(record: dict[Any, Any], key: str, default: int | None = None) -> int:
     value = record.get(key, default)
     if type(value) is not int or not -_LIMIT < value < _LIMIT or (value < 0 and key != "line"):
-        raise SnapshotError(f"{key!r} of this snapshot is {_word(value)!r}, not a size or an address.")
+        raise SnapshotError(f"{key!r} of this snapshot is {_short_text(value)!r}, not a size or an address.")
     return value
 
 
@@ -228,7 +236,7 @@ def _nonnegative(value: Any, default: int = 0) -> Any:
     return default if type(value) is int and (value < 0 or value >= _LIMIT) else value
 
 
-def _handle(value: Any) -> Any:
+def _stream_handle(value: Any) -> Any:
     """Return the handle of a stream as a non-negative int that fits into an array."""
     return value % _LIMIT if type(value) is int else value
 
@@ -239,7 +247,7 @@ def _is_possible(entry: dict[Any, Any]) -> bool:
     return all(type(value) is not int or 0 <= value < _LIMIT for value in values)
 
 
-def _check(column: list[Any]) -> None:
+def _check_column(column: list[Any]) -> None:
     if not set(map(type, column)) <= {int}:
         raise SnapshotError("An event of this snapshot has a size or an address that is not an integer.")
     if column and not (min(column) >= 0 and max(column) < _LIMIT):
@@ -252,7 +260,7 @@ def _settings(record: Any) -> str:
     """Return the allocator's settings in PyTorch's notation; empty if the snapshot has none."""
     if not isinstance(record, dict):
         return ""
-    text = _word(record.get("PYTORCH_CUDA_ALLOC_CONF", ""), 500)
+    text = _short_text(record.get("PYTORCH_CUDA_ALLOC_CONF", ""), 500)
     if not text and record.get("expandable_segments") is True:
         text = "expandable_segments:True"
     return text

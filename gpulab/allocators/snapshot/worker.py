@@ -44,8 +44,8 @@ def arrays(snapshot: Any) -> dict[str, np.ndarray[Any, Any]]:
         "pools": list(tables.pools),
         "devices": {},
     }
-    for number, device in sorted(tables.devices.items()):
-        header["devices"][number] = " ".join([*notes, *_device(result, f"{number}.", device, settings)])
+    for device_id, device in sorted(tables.devices.items()):
+        header["devices"][device_id] = " ".join([*notes, *_device(result, f"{device_id}.", device, settings)])
     header["frames"] = list(tables.frames)
     result["stack_ends"] = np.cumsum([len(stack) for stack in tables.stacks], dtype=np.int64)
     result["stack_frames"] = np.fromiter(chain.from_iterable(tables.stacks), np.int32)
@@ -97,13 +97,13 @@ def _map(
 
 def main(arguments: Sequence[str]) -> int:
     """Read the snapshot and write the result, or print one sentence with the reason of a failure."""
-    source, target, limit_bytes, limit_s = arguments
+    snapshot_path, arrays_path, limit_bytes, limit_s = arguments
     gc.disable()
     _limit(int(limit_bytes), int(limit_s))
     try:
-        with Path(source).open("rb") as file:
+        with Path(snapshot_path).open("rb") as file:
             snapshot = load(file)
-        np.savez(target, **arrays(snapshot))  # type: ignore[arg-type]
+        np.savez(arrays_path, **arrays(snapshot))  # type: ignore[arg-type]
     except SnapshotError as error:
         print(error)
         return 1

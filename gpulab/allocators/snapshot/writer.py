@@ -40,7 +40,9 @@ def write_snapshot(path: str | os.PathLike[str], trace: AllocatorTrace, last: Bl
     # and `read_snapshot` could not work them out.
     snapshot = {
         "segments": [
-            part for segment in last.segments for part in _segments(segment, trace.device_id, frames)
+            segment_entry
+            for segment in last.segments
+            for segment_entry in _segments(segment, trace.device_id, frames)
         ],
         "device_traces": [[] for _ in range(trace.device_id)] + [_events(trace, frames)],
         "allocator_settings": _settings(trace.settings),
@@ -48,9 +50,9 @@ def write_snapshot(path: str | os.PathLike[str], trace: AllocatorTrace, last: Bl
         "allocator": trace.allocator,
         "provenance": (trace.provenance.source, trace.provenance.device, trace.provenance.detail),
     }
-    target = Path(path)
-    target.write_bytes(pickle.dumps(snapshot, protocol=_PROTOCOL))
-    return target
+    snapshot_path = Path(path)
+    snapshot_path.write_bytes(pickle.dumps(snapshot, protocol=_PROTOCOL))
+    return snapshot_path
 
 
 def _events(trace: AllocatorTrace, frames: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
@@ -75,21 +77,21 @@ def _events(trace: AllocatorTrace, frames: list[list[dict[str, Any]]]) -> list[d
 
 def _segments(segment: Segment, device: int, frames: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
     """Return the snapshot's entries for a segment: one, or one per mapped part of an expandable segment."""
-    parts: list[list[Block]] = [[]]
+    part_blocks: list[list[Block]] = [[]]
     for block in segment.blocks:
         if block.is_unmapped:
-            parts.append([])
+            part_blocks.append([])
         else:
-            parts[-1].append(block)
+            part_blocks[-1].append(block)
     pool_kind, _, owner = segment.pool.partition(" of private pool ")
     entries = []
-    for blocks in filter(None, parts):
-        total = sum(block.size_bytes for block in blocks)
+    for blocks in filter(None, part_blocks):
+        total_bytes = sum(block.size_bytes for block in blocks)
         entries.append(
             {
                 "device": device,
                 "address": blocks[0].address,
-                "total_size": total,
+                "total_size": total_bytes,
                 "allocated_size": sum(b.size_bytes for b in blocks if b.state == "used"),
                 "active_size": sum(b.size_bytes for b in blocks if b.state != "free"),
                 "requested_size": sum(b.requested_bytes for b in blocks if b.state != "free"),

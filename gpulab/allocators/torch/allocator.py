@@ -211,12 +211,12 @@ class TorchAllocator:
 
         while True:
             index += 1
-            other = pool.at(index)
-            if other is None or other.stream != block.stream:
+            candidate = pool.at(index)
+            if candidate is None or candidate.stream != block.stream:
                 return block
-            if not block.expandable or size_with_hole(other) >= size_with_hole(block):
+            if not block.expandable or size_with_hole(candidate) >= size_with_hole(block):
                 return block
-            block = other
+            block = candidate
 
     def _from_device(self, pool: Pool, stream: int, size: int, segment_bytes: int) -> Block | None:
         if self._limit is not None and self._reserved + segment_bytes > self._limit:
@@ -336,22 +336,22 @@ class TorchAllocator:
         segment = block.expandable
         assert segment is not None
         page_bytes = segment.page_bytes
-        first = -(-(block.address - segment.address) // page_bytes)
-        end = (block.address + block.size - segment.address) // page_bytes
-        if first >= end:
+        first_page = -(-(block.address - segment.address) // page_bytes)
+        end_page = (block.address + block.size - segment.address) // page_bytes
+        if first_page >= end_page:
             return
-        start = segment.address + first * page_bytes
-        size = (end - first) * page_bytes
+        start = segment.address + first_page * page_bytes
+        size = (end_page - first_page) * page_bytes
         pool = block.pool
         pool.remove(block)
-        head = start - block.address
-        tail = block.address + block.size - start - size
-        if head:
-            head_block = Block(pool, block.stream, block.address, head, segment)
+        head_bytes = start - block.address
+        tail_bytes = block.address + block.size - start - size
+        if head_bytes:
+            head_block = Block(pool, block.stream, block.address, head_bytes, segment)
             head_block.insert_before(block)
             pool.add(head_block)
-        if tail:
-            tail_block = Block(pool, block.stream, start + size, tail, segment)
+        if tail_bytes:
+            tail_block = Block(pool, block.stream, start + size, tail_bytes, segment)
             tail_block.insert_after(block)
             pool.add(tail_block)
         block.address = start
@@ -384,20 +384,20 @@ class TorchAllocator:
         requested = block.requested
         self.sink("free_completed", block.address, size, requested, block.stream)
         del self._active[block.address]
-        pieces = split_bytes = 0
-        for other in (block.before, block.after):
-            merged_bytes = self._merge(block, other)
+        split_blocks = split_bytes = 0
+        for neighbour in (block.before, block.after):
+            merged_bytes = self._merge(block, neighbour)
             if merged_bytes:
-                pieces -= 1
+                split_blocks -= 1
                 split_bytes -= merged_bytes
         pool.add(block)
         block.requested = 0
         if block.is_split:
-            pieces += 1
+            split_blocks += 1
             split_bytes += block.size
         statistics = self.statistics
         if not block.expandable:
-            statistics.change("inactive_split", pool.name, pieces)
+            statistics.change("inactive_split", pool.name, split_blocks)
             statistics.change("inactive_split_bytes", pool.name, split_bytes)
         statistics.take("active", pool.name, 1)
         statistics.take("active_bytes", pool.name, size)
@@ -511,26 +511,26 @@ class TorchAllocator:
         threshold = int(self._settings.garbage_collection_threshold * limit)
         if self._reserved <= threshold:
             return
-        target = self._reserved - threshold
+        target_bytes = self._reserved - threshold
         pool = self._large
 
         def age(block: Block) -> int:
             return pool.searches - block.age_base
 
         unsplit = [block for block in pool if not block.is_split]
-        total = sum(age(block) for block in unsplit)
-        count = len(unsplit)
+        total_age = sum(age(block) for block in unsplit)
+        block_count = len(unsplit)
         reclaimed_bytes = 0
         has_freed = True
-        while reclaimed_bytes < target and has_freed and count > 0:
+        while reclaimed_bytes < target_bytes and has_freed and block_count > 0:
             has_freed = False
-            average = total / count
+            average = total_age / block_count
             for block in pool:
                 if not block.is_split and not block.expandable and age(block) >= average:
                     has_freed = True
                     reclaimed_bytes += block.size
-                    total -= age(block)
-                    count -= 1
+                    total_age -= age(block)
+                    block_count -= 1
                     self._release(block)
 
     def _available_bytes(self) -> int:

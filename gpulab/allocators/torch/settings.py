@@ -112,7 +112,7 @@ class Settings:
             If PyTorch would reject the text, or if it selects another allocator (``backend``).
         """
         values: dict[str, Any] = {}
-        for name, value in _pairs(text):
+        for name, value in _name_value_pairs(text):
             match name:
                 case "max_split_size_mb" | "max_non_split_rounding_mb" | "large_segment_size_mb":
                     values[name] = _integer(name, value)
@@ -160,15 +160,15 @@ class Settings:
     @property
     def text(self) -> str:
         """Return the settings in the notation of `parse`, without settings that have their default."""
-        parts = []
+        setting_texts = []
         for field in fields(self):
             value = getattr(self, field.name)
             if value == field.default:
                 continue
             if field.name == "roundup_power2_divisions":
                 value = "[" + ",".join(f"{1 << i}:{n}" for i, n in enumerate(value)) + "]"
-            parts.append(f"{field.name}:{value}")
-        return ",".join(parts)
+            setting_texts.append(f"{field.name}:{value}")
+        return ",".join(setting_texts)
 
     @property
     def max_split_bytes(self) -> int:
@@ -191,8 +191,8 @@ class Settings:
         power = size_bytes.bit_length() - 1
         divisions = self.roundup_power2_divisions[min(max(power - 20, 0), _INTERVALS - 1)]
         if divisions > 1 and size_bytes > MIN_BLOCK_BYTES * divisions:
-            step = (1 << power) // divisions
-            return (size_bytes + step - 1) // step * step
+            step_bytes = (1 << power) // divisions
+            return (size_bytes + step_bytes - 1) // step_bytes * step_bytes
         return (size_bytes + MIN_BLOCK_BYTES - 1) // MIN_BLOCK_BYTES * MIN_BLOCK_BYTES
 
     def segment_bytes(self, rounded_bytes: int) -> int:
@@ -211,7 +211,7 @@ class Settings:
         return rounded_bytes < self.max_split_bytes and remaining_bytes > SMALL_REQUEST_BYTES
 
 
-def _pairs(text: str) -> list[tuple[str, str]]:
+def _name_value_pairs(text: str) -> list[tuple[str, str]]:
     """Split settings into names and values; commas inside brackets do not separate settings."""
     pairs: list[tuple[str, str]] = []
     remaining_text = "".join(text.split())
@@ -255,31 +255,31 @@ def _flag(name: str, value: str) -> bool:
 def _divisions(value: str) -> tuple[int, ...]:
     """Parse ``4``, or ``[256:1,512:2,>:8]``: upper ends in MiB, each with its number of divisions."""
     if not value.startswith("["):
-        count = _integer("roundup_power2_divisions", value)
-        if not count or count & (count - 1):
+        division_count = _integer("roundup_power2_divisions", value)
+        if not division_count or division_count & (division_count - 1):
             raise SettingsError(f"roundup_power2_divisions:{value} is not a power of two.")
-        return (count,) * _INTERVALS
+        return (division_count,) * _INTERVALS
     table = [0] * _INTERVALS
     last_index: int | None = None
-    for entry in value[1:-1].split(","):
-        bound, colon, text = entry.partition(":")
+    for interval in value[1:-1].split(","):
+        bound, colon, text = interval.partition(":")
         if not colon:
-            raise SettingsError(f"{entry!r} in roundup_power2_divisions is not size_mb:divisions.")
-        count = _integer("roundup_power2_divisions", text)
-        if count & (count - 1):
+            raise SettingsError(f"{interval!r} in roundup_power2_divisions is not size_mb:divisions.")
+        division_count = _integer("roundup_power2_divisions", text)
+        if division_count & (division_count - 1):
             raise SettingsError(
-                f"roundup_power2_divisions has {count} divisions, which is not a power of two."
+                f"roundup_power2_divisions has {division_count} divisions, which is not a power of two."
             )
         if bound == ">":
             start = 0 if last_index is None else last_index + 1
-            table[start:] = [count] * (_INTERVALS - start)
+            table[start:] = [division_count] * (_INTERVALS - start)
             continue
         size = _integer("roundup_power2_divisions", bound)
         if not size or size & (size - 1):
             raise SettingsError(f"roundup_power2_divisions has an entry for {bound} MiB, not a power of two.")
         index = min(size.bit_length() - 1, _INTERVALS - 1)
         if last_index is None:
-            table[:index] = [count] * index
-        table[index] = count
+            table[:index] = [division_count] * index
+        table[index] = division_count
         last_index = index
     return tuple(table)

@@ -92,7 +92,10 @@ class Statistics:
             "num_sync_all_streams": self.num_sync_all_streams,
             "num_device_alloc": self.num_device_alloc,
             "num_device_free": self.num_device_free,
-            **{m: {p: f.as_dict() for p, f in by_pool.items()} for m, by_pool in self.figures.items()},
+            **{
+                metric: {pool: figure.as_dict() for pool, figure in by_pool.items()}
+                for metric, by_pool in self.figures.items()
+            },
             "oversize_allocations": self.oversize_allocations.as_dict(),
             "oversize_segments": self.oversize_segments.as_dict(),
         }
