@@ -130,7 +130,8 @@ def _waits(flow: Flow, idle_gaps: Sequence[Gap]) -> Iterable[Advice]:
     for line, gaps in by_line.items():
         removable_copies = copies[line] if copies[line] and line is not None else {}
         saved_ns = _total_ns(gaps) + sum(
-            copy.duration_ns + idle_before_ns.get(number, 0) for number, copy in removable_copies.items()
+            copy.duration_ns + idle_before_ns.get(copy_number, 0)
+            for copy_number, copy in removable_copies.items()
         )
         text = f"Remove the wait{lines_text([line])}, after which the device was idle {_times_text(gaps)}"
         if any(gap.cause == "hidden synchronisation" for gap in gaps):
@@ -177,13 +178,13 @@ def _overlap(flow: Flow, path: Sequence[PathStep]) -> Iterable[Advice]:
         if name.split()[0] in busy_ns
     }
     overlaps = pairs(engines)
-    if all(pair.fraction >= _GOOD_OVERLAP for pair in overlaps):
+    if all(overlap.fraction >= _GOOD_OVERLAP for overlap in overlaps):
         return
-    (longest, _), *others = busy_ns.most_common()
-    saved_ns = sum(time_ns for _, time_ns in others) * (PIECES - 1) / PIECES
+    (longest, _), *other_engines = busy_ns.most_common()
+    saved_ns = sum(time_ns for _, time_ns in other_engines) * (PIECES - 1) / PIECES
     # Even with perfect overlap, a run is not shorter than the work of its busiest engine.
-    shortest_ns = max(max(pair.first_ns, pair.second_ns) for pair in overlaps)
-    names = listing([longest, *(name for name, _ in others)])
+    shortest_ns = max(max(overlap.first_ns, overlap.second_ns) for overlap in overlaps)
+    names = listing([longest, *(name for name, _ in other_engines)])
     text = f"Let {names} overlap: divide the work into pieces, and launch them in several streams in turn"
     if any(a.pinned is False for a in _path_operations(flow, path)):
         text += ", with pinned buffers"
@@ -196,9 +197,10 @@ def _stream(flow: Flow, gaps: Sequence[Gap]) -> Iterable[Advice]:
         streams = listing(list(dict.fromkeys(gap.where for gap in rule_gaps)))
         text = f"Use streams of cp.cuda.Stream(non_blocking=True) instead of the default stream: {streams} "
         text += f"waited {_times_text(rule_gaps)} because of its rule"
-        calls = [flow.call(flow.operations[gap.before]) for gap in rule_gaps]
+        issuing_calls = [flow.call(flow.operations[gap.before]) for gap in rule_gaps]
         issue_times = [
-            gap.start_ns if call is None else call.end_ns for gap, call in zip(rule_gaps, calls, strict=True)
+            gap.start_ns if issuing_call is None else issuing_call.end_ns
+            for gap, issuing_call in zip(rule_gaps, issuing_calls, strict=True)
         ]
         saved_ns = sum(
             gap.end_ns - max(gap.start_ns, issued_ns)
@@ -208,8 +210,8 @@ def _stream(flow: Flow, gaps: Sequence[Gap]) -> Iterable[Advice]:
 
 
 def _issuing_line(flow: Flow, operation: Activity) -> SourceLine | None:
-    call = flow.call(operation)
-    return None if call is None else call.source
+    issuing_call = flow.call(operation)
+    return None if issuing_call is None else issuing_call.source
 
 
 def _distinct_lines(lines: Iterable[SourceLine | None]) -> tuple[SourceLine, ...]:

@@ -59,7 +59,7 @@ class _Walk:
         timeline_start_ns = self._flow.timeline.start_ns
         stream_name = self._names[operation.device_id, operation.stream_id]
         start_ns = max(timeline_start_ns, operation.start_ns)
-        call = flow.call(operation)
+        issuing_call = flow.call(operation)
         self._add(
             "operation",
             operation.name,
@@ -67,7 +67,7 @@ class _Walk:
             operation.end_ns,
             stream_name,
             operation.correlation_id,
-            call.source if call else None,
+            issuing_call.source if issuing_call else None,
         )
         candidates = [*flow.before(operation), flow.engine_before(operation)]
         predecessors = [
@@ -76,14 +76,14 @@ class _Walk:
             if a is not None and a.end_ns <= start_ns and a.correlation_id not in self._path_ids
         ]
         last_predecessor = max(predecessors, key=lambda a: a.end_ns, default=None)
-        issued_ns = timeline_start_ns if call is None else min(call.end_ns, start_ns)
+        issued_ns = timeline_start_ns if issuing_call is None else min(issuing_call.end_ns, start_ns)
         ready_ns = max(
             timeline_start_ns, issued_ns, last_predecessor.end_ns if last_predecessor else timeline_start_ns
         )
         self._add("start-up", f"start of {operation.name}", ready_ns, start_ns, stream_name)
         if last_predecessor is not None and last_predecessor.end_ns >= issued_ns:
             return last_predecessor
-        return None if call is None else self._host(call.thread, issued_ns)
+        return None if issuing_call is None else self._host(issuing_call.thread, issued_ns)
 
     def _host(self, thread: int, interval_end_ns: int) -> Activity | None:
         """Add the host's time up to `interval_end_ns`; return the operation for which it had waited."""
@@ -115,13 +115,14 @@ class _Walk:
         name = "the host computes"
         if calls and call_ns * 2 >= end_ns - start_ns:
             call_texts = [
-                f"{count:,} × {name}" if count > 1 else name for name, count in call_counts.most_common(2)
+                f"{call_count:,} × {name}" if call_count > 1 else name
+                for name, call_count in call_counts.most_common(2)
             ]
             name = listing([*call_texts, *(["others"] if len(call_counts) > 2 else [])])
         elif range_name := self._flow.running(thread, start_ns, end_ns):
             name = f"the host runs {range_name}"
-        source = line_ns.most_common(1)[0][0] if line_ns else None
-        self._add("host", name, start_ns, end_ns, "host", 0, source)
+        longest_line = line_ns.most_common(1)[0][0] if line_ns else None
+        self._add("host", name, start_ns, end_ns, "host", 0, longest_line)
 
     def _add(
         self,

@@ -161,19 +161,19 @@ def _remedy(
     if first_stream == second_stream:
         return "Add an edge from the first node to the second.", ""
     second_code = stream_code(second_stream, names)
-    code = f"{second_code}.wait_event({first_code}.record())"
+    remedy_code = f"{second_code}.wait_event({first_code}.record())"
     if first_stream[0] != second_stream[0]:
-        code = (
+        remedy_code = (
             f"with cp.cuda.Device({first_stream[0]}): e = {first_code}.record()\n{second_code}.wait_event(e)"
         )
     if kind in ("freed too early", "reused too early"):
         return (
             f"Keep {array} until {first_code} has finished with it, or add this before the array is freed:"
-        ), code
+        ), remedy_code
     if earlier.source == later.source and earlier.source is not None:
-        return f"After {_line(earlier.source)} and before it runs again, add:", code
+        return f"After {_line(earlier.source)} and before it runs again, add:", remedy_code
     position = f"After {_line(earlier.source)} and before" if earlier.source else "Before"
-    return f"{position} {_line(later.source)}, add:", code
+    return f"{position} {_line(later.source)}, add:", remedy_code
 
 
 def _line(source: SourceLine | None) -> str:

@@ -51,26 +51,30 @@ class Flow:
 
     def call(self, activity: Activity) -> HostCall | None:
         """Return the call that issued an operation; for a graph node, the call that launched the graph."""
-        call = self._calls.get(activity.correlation_id)
-        if call is None and activity.graph_id:
+        issuing_call = self._calls.get(activity.correlation_id)
+        if issuing_call is None and activity.graph_id:
             call_numbers, calls = self._graph_calls
             index = bisect_right(call_numbers, activity.correlation_id) - 1
-            call = calls[index] if index >= 0 else None
-        return call
+            issuing_call = calls[index] if index >= 0 else None
+        return issuing_call
 
     @cached_property
     def _graph_calls(self) -> tuple[list[int], list[HostCall]]:
         """Return the calls that launched graphs, sorted by number, after a list of their numbers."""
         graph_calls = []
-        for number, call in sorted(self._calls.items(), key=lambda item: item[0]):
-            operation = self.operations.get(number)
+        for call_number, graph_call in sorted(self._calls.items(), key=lambda item: item[0]):
+            operation = self.operations.get(call_number)
             if operation is not None and operation.graph_id:
-                graph_calls.append((number, call))
-        return [number for number, _ in graph_calls], [call for _, call in graph_calls]
+                graph_calls.append((call_number, graph_call))
+        return [call_number for call_number, _ in graph_calls], [graph_call for _, graph_call in graph_calls]
 
     def before(self, activity: Activity) -> list[Activity]:
         """Return the operations of this timeline that had to end before an operation could begin."""
-        predecessors = [self.operations[number] for number in activity.after if number in self.operations]
+        predecessors = [
+            self.operations[operation_number]
+            for operation_number in activity.after
+            if operation_number in self.operations
+        ]
         previous = self._previous.get(activity.correlation_id)
         return (
             [previous]
@@ -140,13 +144,20 @@ class Flow:
                 )
             )
         for call in self.timeline.calls:
-            copy = self.operations.get(call.correlation_id)
-            if copy is None or copy.pinned is not False or copy.copy_kind != "HtoD":
+            copy_operation = self.operations.get(call.correlation_id)
+            if (
+                copy_operation is None
+                or copy_operation.pinned is not False
+                or copy_operation.copy_kind != "HtoD"
+            ):
                 continue
-            if copy.start_ns < copy.end_ns <= call.end_ns and copy.correlation_id not in copies_with_wait:
-                start_ns = max(call.start_ns, copy.start_ns)
+            if (
+                copy_operation.start_ns < copy_operation.end_ns <= call.end_ns
+                and copy_operation.correlation_id not in copies_with_wait
+            ):
+                start_ns = max(call.start_ns, copy_operation.start_ns)
                 waits_of_thread.setdefault(call.thread, []).append(
-                    Wait(start_ns, call.end_ns, call.thread, copy, None, call.source)
+                    Wait(start_ns, call.end_ns, call.thread, copy_operation, None, call.source)
                 )
         for thread_waits in waits_of_thread.values():
             thread_waits.sort(key=lambda wait: wait.end_ns)
@@ -157,11 +168,13 @@ class Flow:
     ) -> Activity | None:
         """Return the operation that ended a wait, or None if all operations had ended before it began."""
         predecessors = [
-            self.operations[number] for number in synchronization.after if number in self.operations
+            self.operations[operation_number]
+            for operation_number in synchronization.after
+            if operation_number in self.operations
         ]
         if predecessors:
-            last = max(predecessors, key=lambda a: a.end_ns)
-            return last if last.end_ns > synchronization.start_ns else None
+            last_predecessor = max(predecessors, key=lambda a: a.end_ns)
+            return last_predecessor if last_predecessor.end_ns > synchronization.start_ns else None
         for index in range(bisect_right(end_times, synchronization.end_ns) - 1, -1, -1):
             operation = operations_by_end[index]
             if operation.end_ns <= synchronization.start_ns:

@@ -59,8 +59,8 @@ def gaps(timeline: Timeline, min_ns: int = 0) -> tuple[Gap, ...]:
     flow = Flow(timeline)
     return tuple(
         gap
-        for groups in (by_stream(timeline), by_engine(timeline))
-        for gap in gaps_of(flow, groups)
+        for operation_groups in (by_stream(timeline), by_engine(timeline))
+        for gap in gaps_of(flow, operation_groups)
         if gap.duration_ns >= min_ns
     )
 
@@ -76,12 +76,12 @@ def gaps_of(flow: Flow, groups: Mapping[str, Sequence[Activity]]) -> list[Gap]:
             end_ns=part_end,
             cause=cause,
             reason=reason,
-            source=source,
+            source=source_line,
             before=0 if operation is None else operation.correlation_id,
         )
         for group_name, activities in groups.items()
         for gap_start, gap_end, operation in idle(list(activities), timeline.start_ns, timeline.end_ns)
-        for part_start, part_end, (cause, reason, source) in causes.of(gap_start, gap_end, operation)
+        for part_start, part_end, (cause, reason, source_line) in causes.of(gap_start, gap_end, operation)
     ]
 
 
@@ -99,19 +99,25 @@ class _Causes:
         """Return the parts of the gap before an operation, each with its cause, reason and source line."""
         if operation is None:
             return [(start_ns, end_ns, ("nothing to do", "no further operation was launched", None))]
-        call = self._flow.call(operation)
-        issued_ns = start_ns if call is None else min(max(call.end_ns, start_ns), end_ns)
+        issuing_call = self._flow.call(operation)
+        issued_ns = start_ns if issuing_call is None else min(max(issuing_call.end_ns, start_ns), end_ns)
         smallest_part_ns = (end_ns - start_ns) / 10
         if issued_ns - start_ns < smallest_part_ns:
             issued_ns = start_ns
         elif end_ns - issued_ns < smallest_part_ns:
             issued_ns = end_ns
-        parts = []
-        if call is not None and issued_ns > start_ns:
-            parts.append((start_ns, issued_ns, self._host(call.thread, start_ns, issued_ns, call.source)))
+        gap_parts = []
+        if issuing_call is not None and issued_ns > start_ns:
+            gap_parts.append(
+                (
+                    start_ns,
+                    issued_ns,
+                    self._host(issuing_call.thread, start_ns, issued_ns, issuing_call.source),
+                )
+            )
         if end_ns > issued_ns:
-            parts.append((issued_ns, end_ns, self._device(operation, issued_ns, end_ns)))
-        return parts
+            gap_parts.append((issued_ns, end_ns, self._device(operation, issued_ns, end_ns)))
+        return gap_parts
 
     def _device(self, operation: Activity, issued_ns: int, end_ns: int) -> _Cause:
         """Return why an operation started later than it was issued."""
@@ -126,20 +132,24 @@ class _Causes:
     def _predecessor_cause(self, operation: Activity, awaited: Activity) -> _Cause:
         """Return why an operation had to wait for another operation."""
         wait = self._flow.event_wait(operation, awaited)
-        source = None if wait is None else wait.source
+        wait_line = None if wait is None else wait.source
         stream_name = self._names[awaited.device_id, awaited.stream_id]
         if awaited.pinned is False:
-            call = self._flow.call(awaited)
+            issuing_call = self._flow.call(awaited)
             copy_text = f"{awaited.name} of {size(awaited.size_bytes)} of pageable memory"
-            return "pageable copy", f"waited for {copy_text}", source or (call.source if call else None)
+            return (
+                "pageable copy",
+                f"waited for {copy_text}",
+                wait_line or (issuing_call.source if issuing_call else None),
+            )
         if (awaited.device_id, awaited.stream_id) == (operation.device_id, operation.stream_id):
             origin = " of its graph" if operation.graph_id and awaited.graph_id else " of the same stream"
-            return "waiting for its stream", f"waited for {awaited.name}{origin}", source
+            return "waiting for its stream", f"waited for {awaited.name}{origin}", wait_line
         if wait is not None:
             return (
                 "waiting for an event",
                 f"waited for an event after {awaited.name} of {stream_name}",
-                source,
+                wait_line,
             )
         return (
             "default stream",

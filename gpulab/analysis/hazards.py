@@ -134,9 +134,9 @@ class StreamChecker:
         built_index = self._built_index.get(act.graph_id, 0)
         for node, moment in zip(act.nodes, self._order.graph(act), strict=True):
             capture_stream = self._register_stream(node.device_id, node.stream_id)
-            source = node.source or act.source
+            source_line = node.source or act.source
             use_args = node.reads, node.writes, moment, node.name
-            self._use(*use_args, key, source, node.atomics, launch, capture_stream, built_index)
+            self._use(*use_args, key, source_line, node.atomics, launch, capture_stream, built_index)
 
     def _register_stream(self, device_id: int, stream_id: int) -> StreamKey:
         """Add a stream to the streams of the report, with a name, and return its key."""
@@ -204,24 +204,24 @@ class StreamChecker:
         release = self._release_between(earlier, later)
         if release is not None:
             self._drop_release(earlier, release)
-            kind: StreamHazardKind = "reused too early"
+            hazard_kind: StreamHazardKind = "reused too early"
         elif later.stream is None:
-            kind = "host changed too early" if later.writes else "host read too early"
+            hazard_kind = "host changed too early" if later.writes else "host read too early"
         elif later.writes:
-            kind = "write after write" if earlier.writes else "write after read"
+            hazard_kind = "write after write" if earlier.writes else "write after read"
         else:
-            kind = "read after write"
-        self._add(kind, earlier, later, release.source if release else None)
+            hazard_kind = "read after write"
+        self._add(hazard_kind, earlier, later, release.source if release else None)
 
     def _add(
         self, kind: StreamHazardKind, earlier: Use, later: Use, free_source: SourceLine | None = None
     ) -> None:
         is_release = kind == "freed too early"
         key = (earlier.source or earlier.name, later.source or later.name, is_release)
-        pair = (earlier.index, later.index)
+        use_pair = (earlier.index, later.index)
         finding = self._findings.get(key)
-        if finding is not None and self._pairs[key] != pair:
-            self._pairs[key] = pair
+        if finding is not None and self._pairs[key] != use_pair:
+            self._pairs[key] = use_pair
             self._findings[key] = replace(finding, count=finding.count + 1)
             return
         if finding is not None and finding.kind not in _LESS_INFORMATIVE.get(kind, ()):
@@ -229,10 +229,10 @@ class StreamChecker:
         if len(self._findings) >= MAX_FINDINGS:
             self.is_truncated = True
             return
-        self._pairs[key] = pair
-        count = 1 if finding is None else finding.count
+        self._pairs[key] = use_pair
+        finding_count = 1 if finding is None else finding.count
         self._findings[key] = explain.hazard(
-            kind, earlier, later, free_source, self._order, self.names, count
+            kind, earlier, later, free_source, self._order, self.names, finding_count
         )
 
     # Allocations and frees

@@ -150,13 +150,13 @@ class Order:
         start_clock = self._ready(stream)
         join(start_clock, self._graph_clocks.get(act.graph_id, {}))
         predecessors: dict[int, list[int]] = {}
-        for source, target in act.edges:
-            predecessors.setdefault(target, []).append(source)
+        for source_index, target_index in act.edges:
+            predecessors.setdefault(target_index, []).append(source_index)
         moments: list[Moment] = []
         end_clock = dict(start_clock)
         branch_count = 0
-        for number in range(len(act.nodes)):
-            previous = [moments[source] for source in predecessors.get(number, ())]
+        for node_index in range(len(act.nodes)):
+            previous = [moments[source_index] for source_index in predecessors.get(node_index, ())]
             clock = dict(start_clock)
             for moment in previous:
                 join(clock, moment.clock)
@@ -172,7 +172,7 @@ class Order:
                 branch_count = branch_count + 1
             moments.append(self._tick(chain, clock))
             join(end_clock, clock)
-            self._remember(act.nodes[number].number, clock)
+            self._remember(act.nodes[node_index].number, clock)
         stream.clock = end_clock
         if act.graph_id:
             # "Each launch is ordered behind any previous launches of graphExec" (CUDA Runtime API).
@@ -243,7 +243,7 @@ class Order:
         clock[chain] = tick = clock.get(chain, 0) + 1
         return Moment(chain, tick, clock)
 
-    def _remember(self, number: int, clock: Clock) -> None:
-        self._numbers[number] = clock
+    def _remember(self, operation_number: int, clock: Clock) -> None:
+        self._numbers[operation_number] = clock
         while len(self._numbers) > _MAX_NUMBERS:
             del self._numbers[next(iter(self._numbers))]

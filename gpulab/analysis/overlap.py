@@ -41,11 +41,11 @@ def engine_of(activity: Activity) -> str | None:
 def stream_names(timeline: Timeline) -> dict[tuple[int, int], str]:
     """Return the name of each stream by (device, stream); with several devices, names include the device."""
     given_names = {(s.device_id, s.stream_id): s.name for s in timeline.streams}
-    keys = dict.fromkeys((*((a.device_id, a.stream_id) for a in timeline.activities), *given_names))
-    has_many_devices = len({device for device, _ in keys}) > 1
+    stream_keys = dict.fromkeys((*((a.device_id, a.stream_id) for a in timeline.activities), *given_names))
+    has_many_devices = len({device for device, _ in stream_keys}) > 1
     names: dict[tuple[int, int], str] = {}
     used_names: set[str] = set()
-    for key in keys:
+    for key in stream_keys:
         name = given_names.get(key, f"stream {key[1]}") + (f" of device {key[0]}" if has_many_devices else "")
         names[key] = f"{name} ({key[1]})" if name in used_names else name
         used_names.add(names[key])
@@ -78,8 +78,8 @@ def by_stream(timeline: Timeline) -> dict[str, list[Activity]]:
 
 def intervals(activities: Sequence[Activity | NvtxRange]) -> Intervals:
     """Return the start and end of each operation in ns, shape (2, n)."""
-    pairs = [(a.start_ns, a.end_ns) for a in activities]
-    return np.array(pairs, np.int64).reshape(-1, 2).T
+    start_end_pairs = [(a.start_ns, a.end_ns) for a in activities]
+    return np.array(start_end_pairs, np.int64).reshape(-1, 2).T
 
 
 def union(spans: Intervals) -> Intervals:
@@ -105,10 +105,12 @@ def pairs(groups: Mapping[str, Sequence[Activity]]) -> tuple[Overlap, ...]:
     unions = {name: union(intervals(activities)) for name, activities in groups.items()}
     busy_ns = {name: int((spans[1] - spans[0]).sum()) for name, spans in unions.items()}
     overlaps = []
-    for first, second in combinations(groups, 2):
-        either_ns = length_ns(np.concatenate([unions[first], unions[second]], axis=1))
-        both_ns = busy_ns[first] + busy_ns[second] - either_ns
-        overlaps.append(Overlap(first, second, busy_ns[first], busy_ns[second], both_ns))
+    for first_group, second_group in combinations(groups, 2):
+        either_ns = length_ns(np.concatenate([unions[first_group], unions[second_group]], axis=1))
+        both_ns = busy_ns[first_group] + busy_ns[second_group] - either_ns
+        overlaps.append(
+            Overlap(first_group, second_group, busy_ns[first_group], busy_ns[second_group], both_ns)
+        )
     return tuple(overlaps)
 
 

@@ -78,10 +78,10 @@ def profile(
 
 
 def _groups(items: Iterable[T], key: Callable[[T], K]) -> list[list[T]]:
-    groups: dict[K, list[T]] = {}
+    items_by_key: dict[K, list[T]] = {}
     for item in items:
-        groups.setdefault(key(item), []).append(item)
-    return list(groups.values())
+        items_by_key.setdefault(key(item), []).append(item)
+    return list(items_by_key.values())
 
 
 def _sorted_by_device_time(rows: list[T]) -> tuple[T, ...]:
@@ -140,24 +140,24 @@ def _lines(flow: Flow) -> tuple[ProfiledLine, ...]:
     """Return the source lines that issued work to the device, with the work's device time."""
     operations_by_line: dict[SourceLine, list[Activity]] = {}
     for activity in flow.timeline.activities:
-        call = flow.call(activity)
-        if call is not None and call.source is not None:
-            operations_by_line.setdefault(call.source, []).append(activity)
+        issuing_call = flow.call(activity)
+        if issuing_call is not None and issuing_call.source is not None:
+            operations_by_line.setdefault(issuing_call.source, []).append(activity)
     return _sorted_by_device_time(
         [
             ProfiledLine(
-                source,
+                source_line,
                 tuple(dict.fromkeys(a.name for a in operations)),
                 len(operations),
                 _device_ns(operations),
             )
-            for source, operations in operations_by_line.items()
+            for source_line, operations in operations_by_line.items()
         ]
     )
 
 
 def _waits(timeline: Timeline) -> tuple[ProfiledWait, ...]:
-    groups = _groups(
+    wait_groups = _groups(
         (wait for wait in timeline.synchronizations if wait.type != "STREAM_WAIT_EVENT"),
         lambda wait: (wait.name or wait.type, wait.source, wait.hidden),
     )
@@ -169,7 +169,7 @@ def _waits(timeline: Timeline) -> tuple[ProfiledWait, ...]:
             count=len(waits),
             cpu_time_total_ns=sum(wait.end_ns - wait.start_ns for wait in waits),
         )
-        for waits in groups
+        for waits in wait_groups
     ]
     return tuple(sorted(rows, key=lambda row: -row.cpu_time_total_ns))
 
@@ -179,9 +179,9 @@ def _ranges(flow: Flow) -> tuple[ProfiledRange, ...]:
     timeline = flow.timeline
     issued: dict[int, list[tuple[int, Activity]]] = {}
     for activity in timeline.activities:
-        call = flow.call(activity)
-        if call is not None:
-            issued.setdefault(call.thread, []).append((call.start_ns, activity))
+        issuing_call = flow.call(activity)
+        if issuing_call is not None:
+            issued.setdefault(issuing_call.thread, []).append((issuing_call.start_ns, activity))
     for thread_calls in issued.values():
         thread_calls.sort(key=lambda pair: (pair[0], pair[1].correlation_id))
     starts = {thread: [start for start, _ in thread_calls] for thread, thread_calls in issued.items()}

@@ -21,16 +21,16 @@ def operations_text(activities: Sequence[Activity]) -> str:
     """Return the numbers of operations in words: ``3 kernels, 2 copies (1 H2D, 1 D2H)``, or ``nothing``."""
     kind_counts = Counter("COPY" if a.kind in ("MEMCPY", "MEMCPY2") else a.kind for a in activities)
     direction_counts = Counter(_COPIES.get(a.copy_kind, "other") for a in activities if a.copy_kind)
-    parts = [count(kind_counts[kind], *words) for kind, words in _KINDS.items() if kind_counts[kind]]
+    count_texts = [count(kind_counts[kind], *nouns) for kind, nouns in _KINDS.items() if kind_counts[kind]]
     if kind_counts["COPY"]:
         directions_text = ", ".join(
-            f"{number:,} {direction}" for direction, number in sorted(direction_counts.items())
+            f"{copy_count:,} {direction}" for direction, copy_count in sorted(direction_counts.items())
         )
-        parts.insert(
+        count_texts.insert(
             min(1, kind_counts["CONCURRENT_KERNEL"]),
             f"{count(kind_counts['COPY'], 'copy', 'copies')} ({directions_text})",
         )
-    return listing(parts) if parts else "nothing"
+    return listing(count_texts) if count_texts else "nothing"
 
 
 def sentence(timeline: Timeline) -> str:
@@ -43,7 +43,7 @@ def sentence(timeline: Timeline) -> str:
     """
     streams = {(a.device_id, a.stream_id) for a in timeline.activities}
     devices = {device for device, _ in streams}
-    wait_count = sum(s.type != "STREAM_WAIT_EVENT" for s in timeline.synchronizations)
+    wait_count = sum(wait.type != "STREAM_WAIT_EVENT" for wait in timeline.synchronizations)
     operations = operations_text(timeline.activities)
     if streams:
         operations += f" in {count(len(streams), 'stream')}"
@@ -57,8 +57,8 @@ def sentence(timeline: Timeline) -> str:
     if timeline.lost:
         clauses.append(f"{count(timeline.lost, 'record')} lost")
     origin = timeline.provenance.label
-    note = f" {timeline.note}" if not streams and timeline.note else ""
-    return f"Timeline of {duration(timeline.duration_ns)}, {origin}: {'; '.join(clauses)}.{note}"
+    note_text = f" {timeline.note}" if not streams and timeline.note else ""
+    return f"Timeline of {duration(timeline.duration_ns)}, {origin}: {'; '.join(clauses)}.{note_text}"
 
 
 def lines_text(lines: Sequence[SourceLine | None]) -> str:

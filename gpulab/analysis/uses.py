@@ -111,9 +111,9 @@ class RegionMap(Generic[T]):
             first_index = bisect_right(starts, start - (1 << size))
             last_index = bisect_left(starts, end)
             for item_start in starts[first_index:last_index]:
-                items = items_by_start[item_start]
-                if items:
-                    matching_lists.append(items)
+                region_items = items_by_start[item_start]
+                if region_items:
+                    matching_lists.append(region_items)
                 else:
                     del items_by_start[item_start], starts[bisect_left(starts, item_start)]
         return matching_lists
@@ -151,14 +151,14 @@ class Blocks:
 
     def overlapping(self, region: Region) -> list[Block]:
         """Return the blocks that overlap a region."""
-        first, last = self._span(region)
-        return [self._blocks[start] for start in self._starts[first:last]]
+        first_index, end_index = self._span(region)
+        return [self._blocks[start] for start in self._starts[first_index:end_index]]
 
     def take(self, region: Region) -> list[Block]:
         """Remove the blocks that overlap a region, and return them."""
-        first, last = self._span(region)
-        removed = [self._blocks.pop(start) for start in self._starts[first:last]]
-        del self._starts[first:last]
+        first_index, end_index = self._span(region)
+        removed = [self._blocks.pop(start) for start in self._starts[first_index:end_index]]
+        del self._starts[first_index:end_index]
         return removed
 
     def put(self, block: Block) -> None:
@@ -169,7 +169,10 @@ class Blocks:
 
     def _span(self, region: Region) -> tuple[int, int]:
         """Return the range of indices of the blocks that overlap a region."""
-        first = max(bisect_right(self._starts, region.start) - 1, 0)
-        if first < len(self._starts) and self._blocks[self._starts[first]].region.end <= region.start:
-            first += 1
-        return first, bisect_left(self._starts, region.end)
+        first_index = max(bisect_right(self._starts, region.start) - 1, 0)
+        if (
+            first_index < len(self._starts)
+            and self._blocks[self._starts[first_index]].region.end <= region.start
+        ):
+            first_index += 1
+        return first_index, bisect_left(self._starts, region.end)

@@ -16,10 +16,10 @@ from gpulab.analysis.cupti import kinds as cupti
 
 def _layout(**fields: tuple[str, int]) -> np.dtype[Any]:
     """Return the NumPy dtype of a record from the type and offset of each field."""
-    formats = [kind for kind, _ in fields.values()]
+    field_types = [field_type for field_type, _ in fields.values()]
     offsets = [offset for _, offset in fields.values()]
-    size = max(offset + np.dtype(kind).itemsize for kind, offset in fields.values())
-    return np.dtype({"names": list(fields), "formats": formats, "offsets": offsets, "itemsize": size})
+    size = max(offset + np.dtype(field_type).itemsize for field_type, offset in fields.values())
+    return np.dtype({"names": list(fields), "formats": field_types, "offsets": offsets, "itemsize": size})
 
 
 KERNEL = _layout(
@@ -136,11 +136,13 @@ def read(data: memoryview, offsets: list[int]) -> dict[int, list[tuple[Any, ...]
     """Return the records of a buffer by kind, each as a tuple in the order of its layout's fields."""
     bytes_ = np.frombuffer(data, np.uint8)
     starts = np.asarray(offsets, np.int64)
-    kinds = _gather(bytes_, starts, np.dtype("u4"))
+    record_kinds = _gather(bytes_, starts, np.dtype("u4"))
     records: dict[int, list[tuple[Any, ...]]] = {}
-    for kind in np.unique(kinds).tolist():
-        if kind in LAYOUTS:
-            records[kind] = _gather(bytes_, starts[kinds == kind], LAYOUTS[kind]).tolist()
+    for record_kind in np.unique(record_kinds).tolist():
+        if record_kind in LAYOUTS:
+            records[record_kind] = _gather(
+                bytes_, starts[record_kinds == record_kind], LAYOUTS[record_kind]
+            ).tolist()
     return records
 
 

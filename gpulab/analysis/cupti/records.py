@@ -113,8 +113,8 @@ class Records:
 
     def add(self, data: memoryview, offsets: list[int]) -> None:
         """Add the records of one of CUPTI's buffers; its pointers to names must still be valid."""
-        for kind, rows in read(data, offsets).items():
-            self._rows[kind] += rows
+        for record_kind, rows in read(data, offsets).items():
+            self._rows[record_kind] += rows
 
     def take_events(self, count: int) -> list[int]:
         """Remove the last `count` events; return the streams in which they were recorded, in order."""
@@ -125,30 +125,38 @@ class Records:
 
     def parts(self, host_info: HostInfo) -> Parts:
         """Build the parts of a timeline from all records."""
-        parts = Parts()
-        operations = self._operations(parts)
+        timeline_parts = Parts()
+        operations = self._operations(timeline_parts)
         calls = self._calls()
         first_of_call: dict[int, _Operation] = {}
         by_correlation: dict[int, list[_Operation]] = defaultdict(list)
-        for number, operation in enumerate(operations, 1):
-            operation.number = number
+        for operation_number, operation in enumerate(operations, 1):
+            operation.number = operation_number
             first_of_call.setdefault(operation.correlation, operation)
             by_correlation[operation.correlation].append(operation)
         for name, start, end, thread, correlation in calls:
-            issued = first_of_call.get(correlation)
-            display_name = issued.name if issued and issued.kind == "CONCURRENT_KERNEL" else name
-            source = host_info.line(thread, start, display_name)
-            number = issued.number if issued else 0
-            parts.calls.append(
-                HostCall(name, start, end, host_info.threads.get(thread, thread), number, source)
+            first_operation = first_of_call.get(correlation)
+            display_name = (
+                first_operation.name
+                if first_operation and first_operation.kind == "CONCURRENT_KERNEL"
+                else name
             )
-        by_call = {call[4]: host_call for call, host_call in zip(calls, parts.calls, strict=True)}
-        self._streams(parts, operations, host_info)
-        self._follow(parts, by_correlation, by_call, host_info)
-        self._add_hidden_waits(parts, operations, by_call)
-        parts.synchronizations.sort(key=lambda wait: wait.start_ns)
-        parts.ranges = self._ranges(host_info)
-        return parts
+            source_line = host_info.line(thread, start, display_name)
+            operation_number = first_operation.number if first_operation else 0
+            timeline_parts.calls.append(
+                HostCall(
+                    name, start, end, host_info.threads.get(thread, thread), operation_number, source_line
+                )
+            )
+        by_call = {
+            call_row[4]: host_call for call_row, host_call in zip(calls, timeline_parts.calls, strict=True)
+        }
+        self._streams(timeline_parts, operations, host_info)
+        self._follow(timeline_parts, by_correlation, by_call, host_info)
+        self._add_hidden_waits(timeline_parts, operations, by_call)
+        timeline_parts.synchronizations.sort(key=lambda wait: wait.start_ns)
+        timeline_parts.ranges = self._ranges(host_info)
+        return timeline_parts
 
     # One kind after the other
 
@@ -184,13 +192,24 @@ class Records:
         copies = [("MEMCPY", row) for row in self._rows[cupti.MEMCPY]]
         copies += [("MEMCPY2", row) for row in self._rows[cupti.MEMCPY2]]
         for kind_name, row in copies:
-            start, end, device, context, stream, correlation, graph, node, direction, source, target, size = (
-                row
-            )
+            (
+                start,
+                end,
+                device,
+                context,
+                stream,
+                correlation,
+                graph,
+                node,
+                direction,
+                source_memory,
+                target_memory,
+                size,
+            ) = row
             copy_kind = "PtoP" if kind_name == "MEMCPY2" else _COPIES.get(direction)
             if copy_kind is None:
                 continue
-            host_memory = {"HtoD": source, "DtoH": target}.get(copy_kind)
+            host_memory = {"HtoD": source_memory, "DtoH": target_memory}.get(copy_kind)
             fields = {
                 "size_bytes": size,
                 "copy_kind": copy_kind,
@@ -216,8 +235,8 @@ class Records:
             operations.append(
                 _Operation("MEMSET", "memset", device, (context, stream), correlation, start, end, fields)
             )
-        for kind in (cupti.HOST_LAUNCH, cupti.GRAPH_HOST_NODE):
-            for start, end, device, context, stream, correlation, *graph in self._rows[kind]:
+        for record_kind in (cupti.HOST_LAUNCH, cupti.GRAPH_HOST_NODE):
+            for start, end, device, context, stream, correlation, *graph in self._rows[record_kind]:
                 fields = dict(zip(("graph_id", "graph_node_id"), graph, strict=False))
                 operations.append(
                     _Operation(
@@ -238,9 +257,9 @@ class Records:
     def _calls(self) -> list[tuple[str, int, int, int, int]]:
         """Return name, start, end, thread and correlation of each call, without calls nested in others."""
         calls: dict[int, tuple[str, int, int, int, int]] = {}
-        for domain, kind in ((cupti.DRIVER_API, cupti.DRIVER), (cupti.RUNTIME_API, cupti.RUNTIME)):
+        for domain, record_kind in ((cupti.DRIVER_API, cupti.DRIVER), (cupti.RUNTIME_API, cupti.RUNTIME)):
             names = self._call_names(domain)
-            for cbid, start, end, thread, correlation in self._rows[kind]:
+            for cbid, start, end, thread, correlation in self._rows[record_kind]:
                 if start:
                     calls[correlation] = names.get(cbid, f"call {cbid}"), start, end, thread, correlation
         return sorted(calls.values(), key=lambda call: (call[1], call[4]))
@@ -276,29 +295,33 @@ class Records:
     ) -> None:
         """Replay the calls in order, and add operations and waits with their predecessors."""
         contexts = {
-            operation.stream[0]: operation.device for group in by_correlation.values() for operation in group
+            operation.stream[0]: operation.device
+            for operations in by_correlation.values()
+            for operation in operations
         }
         non_blocking_numbers = {info.stream_id for info in parts.streams if info.non_blocking}
         legacy_numbers = {
-            number for number, info in host_info.streams.items() if info.name == "default stream"
+            stream_number
+            for stream_number, info in host_info.streams.items()
+            if info.name == "default stream"
         }
         order = StreamOrder(
             legacy={(context, stream) for context in contexts for stream in legacy_numbers},
             non_blocking={(context, stream) for context in contexts for stream in non_blocking_numbers},
         )
         acts: list[tuple[int, int, Any]] = [
-            (correlation, 0, group) for correlation, group in by_correlation.items()
+            (correlation, 0, operations) for correlation, operations in by_correlation.items()
         ]
         acts += [(row[0], 1, row) for row in self._rows[cupti.CUDA_EVENT]]
         acts += [(row[3], 2, row) for row in self._rows[cupti.SYNCHRONIZATION]]
-        for correlation, act_type, item in sorted(acts, key=lambda act: act[:2]):
+        for correlation, act_type, record in sorted(acts, key=lambda act: act[:2]):
             if act_type == 0:
-                self._add_operations(parts, order, item)
+                self._add_operations(parts, order, record)
             elif act_type == 1:
-                _, context, stream, _, sync = item
+                _, context, stream, _, sync = record
                 order.record((context, stream), sync)
             else:
-                self._add_wait(parts, order, item, by_call.get(correlation), contexts)
+                self._add_wait(parts, order, record, by_call.get(correlation), contexts)
 
     @staticmethod
     def _add_operations(parts: Parts, order: StreamOrder, group: list[_Operation]) -> None:
@@ -336,9 +359,9 @@ class Records:
         call: HostCall | None,
         contexts: Mapping[int, int],
     ) -> None:
-        kind, start, end, _, context, stream, event, sync, status = row
+        wait_kind, start, end, _, context, stream, event, sync, status = row
         name = call.name if call is not None else ""
-        if kind not in _WAITS or status or name.endswith("Query"):
+        if wait_kind not in _WAITS or status or name.endswith("Query"):
             return
         if not start and call is not None:
             start = call.start_ns
@@ -346,8 +369,8 @@ class Records:
         device = contexts.get(context, 0)
         waiting_stream = None if stream == _NONE else stream
         event_id = 0 if event == _NONE else event
-        source = call.source if call is not None else None
-        if _WAITS[kind] == "STREAM_WAIT_EVENT":
+        source_line = call.source if call is not None else None
+        if _WAITS[wait_kind] == "STREAM_WAIT_EVENT":
             event_stream, predecessors = order.wait((context, stream), sync)
             parts.synchronizations.append(
                 Synchronization(
@@ -360,15 +383,17 @@ class Records:
                     event_id=event_id,
                     event_stream_id=None if event_stream is None else event_stream[1],
                     after=predecessors,
-                    source=source,
+                    source=source_line,
                 )
             )
             return
-        hidden = source is not None and not any(word in source.text for word in _WAITING_WORDS)
+        hidden = source_line is not None and not any(
+            waiting_word in source_line.text for waiting_word in _WAITING_WORDS
+        )
         predecessors = order.frontier((context, stream)) if waiting_stream is not None else ()
         parts.synchronizations.append(
             Synchronization(
-                type=_WAITS[kind],
+                type=_WAITS[wait_kind],
                 device_id=device,
                 stream_id=waiting_stream,
                 start_ns=start,
@@ -377,7 +402,7 @@ class Records:
                 event_id=event_id,
                 after=predecessors,
                 hidden=hidden,
-                source=source,
+                source=source_line,
             )
         )
 
@@ -435,11 +460,15 @@ class Records:
 
     def _ranges(self, host_info: HostInfo) -> list[NvtxRange]:
         """Return the NVTX ranges that ended, and marks. The end of a range refers to it by number only."""
-        colors = {number: color for flags, number, color in self._rows[cupti.MARKER_DATA] if flags & _ARGB}
+        colors = {
+            range_number: color
+            for flags, range_number, color in self._rows[cupti.MARKER_DATA]
+            if flags & _ARGB
+        }
         open_ranges: dict[int, tuple[str, int, int, int]] = {}
         depths: dict[int, int] = defaultdict(int)
         ranges: list[NvtxRange] = []
-        for flags, time, number, object_kind, thread, name, _ in sorted(
+        for flags, time, range_number, object_kind, thread, name, _ in sorted(
             self._rows[cupti.MARKER], key=lambda row: row[1]
         ):
             owner_thread = host_info.threads.get(thread, thread) if object_kind == _OF_THREAD else 0
@@ -447,7 +476,7 @@ class Records:
                 ranges.append(
                     NvtxRange(
                         name=self._string(name),
-                        color=colors.get(number),
+                        color=colors.get(range_number),
                         start_ns=time,
                         end_ns=time,
                         thread=owner_thread,
@@ -456,15 +485,15 @@ class Records:
                     )
                 )
             elif flags & _BEGIN:
-                open_ranges[number] = self._string(name), time, owner_thread, depths[owner_thread]
+                open_ranges[range_number] = self._string(name), time, owner_thread, depths[owner_thread]
                 depths[owner_thread] += 1
-            elif number in open_ranges:  # the flag of an end is missing in some versions
-                label, start, owner_thread, depth = open_ranges.pop(number)
+            elif range_number in open_ranges:  # the flag of an end is missing in some versions
+                label, start, owner_thread, depth = open_ranges.pop(range_number)
                 depths[owner_thread] -= 1
                 ranges.append(
                     NvtxRange(
                         name=label,
-                        color=colors.get(number),
+                        color=colors.get(range_number),
                         start_ns=start,
                         end_ns=time,
                         thread=owner_thread,

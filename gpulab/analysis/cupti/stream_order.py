@@ -52,17 +52,17 @@ class StreamOrder:
         """
         self._newest = None, 0
         predecessors = within_graph(spans, self.frontier(stream))
-        index_of_node = {number: index for index, (number, _, _) in enumerate(spans)}
-        nodes = tuple(self._work(stream, number) for number, _, _ in spans)
+        index_of_node = {node_number: index for index, (node_number, _, _) in enumerate(spans)}
+        nodes = tuple(self._work(stream, node_number) for node_number, _, _ in spans)
         edges = tuple(
             (index_of_node[predecessor], index)
-            for number, index in index_of_node.items()
-            for predecessor in predecessors[number]
+            for node_number, index in index_of_node.items()
+            for predecessor in predecessors[node_number]
             if predecessor in index_of_node
         )
         moments = self._order.graph(GraphLaunch(*self._key(stream), nodes, edges))
-        for (number, _, _), moment in zip(spans, moments, strict=True):
-            self._remember(moment, number)
+        for (node_number, _, _), moment in zip(spans, moments, strict=True):
+            self._remember(moment, node_number)
         return predecessors
 
     def record(self, stream: StreamKey, sync_id: int) -> None:
@@ -87,12 +87,12 @@ class StreamOrder:
         ]
         return tuple(
             sorted(
-                number
-                for number, _, (chain, tick) in ended_operations
+                operation_number
+                for operation_number, _, (chain, tick) in ended_operations
                 if not any(
                     other_clock.get(chain, 0) >= tick
                     for other_number, other_clock, _ in ended_operations
-                    if other_number != number
+                    if other_number != operation_number
                 )
             )
         )
@@ -125,12 +125,12 @@ def within_graph(
     predecessors: dict[int, tuple[int, ...]] = {}
     by_end = sorted(spans, key=lambda span: span[2])
     last_ended = -1
-    for number, start, _ in spans:
+    for node_number, start, _ in spans:
         while (
             last_ended + 1 < len(by_end)
             and by_end[last_ended + 1][2] <= start
-            and by_end[last_ended + 1][0] != number
+            and by_end[last_ended + 1][0] != node_number
         ):
             last_ended += 1
-        predecessors[number] = launch_predecessors if last_ended < 0 else (by_end[last_ended][0],)
+        predecessors[node_number] = launch_predecessors if last_ended < 0 else (by_end[last_ended][0],)
     return predecessors

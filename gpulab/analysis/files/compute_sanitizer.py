@@ -133,8 +133,8 @@ def read(data: bytes, tool: str, code: str = "", kernel: str = "") -> tuple[Haza
     """
     lines = code.split("\n")
     hazards: dict[tuple[object, ...], Hazard] = {}
-    for number, record in enumerate(_parsed(data).iter("record")):
-        if number >= MAX_RECORDS:
+    for record_index, record in enumerate(_parsed(data).iter("record")):
+        if record_index >= MAX_RECORDS:
             break
         hazard = _hazard(record, tool, lines, kernel)
         if hazard is None:
@@ -199,11 +199,11 @@ def _hazard(record: Element, tool: str, lines: Sequence[str], kernel: str) -> Ha
     """Return the hazard of a record, or None for a host error, which is only a consequence of a fault."""
     fragments = _texts(record.find("what")) or _texts(record)
     text = " ".join(fragments)
-    kind = next(
+    found_kind = next(
         (hazard_kind for pattern, hazard_kind in _KINDS if re.search(pattern, text, re.IGNORECASE)), ""
     )
     code_places = _places(record, lines)
-    if not kind and ((record.findtext("kind") or "").lower().startswith("api") or not code_places):
+    if not found_kind and ((record.findtext("kind") or "").lower().startswith("api") or not code_places):
         return None
     message_places = [
         Place(
@@ -216,10 +216,10 @@ def _hazard(record: Element, tool: str, lines: Sequence[str], kernel: str) -> Ha
     ]
     if tool == "race" and len(message_places) < 2 and len(code_places) > 1:
         message_places = code_places[:2]
-    first = message_places[0] if tool == "race" and len(message_places) == 2 else None
-    second = (
+    first_place = message_places[0] if tool == "race" and len(message_places) == 2 else None
+    second_place = (
         message_places[1]
-        if first
+        if first_place
         else next(iter((*code_places, *message_places)), Place(0, "", (0, 0, 0), (0, 0, 0)))
     )
     space = _SPACE.search(text)
@@ -232,12 +232,12 @@ def _hazard(record: Element, tool: str, lines: Sequence[str], kernel: str) -> Ha
     is_warning = "warn" in f"{record.findtext('level') or ''} {text[:40]}".lower()
     return Hazard(
         tool=tool,
-        kind=kind or text[:60].strip() or "unknown",
+        kind=found_kind or text[:60].strip() or "unknown",
         severity="warning" if is_warning else "error",
         space=space_name.lower()[:20],
         kernel=(record.findtext("where/func") or kernel)[:200],
-        first=first,
-        second=second,
+        first=first_place,
+        second=second_place,
         address=_address(record),
         array="",
         count=1,
@@ -254,10 +254,13 @@ def _places(record: Element, lines: Sequence[str]) -> list[Place]:
     threads, blocks = (list(_indices(record, tag)) for tag in ("threadIdx", "blockIdx"))
     device_parts = [child for child in record if child.tag != "hostStack"]
     places = []
-    for number, element in enumerate(line for part in device_parts for line in part.iter("line")):
+    for line_index, element in enumerate(
+        line for device_part in device_parts for line in device_part.iter("line")
+    ):
         line = _integer(element.text)
         thread, block = (
-            indices[min(number, len(indices) - 1)] if indices else (0, 0, 0) for indices in (threads, blocks)
+            indices[min(line_index, len(indices) - 1)] if indices else (0, 0, 0)
+            for indices in (threads, blocks)
         )
         places.append(Place(line, _line(lines, line), block, thread))
     if not places and threads:

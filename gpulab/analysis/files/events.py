@@ -191,7 +191,7 @@ class Document:
         if self._is_at_end:
             return False
         try:
-            piece = self._file.read(_PIECE)
+            new_text = self._file.read(_PIECE)
         except UnicodeDecodeError as error:
             self._refuse_bytes(error)
         except EOFError as error:
@@ -199,14 +199,14 @@ class Document:
         except (gzip.BadGzipFile, zlib.error) as error:
             raise TraceFormatError(f"{self._name} is damaged: its compressed data cannot be read.") from error
         self._dropped_characters += self._index
-        self._text = self._text[self._index :] + piece
+        self._text = self._text[self._index :] + new_text
         self._index = 0
-        self._is_at_end = not piece
+        self._is_at_end = not new_text
         if self._dropped_characters + len(self._text) > MAX_BYTES:
             raise TraceFormatError(
                 f"{self._name} has more than {MAX_BYTES >> 20} MB. Record a shorter part of the program."
             )
-        return bool(piece)
+        return bool(new_text)
 
     def _refuse_bytes(self, error: Exception | None) -> NoReturn:
         description = next(

@@ -218,19 +218,19 @@ def read(events: Iterable[Any], max_slices: int, name: str) -> Contents:
     TraceFormatError
         If a million of them have no time or name.
     """
-    contents = Contents(max_slices)
+    file_contents = Contents(max_slices)
     open_slices: dict[tuple[Any, Any], list[tuple[Any, ...]]] = defaultdict(list)
     open_count = 0
     for event in events:
-        contents.event_count += 1
+        file_contents.event_count += 1
         phase = event.get("ph") if isinstance(event, dict) else None
         if phase == "M":
-            _track_name(event, contents)
+            _track_name(event, file_contents)
         elif phase in ("X", "B", "E", "i", "I", "R"):
             key = _key(event)
             time_ns = _ns(event.get("ts"))
             if time_ns is None or key is None:
-                contents.lost += 1
+                file_contents.lost += 1
             elif phase == "B":
                 if len(open_slices[key]) < _MAX_DEPTH and open_count < _MAX_OPEN:
                     open_slices[key].append((event.get("name"), event.get("cat"), time_ns, _used_args(event)))
@@ -239,21 +239,30 @@ def read(events: Iterable[Any], max_slices: int, name: str) -> Contents:
                 if open_slices[key]:
                     name, category, start_ns, args = open_slices[key].pop()
                     open_count -= 1
-                    _add(contents, name, category, key, start_ns, time_ns, {**args, **_used_args(event)})
+                    _add(file_contents, name, category, key, start_ns, time_ns, {**args, **_used_args(event)})
                 else:
-                    contents.lost += 1
+                    file_contents.lost += 1
             else:
                 duration_ns = _ns(event.get("dur", 0)) if phase == "X" else 0
                 end_ns = None if duration_ns is None else time_ns + duration_ns
                 args = _used_args(event)
-                _add(contents, event.get("name"), event.get("cat"), key, time_ns, end_ns, args, phase != "X")
+                _add(
+                    file_contents,
+                    event.get("name"),
+                    event.get("cat"),
+                    key,
+                    time_ns,
+                    end_ns,
+                    args,
+                    phase != "X",
+                )
         elif phase is None:
-            contents.lost += 1
-        if contents.lost > _MAX_LOST:
+            file_contents.lost += 1
+        if file_contents.lost > _MAX_LOST:
             raise TraceFormatError(f"{name} has more than {_MAX_LOST:,} events without a time or name.")
-    contents.lost += sum(map(len, open_slices.values()))
-    contents.cut()
-    return contents
+    file_contents.lost += sum(map(len, open_slices.values()))
+    file_contents.cut()
+    return file_contents
 
 
 def _used_args(event: dict[str, Any]) -> dict[str, Any]:
@@ -267,7 +276,7 @@ def _used_args(event: dict[str, Any]) -> dict[str, Any]:
 def _is_small(value: Any) -> bool:
     """Return whether a value is a number, perhaps as text, or a list of three integers."""
     if isinstance(value, list):
-        return len(value) == 3 and all(isinstance(item, int) for item in value)
+        return len(value) == 3 and all(isinstance(element, int) for element in value)
     return isinstance(value, int) or (isinstance(value, str) and len(value) <= _MAX_LETTERS)
 
 
@@ -349,9 +358,9 @@ class _Operations:
     def first_of(self) -> dict[int, Activity]:
         """Return the first operation of each call."""
         first_operations: dict[int, Activity] = {}
-        for activity, call in zip(self.activities, self.calls, strict=True):
-            if call:
-                first_operations.setdefault(call, activity)
+        for activity, correlation in zip(self.activities, self.calls, strict=True):
+            if correlation:
+                first_operations.setdefault(correlation, activity)
         return first_operations
 
 
@@ -361,16 +370,16 @@ def _operations(slices: list[_Slice]) -> _Operations:
     ]
     numbered.sort(key=lambda pair: (pair[0], pair[1].start_ns))
     return _Operations(
-        [_activity(record, number) for number, (_, record) in enumerate(numbered, 1)],
-        [call for call, _ in numbered],
+        [_activity(record, operation_number) for operation_number, (_, record) in enumerate(numbered, 1)],
+        [correlation for correlation, _ in numbered],
     )
 
 
-def _activity(record: _Slice, number: int) -> Activity:
+def _activity(record: _Slice, operation_number: int) -> Activity:
     args = record.args
-    kind = _OPERATIONS[record.category]
+    activity_kind = _OPERATIONS[record.category]
     copy_kind = None
-    if kind == "MEMCPY":
+    if activity_kind == "MEMCPY":
         copy_kind = next((direction for direction in _COPY_KINDS if direction in record.name), None)
     # Kineto names both ends of a copy: Memcpy HtoD (Pageable -> Device).
     pinned = None
@@ -379,11 +388,11 @@ def _activity(record: _Slice, number: int) -> Activity:
     elif "Pinned" in record.name:
         pinned = True
     return Activity(
-        kind="MEMCPY2" if copy_kind == "PtoP" else kind,
+        kind="MEMCPY2" if copy_kind == "PtoP" else activity_kind,
         name=record.name,
         device_id=_int(args.get("device"), _int(record.pid)),
         stream_id=_int(args.get("stream"), _int(record.tid)),
-        correlation_id=number,
+        correlation_id=operation_number,
         start_ns=record.start_ns,
         end_ns=record.end_ns,
         size_bytes=_int(args.get("bytes")),
@@ -420,10 +429,12 @@ def _calls(
             stack.append(record)
         elif record.category in _CALLS:
             operation = first_operations.get(_int(record.args.get("correlation")))
-            number = 0 if operation is None else operation.correlation_id
+            operation_number = 0 if operation is None else operation.correlation_id
             thread = _thread(record, threads)
-            source = _source(stack)
-            calls.append(HostCall(record.name, record.start_ns, record.end_ns, thread, number, source))
+            source_line = _source(stack)
+            calls.append(
+                HostCall(record.name, record.start_ns, record.end_ns, thread, operation_number, source_line)
+            )
     return calls, threads
 
 
@@ -431,9 +442,9 @@ def _source(stack: list[_Slice]) -> SourceLine | None:
     """Return the innermost function of the user's code in a stack with its first line, or None."""
     for frame in reversed(stack):
         name = frame.name.replace("\\", "/")
-        parts = None if _NOT_THE_USERS.search(name) else _FUNCTION.fullmatch(name)
-        if parts is not None:
-            return SourceLine(parts[1], int(parts[2]), f"in {parts[3]}")
+        function_match = None if _NOT_THE_USERS.search(name) else _FUNCTION.fullmatch(name)
+        if function_match is not None:
+            return SourceLine(function_match[1], int(function_match[2]), f"in {function_match[3]}")
     return None
 
 
@@ -445,19 +456,19 @@ def _thread(record: _Slice, threads: dict[tuple[Any, Any], int]) -> int:
 def _host_waits(calls: list[HostCall], operations: _Operations) -> Iterator[_Wait]:
     """Yield the host's waits: calls that wait, and copies to pageable memory."""
     for call in calls:
-        copy = operations.activities[call.correlation_id - 1] if call.correlation_id else None
-        pageable = copy is not None and copy.pinned is False and copy.copy_kind == "DtoH"
-        if call.name not in _WAITS and not (copy is not None and pageable and copy.end_ns <= call.end_ns):
+        copied = operations.activities[call.correlation_id - 1] if call.correlation_id else None
+        pageable = copied is not None and copied.pinned is False and copied.copy_kind == "DtoH"
+        if call.name not in _WAITS and not (copied is not None and pageable and copied.end_ns <= call.end_ns):
             continue
         yield (
             Synchronization(
                 type=_WAITS.get(call.name, "STREAM_SYNCHRONIZE"),
-                device_id=0 if copy is None else copy.device_id,
-                stream_id=None if copy is None else copy.stream_id,
+                device_id=0 if copied is None else copied.device_id,
+                stream_id=None if copied is None else copied.stream_id,
                 start_ns=call.start_ns,
                 end_ns=call.end_ns,
                 name=call.name,
-                after=() if copy is None else (copy.correlation_id,),
+                after=() if copied is None else (copied.correlation_id,),
                 hidden=pageable or call.name == "cudaMemcpy",
                 source=call.source,
             ),
@@ -468,16 +479,16 @@ def _host_waits(calls: list[HostCall], operations: _Operations) -> Iterator[_Wai
 def _event_waits(slices: list[_Slice], operations: _Operations) -> Iterator[_Wait]:
     """Yield the waits of streams for events, which newer versions of Kineto write."""
     by_stream: dict[int, tuple[list[int], list[int]]] = {}
-    for activity, call in zip(operations.activities, operations.calls, strict=True):
-        calls, numbers = by_stream.setdefault(activity.stream_id, ([], []))
-        calls.append(call)
-        numbers.append(activity.correlation_id)
+    for activity, correlation in zip(operations.activities, operations.calls, strict=True):
+        correlations, operation_numbers = by_stream.setdefault(activity.stream_id, ([], []))
+        correlations.append(correlation)
+        operation_numbers.append(activity.correlation_id)
     for record in slices:
         if record.category == "cuda_sync" and "Stream Wait Event" in record.name:
             args = record.args
             awaited_stream = _int(args.get("wait_on_stream"), -1)
-            calls, numbers = by_stream.get(awaited_stream, ([], []))
-            record_index = bisect_left(calls, _int(args.get("wait_on_cuda_event_record_corr_id")))
+            correlations, operation_numbers = by_stream.get(awaited_stream, ([], []))
+            record_index = bisect_left(correlations, _int(args.get("wait_on_cuda_event_record_corr_id")))
             yield (
                 Synchronization(
                     type="STREAM_WAIT_EVENT",
@@ -488,7 +499,7 @@ def _event_waits(slices: list[_Slice], operations: _Operations) -> Iterator[_Wai
                     name="cudaStreamWaitEvent",
                     event_id=_int(args.get("wait_on_cuda_event_id")),
                     event_stream_id=awaited_stream,
-                    after=tuple(numbers[:record_index][-1:]),
+                    after=tuple(operation_numbers[:record_index][-1:]),
                 ),
                 _int(args.get("correlation")),
             )
@@ -497,18 +508,18 @@ def _event_waits(slices: list[_Slice], operations: _Operations) -> Iterator[_Wai
 def _ordered(operations: _Operations, waits: tuple[_Wait, ...]) -> tuple[Activity, ...]:
     """Return the operations, each with the numbers of the operations that it must follow."""
     pending: dict[tuple[int, int | None], list[_Wait]] = defaultdict(list)
-    for wait, call in sorted(waits, key=lambda pair: -pair[1]):
+    for wait, correlation in sorted(waits, key=lambda pair: -pair[1]):
         if wait.type == "STREAM_WAIT_EVENT":
-            pending[wait.device_id, wait.stream_id].append((wait, call))
+            pending[wait.device_id, wait.stream_id].append((wait, correlation))
     last_in_stream: dict[tuple[int, int], Activity] = {}
     ordered = []
-    for activity, call in zip(operations.activities, operations.calls, strict=True):
+    for activity, correlation in zip(operations.activities, operations.calls, strict=True):
         key = (activity.device_id, activity.stream_id)
         previous = last_in_stream.get(key)
         predecessors = (
             [] if previous is None or previous.end_ns > activity.start_ns else [previous.correlation_id]
         )
-        while pending[key] and pending[key][-1][1] < call:
+        while pending[key] and pending[key][-1][1] < correlation:
             predecessors += pending[key].pop()[0].after
         last_in_stream[key] = activity
         ordered.append(replace(activity, after=tuple(dict.fromkeys(predecessors))))
@@ -546,8 +557,8 @@ def _ranges(slices: list[_Slice], threads: dict[tuple[Any, Any], int]) -> Iterat
 
 
 def _streams(activities: tuple[Activity, ...], tracks: dict[tuple[Any, Any], str]) -> tuple[StreamInfo, ...]:
-    keys = dict.fromkeys((a.device_id, a.stream_id) for a in activities)
-    return tuple(StreamInfo(*key, tracks.get(key) or f"stream {key[1]}") for key in keys)
+    stream_keys = dict.fromkeys((a.device_id, a.stream_id) for a in activities)
+    return tuple(StreamInfo(*key, tracks.get(key) or f"stream {key[1]}") for key in stream_keys)
 
 
 def _origin(header: dict[str, Any], name: str, start_ns: int) -> Provenance:

@@ -85,7 +85,7 @@ def refusal(text: str) -> str:
     message = next(
         (line.partition("==ERROR==")[2].strip() for line in text.splitlines() if "==ERROR==" in line), ""
     )
-    return next((reason for word, reason in _REFUSALS.items() if word in text), message[:200])
+    return next((reason for message_part, reason in _REFUSALS.items() if message_part in text), message[:200])
 
 
 def with_counters(profile: Profile, data: bytes, error: str, unavailable_reason: str) -> Profile:

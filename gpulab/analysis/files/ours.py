@@ -50,10 +50,10 @@ def timeline(contents: dict[str, Any], events: Iterable[Any], name: str) -> Time
     try:
         return _timeline(events, header)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise TraceFormatError(f"{name} is damaged or incomplete: {_why(error)}.") from error
+        raise TraceFormatError(f"{name} is damaged or incomplete: {_error_reason(error)}.") from error
 
 
-def _why(error: Exception) -> str:
+def _error_reason(error: Exception) -> str:
     return f"{error} is missing" if isinstance(error, KeyError) else str(error)
 
 
@@ -63,10 +63,10 @@ def _timeline(events: Iterable[Any], header: dict[str, Any]) -> Timeline:
         detail = "; ".join(text for text in (origin.detail, str(header["saved"])) if text)
         origin = Provenance("recorded", origin.device, detail)
     start_ns = header["start_ns"]
-    records: dict[type[Any], list[Any]] = {kind: [] for kind in _RECORDS.values()}
+    records: dict[type[Any], list[Any]] = {record_type: [] for record_type in _RECORDS.values()}
     for event in events:
-        kind = _RECORDS.get(event.get("cat")) if event["ph"] in ("X", "i") else None
-        if kind is not None:
+        record_type = _RECORDS.get(event.get("cat")) if event["ph"] in ("X", "i") else None
+        if record_type is not None:
             event_start_ns = start_ns + _ns(event["ts"])
             event_end_ns = event_start_ns + _ns(event.get("dur", 0))
             args = {
@@ -75,7 +75,7 @@ def _timeline(events: Iterable[Any], header: dict[str, Any]) -> Timeline:
                 "start_ns": event_start_ns,
                 "end_ns": event_end_ns,
             }
-            records[kind].append(record(kind, args))
+            records[record_type].append(record(record_type, args))
     timeline_values = {key: header[key] for key in ("method", "start_ns", "end_ns", "lost", "note")}
     return record(
         Timeline,
@@ -106,7 +106,7 @@ def record(kind: type[R], values: dict[str, Any]) -> R:
     ValueError
         If a value has another type.
     """
-    checks = _checks(kind)  # type: ignore[arg-type]
+    checks = _field_checks(kind)  # type: ignore[arg-type]
     field_values = {}
     for key, value in values.items():
         check = checks.get(key)
@@ -128,23 +128,23 @@ def _line(value: list[Any]) -> SourceLine:
 
 
 @lru_cache(16)
-def _checks(kind: type[Any]) -> dict[str, Check]:
+def _field_checks(kind: type[Any]) -> dict[str, Check]:
     """Return the check of each field of a record, by the field's name."""
     hints = typing.get_type_hints(kind)
-    return {field.name: _check(hints[field.name]) for field in fields(kind)}
+    return {field.name: _type_check(hints[field.name]) for field in fields(kind)}
 
 
-def _check(hint: Any) -> Check:
+def _type_check(hint: Any) -> Check:
     """Return a function that checks whether a value has the type of an annotation."""
     origin = typing.get_origin(hint)
     inner_types = typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
-        checks = [_check(inner_hint) for inner_hint in inner_types]
+        checks = [_type_check(inner_hint) for inner_hint in inner_types]
         return lambda value: any(check(value) for check in checks)
     if origin is typing.Literal:
         return lambda value: type(value) is str and value in inner_types
     if origin is tuple:
-        checks = [_check(inner_hint) for inner_hint in inner_types if inner_hint is not Ellipsis]
+        checks = [_type_check(inner_hint) for inner_hint in inner_types if inner_hint is not Ellipsis]
         if Ellipsis in inner_types:
             return lambda value: type(value) is tuple and all(map(checks[0], value))
         return lambda value: (

@@ -52,7 +52,7 @@ def open_file(path: str | Path, most_events: int = MAX_EVENTS) -> Timeline:
             first_event = list(islice(events, 1))
             if _is_ours(document.about):
                 return ours.timeline(document.about, chain(first_event, events), name)
-            contents = foreign.read(chain(first_event, events), most_events, name)
+            file_contents = foreign.read(chain(first_event, events), most_events, name)
         if _is_ours(document.about):  # the header came after the events
             with Document(path) as second_document:
                 return ours.timeline(document.about, second_document.events(), name)
@@ -60,7 +60,7 @@ def open_file(path: str | Path, most_events: int = MAX_EVENTS) -> Timeline:
             raise TraceFormatError(
                 f"{name} does not contain trace events. Choose a file that a profiler has exported."
             )
-        return foreign.timeline(contents, document.about, name)
+        return foreign.timeline(file_contents, document.about, name)
     except (OverflowError, RecursionError) as error:
         raise TraceFormatError(f"{name} is damaged: a number in it is too large to be a time.") from error
 

@@ -51,8 +51,8 @@ def save(timeline: Timeline, path: str | Path) -> Path:
         The file.
     """
     path = Path(path)
-    content = json.dumps(document(timeline), separators=(",", ":"), ensure_ascii=False).encode()
-    path.write_bytes(gzip.compress(content, 6) if path.suffix.lower() == ".gz" else content)
+    json_bytes = json.dumps(document(timeline), separators=(",", ":"), ensure_ascii=False).encode()
+    path.write_bytes(gzip.compress(json_bytes, 6) if path.suffix.lower() == ".gz" else json_bytes)
     return path
 
 
@@ -114,8 +114,8 @@ def _events(timeline: Timeline) -> Iterator[Event]:
             yield from _arrow(_LAUNCH_ARROW, call.correlation_id, call_start, operation_start)
     arrows = 0
     for pid, tid, activity in slice_of_operation.values():
-        for number in activity.after:
-            predecessor = slice_of_operation.get(number)
+        for predecessor_number in activity.after:
+            predecessor = slice_of_operation.get(predecessor_number)
             if predecessor is not None and predecessor[:2] != (pid, tid):
                 arrows += 1
                 predecessor_end = (

@@ -65,33 +65,33 @@ class Buffers:
 
     def __init__(self, steps: Steps, shared: SharedWrites) -> None:
         accesses = steps.accesses
-        step = steps.step_at(accesses.sequence)
+        access_step = steps.step_at(accesses.sequence)
         is_read = accesses.kind == _LOAD
         sizes = accesses.width_bytes[~is_read]
         self.piece_bytes = int(min(_WORD_BYTES, sizes.min(initial=_WORD_BYTES)))
         self.count = -(-shared.size_bytes // self.piece_bytes)
-        self.writes = _writes(steps, shared, ~is_read, step[~is_read])
-        self.read_step: Ints = step[is_read]
-        written = self._pieces(accesses.offset[~is_read], accesses.width_bytes[~is_read])
-        read = self._pieces(accesses.offset[is_read], accesses.width_bytes[is_read])
-        self.buffer_of_piece = self._group(steps, written, read)
-        self.written = written
-        is_buffer = self.buffer_of_piece[read.piece] >= 0
-        self.read = Pieces(read.row[is_buffer], read.piece[is_buffer])
+        self.writes = _writes(steps, shared, ~is_read, access_step[~is_read])
+        self.read_step: Ints = access_step[is_read]
+        written_pieces = self._pieces(accesses.offset[~is_read], accesses.width_bytes[~is_read])
+        read_pieces = self._pieces(accesses.offset[is_read], accesses.width_bytes[is_read])
+        self.buffer_of_piece = self._group(steps, written_pieces, read_pieces)
+        self.written = written_pieces
+        is_buffer = self.buffer_of_piece[read_pieces.piece] >= 0
+        self.read = Pieces(read_pieces.row[is_buffer], read_pieces.piece[is_buffer])
         self._number_fills()
 
     def _pieces(self, offset: npt.NDArray[np.int32], width_bytes: npt.NDArray[np.int16]) -> Pieces:
         """Return the pieces that rows of 32 accesses contain."""
         row, lane = np.nonzero(offset >= 0)
-        first = offset[row, lane].astype(np.int64) // self.piece_bytes
-        last = (offset[row, lane] + width_bytes[row] - 1).astype(np.int64) // self.piece_bytes
-        counts = last - first + 1
-        starts = np.cumsum(counts) - counts
-        piece = np.repeat(first - starts, counts) + np.arange(int(counts.sum()))
-        rows = np.repeat(row, counts)
+        first_piece = offset[row, lane].astype(np.int64) // self.piece_bytes
+        last_piece = (offset[row, lane] + width_bytes[row] - 1).astype(np.int64) // self.piece_bytes
+        piece_counts = last_piece - first_piece + 1
+        starts = np.cumsum(piece_counts) - piece_counts
+        piece = np.repeat(first_piece - starts, piece_counts) + np.arange(int(piece_counts.sum()))
+        rows = np.repeat(row, piece_counts)
         # The lanes of a row can share a piece.
-        keys = np.unique(rows * np.int64(self.count) + piece)
-        return Pieces(keys // self.count, keys % self.count)
+        row_piece_keys = np.unique(rows * np.int64(self.count) + piece)
+        return Pieces(row_piece_keys // self.count, row_piece_keys % self.count)
 
     def _group(self, steps: Steps, written: Pieces, read: Pieces) -> Ints:
         """Return the buffer of each piece; buffers are numbered by their first byte."""
@@ -108,31 +108,33 @@ class Buffers:
         by_key = np.lexsort((np.arange(self.count), first_key))
         is_read = (first_wait < unknown)[by_key]
         is_start = is_read | (np.diff(first_key[by_key], prepend=-2) != 0)
-        source = np.maximum.accumulate(np.where(is_start, np.arange(self.count), 0))
-        first_wait[by_key] = first_wait[by_key][source]
-        pairs = np.stack([first_key, first_wait], axis=1)[is_written]
-        groups, first_piece, group = np.unique(pairs, axis=0, return_index=True, return_inverse=True)
-        rank = np.empty(len(groups), np.int64)
-        rank[np.argsort(first_piece)] = np.arange(len(groups))
+        key_source = np.maximum.accumulate(np.where(is_start, np.arange(self.count), 0))
+        first_wait[by_key] = first_wait[by_key][key_source]
+        key_pairs = np.stack([first_key, first_wait], axis=1)[is_written]
+        distinct_pairs, first_piece, buffer_key = np.unique(
+            key_pairs, axis=0, return_index=True, return_inverse=True
+        )
+        rank = np.empty(len(distinct_pairs), np.int64)
+        rank[np.argsort(first_piece)] = np.arange(len(distinct_pairs))
         buffer_of_piece = np.full(self.count, -1)
-        buffer_of_piece[is_written] = rank[group.reshape(-1)]
+        buffer_of_piece[is_written] = rank[buffer_key.reshape(-1)]
         return buffer_of_piece
 
     def _number_fills(self) -> None:
         """Number the fills of each buffer in the order in which they start."""
         buffer = self.buffer_of_piece[self.written.piece]
-        keys = int(self.writes.key.max(initial=0)) + 1
-        pair = buffer * keys + self.writes.key[self.written.row]
-        pairs, index, inverse = np.unique(pair, return_index=True, return_inverse=True)
-        starts = np.full(pairs.size, np.iinfo(np.int64).max)
+        key_count = int(self.writes.key.max(initial=0)) + 1
+        buffer_key = buffer * key_count + self.writes.key[self.written.row]
+        buffer_keys, index, inverse = np.unique(buffer_key, return_index=True, return_inverse=True)
+        starts = np.full(buffer_keys.size, np.iinfo(np.int64).max)
         np.minimum.at(starts, inverse, self.writes.step[self.written.row])
         buffer_of_pair = buffer[index]
         order = np.lexsort((starts, buffer_of_pair))
         self.fills = np.bincount(buffer_of_pair, minlength=int(self.buffer_of_piece.max(initial=-1)) + 1)
-        number = np.empty(pairs.size, np.int64)
+        fill_number = np.empty(buffer_keys.size, np.int64)
         firsts = np.cumsum(self.fills) - self.fills
-        number[order] = np.arange(pairs.size) - np.repeat(firsts, self.fills)
-        self.fill = number[inverse]
+        fill_number[order] = np.arange(buffer_keys.size) - np.repeat(firsts, self.fills)
+        self.fill = fill_number[inverse]
 
 
 def _writes(steps: Steps, shared: SharedWrites, is_write: npt.NDArray[np.bool_], step: Ints) -> Writes:
@@ -145,10 +147,10 @@ def _writes(steps: Steps, shared: SharedWrites, is_write: npt.NDArray[np.bool_],
     tick = np.where(landing_step < 0, 0, steps.tick[landing_step])
     mbarrier = np.where(is_copy & (landing_step >= 0), steps.mbarrier_chain[landing_step], -1)
     # Copies are grouped by commits, stores by waits; even and odd keys are different.
-    group = np.where(is_copy, 2 * steps.commits[step], 2 * steps.waits[step] + 1)
+    write_key = np.where(is_copy, 2 * steps.commits[step], 2 * steps.waits[step] + 1)
     return Writes(
         step=step,
-        key=group,
+        key=write_key,
         asynchronous=is_copy,
         landing_step=landing_step,
         wait_step=_wait_steps(steps, mbarrier, landing_step),
@@ -159,8 +161,8 @@ def _writes(steps: Steps, shared: SharedWrites, is_write: npt.NDArray[np.bool_],
 
 def _wait_steps(steps: Steps, mbarrier: Ints, landing_step: Ints) -> Ints:
     """Return the steps that wait for data which land at steps, by a wait or with the phase of an mbarrier."""
-    pairs, index = np.unique(np.stack([mbarrier, landing_step], axis=1), axis=0, return_inverse=True)
-    waits = [steps.first_wait(chain, step) if chain >= 0 else step for chain, step in pairs.tolist()]
+    chain_steps, index = np.unique(np.stack([mbarrier, landing_step], axis=1), axis=0, return_inverse=True)
+    waits = [steps.first_wait(chain, step) if chain >= 0 else step for chain, step in chain_steps.tolist()]
     return np.array(waits, np.int64)[index.reshape(-1)]
 
 

@@ -55,13 +55,13 @@ def find_pipeline(trace: BlockTrace) -> Pipeline:
 def _buffers(buffers: Buffers) -> tuple[Buffer, ...]:
     size = buffers.piece_bytes
     result = []
-    for number in range(buffers.fills.size):
-        pieces = np.flatnonzero(buffers.buffer_of_piece == number)
+    for buffer_number in range(buffers.fills.size):
+        buffer_pieces = np.flatnonzero(buffers.buffer_of_piece == buffer_number)
         result.append(
             Buffer(
-                start_byte=int(pieces[0]) * size,
-                end_byte=(int(pieces[-1]) + 1) * size,
-                size_bytes=pieces.size * size,
+                start_byte=int(buffer_pieces[0]) * size,
+                end_byte=(int(buffer_pieces[-1]) + 1) * size,
+                size_bytes=buffer_pieces.size * size,
             )
         )
     return tuple(result)
@@ -71,12 +71,12 @@ def _fills(steps: Steps, buffers: Buffers) -> tuple[Fill, ...]:
     writes = buffers.writes
     buffer = buffers.buffer_of_piece[buffers.written.piece]
     result = []
-    for (number, fill), rows in _rows_by_pair(buffer, buffers.fill, buffers.written.row):
+    for (buffer_number, fill), rows in _rows_by_pair(buffer, buffers.fill, buffers.written.row):
         waits = writes.wait_step[rows]
         is_asynchronous = bool(writes.asynchronous[rows].any())
         result.append(
             Fill(
-                buffer=number,
+                buffer=buffer_number,
                 number=fill,
                 asynchronous=is_asynchronous,
                 start=int(steps.position[writes.step[rows]].min()),
@@ -92,11 +92,11 @@ def _fills(steps: Steps, buffers: Buffers) -> tuple[Fill, ...]:
 def _uses(steps: Steps, buffers: Buffers, used_fill: Ints) -> tuple[Use, ...]:
     buffer = buffers.buffer_of_piece[buffers.read.piece]
     result = []
-    for (number, fill), rows in _rows_by_pair(buffer, used_fill, buffers.read.row):
+    for (buffer_number, fill), rows in _rows_by_pair(buffer, used_fill, buffers.read.row):
         read_steps = buffers.read_step[rows]
         result.append(
             Use(
-                buffer=number,
+                buffer=buffer_number,
                 fill=fill,
                 start=int(steps.position[read_steps].min()),
                 end=int(steps.position[read_steps].max()) + 1,
@@ -107,12 +107,14 @@ def _uses(steps: Steps, buffers: Buffers, used_fill: Ints) -> tuple[Use, ...]:
     return tuple(result)
 
 
-def _rows_by_pair(first: Ints, second: Ints, row: Ints) -> Iterable[tuple[tuple[int, int], Ints]]:
+def _rows_by_pair(
+    first_column: Ints, second_column: Ints, row: Ints
+) -> Iterable[tuple[tuple[int, int], Ints]]:
     """Yield each pair of two columns' values, with the distinct rows in which it occurs."""
-    columns = np.unique(np.stack([first, second, row], axis=1), axis=0)
+    columns = np.unique(np.stack([first_column, second_column, row], axis=1), axis=0)
     changes = np.flatnonzero((np.diff(columns[:, :2], axis=0) != 0).any(axis=1)) + 1
-    for part in np.split(columns, changes):
-        yield (int(part[0, 0]), int(part[0, 1])), part[:, 2]
+    for pair_rows in np.split(columns, changes):
+        yield (int(pair_rows[0, 0]), int(pair_rows[0, 1])), pair_rows[:, 2]
 
 
 def _sorted(numbers: Ints) -> tuple[int, ...]:
@@ -143,8 +145,10 @@ def _iterations(steps: Steps, buffers: Buffers) -> tuple[Iteration, ...]:
     waits = np.array(sorted(line_at), np.int64)
     accesses = steps.position[steps.step_at(steps.accesses.sequence)]
     is_own = steps.warp[steps.step_at(steps.accesses.sequence)] == warp
-    others = {mark.position for mark in own_marks if mark.kind not in _WAITS} | {*accesses[is_own].tolist()}
-    work = np.array(sorted(others), np.int64)
+    other_positions = {mark.position for mark in own_marks if mark.kind not in _WAITS} | {
+        *accesses[is_own].tolist()
+    }
+    work_positions = np.array(sorted(other_positions), np.int64)
     index = np.unique(np.searchsorted(waits, reads) - 1)
     positions = waits[index[index >= 0]].tolist()
     if not positions:
@@ -153,5 +157,11 @@ def _iterations(steps: Steps, buffers: Buffers) -> tuple[Iteration, ...]:
     line = max(lines, key=lambda number: lines[number])
     starts = [positions[0], *(position for position in positions[1:] if line_at[position] == line)]
     # The first of the waits and barriers after the step before that does something else.
-    firsts = waits[np.searchsorted(waits, np.append(-1, work)[np.searchsorted(work, starts)], side="right")]
-    return tuple(Iteration(position=first, line=line_at[first]) for first in firsts.tolist())
+    firsts = waits[
+        np.searchsorted(
+            waits, np.append(-1, work_positions)[np.searchsorted(work_positions, starts)], side="right"
+        )
+    ]
+    return tuple(
+        Iteration(position=start_position, line=line_at[start_position]) for start_position in firsts.tolist()
+    )

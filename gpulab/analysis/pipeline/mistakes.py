@@ -27,15 +27,15 @@ class _Parts:
         is_own = buffers.buffer_of_piece[written.piece] == buffer
         rows = written.row[is_own]
         writes = buffers.writes
-        step = writes.step[rows]
-        parts: dict[tuple[int, int, int], list[int]] = {}
+        write_step = writes.step[rows]
+        ticks_by_part: dict[tuple[int, int, int], list[int]] = {}
         landing_tick = np.where(writes.landing_step[rows] < 0, _NEVER, writes.landing_tick[rows])
         for fill, warp, tick, chain, landed in np.unique(
             np.stack(
                 [
                     buffers.fill[is_own],
-                    steps.warp[step],
-                    steps.tick[step],
+                    steps.warp[write_step],
+                    steps.tick[write_step],
                     writes.landing_chain[rows],
                     landing_tick,
                 ],
@@ -43,10 +43,10 @@ class _Parts:
             ),
             axis=0,
         ).tolist():
-            part = parts.setdefault((fill, warp, chain), [tick, landed])
-            part[:] = min(part[0], tick), max(part[1], landed)
+            part_ticks = ticks_by_part.setdefault((fill, warp, chain), [tick, landed])
+            part_ticks[:] = min(part_ticks[0], tick), max(part_ticks[1], landed)
         self.by_fill: dict[int, list[tuple[int, int, int, int]]] = defaultdict(list)
-        for (fill, warp, chain), (tick, landed) in parts.items():
+        for (fill, warp, chain), (tick, landed) in ticks_by_part.items():
             self.by_fill[fill].append((warp, tick, chain, landed))
 
 
@@ -58,15 +58,17 @@ def fills_used(steps: Steps, buffers: Buffers) -> Ints:
     before its last wait.
     """
     buffer = buffers.buffer_of_piece[buffers.read.piece]
-    step = buffers.read_step[buffers.read.row]
-    pairs, inverse = np.unique(np.stack([step, buffer], axis=1), axis=0, return_inverse=True)
-    parts = [_Parts(steps, buffers, number).by_fill for number in range(buffers.fills.size)]
+    read_steps = buffers.read_step[buffers.read.row]
+    step_buffers, inverse = np.unique(np.stack([read_steps, buffer], axis=1), axis=0, return_inverse=True)
+    parts_of_buffer = [
+        _Parts(steps, buffers, buffer_number).by_fill for buffer_number in range(buffers.fills.size)
+    ]
     last_use: dict[tuple[int, int], tuple[int, int]] = {}  # fill and number of waits, by warp and buffer
     started: dict[tuple[int, int], int] = {}
     result = []
-    for read_step, number in pairs.tolist():
+    for read_step, buffer_number in step_buffers.tolist():
         warp = int(steps.warp[read_step])
-        key = warp, number
+        key = warp, buffer_number
         tick = int(steps.tick[read_step])
         clock = steps.clocks[steps.clock[read_step]]
 
@@ -76,8 +78,9 @@ def fills_used(steps: Steps, buffers: Buffers) -> Ints:
             return other_tick < tick if chain == warp else bool(clock[chain] >= other_tick)
 
         latest = started.get(key, -1)
-        while latest + 1 < buffers.fills[number] and any(
-            knows(part_warp, part_tick) for part_warp, part_tick, *_ in parts[number][latest + 1]
+        while latest + 1 < buffers.fills[buffer_number] and any(
+            knows(part_warp, part_tick)
+            for part_warp, part_tick, *_ in parts_of_buffer[buffer_number][latest + 1]
         ):
             latest += 1
         started[key] = latest
@@ -87,11 +90,11 @@ def fills_used(steps: Steps, buffers: Buffers) -> Ints:
         if latest >= 0:
             has_landed = all(
                 knows(chain, landed)
-                for part_warp, part_tick, chain, landed in parts[number][latest]
+                for part_warp, part_tick, chain, landed in parts_of_buffer[buffer_number][latest]
                 if knows(part_warp, part_tick)
             )
             fill = latest if has_landed else min(fill, latest)
-        fill = min(fill, int(buffers.fills[number]) - 1)
+        fill = min(fill, int(buffers.fills[buffer_number]) - 1)
         last_use[key] = fill, waits
         result.append(fill)
     return np.array(result, np.int64)[inverse.reshape(-1)]
@@ -103,18 +106,18 @@ def find_mistakes(steps: Steps, buffers: Buffers, used_fill: Ints) -> tuple[Mist
     `used_fill` is the result of `fills_used`.
     """
     writes = buffers.writes
-    numbers = int(buffers.fills.max()) + 1
-    key = buffers.written.piece * numbers + buffers.fill
+    fill_limit = int(buffers.fills.max()) + 1
+    key = buffers.written.piece * fill_limit + buffers.fill
     order = np.lexsort((writes.step[buffers.written.row], key))
     sorted_keys, row = key[order], buffers.written.row[order]
     piece, read_step = buffers.read.piece, buffers.read_step[buffers.read.row]
-    wanted = piece * numbers + used_fill
-    last = np.searchsorted(sorted_keys, wanted, side="right") - 1
-    found: dict[tuple[Kind, int, int], list[tuple[int, int, int, int]]] = defaultdict(list)
-    kinds: tuple[tuple[Kind, Ints], ...] = ("early", last), ("overwritten", last + 1)
+    used_key = piece * fill_limit + used_fill
+    used_index = np.searchsorted(sorted_keys, used_key, side="right") - 1
+    occurrences_by_key: dict[tuple[Kind, int, int], list[tuple[int, int, int, int]]] = defaultdict(list)
+    kinds: tuple[tuple[Kind, Ints], ...] = ("early", used_index), ("overwritten", used_index + 1)
     for kind, index in kinds:
         is_known = (index >= 0) & (index < sorted_keys.size)
-        is_known[is_known] = sorted_keys[index[is_known]] // numbers == piece[is_known]
+        is_known[is_known] = sorted_keys[index[is_known]] // fill_limit == piece[is_known]
         reads, fills = read_step[is_known], row[index[is_known]]
         if kind == "early":
             is_ordered = (writes.landing_step[fills] >= 0) & steps.known(
@@ -123,12 +126,12 @@ def find_mistakes(steps: Steps, buffers: Buffers, used_fill: Ints) -> tuple[Mist
         else:
             is_ordered = steps.known(steps.warp[reads], steps.tick[reads], writes.step[fills])
         buffer = buffers.buffer_of_piece[piece[is_known]]
-        number = sorted_keys[index[is_known]] % numbers
-        columns = np.stack([reads, writes.step[fills], buffer, number], axis=1)[~is_ordered]
+        fill_numbers = sorted_keys[index[is_known]] % fill_limit
+        columns = np.stack([reads, writes.step[fills], buffer, fill_numbers], axis=1)[~is_ordered]
         for use, fill, place, fill_number in np.unique(columns, axis=0).tolist():
             lines = int(steps.line[use]), int(steps.line[fill])
-            found[kind, *lines].append((use, fill, place, fill_number))
-    result = [_mistake(steps, kind, occurrences) for (kind, *_), occurrences in found.items()]
+            occurrences_by_key[kind, *lines].append((use, fill, place, fill_number))
+    result = [_mistake(steps, kind, occurrences) for (kind, *_), occurrences in occurrences_by_key.items()]
     return tuple(sorted(result, key=lambda mistake: (mistake.use.position, mistake.fill.position)))
 
 
@@ -143,6 +146,6 @@ def _mistake(steps: Steps, kind: Kind, occurrences: list[tuple[int, int, int, in
         kind=kind,
         use=sites[0],
         fill=sites[1],
-        fills=tuple(sorted({(buffer, number) for *_, buffer, number in occurrences})),
+        fills=tuple(sorted({(buffer, fill_number) for *_, buffer, fill_number in occurrences})),
         count=len({step for step, *_ in occurrences}),
     )

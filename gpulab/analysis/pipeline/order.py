@@ -114,11 +114,11 @@ class _Registers:
             self._writes[key] = (
                 np.flatnonzero(writes[trace.text_index]) if writes.any() else np.zeros(0, np.int64)
             )
-        step = int(np.searchsorted(trace.detail.sequence, sequence))
-        index = int(np.searchsorted(self._writes[key], step)) - 1
+        warp_step = int(np.searchsorted(trace.detail.sequence, sequence))
+        index = int(np.searchsorted(self._writes[key], warp_step)) - 1
         if index < 0:
             return None
-        return int(trace.value[self._writes[key][index], _first_lane(int(trace.executed_mask[step]))])
+        return int(trace.value[self._writes[key][index], _first_lane(int(trace.executed_mask[warp_step]))])
 
 
 class Steps:
@@ -149,25 +149,29 @@ class Steps:
     def __init__(self, trace: BlockTrace) -> None:
         assert trace.accesses is not None
         warps = trace.warps
-        texts = warps[0].instruction
-        order = np.argsort(np.concatenate([w.detail.sequence for w in warps if w.detail]), kind="stable")
-        text_of_step = np.concatenate([w.text_index for w in warps])[order]
-        self._texts = texts
+        instruction_texts = warps[0].instruction
+        order = np.argsort(
+            np.concatenate([warp.detail.sequence for warp in warps if warp.detail]), kind="stable"
+        )
+        text_of_step = np.concatenate([warp.text_index for warp in warps])[order]
+        self._texts = instruction_texts
         self._read_accesses(trace.accesses, text_of_step)
         self._read_phases(trace.shared)
         self._registers = _Registers(trace)
-        actions = [_action(text) for text in texts]
+        actions = [_action(text) for text in instruction_texts]
         is_action = np.array([action is not None for action in actions], np.bool_)[text_of_step]
-        is_action &= np.concatenate([w.executed_mask for w in warps])[order] != 0
+        is_action &= np.concatenate([warp.executed_mask for warp in warps])[order] != 0
         # A thread may ask several times whether a phase is over. Only the last time counts.
-        is_poll = _matches(texts, lambda n: (a := actions[n]) is not None and a.kind == "wait for arrivals")
-        is_true = np.concatenate([_any_true(w.value, len(w)) for w in warps])[order]
+        is_poll = _matches(
+            instruction_texts, lambda n: (a := actions[n]) is not None and a.kind == "wait for arrivals"
+        )
+        is_true = np.concatenate([_any_true(warp.value, len(warp)) for warp in warps])[order]
         is_step = is_action & (is_true | ~is_poll[text_of_step])
         is_step[self.accesses.sequence] = True
         self.sequence: Ints = np.flatnonzero(is_step)
-        warp_of_step = np.repeat([w.warp_index for w in warps], [len(w) for w in warps])[order]
+        warp_of_step = np.repeat([warp.warp_index for warp in warps], [len(warp) for warp in warps])[order]
         self.warp: Ints = warp_of_step[self.sequence]
-        self.line: Ints = np.concatenate([w.line for w in warps])[order][self.sequence].astype(np.int64)
+        self.line: Ints = np.concatenate([warp.line for warp in warps])[order][self.sequence].astype(np.int64)
         self._run([actions[n] for n in text_of_step[self.sequence].tolist()])
 
     def __len__(self) -> int:
@@ -179,8 +183,10 @@ class Steps:
 
     def known(self, chain: Ints, tick: Ints, reader: Ints) -> npt.NDArray[np.bool_]:
         """Return whether the readers, which are steps, follow the ticks of these chains."""
-        own = self.warp[reader] == chain
-        return np.where(own, tick < self.tick[reader], self.clocks[self.clock[reader], chain] >= tick)
+        is_own_chain = self.warp[reader] == chain
+        return np.where(
+            is_own_chain, tick < self.tick[reader], self.clocks[self.clock[reader], chain] >= tick
+        )
 
     def first_wait(self, chain: int, step: int) -> int:
         """Return the first step that waits for the phase in which a step arrives at an mbarrier, or -1."""
@@ -200,12 +206,12 @@ class Steps:
         )
         mbarriers = np.unique(address[is_mbarrier]) // _MBARRIER_BYTES
         is_flag = _matches(self._texts, lambda n: bool(_USES_FLAG.match(self._texts[n])))[text]
-        kept = ~is_atomic & ~is_flag & ~np.isin(address // _MBARRIER_BYTES, mbarriers)
+        is_data = ~is_atomic & ~is_flag & ~np.isin(address // _MBARRIER_BYTES, mbarriers)
         self.accesses = SharedAccesses(
-            sequence=accesses.sequence[kept],
-            kind=accesses.kind[kept],
-            width_bytes=accesses.width_bytes[kept],
-            offset=accesses.offset[kept],
+            sequence=accesses.sequence[is_data],
+            kind=accesses.kind[is_data],
+            width_bytes=accesses.width_bytes[is_data],
+            offset=accesses.offset[is_data],
         )
 
     def _read_phases(self, shared: SharedWrites) -> None:
@@ -247,46 +253,48 @@ class Steps:
         self._waits_by_chain: dict[int, list[int]] = defaultdict(list)
         rows = []
 
-        def follow(state: _Warp, clock: Ints) -> None:
-            clocks.append(np.maximum(clocks[state.clock], clock))
-            state.clock = len(clocks) - 1
+        def follow(warp_state: _Warp, clock: Ints) -> None:
+            clocks.append(np.maximum(clocks[warp_state.clock], clock))
+            warp_state.clock = len(clocks) - 1
 
         def open_barrier(meeting: _Meeting) -> None:
             joined = np.max(meeting.clocks, axis=0)
             position = max(mark.position for mark in meeting.waiting.values())
-            for number, mark in meeting.waiting.items():
-                state = warps[number]
-                follow(state, joined)
-                state.position = position + 1
-                state.meeting = None
-                self.marks.append(Mark(kind="barrier", position=position, line=mark.line, warps=(number,)))
+            for warp_index, mark in meeting.waiting.items():
+                warp_state = warps[warp_index]
+                follow(warp_state, joined)
+                warp_state.position = position + 1
+                warp_state.meeting = None
+                self.marks.append(
+                    Mark(kind="barrier", position=position, line=mark.line, warps=(warp_index,))
+                )
             meeting.clocks.clear()
             meeting.waiting.clear()
 
-        for step, (sequence, number, line, action) in enumerate(
+        for step, (sequence, warp_index, line, action) in enumerate(
             zip(self.sequence.tolist(), self.warp.tolist(), self.line.tolist(), actions, strict=True)
         ):
-            state = warps[number]
-            if state.meeting is not None:  # it continues, so all have arrived
-                open_barrier(state.meeting)
-            state.tick += 1
-            kind = action.kind if action is not None else None
+            warp_state = warps[warp_index]
+            if warp_state.meeting is not None:  # it continues, so all have arrived
+                open_barrier(warp_state.meeting)
+            warp_state.tick += 1
+            action_kind = action.kind if action is not None else None
             mbarrier = mbarriers.get(self._mbarrier_at.get(sequence, -1))
-            if kind == "wait for arrivals" and action is not None and mbarrier is not None:
-                phase = self._awaited_phase(action.operand, sequence, number, mbarrier)
-                mbarrier.waited[number] = self.phase[step] = phase
+            if action_kind == "wait for arrivals" and action is not None and mbarrier is not None:
+                phase = self._awaited_phase(action.operand, sequence, warp_index, mbarrier)
+                mbarrier.waited[warp_index] = self.phase[step] = phase
                 self._waits_by_chain[mbarrier.chain].append(step)
                 if phase >= 0:
                     mbarrier.complete(phase + 1)
                     clock, arrival = mbarrier.phases[phase]
-                    follow(state, clock)
-                    state.position = max(state.position, arrival + 1)
-            position = state.position
-            state.position += 1
-            rows.append((state.tick, position, state.clock, state.commits, state.waits))
-            own_clock = clocks[state.clock].copy()
-            own_clock[number] = state.tick
-            if mbarrier is not None and kind != "wait for arrivals":
+                    follow(warp_state, clock)
+                    warp_state.position = max(warp_state.position, arrival + 1)
+            position = warp_state.position
+            warp_state.position += 1
+            rows.append((warp_state.tick, position, warp_state.clock, warp_state.commits, warp_state.waits))
+            own_clock = clocks[warp_state.clock].copy()
+            own_clock[warp_index] = warp_state.tick
+            if mbarrier is not None and action_kind != "wait for arrivals":
                 own_clock[mbarrier.chain] = step + 1
                 mbarrier.clock = np.maximum(mbarrier.clock, own_clock)
                 mbarrier.position = max(mbarrier.position, position)
@@ -294,20 +302,26 @@ class Steps:
                 self.phase[step] = len(mbarrier.phases)
                 bits = self._phase_bits.get(sequence, len(mbarrier.phases))
                 mbarrier.complete(len(mbarrier.phases) + (bits - len(mbarrier.phases)) % _PHASES)
-            if action is None or kind is None or kind == "bulk copy":
+            if action is None or action_kind is None or action_kind == "bulk copy":
                 continue
-            if kind == "barrier" or kind == "barrier arrival":
+            if action_kind == "barrier" or action_kind == "barrier arrival":
                 meeting = meetings.setdefault(action.operand, _Meeting())
                 meeting.clocks.append(own_clock)
-                if kind == "barrier":
-                    state.waits += 1
-                    state.meeting = meeting
-                    meeting.waiting[number] = Mark(kind=kind, position=position, line=line, warps=(number,))
+                if action_kind == "barrier":
+                    warp_state.waits += 1
+                    warp_state.meeting = meeting
+                    meeting.waiting[warp_index] = Mark(
+                        kind=action_kind, position=position, line=line, warps=(warp_index,)
+                    )
                 continue
-            state.commits += kind in ("commit", "arrival") or (kind == "wait" and not action.operand)
-            state.waits += kind in ("wait", "wait for arrivals")
-            pending = int(action.operand or 0) if kind == "wait" else 0
-            self.marks.append(Mark(kind=kind, position=position, line=line, warps=(number,), pending=pending))
+            warp_state.commits += action_kind in ("commit", "arrival") or (
+                action_kind == "wait" and not action.operand
+            )
+            warp_state.waits += action_kind in ("wait", "wait for arrivals")
+            pending = int(action.operand or 0) if action_kind == "wait" else 0
+            self.marks.append(
+                Mark(kind=action_kind, position=position, line=line, warps=(warp_index,), pending=pending)
+            )
         for meeting in meetings.values():
             if meeting.waiting:
                 open_barrier(meeting)
