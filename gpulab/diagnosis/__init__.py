@@ -95,7 +95,9 @@ class Diagnosis(Texts):
         }
 
     def __repr__(self) -> str:
-        wrong_lines = [line for item in self.findings if item.status == "wrong" for line in _lines(item, 0)]
+        wrong_lines = [
+            line for finding in self.findings if finding.status == "wrong" for line in _lines(finding, 0)
+        ]
         return "\n".join([self.verdict, *wrong_lines])
 
     def __str__(self) -> str:
@@ -103,8 +105,10 @@ class Diagnosis(Texts):
 
     def describe(self) -> str:
         """Return the verdict and the shown findings as text."""
-        width = max(len(item.subject) for item in self.shown)
-        return "\n".join([self.verdict, "", *(line for item in self.shown for line in _lines(item, width))])
+        width = max(len(finding.subject) for finding in self.shown)
+        return "\n".join(
+            [self.verdict, "", *(line for finding in self.shown for line in _lines(finding, width))]
+        )
 
     def _repr_html_(self) -> str:
         open_attribute = " open" if self.exit_code else ""

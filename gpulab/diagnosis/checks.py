@@ -94,12 +94,12 @@ def _version(distribution: str) -> str | None:
         return None
 
 
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+def _version_numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(digits) for digits in re.findall(r"\d+", version)[:3])
 
 
 def _version_text(version: tuple[int, ...]) -> str:
-    return ".".join(str(part) for part in version)
+    return ".".join(str(number) for number in version)
 
 
 # --- Python, the three packages and the driver ---
@@ -122,7 +122,7 @@ def check_packages() -> Result:
         return "ok", "a checkout that is not installed", ""
     if len(set(installed_versions.values())) > 1:
         requirements = " ".join(
-            f"{name}=={max(installed_versions.values(), key=_numbers)}" for name in installed_versions
+            f"{name}=={max(installed_versions.values(), key=_version_numbers)}" for name in installed_versions
         )
         return "wrong", f"{text}: the versions do not fit together", f"pip install {requirements}"
     return "ok", text, ""
@@ -186,8 +186,8 @@ def check_cupy() -> Result:
     """Check whether exactly one CuPy is installed, can be imported, and fits the driver."""
     wheels = sorted(
         name
-        for item in metadata.distributions()
-        if (name := str(item.metadata["Name"] or "").lower()) == "cupy" or name.startswith("cupy-")
+        for distribution in metadata.distributions()
+        if (name := str(distribution.metadata["Name"] or "").lower()) == "cupy" or name.startswith("cupy-")
     )
     if importlib.util.find_spec("cupy") is None:
         if driver_status().usable:
@@ -268,8 +268,8 @@ def check_nvrtc() -> Result:
             return "missing", "NVIDIA makes none for macOS", "Changed kernels compile on Linux and Windows."
         return "missing", "not found", "pip install nvidia-cuda-nvrtc"
     targets = nvrtc.supported_targets()
-    low, high = (f"{target // 10}.{target % 10}" for target in (targets[0], targets[-1]))
-    return "ok", f"{_version_text(nvrtc.version())}, compute capability {low} to {high}", ""
+    lowest, highest = (f"{target // 10}.{target % 10}" for target in (targets[0], targets[-1]))
+    return "ok", f"{_version_text(nvrtc.version())}, compute capability {lowest} to {highest}", ""
 
 
 def check_headers() -> Result:
@@ -291,7 +291,7 @@ def check_virtual_gpu() -> Result:
     version = _version("llvmlite")
     if importlib.util.find_spec("llvmlite") is None:
         return "missing", "llvmlite is not installed", "pip install llvmlite"
-    if version and _numbers(version)[:2] < _MIN_LLVMLITE:
+    if version and _version_numbers(version)[:2] < _MIN_LLVMLITE:
         return "wrong", f"llvmlite {version} refuses what the engine generates", "pip install -U llvmlite"
     from virtualgpu.compile import nvrtc
 
@@ -339,7 +339,7 @@ def check_cell() -> Result:
     device_variable = os.environ.get("GPULAB_DEVICE")
     try:
         device = session.which_device()
-        total = int(session.cp().arange(4).sum())
+        array_sum = int(session.cp().arange(4).sum())
     except Exception as error:
         remedy = (
             "See the lines above."
@@ -347,8 +347,8 @@ def check_cell() -> Result:
             else f"GPULAB_DEVICE is {device_variable!r}: correct or unset it."
         )
         return "wrong", _error_text(error), remedy
-    if total != 6:
-        return "wrong", f"0 + 1 + 2 + 3 is {total} on the {device.device}", "See the lines above."
+    if array_sum != 6:
+        return "wrong", f"0 + 1 + 2 + 3 is {array_sum} on the {device.device}", "See the lines above."
     return "ok", f"`from gpulab import cp` works, on the {_SIDES[device.kind]} {device.device}", ""
 
 
@@ -360,12 +360,12 @@ def check_jupyterlab() -> Result:
     version = _version("jupyterlab")
     if version is None:
         return "missing", "not installed", "pip install jupyterlab"
-    if _numbers(version) < (4, 2):
+    if _version_numbers(version) < (4, 2):
         return "wrong", version, 'pip install "jupyterlab>=4.2"'
     kernel = _version("ipykernel")
     if kernel is None:
         return "missing", f"{version}, but no ipykernel", "pip install ipykernel"
-    if _numbers(kernel)[:2] == (7, 0):
+    if _version_numbers(kernel)[:2] == (7, 0):
         remedy = 'Updates from threads are broken in ipykernel 7.0: pip install "ipykernel!=7.0.*"'
         return "wrong", f"{version}, ipykernel {kernel}", remedy
     return "ok", f"{version}, ipykernel {kernel}", ""
@@ -379,7 +379,9 @@ def check_widgets() -> Result:
     if absent:
         return "missing", f"no {', '.join(absent)}", f"pip install {' '.join(absent)}"
     outdated_names = [
-        name for name, version in versions.items() if version and _numbers(version) < min_versions[name]
+        name
+        for name, version in versions.items()
+        if version and _version_numbers(version) < min_versions[name]
     ]
     text = ", ".join(f"{name} {version}" for name, version in versions.items())
     if outdated_names:

@@ -147,11 +147,11 @@ class Recorded(Pictured, Generic[R]):
             and self._device is not None
             and hasattr(record, "note")
         ):
-            note = (
+            move_note = (
                 "Another device was selected within the block. This result is from the "
                 f"{self._device.device}."
             )
-            record = replace(record, note=" ".join(filter(None, (record.note, note))))
+            record = replace(record, note=" ".join(filter(None, (record.note, move_note))))
         self._record = record
         if not self._live:
             self._recorder = None

@@ -70,4 +70,4 @@ def _other_devices(info: DeviceInfo) -> tuple[DeviceInfo, ...]:
     name = info.name
     with suppress(UnknownDeviceError):
         name = session.table_info(name).name
-    return tuple(other for other in session.table() if other.name != name)
+    return tuple(other_device for other_device in session.table() if other_device.name != name)

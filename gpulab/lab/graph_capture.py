@@ -101,8 +101,8 @@ def restored(arrays: Iterable[Any]) -> Iterator[None]:
     finally:
         cp.cuda.runtime.deviceSynchronize()
         with cp.cuda.Stream.null:
-            for array, contents in saved_contents:
-                array[...] = contents
+            for array, saved_copy in saved_contents:
+                array[...] = saved_copy
         cp.cuda.Stream.null.synchronize()
 
 
@@ -143,8 +143,8 @@ def arrays_in(value: Any, ndarray: type) -> Iterator[Any]:
     elif isinstance(value, Mapping):
         value = value.values()
     if isinstance(value, (list, tuple, ValuesView)):
-        for item in value:
-            yield from arrays_in(item, ndarray)
+        for element in value:
+            yield from arrays_in(element, ndarray)
 
 
 def shapes(result: Any) -> list[tuple[Any, Any]]:

@@ -48,9 +48,9 @@ def compared(
     """Measure `repeats` runs of a function and of its graph in a stream, and record a timeline of each."""
     with session.steps(4, "graph.compare") as begin:
         begin()
-        first = _timed(eager, stream, repeats)
+        eager_times = _timed(eager, stream, repeats)
         begin()
-        then = _timed(launch, stream, repeats)
+        graph_times = _timed(launch, stream, repeats)
         begin()
         eager_timeline = _recorded(eager, stream)
         begin()
@@ -59,10 +59,10 @@ def compared(
         provenance=session.backend().provenance,
         nodes=len(graph.nodes),
         repeats=repeats,
-        eager_device_ns=first[0],
-        graph_device_ns=then[0],
-        eager_host_ns=first[1],
-        graph_host_ns=then[1],
+        eager_device_ns=eager_times[0],
+        graph_device_ns=graph_times[0],
+        eager_host_ns=eager_times[1],
+        graph_host_ns=graph_times[1],
         eager=eager_timeline,
         replay=replay and numbered(replay, graph),
     )
@@ -112,8 +112,8 @@ def numbered(replay: Timeline, graph: GraphRecord) -> Timeline:
         pending[_of_node(node)].append(node.number)
     activities = []
     for activity in replay.activities:
-        numbers = pending.get(_of_activity(activity)) if activity.graph_id else None
-        activities.append(replace(activity, graph_node_id=numbers.pop(0)) if numbers else activity)
+        node_numbers = pending.get(_of_activity(activity)) if activity.graph_id else None
+        activities.append(replace(activity, graph_node_id=node_numbers.pop(0)) if node_numbers else activity)
     return replace(replay, activities=tuple(activities))
 
 
@@ -122,6 +122,6 @@ def _of_node(node: GraphNode) -> object:
 
 
 def _of_activity(activity: Activity) -> object:
-    kind = {"CONCURRENT_KERNEL": "KERNEL", "HOST_LAUNCH": "HOST"}.get(activity.kind, activity.kind)
-    kind = "MEMCPY" if kind in _COPIES else kind
-    return kind, activity.name if kind == "KERNEL" else activity.copy_kind
+    operation_kind = {"CONCURRENT_KERNEL": "KERNEL", "HOST_LAUNCH": "HOST"}.get(activity.kind, activity.kind)
+    operation_kind = "MEMCPY" if operation_kind in _COPIES else operation_kind
+    return operation_kind, activity.name if operation_kind == "KERNEL" else activity.copy_kind

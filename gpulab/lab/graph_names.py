@@ -40,8 +40,8 @@ class Named:
 
 def array_record(name: str, array: Any, is_output: bool = False) -> GraphArray:
     """Return a record of an array: its name, address, size, shape and dtype."""
-    steps = zip(array.shape, array.strides, strict=True)
-    size = sum((n - 1) * abs(step) for n, step in steps) + array.itemsize if array.size else 0
+    axes = zip(array.shape, array.strides, strict=True)
+    size = sum((n - 1) * abs(stride) for n, stride in axes) + array.itemsize if array.size else 0
     return GraphArray(name, int(array.data.ptr), size, array.dtype.name, tuple(array.shape), is_output)
 
 
@@ -62,8 +62,8 @@ def named_arrays(
     for array, parameter in zip(arrays, _parameter_names(fn, len(arrays)), strict=True):
         name = names.array(id(array))
         lookup = partial(look_up, name, caller.f_globals)
-        entry = Named(name or parameter, array, lookup if lookup() is array else None, parameter)
-        by_name.setdefault(entry.name, entry)
+        named_array = Named(name or parameter, array, lookup if lookup() is array else None, parameter)
+        by_name.setdefault(named_array.name, named_array)
     for name, value, value_now in _outer_variables(fn):
         if isinstance(value, ndarray) and not any(value is existing.array for existing in by_name.values()):
             name = names.array(id(value)) or name
@@ -102,15 +102,15 @@ def look_up(name: str, variables: dict[str, Any]) -> Any:
 
 def _outer_variables(fn: Any) -> Iterator[tuple[str, Any, Callable[[], Any]]]:
     """Yield the outer variables of a function: name, value, and a function that looks the value up again."""
-    code = getattr(fn, "__code__", None)
+    code_object = getattr(fn, "__code__", None)
     variables = getattr(fn, "__globals__", {})
-    if code is None:
+    if code_object is None:
         return
-    for name, cell in zip(code.co_freevars, fn.__closure__ or (), strict=True):
+    for name, cell in zip(code_object.co_freevars, fn.__closure__ or (), strict=True):
         try:
             yield name, cell.cell_contents, partial(getattr, cell, "cell_contents", None)
         except ValueError:  # not assigned yet
             continue
-    for name in code.co_names:
+    for name in code_object.co_names:
         if name in variables:
             yield name, variables[name], partial(look_up, name, variables)

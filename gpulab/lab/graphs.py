@@ -67,7 +67,7 @@ def graph(fn: Callable[..., Any], *arrays: Any, pool: Any = None) -> CapturedGra
     >>> g.record.nodes
     """
     cp = session.cp()
-    _check(cp, fn, arrays)
+    _check_arguments(cp, fn, arrays)
     names = named_arrays(fn, arrays, sys._getframe(1), cp.ndarray)
     if not isinstance(pool, GraphPool | None):
         raise TypeError("`pool` must be the pool of another graph, as in gl.graph(fn, x, pool=other.pool).")
@@ -76,10 +76,10 @@ def graph(fn: Callable[..., Any], *arrays: Any, pool: Any = None) -> CapturedGra
     return CapturedGraph(fn, arrays, names, pool)
 
 
-def _check(cp: Any, fn: Any, arrays: tuple[Any, ...]) -> None:
+def _check_arguments(cp: Any, fn: Any, arrays: tuple[Any, ...]) -> None:
     if not callable(fn):
         raise TypeError(f"gl.graph needs a function, as in gl.graph(step, x), not {fn!r}.")
-    for number, array in enumerate(arrays, 1):
+    for argument_number, array in enumerate(arrays, 1):
         if not isinstance(array, cp.ndarray):
             remedy = (
                 "copy it to the device with cp.asarray"
@@ -90,7 +90,8 @@ def _check(cp: Any, fn: Any, arrays: tuple[Any, ...]) -> None:
                 )
             )
             raise TypeError(
-                f"Argument {number} of gl.graph is a {type(array).__name__}, not a device array; {remedy}."
+                f"Argument {argument_number} of gl.graph is a {type(array).__name__}, "
+                f"not a device array; {remedy}."
             )
     if cp.cuda.get_current_stream().is_capturing():
         raise GpulabError(
@@ -187,13 +188,13 @@ class CapturedGraph(Pictured):
         """
         if len(inputs) != len(self.arrays):
             raise TypeError(f"The graph takes {count(len(self.arrays), 'array')}, but got {len(inputs)}.")
-        for number, (new, array) in enumerate(zip(inputs, self.arrays, strict=True), 1):
-            _same_kind(f"Input {number}", array, new)
+        for input_number, (input_array, array) in enumerate(zip(inputs, self.arrays, strict=True), 1):
+            _same_kind(f"Input {input_number}", array, input_array)
         graph = self._alive
         with self._session_context():
-            for new, array in zip(inputs, self.arrays, strict=True):
-                if new is not array:
-                    array[...] = new
+            for input_array, array in zip(inputs, self.arrays, strict=True):
+                if input_array is not array:
+                    array[...] = input_array
             graph.graph.launch()
         return graph.result
 
@@ -249,9 +250,9 @@ class CapturedGraph(Pictured):
             address = int(value.data.ptr) if alive else None
             if address == array.address:
                 continue
-            first = _first_elements(name.array)
+            first_elements = _first_elements(name.array)
             dangling.append(
-                DanglingArray(array, address, nodes, first, _first_elements(value) if alive else ())
+                DanglingArray(array, address, nodes, first_elements, _first_elements(value) if alive else ())
             )
         return tuple(dangling)
 
@@ -290,11 +291,11 @@ class CapturedGraph(Pictured):
         with self._session_context():
             if fn is not None:
                 assert self.pool is not None
-                _check(cp, fn, arrays)
-                other = self.pool.capture(fn, arrays)
-                session.backend().update_graph(graph.graph, other.graph)
-                self._captured = Capture(graph.graph, other.result, other.record)
-                self._template = other
+                _check_arguments(cp, fn, arrays)
+                new_template = self.pool.capture(fn, arrays)
+                session.backend().update_graph(graph.graph, new_template.graph)
+                self._captured = Capture(graph.graph, new_template.result, new_template.record)
+                self._template = new_template
                 self.fn = fn
                 self.arrays = arrays
                 self._names = {n.name: n for n in named_arrays(fn, arrays, sys._getframe(1), cp.ndarray)}
@@ -327,10 +328,10 @@ class CapturedGraph(Pictured):
 
     def _rebind(self, name: Named, array: Any) -> None:
         captured = self._alive
-        old = name.record()
-        new = int(array.data.ptr)
+        old_array = name.record()
+        new_address = int(array.data.ptr)
         for node in captured.record.nodes:
-            moves = {a: a - old.address + new for a in node.addresses if a in old}
+            moves = {a: a - old_array.address + new_address for a in node.addresses if a in old_array}
             if moves:
                 self._set(node.moved(moves))
         self._names[name.name] = name.moved(array)
@@ -399,7 +400,11 @@ def _stream(stream: Any) -> Any:
 
 def _outputs(result: Any, ndarray: type) -> list[GraphArray]:
     arrays = list(arrays_in(result, ndarray))
-    names = ["result"] if len(arrays) == 1 else [f"result {number}" for number in range(1, len(arrays) + 1)]
+    names = (
+        ["result"]
+        if len(arrays) == 1
+        else [f"result {result_number}" for result_number in range(1, len(arrays) + 1)]
+    )
     return [array_record(name, array, is_output=True) for name, array in zip(names, arrays, strict=True)]
 
 

@@ -138,10 +138,12 @@ def occupancy(
             f"A block of {threads:,} threads exceeds this kernel's limit of {max_blocks:,} on this device."
         )
     sizes = sorted({*range(WARP_SIZE, max_blocks + 1, WARP_SIZE), threads})
-    points = [backend.occupancy(kernel, size, launch.shared_bytes) for size in sizes]
+    occupancies = [backend.occupancy(kernel, size, launch.shared_bytes) for size in sizes]
     names = [beside] if isinstance(beside, str) else beside
-    others = [[session.occupancy_on(name, point) for point in points] for name in names]
-    return views.OccupancyChart(points, threads, others)
+    other_occupancies = [
+        [session.occupancy_on(name, occupancy_point) for occupancy_point in occupancies] for name in names
+    ]
+    return views.OccupancyChart(occupancies, threads, other_occupancies)
 
 
 @old_parameters
@@ -223,9 +225,9 @@ def machine_code(
         raise sass.NvdisasmMissingError
     launch = Launch.of(kernel, grid, block, args, shared_mem, stream)
     counters = session.observe(launch, Counters()).record
-    source = launch.source
-    target = int(session.virtual_side().kernel_stats(source).target.removeprefix("sm_"))
-    return AsRunTable.of(as_run.as_run(counters, source, target), code=source.code)
+    kernel_source = launch.source
+    target_sm = int(session.virtual_side().kernel_stats(kernel_source).target.removeprefix("sm_"))
+    return AsRunTable.of(as_run.as_run(counters, kernel_source, target_sm), code=kernel_source.code)
 
 
 @old_parameters

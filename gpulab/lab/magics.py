@@ -57,9 +57,9 @@ class GpuMagics(Magics):
         options = parse_argstring(self.gpu_sandbox, line)
         names = tuple(re.findall(r"\w+", options.names or ""))
         _check_name("gpu_sandbox", options.output)
-        code = f"# %%gpu_sandbox {line}\n{self.shell.transform_cell(cell)}"
-        file = str(self.shell.compile.cache(code, self.shell.execution_count, raw_code=code))
-        job = Cell(code, file, used_by(code, self.shell.user_ns), names)
+        cell_code = f"# %%gpu_sandbox {line}\n{self.shell.transform_cell(cell)}"
+        file = str(self.shell.compile.cache(cell_code, self.shell.execution_count, raw_code=cell_code))
+        job = Cell(cell_code, file, used_by(cell_code, self.shell.user_ns), names)
         report = run(job, "the cell", bool(names), options.blocking, LIMIT_S, MEMORY_BYTES)
         if names and report.ok:
             self.shell.user_ns.update(report.result)
@@ -72,13 +72,13 @@ class GpuMagics(Magics):
         options = parse_argstring(getattr(self, magic), line)
         output = options.output
         if cell is None:
-            code = re.sub(r"^\s*(?:(?:-o|--output)[\s=]*\w+\s*)?", "", line)
+            cell_code = re.sub(r"^\s*(?:(?:-o|--output)[\s=]*\w+\s*)?", "", line)
         else:
-            code = f"# %%{magic} {line}\n{cell}"
+            cell_code = f"# %%{magic} {line}\n{cell}"
             if options.statement and output is None:
                 output = _deprecated_name(magic, options.statement)
         _check_name(magic, output)
-        result = self._run_watched(code, recording)
+        result = self._run_watched(cell_code, recording)
         if output:
             self.shell.user_ns[output] = recording
         error = result.error_before_exec or result.error_in_exec
@@ -130,19 +130,19 @@ def _assigns(cell: str, name: str) -> bool:
 
 def _sandbox_line(line: str, cell: str) -> str:
     """Convert a line in the syntax of version 1.0, such as ``s -o x, y``, to the current ``-o s -r x,y``."""
-    words = _OLD_SANDBOX_LINE.fullmatch(line)
-    if words is None:
+    line_match = _OLD_SANDBOX_LINE.fullmatch(line)
+    if line_match is None:
         return line
-    results = re.findall(r"\w+", words["results"] or "")
-    if not words["name"] and len(results) < 2 and not any(_assigns(cell, name) for name in results):
+    results = re.findall(r"\w+", line_match["results"] or "")
+    if not line_match["name"] and len(results) < 2 and not any(_assigns(cell, name) for name in results):
         return line
-    new = " ".join(
+    new_line = " ".join(
         [
-            *(["-o", words["name"]] if words["name"] else []),
+            *(["-o", line_match["name"]] if line_match["name"] else []),
             *(["-r", ",".join(results)] if results else []),
-            *(["--blocking"] if words["blocking"] else []),
+            *(["--blocking"] if line_match["blocking"] else []),
         ]
     )
-    message = f"`%%gpu_sandbox {line.strip()}` is deprecated: write `%%gpu_sandbox {new}`."
+    message = f"`%%gpu_sandbox {line.strip()}` is deprecated: write `%%gpu_sandbox {new_line}`."
     warnings.warn(message, DeprecationWarning, stacklevel=4)
-    return new
+    return new_line

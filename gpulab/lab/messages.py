@@ -99,25 +99,29 @@ def _of_threads(before: Callable[[threading.ExceptHookArgs], object]) -> Callabl
 
 
 def _show(
-    shell: Any, kind: type[BaseException], error: BaseException, tb: Any, tb_offset: Any = None
+    shell: Any, error_type: type[BaseException], error: BaseException, tb: Any, tb_offset: Any = None
 ) -> None:
     """Show an error in IPython without gpulab's frames; afterwards, restore the full traceback `tb`."""
-    note = _advice(error)
-    if note and note not in getattr(error, "__notes__", ()):
-        error.add_note(note)
+    advice = _advice(error)
+    if advice and advice not in getattr(error, "__notes__", ()):
+        error.add_note(advice)
     if getattr(shell.InteractiveTB, "mode", "") == "Verbose" or isinstance(error, SyntaxError):
-        shell.showtraceback((kind, error, tb), tb_offset=tb_offset)
+        shell.showtraceback((error_type, error, tb), tb_offset=tb_offset)
         return
     with trimmed(error, _FOLDERS, trim_libraries=True) as shorter:
-        if not (shorter or note or type(error).__module__.startswith(_PACKAGES)):
-            shell.showtraceback((kind, error, tb), tb_offset=tb_offset)
+        if not (shorter or advice or type(error).__module__.startswith(_PACKAGES)):
+            shell.showtraceback((error_type, error, tb), tb_offset=tb_offset)
             return
         own_traceback = error.__traceback__
-        lines = shell.InteractiveTB.structured_traceback(kind, error, own_traceback, tb_offset=tb_offset)
-        long_lines = {line for line in f"{kind.__name__}: {error}\n{note}".split("\n") if len(line) > WIDTH}
+        lines = shell.InteractiveTB.structured_traceback(
+            error_type, error, own_traceback, tb_offset=tb_offset
+        )
+        long_lines = {
+            line for line in f"{error_type.__name__}: {error}\n{advice}".split("\n") if len(line) > WIDTH
+        }
         error._render_traceback_ = lambda: [_broken(part, long_lines) for part in lines]  # type: ignore[attr-defined]
         try:
-            shell.showtraceback((kind, error, own_traceback), tb_offset=tb_offset)
+            shell.showtraceback((error_type, error, own_traceback), tb_offset=tb_offset)
         finally:
             del error._render_traceback_  # type: ignore[attr-defined]
     sys.last_traceback = tb
@@ -141,10 +145,10 @@ def _wrapped(line: str) -> str:
     if line.startswith(" "):  # a compiler's log quotes the source, with a mark below
         return line
     # Colours, which have no width on the screen, stand around the first word, the error's name.
-    head, _, words = line.partition(" ")
-    visible = "-" * len(_COLOURS.sub("", head))
-    text = textwrap.fill(f"{visible} {words}", WIDTH, break_long_words=False, break_on_hyphens=False)
-    return head + text[len(visible) :]
+    first_word, _, rest = line.partition(" ")
+    visible = "-" * len(_COLOURS.sub("", first_word))
+    text = textwrap.fill(f"{visible} {rest}", WIDTH, break_long_words=False, break_on_hyphens=False)
+    return first_word + text[len(visible) :]
 
 
 def _advice(error: BaseException) -> str:

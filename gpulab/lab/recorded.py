@@ -88,10 +88,24 @@ class RecordedTable:
 
     def _table(self) -> Table:
         rows = tuple(
-            (r.name, r.what, _size(r.grid), _size(r.block), ", ".join(r.arguments), f"{r.device}, {r.date}")
-            if isinstance(r, RecordedLaunch)
-            else (r.name, _KINDS[type(r)], "", "", r.says, f"{r.device}, {r.date}")
-            for r in self.record
+            (
+                recording.name,
+                recording.what,
+                _size(recording.grid),
+                _size(recording.block),
+                ", ".join(recording.arguments),
+                f"{recording.device}, {recording.date}",
+            )
+            if isinstance(recording, RecordedLaunch)
+            else (
+                recording.name,
+                _KINDS[type(recording)],
+                "",
+                "",
+                recording.says,
+                f"{recording.device}, {recording.date}",
+            )
+            for recording in self.record
         )
         headings = ("gl.recorded(name)", "of", "grid", "block", "arguments or program", "recorded on")
         return Table("Recorded launches and timelines that ship with gpulab", headings, rows)
@@ -138,15 +152,15 @@ def recorded(
     >>> gl.recorded()
     """
     shipped_records: tuple[Record, ...] = (*records(), *timelines(), _session())
-    entries = {entry.name: entry for entry in shipped_records}
+    records_by_name = {shipped_record.name: shipped_record for shipped_record in shipped_records}
     if name is None:
         return RecordedTable(shipped_records)
-    if name not in entries:
+    if name not in records_by_name:
         raise NotRecordedError(
-            f"There is no recording {name!r}.{did_you_mean(name, entries)} gl.recorded() "
+            f"There is no recording {name!r}.{did_you_mean(name, records_by_name)} gl.recorded() "
             "lists all recordings."
         )
-    record = entries[name]
+    record = records_by_name[name]
     if isinstance(record, RecordedSession):
         return Monitor(record=sessions.recorded_session())
     if isinstance(record, RecordedTimeline):
@@ -235,8 +249,10 @@ def _session() -> RecordedSession:
 
 
 def _of_entry(entry: dict[str, Any]) -> RecordedLaunch:
-    read: dict[str, Any] = {key: tuple(p) if isinstance(p, list) else p for key, p in entry.items()}
-    return RecordedLaunch(**read)
+    record_fields: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()
+    }
+    return RecordedLaunch(**record_fields)
 
 
 def _folder() -> Any:

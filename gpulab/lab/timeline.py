@@ -193,6 +193,9 @@ class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timelin
 
     def _summary(self) -> str:
         """Return a sentence about overlapping work, which appears above the picture."""
-        pairs = overlap.pairs(overlap.by_engine(self.record))
-        shares = [f"{o.first} with {o.second} {percent(o.fraction)}" for o in pairs]
+        overlaps = overlap.pairs(overlap.by_engine(self.record))
+        shares = [
+            f"{engine_overlap.first} with {engine_overlap.second} {percent(engine_overlap.fraction)}"
+            for engine_overlap in overlaps
+        ]
         return f"Overlap, of the shorter one's time: {', '.join(shares)}." if shares else ""

@@ -58,7 +58,7 @@ def run(_: Any, job_bytes: bytes, returns: bool, blocking: bool, watchdog_s: flo
         value = None
         try:
             value = job()
-            _at_end(cp, outcome)
+            _finish_work(cp, outcome)
         except BaseException as error:
             _failed(error, outcome)
         if os.getpid() != me:
@@ -67,16 +67,16 @@ def run(_: Any, job_bytes: bytes, returns: bool, blocking: bool, watchdog_s: flo
             outcome["sticky"] = _again(cp) == outcome["status"]
         fault = late_faults.fault if late_faults is not None else None
         if late_faults is not None and late_faults.faulty_launch is not None and fault is not None:
-            site = fault.site
+            fault_site = fault.site
             outcome["given"] = {
                 "given": tuple(late_faults.faulty_launch),
-                "kernel": site.kernel,
+                "kernel": fault_site.kernel,
                 "said": str(fault),
-                "place": (site.line, site.source_text, site.block, site.thread),
+                "place": (fault_site.line, fault_site.source_text, fault_site.block, fault_site.thread),
             }
         if not outcome["error"]:
             _bring(value, returns, outcome)
-    _figures(outcome)
+    _add_figures(outcome)
     if any(not _compiles(pid) for pid in children(me)):
         outcome["notes"].append("It started processes that were still running. They were ended, too.")
     return outcome
@@ -85,17 +85,17 @@ def run(_: Any, job_bytes: bytes, returns: bool, blocking: bool, watchdog_s: flo
 def _compiles(pid: int) -> bool:
     """Return whether a process runs the compiler of the virtual GPU, or has ended."""
     try:
-        return any(_COMPILER in word for word in psutil.Process(pid).cmdline())
+        return any(_COMPILER in argument for argument in psutil.Process(pid).cmdline())
     except psutil.Error:
         return True
 
 
-def _at_end(cp: Any, outcome: dict[str, Any]) -> None:
+def _finish_work(cp: Any, outcome: dict[str, Any]) -> None:
     """Wait for the remaining work on all devices, and add an error of that work to the outcome."""
     try:
-        for number in range(cp.cuda.runtime.getDeviceCount()):
-            with cp.cuda.Device(number):
-                cp.cuda.Device(number).synchronize()
+        for device_id in range(cp.cuda.runtime.getDeviceCount()):
+            with cp.cuda.Device(device_id):
+                cp.cuda.Device(device_id).synchronize()
     except RuntimeError as error:
         _failed(error, outcome)
         outcome["frames"], outcome["at_end"] = [], True
@@ -152,8 +152,8 @@ def _bring(value: Any, returns: bool, outcome: dict[str, Any]) -> None:
         value_bytes = cloudpickle.dumps(value)
     except Exception as error:
         outcome["notes"].append(
-            f"The result, {_kind(value)}, cannot leave the sandbox ({type(error).__name__}): return numbers, "
-            "texts, arrays or containers of them."
+            f"The result, {_type_text(value)}, cannot leave the sandbox ({type(error).__name__}): return "
+            "numbers, texts, arrays or containers of them."
         )
         return
     outcome["result"] = np.frombuffer(value_bytes, np.uint8)
@@ -167,20 +167,20 @@ class DisplayOutput:
         self.bundle = bundle
 
 
-def _kind(value: Any) -> str:
+def _type_text(value: Any) -> str:
     name = type(value).__name__
     return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
 
 
-def _figures(outcome: dict[str, Any]) -> None:
+def _add_figures(outcome: dict[str, Any]) -> None:
     """Add all open Matplotlib figures to the outcome as PNG images."""
     pyplot = sys.modules.get("matplotlib.pyplot")
     if pyplot is None:
         return
     import io
 
-    for number in pyplot.get_fignums()[:_MOST_FIGURES]:
+    for figure_number in pyplot.get_fignums()[:_MOST_FIGURES]:
         buffer = io.BytesIO()
         with contextlib.suppress(Exception):
-            pyplot.figure(number).savefig(buffer, format="png", dpi=_FIGURE_DPI, bbox_inches="tight")
+            pyplot.figure(figure_number).savefig(buffer, format="png", dpi=_FIGURE_DPI, bbox_inches="tight")
             outcome["figures"].append(np.frombuffer(buffer.getvalue(), np.uint8))

@@ -51,11 +51,11 @@ class Cell:
     def __call__(self) -> DisplayOutput:
         space = {"__name__": "__main__", "__builtins__": builtins, **self.names}
         tree = ast.parse(self.code, self.file)
-        last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+        last_statement = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
         exec(compile(tree, self.file, "exec"), space)
         bundle: dict[str, Any] = {}
-        if isinstance(last, ast.Expr):
-            value = eval(compile(ast.Expression(last.value), self.file, "eval"), space)
+        if isinstance(last_statement, ast.Expr):
+            value = eval(compile(ast.Expression(last_statement.value), self.file, "eval"), space)
             if value is not None and not self.code.rstrip().endswith(";"):
                 bundle = _bundle(value)
         missing = [name for name in self.gives if name not in space]
@@ -69,8 +69,12 @@ def _bundle(value: Any) -> dict[str, Any]:
     from IPython.core.formatters import DisplayFormatter
 
     data, _ = DisplayFormatter().format(value)  # type: ignore[no-untyped-call]
-    kept_types = {"text/plain", "text/html", "image/svg+xml", "text/markdown"}
-    return {kind: text for kind, text in data.items() if kind in kept_types and isinstance(text, str)}
+    mime_types = {"text/plain", "text/html", "image/svg+xml", "text/markdown"}
+    return {
+        mime_type: text
+        for mime_type, text in data.items()
+        if mime_type in mime_types and isinstance(text, str)
+    }
 
 
 def used_by(code: str, space: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,28 +131,28 @@ def packed(job: Call | Cell) -> bytes:
             "inside the sandbox."
         )
     try:
-        whole = _with_places(job)
+        job_bytes = _with_places(job)
     except Exception as error:
         raise GpulabError(
             f"The job cannot be sent to the sandbox ({type(error).__name__}: {error}). "
             "Inside the sandbox, create objects that belong to one process, such as "
             "streams, events, files and locks."
         ) from None
-    if len(whole) > MOST_BYTES:
+    if len(job_bytes) > MOST_BYTES:
         largest = sorted(sizes, key=lambda name: -sizes[name])[:3]
         largest_named = ", ".join(f"{name} with {sizes[name]:,} bytes" for name in largest)
         raise GpulabError(
-            f"The arguments of the sandbox take {len(whole):,} bytes, but at most "
+            f"The arguments of the sandbox take {len(job_bytes):,} bytes, but at most "
             f"{MOST_BYTES:,} are allowed: {largest_named}. Create large arrays inside the "
             "sandbox."
         )
-    return whole
+    return job_bytes
 
 
 def _named_arguments(job: Call) -> dict[str, Any]:
     """Return the arguments of a call, and the outer variables that its function uses, by name."""
     function = inspect.unwrap(job.function)
-    arguments = {f"argument {number}": value for number, value in enumerate(job.args, 1)}
+    arguments = {f"argument {argument_number}": value for argument_number, value in enumerate(job.args, 1)}
     if not inspect.isfunction(function) or _is_importable(function):
         return arguments
     closure = inspect.getclosurevars(function)

@@ -19,10 +19,10 @@ from virtualgpu.records import KernelSource, SanitizerReport
 
 def check(launch: Launch, tools: Sequence[str], limit_s: float = LIMIT_S) -> SanitizerReport:
     """Return compute-sanitizer's report of a launch. If the tool cannot run, the report has the reason."""
-    source = launch.source
+    kernel_source = launch.source
     report = SanitizerReport(
         provenance=replace(session.backend().provenance, detail=CHECKER),
-        kernel_name=source.name,
+        kernel_name=kernel_source.name,
         grid=launch.grid,
         block=launch.block,
         shared_bytes=launch.shared_bytes,
@@ -33,15 +33,17 @@ def check(launch: Launch, tools: Sequence[str], limit_s: float = LIMIT_S) -> San
 
     def job() -> Call:
         return Call(
-            launched, (source, launch.grid, launch.block, _by_value(launch.args), launch.shared_bytes)
+            launched, (kernel_source, launch.grid, launch.block, _by_value(launch.args), launch.shared_bytes)
         )
 
-    def one(tool: str) -> ToolRun:
+    def run_tool(tool: str) -> ToolRun:
         data, raised, why_not = run(CHECKER, OPTIONS[tool], job, refusal, limit_s)
-        return ToolRun(tool, () if why_not else read(data, tool, source.code, source.name), raised, why_not)
+        return ToolRun(
+            tool, () if why_not else read(data, tool, kernel_source.code, kernel_source.name), raised, why_not
+        )
 
     with ThreadPoolExecutor(len(OPTIONS)) as pool:
-        return with_findings(report, tuple(pool.map(one, report.tools)))
+        return with_findings(report, tuple(pool.map(run_tool, report.tools)))
 
 
 def launched(source: KernelSource, grid: Any, block: Any, args: tuple[Any, ...], shared_bytes: int) -> None:
@@ -50,8 +52,8 @@ def launched(source: KernelSource, grid: Any, block: Any, args: tuple[Any, ...],
     Arrays that shared memory share it in the copies, too.
     """
     cp = session.cp()
-    kept = {key: cp.asarray(data) for key, data, _ in (a for a in args if isinstance(a, tuple))}
-    values = tuple(kept[a[0]][a[2] :] if isinstance(a, tuple) else a for a in args)
+    arrays_by_key = {key: cp.asarray(data) for key, data, _ in (a for a in args if isinstance(a, tuple))}
+    values = tuple(arrays_by_key[a[0]][a[2] :] if isinstance(a, tuple) else a for a in args)
     options = tuple(dict.fromkeys((*source.options, "-lineinfo")))
     names = source.name_expressions or None
     kernel = cp.RawModule(code=source.code, options=options, name_expressions=names).get_function(source.name)
@@ -69,8 +71,10 @@ def _by_value(args: Sequence[Any]) -> tuple[Any, ...]:
     values = list[Any]()
     for value in args:
         if isinstance(value, cp.ndarray):
-            low, high = cp.byte_bounds(value)
-            whole = cp.ndarray((high - low,), np.uint8, memptr=value.data + (low - value.data.ptr))
-            value = ((low, high), whole.get(), value.data.ptr - low)
+            low_address, high_address = cp.byte_bounds(value)
+            memory_bytes = cp.ndarray(
+                (high_address - low_address,), np.uint8, memptr=value.data + (low_address - value.data.ptr)
+            )
+            value = ((low_address, high_address), memory_bytes.get(), value.data.ptr - low_address)
         values.append(value)
     return tuple(values)

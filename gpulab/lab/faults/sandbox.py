@@ -107,11 +107,11 @@ def run(
         )
     if type(memory_bytes) is not int or memory_bytes < 1:
         raise ValueError(f"memory_bytes must be a positive number of bytes, not {memory_bytes!r}.")
-    whole = packed(job)
+    job_bytes = packed(job)
     limits = (limit_s, _PATIENCE * limit_s, memory_bytes)
-    record, outcome = _run_once(whole, name, returns, blocking, limits)
+    record, outcome = _run_once(job_bytes, name, returns, blocking, limits)
     if record.sticky and record.culprit is None:
-        again = record if blocking else _run_once(whole, name, False, True, limits)[0]
+        again = record if blocking else _run_once(job_bytes, name, False, True, limits)[0]
         if again.raised is not None:
             record = replace(record, culprit=Culprit(0, again.raised))
     return Sandboxed(record, outcome, returns)
@@ -166,7 +166,7 @@ class Sandboxed(Pictured):
         bundle = super()._repr_mimebundle_(**kwargs)
         if bundle is None:
             return None
-        data, more = bundle
+        data, metadata = bundle
         display_data = self._outcome.get("shown", {})
         data["text/html"] += display_data.get("text/html", display_data.get("image/svg+xml", ""))
         for figure in self.figures:
@@ -176,7 +176,7 @@ class Sandboxed(Pictured):
             )
         if "text/plain" in display_data:
             data["text/plain"] += f"\n{display_data['text/plain']}"
-        return data, more
+        return data, metadata
 
     def __repr__(self) -> str:
         return SandboxTable.of(self.record).verdict
@@ -223,8 +223,8 @@ def _run_once(
 
 def _culprit(outcome: dict[str, Any]) -> Culprit:
     launch, file, line = outcome["given"]
-    source = _line(file, line) if file else None
-    return Culprit(launch, source, outcome["kernel"], Place(*outcome["place"]), outcome["said"])
+    source_line = _line(file, line) if file else None
+    return Culprit(launch, source_line, outcome["kernel"], Place(*outcome["place"]), outcome["said"])
 
 
 def _line(file: str, line: int) -> SourceLine:
@@ -280,12 +280,12 @@ def _warmed(talk: Talk, key: tuple[Any, ...]) -> None:
 
 
 def _started_talk(key: tuple[Any, ...]) -> Talk:
-    device, count, blocking, _ = key
+    device, device_count, blocking, _ = key
     variables = {"MPLBACKEND": "Agg"} | ({"CUDA_LAUNCH_BLOCKING": "1"} if blocking else {})
     talk = Talk(device, MOST_S, _START_S, MEMORY_BYTES, _KEPT_BYTES, variables)
     talk.__enter__()
-    if count > 1:
-        talk.ask("", child.warm, count)
+    if device_count > 1:
+        talk.ask("", child.warm, device_count)
     return talk
 
 

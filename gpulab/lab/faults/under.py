@@ -49,14 +49,16 @@ def run(
         if session.which_device().kind == "virtual":
             raise ToolMissingError("it needs a real GPU, but a virtual GPU is in use")
         with tempfile.TemporaryDirectory() as folder:
-            wrote, job_file, ended, log = (Path(folder) / name for name in ("wrote", "job", "ended", "log"))
-            program = [find_tool(tool), *options, str(wrote), sys.executable, "-m", __name__, tool]
+            report_file, job_file, error_file, log_file = (
+                Path(folder) / name for name in ("wrote", "job", "ended", "log")
+            )
+            program = [find_tool(tool), *options, str(report_file), sys.executable, "-m", __name__, tool]
             job_file.write_bytes(packed(job()))
             variables = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
             variables["GPULAB_DEVICE"] = f"cuda:{int(session.cp().cuda.Device().id)}"
-            with log.open("wb") as output:
+            with log_file.open("wb") as output:
                 process = subprocess.Popen(
-                    [*program, str(job_file), str(ended)],
+                    [*program, str(job_file), str(error_file)],
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
@@ -65,19 +67,19 @@ def run(
                 try:
                     process.wait(limit_s)
                 except subprocess.TimeoutExpired:
-                    helps = "check a smaller launch, or a kernel without an infinite loop"
-                    raise ToolMissingError(f"{tool} did not finish within {limit_s:g} s: {helps}") from None
+                    remedy = "check a smaller launch, or a kernel without an infinite loop"
+                    raise ToolMissingError(f"{tool} did not finish within {limit_s:g} s: {remedy}") from None
                 finally:
                     end_descendants(process.pid)
                     process.kill()
                     process.wait()
-            text = (_head(log) + _head(wrote)).decode(errors="replace")
+            text = (_head(log_file) + _head(report_file)).decode(errors="replace")
             if why := refusal(text):
                 raise ToolMissingError(f"{tool}: {why}")
-            if not ended.exists() or not wrote.exists():
-                last = " ".join(text.split()[-40:]) or "no word"
-                raise ToolMissingError(f"{tool} ended with status {process.returncode}: {last}")
-            return _head(wrote), ended.read_text(), ""
+            if not error_file.exists() or not report_file.exists():
+                last_words = " ".join(text.split()[-40:]) or "no word"
+                raise ToolMissingError(f"{tool} ended with status {process.returncode}: {last_words}")
+            return _head(report_file), error_file.read_text(), ""
     except ToolMissingError as missing:
         return b"", "", str(missing)
 

@@ -72,10 +72,14 @@ def traffic(fn: Callable[..., Any], *args: Any) -> TrafficReport:
     single, maps, fused, rows = (Plan(trace, way) for way in ("single", "maps", "reductions", "rows"))
     programs = Program(single), Program(maps), Program(fused)
     results = [_run_with_traffic(program, arrays) for program in programs]
-    steps = {group[0]: step for group, step in zip(single.groups, results[0], strict=True)}
-    kernel = {n: index for index, group in enumerate(fused.groups) for n in group}
+    kernel_runs = {
+        node_numbers[0]: kernel_run
+        for node_numbers, kernel_run in zip(single.groups, results[0], strict=True)
+    }
+    kernel = {n: index for index, node_numbers in enumerate(fused.groups) for n in node_numbers}
     expressions = tuple(
-        _expression(node, single, steps.get(node.number), kernel.get(node.number, -1)) for node in trace.nodes
+        _expression(node, single, kernel_runs.get(node.number), kernel.get(node.number, -1))
+        for node in trace.nodes
     )
     flop = sum(expression.flop for expression in expressions)
     node_bytes = {
@@ -84,7 +88,7 @@ def traffic(fn: Callable[..., Any], *args: Any) -> TrafficReport:
     }
     kernel_bytes = {n.number: node_bytes[n.number] for n in trace.nodes if n.kind == "kernel"}
     plans = {AS_WRITTEN: single, ELEMENTWISE: maps, REDUCTION: fused, BY_HAND: rows}
-    times = {way: sum(ns for _, ns in steps) for way, steps in zip(plans, results, strict=False)}
+    times = {way: sum(ns for _, ns in kernel_runs) for way, kernel_runs in zip(plans, results, strict=False)}
     ways = tuple(
         KernelSet(
             way=way,
@@ -103,11 +107,11 @@ def traffic(fn: Callable[..., Any], *args: Any) -> TrafficReport:
             provenance=session.backend().provenance,
             function=trace.name,
             expressions=expressions,
-            edges=tuple(RedEdge(e.first, e.then, e.why) for e in fused.edges),
+            edges=tuple(RedEdge(edge.first, edge.then, edge.why) for edge in fused.edges),
             ways=ways,
             kernels=tuple(
-                _kernel(fused, index, expressions, step, kernel_bytes)
-                for index, step in enumerate(results[2])
+                _kernel(fused, index, expressions, kernel_run, kernel_bytes)
+                for index, kernel_run in enumerate(results[2])
             ),
             sources=tuple(_source(programs[2], index) for index in range(len(fused.groups))),
             folded=tuple(f"{name} = {value}" for name, value in trace.folded),
@@ -133,19 +137,19 @@ class TrafficReport(Pictured):
         The bytes are computed from the sizes of the arrays, as if none of them were in L2 before.
         """
         record = self.record
-        expressions = [entry for entry in record.expressions if entry.kernel >= 0]
-        points = [
+        expressions = [expression for expression in record.expressions if expression.kernel >= 0]
+        roofline_points = [
             RooflinePoint(
-                name=entry.name,
+                name=expression.name,
                 provenance=record.provenance,
-                flops={"f32": entry.flop},
-                size_bytes={"DRAM": entry.read_bytes + entry.written_bytes},
-                time_ns=entry.time_ns,
+                flops={"f32": expression.flop},
+                size_bytes={"DRAM": expression.read_bytes + expression.written_bytes},
+                time_ns=expression.time_ns,
             )
-            for entry in (*expressions, *record.kernels)
-            if entry.flop and entry.time_ns
+            for expression in (*expressions, *record.kernels)
+            if expression.flop and expression.time_ns
         ]
-        return views.RooflineChart(Roofline(ceilings=session.ceilings(), points=tuple(points)))
+        return views.RooflineChart(Roofline(ceilings=session.ceilings(), points=tuple(roofline_points)))
 
     def _make_picture(self) -> views.TrafficView:
         return views.TrafficView(self.record)
@@ -168,14 +172,20 @@ def _run_with_traffic(program: Program, args: Sequence[Any]) -> list[tuple[tuple
     copies = [array.copy() for array in args]
     with timeline() as line:  # which waits at its end
         program(copies, lambda index: time_range(f"step {index}"))
-    steps: list[tuple[tuple[str, ...], int]] = []
-    ranges = {r.name: r for r in line.record.ranges}
+    kernel_runs: list[tuple[tuple[str, ...], int]] = []
+    ranges = {nvtx_range.name: nvtx_range for nvtx_range in line.record.ranges}
     for index in range(len(program.plan.groups)):
         span = ranges[f"step {index}"]
-        ids = {c.correlation_id for c in line.record.calls if span.start_ns <= c.start_ns < span.end_ns}
-        work = [a for a in line.record.activities if a.correlation_id in ids - {0}]
-        steps.append((tuple(a.name for a in work), sum(a.end_ns - a.start_ns for a in work)))
-    return steps
+        ids = {
+            host_call.correlation_id
+            for host_call in line.record.calls
+            if span.start_ns <= host_call.start_ns < span.end_ns
+        }
+        activities = [a for a in line.record.activities if a.correlation_id in ids - {0}]
+        kernel_runs.append(
+            (tuple(a.name for a in activities), sum(a.end_ns - a.start_ns for a in activities))
+        )
+    return kernel_runs
 
 
 def _expression(node: Node, plan: Plan, step: tuple[tuple[str, ...], int] | None, kernel: int) -> Expression:
@@ -200,20 +210,22 @@ def _kernel(
     plan: Plan,
     index: int,
     expressions: Sequence[Expression],
-    step: tuple[tuple[str, ...], int],
+    kernel_run: tuple[tuple[str, ...], int],
     kernel_bytes: Mapping[int, int],
 ) -> Expression:
     """Return the launches, bytes, operations and time of a fused kernel in the form of one `Expression`."""
-    group = plan.groups[index]
-    is_counted = group[0] in kernel_bytes
+    node_numbers = plan.groups[index]
+    is_counted = node_numbers[0] in kernel_bytes
     return Expression(
         name=f"kernel {index + 1}",
         kind="kernel",
-        launches=step[0],
-        read_bytes=kernel_bytes[group[0]] if is_counted else sum(n.nbytes for n in plan.reads(group)),
-        written_bytes=0 if is_counted else sum(n.nbytes for n in plan.writes(group)),
-        flop=sum(expressions[n].flop for n in group),
-        time_ns=step[1],
+        launches=kernel_run[0],
+        read_bytes=kernel_bytes[node_numbers[0]]
+        if is_counted
+        else sum(n.nbytes for n in plan.reads(node_numbers)),
+        written_bytes=0 if is_counted else sum(n.nbytes for n in plan.writes(node_numbers)),
+        flop=sum(expressions[n].flop for n in node_numbers),
+        time_ns=kernel_run[1],
         kernel=index,
     )
 
@@ -225,12 +237,14 @@ def _counted_bytes(plan: Plan, node: Node) -> list[int] | None:
     grid, block, args = (_arrays(plan, argument) for argument in node.args)
     launch = Launch.of(node.call, grid, block, args, node.kwargs.get("shared_mem", 0))
     counters = session.observe(launch, Counters()).record
-    return [SECTOR_BYTES * counters.total("sectors", "global", kind) for kind in ("load", "store")]
+    return [
+        SECTOR_BYTES * counters.total("sectors", "global", access_kind) for access_kind in ("load", "store")
+    ]
 
 
 def _arrays(plan: Plan, value: Any) -> Any:
     if type(value) in (tuple, list):
-        return tuple(_arrays(plan, item) for item in value)
+        return tuple(_arrays(plan, element) for element in value)
     result = getattr(plan.nodes[value.number], "result", value) if hasattr(value, "number") else value
     return result.copy() if isinstance(result, session.cp().ndarray) else result
 

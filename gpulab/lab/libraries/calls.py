@@ -120,11 +120,11 @@ def _observed(fn: Callable[..., Any], args: tuple[Any, ...]) -> Calls:
     if origin.source == "measured":
         measured_calls = tuple(known_calls.of_real_kernels(Counter(kernels)))
         return Calls(provenance=origin, function=name, endings=measured_calls, note=line.record.note)
-    note = (
+    library_note = (
         f"The table shows the operations of the {origin.device}, which does not use any of these libraries."
     )
     endings = tuple(known_calls.of_virtual_kernels(kernels, operations))
-    return Calls(provenance=known_calls.provenance, function=name, endings=endings, note=note)
+    return Calls(provenance=known_calls.provenance, function=name, endings=endings, note=library_note)
 
 
 def recorded() -> KnownCalls:

@@ -131,15 +131,16 @@ class Tuner(Pictured):
 
     def _choose_candidate(self, key: tuple[str, ...], args: tuple[Any, ...]) -> Choice:
         expected = _results(self._reference, args)
-        candidates = [self._candidate(name, way, args, expected) for name, way in self._ways.items()]
-        right = [candidate for candidate in candidates if candidate.times_ns]
-        if not right:
-            raise GpulabError(
-                f"No candidate has a correct result: {'; '.join(f'{c.name}: {c.why}' for c in candidates)}."
-            )
-        best = min(right, key=lambda candidate: statistics.median(candidate.times_ns))
-        stopped_early = [candidate.name for candidate in right if len(candidate.times_ns) < self.repeats]
-        note = (
+        candidates = [
+            self._candidate(name, function, args, expected) for name, function in self._ways.items()
+        ]
+        correct = [candidate for candidate in candidates if candidate.times_ns]
+        if not correct:
+            reasons = [f"{candidate.name}: {candidate.why}" for candidate in candidates]
+            raise GpulabError(f"No candidate has a correct result: {'; '.join(reasons)}.")
+        best = min(correct, key=lambda candidate: statistics.median(candidate.times_ns))
+        stopped_early = [candidate.name for candidate in correct if len(candidate.times_ns) < self.repeats]
+        early_note = (
             f"max_ms={number(self.max_ms)} cut {', '.join(stopped_early)} short of {self.repeats} calls."
             if stopped_early
             else ""
@@ -149,7 +150,7 @@ class Tuner(Pictured):
             key=key,
             candidates=tuple(candidates),
             best=best.name,
-            note=note,
+            note=early_note,
         )
 
     def _candidate(self, name: str, way: Way, args: tuple[Any, ...], expected: list[Any]) -> Candidate:
@@ -164,14 +165,16 @@ class Tuner(Pictured):
     def _error_text(self, results: list[Any], expected: list[Any]) -> str:
         """Return a description of the difference from the expected results, or an empty string."""
         if self._check is not None:
-            both = [arrays[0] if len(arrays) == 1 else tuple(arrays) for arrays in (results, expected)]
-            return "" if self._check(*both) else "wrong: the check refuses it"
+            array_pair = [arrays[0] if len(arrays) == 1 else tuple(arrays) for arrays in (results, expected)]
+            return "" if self._check(*array_pair) else "wrong: the check refuses it"
         if len(results) != len(expected):
             return f"wrong: {count(len(results), 'array')} for {len(expected)}"
-        for result, right in zip(results, expected, strict=True):
-            if result.shape != right.shape or result.dtype != right.dtype:
-                return f"wrong: {result.dtype} {result.shape} for {right.dtype} {right.shape}"
-            if difference := self._count_off(result.get(), right.get()):
+        for result, expected_array in zip(results, expected, strict=True):
+            if result.shape != expected_array.shape or result.dtype != expected_array.dtype:
+                return (
+                    f"wrong: {result.dtype} {result.shape} for {expected_array.dtype} {expected_array.shape}"
+                )
+            if difference := self._count_off(result.get(), expected_array.get()):
                 return f"wrong in {number(difference)} of {count(result.size, 'element')}"
         return ""
 
@@ -222,13 +225,13 @@ class Tuner(Pictured):
         data = json.loads(Path(path).read_text(encoding="utf-8"))
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             raise GpulabError(f"{Path(path).name} has no choices saved by gl.tune.")
-        for entry in data["choices"]:
-            entry["provenance"] = Provenance(**{**entry["provenance"], "source": "recorded"})
-            entry["candidates"] = tuple(
+        for choice_data in data["choices"]:
+            choice_data["provenance"] = Provenance(**{**choice_data["provenance"], "source": "recorded"})
+            choice_data["candidates"] = tuple(
                 Candidate(**{**candidate, "times_ns": tuple(candidate["times_ns"])})
-                for candidate in entry["candidates"]
+                for candidate in choice_data["candidates"]
             )
-            choice = Choice(**{**entry, "key": tuple(entry["key"])})
+            choice = Choice(**{**choice_data, "key": tuple(choice_data["key"])})
             if choice.best in self._ways:
                 self._chosen.setdefault(choice.key, choice)
 
@@ -237,9 +240,9 @@ class Tuner(Pictured):
 
     def __repr__(self) -> str:
         best = ", ".join(dict.fromkeys(choice.best for choice in self._chosen.values())) or "none yet"
-        keys = count(len(self._chosen), "key")
+        key_text = count(len(self._chosen), "key")
         ways = count(len(self._ways), "candidate")
-        return f"Tuner of {ways}, {keys} so far: {best}; {self.record.provenance.of_results_and_times}."
+        return f"Tuner of {ways}, {key_text} so far: {best}; {self.record.provenance.of_results_and_times}."
 
 
 def key_of(args: Iterable[Any]) -> tuple[str, ...]:
@@ -290,7 +293,7 @@ def _results(way: Way, args: tuple[Any, ...]) -> list[Any]:
 def _ways_by_name(ways: Iterable[Way]) -> dict[str, Way]:
     """Return a dictionary of functions by name; a number distinguishes functions with equal names."""
     result: dict[str, Way] = {}
-    for way in ways:
-        name = getattr(way, "__name__", type(way).__name__)
-        result[f"{name} ({len(result) + 1})" if name in result else name] = way
+    for function in ways:
+        name = getattr(function, "__name__", type(function).__name__)
+        result[f"{name} ({len(result) + 1})" if name in result else name] = function
     return result

@@ -95,14 +95,14 @@ def collective(
         raise ValueError(f"`gpus` must be an integer from 2 to {MAX_VIRTUAL_DEVICES}, not {gpus!r}.")
     library = algorithm == nccl.NAME
     name, steps = schedule_of(checked_operation, "ring" if library else algorithm, gpus)
-    least = gpus if checked_operation in ("all-gather", "reduce-scatter") else 1
+    least_chunks = gpus if checked_operation in ("all-gather", "reduce-scatter") else 1
     try:
         elements = int(size_bytes) // 4
     except (TypeError, ValueError, OverflowError):
         raise ValueError(
             f"`size_bytes` must be a number of bytes, such as 8 << 20 (8 MiB), not {size_bytes!r}."
         ) from None
-    chunks = len(bounds_of(0, steps, least)) - 1
+    chunks = len(bounds_of(0, steps, least_chunks)) - 1
     if elements < chunks or 4 * elements * gpus > MOST_BYTES:
         raise ValueError(
             f"`size_bytes` is {size_bytes!r}. It must be at least 4 bytes for each of "
@@ -116,7 +116,7 @@ def collective(
             "modelled times."
         )
     elements -= elements % gpus if library and checked_operation in ("all-gather", "reduce-scatter") else 0
-    bounds = bounds_of(elements, steps, least)
+    bounds = bounds_of(elements, steps, least_chunks)
     side: Any
     with _gpus(gpus, real_gpus, links) as side:
         if library:
@@ -152,7 +152,7 @@ def by_schedule(
     from_host_ns = graph_ns = 0
     verdicts = []
 
-    def rounds(run_once: Callable[[], int]) -> int:
+    def median_time_ns(run_once: Callable[[], int]) -> int:
         """Return the median time of several runs, without the first one, whose results are checked."""
         times_ns: list[int] = []
         while len(times_ns) < 2 or (len(times_ns) < _ROUNDS and sum(times_ns) < _MOST_NS):
@@ -170,9 +170,9 @@ def by_schedule(
         return time.perf_counter_ns() - begin
 
     if side is None:
-        from_host_ns = rounds(from_host)
+        from_host_ns = median_time_ns(from_host)
         with suppress(cp.cuda.runtime.CUDARuntimeError):  # a driver that cannot capture such copies
-            graph_ns = rounds(run.as_graph(steps, run.slices))
+            graph_ns = median_time_ns(run.as_graph(steps, run.slices))
     crossings: list[Crossing] = []
     times = []
     step_begins = []
@@ -188,12 +188,12 @@ def by_schedule(
             modelled, passed = _modelled(side, run, step)
             times.append(modelled)
             crossings += passed
-    right = tuple(map(all, zip(*verdicts, run.right(operation), strict=True)))
+    is_correct = tuple(map(all, zip(*verdicts, run.right(operation), strict=True)))
     return Collective.of(
         *_origin(side, run.joined, gpus),
         bounds,
         crossings,
-        right,
+        is_correct,
         operation=operation,
         algorithm=name,
         steps=tuple(times),
@@ -220,7 +220,10 @@ def _modelled(side: Any, run: Run, step: Sequence[Move]) -> tuple[CollectiveStep
         for move, end in messages(step)
         if move.add or not leaving.isdisjoint((move.target, chunk) for chunk in range(move.chunk, end))
     ]
-    crossing_rows = [(c.source, c.target, c.size_bytes, c.over == "NVLink") for c in crossings]
+    crossing_rows = [
+        (crossing.source, crossing.target, crossing.size_bytes, crossing.over == "NVLink")
+        for crossing in crossings
+    ]
     copies_ns, whole_ns = map(round, side.step_ns(crossing_rows, sums))
     return CollectiveStep(tuple(step), whole_ns, copies_ns), crossings
 
@@ -230,14 +233,14 @@ def _by_library(
 ) -> Collective:
     """Run the operation with NCCL; the bytes on each link are computed from the `steps` of a ring."""
     cp = session.cp() if side is None else side.cp
-    right, took_ns = nccl.called(None if side is None else cp, operation, gpus, bounds[-1])
+    is_correct, took_ns = nccl.called(None if side is None else cp, operation, gpus, bounds[-1])
     connections = reachable(cp.cuda.runtime, gpus)
     crossings = crossings_of([move for step in steps for move in step], bounds, connections, "NCCL")
     return Collective.of(
         *_origin(side, connections, gpus),
         bounds,
         crossings,
-        right,
+        is_correct,
         operation=operation,
         algorithm="NCCL",
         steps=(CollectiveStep((), took_ns),),
@@ -261,5 +264,8 @@ def _origin(side: Any, connections: set[tuple[int, int]], gpus: int) -> tuple[Pr
     """Return the provenance of the measured times, and the kind of links between the GPUs."""
     if side is not None:
         return side.provenance, side.machine.links.kind
-    whole = len(connections) == gpus * (gpus - 1)
-    return session.backend().provenance, "nvswitch" if whole else "pairs" if connections else "host"
+    is_fully_connected = len(connections) == gpus * (gpus - 1)
+    return (
+        session.backend().provenance,
+        "nvswitch" if is_fully_connected else "pairs" if connections else "host",
+    )

@@ -53,7 +53,7 @@ def called(
 
         with ThreadPoolExecutor(gpus, thread_name_prefix="rank") as pool:
             results = list(pool.map(thread, range(gpus)))
-    return tuple(right for right, _ in results), max(ns for _, ns in results)
+    return tuple(is_correct for is_correct, _ in results), max(ns for _, ns in results)
 
 
 def _key(enter_call: At, rank: int) -> tuple[list[int], bool]:
@@ -89,39 +89,39 @@ def _rank(
     arrays = input_arrays(gpus, elements)
     enter_call(f"NcclCommunicator({gpus}, id, {rank})")
     comm = nccl.NcclCommunicator(gpus, bytes(key[0]) if key[1] else tuple(key[0]), rank)
-    bounds = [enter_call * elements // gpus for enter_call in range(gpus + 1)]
+    bounds = [chunk * elements // gpus for chunk in range(gpus + 1)]
     x = cp.asarray(arrays[rank])
     stream = cp.cuda.Stream(non_blocking=True)
-    share = elements // gpus
+    chunk_elements = elements // gpus
     cp.cuda.Device().synchronize()
     # In place, as NCCL wants it: a rank's own part lies where it belongs in the whole.
-    whole = x.data.ptr
-    own_share = x.data.ptr + 4 * bounds[rank]
-    kind = nccl.NCCL_INT32
+    array_address = x.data.ptr
+    chunk_address = x.data.ptr + 4 * bounds[rank]
+    data_type = nccl.NCCL_INT32
     add = nccl.NCCL_SUM
     calls: dict[Operation, tuple[str, *tuple[int, ...]]] = {
-        "all-reduce": ("allReduce", whole, whole, elements, kind, add),
-        "reduce": ("reduce", whole, whole, elements, kind, add, 0),
-        "broadcast": ("broadcast", whole, whole, elements, kind, 0),
-        "all-gather": ("allGather", own_share, whole, share, kind),
-        "reduce-scatter": ("reduceScatter", whole, own_share, share, kind, add),
+        "all-reduce": ("allReduce", array_address, array_address, elements, data_type, add),
+        "reduce": ("reduce", array_address, array_address, elements, data_type, add, 0),
+        "broadcast": ("broadcast", array_address, array_address, elements, data_type, 0),
+        "all-gather": ("allGather", chunk_address, array_address, chunk_elements, data_type),
+        "reduce-scatter": ("reduceScatter", array_address, chunk_address, chunk_elements, data_type, add),
     }
     name, *arguments = calls[operation]
-    call = partial(getattr(comm, str(name)), *arguments, stream.ptr)
+    nccl_call = partial(getattr(comm, str(name)), *arguments, stream.ptr)
     enter_call(f"{name}({elements:,} x int32)")
-    call()
+    nccl_call()
     stream.synchronize()
-    right = is_right(operation, rank, x.get(), bounds, arrays)
+    is_correct = is_right(operation, rank, x.get(), bounds, arrays)
     enter_call(f"{name}({elements:,} x int32), timed")
     times_ns = []
     for _ in range(rounds):
-        call()  # behind it all ranks are there
+        nccl_call()  # behind it all ranks are there
         begin = cp.cuda.Event()
         end = cp.cuda.Event()
         begin.record(stream)
         for _ in range(in_a_row):
-            call()
+            nccl_call()
         end.record(stream)
         end.synchronize()
         times_ns.append(1e6 * cp.cuda.get_elapsed_time(begin, end) / in_a_row)
-    return right, int(statistics.median(times_ns))
+    return is_correct, int(statistics.median(times_ns))

@@ -85,35 +85,35 @@ class Run:
             The host submits everything at once, so this time includes no host work per message.
         """
         cp = self.cp
-        first = self._streams[0][0]
+        capture_stream = self._streams[0][0]
         side_streams = [
             (rank, stream) for rank, stream_pair in enumerate(self._streams) for stream in stream_pair
         ]
-        side_streams.remove((0, first))
+        side_streams.remove((0, capture_stream))
         self.forget()
         with cp.cuda.Device(0):
-            first.begin_capture()
+            capture_stream.begin_capture()
             try:
-                begin = first.record(cp.cuda.Event(disable_timing=True))
+                begin = capture_stream.record(cp.cuda.Event(disable_timing=True))
                 for _, stream in side_streams:
                     stream.wait_event(begin)
                 for step in steps:
                     self.give(step, slices)
                 for rank, stream in side_streams:
                     with cp.cuda.Device(rank):
-                        first.wait_event(stream.record(cp.cuda.Event(disable_timing=True)))
+                        capture_stream.wait_event(stream.record(cp.cuda.Event(disable_timing=True)))
             finally:
-                graph = first.end_capture()
+                graph = capture_stream.end_capture()
                 self.forget()
 
         def launch() -> int:
             with cp.cuda.Device(0):
                 begin = cp.cuda.Event()
                 end = cp.cuda.Event()
-                first.record(begin)
-                graph.launch(first)
-                first.record(end)
-                first.synchronize()
+                capture_stream.record(begin)
+                graph.launch(capture_stream)
+                capture_stream.record(end)
+                capture_stream.synchronize()
             return int(1e6 * cp.cuda.get_elapsed_time(begin, end))
 
         return launch
@@ -131,9 +131,12 @@ class Run:
             arrivals = []
             for move, end in messages_to_send:
                 chunks = range(move.chunk, end)
-                first = self.bounds[move.chunk]
+                start_element = self.bounds[move.chunk]
                 size = self.bounds[end] - self.bounds[move.chunk]
-                part = slice(first + slice_index * size // slices, first + (slice_index + 1) * size // slices)
+                element_slice = slice(
+                    start_element + slice_index * size // slices,
+                    start_element + (slice_index + 1) * size // slices,
+                )
                 into = [(move.target, chunk) for chunk in chunks]
                 box = max(used_boxes[arrival] for arrival in into)
                 if not move.add and leaving.isdisjoint(into):
@@ -143,10 +146,18 @@ class Run:
                     [(gpu, array_index, chunk, slice_index) for chunk in chunks]
                     for gpu, array_index in ((move.source, ARRAY), (move.target, box), (move.target, ARRAY))
                 )
-                self._submit(move.source, 0, source_array, target_array, partial(self._copy, move, part, box))
+                self._submit(
+                    move.source, 0, source_array, target_array, partial(self._copy, move, element_slice, box)
+                )
                 if box != ARRAY:
                     arrivals.append(
-                        (move.target, 1, target_array, own_array, partial(self._take_in, move, part, box))
+                        (
+                            move.target,
+                            1,
+                            target_array,
+                            own_array,
+                            partial(self._take_in, move, element_slice, box),
+                        )
                     )
             for arrival in arrivals:
                 self._submit(*arrival)
@@ -159,8 +170,8 @@ class Run:
         predecessors = [self._written[place] for place in (*reads, *writes) if place in self._written]
         predecessors += [done for place in writes for done in self._read.pop(place, ())]
         with self.cp.cuda.Device(gpu), stream:
-            for other, event in predecessors:
-                if other is not stream:
+            for other_stream, event in predecessors:
+                if other_stream is not stream:
                     stream.wait_event(event)
             work(stream)
             event = self.cp.cuda.Event(disable_timing=True)
@@ -169,27 +180,34 @@ class Run:
             self._read[place].append((stream, event))
         self._written.update(dict.fromkeys(writes, (stream, event)))
 
-    def _copy(self, move: Move, part: slice, box: int, stream: Any) -> None:
-        source = self._array(move.source)[part]
-        target = self._array(move.target, box)[part]
+    def _copy(self, move: Move, element_slice: slice, box: int, stream: Any) -> None:
+        source_slice = self._array(move.source)[element_slice]
+        target_slice = self._array(move.target, box)[element_slice]
         runtime = self.cp.cuda.runtime
         if (
             move.source,
             move.target,
         ) in self.joined:  # the addresses tell which GPUs, and a graph can have it
-            runtime.memcpyAsync(target.data.ptr, source.data.ptr, source.nbytes, _BY_ADDRESS, stream.ptr)
+            runtime.memcpyAsync(
+                target_slice.data.ptr, source_slice.data.ptr, source_slice.nbytes, _BY_ADDRESS, stream.ptr
+            )
         else:
             runtime.memcpyPeerAsync(
-                target.data.ptr, move.target, source.data.ptr, move.source, source.nbytes, stream.ptr
+                target_slice.data.ptr,
+                move.target,
+                source_slice.data.ptr,
+                move.source,
+                source_slice.nbytes,
+                stream.ptr,
             )
 
-    def _take_in(self, move: Move, part: slice, box: int, _: Any) -> None:
-        target = self._array(move.target)[part]
-        received = self._array(move.target, box)[part]
+    def _take_in(self, move: Move, element_slice: slice, box: int, _: Any) -> None:
+        target_slice = self._array(move.target)[element_slice]
+        received = self._array(move.target, box)[element_slice]
         if move.add:
-            self.cp.add(target, received, out=target)
+            self.cp.add(target_slice, received, out=target_slice)
         else:
-            target[...] = received
+            target_slice[...] = received
 
     def _array(self, gpu: int, box: int = ARRAY) -> Any:
         """Return the array of a GPU or one of its receive buffers, which is allocated at first use."""

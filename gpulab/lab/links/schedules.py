@@ -62,13 +62,13 @@ def schedule_of(operation: Operation, algorithm: Any, gpus: int) -> tuple[str, S
         )
     checked_steps: Steps = []
     moves = chunks = 0
-    for number, step in enumerate(steps, 1):
-        checked_steps.append(_own_step(number, step, gpus, MOST_MOVES - moves))
+    for step_number, step in enumerate(steps, 1):
+        checked_steps.append(_own_step(step_number, step, gpus, MOST_MOVES - moves))
         moves += len(checked_steps[-1])
         chunks = max(chunks, 1 + max((move.chunk for move in checked_steps[-1]), default=0))
-        if number > MOST_STEPS or number * gpus * chunks > MOST_CELLS:
+        if step_number > MOST_STEPS or step_number * gpus * chunks > MOST_CELLS:
             raise ValueError(
-                f"Step {number}: a schedule has at most {MOST_STEPS:,} steps, and steps "
+                f"Step {step_number}: a schedule has at most {MOST_STEPS:,} steps, and steps "
                 f"times GPUs times chunks must be at most {MOST_CELLS:,}. Use fewer steps "
                 "or chunks."
             )
@@ -86,13 +86,13 @@ def modelled_ns(device: str, gpus: int, bounds: Sequence[int], steps: Steps) -> 
 
     No data are copied. Only the bytes of the chunks are counted, with 32-bit elements between `bounds`.
     """
-    whole = 0.0
+    total_ns = 0.0
     for step in steps:
         message_bytes = [(move, 4 * (bounds[end] - bounds[move.chunk])) for move, end in messages(step)]
         copies = [(move.source, move.target, size, True) for move, size in message_bytes]
         sums = [(move.target, size) for move, size in message_bytes if move.add]
-        whole += session.step_ns(device, gpus, copies, sums)
-    return whole
+        total_ns += session.step_ns(device, gpus, copies, sums)
+    return total_ns
 
 
 def operations(steps: Steps) -> int:
@@ -108,25 +108,25 @@ def _own_step(number: int, step: Any, gpus: int, most_moves: int) -> list[Move]:
             f"Step {number}: a step must be a list of (source, target, chunk, 'add' or 'copy'), not {step!r}."
         )
     for entry in step:
-        parts = tuple(entry) if isinstance(entry, list | tuple) else ()
-        if len(parts) != 4 or not isinstance(parts[3], str) or parts[3] not in _HOWS:
+        move_fields = tuple(entry) if isinstance(entry, list | tuple) else ()
+        if len(move_fields) != 4 or not isinstance(move_fields[3], str) or move_fields[3] not in _HOWS:
             raise ValueError(
                 f"Step {number}: a move must be (source, target, chunk, 'add' or 'copy'), not {entry!r}."
             )
         try:
-            source, target, chunk = map(index, parts[:3])
+            source_gpu, target_gpu, chunk = map(index, move_fields[:3])
         except TypeError:
             raise ValueError(
                 f"Step {number}: the source, target and chunk of {entry!r} must be integers."
             ) from None
-        if not (0 <= source < gpus and 0 <= target < gpus and chunk >= 0) or source == target:
+        if not (0 <= source_gpu < gpus and 0 <= target_gpu < gpus and chunk >= 0) or source_gpu == target_gpu:
             raise ValueError(
                 f"Step {number}: {entry!r} must name two different GPUs from 0 to {gpus - 1}, and a chunk."
             )
         if len(moves) == most_moves:
             raise ValueError(f"Step {number}: a schedule has at most {MOST_MOVES:,} moves in all its steps.")
-        moves.append(Move(source, target, chunk, _HOWS[parts[3]]))
-        into[target, chunk] += parts[3] == "copy"
+        moves.append(Move(source_gpu, target_gpu, chunk, _HOWS[move_fields[3]]))
+        into[target_gpu, chunk] += move_fields[3] == "copy"
     for move in moves:
         if into[move.target, move.chunk] > (1 if not move.add else 0):
             raise ValueError(

@@ -206,9 +206,11 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
         moments = reports[0][0].last_step + 1
         panels = []
         for history, name in reports:
-            last = history.last_step
+            last_step = history.last_step
             after = (
-                np.rint(np.linspace(0, last, moments)).astype(np.int64) if moments > 1 else np.array([last])
+                np.rint(np.linspace(0, last_step, moments)).astype(np.int64)
+                if moments > 1
+                else np.array([last_step])
             )
             panels.append(_panel(history, name, after))
         return views.AllocatorView(Maps(panels))
@@ -340,10 +342,12 @@ def _after(record: memory.AllocatorTrace, requests: Sequence[memory.Request]) ->
     Requests have the times of their events.
     """
     times = np.array([0, *(request.time_ns for request in requests)], np.int64)
-    counts = np.searchsorted(record.events.time_ns, times, side="right")
+    event_counts = np.searchsorted(record.events.time_ns, times, side="right")
     # What was there before the first event was never seen to be asked for; see `requests_of`.
     requests_of_state = {"used": 1, "waiting": 3}
-    initial_bytes = sum(requests_of_state.get(b.state, 0) for s in record.first.segments for b in s.blocks)
-    counts[: initial_bytes + 1 + bool(record.first.limit_bytes)] = 0
-    counts[-1] = len(record.events)
-    return np.maximum.accumulate(counts)
+    initial_bytes = sum(
+        requests_of_state.get(b.state, 0) for segment in record.first.segments for b in segment.blocks
+    )
+    event_counts[: initial_bytes + 1 + bool(record.first.limit_bytes)] = 0
+    event_counts[-1] = len(record.events)
+    return np.maximum.accumulate(event_counts)

@@ -96,20 +96,20 @@ class _Bench:
         self.cp = session.cp()
         self.info = info
         self.effort = effort
-        code = (resources.files("gpulab.lab.memory") / "ladder.cu").read_text(encoding="utf-8")
+        kernel_code = (resources.files("gpulab.lab.memory") / "ladder.cu").read_text(encoding="utf-8")
         self.kernels = {
-            name: self.cp.RawKernel(code, name)
+            name: self.cp.RawKernel(kernel_code, name)
             for name in ("chase", "registers", "shared_memory", "l1", "reads")
         }
         self.out, self.end = self.cp.zeros(1, self.cp.float32), self.cp.zeros(1, self.cp.uint64)
-        free = self.cp.cuda.runtime.memGetInfo()[0]
-        room = 1 << (int(free // 4).bit_length() - 1)
-        if room < MIB:
+        free_bytes = self.cp.cuda.runtime.memGetInfo()[0]
+        room_bytes = 1 << (int(free_bytes // 4).bit_length() - 1)
+        if room_bytes < MIB:
             raise GpulabError(
                 "The GPU has less than 4 MiB free; free some memory for gl.memory_hierarchy to measure."
             )
-        self.most_bytes = min(effort.most_bytes, room)
-        self.stream_bytes = min(effort.stream_bytes, room)
+        self.most_bytes = min(effort.most_bytes, room_bytes)
+        self.stream_bytes = min(effort.stream_bytes, room_bytes)
         octaves = np.arange(10, np.log2(self.most_bytes) + 0.01, 1 / effort.steps_an_octave)
         # Working sets of the chains, in bytes.
         self.sizes = np.unique((2**octaves).astype(np.int64) // LINE_BYTES * LINE_BYTES)
@@ -138,41 +138,43 @@ class _Bench:
         before: Callable[[], Any] | None = None,
     ) -> float:
         """Return the difference in ns between a long and a short run, which excludes the cost of a launch."""
-        longer_ns, shorter_ns = (self.ns(partial(run, count), before) for count in (long_size, short_size))
+        longer_ns, shorter_ns = (
+            self.ns(partial(run, iterations), before) for iterations in (long_size, short_size)
+        )
         return longer_ns - shorter_ns
 
     # --- latency ------------------------------------------------------------------------------------
     def latencies(self, begin: Callable[[], None]) -> npt.NDArray[np.float64]:
         """Return the latency of one dependent load in ns, for each size of the working set."""
         rng = np.random.default_rng(1)
-        whole = self.cp.empty(int(self.sizes[-1]) // 8, self.cp.uint64)
+        chain_array = self.cp.empty(int(self.sizes[-1]) // 8, self.cp.uint64)
         times = []
         for size_bytes in self.sizes:
             begin()
-            times.append(self._latency(whole, int(size_bytes) // LINE_BYTES, rng))
+            times.append(self._latency(chain_array, int(size_bytes) // LINE_BYTES, rng))
         return np.array(times)
 
-    def _latency(self, whole: Any, lines: int, rng: np.random.Generator) -> float:
+    def _latency(self, chain_array: Any, lines: int, rng: np.random.Generator) -> float:
         cp = self.cp
         chase = self.kernels["chase"]
-        first = int(whole.data.ptr)
+        start_address = int(chain_array.data.ptr)
         windows = np.arange(lines, dtype=np.uint64).reshape(-1, min(lines, self.effort.window_lines or lines))
         order = rng.permuted(windows, axis=1).ravel() * np.uint64(LINE_BYTES)
         next_lines = np.empty(lines, np.uint64)
-        next_lines[order // LINE_BYTES] = np.roll(order, -1) + np.uint64(first)
-        whole[: lines * 16 : 16] = cp.asarray(next_lines)
+        next_lines[order // LINE_BYTES] = np.roll(order, -1) + np.uint64(start_address)
+        chain_array[: lines * 16 : 16] = cp.asarray(next_lines)
         warm = min(lines, WARM_LOADS)
         beyond_l2 = lines * LINE_BYTES > self.info.l2_bytes
-        steps = self.effort.chain if beyond_l2 else min(self.effort.chain, 4096)
+        load_count = self.effort.chain if beyond_l2 else min(self.effort.chain, 4096)
 
         def sweep() -> None:
-            self._read(whole, lines * LINE_BYTES // VECTOR_BYTES, 1)
+            self._read(chain_array, lines * LINE_BYTES // VECTOR_BYTES, 1)
 
         def follow(count: int) -> None:
-            chase((1,), (1,), (whole, self.end, np.int32(warm), np.int32(count)))
+            chase((1,), (1,), (chain_array, self.end, np.int32(warm), np.int32(count)))
 
         follow(16)
-        return self.apart_ns(follow, 16 + steps, 16, sweep) / steps
+        return self.apart_ns(follow, 16 + load_count, 16, sweep) / load_count
 
     def _read(self, array: Any, vectors: int, rounds: int) -> None:
         grid = max(1, min(8 * self.info.sm_count, vectors // 256))
@@ -184,7 +186,7 @@ class _Bench:
         """Return the bandwidth of each level of memory, starting with registers."""
         info = self.info
         sms = self.info.sm_count
-        rounds = self.effort.rounds
+        repeats = self.effort.rounds
         clock = (info.boost_clock_mhz or 0) / 1e3
         published = _published(info)
         operands = 16 * (info.fp32_lanes_per_sm * sms * clock)
@@ -201,9 +203,9 @@ class _Bench:
                 self.kernels[kernel]((grid,), (block,), (*args, np.int32(count)))
 
             run(2)
-            ns = self.apart_ns(run, 2 * rounds, rounds)
+            ns = self.apart_ns(run, 2 * repeats, repeats)
             # Four registers are 16 bytes, too.
-            gbps: float = grid * block * loads * VECTOR_BYTES * rounds / ns
+            gbps: float = grid * block * loads * VECTOR_BYTES * repeats / ns
             return gbps
 
         gbps = loop("registers", self.out, np.float32(0.5), np.float32(1), loads=64)
@@ -238,16 +240,16 @@ class _Bench:
     def _l2(self) -> LevelBandwidth:
         size_bytes = 1 << ((self.info.l2_bytes // 4).bit_length() - 1)
         array = self.cp.zeros(size_bytes // 4, self.cp.float32)
-        rounds = max(16, self.effort.rounds // 4)
+        repeats = max(16, self.effort.rounds // 4)
         vectors = size_bytes // VECTOR_BYTES
         self._read(array, vectors, 1)
-        ns = self.apart_ns(partial(self._read, array, vectors), 2 * rounds, rounds)
+        ns = self.apart_ns(partial(self._read, array, vectors), 2 * repeats, repeats)
         description = f"All SMs read the same {size(size_bytes)} repeatedly, and the loads bypass L1."
-        return LevelBandwidth("L2", size_bytes * rounds / ns, description)
+        return LevelBandwidth("L2", size_bytes * repeats / ns, description)
 
     def _memory(self, published: dict[str, tuple[float | None, str]]) -> Iterator[LevelBandwidth]:
-        count = self.stream_bytes // 4
-        array = self.cp.zeros(count, self.cp.float32)
+        element_count = self.stream_bytes // 4
+        array = self.cp.zeros(element_count, self.cp.float32)
         vectors = array.nbytes // VECTOR_BYTES
         ns = self.apart_ns(partial(self._read, array, vectors), 2, 1)
         description = (
@@ -255,14 +257,14 @@ class _Bench:
             "twice and reading once."
         )
         yield LevelBandwidth("memory, read", array.nbytes / ns, description, *published["memory"])
-        half = array.nbytes // 2
-        source = array[: count // 2]
-        target = array[count // 2 :]
-        ns = self._copies_ns(lambda: target.data.copy_from_device_async(source.data, half))
+        half_bytes = array.nbytes // 2
+        source_half = array[: element_count // 2]
+        target_half = array[element_count // 2 :]
+        ns = self._copies_ns(lambda: target_half.data.copy_from_device_async(source_half.data, half_bytes))
         yield LevelBandwidth(
             "memory, copy",
-            2 * half / ns,
-            f"cudaMemcpy of {size(half)} from the device to itself; bytes read and written count.",
+            2 * half_bytes / ns,
+            f"cudaMemcpy of {size(half_bytes)} from the device to itself; bytes read and written count.",
             *published["memory"],
         )
 
@@ -283,14 +285,16 @@ class _Bench:
         size_bytes = self.stream_bytes // 4
         description = f"Copies of {size(size_bytes)} to another GPU, with peer access if the GPUs have it."
         device_id = self.cp.cuda.Device().id
-        count = self.cp.cuda.runtime.getDeviceCount()
-        if count == 1:
+        gpu_count = self.cp.cuda.runtime.getDeviceCount()
+        if gpu_count == 1:
             return LevelBandwidth("peer", None, description, *published["peer"], why="there is one GPU")
-        source = self.cp.zeros(size_bytes, self.cp.uint8)
-        with self.cp.cuda.Device((device_id + 1) % count):
-            target = self.cp.zeros(size_bytes, self.cp.uint8)
+        source_array = self.cp.zeros(size_bytes, self.cp.uint8)
+        with self.cp.cuda.Device((device_id + 1) % gpu_count):
+            target_array = self.cp.zeros(size_bytes, self.cp.uint8)
         with self.cp.cuda.Stream(non_blocking=True) as stream:
-            ns = self._copies_ns(lambda: target.data.copy_from_device_async(source.data, size_bytes, stream))
+            ns = self._copies_ns(
+                lambda: target_array.data.copy_from_device_async(source_array.data, size_bytes, stream)
+            )
         return LevelBandwidth("peer", size_bytes / ns, description, *published["peer"])
 
     def _copies_ns(self, copy: Callable[[], Any]) -> float:

@@ -130,18 +130,18 @@ class _Run:
         initial_bytes = self._before.used_bytes or 0
         events = self.seen.events(device=self._device)
         lost_events = len(self.seen) - len(self.seen.events())
-        steps = events.size_bytes * (
+        size_changes = events.size_bytes * (
             (events.actions == ALLOC).astype(int) - (events.actions == FREE_COMPLETED)
         )
-        used_bytes = np.concatenate(([initial_bytes], initial_bytes + np.cumsum(steps)))
+        used_bytes = np.concatenate(([initial_bytes], initial_bytes + np.cumsum(size_changes)))
         failures = np.flatnonzero(events.actions == OOM)
         events_before = int(used_bytes.argmax())  # the number of events that had happened
         if failure:
             events_before = int(failures[-1]) + 1 if len(failures) else len(used_bytes) - 1
-        source, stack = self._place(int(events.stacks[events_before - 1]) if events_before else -1)
+        source_line, stack = self._place(int(events.stacks[events_before - 1]) if events_before else -1)
         failed_request = FailedRequest(0, None, failure) if failure else None
         if failure and len(failures):
-            failed_request = FailedRequest(int(events.size_bytes[events_before - 1]), source, failure)
+            failed_request = FailedRequest(int(events.size_bytes[events_before - 1]), source_line, failure)
         peak = int(used_bytes[events_before]) + (failed_request.size_bytes if failed_request else 0)
         record = MemoryReport(
             provenance=self._backend.provenance,
@@ -151,7 +151,7 @@ class _Run:
             peak_bytes=peak,
             peak_reserved_bytes=self.seen.most_reserved,
             after_bytes=(self._after.used_bytes if self._after else None) or 0,
-            source=source,
+            source=source_line,
             stack=stack,
             alive=self._alive(events, events_before, "at the failure" if failed_request else None),
             allocations=int(np.count_nonzero(events.actions == ALLOC)),
@@ -191,29 +191,29 @@ class _Run:
                 strict=True,
             )
         )
-        for number, (action, address, size, requested, stack) in enumerate(rows[:event_count]):
+        for event_index, (action, address, size, requested, stack) in enumerate(rows[:event_count]):
             if action == ALLOC:
-                live_blocks[address] = number, size, requested, stack
+                live_blocks[address] = event_index, size, requested, stack
             elif action == FREE_COMPLETED and live_blocks.pop(address, None) is None:
                 freed_addresses.add(address)
         next_events: dict[int, int] = {}
-        for number, (action, address, *_) in enumerate(rows[event_count:], event_count):
+        for event_index, (action, address, *_) in enumerate(rows[event_count:], event_count):
             if action == FREE_COMPLETED:
-                next_events.setdefault(address, number)
+                next_events.setdefault(address, event_index)
         # Arrays, bytes and requested bytes of each block; a list is one group.
-        groups: defaultdict[tuple[int, str, Stay], list[tuple[str, int, int]]] = defaultdict(list)
-        for address, (number, size, requested, stack) in live_blocks.items():
+        blocks_by_group: defaultdict[tuple[int, str, Stay], list[tuple[str, int, int]]] = defaultdict(list)
+        for address, (event_index, size, requested, stack) in live_blocks.items():
             fate: Stay = stay or ("temporary" if address in next_events else "kept")
             freed_ns = times[next_events[address]] if address in next_events else np.inf
-            arrays = self._arrays.at(address, times[number], freed_ns)
-            groups[stack, _MEMBER.sub("[…]", arrays), fate].append((arrays, size, requested))
+            arrays = self._arrays.at(address, times[event_index], freed_ns)
+            blocks_by_group[stack, _MEMBER.sub("[…]", arrays), fate].append((arrays, size, requested))
         groups_of_blocks = []
-        for (stack, listed, fate), blocks in groups.items():
-            source, frames = self._place(stack)
+        for (stack, listed, fate), blocks in blocks_by_group.items():
+            source_line, frames = self._place(stack)
             names, sizes, requests = zip(*blocks, strict=True)
             groups_of_blocks.append(
                 AliveBlocks(
-                    source=source,
+                    source=source_line,
                     stack=frames,
                     arrays=listed if names[1:] else names[0],
                     blocks=len(blocks),
@@ -244,13 +244,19 @@ class _Run:
         info = self._backend.device_info()
         reading = self._before
         free = info.memory_bytes - (reading.device_bytes or 0) + (reading.reserved_bytes or 0) - initial_bytes
-        room = min(free, reading.limit_bytes - initial_bytes) if reading.limit_bytes else free
-        rooms = [(self._backend.provenance, info.memory_bytes, room)]
-        for other in session.table():
+        free_room = min(free, reading.limit_bytes - initial_bytes) if reading.limit_bytes else free
+        rooms = [(self._backend.provenance, info.memory_bytes, free_room)]
+        for other_device in session.table():
             rooms.append(
-                (other.provenance, other.memory_bytes, other.memory_bytes - DRIVER_BYTES - initial_bytes)
+                (
+                    other_device.provenance,
+                    other_device.memory_bytes,
+                    other_device.memory_bytes - DRIVER_BYTES - initial_bytes,
+                )
             )
-        return tuple(Room(*room, room[-1] / needed_bytes if needed_bytes else None) for room in rooms)
+        return tuple(
+            Room(*free_room, free_room[-1] / needed_bytes if needed_bytes else None) for free_room in rooms
+        )
 
 
 class _Arrays:
@@ -310,11 +316,11 @@ class _Arrays:
     def older(self, excluded: set[int]) -> list[tuple[str, int, int]]:
         """Return the arrays outside the excluded addresses, with sizes of block and array, by size."""
         names = [
-            _named_one(entry)[1:]
-            for address, entry in self._names_by_address.items()
+            _named_one(named_array)[1:]
+            for address, named_array in self._names_by_address.items()
             if address and address not in excluded
         ]
-        return sorted(names, key=lambda entry: (-entry[1], ": " not in entry[0]))
+        return sorted(names, key=lambda row: (-row[1], ": " not in row[0]))
 
 
 def _named_one(sightings: Sequence[tuple[int, str, int, int]]) -> tuple[int, str, int, int]:

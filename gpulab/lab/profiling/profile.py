@@ -173,8 +173,8 @@ class _Recorder:
         if self._recorder.blind:
             reason = self._recorder.blind
             self._recorder.stop()
-            kind = ProfilerInUseError if "in use" in reason else GpulabError
-            raise kind(
+            error_type = ProfilerInUseError if "in use" in reason else GpulabError
+            raise error_type(
                 f"A profile needs CUPTI to record kernels and copies, but {reason}. End "
                 "the other tool's session first, or use gl.timeline(), which works "
                 "without CUPTI and records NVTX ranges."

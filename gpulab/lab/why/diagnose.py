@@ -61,9 +61,9 @@ def diagnose(
     launch = Launch.of(kernel, grid, block, args, shared_mem, stream)
     baseline_launch, baseline_code = None, ""
     if baseline is not None:
-        with starting(launch_of("`baseline`", baseline)) as first:
-            baseline_launch = session.observe(first, Costs(caches)).record
-            baseline_code = first.source.code
+        with starting(launch_of("`baseline`", baseline)) as started_launch:
+            baseline_launch = session.observe(started_launch, Costs(caches)).record
+            baseline_code = started_launch.source.code
     placement, costs = session.observe(launch, Blocks(), Costs(caches))
     trace = placement.record
     measured_ns = float(trace.span_ns) if trace.provenance.source == "measured" else 0.0

@@ -60,17 +60,19 @@ def roofline(
         raise ValueError("Pass at least one launch: gl.roofline((kernel, grid, block, args)).")
     if isinstance(names, str) or (names and len(names) != len(launches)):
         raise ValueError(f"`names` must have one name per launch ({len(launches)}), not {names!r}.")
-    checked_launches = [launch_of(f"Launch {number}", launch) for number, launch in enumerate(launches, 1)]
-    points: list[RooflinePoint] = []
+    checked_launches = [
+        launch_of(f"Launch {launch_number}", launch) for launch_number, launch in enumerate(launches, 1)
+    ]
+    launch_points: list[RooflinePoint] = []
     notes: list[str] = []
     for launch, name in zip(checked_launches, names or _names(checked_launches), strict=True):
         with starting(launch) as ready:
-            point, note = _point(ready, name, caches)
-        points.append(point)
-        notes.append(note)
-    note = next(filter(None, notes), "")
+            launch_point, first_note = _point(ready, name, caches)
+        launch_points.append(launch_point)
+        notes.append(first_note)
+    first_note = next(filter(None, notes), "")
     return views.RooflineChart(
-        Roofline(ceilings=session.ceilings(), points=tuple(points), path=path, note=note)
+        Roofline(ceilings=session.ceilings(), points=tuple(launch_points), path=path, note=first_note)
     )
 
 
@@ -80,12 +82,12 @@ def _names(launches: Sequence[Launch | session.KeptLaunch]) -> list[str]:
         (launch.launch if isinstance(launch, session.KeptLaunch) else launch).source.name
         for launch in launches
     ]
-    total = Counter(names)
+    name_counts = Counter(names)
     use_counts = Counter[str]()
     numbered_names = []
     for name in names:
         use_counts[name] += 1
-        numbered_names.append(f"{name} {use_counts[name]}" if total[name] > 1 else name)
+        numbered_names.append(f"{name} {use_counts[name]}" if name_counts[name] > 1 else name)
     return numbered_names
 
 
@@ -95,5 +97,5 @@ def _point(launch: Launch, name: str, caches: Literal["cold", "warm"]) -> tuple[
     trace = placement.record
     predicted_trace = placement.counterpart() if placement.counterpart is not None else None
     modelled_ns = predicted_trace.span_ns if predicted_trace is not None else None
-    point = RooflinePoint.of(name, counters.record, trace.provenance, trace.span_ns, modelled_ns)
-    return point, counters.note
+    roofline_point = RooflinePoint.of(name, counters.record, trace.provenance, trace.span_ns, modelled_ns)
+    return roofline_point, counters.note

@@ -152,28 +152,28 @@ def generated(plan: Plan, group: Sequence[int], name: str) -> Generated:
     reduction = next((nodes[n] for n in group if nodes[n].kind == "reduce"), None)
     written: dict[bool, list[str]] = {False: [], True: []}
     behind = False
-    for number in group:
-        node = nodes[number]
+    for node_number in group:
+        node = nodes[node_number]
         if node is reduction:
             behind = True
-            names[number] = "a"
+            names[node_number] = "a"
             if node.name == "mean":
-                inner = next(source for _, source in plan.sources[number])
-                count = inner.result.size // max(node.result.size, 1)
-                written[True].append(f"const {_wide(node.dtype)} v{number} = a / {count};")
-                names[number] = f"v{number}"
+                mean_input = next(source_node for _, source_node in plan.sources[node_number])
+                element_count = mean_input.result.size // max(node.result.size, 1)
+                written[True].append(f"const {_wide(node.dtype)} v{node_number} = a / {element_count};")
+                names[node_number] = f"v{node_number}"
             continue
         written[behind].append(_statement(plan, node, names, inputs))
-        names[number] = f"v{number}"
+        names[node_number] = f"v{node_number}"
     outs = [f"out{k} = {names[n.number]};" for k, n in enumerate(results)]
-    numbers = tuple(n.number for n in inputs), tuple(n.number for n in results)
+    array_numbers = tuple(n.number for n in inputs), tuple(n.number for n in results)
     if reduction is None:
         operation = "\n".join([*written[False], *outs])
         declarations = ", ".join(f"{n.dtype.name} {names[n.number]}" for n in inputs)
         outputs = ", ".join(f"{n.dtype.name} out{k}" for k, n in enumerate(results))
         kernel = cp.ElementwiseKernel(declarations, outputs, operation, name, return_tuple=True)
-        return Generated(kernel, operation, *numbers)
-    return _reduction(plan, reduction, written, outs, names, numbers, name)
+        return Generated(kernel, operation, *array_numbers)
+    return _reduction(plan, reduction, written, outs, names, array_numbers, name)
 
 
 def _reduction(
@@ -182,7 +182,7 @@ def _reduction(
     written: dict[bool, list[str]],
     outs: list[str],
     names: dict[int, str],
-    numbers: tuple[tuple[int, ...], tuple[int, ...]],
+    array_numbers: tuple[tuple[int, ...], tuple[int, ...]],
     name: str,
 ) -> Generated:
     operator = _REDUCE.get(node.name)
@@ -190,17 +190,17 @@ def _reduction(
     if operator is None or {*node.kwargs} - {"axis", "keepdims"} or len(node.args) > 2:
         raise NoCodeError(f"{node.name} with these arguments")
     nodes = plan.nodes
-    source = next(source for _, source in plan.sources[node.number])
-    kind = _wide(node.dtype)
-    takes = [nodes[n] for n in numbers[0]]
-    gives = [nodes[n] for n in numbers[1]]
+    source_node = next(source_node for _, source_node in plan.sources[node.number])
+    c_type = _wide(node.dtype)
+    takes = [nodes[n] for n in array_numbers[0]]
+    gives = [nodes[n] for n in array_numbers[1]]
     parameters = ", ".join(f"const {_c_type(n.dtype)}& {names[n.number]}" for n in takes)
     results = "".join(f", {_c_type(n.dtype)}& out{k}" for k, n in enumerate(gives))
-    origin = next(first for first, _ in plan.sources[node.number])
-    value = names.get(source.number) or names[origin]
+    origin = next(origin_number for origin_number, _ in plan.sources[node.number])
+    value = names.get(source_node.number) or names[origin]
     preamble = (
-        f"__device__ {kind} before({parameters}) {{ {' '.join(written[False])} return {value}; }}\n"
-        f"__device__ void behind({kind} a{results}) {{ {' '.join([*written[True], *outs])} }}\n"
+        f"__device__ {c_type} before({parameters}) {{ {' '.join(written[False])} return {value}; }}\n"
+        f"__device__ void behind({c_type} a{results}) {{ {' '.join([*written[True], *outs])} }}\n"
     )
     if any(n.dtype.name == "float16" for n in (*takes, *gives)):
         preamble = f"{_HALVES}{preamble}"
@@ -208,44 +208,51 @@ def _reduction(
     # where that is what they are called.
     inputs = [f"in_{k}" for k in range(len(takes))]
     outputs = [f"out_{k}" for k in range(len(gives))]
-    parts = f"before({', '.join(inputs)})", operator[0], f"behind({', '.join(['a', *outputs])})"
+    expressions = f"before({', '.join(inputs)})", operator[0], f"behind({', '.join(['a', *outputs])})"
     declared = tuple(
-        ", ".join(f"{n.dtype.name} {called}" for n, called in zip(some, calls, strict=True))
-        for some, calls in ((takes, inputs), (gives, outputs))
+        ", ".join(
+            f"{n.dtype.name} {parameter_name}"
+            for n, parameter_name in zip(nodes_of_side, parameter_names, strict=True)
+        )
+        for nodes_of_side, parameter_names in ((takes, inputs), (gives, outputs))
     )
-    identity = operator[1] or _lowest(node.dtype, node.name)
+    identity = operator[1] or _extreme_value(node.dtype, node.name)
     kernel = session.cp().ReductionKernel(
-        *declared, *parts, identity, name, reduce_type=kind, preamble=preamble
+        *declared, *expressions, identity, name, reduce_type=c_type, preamble=preamble
     )
-    shown = f"map: {parts[0]}\nreduce: {parts[1]}\npost: {parts[2]}\n{preamble}"
-    return Generated(kernel, shown, *numbers, axis, bool(node.kwargs.get("keepdims", False)))
+    source_text = f"map: {expressions[0]}\nreduce: {expressions[1]}\npost: {expressions[2]}\n{preamble}"
+    return Generated(kernel, source_text, *array_numbers, axis, bool(node.kwargs.get("keepdims", False)))
 
 
-def _lowest(dtype: np.dtype[Any], name: str) -> str:
-    sign = "" if "min" in name else "-"
+def _extreme_value(dtype: np.dtype[Any], name: str) -> str:
+    sign_text = "" if "min" in name else "-"
     if dtype.kind == "f":
-        return f"{sign}__int_as_float(0x7f800000)"
+        return f"{sign_text}__int_as_float(0x7f800000)"
     info = np.iinfo(dtype)
     largest = f"{info.max}{'ull' if dtype.kind == 'u' else 'll'}"
-    return f"({_c_type(dtype)}){largest if not sign else '0' if dtype.kind == 'u' else f'(-{largest} - 1)'}"
+    return (
+        f"({_c_type(dtype)}){largest if not sign_text else '0' if dtype.kind == 'u' else f'(-{largest} - 1)'}"
+    )
 
 
 def _statement(plan: Plan, node: Node, names: dict[int, str], inputs: list[Node]) -> str:
     loop = _loop_type(plan, node)
     pattern = {**_COMMON_OPERATIONS, **(_REAL if loop.kind == "f" else _INTEGER)}.get(node.name)
-    extra = {*node.kwargs} - {"out"}
-    if pattern is None or extra or (loop.kind not in "fiu" and node.name not in _PLAIN):
+    extra_options = {*node.kwargs} - {"out"}
+    if pattern is None or extra_options or (loop.kind not in "fiu" and node.name not in _PLAIN):
         raise NoCodeError(f"{node.name} of {loop}")
     arguments = node.args[: 1 if node.name in ("astype", "copy") else None]
-    texts = [
-        _text(plan, argument, names, inputs, np.dtype(bool) if node.name == "where" and not k else loop)
+    operand_texts = [
+        _operand_text(
+            plan, argument, names, inputs, np.dtype(bool) if node.name == "where" and not k else loop
+        )
         for k, argument in enumerate(arguments)
     ]
-    if len(texts) <= max(int(c) for c in "012" if f"{{{c}}}" in pattern):
-        raise NoCodeError(f"{node.name} of {len(texts)} arguments")
-    value = pattern.format(*texts)
-    kind = _c_type(node.dtype)
-    return f"const {kind} v{node.number} = {value};"
+    if len(operand_texts) <= max(int(digit) for digit in "012" if f"{{{digit}}}" in pattern):
+        raise NoCodeError(f"{node.name} of {len(operand_texts)} arguments")
+    value = pattern.format(*operand_texts)
+    c_type = _c_type(node.dtype)
+    return f"const {c_type} v{node.number} = {value};"
 
 
 def _input(node: Node, index: int) -> str:
@@ -263,12 +270,14 @@ _PLAIN = frozenset(
 )
 
 
-def _text(plan: Plan, argument: Any, names: dict[int, str], inputs: list[Node], loop: np.dtype[Any]) -> str:
+def _operand_text(
+    plan: Plan, argument: Any, names: dict[int, str], inputs: list[Node], loop: np.dtype[Any]
+) -> str:
     """Return the C++ text of an operand, which is a variable or a constant.
 
     Half-precision values are computed in float.
     """
-    kind = _wide(loop)
+    c_type = _wide(loop)
     if isinstance(argument, Ref):
         node = plan.nodes[argument.number]
         name = names.get(argument.number)
@@ -278,18 +287,18 @@ def _text(plan: Plan, argument: Any, names: dict[int, str], inputs: list[Node], 
         while name is None and node.before:
             node = plan.nodes[node.before[0]]
             name = names.get(node.number)
-        return str(name) if kind == _C_NAMES.get(node.dtype.name) else f"({kind}){name}"
+        return str(name) if c_type == _C_NAMES.get(node.dtype.name) else f"({c_type}){name}"
     if not isinstance(argument, (bool, int, float, np.generic)):
         raise NoCodeError(f"an argument of type {type(argument).__name__}")
     value = loop.type(argument).item() if loop.kind != "b" else bool(argument)
     if isinstance(value, float) and not math.isfinite(value):
         bits = "0x7ff8000000000000LL" if math.isnan(value) else "0x7ff0000000000000LL"
-        return f"({kind})({'-' if value < 0 else ''}__longlong_as_double({bits}))"
+        return f"({c_type})({'-' if value < 0 else ''}__longlong_as_double({bits}))"
     if isinstance(value, bool):
         return str(value).lower()
     if loop.name in ("float16", "float32"):
         return f"{np.format_float_positional(np.float32(value), trim='0')}f"
-    return f"({kind}){value!r}"
+    return f"({c_type}){value!r}"
 
 
 def _loop_type(plan: Plan, node: Node) -> np.dtype[Any]:

@@ -101,13 +101,13 @@ class Compiled:
         """Return a table with one row per compilation: its reason, its number of kernels, and its uses."""
         rows = tuple(
             (
-                str(number),
+                str(entry_number),
                 entry.because,
                 _kernels(entry),
                 str(entry.hits),
                 "; ".join(_folded_values(entry)) or "–",
             )
-            for number, entry in enumerate(self.entries, 1)
+            for entry_number, entry in enumerate(self.entries, 1)
         )
         return Table(repr(self), ("number", "compiled because", "kernels", "hits", "folded"), rows)
 
@@ -153,8 +153,8 @@ def guards_of(function: Callable[..., Any], args: Sequence[Any]) -> dict[str, An
             guards[name] = (
                 (type(argument).__name__, argument) if isinstance(argument, np.generic) else argument
             )
-    for (a, argument), (b, other) in combinations(arrays, 2):
-        guards[f"{a} and {b} {_SHARED}"] = overlaps(argument, other)
+    for (a, argument), (b, other_array) in combinations(arrays, 2):
+        guards[f"{a} and {b} {_SHARED}"] = overlaps(argument, other_array)
     return guards
 
 
@@ -166,4 +166,4 @@ def _kernels(entry: Entry) -> str:
 
 def _folded_values(entry: Entry) -> list[str]:
     names = [f"{name} = {was}" for name, _, was in entry.names if not hasattr(was, "shape")]
-    return [*(f"{part} = {value}" for part, value in entry.trace.folded), *dict.fromkeys(names)]
+    return [*(f"{expression} = {value}" for expression, value in entry.trace.folded), *dict.fromkeys(names)]

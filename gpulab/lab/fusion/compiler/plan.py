@@ -66,31 +66,34 @@ class Plan:
         self.sources = {n.number: [*_sources(self.nodes, n)] for n in self.nodes}
         self.consumers: dict[int, set[int]] = defaultdict(set)
         for node in self.nodes:
-            for first, _ in self.sources[node.number]:
-                self.consumers[first].add(node.number)
+            for origin_number, _ in self.sources[node.number]:
+                self.consumers[origin_number].add(node.number)
         self.kept = {_origin(self.nodes, n) for n in trace.outputs}
         self.group = {n.number: n.number for n in self.work}
         self.orders = self._orders()
         self.edges: list[Edge] = []
         refused_edges: list[Edge] = []
         for node in self.work:
-            for first, source in self.sources[node.number]:
-                if self.nodes[first].kind in WORKS and self.group[first] != self.group[node.number]:
-                    reason = self._fusion_obstacle(self.nodes[first], node, source)
+            for origin_number, source_node in self.sources[node.number]:
+                if (
+                    self.nodes[origin_number].kind in WORKS
+                    and self.group[origin_number] != self.group[node.number]
+                ):
+                    reason = self._fusion_obstacle(self.nodes[origin_number], node, source_node)
                     if reason:
-                        refused_edges.append(Edge(first, node.number, reason))
+                        refused_edges.append(Edge(origin_number, node.number, reason))
                     else:
-                        self._merge(first, node.number)
-        self.edges = [e for e in refused_edges if self.group[e.first] != self.group[e.then]]
+                        self._merge(origin_number, node.number)
+        self.edges = [edge for edge in refused_edges if self.group[edge.first] != self.group[edge.then]]
         self.groups = self._ordered()
 
     def _members(self, number: int) -> list[Node]:
         return [n for n in self.work if self.group[n.number] == self.group[number]]
 
     def _merge(self, first: int, second: int) -> None:
-        old = self.group[second]
-        new = self.group[first]
-        self.group.update({n: new for n, g in self.group.items() if g == old})
+        old_group = self.group[second]
+        new_group = self.group[first]
+        self.group.update({n: new_group for n, group in self.group.items() if group == old_group})
 
     def _fusion_obstacle(self, first: Node, second: Node, source: Node) -> str:
         """Return the reason why two expressions cannot share a kernel, or an empty string.
@@ -110,16 +113,16 @@ class Plan:
             reason = self._rows(members)
         return reason or self.alias(members) or self._cycle_message({n.number for n in members}, members)
 
-    def _one_loop(self, members: list[Node], first: Node, second: Node, source: Node) -> str:
+    def _one_loop(self, members: list[Node], first: Node, second: Node, source_node: Node) -> str:
         reductions = [n for n in members if n.kind == "reduce"]
         if (first.kind == "reduce" and second.shape != first.shape) or len(reductions) > 1:
             return REDUCTION
-        if source is not first and source.shape != first.shape:
+        if source_node is not first and source_node.shape != first.shape:
             return SHAPE
         if not reductions:
             return SHAPE if len({n.shape for n in members}) > 1 else ""
         reduction = reductions[0]
-        inputs = [source for _, source in self.sources[reduction.number]]
+        inputs = [source_node for _, source_node in self.sources[reduction.number]]
         loop = inputs[0].shape if inputs else ()
         ahead = {n.number for n in members} & self._ancestors(reduction.number)
         for node in members:
@@ -138,7 +141,9 @@ class Plan:
 
     def _rows(self, members: list[Node]) -> str:
         """Return why a kernel with one row per block cannot compute a group, or an empty string."""
-        full = max((source.shape for n in members for _, source in self.sources[n.number]), key=math.prod)
+        full = max(
+            (source_node.shape for n in members for _, source_node in self.sources[n.number]), key=math.prod
+        )
         if not full or full[-1] * members[0].dtype.itemsize > ROW_BYTES:
             return f"{REDUCTION}, and is longer than a block's shared memory"
         for node in members:
@@ -153,67 +158,74 @@ class Plan:
         for node in members:
             if node.writes is None:
                 continue
-            for other in members:
-                reads = [self.nodes[n].result for n in other.before]
-                if any(overlaps(node.result, r) and not same_elements(node.result, r) for r in reads):
+            for reader in members:
+                reads = [self.nodes[n].result for n in reader.before]
+                if any(
+                    overlaps(node.result, read_array) and not same_elements(node.result, read_array)
+                    for read_array in reads
+                ):
                     return ALIAS
         return ""
 
     def _cycle_message(self, numbers: set[int], members: list[Node]) -> str:
         """Return a reason if a fused kernel would depend on its own result, or an empty string."""
-        leaders = {n: -1 if n in numbers else g for n, g in self.group.items()}
+        leaders = {n: -1 if n in numbers else group for n, group in self.group.items()}
         graph: dict[int, set[int]] = defaultdict(set)
-        for first, second in self.orders:
-            if leaders[first] != leaders[second]:
-                graph[leaders[second]].add(leaders[first])
+        for first_node, second_node in self.orders:
+            if leaders[first_node] != leaders[second_node]:
+                graph[leaders[second_node]].add(leaders[first_node])
         try:
             TopologicalSorter(graph).prepare()
         except CycleError:
-            least = min(numbers)
+            smallest = min(numbers)
             largest = max(numbers)
-            kinds = {n.kind for n in self.nodes[least:largest] if n.number not in numbers}
+            kinds = {n.kind for n in self.nodes[smallest:largest] if n.number not in numbers}
             return HOST if "host" in kinds else REDUCTION_BETWEEN if "reduce" in kinds else OTHER
         return ""
 
     def _orders(self) -> list[tuple[int, int]]:
         """Return the pairs of nodes whose order is fixed by data, by shared memory or by the host."""
-        pairs = [(first, n.number) for n in self.work for first, _ in self.sources[n.number]]
+        ordered_pairs = [
+            (origin_number, n.number) for n in self.work for origin_number, _ in self.sources[n.number]
+        ]
         writers = [n for n in self.work if n.writes is not None]
         for writer in writers:
-            for other in self.work:
-                arrays = [self.nodes[k].result for k in other.before]
-                arrays += [other.result] if other.writes is not None else []
-                if other is not writer and any(_may_overlap(writer.result, a) for a in arrays):
-                    pairs.append((min(writer.number, other.number), max(writer.number, other.number)))
+            for other_node in self.work:
+                arrays = [self.nodes[k].result for k in other_node.before]
+                arrays += [other_node.result] if other_node.writes is not None else []
+                if other_node is not writer and any(_may_overlap(writer.result, a) for a in arrays):
+                    ordered_pairs.append(
+                        (min(writer.number, other_node.number), max(writer.number, other_node.number))
+                    )
         hosts = [n.number for n in self.nodes if n.kind == "host"]
         for host in hosts:
-            pairs += [
+            ordered_pairs += [
                 (a.number, b.number) for a in self.work for b in self.work if a.number < host < b.number
             ]
-        return [(a, b) for a, b in dict.fromkeys(pairs) if a in self.group and b in self.group]
+        return [(a, b) for a, b in dict.fromkeys(ordered_pairs) if a in self.group and b in self.group]
 
     def _ancestors(self, number: int) -> set[int]:
         ancestors: set[int] = set()
         pending = [number]
         while pending:
-            for first, _ in self.sources[pending.pop()]:
-                if first not in ancestors:
-                    ancestors.add(first)
-                    pending.append(first)
+            for origin_number, _ in self.sources[pending.pop()]:
+                if origin_number not in ancestors:
+                    ancestors.add(origin_number)
+                    pending.append(origin_number)
         return ancestors
 
     def _ordered(self) -> list[list[int]]:
-        graph: dict[int, set[int]] = {g: set() for g in self.group.values()}
-        for first, second in self.orders:
-            if self.group[first] != self.group[second]:
-                graph[self.group[second]].add(self.group[first])
-        return [[n.number for n in self._members(g)] for g in TopologicalSorter(graph).static_order()]
+        graph: dict[int, set[int]] = {group: set() for group in self.group.values()}
+        for first_node, second_node in self.orders:
+            if self.group[first_node] != self.group[second_node]:
+                graph[self.group[second_node]].add(self.group[first_node])
+        return [[n.number for n in self._members(group)] for group in TopologicalSorter(graph).static_order()]
 
     # --- traffic ------------------------------------------------------------------------------------------
     def reads(self, group: Sequence[int]) -> list[Node]:
         """Return the nodes whose arrays a kernel reads from memory, without duplicates."""
-        numbers = dict.fromkeys(n for member in group for n in self.nodes[member].before)
-        return [*_distinct(self.nodes[n] for n in numbers if _origin(self.nodes, n) not in group)]
+        read_numbers = dict.fromkeys(n for node_number in group for n in self.nodes[node_number].before)
+        return [*_distinct(self.nodes[n] for n in read_numbers if _origin(self.nodes, n) not in group)]
 
     def writes(self, group: Sequence[int]) -> list[Node]:
         """Return the nodes whose arrays a kernel stores: those returned, kept or read by other kernels."""
@@ -230,30 +242,30 @@ class Plan:
         `bytes_by_node` has measured byte counts, which replace the computed ones of these nodes.
         """
         return sum(
-            bytes_by_node[g[0]]
-            if g[0] in bytes_by_node
-            else sum(n.nbytes for n in (*self.reads(g), *self.writes(g)))
-            for g in self.groups
+            bytes_by_node[group[0]]
+            if group[0] in bytes_by_node
+            else sum(n.nbytes for n in (*self.reads(group), *self.writes(group)))
+            for group in self.groups
         )
 
 
 def _sources(nodes: list[Node], node: Node) -> Iterator[tuple[int, Node]]:
     """Yield for each array that a node reads the number of the node that computed it, and its own node."""
-    for number in node.before:
-        yield _origin(nodes, number), nodes[number]
+    for read_number in node.before:
+        yield _origin(nodes, read_number), nodes[read_number]
 
 
-def _origin(nodes: list[Node], number: int) -> int:
+def _origin(nodes: list[Node], node_number: int) -> int:
     """Return the number of the node that computed the array to which a view refers."""
-    while nodes[number].kind in ("view", "host") and nodes[number].before:
-        number = nodes[number].before[0]
-    return number
+    while nodes[node_number].kind in ("view", "host") and nodes[node_number].before:
+        node_number = nodes[node_number].before[0]
+    return node_number
 
 
 def _distinct(nodes: Iterable[Node]) -> Iterator[Node]:
     distinct: list[Node] = []
     for node in nodes:
-        if not any(same_elements(node.result, other.result) for other in distinct):
+        if not any(same_elements(node.result, listed_node.result) for listed_node in distinct):
             distinct.append(node)
             yield node
 

@@ -61,16 +61,16 @@ class Program:
 
     def _run(self, group: Sequence[int], kernel: Generated | None, env: dict[int, Any]) -> None:
         if kernel is None:
-            for number in group:
-                node = self.plan.nodes[number]
+            for node_number in group:
+                node = self.plan.nodes[node_number]
                 assert node.call is not None
                 result = node.call(*self._filled(node.args, env), **self._filled(node.kwargs, env))
-                env[number] = result if node.writes is None else self._get(env, node.writes)
+                env[node_number] = result if node.writes is None else self._get(env, node.writes)
             return
         inputs = [self._get(env, n) for n in kernel.takes]
         outputs = []
-        for number in kernel.gives:
-            node = self.plan.nodes[number]
+        for node_number in kernel.gives:
+            node = self.plan.nodes[node_number]
             in_place = node.writes is not None
             outputs.append(
                 self._target(env, node) if in_place else session.cp().empty(node.shape, node.dtype)
@@ -107,9 +107,9 @@ class Program:
         if isinstance(value, Ref):
             return self._get(env, value.number)
         if isinstance(value, dict):
-            return {key: self._filled(item, env) for key, item in value.items()}
+            return {key: self._filled(element, env) for key, element in value.items()}
         if type(value) in (tuple, list):
-            return type(value)(self._filled(item, env) for item in value)
+            return type(value)(self._filled(element, env) for element in value)
         return value
 
     def _place(self, node: Node, unfinished: dict[int, Any]) -> AbstractContextManager[Any]:
@@ -152,7 +152,7 @@ def _returned(value: Any, get: Callable[[int], Any]) -> Any:
     if isinstance(value, Value):
         return get(value._node.number)
     if type(value) in (tuple, list):
-        return type(value)(_returned(item, get) for item in value)
+        return type(value)(_returned(element, get) for element in value)
     if isinstance(value, dict):
-        return {key: _returned(item, get) for key, item in value.items()}
+        return {key: _returned(element, get) for key, element in value.items()}
     return value

@@ -156,25 +156,29 @@ class Trace:
             return result
         details = {"call": function, "args": _mapped(args, _ref), "kwargs": _mapped(kwargs, _ref)}
         if isinstance(result, self.cp.ndarray):
-            kind = self._kind(name, values, result)
+            node_kind = self._node_kind(name, values, result)
             if name in ("empty", "empty_like"):  # memory alone: nothing is launched
                 return self.add(name, "view", result, (), **details)
             out = next((v for v in values if v._array is result), None)
             if out is not None:
-                return self._wrote(out, name, kind, predecessors, details)
-            return self.add(name, kind, result, predecessors, **details)
-        if isinstance(result, (tuple, list)) and any(isinstance(item, self.cp.ndarray) for item in result):
+                return self._wrote(out, name, node_kind, predecessors, details)
+            return self.add(name, node_kind, result, predecessors, **details)
+        if isinstance(result, (tuple, list)) and any(
+            isinstance(element, self.cp.ndarray) for element in result
+        ):
             value = self.add(name, "other", result, predecessors, **details)
-            number = value._node.number
+            node_number = value._node.number
             return type(result)(
-                self.add(f"{name}[{k}]", "view", item, (number,), call=_item, args=(Ref(number), k))
-                for k, item in enumerate(result)
+                self.add(
+                    f"{name}[{k}]", "view", element, (node_number,), call=_item, args=(Ref(node_number), k)
+                )
+                for k, element in enumerate(result)
             )
         if not values:
             self.folded.append((f"{name}({', '.join(map(repr, args))})", repr(result)))
         return result
 
-    def _kind(self, name: str, values: list[Value], result: Any) -> Kind:
+    def _node_kind(self, name: str, values: list[Value], result: Any) -> Kind:
         for value in values:
             if _is_within(result, value._array) and result is not value._array:
                 return "view"
@@ -188,9 +192,9 @@ class Trace:
         self, out: Value, name: str, kind: Kind, predecessors: list[int], details: dict[str, Any]
     ) -> Value:
         """Add an in-place operation; the stand-in of its output then refers to the new node."""
-        old = out._node.number
+        old_number = out._node.number
         value = self.add(
-            name, "map" if kind == "view" else kind, out._array, predecessors, writes=old, **details
+            name, "map" if kind == "view" else kind, out._array, predecessors, writes=old_number, **details
         )
         object.__setattr__(out, "_node", value._node)
         return out
@@ -204,9 +208,9 @@ class Trace:
         if isinstance(result, self.cp.ndarray):
             return self.add(name, "kernel", result, predecessors, **details)
         for index, value in enumerate(written):
-            old = value._node.number
+            old_number = value._node.number
             again = {"call": _nothing, "args": (), "kwargs": {}} if index else details
-            new_value = self.add(name, "kernel", value._array, predecessors, writes=old, **again)
+            new_value = self.add(name, "kernel", value._array, predecessors, writes=old_number, **again)
             object.__setattr__(value, "_node", new_value._node)
         return result
 
@@ -317,19 +321,19 @@ class Value:
         return self._trace.call("getitem", _getitem, (self, key), {})
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        whole = key is Ellipsis or key == slice(None)
-        target = self if whole else self[key]
-        if not isinstance(target, Value) or (target._node.kind != "view" and not whole):
+        is_whole = key is Ellipsis or key == slice(None)
+        target_view = self if is_whole else self[key]
+        if not isinstance(target_view, Value) or (target_view._node.kind != "view" and not is_whole):
             raise GpulabError(
                 "While a function is traced, x[...] = y supports only slices and integers as indices."
             )
-        self._trace.call("copyto", _set, (target, value), {})
-        if not whole:  # what the whole array holds has changed, too
+        self._trace.call("copyto", _set, (target_view, value), {})
+        if not is_whole:  # what the whole array holds has changed, too
             new_value = self._trace.add(
                 "setitem",
                 "view",
                 self._array,
-                (target._node.number,),
+                (target_view._node.number,),
                 call=_nothing,
                 writes=self._node.number,
             )
@@ -337,7 +341,7 @@ class Value:
 
 
 def _operators() -> None:
-    pairs = {
+    binary_functions = {
         "add": "add",
         "sub": "subtract",
         "mul": "multiply",
@@ -353,9 +357,9 @@ def _operators() -> None:
         "rshift": "right_shift",
     }
     compare = {"lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal", "eq": "equal"}
-    for short, name in {**pairs, **compare, "ne": "not_equal"}.items():
+    for short, name in {**binary_functions, **compare, "ne": "not_equal"}.items():
         setattr(Value, f"__{short}__", _forward(name, lambda a, b: (a, b)))
-        if short in pairs:
+        if short in binary_functions:
             setattr(Value, f"__r{short}__", _forward(name, lambda a, b: (b, a)))
             if name != "matmul":
                 setattr(Value, f"__i{short}__", _forward(name, lambda a, b: (a, b), in_place=True))
@@ -421,14 +425,14 @@ class _Rebound:
         if isinstance(function, types.MethodType):
             return types.MethodType(self.function(function.__func__), function.__self__)
         if not isinstance(function, types.FunctionType):
-            other: Callable[..., Any] = self.value(function)
-            return other
+            rebound_value: Callable[..., Any] = self.value(function)
+            return rebound_value
         if id(function) in self.done:
             existing: Callable[..., Any] = self.done[id(function)]
             return existing
         names = dict(function.__globals__)
-        parts = function.__code__, names, function.__name__, function.__defaults__
-        rebound = types.FunctionType(*parts, function.__closure__)
+        function_parts = function.__code__, names, function.__name__, function.__defaults__
+        rebound = types.FunctionType(*function_parts, function.__closure__)
         self.done[id(function)] = rebound
         used_names = _names(function.__code__)
         outside = function.__globals__
@@ -439,7 +443,7 @@ class _Rebound:
             types.CellType(self.looked_up(name, partial(getattr, cell, "cell_contents")))
             for name, cell in free
         )
-        rebound = types.FunctionType(*parts, cells)
+        rebound = types.FunctionType(*function_parts, cells)
         rebound.__kwdefaults__ = function.__kwdefaults__
         self.done[id(function)] = rebound
         return rebound
@@ -483,9 +487,9 @@ def _raw(trace: Trace, kernel: Any) -> Callable[..., Any]:
 
 def _constant_parameters(kernel: Any) -> list[bool]:
     """Return for each parameter of a kernel whether its source declares it const."""
-    code = str(kernel.code)
+    source_code = str(kernel.code)
     name = str(kernel.name)
-    _, separator, declaration = code.partition(f" {name}(")
+    _, separator, declaration = source_code.partition(f" {name}(")
     return (
         ["const" in parameter.split("*")[0] for parameter in declaration.partition(")")[0].split(",")]
         if separator
@@ -498,8 +502,10 @@ def _mapped(value: Any, change: Callable[[Value], Any]) -> Any:
     if isinstance(value, Value):
         return change(value)
     if isinstance(value, dict):
-        return {key: _mapped(item, change) for key, item in value.items()}
-    return type(value)(_mapped(item, change) for item in value) if type(value) in (tuple, list) else value
+        return {key: _mapped(element, change) for key, element in value.items()}
+    return (
+        type(value)(_mapped(element, change) for element in value) if type(value) in (tuple, list) else value
+    )
 
 
 def _values(values: Any) -> Iterator[Value]:
@@ -559,15 +565,15 @@ def _span(array: Any) -> tuple[int, int]:
     """Return the address and the size in bytes of the memory that an array's elements span."""
     if array.size == 0:
         return array.data.ptr, 0
-    steps = [(n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)]
-    low = sum(s for s in steps if s < 0)
-    return array.data.ptr + low, sum(map(abs, steps)) + array.itemsize
+    extents = [(n - 1) * extent for n, extent in zip(array.shape, array.strides, strict=True)]
+    lowest_offset = sum(extent for extent in extents if extent < 0)
+    return array.data.ptr + lowest_offset, sum(map(abs, extents)) + array.itemsize
 
 
 def overlaps(first: Any, other: Any) -> bool:
     """Return whether two arrays may share memory."""
-    (a, m), (b, n) = _span(first), _span(other)
-    return a < b + n and b < a + m
+    (first_start, first_bytes), (other_start, other_bytes) = _span(first), _span(other)
+    return first_start < other_start + other_bytes and other_start < first_start + first_bytes
 
 
 def same_elements(first: Any, second: Any) -> bool:
