@@ -97,14 +97,14 @@ class Group:
         failures = []
         waiting_ranks = []
         for rank, future in enumerate(futures):
-            call = "its start"
+            current_call = "its start"
             with suppress(OSError):
-                call = self._note(rank).read_text(encoding="utf-8") or call
+                current_call = self._note(rank).read_text(encoding="utf-8") or current_call
             if not future.done():
-                waiting_ranks.append(f"rank {rank} is in {call}")
+                waiting_ranks.append(f"rank {rank} is in {current_call}")
             elif future.exception() is not None:
                 reason = str(future.exception()).removeprefix("it ").rstrip(".")
-                failures.append(f"Rank {rank} failed in {call}: it {reason}.")
+                failures.append(f"Rank {rank} failed in {current_call}: it {reason}.")
         waiting_text = "; ".join(waiting_ranks)
         timeout = "" if failures else f"Not finished after {self._limit_s:g} s. "
         waiting_sentence = f"{waiting_text[:1].upper()}{waiting_text[1:]}. " if waiting_text else ""

@@ -308,8 +308,8 @@ def _run_keeper(request: dict[str, Any], stdin: int, stdout: int, stderr: int, p
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != keeper_pid:
             os._exit(1)
-        for number, fd in enumerate((stdin, stdout, stderr)):
-            os.dup2(fd, number)
+        for standard_fd, fd in enumerate((stdin, stdout, stderr)):
+            os.dup2(fd, standard_fd)
             os.close(fd)
         _take_environment(request)
         importlib.import_module(MAIN).main()

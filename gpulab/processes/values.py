@@ -65,8 +65,8 @@ def encode(value: Any) -> bytes:
         If the value is too large to be transferred.
     """
     arrays: list[bytes] = []
-    parts = _Parts(arrays)
-    text = json.dumps(parts.of(value, 0)).encode()
+    encoder = _Parts(arrays)
+    text = json.dumps(encoder.of(value, 0)).encode()
     data = len(text).to_bytes(_LENGTH_BYTES, "big") + text + b"".join(arrays)
     if len(data) > MOST_BYTES:
         raise TooMuchError(f"more than {MOST_BYTES >> 20} MiB")
@@ -85,34 +85,36 @@ class _Parts:
         self._remaining -= 1
         if self._remaining < 0 or depth > _MAX_DEPTH:
             raise TooMuchError("too many parts")
-        kind = type(value)  # the real type, which `__class__` can hide
-        if value is None or kind is bool:
+        value_type = type(value)  # the real type, which `__class__` can hide
+        if value is None or value_type is bool:
             return value
-        if issubclass(kind, np.generic):
+        if issubclass(value_type, np.generic):
             return self._array("scalar", np.asarray(value))
-        if issubclass(kind, int):
-            number = int.__add__(value, 0)
-            if number.bit_length() > _MOST_BITS:
+        if issubclass(value_type, int):
+            integer = int.__add__(value, 0)
+            if integer.bit_length() > _MOST_BITS:
                 raise TooMuchError("a number with thousands of digits")
-            return ["int", hex(number)]
-        if issubclass(kind, float):
+            return ["int", hex(integer)]
+        if issubclass(value_type, float):
             return ["float", float.__float__(value).hex()]
-        if issubclass(kind, complex):
+        if issubclass(value_type, complex):
             return ["complex", complex.__add__(value, 0).real.hex(), complex.__add__(value, 0).imag.hex()]
-        if issubclass(kind, str):
+        if issubclass(value_type, str):
             return ["str", str.__str__(value)]
-        if issubclass(kind, tuple):
-            return ["tuple", [self.of(part, depth + 1) for part in tuple.__iter__(value)]]
-        if issubclass(kind, list):
-            return ["list", [self.of(part, depth + 1) for part in list.__iter__(value)]]
-        if issubclass(kind, dict):
-            pairs = [[self.of(key, depth + 1), self.of(part, depth + 1)] for key, part in dict.items(value)]
-            return ["dict", pairs]
-        if issubclass(kind, np.ndarray) and value.dtype.kind in _KINDS:
+        if issubclass(value_type, tuple):
+            return ["tuple", [self.of(element, depth + 1) for element in tuple.__iter__(value)]]
+        if issubclass(value_type, list):
+            return ["list", [self.of(element, depth + 1) for element in list.__iter__(value)]]
+        if issubclass(value_type, dict):
+            items = [
+                [self.of(key, depth + 1), self.of(element, depth + 1)] for key, element in dict.items(value)
+            ]
+            return ["dict", items]
+        if issubclass(value_type, np.ndarray) and value.dtype.kind in _KINDS:
             return self._array("array", np.array(value, subok=False))
-        if kind is OnDevice:
+        if value_type is OnDevice:
             return self._array("device", value.values)
-        return ["other", kind.__name__]
+        return ["other", value_type.__name__]
 
     def _array(self, tag: str, array: npt.NDArray[Any]) -> list[Any]:
         if array.dtype.kind not in _KINDS:

@@ -145,8 +145,8 @@ class CudaBackend:
         records: list[LaunchTrace | WarpTrace] = []
         with self._device, self._timeline.launching(launch):
             kernel = raw_kernel(launch.kernel)
-            for number, observation in enumerate(observations, 1):
-                with _restored(launch.args if restore or number < len(observations) else ()):
+            for run_number, observation in enumerate(observations, 1):
+                with _restored(launch.args if restore or run_number < len(observations) else ()):
                     if has_cold_caches:
                         self._empty_l2()
                     if isinstance(observation, Warp):
@@ -161,8 +161,8 @@ class CudaBackend:
         fit = self._occupancy(
             probe.function.ptr, probe.registers, kernel, launch.block_threads, launch.shared_bytes
         )
-        note = self._probe_cost(kernel, fit, launch)
-        return blocks.trace_blocks(probe, kernel, launch, self.device_info(), fit, note)
+        cost_note = self._probe_cost(kernel, fit, launch)
+        return blocks.trace_blocks(probe, kernel, launch, self.device_info(), fit, cost_note)
 
     def _empty_l2(self) -> None:
         """Write twice as many bytes as L2 contains, so that no earlier data remain in L2."""
@@ -199,10 +199,10 @@ class CudaBackend:
             return compile_ptx(kernel_source(kernel), self._device.compute_capability)
 
     def _probe(self, kernel: Any, instrument: Instrument) -> Probe:
-        source = kernel_source(kernel)
-        if (source, instrument) not in self._probes:
-            self._probes[source, instrument] = load_probe(self.ptx(kernel), source.name, instrument)
-        probe = self._probes[source, instrument]
+        program = kernel_source(kernel)
+        if (program, instrument) not in self._probes:
+            self._probes[program, instrument] = load_probe(self.ptx(kernel), program.name, instrument)
+        probe = self._probes[program, instrument]
         probe.allow_shared(kernel)
         return probe
 
@@ -250,5 +250,5 @@ def _restored(args: Sequence[Any]) -> Iterator[None]:
     try:
         yield
     finally:
-        for array, copy in saved_arrays:
-            array[...] = copy
+        for array, saved_copy in saved_arrays:
+            array[...] = saved_copy

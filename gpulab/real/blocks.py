@@ -46,12 +46,12 @@ def trace_blocks(
     buffer = cupy.asarray(block_buffer(blocks, sampling_step))
     probe.launch(kernel, launch, buffer)
     block_index, start, end, sm_id = read_blocks(buffer.get())
-    first = start.min()
+    first_start = start.min()
     has_ended = end != 0
     if not has_ended.all():
         note = "; ".join([*([note] if note else []), "some blocks left the kernel at an unobserved point"])
-    start_ns = (start - first).astype(np.int64)
-    end_ns = np.where(has_ended, (end - first).astype(np.int64), start_ns)
+    start_ns = (start - first_start).astype(np.int64)
+    end_ns = np.where(has_ended, (end - first_start).astype(np.int64), start_ns)
     return LaunchTrace(
         provenance=info.provenance,
         kernel_name=kernel.name,

@@ -42,8 +42,8 @@ class DriverStatus:
             return "no NVIDIA driver was found"
         if not self.init_code and self.device_count:
             return ""
-        code = self.init_code or NO_DEVICE
-        return CUDA_ERRORS.get(code, (f"the driver returns error {code}", ""))[0]
+        error_code = self.init_code or NO_DEVICE
+        return CUDA_ERRORS.get(error_code, (f"the driver returns error {error_code}", ""))[0]
 
     @property
     def remedy(self) -> str:
@@ -60,15 +60,15 @@ def driver_status() -> DriverStatus:
         break
     else:
         return DriverStatus(None, None, None, 0)
-    code = int(library.cuInit(0))
-    number = ctypes.c_int()
+    init_code = int(library.cuInit(0))
+    version_number = ctypes.c_int()
     version = None
-    if library.cuDriverGetVersion(ctypes.byref(number)) == 0 and number.value:
-        version = cuda_version(number.value)
-    count = ctypes.c_int()
-    if code == 0:
-        library.cuDeviceGetCount(ctypes.byref(count))
-    return DriverStatus(name, code, version, count.value)
+    if library.cuDriverGetVersion(ctypes.byref(version_number)) == 0 and version_number.value:
+        version = cuda_version(version_number.value)
+    device_count = ctypes.c_int()
+    if init_code == 0:
+        library.cuDeviceGetCount(ctypes.byref(device_count))
+    return DriverStatus(name, init_code, version, device_count.value)
 
 
 def cuda_version(number: int) -> tuple[int, int]:

@@ -94,7 +94,9 @@ class EventRecorder:
         activities = []
         ranges = []
         streams: dict[int, StreamInfo] = {}
-        for number, (start_mark, end_mark, host_end_ns, thread, depth) in enumerate(self._ended_ranges, 1):
+        for range_number, (start_mark, end_mark, host_end_ns, thread, depth) in enumerate(
+            self._ended_ranges, 1
+        ):
             device = int(cupy.cuda.Device().id)
             info = _stream_info(start_mark.stream, device, len(streams))
             info = streams.setdefault(info.stream_id, info)
@@ -105,7 +107,7 @@ class EventRecorder:
                     name=start_mark.name,
                     device_id=device,
                     stream_id=info.stream_id,
-                    correlation_id=number,
+                    correlation_id=range_number,
                     start_ns=start,
                     end_ns=end,
                 )
@@ -124,7 +126,7 @@ class EventRecorder:
             provenance=self._provenance,
             method="events",
             start_ns=self._start_ns,
-            end_ns=max([end_ns, *(entry.end_ns for entry in activities)]),
+            end_ns=max([end_ns, *(record.end_ns for record in activities)]),
             activities=tuple(sorted(activities, key=lambda entry: entry.start_ns)),
             ranges=tuple(sorted(ranges, key=lambda entry: (entry.start_ns, entry.depth))),
             streams=tuple(streams.values()),

@@ -37,13 +37,15 @@ def record(graph: Any, provenance: Provenance) -> GraphRecord:
     except ImportError:
         return GraphRecord(provenance, (), (), note=NO_BINDINGS)
     handles = _handles(graph)
-    number = {int(handle): index for index, handle in enumerate(handles)}
+    index_of_handle = {int(handle): index for index, handle in enumerate(handles)}
     nodes = tuple(_node(index, handle) for index, handle in enumerate(handles))
     raw_graph = driver.CUgraph(graph.graph)
-    count = checked(driver.cuGraphGetEdges(raw_graph))[-1]
-    first, second, *_ = checked(driver.cuGraphGetEdges(raw_graph, count)) if count else ((), ())
-    pairs = zip(first[:count], second[:count], strict=True) if count else ()
-    edges = sorted((number[int(a)], number[int(b)]) for a, b in pairs)
+    edge_count = checked(driver.cuGraphGetEdges(raw_graph))[-1]
+    start_nodes, end_nodes, *_ = (
+        checked(driver.cuGraphGetEdges(raw_graph, edge_count)) if edge_count else ((), ())
+    )
+    node_pairs = zip(start_nodes[:edge_count], end_nodes[:edge_count], strict=True) if edge_count else ()
+    edges = sorted((index_of_handle[int(a)], index_of_handle[int(b)]) for a, b in node_pairs)
     return GraphRecord(provenance, nodes, tuple(edges))
 
 
@@ -74,14 +76,14 @@ def set_node(graph: Any, node: GraphNode, template: Any) -> None:
         params.kernelParams = ctypes.addressof(pointers)
         checked(driver.cuGraphExecKernelNodeSetParams(executable, handle, params))
         return
-    first, *others = node.parameters
+    first_parameter, *other_parameters = node.parameters
     if node.kind == "MEMSET":
         params = checked(driver.cuGraphMemsetNodeGetParams(like))[0]
-        params.dst = driver.CUdeviceptr(_word(first))
+        params.dst = driver.CUdeviceptr(_word(first_parameter))
         checked(driver.cuGraphExecMemsetNodeSetParams(executable, handle, params, _context()))
     elif node.kind == "MEMCPY":
         params = checked(driver.cuGraphMemcpyNodeGetParams(like))[0]
-        for name, parameter in (("src", first), ("dst", others[0])):
+        for name, parameter in (("src", first_parameter), ("dst", other_parameters[0])):
             if parameter.addresses:
                 setattr(params, f"{name}Device", driver.CUdeviceptr(_word(parameter)))
             else:
@@ -109,15 +111,15 @@ def take_parameters(graph: Any, other: Any) -> None:
 def _handles(graph: Any) -> list[Any]:
     driver = _driver()
     handle = driver.CUgraph(graph.graph)
-    count = checked(driver.cuGraphGetNodes(handle))[-1]
-    return list(checked(driver.cuGraphGetNodes(handle, count))[0][:count]) if count else []
+    node_count = checked(driver.cuGraphGetNodes(handle))[-1]
+    return list(checked(driver.cuGraphGetNodes(handle, node_count))[0][:node_count]) if node_count else []
 
 
 def _node(number: int, handle: Any) -> GraphNode:
     driver = _driver()
-    kind = checked(driver.cuGraphNodeGetType(handle))[0].name.removeprefix("CU_GRAPH_NODE_TYPE_")
+    node_kind = checked(driver.cuGraphNodeGetType(handle))[0].name.removeprefix("CU_GRAPH_NODE_TYPE_")
     device = int(cupy.cuda.Device().id)
-    if kind == "KERNEL":
+    if node_kind == "KERNEL":
         params = checked(driver.cuGraphKernelNodeGetParams(handle))[0]
         function = params.func if int(params.func) else checked(driver.cuKernelGetFunction(params.kern))[0]
         return GraphNode(
@@ -130,53 +132,55 @@ def _node(number: int, handle: Any) -> GraphNode:
             parameters=tuple(_parameters(function, int(params.kernelParams or 0))),
             device_id=device,
         )
-    if kind == "MEMSET":
+    if node_kind == "MEMSET":
         params = checked(driver.cuGraphMemsetNodeGetParams(handle))[0]
         size = params.elementSize * params.width * max(1, params.height)
         return GraphNode(
             number=number,
-            kind=kind,
+            kind=node_kind,
             name="Memset",
             parameters=(_pointer("destination", int(params.dst)),),
             size_bytes=size,
             device_id=device,
         )
-    if kind == "MEMCPY":
+    if node_kind == "MEMCPY":
         params = checked(driver.cuGraphMemcpyNodeGetParams(handle))[0]
         ends = [_end(params, name) for name in ("src", "dst")]
-        source, destination = map(_pointer, ("source", "destination"), ends)
-        copy_kind = _COPY_KINDS.get((bool(source.addresses), bool(destination.addresses)))
+        source_pointer, target_pointer = map(_pointer, ("source", "destination"), ends)
+        copy_kind = _COPY_KINDS.get((bool(source_pointer.addresses), bool(target_pointer.addresses)))
         size = params.WidthInBytes * max(1, params.Height) * max(1, params.Depth)
         name = f"Memcpy {copy_kind or 'on the host'}"
         return GraphNode(
             number=number,
-            kind=kind,
+            kind=node_kind,
             name=name,
-            parameters=(source, destination),
+            parameters=(source_pointer, target_pointer),
             size_bytes=size,
             copy_kind=copy_kind,
             device_id=device,
         )
-    name = "Host function" if kind == "HOST" else kind.replace("_", " ").capitalize()
-    return GraphNode(number=number, kind=kind if kind in _KINDS else "OTHER", name=name, device_id=device)
+    name = "Host function" if node_kind == "HOST" else node_kind.replace("_", " ").capitalize()
+    return GraphNode(
+        number=number, kind=node_kind if node_kind in _KINDS else "OTHER", name=name, device_id=device
+    )
 
 
 def _parameters(function: Any, values: int) -> Iterator[NodeParameter]:
     """Return the parameters of a kernel, which are read through the pointers at `values`."""
     driver = _driver()
-    number = 0
+    parameter_index = 0
     while values:
-        status, offset, size = driver.cuFuncGetParamInfo(function, number)
+        status, offset, size = driver.cuFuncGetParamInfo(function, parameter_index)
         if int(status):
             return  # that was the last one
-        place = ctypes.c_void_p.from_address(values + number * ctypes.sizeof(ctypes.c_void_p)).value
+        place = ctypes.c_void_p.from_address(values + parameter_index * ctypes.sizeof(ctypes.c_void_p)).value
         data = ctypes.string_at(place or 0, size) if place else bytes(size)
-        words = (
+        address_chunks = (
             data[start : start + ADDRESS_BYTES] for start in range(0, size - ADDRESS_BYTES + 1, ADDRESS_BYTES)
         )
-        addresses = [int.from_bytes(word, "little") for word in words]
+        addresses = [int.from_bytes(address_data, "little") for address_data in address_chunks]
         yield NodeParameter(data, int(offset), addresses=tuple(filter(_on_device, addresses)))
-        number += 1
+        parameter_index += 1
 
 
 def _end(copy: Any, name: str) -> int:
@@ -203,9 +207,9 @@ def _on_device(word: int) -> bool:
     if word < _LEAST_ADDRESS:
         return False
     driver = _driver()
-    kind = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+    memory_type = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
     with suppress(OverflowError):
-        status, value = driver.cuPointerGetAttribute(kind, driver.CUdeviceptr(word))
+        status, value = driver.cuPointerGetAttribute(memory_type, driver.CUdeviceptr(word))
         return int(status) == 0 and int(value) == _DEVICE_MEMORY
     return False
 

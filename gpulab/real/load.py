@@ -131,14 +131,14 @@ class LoadReader:
         except AttributeError:
             self.missing[name] = "this version of nvidia-ml-py does not support it"
         except self._device.nvml.NVMLError as error:
-            code = getattr(error, "value", None)
-            if code in _DEVICE_LOST_ERRORS:
+            error_code = getattr(error, "value", None)
+            if error_code in _DEVICE_LOST_ERRORS:
                 raise GpuLostError(f"NVML no longer reports values of this GPU: {error}.") from error
-            if code in _PERMANENT_ERRORS:
-                self.missing[name] = _PERMANENT_ERRORS[code]
+            if error_code in _PERMANENT_ERRORS:
+                self.missing[name] = _PERMANENT_ERRORS[error_code]
                 if name == "sm_active":
                     self._gpm = None
-                    self.missing.update(dict.fromkeys(GPM_COLUMNS, _PERMANENT_ERRORS[code]))
+                    self.missing.update(dict.fromkeys(GPM_COLUMNS, _PERMANENT_ERRORS[error_code]))
         return None
 
 
@@ -153,8 +153,8 @@ class _Gpm:
             weakref.finalize(self, nvml.nvmlGpmSampleFree, sample).atexit = False
         self._request = nvml.c_nvmlGpmMetricsGet_t()  # 477 metrics wide: made once
         self._request.version, self._request.numMetrics = nvml.NVML_GPM_METRICS_GET_VERSION, len(_GPM)
-        for place, number in enumerate(_GPM.values()):
-            self._request.metrics[place].metricId = number
+        for place, metric_id in enumerate(_GPM.values()):
+            self._request.metrics[place].metricId = metric_id
         self._at_s = -1.0
         self._values: dict[str, float | None] = {}
 
@@ -172,13 +172,13 @@ class _Gpm:
         nvml = self._device.nvml
         if self._at_s >= 0 and now_s - self._at_s < _LEAST_APART_S:
             return self._values
-        previous, second = self._samples
+        previous, older_sample = self._samples
         nvml.nvmlGpmSampleGet(self._device.handle, previous)  # the one before is behind it from now on
-        self._samples = [second, previous]
-        first = self._at_s < 0
+        self._samples = [older_sample, previous]
+        is_first = self._at_s < 0
         self._at_s = now_s
-        if not first:
-            self._values = self._between(second, previous)
+        if not is_first:
+            self._values = self._between(older_sample, previous)
         return self._values
 
     def _between(self, first: Any, second: Any) -> dict[str, float | None]:

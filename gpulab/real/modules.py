@@ -27,13 +27,13 @@ def raw_kernel(kernel: Any) -> Any:
     """Return a kernel as CuPy's `RawKernel`; a `KernelSource` is converted."""
     if isinstance(kernel, cupy.RawKernel):
         return kernel
-    source = kernel_source(kernel)
-    if source.name_expressions:
+    program = kernel_source(kernel)
+    if program.name_expressions:
         module = cupy.RawModule(
-            code=source.code, options=source.options, name_expressions=source.name_expressions
+            code=program.code, options=program.options, name_expressions=program.name_expressions
         )
-        return module.get_function(source.name)
-    return cupy.RawKernel(source.code, source.name, source.options)
+        return module.get_function(program.name)
+    return cupy.RawKernel(program.code, program.name, program.options)
 
 
 def compile_ptx(source: KernelSource, capability: str) -> str:
@@ -63,7 +63,7 @@ def compile_ptx(source: KernelSource, capability: str) -> str:
                 name_expressions=source.name_expressions,
             )
             return image.ptx
-    options = [o for o in source.options if not o.startswith(("-arch", "--gpu-architecture"))]
+    options = [option for option in source.options if not option.startswith(("-arch", "--gpu-architecture"))]
     options = [*cupy._core.core.assemble_cupy_compiler_options(tuple(options)), *CUPY_OPTIONS]
     options += [f"-arch=compute_{capability}", "-lineinfo"]
     program = nvrtc.createProgram(source.code, "kernel.cu", (), ())

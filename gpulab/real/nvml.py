@@ -135,15 +135,15 @@ class Sharing:
     @property
     def phrase(self) -> str:
         """Return why times can vary or the device can reject work, in words; empty without a reason."""
-        parts = []
+        reasons = []
         if self.mig:
-            parts.append("MIG is on, so this may be only a part of the GPU")
+            reasons.append("MIG is on, so this may be only a part of the GPU")
         if self.other_processes:
             process_text = count(self.other_processes, "other process", "other processes")
-            parts.append(f"{process_text} on this GPU, so times vary")
+            reasons.append(f"{process_text} on this GPU, so times vary")
         if self.exclusive:
-            parts.append("exclusive mode allows one process at a time")
-        return "; ".join(parts)
+            reasons.append("exclusive mode allows one process at a time")
+        return "; ".join(reasons)
 
 
 def sharing(pci_bus_id: str | None = None) -> Sharing:
@@ -162,7 +162,7 @@ def sharing(pci_bus_id: str | None = None) -> Sharing:
         device.driver_version,
         device.mig_enabled,
         exclusive=None if mode is None else mode == _EXCLUSIVE_PROCESS,
-        other_processes=None if running is None else sum(p.pid != os.getpid() for p in running),
+        other_processes=None if running is None else sum(process.pid != os.getpid() for process in running),
     )
 
 

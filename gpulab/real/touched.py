@@ -79,9 +79,13 @@ class Kernels:
             # Its source cannot be had: it may do anything with what it is given.
             found_regions = tuple(region for region in regions if region is not None)
             return Touched(found_regions, found_regions)
-        pairs = [(use, region) for use, region in zip(uses, regions, strict=True) if region is not None]
-        kinds = (READ, WRITTEN, ATOMIC)
-        return Touched(*(tuple(region for use, region in pairs if use & kind) for kind in kinds))
+        used_regions = [
+            (use, region) for use, region in zip(uses, regions, strict=True) if region is not None
+        ]
+        use_kinds = (READ, WRITTEN, ATOMIC)
+        return Touched(
+            *(tuple(region for use, region in used_regions if use & use_kind) for use_kind in use_kinds)
+        )
 
     # CuPy's own kernels
 
@@ -96,12 +100,12 @@ class Kernels:
         if math.prod(shape) != elements or not elements or self._block(address) is None:
             return None
         known_array = _array_at(address)
-        item = (
+        item_bytes = (
             known_array.itemsize
             if known_array is not None
-            else min((abs(step) for step in strides if step), default=4)
+            else min((abs(stride) for stride in strides if stride), default=4)
         )
-        return Region.of_array(self._device_id, address, item, tuple(shape), tuple(strides))
+        return Region.of_array(self._device_id, address, item_bytes, tuple(shape), tuple(strides))
 
     @staticmethod
     def _of_cupys(symbol: str, arrays: list[Region]) -> Touched:
@@ -131,17 +135,19 @@ class Kernels:
 
     def _arguments(self, params: Sequence[bytes]) -> list[Region | None]:
         """Return the memory region of each parameter that is an address."""
-        words = [struct.unpack("<Q", param)[0] if len(param) == _WORD else 0 for param in params]
-        return list(map(self._region, words, _arguments_passed(words) or words))
+        values = [struct.unpack("<Q", param)[0] if len(param) == _WORD else 0 for param in params]
+        return list(map(self._region, values, _arguments_passed(values) or values))
 
-    def _region(self, word: int, argument: Any) -> Region | None:
+    def _region(self, value: int, argument: Any) -> Region | None:
         """Return the memory region at an address: the passed array, or the rest of its memory block."""
-        block = self._block(word) if word else None
+        block = self._block(value) if value else None
         if block is None:
             return None
         if isinstance(argument, cupy.ndarray):
-            return Region.of_array(self._device_id, word, argument.itemsize, argument.shape, argument.strides)
-        return Region(self._device_id, word, block[0] + block[1] - word)
+            return Region.of_array(
+                self._device_id, value, argument.itemsize, argument.shape, argument.strides
+            )
+        return Region(self._device_id, value, block[0] + block[1] - value)
 
     def _block(self, address: int) -> tuple[int, int] | None:
         """Return the start and size of the memory block that contains an address, or None."""
@@ -174,13 +180,13 @@ def _array_at(address: int) -> Any:
     return next((array for array in _live_objects(cupy.ndarray) if array.data.ptr == address), None)
 
 
-def _arguments_passed(words: Sequence[int]) -> tuple[Any, ...] | None:
+def _arguments_passed(values: Sequence[int]) -> tuple[Any, ...] | None:
     """Return the tuple of arguments of the current launch, identified by the addresses of its arrays."""
     for arguments in _live_objects(tuple):
-        if len(arguments) == len(words):
-            pairs = zip(words, arguments, strict=True)
-            arrays = [(word, item) for word, item in pairs if type(item) is cupy.ndarray]
-            if arrays and all(item.data.ptr == word for word, item in arrays):
+        if len(arguments) == len(values):
+            value_pairs = zip(values, arguments, strict=True)
+            arrays = [(value, argument) for value, argument in value_pairs if type(argument) is cupy.ndarray]
+            if arrays and all(argument.data.ptr == value for value, argument in arrays):
                 return tuple(arguments)
     return None
 

@@ -38,7 +38,7 @@ def trace_warp(
     """
     buffer = cupy.asarray(warp_buffer(observation.block_index, observation.warp, observation.max_steps))
     probe.launch(kernel, launch, buffer)
-    _, mask, number, is_truncated = read_warp(buffer.get())
+    _, mask, block_number, is_truncated = read_warp(buffer.get())
     blocks = probe.instrumented
     return WarpTrace(
         provenance=provenance,
@@ -50,12 +50,12 @@ def trace_warp(
         warp_index=observation.warp,
         granularity="basic block",
         instruction=blocks.text,
-        pc=np.array(blocks.first_pc, np.int32)[number],
-        line=np.array(blocks.line, np.int32)[number],
-        column=np.array(blocks.column, np.int32)[number],
+        pc=np.array(blocks.first_pc, np.int32)[block_number],
+        line=np.array(blocks.line, np.int32)[block_number],
+        column=np.array(blocks.column, np.int32)[block_number],
         active_mask=mask,
         executed_mask=mask,
-        text_index=number,
+        text_index=block_number,
         truncated=is_truncated,
         note="one step per basic block; functions that the kernel calls are not shown",
     )

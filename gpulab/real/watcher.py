@@ -190,28 +190,28 @@ class RealWatcher:
         self._open.close()
         self._watch.finish()
         self._watch.end(self._see)
-        words = [_UNOBSERVED]
+        notes = [_UNOBSERVED]
         if self._guessed:
-            words.append(
+            notes.append(
                 f"The arrays that {count(self._guessed, 'kernel')} of libraries read are not known. Arrays "
                 "that they write are known only if the same line created them."
             )
         if self._errors:
-            words.append(f"{count(len(self._errors), 'call')} could not be read ({self._errors[0]}).")
-        return " ".join(words)
+            notes.append(f"{count(len(self._errors), 'call')} could not be read ({self._errors[0]}).")
+        return " ".join(notes)
 
     # What CUPTI tells
 
     def _on_call(self, name: str, returned: bool, data: CallData) -> None:
-        call = _CALLS.get(name)
-        if call is None or returned == call.before:
+        known_call = _CALLS.get(name)
+        if known_call is None or returned == known_call.before:
             return
         if returned and (not data.return_value or data.return_value[0]):
             return  # refused, or not ready
-        arguments = _read(data.params, call.types)
+        arguments = _read(data.params, known_call.types)
         if name.startswith("cuLaunch"):
             arguments = [name, arguments, (data.symbol_name or b"").decode()]
-        self.guarded(name, call.tell, self, *arguments)
+        self.guarded(name, known_call.tell, self, *arguments)
 
     def guarded(self, name: str, tell: Callable[..., None], *arguments: Any) -> None:
         """Call a function, and store its errors so that they do not reach the program."""
@@ -242,11 +242,11 @@ class RealWatcher:
 
     def _fresh_here(self) -> Regions:
         """Return blocks that the current source line allocated and no kernel has written: library results."""
-        source = self._watch.here()
+        source_line = self._watch.here()
         return tuple(
             Region(self._device_id, start, self._kernels.blocks[start])
             for start, line in self._fresh.items()
-            if line == source and start in self._kernels.blocks
+            if line == source_line and start in self._kernels.blocks
         )
 
     def _copied_at_once(self, target: int, source: int, size: int, kind: int) -> None:
@@ -267,10 +267,11 @@ class RealWatcher:
                 arrays.append((_host_bytes(address, size),) if kind_of == _PINNED else ())
         if types[0] == _PINNED:
             self._writes_host(stream or 0, target, target + size)
-        way = "".join("D" if kind_of in (_DEVICE, _MANAGED) else "H" for kind_of in reversed(types))
+        direction = "".join("D" if kind_of in (_DEVICE, _MANAGED) else "H" for kind_of in reversed(types))
         self._fresh.pop(target, None)
         self._on_operation(
-            stream or 0, _Operation("MEMCPY", f"Memcpy {way[0]}to{way[1]}", None, arrays[1], arrays[0])
+            stream or 0,
+            _Operation("MEMCPY", f"Memcpy {direction[0]}to{direction[1]}", None, arrays[1], arrays[0]),
         )
         if types[0] not in (_DEVICE, _MANAGED, _PINNED):
             self._watch.host_waited("work", number=self._number)
@@ -298,8 +299,8 @@ class RealWatcher:
         if capture is not None:
             capture.events[event] = capture.frontiers.get(stream or 0, ())
             return
-        for other in self._captures.values():
-            other.events.pop(event, None)
+        for other_capture in self._captures.values():
+            other_capture.events.pop(event, None)
         self._watch.recorded(self._event(event), self._place(stream or 0))
         self._event_writes[event] = stream or 0, frozenset(self._host_writes.get(stream or 0, ()))
 
@@ -421,10 +422,10 @@ class RealWatcher:
             for start, end in set().union(*self._host_writes.values()):
                 self._watch.forget_buffers(start, end)
             return
-        _, work = self._watch.node(place, self._number, operation, None)
-        capture.edges += [(first, len(capture.nodes)) for first in capture.frontiers[stream]]
+        _, node = self._watch.node(place, self._number, operation, None)
+        capture.edges += [(predecessor, len(capture.nodes)) for predecessor in capture.frontiers[stream]]
         capture.frontiers[stream] = (len(capture.nodes),)
-        capture.nodes.append(work)
+        capture.nodes.append(node)
 
     def _writes_host(self, stream: int, start: int = 0, end: int = 1 << 64) -> None:
         """Record that work of a stream can change host memory until the stream is synchronized.
@@ -450,9 +451,9 @@ class RealWatcher:
 
     def _note_stream(self, handle: int, flags: int) -> None:
         """Give a stream a unique number, even if its handle belonged to an earlier stream."""
-        number = handle + (self._handle_reuses.get(handle, 0) << 48)
+        stream_number = handle + (self._handle_reuses.get(handle, 0) << 48)
         blocking = not flags & runtime.streamNonBlocking
-        self._places[handle] = StreamRef(self._device_id, number, blocking)
+        self._places[handle] = StreamRef(self._device_id, stream_number, blocking)
 
 
 @contextmanager
@@ -491,10 +492,12 @@ def _read(address: int | None, types: tuple[Any, ...]) -> list[Any]:
         return []
 
     class Arguments(ctypes.Structure):
-        _fields_ = [(f"a{number}", kind) for number, kind in enumerate(types)]
+        _fields_ = [
+            (f"a{argument_index}", argument_type) for argument_index, argument_type in enumerate(types)
+        ]
 
     arguments = Arguments.from_address(address)
-    return [getattr(arguments, f"a{number}") for number in range(len(types))]
+    return [getattr(arguments, f"a{argument_index}") for argument_index in range(len(types))]
 
 
 def _attributes(address: int) -> Any:

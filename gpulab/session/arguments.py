@@ -32,10 +32,14 @@ class Arguments:
     def __init__(
         self, args: Sequence[Any], is_array: Callable[[Any], bool], recent: deque[list[Any]]
     ) -> None:
-        own_numbers = [number for number, references in enumerate(_holders(args)) if references <= _ALONE]
-        arrays = {number for number, argument in enumerate(args) if is_array(argument)}
-        self._other_arguments = [None if number in arrays else args[number] for number in range(len(args))]
-        self._arrays = {number: weakref.ref(args[number]) for number in arrays}
+        own_numbers = [
+            argument_index for argument_index, references in enumerate(_holders(args)) if references <= _ALONE
+        ]
+        arrays = {argument_index for argument_index, argument in enumerate(args) if is_array(argument)}
+        self._other_arguments = [
+            None if argument_index in arrays else args[argument_index] for argument_index in range(len(args))
+        ]
+        self._arrays = {argument_index: weakref.ref(args[argument_index]) for argument_index in arrays}
         recent.append([args[n] for n in own_numbers if n in arrays and _memory_bytes(args[n]) <= _MOST_BYTES])
 
     def now(self) -> tuple[Any, ...]:
@@ -47,9 +51,9 @@ class Arguments:
             If an array no longer exists.
         """
         args = list(self._other_arguments)
-        for number, array in self._arrays.items():
-            args[number] = array()
-            if args[number] is None:
+        for argument_index, array in self._arrays.items():
+            args[argument_index] = array()
+            if args[argument_index] is None:
                 raise GpulabError(
                     "The arrays of this launch have been freed. Assign them to "
                     "variables, and run the cell again."

@@ -16,7 +16,10 @@ def driver_calls(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[C
     cupti = library.load()
     if cupti is None:
         return (), ()
-    domains = {kind: frozenset(cupti.call_names(kind).values()) for kind in (RUNTIME_API, DRIVER_API)}
+    domains = {
+        api_domain: frozenset(cupti.call_names(api_domain).values())
+        for api_domain in (RUNTIME_API, DRIVER_API)
+    }
     names: Counter[str] = Counter()
 
     def seen(name: str, returned: bool, _: Any) -> None:
@@ -25,5 +28,7 @@ def driver_calls(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[C
 
     with callbacks.subscribed(cupti, domains, seen):
         function(*args)
-    kinds = (RUNTIME_API, DRIVER_API)
-    return tuple(questions_last((n, names[n]) for n in names if n in domains[kind]) for kind in kinds)
+    api_domains = (RUNTIME_API, DRIVER_API)
+    return tuple(
+        questions_last((n, names[n]) for n in names if n in domains[api_domain]) for api_domain in api_domains
+    )

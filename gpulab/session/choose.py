@@ -47,10 +47,11 @@ class DeviceChoice:
 
     @property
     def sentence(self) -> str:
-        capability = ".".join(str(part) for part in self.compute_capability)
-        other = "H200" if self.device == "T4" else "T4"
+        capability = ".".join(str(number) for number in self.compute_capability)
+        other_device = "H200" if self.device == "T4" else "T4"
         change = (
-            f'gl.use_device("virtual:{other}") or the environment variable {DEVICE_VARIABLE} changes that.'
+            f'gl.use_device("virtual:{other_device}") or the environment variable {DEVICE_VARIABLE} '
+            "changes that."
         )
         if self.kind == "cuda":
             caution = f" (note: {self.caution})" if self.caution else ""
@@ -84,19 +85,19 @@ def parse_device(text: Any) -> tuple[Kind, str]:
     """Split a device name such as ``virtual:T4`` into the kind of device and the GPU's name or number."""
     if not isinstance(text, str):
         raise TypeError(f'A device must be a str such as "cuda:0" or "virtual:T4", not {text!r}.')
-    head, _, tail = text.strip().partition(":")
-    kind = head.strip().lower()
-    name = tail.strip()
-    if kind == "auto" and not name:
+    kind_text, _, name_text = text.strip().partition(":")
+    device_kind = kind_text.strip().lower()
+    name = name_text.strip()
+    if device_kind == "auto" and not name:
         return "auto", ""
-    if kind in ("cuda", "gpu"):
+    if device_kind in ("cuda", "gpu"):
         if name and not re.fullmatch(r"\d+", name):
             raise UnknownDeviceError(
                 f'"{text}" is not a CUDA device. CUDA devices have a number, as in '
                 f'"cuda:0"; a virtual GPU is "virtual:{name}".'
             )
         return "cuda", name or "0"
-    if kind == "virtual":
+    if device_kind == "virtual":
         return "virtual", name or DEFAULT_DEVICE
     return "virtual", text.strip()
 

@@ -33,13 +33,13 @@ def open_cuda_device(index: int = 0) -> DeviceChoice:
     cupy = _import_cupy()
     runtime = cupy.cuda.runtime
     try:
-        count = int(runtime.getDeviceCount())
+        device_count = int(runtime.getDeviceCount())
     except Exception as error:
         raise CudaUnavailableError(f"CuPy is installed, but {_reason(error)}") from error
-    if count == 0:
+    if device_count == 0:
         raise CudaUnavailableError("CuPy is installed, but the driver finds no CUDA device")
-    if index >= count:
-        have = "only cuda:0" if count == 1 else f"cuda:0 to cuda:{count - 1}"
+    if index >= device_count:
+        have = "only cuda:0" if device_count == 1 else f"cuda:0 to cuda:{device_count - 1}"
         raise CudaUnavailableError(f"there is no cuda:{index}; this machine has {have}")
     try:
         device = cupy.cuda.Device(index)
@@ -55,13 +55,13 @@ def open_cuda_device(index: int = 0) -> DeviceChoice:
         raise CudaUnavailableError(
             f"CuPy cannot load NVRTC and so cannot compile kernels; install it with {INSTALL_CUPY}"
         ) from error
-    if count > 1:
+    if device_count > 1:
         _import_collectives()
     library.load()  # before the program's first NVTX range: later, timelines would not see any
     properties = runtime.getDeviceProperties(index)
     name = text(properties["name"])
     capability = (int(properties["major"]), int(properties["minor"]))
-    return DeviceChoice("cuda", name, capability, index, count, caution=_caution(device))
+    return DeviceChoice("cuda", name, capability, index, device_count, caution=_caution(device))
 
 
 def _import_cupy() -> Any:

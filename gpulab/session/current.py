@@ -475,6 +475,6 @@ def _set_watchdog(session: _Session, seconds: float | None) -> None:
     if seconds is None:
         return
     session.watchdog_s = seconds
-    for side in (session.virtual, session.twin):
-        for device in side.machine.devices if side else ():
+    for virtual_side in (session.virtual, session.twin):
+        for device in virtual_side.machine.devices if virtual_side else ():
             device.watchdog_s = seconds

@@ -72,13 +72,13 @@ class KeptLaunch:
             if kept_memory is None:
                 raise GpulabError(self.contents.why_not)
             with launch.on_stream():
-                contents = _read(launch)
+                present_contents = _read(launch)
                 _write(launch, kept_memory)
             try:
                 yield launch
             finally:
                 with launch.on_stream():
-                    _write(launch, contents)
+                    _write(launch, present_contents)
 
     def drop(self) -> None:
         """Free the copies. The launch cannot be repeated afterwards."""
@@ -106,10 +106,15 @@ class _Contents:
     def _make_room(self) -> None:
         """Drop the contents of the oldest launches until there is enough memory for these contents."""
         references = current.kept_contents()
-        contents_alive = [contents for reference in references if (contents := reference()) is not None]
-        while sum(contents.size_bytes for contents in contents_alive) + self.size_bytes > MOST_BYTES:
+        contents_alive = [
+            launch_contents for reference in references if (launch_contents := reference()) is not None
+        ]
+        while (
+            sum(launch_contents.size_bytes for launch_contents in contents_alive) + self.size_bytes
+            > MOST_BYTES
+        ):
             contents_alive.pop(0).drop()
-        references[:] = [weakref.ref(contents) for contents in (*contents_alive, self)]
+        references[:] = [weakref.ref(launch_contents) for launch_contents in (*contents_alive, self)]
 
 
 def _read(launch: Launch) -> list[npt.NDArray[np.uint8]]:

@@ -193,18 +193,18 @@ def at_block_size(kept_launch: KeptLaunch) -> Callable[[int], LaunchTrace] | Non
 
     def trace(threads: int) -> LaunchTrace:
         with kept_launch.unchanged() as launch, launch.on_stream():
-            other = launch.resized(threads)
-            if twin is not None and other.block != launch.block:
-                replay = _Replay(other, (Blocks(),), twin)
+            resized_launch = launch.resized(threads)
+            if twin is not None and resized_launch.block != launch.block:
+                replay = _Replay(resized_launch, (Blocks(),), twin)
                 if replay.quick:
-                    replay.attempt(Copies(other.args, current.cp()))
-                elif other.block[0] > launch.block[0] or other.threads != launch.threads:
+                    replay.attempt(Copies(resized_launch.args, current.cp()))
+                elif resized_launch.block[0] > launch.block[0] or resized_launch.threads != launch.threads:
                     raise GpulabError(
                         "This launch is too large for a test on the virtual GPU. The "
                         "real GPU therefore runs only smaller block sizes that divide "
                         f"its {launch.threads:,} threads evenly."
                     )
-            return backend.observe(other, Blocks(restore=True))
+            return backend.observe(resized_launch, Blocks(restore=True))
 
     return trace
 

@@ -48,8 +48,8 @@ def subscribed(library: Cupti, functions: Mapping[int, frozenset[str]], handler:
     names = {domain: library.call_names(domain) for domain in functions}
 
     def called(_: Any, domain: int, cbid: int, data: Any) -> None:
-        call = data.contents
-        handler(names[domain].get(cbid, ""), bool(call.site), call)
+        call_data = data.contents
+        handler(names[domain].get(cbid, ""), bool(call_data.site), call_data)
 
     callback = _Callback(called)
     subscriber = c_void_p()

@@ -76,9 +76,9 @@ class Cupti:
         """
         result = int(getattr(self._library, function)(*arguments))
         if result != _SUCCESS:
-            words = c_char_p()
-            self._library.cuptiGetResultString(result, byref(words))
-            raise CuptiError(function, result, (words.value or b"").decode() or f"error {result}")
+            message = c_char_p()
+            self._library.cuptiGetResultString(result, byref(message))
+            raise CuptiError(function, result, (message.value or b"").decode() or f"error {result}")
 
     @property
     def recording(self) -> bool:
@@ -87,9 +87,9 @@ class Cupti:
     @property
     def version(self) -> int:
         """CUPTI's version, CUPTI_API_VERSION, such as 130001."""
-        number = c_uint32()
-        self.call("cuptiGetVersion", byref(number))
-        return number.value
+        version_number = c_uint32()
+        self.call("cuptiGetVersion", byref(version_number))
+        return version_number.value
 
     def timestamp(self) -> int:
         """Current time of CUPTI's clock in ns, which all its records use."""
@@ -124,19 +124,19 @@ class Cupti:
         while self._full:  # what nobody has read
             del self._buffers[self._full.popleft()[0]]
         try:
-            for kind in kinds:
+            for record_kind in kinds:
                 try:
-                    self.call("cuptiActivityEnable", kind)
+                    self.call("cuptiActivityEnable", record_kind)
                 except CuptiError as error:
-                    if kind >= GRAPH_HOST_NODE and error.result != TAKEN:
+                    if record_kind >= GRAPH_HOST_NODE and error.result != TAKEN:
                         continue
                     raise
-                self._kinds.append(kind)
+                self._kinds.append(record_kind)
             for domain, names in calls.items():
                 # Choosing some without the kind gives no records (13.0): all are enabled, most forbidden.
-                kind, choose = _CHOOSE[domain]
-                self.call("cuptiActivityEnable", kind)
-                self._kinds.append(kind)
+                record_kind, choose = _CHOOSE[domain]
+                self.call("cuptiActivityEnable", record_kind)
+                self._kinds.append(record_kind)
                 for cbid in [cbid for cbid, name in self.call_names(domain).items() if name not in names]:
                     self.call(choose, c_uint32(cbid), c_uint8(0))
         except CuptiError:
@@ -154,9 +154,9 @@ class Cupti:
 
     def dropped(self) -> int:
         """Return the number of records that CUPTI has dropped since the last call."""
-        number = c_size_t()
-        self.call("cuptiActivityGetNumDroppedRecords", None, c_uint32(0), byref(number))
-        return number.value
+        record_count = c_size_t()
+        self.call("cuptiActivityGetNumDroppedRecords", None, c_uint32(0), byref(record_count))
+        return record_count.value
 
     def buffers(self) -> Iterator[tuple[memoryview, list[int]]]:
         """Return each recorded buffer once, as bytes with the offsets of its records."""
@@ -232,9 +232,9 @@ def load() -> Cupti | None:
 
 def rival() -> str:
     """Return the name of another tool that uses CUPTI in this process; empty if none is known."""
-    for tool, variable, mark in rows("profilers.tsv"):
+    for tool, variable, value_part in rows("profilers.tsv"):
         value = os.environ.get(variable, "").lower()
-        if value and mark in value:
+        if value and value_part in value:
             return tool
     torch: Any = sys.modules.get("torch")
     if torch is not None and torch.autograd._profiler_enabled():

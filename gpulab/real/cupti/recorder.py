@@ -87,10 +87,12 @@ class CuptiRecorder:
             records = Records(self._cupti.call_names)
             for buffer, offsets in self._cupti.buffers():
                 records.add(buffer, offsets)
-            numbers = records.take_events(len(stream_infos))
-            streams = {n: replace(info, stream_id=n) for n, info in zip(numbers, stream_infos, strict=False)}
-            parts = records.parts(self._seen(streams))
-        lost_records = self._cupti.dropped() + parts.unfinished
+            stream_ids = records.take_events(len(stream_infos))
+            streams = {
+                n: replace(info, stream_id=n) for n, info in zip(stream_ids, stream_infos, strict=False)
+            }
+            timeline_parts = records.parts(self._seen(streams))
+        lost_records = self._cupti.dropped() + timeline_parts.unfinished
 
         def within(entry: HostCall | Synchronization) -> bool:
             # The synchronization that ends the recording is none of the program's.
@@ -100,16 +102,16 @@ class CuptiRecorder:
             provenance=self._provenance,
             method="CUPTI",
             start_ns=self._start_ns,
-            end_ns=max([end_ns, *(activity.end_ns for activity in parts.activities)]),
+            end_ns=max([end_ns, *(activity.end_ns for activity in timeline_parts.activities)]),
             activities=tuple(
-                sorted(parts.activities, key=lambda entry: (entry.start_ns, entry.correlation_id))
+                sorted(timeline_parts.activities, key=lambda entry: (entry.start_ns, entry.correlation_id))
             ),
-            calls=tuple(filter(within, parts.calls)),
-            synchronizations=tuple(filter(within, parts.synchronizations)),
-            ranges=tuple(entry for entry in parts.ranges if self._start_ns <= entry.end_ns),
-            streams=tuple(parts.streams),
+            calls=tuple(filter(within, timeline_parts.calls)),
+            synchronizations=tuple(filter(within, timeline_parts.synchronizations)),
+            ranges=tuple(record for record in timeline_parts.ranges if self._start_ns <= record.end_ns),
+            streams=tuple(timeline_parts.streams),
             lost=lost_records,
-            note=_note(parts, lost_records),
+            note=_note(timeline_parts, lost_records),
         )
 
     def _ahead(self) -> int:
@@ -168,10 +170,12 @@ def _mark_streams() -> list[StreamInfo]:
             priority = runtime.streamGetPriority(handle)
             cupy.cuda.Event(disable_timing=True).record(stream)
             non_blocking = bool(flags & runtime.streamNonBlocking)
-            number = (
+            stream_number = (
                 sum(info.device_id == context and info.stream_id not in _DEFAULT for info in stream_infos) + 1
             )
-            stream_infos.append(StreamInfo(context, handle, f"stream {number}", non_blocking, int(priority)))
+            stream_infos.append(
+                StreamInfo(context, handle, f"stream {stream_number}", non_blocking, int(priority))
+            )
     return stream_infos
 
 
@@ -195,14 +199,14 @@ def refuse_capture() -> None:
 
 
 def _note(parts: Parts, lost_records: int) -> str:
-    words = []
+    clauses = []
     if lost_records:
-        words.append(f"CUPTI reported no times for {count(lost_records, 'record')}")
+        clauses.append(f"CUPTI reported no times for {count(lost_records, 'record')}")
     if parts.graphs:
-        words.append(
+        clauses.append(
             "a graph takes longer while its nodes are recorded, and the order of the "
             "nodes is the observed order, not that of the edges"
         )
     if parts.activities and not parts.calls:
-        words.append("CUPTI reported no calls of the host")
-    return "; ".join(words)
+        clauses.append("CUPTI reported no calls of the host")
+    return "; ".join(clauses)

@@ -18,12 +18,12 @@ def reader(device: cupy.cuda.Device, nvml: NvmlDevice | None) -> Callable[[], Me
     def read() -> MemoryReading:
         with device:
             pool = _pool()
-            free, total = cupy.cuda.runtime.memGetInfo()
+            free_bytes, total_bytes = cupy.cuda.runtime.memGetInfo()
             return MemoryReading(
                 used_bytes=_pool_value(pool, "used_bytes"),
                 reserved_bytes=_pool_value(pool, "total_bytes"),
                 limit_bytes=_pool_value(pool, "get_limit"),
-                device_bytes=int(total - free),
+                device_bytes=int(total_bytes - free_bytes),
                 others_bytes=_other_bytes(nvml),
             )
 

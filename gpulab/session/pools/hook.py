@@ -201,18 +201,18 @@ class AllocationRecorder:
         """Return the index of the calling thread's stack of program lines, or -1 if it has none."""
         key: list[int] = []
         frames: list[FrameType] = []
-        kinds = self._kinds
+        frame_kinds = self._kinds
         foreign = 0
         frame: FrameType | None = sys._getframe(2)
         while frame is not None:
-            code = frame.f_code
-            kind = kinds.get(id(code), -1)
-            if kind < 0:
-                kind = self._kind(frame)
-            if kind:
-                key += (id(code), frame.f_lasti)
+            code_object = frame.f_code
+            frame_kind = frame_kinds.get(id(code_object), -1)
+            if frame_kind < 0:
+                frame_kind = self._kind(frame)
+            if frame_kind:
+                key += (id(code_object), frame.f_lasti)
                 frames.append(frame)
-                if kind == 2 or len(key) >= 2 * MOST_FRAMES:
+                if frame_kind == 2 or len(key) >= 2 * MOST_FRAMES:
                     break
                 foreign = 0
             elif key:
@@ -222,35 +222,39 @@ class AllocationRecorder:
             frame = frame.f_back
         if not key:
             return -1
-        number = self._numbers.get(tuple(key))
-        if number is not None:
-            return number
+        stack_number = self._numbers.get(tuple(key))
+        if stack_number is not None:
+            return stack_number
         return self._new_stack(tuple(key), frames) if len(self.stacks) < MOST_STACKS else -1
 
     def _kind(self, frame: FrameType) -> int:
         """Return 0 for a library's frame, 1 for a frame of the program, 2 for its outermost frame."""
-        code = frame.f_code
-        kind = int(self._lines.belongs(code.co_filename, str(frame.f_globals.get("__name__"))))
+        code_object = frame.f_code
+        frame_kind = int(self._lines.belongs(code_object.co_filename, str(frame.f_globals.get("__name__"))))
         # The code of a function is optimized, that of a module or a cell is not.
-        if kind and not code.co_flags & CO_OPTIMIZED and frame.f_globals.get("__name__") == "__main__":
-            kind = 2
-        self._codes.append(code)
-        self._kinds[id(code)] = kind
-        return kind
+        if (
+            frame_kind
+            and not code_object.co_flags & CO_OPTIMIZED
+            and frame.f_globals.get("__name__") == "__main__"
+        ):
+            frame_kind = 2
+        self._codes.append(code_object)
+        self._kinds[id(code_object)] = frame_kind
+        return frame_kind
 
     def _new_stack(self, key: tuple[int, ...], frames: list[FrameType]) -> int:
         sources = [self._lines.line(frame) for frame in frames]
         stack = tuple(
-            Frame(source.file, source.line, frame.f_code.co_name)
-            for source, frame in zip(sources, frames, strict=True)
+            Frame(source_line.file, source_line.line, frame.f_code.co_name)
+            for source_line, frame in zip(sources, frames, strict=True)
         )
         with self._lock:
-            number = self._stack_numbers.setdefault(stack, len(self.stacks))
-            if number == len(self.stacks):
+            stack_number = self._stack_numbers.setdefault(stack, len(self.stacks))
+            if stack_number == len(self.stacks):
                 self.sources.append(sources[0])
                 self.stacks.append(stack)
-            self._numbers[key] = number
-        return number
+            self._numbers[key] = stack_number
+        return stack_number
 
     # What was seen
 
@@ -266,10 +270,10 @@ class AllocationRecorder:
     def news(self, since: int, device: int | None = None) -> tuple[AllocatorEvents, int]:
         """Return the same events as `events`, and the number of the next event."""
         with self._lock:
-            first = max(since, self._dropped)
-            rows = self._rows[(first - self._dropped) * _COLUMNS :].tobytes()
+            first_number = max(since, self._dropped)
+            rows = self._rows[(first_number - self._dropped) * _COLUMNS :].tobytes()
         table = np.frombuffer(rows, np.int64).reshape(-1, _COLUMNS)
-        next_number = first + len(table)
+        next_number = first_number + len(table)
         if device is not None:
             table = table[table[:, 7] == device]
         action, address, size, requested_bytes, stream, time_ns, stack = table.T[:7].copy()

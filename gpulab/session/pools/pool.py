@@ -56,12 +56,14 @@ def block_map(pool: Any) -> tuple[BlockMap, str]:
 
     if hasattr(pool, "block_map"):
         pool_map = pool.block_map()
-        segments = (replace(s, blocks=tuple(map(named, s.blocks))) for s in pool_map.segments)
+        segments = (
+            replace(segment, blocks=tuple(map(named, segment.blocks))) for segment in pool_map.segments
+        )
         return replace(pool_map, segments=tuple(segments)), ""
     device = int(cp.cuda.Device().id)
-    total = int(pool.total_bytes())
+    total_bytes = int(pool.total_bytes())
     blocks: dict[int, Block] = {}
-    for thing in gc.get_objects() if total else ():
+    for thing in gc.get_objects() if total_bytes else ():
         if not issubclass(type(thing), cp.ndarray):
             continue
         memory = thing.data.mem
@@ -77,17 +79,17 @@ def block_map(pool: Any) -> tuple[BlockMap, str]:
     mapped_ranges = tuple(
         Segment(address, block.size_bytes, 0, (named(block),)) for address, block in sorted(blocks.items())
     )
-    unknown_bytes = total - sum(block.size_bytes for block in blocks.values())
-    note = ""
-    if total:
+    unknown_bytes = total_bytes - sum(block.size_bytes for block in blocks.values())
+    unknown_note = ""
+    if total_bytes:
         unknown_text = (
             f", and {count(unknown_bytes, 'byte')} of it are not shown" if unknown_bytes > 0 else ""
         )
-        note = (
+        unknown_note = (
             "CuPy's pool does not report its segments. Memory from before this recording "
             f"is shown as blocks of the arrays that existed then{unknown_text}."
         )
-    return BlockMap(provenance(), device, 0, int(pool.get_limit()), mapped_ranges), note
+    return BlockMap(provenance(), device, 0, int(pool.get_limit()), mapped_ranges), unknown_note
 
 
 class SegmentRecorder(AllocationRecorder):
@@ -117,9 +119,9 @@ class SegmentRecorder(AllocationRecorder):
         """Check whether the pool has returned memory to the device since the last check."""
         if self._cp.cuda.runtime.getDevice() != self.device:
             return  # a pool reports the current device
-        total = int(self.pool.total_bytes())
-        released_bytes = self._total - total
-        self._total = total
+        total_bytes = int(self.pool.total_bytes())
+        released_bytes = self._total - total_bytes
+        self._total = total_bytes
         if released_bytes > 0:
             self._add(
                 (SEGMENT_FREE, 0, released_bytes, 0, 0, time.perf_counter_ns(), self._stack(), self.device)
@@ -141,9 +143,9 @@ class PoolRecorder(SegmentRecorder):
         super().stop()
         self.look()
         # The limit that refused something, or else the last one that there was.
-        limit = self._refused_at or int(self.pool.get_limit()) or self.first.limit_bytes
-        first = replace(self.first, limit_bytes=limit)
-        events, unnamed_bytes = released.name_released_segments(first, self.events(device=self.device))
+        limit_bytes = self._refused_at or int(self.pool.get_limit()) or self.first.limit_bytes
+        first_map = replace(self.first, limit_bytes=limit_bytes)
+        events, unnamed_bytes = released.name_released_segments(first_map, self.events(device=self.device))
         notes = [self.unknown, self.note]
         if unnamed_bytes:
             notes.append(
@@ -154,12 +156,12 @@ class PoolRecorder(SegmentRecorder):
             provenance=self._provenance,
             device_id=self.device,
             allocator="CuPy's pool",
-            first=first,
+            first=first_map,
             events=events,
             stacks=tuple(self.stacks),
             capacity_bytes=self.capacity_bytes,
             note=" ".join(filter(None, notes)),
-            texts=tuple(source.text for source in self.sources),
+            texts=tuple(source_line.text for source_line in self.sources),
         )
 
     def allocated(self, device: int, requested: int, size: int, address: int, succeeded: bool) -> None:

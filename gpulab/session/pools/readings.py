@@ -79,7 +79,7 @@ class MemoryRecorder:
             note=" ".join(filter(None, notes)),
         )
 
-    def _after(self, number: int, row: Row) -> None:
+    def _after(self, reading_number: int, row: Row) -> None:
         """Process the allocations since the previous reading; runs in the sampler's thread."""
         events, self._next = self.seen.news(self._next, self._device_id)
         has_space = self._marks.added + len(events) <= DETAILED_MARKS
@@ -89,7 +89,7 @@ class MemoryRecorder:
         if self._tick is not None:
             lines = self.seen.sources[self._lines :]
             self._lines += len(lines)
-            self._tick(number, row, marks, lines, self.sampler.failure)
+            self._tick(reading_number, row, marks, lines, self.sampler.failure)
 
 
 class _Readings:
@@ -134,28 +134,28 @@ def marks_of(events: AllocatorEvents, since_ns: int, is_detailed: bool = False) 
 
     The lines with the fewest bytes share one row.
     """
-    kinds = [events.actions == code for code in (ALLOC, FREE_REQUESTED, OOM)]
-    is_shown = np.logical_or.reduce([*kinds, events.actions == SEGMENT_FREE])
+    action_masks = [events.actions == action for action in (ALLOC, FREE_REQUESTED, OOM)]
+    is_shown = np.logical_or.reduce([*action_masks, events.actions == SEGMENT_FREE])
     if not is_shown.any():
         return []
     # A segment that is returned is noticed at the next event, so that event's line is not its cause.
     event_stacks = np.where(events.actions == SEGMENT_FREE, -1, events.stacks)[is_shown]
-    stacks, group = np.unique(event_stacks, return_inverse=True)
+    stacks, row_index = np.unique(event_stacks, return_inverse=True)
     if is_detailed:
         stacks = event_stacks
-        group = np.arange(len(stacks))
+        row_index = np.arange(len(stacks))
     size = events.size_bytes[is_shown]
     # A segment is taken for the event that follows.
     signs = np.select([events.actions == SEGMENT_ALLOC, events.actions == SEGMENT_FREE], [1, -1], 0)
     reserved_bytes = np.diff((signs * events.size_bytes).cumsum()[is_shown], prepend=0)
     time_ns = events.time_ns[is_shown] - since_ns
     sums = []
-    for kind in kinds:
-        of_kind = kind[is_shown].astype(np.float64)
-        sums += [np.bincount(group, of_kind), np.bincount(group, of_kind * size)]
-    first = np.full(len(stacks), np.inf)
-    np.minimum.at(first, group, time_ns)
-    table = np.column_stack((first, *sums[:4], sums[4], stacks, np.bincount(group, reserved_bytes)))
+    for has_action in action_masks:
+        of_kind = has_action[is_shown].astype(np.float64)
+        sums += [np.bincount(row_index, of_kind), np.bincount(row_index, of_kind * size)]
+    first_ns = np.full(len(stacks), np.inf)
+    np.minimum.at(first_ns, row_index, time_ns)
+    table = np.column_stack((first_ns, *sums[:4], sums[4], stacks, np.bincount(row_index, reserved_bytes)))
     if not is_detailed and len(table) > MARKS_A_READING:
         weight = np.where(table[:, 5] > 0, np.inf, table[:, 2] + table[:, 4])
         order = np.argsort(-weight, kind="stable")
