@@ -68,7 +68,7 @@ def as_json(record: Any) -> str:
 
 def data_as_json(data: Any, indent: int | None = None) -> str:
     """Return dictionaries and arrays as JSON: arrays as lists, NaN as null."""
-    return json.dumps(_tree(data), indent=indent, ensure_ascii=False)
+    return json.dumps(_json_value(data), indent=indent, ensure_ascii=False)
 
 
 def plain(value: float) -> int | float | None:
@@ -78,16 +78,16 @@ def plain(value: float) -> int | float | None:
     return int(value) if value.is_integer() else value
 
 
-def _tree(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     """Return a nested value in which arrays and tuples are lists, and NaN is None."""
     if isinstance(value, np.ndarray):
-        return [_tree(item) for item in value.tolist()]
+        return [_json_value(element) for element in value.tolist()]
     if isinstance(value, float):
         return plain(value)
     if isinstance(value, dict):
-        return {key: _tree(item) for key, item in value.items()}
+        return {key: _json_value(element) for key, element in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_tree(item) for item in value]
+        return [_json_value(element) for element in value]
     return value
 
 

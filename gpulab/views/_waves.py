@@ -24,11 +24,11 @@ class Waves(LaunchWaves):
         """Return the waves in words: ``2 full waves and a tail of 40 blocks (31 % full)``."""
         if not self.trace.blocks_per_wave:
             return "no block fits on an SM"
-        share = percent(self.tail_blocks / self.trace.blocks_per_wave)
+        tail_percent = percent(self.tail_blocks / self.trace.blocks_per_wave)
         if not self.full_waves:
-            return f"less than one wave ({share} of the blocks that fit at once)"
+            return f"less than one wave ({tail_percent} of the blocks that fit at once)"
         full_text = count(self.full_waves, "full wave")
-        tail_text = f" and a tail of {count(self.tail_blocks, 'block')} ({share} full)"
+        tail_text = f" and a tail of {count(self.tail_blocks, 'block')} ({tail_percent} full)"
         return full_text + tail_text if self.tail_blocks else full_text
 
     def numbers(self) -> list[list[str]]:
@@ -112,9 +112,9 @@ def limit_bars(fit: Occupancy, colours: Mapping[str, str] | None = None) -> list
     highest_blocks = max(fit.blocks_by_limit.values(), default=1)
     full_bar_blocks = max(1, min(highest_blocks, fit.blocks_by_limit.get("blocks", highest_blocks)))
     rows = []
-    for limit, blocks in fit.blocks_by_limit.items():
-        bar: dict[str, Any] = {"label": limit, "share": blocks / full_bar_blocks, "value": number(blocks)}
-        if limit in fit.limiters:
-            bar |= {"mark": "◀ limits", "strong": True, "colour": (colours or {}).get(limit, "accent")}
+    for resource, blocks in fit.blocks_by_limit.items():
+        bar: dict[str, Any] = {"label": resource, "share": blocks / full_bar_blocks, "value": number(blocks)}
+        if resource in fit.limiters:
+            bar |= {"mark": "◀ limits", "strong": True, "colour": (colours or {}).get(resource, "accent")}
         rows.append(bar)
     return rows

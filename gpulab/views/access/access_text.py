@@ -132,11 +132,11 @@ def lane_sentences(access: Access, memory: bool, banks: bool) -> list[str]:
     first_address = (
         min((address for address in access.addresses if address >= 0), default=0) // LINE_BYTES * LINE_BYTES
     )
-    pieces = {piece.lane: piece for piece in access.pieces()}
+    piece_of_lane = {lane_piece.lane: lane_piece for lane_piece in access.pieces()}
     sentences = [filled(IDLE, {"lane": lane}) for lane in range(len(access.addresses))]
     for lane in access.lanes:
         address = access.addresses[lane]
-        piece = pieces[lane]
+        lane_piece = piece_of_lane[lane]
         offset = address - first_address
         sharing_lanes = [
             other_lane
@@ -153,10 +153,10 @@ def lane_sentences(access: Access, memory: bool, banks: bool) -> list[str]:
                 "last": offset + access.size_bytes - 1,
                 "sector": offset % LINE_BYTES // SECTOR_BYTES,
                 "line": offset // LINE_BYTES * LINE_BYTES,
-                "banks": piece.banks,
-                "bank": piece.bank,
-                "last_bank": piece.bank + piece.banks - 1,
-                "pass": piece.row + 1,
+                "banks": lane_piece.banks,
+                "bank": lane_piece.bank,
+                "last_bank": lane_piece.bank + lane_piece.banks - 1,
+                "pass": lane_piece.row + 1,
                 "others": len(sharing_lanes),
                 "other": sharing_lanes[0] if sharing_lanes else -1,
             },
@@ -188,12 +188,12 @@ def expression(pattern: AccessPattern) -> str:
 
 def costs(access: Access, memory: bool, banks: bool) -> str:
     """Return a part of a sentence with the cost of an access, such as its sectors."""
-    parts = []
+    cost_texts = []
     if memory and access.space == "const":
-        parts.append(f"{count(access.constant_passes, 'pass', 'passes')} per request (at best 1)")
+        cost_texts.append(f"{count(access.constant_passes, 'pass', 'passes')} per request (at best 1)")
     elif memory:
         memory_cost = access.memory()
-        parts.append(
+        cost_texts.append(
             f"{count(memory_cost.sectors, 'sector')} per request "
             f"(at best {number(memory_cost.ideal_sectors)}), "
             f"{share(memory_cost.useful)} of the fetched bytes useful, {count(memory_cost.lines, 'line')}"
@@ -201,8 +201,8 @@ def costs(access: Access, memory: bool, banks: bool) -> str:
     if banks:
         bank_cost = access.banks()
         conflict = f"{bank_cost.ways}-way bank conflict" if bank_cost.ways > 1 else "no bank conflict"
-        parts.append(
+        cost_texts.append(
             f"{count(bank_cost.wavefronts, 'pass', 'passes')} over the {BANKS} banks "
             f"(at best {number(bank_cost.ideal_wavefronts)}), {conflict}"
         )
-    return "; ".join(parts)
+    return "; ".join(cost_texts)

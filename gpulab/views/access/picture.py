@@ -46,12 +46,12 @@ def lanes_plot(access: Access, sentences: list[str]) -> Box:
     lanes = [*range(WARP_SIZE)]
     tiles = [(lane, lane + 1, 0, LANE_PX, lane if lane in access.lanes else WARP_SIZE) for lane in lanes]
     names = [(lane in access.lanes, (lane + 0.5, LANE_PX / 2, str(lane), 1.3)) for lane in lanes]
-    items = [
+    plot_items = [
         boxes(tiles, [*LANE_COLOURS, "grid"], **_lane_args(lanes, sentences, 1)),
         texts([label for is_active, label in names if is_active], colour="on-lane", weight="bold"),
         texts([label for is_active, label in names if not is_active], colour="muted"),
     ]
-    return plot(LANE_PX, (0, WARP_SIZE), *items, label="The 32 lanes of the warp", left=0, right=0)
+    return plot(LANE_PX, (0, WARP_SIZE), *plot_items, label="The 32 lanes of the warp", left=0, right=0)
 
 
 def memory_plot(access: Access, sentences: list[str]) -> Box:
@@ -68,9 +68,15 @@ def memory_plot(access: Access, sentences: list[str]) -> Box:
     cell_height = row_height - (2 if row_height > 10 else 1)
     top_of = {line: TOP_PX + index * row_height for index, line in enumerate(lines)}
     backgrounds: dict[bool, list[tuple[int, ...]]] = {True: [], False: []}
-    for line, top in top_of.items():
+    for line, line_top in top_of.items():
         for sector in range(LINE_BYTES // SECTOR_BYTES):
-            background = (SECTOR_BYTES * sector, SECTOR_BYTES * (sector + 1), top, top + cell_height, 0)
+            background = (
+                SECTOR_BYTES * sector,
+                SECTOR_BYTES * (sector + 1),
+                line_top,
+                line_top + cell_height,
+                0,
+            )
             backgrounds[line * 4 + sector in touched_sectors].append(background)
     lanes_at_address: dict[int, list[int]] = defaultdict(list)
     for lane in lanes:
@@ -80,25 +86,26 @@ def memory_plot(access: Access, sentences: list[str]) -> Box:
     for lane in lanes:
         line, offset = divmod(addresses[lane], LINE_BYTES)
         sharing_lanes = lanes_at_address[addresses[lane]]
-        top = top_of[line]
+        line_top = top_of[line]
         lane_height = cell_height / len(sharing_lanes)
         position = sharing_lanes.index(lane)
         tiles.append(
             (
                 offset,
                 offset + size_bytes,
-                top + position * lane_height,
-                top + (position + 1) * lane_height,
+                line_top + position * lane_height,
+                line_top + (position + 1) * lane_height,
                 lane,
             )
         )
         if len(sharing_lanes) == 1 and row_height > 12:
-            labels.append((offset + size_bytes / 2, top + cell_height / 2, str(lane), size_bytes * 1.25))
+            labels.append((offset + size_bytes / 2, line_top + cell_height / 2, str(lane), size_bytes * 1.25))
     line_labels = [
-        (top + row_height / 2 - 1, f"+{LINE_BYTES * (line - lines[0]):,}") for line, top in top_of.items()
+        (line_top + row_height / 2 - 1, f"+{LINE_BYTES * (line - lines[0]):,}")
+        for line, line_top in top_of.items()
     ]
     line_labels = line_labels[:: -(-13 // row_height)]
-    items = [
+    plot_items = [
         boxes(backgrounds[True], ["muted"], inset=1, hatch=True),
         boxes(backgrounds[False], ["grid"], inset=1),
         boxes(tiles, LANE_COLOURS, **_lane_args([*lanes], sentences, 0.5)),
@@ -114,30 +121,36 @@ def memory_plot(access: Access, sentences: list[str]) -> Box:
         y_ticks([y for y, _ in line_labels], [text for _, text in line_labels], (0, LINE_BYTES)),
     ]
     height = TOP_PX + row_height * max(1, len(lines)) + 2
-    return plot(height, (0, LINE_BYTES), *items, label="Lines and sectors", left=LEFT_PX, right=2)
+    return plot(height, (0, LINE_BYTES), *plot_items, label="Lines and sectors", left=LEFT_PX, right=2)
 
 
 def banks_plot(access: Access, sentences: list[str]) -> Box:
     """Return a plot of the 32 banks in each pass; passes that a conflict causes have another background."""
     pass_count = access.banks().passes
-    pieces = access.pieces()
+    access_pieces = access.pieces()
     pass_rows = range(max(1, pass_count))
     row_height = row_px(len(pass_rows))
     cell_height = row_height - (2 if row_height > 10 else 1)
-    conflict_rows = {piece.row for piece in pieces if piece.depth}
+    conflict_rows = {piece.row for piece in access_pieces if piece.depth}
     lanes_of_bank: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for piece in pieces:
+    for piece in access_pieces:
         lanes_of_bank[piece.row, piece.bank].append(piece.lane)
     tiles = []
-    for piece in sorted(pieces, key=lambda access_piece: access_piece.lane):
+    for piece in sorted(access_pieces, key=lambda access_piece: access_piece.lane):
         sharing_lanes = lanes_of_bank[piece.row, piece.bank]
-        top = (
+        piece_top = (
             TOP_PX
             + piece.row * row_height
             + sharing_lanes.index(piece.lane) * (cell_height / len(sharing_lanes))
         )
         tiles.append(
-            (piece.bank, piece.bank + piece.banks, top, top + cell_height / len(sharing_lanes), piece.lane)
+            (
+                piece.bank,
+                piece.bank + piece.banks,
+                piece_top,
+                piece_top + cell_height / len(sharing_lanes),
+                piece.lane,
+            )
         )
     backgrounds = {
         is_conflict: [
@@ -157,7 +170,7 @@ def banks_plot(access: Access, sentences: list[str]) -> Box:
         (pass_row, (0, TOP_PX + pass_row * row_height + row_height / 2 - 1, f"pass {pass_row + 1}", 0))
         for pass_row in range(0, pass_count, -(-13 // row_height))
     ]
-    items = [
+    plot_items = [
         boxes(backgrounds[False], ["grid"], inset=0.5),
         boxes(backgrounds[True], ["error-bg"], inset=0.5),
         boxes(tiles, LANE_COLOURS, **_lane_args([tile[4] for tile in tiles], sentences, 0.5)),
@@ -181,7 +194,12 @@ def banks_plot(access: Access, sentences: list[str]) -> Box:
         ),
     ]
     return plot(
-        TOP_PX + row_height * len(pass_rows) + 2, (0, BANKS), *items, label="Banks", left=LEFT_PX, right=2
+        TOP_PX + row_height * len(pass_rows) + 2,
+        (0, BANKS),
+        *plot_items,
+        label="Banks",
+        left=LEFT_PX,
+        right=2,
     )
 
 
@@ -226,10 +244,10 @@ def draw(access: Access, memory: bool, banks: bool) -> Box:
         panels.append(
             column(paragraph(BANKS_HEADING, "heading"), figures, banks_plot(access, sentences), extra_legend)
         )
-    note = access_text.notes(access, memory, banks)
+    note_text = access_text.notes(access, memory, banks)
     return column(
         lanes_plot(access, sentences),
         row(*panels, least=[320] * len(panels)),
-        paragraph(note, "note") if note else None,
+        paragraph(note_text, "note") if note_text else None,
         gap=8,
     )

@@ -34,12 +34,14 @@ def rows(trace: AccessTrace) -> list[Row]:
 
     Accesses in copies of a loop body are added.
     """
-    groups: dict[tuple[int, str, str, int], list[int]] = {}
+    indices_by_key: dict[tuple[int, str, str, int], list[int]] = {}
     accesses = trace.counters.accesses
     for index, access in enumerate(accesses):
         if access.requests:
-            groups.setdefault((access.line, access.space, access.kind, access.size_bytes), []).append(index)
-    sorted_groups = sorted(groups.items(), key=lambda group: _sort_key(trace, group[1]))
+            indices_by_key.setdefault((access.line, access.space, access.kind, access.size_bytes), []).append(
+                index
+            )
+    sorted_groups = sorted(indices_by_key.items(), key=lambda group: _sort_key(trace, group[1]))
     return [_row(trace, members) for _, members in sorted_groups]
 
 
@@ -51,14 +53,14 @@ def _sort_key(trace: AccessTrace, members: list[int]) -> tuple[int, int, int]:
 
 def _row(trace: AccessTrace, members: list[int]) -> Row:
     accesses = [trace.counters.accesses[index] for index in members]
-    first = accesses[0]
+    first_access = accesses[0]
     names = ("requests", "sectors", "ideal_sectors", "wavefronts", "ideal_wavefronts", "bytes_requested")
     requests, sectors, ideal_sectors, wavefronts, ideal_wavefronts, requested_bytes = (
         sum(getattr(access, name) for access in accesses) for name in names
     )
     costs = []
     ideal_costs = []
-    if first.space == "const":
+    if first_access.space == "const":
         sectors = 0
     if sectors:
         costs.append(count(sectors / requests, "sector", "sectors"))
@@ -70,18 +72,20 @@ def _row(trace: AccessTrace, members: list[int]) -> Row:
         share(min(1, requested_bytes / (sectors * SECTOR_BYTES))) if sectors and not wavefronts else NOTHING
     )
     wasted_bytes = sum(map(excess_bytes, accesses))
-    line, source = place(trace.code, first.line, first.text, first.column, access=True)
+    line, place_text = place(
+        trace.code, first_access.line, first_access.text, first_access.column, access=True
+    )
     cells = (
         str(line or NOTHING),
-        source.text,
-        f"{_access_name(first)}, {first.size_bytes} B",
+        place_text.text,
+        f"{_access_name(first_access)}, {first_access.size_bytes} B",
         number(requests),
         ", ".join(costs) or NOTHING,
         ", ".join(ideal_costs) or NOTHING,
         useful,
         size(wasted_bytes) if wasted_bytes else NOTHING,
     )
-    return Row(first.line, cells, wasted_bytes > 0, np.flatnonzero(np.isin(trace.site, members)))
+    return Row(first_access.line, cells, wasted_bytes > 0, np.flatnonzero(np.isin(trace.site, members)))
 
 
 def _access_name(access: AccessCounters) -> str:

@@ -106,7 +106,7 @@ class AccessMicroscope(View, module="access/view"):
         def choices(values: tuple[int, ...], current: int) -> list[int]:
             return sorted({*values, current})
 
-        contents: dict[str, Any] = {
+        page_data: dict[str, Any] = {
             "strides": choices(STRIDES, self.stride),
             "offsets": choices(OFFSETS, self.offset),
             "paddings": list(PADDINGS),
@@ -125,7 +125,7 @@ class AccessMicroscope(View, module="access/view"):
             requests_of_rows = [row.requests[:MAX_REQUESTS] for row in self.rows]
             order = np.concatenate([*requests_of_rows, np.zeros(0, np.int64)]).astype(np.int64)
             accesses = [trace.access(request) for request in order.tolist()]
-            contents |= {
+            page_data |= {
                 "rows": [
                     {"cells": list(row.cells), "over": row.is_wasteful, "total": row.requests.size}
                     for row in self.rows
@@ -138,7 +138,7 @@ class AccessMicroscope(View, module="access/view"):
                 "kinds": [[access.space, access.rule] for access in accesses],
                 "whose": self._warp_text(),
             }
-        return contents
+        return page_data
 
     @property
     def record(self) -> AccessPattern | AccessTrace:

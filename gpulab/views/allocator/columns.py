@@ -85,10 +85,12 @@ def legends(maps: Maps) -> dict[str, list[tuple[str, str]]]:
     """Return the legend entries (colour, meaning) for each way to colour the blocks."""
     by_name = {}
     names_by_kind = ("line", maps.owners.names), ("stream", [*maps.streams.values()])
-    for kind, names in names_by_kind:
+    for colour_kind, names in names_by_kind:
         entries = zip(colours_of(names), names, strict=True)
-        texts = {OTHER_COLOUR: f"other {kind}s", UNKNOWN_COLOUR: "unknown line"}
-        by_name[kind] = list(dict.fromkeys((colour, texts.get(colour, name)) for colour, name in entries))
+        special_names = {OTHER_COLOUR: f"other {colour_kind}s", UNKNOWN_COLOUR: "unknown line"}
+        by_name[colour_kind] = list(
+            dict.fromkeys((colour, special_names.get(colour, name)) for colour, name in entries)
+        )
     return {**by_name, "age": [(colour, text) for _, text, colour in AGES]}
 
 
@@ -128,8 +130,8 @@ def _moments(maps: Maps, streams: dict[int, int]) -> dict[str, Any]:
 
 def _stream_indices(handles: Column, streams: dict[int, int]) -> Column:
     distinct_handles, inverse = np.unique(handles, return_inverse=True)
-    numbers = np.array([streams.get(handle, -1) for handle in distinct_handles.tolist()], np.int32)
-    return numbers[inverse] if numbers.size else np.empty(0, np.int32)
+    stream_indices = np.array([streams.get(handle, -1) for handle in distinct_handles.tolist()], np.int32)
+    return stream_indices[inverse] if stream_indices.size else np.empty(0, np.int32)
 
 
 def limit_of(panel: PoolPanel) -> int:
@@ -145,7 +147,7 @@ def _panel(maps: Maps, index: int, streams: dict[int, int]) -> dict[str, Any]:
     trace = history.trace
     blocks = history.blocks
     ranges = history.ranges
-    limit = limit_of(panel)
+    limit_bytes = limit_of(panel)
     refusals = np.flatnonzero(trace.events.actions == ACTIONS.index("oom"))
     requested_bytes = np.where(
         trace.events.requested_bytes > 0, trace.events.requested_bytes, trace.events.size_bytes
@@ -156,8 +158,8 @@ def _panel(maps: Maps, index: int, streams: dict[int, int]) -> dict[str, Any]:
         label_indices[row] = labels.setdefault(label, len(labels))
     return {
         "name": panel.name,
-        "limit": limit,
-        "known": bool(limit),
+        "limit": limit_bytes,
+        "known": bool(limit_bytes),
         "after": panel.events_at_request,
         "block": {
             "address": blocks.addresses,
@@ -180,8 +182,8 @@ def _panel(maps: Maps, index: int, streams: dict[int, int]) -> dict[str, Any]:
         },
         "segment": _segment_columns(history, layout, streams),
         "groups": [
-            [group_name(maps, group.stream, group.pool), group.first_row, group.rows]
-            for group in layout.groups
+            [group_name(maps, row_group.stream, row_group.pool), row_group.first_row, row_group.rows]
+            for row_group in layout.groups
         ],
         "rows": layout.rows,
         "refused": {
@@ -234,8 +236,8 @@ def _stack_columns(history: AllocatorHistory) -> dict[str, Any]:
 
 def curve(maps: Maps) -> Plot:
     """Return a plot of used and reserved bytes over the slider's positions, with marks at failed requests."""
-    last = maps.last
-    bounds = np.unique(np.linspace(0, last + 1, MAX_POINTS, endpoint=False).astype(np.int64))
+    last_position = maps.last
+    bounds = np.unique(np.linspace(0, last_position + 1, MAX_POINTS, endpoint=False).astype(np.int64))
     indices = [
         slice(None) if panel.events_at_request is None else panel.events_at_request for panel in maps.panels
     ]
@@ -247,20 +249,23 @@ def curve(maps: Maps) -> Plot:
         )
     )
     max_reserved = max(1, *(int(series.max()) for series in reserved_curves))
-    limit = max(limit_of(panel) for panel in maps.panels)
-    top_bytes = max(limit, max_reserved) if limit <= 1.6 * max_reserved else max_reserved
+    limit_bytes = max(limit_of(panel) for panel in maps.panels)
+    top_bytes = max(limit_bytes, max_reserved) if limit_bytes <= 1.6 * max_reserved else max_reserved
     axes = Axes(
-        Axis(0, max(1, last)), Axis(0, top_bytes, {top_bytes: size(top_bytes), 0: "0"}), CURVE_PX - 10, 7
+        Axis(0, max(1, last_position)),
+        Axis(0, top_bytes, {top_bytes: size(top_bytes), 0: "0"}),
+        CURVE_PX - 10,
+        7,
     )
-    x = np.append(bounds, last)
+    x = np.append(bounds, last_position)
     refused = np.array(maps.refusals(), np.int64)
-    _, mark_indices = np.unique(refused * MAX_MARKS // (last + 1), return_index=True)
+    _, mark_indices = np.unique(refused * MAX_MARKS // (last_position + 1), return_index=True)
     lines = zip(reserved_curves, RESERVED_COLOURS, strict=False)
     return axes.plot(
         Line(x, axes.y(used_bytes), CURVE_COLOUR, width=0, fill=CURVE_COLOUR, base=axes.bottom, step=True),
         *(Line(x, axes.y(series), colour, width=1.5, step=True) for series, colour in lines),
-        Rules([0], [axes.top], [max(1, last)], [axes.top], "error", dash=True)
-        if top_bytes == limit
+        Rules([0], [axes.top], [max(1, last_position)], [axes.top], "error", dash=True)
+        if top_bytes == limit_bytes
         else None,
         Labels(
             refused[mark_indices],

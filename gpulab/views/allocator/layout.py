@@ -71,15 +71,15 @@ class _Extents:
 def map_layouts(histories: Sequence[AllocatorHistory], max_rows: int = MAX_ROWS) -> list[MapLayout]:
     """Return the layouts of maps that are shown together, with the same number of bytes per row."""
     extents = [_extents(history) for history in histories]
-    largest = max((int(item.size_bytes.max(initial=0)) for item in extents), default=0) or 1
-    is_crowded = max(item.blocks for item in extents) > CROWDED_BLOCKS
+    largest = max((int(extent.size_bytes.max(initial=0)) for extent in extents), default=0) or 1
+    is_crowded = max(extent.blocks for extent in extents) > CROWDED_BLOCKS
     for doublings in range(64):
-        for share in MIN_SHARES:
-            layouts = [_layout(item, largest << doublings, share) for item in extents]
-            if sum(item.rows for item in layouts) > max_rows:
+        for min_share in MIN_SHARES:
+            layouts = [_layout(extent, largest << doublings, min_share) for extent in extents]
+            if sum(extent.rows for extent in layouts) > max_rows:
                 continue
-            while is_crowded and not doublings and sum(item.rows for item in layouts) * 2 <= max_rows:
-                layouts = [_layout(item, layouts[0].row_bytes // 2, share) for item in extents]
+            while is_crowded and not doublings and sum(extent.rows for extent in layouts) * 2 <= max_rows:
+                layouts = [_layout(extent, layouts[0].row_bytes // 2, min_share) for extent in extents]
             return layouts
     raise AssertionError("there are more streams than rows")
 
@@ -95,14 +95,14 @@ def _extents(history: AllocatorHistory) -> _Extents:
     np.maximum.at(high_addresses, ranges.segments, ranges.addresses + ranges.size_bytes)
     np.minimum.at(first_steps, ranges.segments, ranges.begins)
     np.maximum.at(last_steps, ranges.segments, ranges.ends)
-    keys = list(zip(history.segments.streams, history.segments.pools, strict=True))
+    group_keys = list(zip(history.segments.streams, history.segments.pools, strict=True))
     # The streams with the most memory have their own rows.
     bytes_of_group: dict[tuple[int, str], int] = {}
-    for key, size in zip(keys, (high_addresses - low_addresses).tolist(), strict=True):
+    for key, size in zip(group_keys, (high_addresses - low_addresses).tolist(), strict=True):
         bytes_of_group[key] = bytes_of_group.get(key, 0) + max(0, size)
     if len(bytes_of_group) > MAX_GROUPS:
         own_groups = set(sorted(bytes_of_group, key=lambda key: -bytes_of_group[key])[: MAX_GROUPS - 1])
-        keys = [key if key in own_groups else OTHER_GROUPS for key in keys]
+        group_keys = [key if key in own_groups else OTHER_GROUPS for key in group_keys]
     block_changes = np.zeros(history.last_step + 3, np.int64)
     np.add.at(block_changes, history.blocks.begins, 1)
     np.add.at(block_changes, history.blocks.ends, -1)
@@ -111,15 +111,15 @@ def _extents(history: AllocatorHistory) -> _Extents:
         np.maximum(high_addresses - low_addresses, 0),
         first_steps,
         last_steps,
-        keys,
+        group_keys,
         int(np.cumsum(block_changes).max()),
     )
 
 
-def _layout(extents: _Extents, row_bytes: int, share: float) -> MapLayout:
+def _layout(extents: _Extents, row_bytes: int, min_share: float) -> MapLayout:
     start_bytes = np.zeros(len(extents.keys))
-    drawn_bytes = np.maximum(extents.size_bytes, row_bytes * share)
-    groups = []
+    drawn_bytes = np.maximum(extents.size_bytes, row_bytes * min_share)
+    row_groups = []
     first_row = 0
     for group_key in sorted(set(extents.keys), key=lambda group_key: (group_key == OTHER_GROUPS, group_key)):
         indices = [
@@ -130,9 +130,9 @@ def _layout(extents: _Extents, row_bytes: int, share: float) -> MapLayout:
         indices.sort(key=lambda index: (extents.begin[index], extents.low[index]))
         end_bytes = _pack(indices, extents, drawn_bytes, row_bytes, start_bytes, first_row * row_bytes)
         rows = max(1, int(np.ceil((end_bytes - first_row * row_bytes) / row_bytes - 1e-9)))
-        groups.append(Group(*group_key, first_row, rows))
+        row_groups.append(Group(*group_key, first_row, rows))
         first_row += rows
-    return MapLayout(row_bytes, tuple(groups), start_bytes, drawn_bytes, extents.low, extents.size_bytes)
+    return MapLayout(row_bytes, tuple(row_groups), start_bytes, drawn_bytes, extents.low, extents.size_bytes)
 
 
 def _pack(

@@ -94,8 +94,10 @@ class Owners:
             for index, begin_step in enumerate(blocks.begins.tolist()):
                 label = blocks.labels.get(index, "") or ("" if begin_step else pool_text.BEFORE)
                 if begin_step and requests:
-                    number = requests[positions[index] - 1].number
-                    label = label or (labels_before[number] if 0 <= number < len(labels_before) else "")
+                    request_number = requests[positions[index] - 1].number
+                    label = label or (
+                        labels_before[request_number] if 0 <= request_number < len(labels_before) else ""
+                    )
                 names[index] = names[index] or label
             bytes_by_name: dict[str, int] = {}
             for name, size_bytes in zip(names, blocks.size_bytes.tolist(), strict=True):
@@ -106,8 +108,8 @@ class Owners:
         self.lines = list(dict.fromkeys(self.stack_owner[0]))
         line_index = {name: index if name else -1 for index, name in enumerate(self.lines)}
         self.stack_line = np.array([*(line_index[name] for name in self.stack_owner[0]), -1], np.int32)
-        code = zip(self.stack_owner[0], histories[0].trace.texts, strict=False)
-        self.code = {name: text for name, text in code if name}
+        owner_lines = zip(self.stack_owner[0], histories[0].trace.texts, strict=False)
+        self.code = {name: text for name, text in owner_lines if name}
         ranked_names = dict.fromkeys(
             name for sizes in bytes_by_history for name in sorted(sizes, key=lambda name: -sizes[name])
         )
@@ -144,8 +146,8 @@ class Maps:
         """Return the kind, bytes, requested bytes, stream and stack of the operation after a position."""
         if self.requests:
             request = self.requests[position]
-            kind = "ask" if request.kind == "alloc" else request.kind
-            return kind, request.size_bytes, 0, request.stream, request.stack
+            operation_kind = "ask" if request.kind == "alloc" else request.kind
+            return operation_kind, request.size_bytes, 0, request.stream, request.stack
         events = self.panels[0].history.trace.events
         return (
             ACTIONS[events.actions[position]],
@@ -167,10 +169,10 @@ class Maps:
         }
         if not position:
             return filled(pool_text.PAGE["before"], values)
-        kind, size_bytes, requested_bytes, stream, stack = self.operation_at(position - 1)
+        operation_kind, size_bytes, requested_bytes, stream, stack = self.operation_at(position - 1)
         name = self.streams.get(stream, pool_text.PAGE["elsewhere"])
         operation = pool_text.operation_text(
-            kind, size_bytes, requested_bytes, name, self.owners.of_stack(0, stack)
+            operation_kind, size_bytes, requested_bytes, name, self.owners.of_stack(0, stack)
         )
         return filled(pool_text.PAGE["moment"], values | {"told": operation})
 
@@ -213,10 +215,12 @@ class Maps:
         position = self.default_position if position is None else position
         label = self.panels[0].history.trace.provenance.label
         position_text = f"at {self.unit} {number(position)} of {number(self.last)}" if self.last else "now"
-        texts = [self.status_text(panel, position) for panel in self.panels]
-        if len(texts) > 1:
-            texts = [f"{panel.name}: {text}" for panel, text in zip(self.panels, texts, strict=True)]
-        states = "; ".join(text.rstrip(".") for text in texts)
+        status_texts = [self.status_text(panel, position) for panel in self.panels]
+        if len(status_texts) > 1:
+            status_texts = [
+                f"{panel.name}: {text}" for panel, text in zip(self.panels, status_texts, strict=True)
+            ]
+        states = "; ".join(text.rstrip(".") for text in status_texts)
         return f"Memory map of {self.names}, {label}, {position_text}: {states}."
 
     @cached_property

@@ -44,22 +44,22 @@ def row_px(rows: int) -> int:
 def draw(maps: Maps, position: int, colour_by: str) -> Box:
     """Return the maps at a position of the slider, with numbers and the curve over all positions."""
     row_height = row_px(sum(layout.rows for layout in maps.layouts))
-    parts: list[Box] = [paragraph(maps.position_text(position), "heading")] if maps.last else []
+    map_boxes: list[Box] = [paragraph(maps.position_text(position), "heading")] if maps.last else []
     if maps.last:
         curve = columns.curve(maps)
         cursor = Rules([position], [0], [position], [columns.CURVE_PX], "fg", width=2)
-        parts.append(replace(curve, items=[*curve.items, cursor]))
+        map_boxes.append(replace(curve, items=[*curve.items, cursor]))
     for panel, layout in zip(maps.panels, maps.layouts, strict=True):
         name = f"{panel.name}: " if len(maps.panels) > 1 else ""
         _, fragmentation = maps.map_at(panel, position)
-        parts += [
+        map_boxes += [
             paragraph(f"{name}{maps.status_text(panel, position)}", "strong"),
             numbers(pool_text.figures(fragmentation), 150),
         ]
-        parts.append(_map(maps, panel, layout, row_height, position, colour_by))
+        map_boxes.append(_map(maps, panel, layout, row_height, position, colour_by))
     is_widened = any(layout.is_widened.any() for layout in maps.layouts)
-    note = paragraph(pool_text.WIDENED.capitalize(), "note") if is_widened else None
-    return column(*parts, legend(_legend(maps, colour_by)), note, gap=6)
+    widened_note = paragraph(pool_text.WIDENED.capitalize(), "note") if is_widened else None
+    return column(*map_boxes, legend(_legend(maps, colour_by)), widened_note, gap=6)
 
 
 def _legend(maps: Maps, colour_by: str) -> list[tuple[str, str]]:
@@ -90,67 +90,67 @@ def _map(
         if layout.is_widened[segment_index]:
             notches.append(segment_pieces[-1])
         for block in segment.blocks:
-            pieces = list(_pieces(layout, segment_index, block.address, block.end))
-            left, right, row = max(pieces, key=lambda piece: piece[1] - piece[0])
-            width_px = (right - left) * px
-            half_pixel = (row, int(2 * left * px), block.state == "used")
+            block_pieces = list(_pieces(layout, segment_index, block.address, block.end))
+            left_byte, right_byte, row = max(block_pieces, key=lambda piece: piece[1] - piece[0])
+            width_px = (right_byte - left_byte) * px
+            half_pixel = (row, int(2 * left_byte * px), block.state == "used")
             if width_px < 0.5:
                 if half_pixel in painted_spots:
                     continue
                 painted_spots.add(half_pixel)
             colour = _colour(maps, panel_index, block, segment, block_rows, step, colour_by)
-            pieces_by_colour.setdefault(colour, []).extend(pieces)
+            pieces_by_colour.setdefault(colour, []).extend(block_pieces)
             if width_px >= MIN_NAMED_PX and block.state != "unmapped":
                 label = size(block.size_bytes)
                 if block.state != "free":
                     owner = maps.owners.names[maps.owners.of_blocks[panel_index][block_rows[block.address]]]
                     label = f"{label}  {owner}\n{label}"
-                name_labels.append((left, right, row, label, palette.ink(colour)))
+                name_labels.append((left_byte, right_byte, row, label, palette.ink(colour)))
             if block.state != "used" and len(hatch_lines) < MAX_HATCHES:
-                for left, right, row in pieces:
+                for left_byte, right_byte, row in block_pieces:
                     hatch_lines += _hatch(
-                        left, right, row * row_height, row_height - ROW_GAP_PX, px, block.state
+                        left_byte, right_byte, row * row_height, row_height - ROW_GAP_PX, px, block.state
                     )
-    items: list[Item] = []
+    plot_items: list[Item] = []
     bar_height = row_height - ROW_GAP_PX
 
     def bars(pieces: list[Piece], colour: str, **options: Any) -> Item:
         return boxes(
             [
-                (left, right, row * row_height, row * row_height + bar_height, 0)
-                for left, right, row in pieces
+                (left_byte, right_byte, row * row_height, row * row_height + bar_height, 0)
+                for left_byte, right_byte, row in pieces
             ],
             [colour],
             **options,
         )
 
-    items += [bars(pieces, colour, inset=0.5) for colour, pieces in pieces_by_colour.items()]
+    plot_items += [bars(block_pieces, colour, inset=0.5) for colour, block_pieces in pieces_by_colour.items()]
     x0, y0, x1, y1 = np.array(hatch_lines or np.empty((0, 4))).T
-    items += [Rules(x0, y0, x1, y1, "other"), bars(outlines, "muted", outline=True)]
-    for left, right, row in notches:
-        notch_px = min(NOTCH_PX, (right - left) * px / 2, bar_height / 2)
-        start = right - notch_px / px
+    plot_items += [Rules(x0, y0, x1, y1, "other"), bars(outlines, "muted", outline=True)]
+    for left_byte, right_byte, row in notches:
+        notch_px = min(NOTCH_PX, (right_byte - left_byte) * px / 2, bar_height / 2)
+        start = right_byte - notch_px / px
         y = row * row_height
         # A notch is a triangle cut off the upper right corner.
-        items += [
-            Line([start, right], [y, y + notch_px], "bg", width=0, fill="bg", base=y),
-            Rules([start], [y], [right], [y + notch_px], "muted"),
+        plot_items += [
+            Line([start, right_byte], [y, y + notch_px], "bg", width=0, fill="bg", base=y),
+            Rules([start], [y], [right_byte], [y + notch_px], "muted"),
         ]
     for ink in sorted({name[4] for name in name_labels}):
         labels = [
-            (left, row * row_height + bar_height / 2, label, right - left - 4 / px)
-            for left, right, row, label, own_ink in name_labels
+            (left_byte, row * row_height + bar_height / 2, label, right_byte - left_byte - 4 / px)
+            for left_byte, right_byte, row, label, own_ink in name_labels
             if own_ink == ink
         ]
-        items.append(texts(labels, anchor="start", colour=ink, dx=4, size=10.5))
-    group_names = [columns.group_name(maps, group.stream, group.pool) for group in layout.groups]
-    middles = [(group.first_row + 0.5) * row_height - 2 for group in layout.groups]
-    items.append(
+        plot_items.append(texts(labels, anchor="start", colour=ink, dx=4, size=10.5))
+    group_names = [columns.group_name(maps, row_group.stream, row_group.pool) for row_group in layout.groups]
+    middles = [(row_group.first_row + 0.5) * row_height - 2 for row_group in layout.groups]
+    plot_items.append(
         Labels([0.0] * len(group_names), middles, group_names, anchor="end", dx=-6, colour="muted", pin=True)
     )
     height = max(1, layout.rows) * row_height + 2
     return plot(
-        height, (0, row_bytes), *items, label=maps.status_text(panel, position), left=LEFT_PX, right=8
+        height, (0, row_bytes), *plot_items, label=maps.status_text(panel, position), left=LEFT_PX, right=8
     )
 
 
@@ -168,20 +168,20 @@ def _segment_index(panel: PoolPanel, layout: MapLayout, segment: Segment, step: 
     return int(ranges.segments[np.flatnonzero(is_match)[0]])
 
 
-def _pieces(layout: MapLayout, segment_index: int, low: int, high: int) -> Iterator[Piece]:
+def _pieces(layout: MapLayout, segment_index: int, start_address: int, end_address: int) -> Iterator[Piece]:
     """Yield each part of a row that a range of addresses covers: its left and right end, and its row."""
     size_bytes = int(layout.size_bytes[segment_index])
     low_address = int(layout.low[segment_index])
     scale = layout.wide[segment_index] / max(1, size_bytes)
     # A block of a damaged trace may reach beyond its segment.
-    left, right = (
+    left_byte, right_byte = (
         layout.start[segment_index] + min(max(0, address - low_address), size_bytes) * scale
-        for address in (low, high)
+        for address in (start_address, end_address)
     )
     row_bytes = layout.row_bytes
-    last_row = max(left, right - 1e-6) // row_bytes
-    for row in range(int(left // row_bytes), int(last_row) + 1):
-        yield max(0.0, left - row * row_bytes), min(right - row * row_bytes, float(row_bytes)), row
+    last_row = max(left_byte, right_byte - 1e-6) // row_bytes
+    for row in range(int(left_byte // row_bytes), int(last_row) + 1):
+        yield max(0.0, left_byte - row * row_bytes), min(right_byte - row * row_bytes, float(row_bytes)), row
 
 
 def _colour(

@@ -47,12 +47,12 @@ class AllocatorView(View, module="allocator/map"):
     def __init__(self, maps: Maps, step: int | None = None) -> None:
         self.maps = maps
         histories = [panel.history for panel in maps.panels]
-        contents, data = pack(columns.contents(maps, KEYS))
+        page_data, data = pack(columns.contents(maps, KEYS))
         super().__init__(
             title=f"Memory map: {maps.names}",
             caption=_caption(histories),
             source=histories[0].trace.provenance.source,
-            contents=contents,
+            contents=page_data,
             data=data,
             step=maps.default_position if step is None else step,
         )
@@ -101,10 +101,12 @@ def _segments(block_map: BlockMap, lives: SegmentLives, streams: dict[int, str])
     sentences = []
     for segment in block_map.segments[:40]:
         states = [block.state for block in segment.blocks]
-        parts = [f"{states.count(state)} {name}" for state, name in picture.STATES.items() if state in states]
+        counts = [
+            f"{states.count(state)} {name}" for state, name in picture.STATES.items() if state in states
+        ]
         pool = f", {segment.pool} pool" if segment.pool else ""
         sentences.append(
-            f"Segment of {size(segment.size_bytes)}, {streams[segment.stream]}{pool}: {', '.join(parts)}."
+            f"Segment of {size(segment.size_bytes)}, {streams[segment.stream]}{pool}: {', '.join(counts)}."
         )
     omitted_count = len(block_map.segments) - len(sentences)
     return [*sentences, f"And {count(omitted_count, 'more segment')}."] if omitted_count else sentences

@@ -113,10 +113,10 @@ class CollectiveView(View):
         """Return a sentence that states whether a GPU's result is correct, or which chunk is wrong first."""
         if self._collective.right[rank]:
             return "Its result is correct."
-        for chunk, parts in enumerate(self._states[-1][rank]):
+        for chunk, contributions in enumerate(self._states[-1][rank]):
             expected = self._collective.expected_parts(rank, chunk)
-            if expected not in (None, parts):
-                return f"Its chunk {chunk} is {_sum(parts)}."
+            if expected not in (None, contributions):
+                return f"Its chunk {chunk} is {_sum_text(contributions)}."
         return "Its result is wrong."
 
     def _port_bytes(self, steps: int) -> tuple[list[int], list[int]]:
@@ -132,7 +132,7 @@ class CollectiveView(View):
 
     def draw(self) -> Box:
         record = self._collective
-        cases = {step: self._state(step) for step in range(len(record.steps) + 1)}
+        step_boxes = {step_index: self._state(step_index) for step_index in range(len(record.steps) + 1)}
         wrong_texts = [
             f"GPU {rank} is wrong. {self._result_sentence(rank)}"
             for rank, is_right in enumerate(record.right)
@@ -149,7 +149,7 @@ class CollectiveView(View):
                     ("accent", "full: finished; each chunk has its own colour"),
                 ]
             ),
-            switch("step", self.step, cases),
+            switch("step", self.step, step_boxes),
             words(self._recorded_text, "note") if self._recorded_text else None,
             words(
                 "Play with Space, click a step, or focus the steps and use the arrow keys.",
@@ -250,30 +250,30 @@ class CollectiveView(View):
         sentences = []
         texts_by_colour: dict[str, list[tuple[float, float, str, float]]] = {}
         for rank in range(record.gpus):
-            top = ROW_PX * rank
+            row_top = ROW_PX * rank
             for chunk in range(chunks):
-                parts = self._states[step_count][rank][chunk]
-                is_finished = parts == self._finished(chunk)
+                sums = self._states[step_count][rank][chunk]
+                is_finished = sums == self._finished(chunk)
                 colour = chunk % len(COLOURS) + (0 if is_finished else len(COLOURS))
-                chunk_box = (chunk + 2 * gap, chunk + 1 - 2 * gap, top + 4, top + ROW_PX - 4)
+                chunk_box = (chunk + 2 * gap, chunk + 1 - 2 * gap, row_top + 4, row_top + ROW_PX - 4)
                 if (rank, chunk) in received_chunks:
                     frames.append(
                         (chunk + 0.5 * gap, chunk + 1 - 0.5 * gap, chunk_box[2] - 3, chunk_box[3] + 3, 0)
                     )
                 cells.append((*chunk_box, colour))
                 texts_by_colour.setdefault(ink(palette[colour]), []).append(
-                    (chunk + 0.5, top + ROW_PX / 2, f"{_sum(parts)}\n{_count_text(parts)}", 0.9)
+                    (chunk + 0.5, row_top + ROW_PX / 2, f"{_sum_text(sums)}\n{_count_text(sums)}", 0.9)
                 )
                 sentences.append(
-                    f"GPU {rank}, chunk {chunk}: {_sum(parts)}{', finished' if is_finished else ''}"
+                    f"GPU {rank}, chunk {chunk}: {_sum_text(sums)}{', finished' if is_finished else ''}"
                 )
-        items: list[Item | None] = [_rects(cells, palette, sentences)]
-        items += [_rects(frames, ["fg"])] if frames else []
-        items += [_rects(_framed_cells(cells, frames), palette)] if frames else []
-        items += [texts(rows, colour=colour, size=10) for colour, rows in texts_by_colour.items()]
+        plot_items: list[Item | None] = [_rects(cells, palette, sentences)]
+        plot_items += [_rects(frames, ["fg"])] if frames else []
+        plot_items += [_rects(_framed_cells(cells, frames), palette)] if frames else []
+        plot_items += [texts(rows, colour=colour, size=10) for colour, rows in texts_by_colour.items()]
         ranks = range(record.gpus)
         middles = [ROW_PX * (rank + 0.5) for rank in ranks]
-        items += [
+        plot_items += [
             Labels(
                 [0.0] * record.gpus, middles, [f"GPU {rank}" for rank in ranks], anchor="end", dx=-5, pin=True
             ),
@@ -281,7 +281,7 @@ class CollectiveView(View):
         return plot(
             ROW_PX * record.gpus,
             (0, chunks),
-            *items,
+            *plot_items,
             left=LEFT_PX,
             label=f"Chunks of each GPU after {count(step_count, 'step')}",
             hint="Point at a chunk, or use the arrow keys, to see which GPUs' data it sums.",
@@ -290,7 +290,7 @@ class CollectiveView(View):
     def _finished(self, chunk: int) -> Parts | None:
         """Return the contributions that a finished chunk must contain, or None if no GPU needs it."""
         expected = (self._collective.expected_parts(rank, chunk) for rank in range(self._collective.gpus))
-        return next((parts for parts in expected if parts is not None), None)
+        return next((contributions for contributions in expected if contributions is not None), None)
 
     def _ports(self, step_count: int) -> Box:
         record = self._collective
@@ -329,16 +329,16 @@ def _framed_cells(
     return [cell for cell in cells if (int(cell[0]), round(cell[2] - 3)) in frame_positions]
 
 
-def _sum(parts: Parts) -> str:
+def _sum_text(parts: Parts) -> str:
     """Return the GPUs that contributed, as text: ``0+1+2``, ``all 8``, ``2×0``."""
     if len(parts) > 2 and all(times == 1 for times in parts):
         return f"all {len(parts)}"
-    texts = [f"{times}×{rank}" if times > 1 else str(rank) for rank, times in enumerate(parts) if times]
-    if len(texts) > 2 and set(parts) <= {0, 1}:
+    rank_texts = [f"{times}×{rank}" if times > 1 else str(rank) for rank, times in enumerate(parts) if times]
+    if len(rank_texts) > 2 and set(parts) <= {0, 1}:
         ranks = [rank for rank, times in enumerate(parts) if times]
         if ranks[-1] - ranks[0] == len(ranks) - 1:
             return f"{ranks[0]}…{ranks[-1]}"
-    return "+".join(texts)
+    return "+".join(rank_texts)
 
 
 def _count_text(parts: Parts) -> str:
@@ -366,10 +366,10 @@ def _recorded_text(record: Collective, recording: Mapping[str, Any]) -> str:
     )
     lists = []
     for method, times_us in times_by_method:
-        texts = [
+        time_texts = [
             f"{schedule} {duration(1000 * time_us)}" for schedule, time_us in times_us.items() if time_us
         ]
-        if texts:
-            lists.append(f"{method}: {', '.join(texts)}")
+        if time_texts:
+            lists.append(f"{method}: {', '.join(time_texts)}")
     gpus = f"{record.gpus} {recording['device']}"
     return f"Recorded on {gpus}, {size(record.size_bytes)}, {'; '.join(lists)}." if lists else ""

@@ -111,13 +111,15 @@ class DeviceCard(View, module="device/card"):
         return "\n".join(lines)
 
     def draw(self) -> Box:
-        groups = [
+        limit_tables = [
             table([[quantity.name, quantity.text(self.info)] for quantity in quantities], title=heading)
             for heading, quantities in facts.LIMITS.items()
         ]
         if self._setup is not None:
-            groups.append(table(_rows(self._setup), title=f"As set up, {self._setup.provenance.source}"))
-        limits = row(*groups, least=[260] * len(groups))
+            limit_tables.append(
+                table(_rows(self._setup), title=f"As set up, {self._setup.provenance.source}")
+            )
+        limits = row(*limit_tables, least=[260] * len(limit_tables))
         devices = (self.info, *self.others)
         comparison = facts.overview(devices, self.info)
         return column(

@@ -98,12 +98,12 @@ def _sms_and_l2(info: DeviceInfo, hint: str) -> Plot:
 
 def _memory(info: DeviceInfo, text: str) -> Plot:
     l2_px = math.sqrt(NOMINAL_PX * MEMORY_PX * info.l2_bytes / info.memory_bytes)
-    top = (MEMORY_PX - l2_px) / 2
+    l2_top = (MEMORY_PX - l2_px) / 2
     return plot(
         MEMORY_PX,
         (0, NOMINAL_PX),
         Rects([0], [NOMINAL_PX], [0], [MEMORY_PX], MEMORY),
-        Rects([8], [8 + l2_px], [top], [top + l2_px], L2),
+        Rects([8], [8 + l2_px], [l2_top], [l2_top + l2_px], L2),
         Labels(
             [8 + l2_px],
             [MEMORY_PX / 2],

@@ -62,7 +62,9 @@ class DeviceComparison(FigureView):
             f"{name} (compute capability {device.capability})"
             for name, device in zip(self.names, self.devices, strict=True)
         ]
-        differing_count = sum(len(facts.differing(group, self.devices)) for group in facts.LIMITS.values())
+        differing_count = sum(
+            len(facts.differing(quantities, self.devices)) for quantities in facts.LIMITS.values()
+        )
         return f"{listing(names)} side by side: {differing_count} of their limits differ; {self.origins}."
 
     def describe(self) -> str:
@@ -84,8 +86,8 @@ class DeviceComparison(FigureView):
         )
         quantities = tuple(Column(quantity.heading, show=quantity.show) for quantity in facts.QUANTITIES)
         columns: tuple[Column | str, ...] = ("device", "capability", *quantities)
-        groups = (self._group(heading, quantities) for heading, quantities in facts.LIMITS.items())
-        return Table("Devices", columns, overview), *groups
+        limit_tables = (self._group(heading, quantities) for heading, quantities in facts.LIMITS.items())
+        return Table("Devices", columns, overview), *limit_tables
 
     def _group(self, heading: str, quantities: Sequence[facts.Quantity]) -> Table:
         different = facts.differing(quantities, self.devices)
@@ -106,11 +108,17 @@ class DeviceComparison(FigureView):
         """Draw a row for each device and a column for each quantity, with bars up to the largest value."""
         for column, quantity in enumerate(facts.QUANTITIES):
             values = [quantity.of(device) for device in self.devices]
-            largest = max((number for number in values if isinstance(number, (int, float))), default=0) or 1
+            largest = (
+                max(
+                    (number_value for number_value in values if isinstance(number_value, (int, float))),
+                    default=0,
+                )
+                or 1
+            )
             for row, (device, value) in enumerate(zip(self.devices, values, strict=True)):
-                share = value / largest if isinstance(value, (int, float)) else 0
-                ax.barh(row, 0.48 * share, 0.6, left=column, color=colour("accent"))
-                ax.text(column + 0.48 * share + 0.03, row, quantity.figure(device), va="center")
+                share_of_largest = value / largest if isinstance(value, (int, float)) else 0
+                ax.barh(row, 0.48 * share_of_largest, 0.6, left=column, color=colour("accent"))
+                ax.text(column + 0.48 * share_of_largest + 0.03, row, quantity.figure(device), va="center")
         names = [f"{name} ({gpu.capability})" for name, gpu in zip(self.names, self.devices, strict=True)]
         ax.set_yticks(range(len(names)), names)
         ax.set_ylim(len(names) - 0.4, -0.6)
@@ -126,18 +134,18 @@ class DeviceComparison(FigureView):
         """Draw each chip with its SMs and L2; the areas of all chips are on one scale."""
         layouts = [layout(device, *CHIP_PX) for device in self.devices]
         scales = [width / device.l2_bytes for device, (_, width) in zip(self.devices, layouts, strict=True)]
-        unit = CHIP_ROWS / CHIP_PX[1]
+        row_unit = CHIP_ROWS / CHIP_PX[1]
         for row, ((tiles, l2_width), scale) in enumerate(zip(layouts, scales, strict=True)):
             factor = math.sqrt(min(scales) / scale)
-            top = row - CHIP_ROWS * factor / 2
+            chip_top = row - CHIP_ROWS * factor / 2
             rectangles = [
-                Rectangle((x, top + y * unit), tile_width, tile_height * unit)
+                Rectangle((x, chip_top + y * row_unit), tile_width, tile_height * row_unit)
                 for x, y, tile_width, tile_height in (factor * tiles).tolist()
             ]
             ax.add_collection(
                 PatchCollection(rectangles, facecolor=colour(SM), edgecolor=colour("bg"), linewidth=0.3)
             )
-            corner = factor * (CHIP_PX[0] - l2_width), top
+            corner = factor * (CHIP_PX[0] - l2_width), chip_top
             ax.add_patch(Rectangle(corner, factor * l2_width, factor * CHIP_ROWS, facecolor=colour(L2)))
         ax.set_xlim(0, CHIP_PX[0])
         ax.set_ylim(len(self.devices) - 0.4, -0.6)

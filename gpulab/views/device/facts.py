@@ -161,8 +161,8 @@ def overview(devices: Sequence[DeviceInfo], selected: DeviceInfo | None = None) 
         cells: list[tuple[str, float | None]] = [(device.capability, None)]
         for quantity, largest in zip(QUANTITIES, largest_values, strict=True):
             value = quantity.of(device)
-            share = value / largest if largest and isinstance(value, (int, float)) else None
-            cells.append((quantity.figure(device), share))
+            share_of_largest = value / largest if largest and isinstance(value, (int, float)) else None
+            cells.append((quantity.figure(device), share_of_largest))
         rows.append({"label": name, "cells": cells, "strong": device is selected, "title": device.name})
     return matrix(rows, ["Capability", *(quantity.heading for quantity in QUANTITIES)])
 
@@ -179,9 +179,9 @@ def metric_row(metric: Metric) -> dict[str, str | float | None]:
 def without_twins(info: DeviceInfo, others: Sequence[DeviceInfo]) -> tuple[DeviceInfo, ...]:
     """Return the other devices, without devices that have the same name and source as `info`."""
     return tuple(
-        other
-        for other in others
-        if (other.name, other.provenance.source) != (info.name, info.provenance.source)
+        device
+        for device in others
+        if (device.name, device.provenance.source) != (info.name, info.provenance.source)
     )
 
 

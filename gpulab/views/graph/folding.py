@@ -69,9 +69,9 @@ def _chains(record: GraphRecord) -> list[list[int]]:
     """Return the nodes as paths, whose inner nodes have one predecessor and one successor."""
     successors: dict[int, list[int]] = {}
     predecessors: dict[int, list[int]] = {}
-    for source, target in record.edges:
-        successors.setdefault(source, []).append(target)
-        predecessors.setdefault(target, []).append(source)
+    for start_node, end_node in record.edges:
+        successors.setdefault(start_node, []).append(end_node)
+        predecessors.setdefault(end_node, []).append(start_node)
 
     def follows(node: int) -> int | None:
         """Return the node that continues the path of a node."""
@@ -91,13 +91,19 @@ def _chains(record: GraphRecord) -> list[list[int]]:
 
 def _fold_chain(record: GraphRecord, chain: Sequence[int], separate_nodes: frozenset[int]) -> list[Group]:
     """Return the groups of a path, with each repeated part merged into one group."""
-    nodes = [record.nodes[number] for number in chain]
-    keys = [object() if number in separate_nodes else kind_of(record.nodes[number]) for number in chain]
+    nodes = [record.nodes[node_number] for node_number in chain]
+    node_keys = [
+        object() if node_number in separate_nodes else kind_of(record.nodes[node_number])
+        for node_number in chain
+    ]
     result = []
     index = 0
     while index < len(chain):
         pattern_length, repetitions = max(
-            (_repeats(keys, index, pattern_length) for pattern_length in range(1, MAX_PATTERN_LENGTH + 1)),
+            (
+                _repeats(node_keys, index, pattern_length)
+                for pattern_length in range(1, MAX_PATTERN_LENGTH + 1)
+            ),
             key=lambda group: (group[0] * group[1], -group[0]) if group[1] > 1 else (0, 0),
         )
         if pattern_length * repetitions < MIN_FOLDED:
@@ -121,8 +127,10 @@ def _repeats(keys: Sequence[object], start: int, length: int) -> tuple[int, int]
 
 
 def _edges_between(group_list: Sequence[Group], edges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    group_of_node = {member: index for index, group in enumerate(group_list) for member in group.members}
-    group_edges = ((group_of_node[source], group_of_node[target]) for source, target in edges)
+    group_of_node = {
+        node_number: index for index, group in enumerate(group_list) for node_number in group.members
+    }
+    group_edges = ((group_of_node[start_node], group_of_node[end_node]) for start_node, end_node in edges)
     return list(dict.fromkeys(edge for edge in group_edges if edge[0] != edge[1]))
 
 
@@ -131,9 +139,9 @@ def _fans(
 ) -> list[Group]:
     """Return the groups, in which equal groups between the same neighbours are merged."""
     neighbours: list[tuple[list[int], list[int]]] = [([], []) for _ in group_list]
-    for source, target in edges:
-        neighbours[source][1].append(target)
-        neighbours[target][0].append(source)
+    for start_group, end_group in edges:
+        neighbours[start_group][1].append(end_group)
+        neighbours[end_group][0].append(start_group)
     groups_by_key: dict[object, list[int]] = {}
     for index, group in enumerate(group_list):
         is_separate = separate_nodes.intersection(group.members) or group.is_fan
@@ -150,6 +158,6 @@ def _as_fan(similar_groups: list[Group]) -> list[Group]:
     """Return similar groups as one fan if there are enough of them; otherwise return them unchanged."""
     if len(similar_groups) < MIN_FOLDED:
         return similar_groups
-    first = similar_groups[0]
-    members = tuple(member for group in similar_groups for member in group.members)
-    return [Group(members, first.pattern, first.times * len(similar_groups), is_fan=True)]
+    first_group = similar_groups[0]
+    node_numbers = tuple(node_number for group in similar_groups for node_number in group.members)
+    return [Group(node_numbers, first_group.pattern, first_group.times * len(similar_groups), is_fan=True)]

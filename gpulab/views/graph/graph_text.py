@@ -86,11 +86,11 @@ def group_text(group: Group) -> tuple[str, str]:
 
 def group_sentence(record: GraphRecord, group: Group, node_times_ns: Mapping[int, float]) -> str:
     """Return one sentence about a node or a group."""
-    times_ns = [node_times_ns[member] for member in group.members if member in node_times_ns]
+    times_ns = [node_times_ns[node_number] for node_number in group.members if node_number in node_times_ns]
     time = f"; {duration(sum(times_ns))} in the replay" if times_ns else ""
     if group.times == 1:
-        source = group.pattern[0].source
-        line = f"; {source}: {source.text}" if source else ""
+        source_line = group.pattern[0].source
+        line = f"; {source_line}: {source_line.text}" if source_line else ""
         return f"{node_sentence(record, group.pattern[0])}{time}{line}."
     names = " → ".join(map(name_of, group.pattern))
     node_text = ", ".join(filter(None, (names, detail_of(group.pattern[0]))))
@@ -104,19 +104,19 @@ def group_sentence(record: GraphRecord, group: Group, node_times_ns: Mapping[int
 def node_sentence(record: GraphRecord, node: GraphNode) -> str:
     """Return a sentence with a node's kind, name, launch configuration and parameters."""
     name_text = "" if node.kind in ("HOST", "MEMSET") else f" {node.copy_kind or node.name}"
-    parts = [f"Node {node.number}: {_KINDS[node.kind]}{name_text}"]
+    phrases = [f"Node {node.number}: {_KINDS[node.kind]}{name_text}"]
     if node.grid and node.block:
-        parts.append(f"grid {shape(node.grid)}, block {shape(node.block)}")
+        phrases.append(f"grid {shape(node.grid)}, block {shape(node.block)}")
     if node.shared_bytes:
-        parts.append(f"{size(node.shared_bytes)} of shared memory")
+        phrases.append(f"{size(node.shared_bytes)} of shared memory")
     if node.size_bytes:
-        parts.append(size(node.size_bytes))
+        phrases.append(size(node.size_bytes))
     values = [parameter_text(record, parameter) for parameter in node.parameters]
     omitted_count = len(values) - MAX_PARAMETERS
     parameters = [*values[:MAX_PARAMETERS], *([f"{omitted_count} more"] if omitted_count > 0 else [])]
     if parameters:
-        parts.append(f"with {', '.join(parameters)}")
-    return ", ".join(parts)
+        phrases.append(f"with {', '.join(parameters)}")
+    return ", ".join(phrases)
 
 
 def parameter_text(record: GraphRecord, parameter: NodeParameter) -> str:
@@ -124,9 +124,9 @@ def parameter_text(record: GraphRecord, parameter: NodeParameter) -> str:
     prefix = f"{parameter.name} = " if parameter.name else ""
     if parameter.addresses:
         return prefix + " and ".join(_place(record, address) for address in parameter.addresses)
-    kind = _TYPES.get(parameter.type)
-    if kind and np.dtype(kind).itemsize == len(parameter.data):
-        return f"{prefix}{np.frombuffer(parameter.data, kind)[0]:g}"
+    dtype_name = _TYPES.get(parameter.type)
+    if dtype_name and np.dtype(dtype_name).itemsize == len(parameter.data):
+        return f"{prefix}{np.frombuffer(parameter.data, dtype_name)[0]:g}"
     if len(parameter.data) > 16:
         return f"{prefix}{count(len(parameter.data), 'byte')}"
     return f"{prefix}0x{int.from_bytes(parameter.data, 'little'):x}"

@@ -96,10 +96,12 @@ class GraphView(View):
     def describe(self) -> str:
         lines = [self.sentence(), *map(graph_text.dangling_sentence, self.graph.dangling)]
         predecessors: dict[int, list[int]] = {}
-        for source, target in self.edges:
-            predecessors.setdefault(target, []).append(source)
+        for start_group, end_group in self.edges:
+            predecessors.setdefault(end_group, []).append(start_group)
         for index, group in enumerate(self.groups):
-            waits_text = listing([_group_name(self.groups[source]) for source in predecessors.get(index, ())])
+            waits_text = listing(
+                [_group_name(self.groups[start_group]) for start_group in predecessors.get(index, ())]
+            )
             text = graph_text.group_sentence(self.graph, group, self._node_times_ns)
             lines.append(f"{text} After {waits_text}." if waits_text else text)
         return "\n".join(lines)
@@ -127,7 +129,7 @@ class GraphView(View):
     def _player(self, last_ns: float) -> Box:
         """Return the Play buttons, which show the recorded times with and without the graph."""
         replay = self.panels[-1].record
-        counts = [
+        end_times = [
             (name, sorted(activity.end_ns - lanes.record.start_ns for activity in lanes.record.activities))
             for name, lanes in zip(TIMELINE_NAMES, self.panels, strict=True)
         ]
@@ -139,7 +141,7 @@ class GraphView(View):
             [*rates][len(rates) // 2],
             smooth=True,
             stops=sorted({time_ns for span in self._node_spans.values() for time_ns in span}),
-            counts=counts,
+            counts=end_times,
             origin=f"times {replay.provenance.label}",
         )
 
@@ -150,9 +152,11 @@ class GraphView(View):
 
     def _dag(self) -> Plot:
         dangling_nodes = {_old_key(array) for array in self.graph.dangling}
-        group_of_node = {member: index for index, group in enumerate(self.groups) for member in group.members}
+        group_of_node = {
+            node_number: index for index, group in enumerate(self.groups) for node_number in group.members
+        }
         arrows = [(_old_key(array), str(group_of_node[array.nodes[0]])) for array in self.graph.dangling]
-        arrows += [(str(source), str(target)) for source, target in self.edges]
+        arrows += [(str(start_group), str(end_group)) for start_group, end_group in self.edges]
         unfold_text = (
             "; one that stands for several unfolds" if any(group.times > 1 for group in self.groups) else ""
         )
@@ -201,7 +205,9 @@ class GraphView(View):
 
     def _span(self, group: Group) -> tuple[float, float]:
         """Return the start of a group's first node and the end of its last node in the replay."""
-        spans = [self._node_spans[member] for member in group.members if member in self._node_spans]
+        spans = [
+            self._node_spans[node_number] for node_number in group.members if node_number in self._node_spans
+        ]
         if not spans:
             return (-1, -1)
         return (min(start_ns for start_ns, _ in spans), max(end_ns for _, end_ns in spans))
@@ -217,13 +223,14 @@ class GraphView(View):
     def _members(self, group: Group) -> Box:
         """Return a graph of a group's first nodes, and the number of nodes that are not in it."""
         single_groups = [
-            Group((member,), (self.graph.nodes[member],)) for member in group.members[:MAX_SINGLE]
+            Group((node_number,), (self.graph.nodes[node_number],))
+            for node_number in group.members[:MAX_SINGLE]
         ]
-        drawn_members = {member for single in single_groups for member in single.members}
+        drawn_members = {node_number for single in single_groups for node_number in single.members}
         edges = [
-            (str(source), str(target))
-            for source, target in self.graph.edges
-            if source in drawn_members and target in drawn_members
+            (str(start_node), str(end_node))
+            for start_node, end_node in self.graph.edges
+            if start_node in drawn_members and end_node in drawn_members
         ]
         text = f"{graph_text.group_text(group)[0]}, unfolded"
         omitted_count = len(group.members) - len(single_groups)
@@ -257,19 +264,22 @@ class GraphView(View):
             entries = legend_entries(timelines)
         else:
             used_colours = {self._colour(group) for group in self.groups}
-            others = [*ENGINES.values()][len(KERNELS) : DEVICE_ENGINES]
-            entries = [*kernel_legend([*self._kernel_colours]), *(e for e in others if e[0] in used_colours)]
+            engine_entries = [*ENGINES.values()][len(KERNELS) : DEVICE_ENGINES]
+            entries = [
+                *kernel_legend([*self._kernel_colours]),
+                *(entry for entry in engine_entries if entry[0] in used_colours),
+            ]
         return [*entries, *([("error", "uses an old array")] if self.graph.dangling else [])]
 
     def _caption(self) -> str:
         folding_text = f"{count(len(self.graph.nodes), 'node')} drawn as {len(self.groups)}."
-        parts = [
+        caption_texts = [
             f"Nodes and edges: captured on {self.graph.provenance.device}.",
             folding_text if len(self.groups) < len(self.graph.nodes) else "",
             f"Times {self.comparison.provenance.label}." if self.comparison else "",
             self.graph.note,
         ]
-        return " ".join(filter(None, parts))
+        return " ".join(filter(None, caption_texts))
 
 
 def _old_key(dangling: DanglingArray) -> str:

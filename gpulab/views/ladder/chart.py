@@ -51,14 +51,14 @@ class LadderChart(FigureView):
             )
         self.ladders = tuple(ladders)
         self._find = find
-        first = self.ladders[0]
+        first_ladder = self.ladders[0]
         origins = listing([ladder.provenance.label for ladder in self.ladders])
         super().__init__(
             title="Memory hierarchy: latency and bandwidth",
             caption=f"{origins[0].upper()}{origins[1:]}. "
-            f"Dashed: published capacities and rates of {_device(first)}; the bars are in the order of the "
-            "names.",
-            source=first.provenance.source,
+            f"Dashed: published capacities and rates of {_device(first_ladder)}; the bars are in the "
+            "order of the names.",
+            source=first_ladder.provenance.source,
         )
 
     @property
@@ -75,15 +75,18 @@ class LadderChart(FigureView):
         return LadderChart([*self.ladders, other], find=self._find)
 
     def sentence(self) -> str:
-        first = self.ladders[0]
-        steps = listing([f"{duration(time_ns)} {level_text}" for level_text, time_ns in _steps(first)])
+        first_ladder = self.ladders[0]
+        latency_text = listing(
+            [f"{duration(time_ns)} {level_text}" for level_text, time_ns in _level_latencies(first_ladder)]
+        )
         names = {"L2": "L2", "memory, read": "memory"}
         rates = [
             f"{number(bandwidth.gbps)} GB/s from {names[bandwidth.level]}"
-            for bandwidth in first.bandwidths
+            for bandwidth in first_ladder.bandwidths
             if bandwidth.level in names and bandwidth.gbps
         ]
-        return f"One load takes {steps}; all SMs together read {listing(rates)}; {first.provenance.label}."
+        rates_text = f"all SMs together read {listing(rates)}"
+        return f"One load takes {latency_text}; {rates_text}; {first_ladder.provenance.label}."
 
     def describe(self) -> str:
         lines = [self.sentence()]
@@ -114,10 +117,13 @@ class LadderChart(FigureView):
             for ladder in self.ladders
             for bandwidth in ladder.bandwidths
         )
-        first = self.ladders[0]
+        first_ladder = self.ladders[0]
         methods = (
-            ("latency", first.latency_method),
-            *((bandwidth.level, bandwidth.method + _document(bandwidth)) for bandwidth in first.bandwidths),
+            ("latency", first_ladder.latency_method),
+            *(
+                (bandwidth.level, bandwidth.method + _document(bandwidth))
+                for bandwidth in first_ladder.bandwidths
+            ),
         )
         return (
             Table(
@@ -151,15 +157,15 @@ class LadderChart(FigureView):
         min_bytes = min(int(ladder.working_set_bytes[0]) for ladder in self.ladders) / MARGIN
         max_bytes = max(int(ladder.working_set_bytes[-1]) for ladder in self.ladders) * MARGIN
         for index, ladder in enumerate(self.ladders):
-            line_style, mark, mark_points = STYLES[index]
+            line_style, marker, marker_points = STYLES[index]
             ax.plot(
                 ladder.working_set_bytes,
                 ladder.latency_ns,
                 color=colour(COLOURS[index]),
                 linewidth=1.3,
                 linestyle=line_style,
-                marker=mark,
-                markersize=mark_points,
+                marker=marker,
+                markersize=marker_points,
                 markerfacecolor=colour(COLOURS[index]) if index == 0 else "none",
                 markeredgewidth=0.9,
                 markevery=(3 * (index - 1), 6) if index else None,
@@ -204,8 +210,8 @@ class LadderChart(FigureView):
 
     def _paint_bandwidth(self, ax: Axes) -> None:
         """Draw the bandwidth by level, with dashed lines at the published rates of the first device."""
-        first = self.ladders[0]
-        levels = [bandwidth.level for bandwidth in first.bandwidths]
+        first_ladder = self.ladders[0]
+        levels = [bandwidth.level for bandwidth in first_ladder.bandwidths]
         rates = [
             rate
             for ladder in self.ladders
@@ -213,7 +219,7 @@ class LadderChart(FigureView):
             for rate in (level_bandwidth.gbps, level_bandwidth.published_gbps)
             if rate
         ]
-        low = min(rates) / 2
+        lowest_gbps = min(rates) / 2
         bar_height = 0.8 / len(self.ladders)
         ax.set_xscale("log")
         for index, ladder in enumerate(self.ladders):
@@ -221,15 +227,19 @@ class LadderChart(FigureView):
                 if bandwidth.gbps and bandwidth.level in levels:
                     row = levels.index(bandwidth.level) - 0.4 + bar_height * (index + 0.5)
                     ax.barh(
-                        row, bandwidth.gbps - low, bar_height * 0.9, left=low, color=colour(COLOURS[index])
+                        row,
+                        bandwidth.gbps - lowest_gbps,
+                        bar_height * 0.9,
+                        left=lowest_gbps,
+                        color=colour(COLOURS[index]),
                     )
-        for row, bandwidth in enumerate(first.bandwidths):
+        for row, bandwidth in enumerate(first_ladder.bandwidths):
             if bandwidth.published_gbps:
                 ax.vlines(bandwidth.published_gbps, row - 0.46, row + 0.46, colour("fg"), "--", linewidth=1.2)
             if len(self.ladders) == 1 or not bandwidth.gbps:
                 ax.annotate(
                     number(bandwidth.gbps) if bandwidth.gbps else bandwidth.why,
-                    (max(bandwidth.gbps or low, bandwidth.published_gbps or low), row),
+                    (max(bandwidth.gbps or lowest_gbps, bandwidth.published_gbps or lowest_gbps), row),
                     (4, 0),
                     textcoords="offset points",
                     va="center",
@@ -237,8 +247,8 @@ class LadderChart(FigureView):
                 )
         ax.set_yticks(range(len(levels)), levels)
         ax.set_ylim(len(levels) - 0.4, -0.6)
-        ax.set_xlim(low, max(rates) * 4)
-        decades = range(math.ceil(math.log10(low)), math.ceil(math.log10(max(rates) * 4)))
+        ax.set_xlim(lowest_gbps, max(rates) * 4)
+        decades = range(math.ceil(math.log10(lowest_gbps)), math.ceil(math.log10(max(rates) * 4)))
         ax.set_xticks([10.0**decade for decade in decades if decade % 2])
         ax.xaxis.set_major_formatter(lambda gbps, _: number(gbps))
         ax.xaxis.set_minor_locator(NullLocator())
@@ -256,15 +266,15 @@ def _points(ladder: MemoryLadder) -> list[tuple[int, float]]:
     return list(zip(ladder.working_set_bytes.tolist(), ladder.latency_ns.tolist(), strict=True))
 
 
-def _steps(ladder: MemoryLadder) -> list[tuple[str, float]]:
+def _level_latencies(ladder: MemoryLadder) -> list[tuple[str, float]]:
     """Return a text with the latency at half of each cache's capacity and at the largest working set."""
-    steps = [
+    latencies = [
         (f"from {capacity.level}", ladder.latency_at(capacity.size_bytes / 2))
         for capacity in ladder.capacities
         if capacity.size_bytes / 2 < ladder.working_set_bytes[-1]
     ]
     largest_set = int(ladder.working_set_bytes[-1])
-    return [*steps, (f"within {size(largest_set)}", ladder.latency_at(largest_set))]
+    return [*latencies, (f"within {size(largest_set)}", ladder.latency_at(largest_set))]
 
 
 def _rate(bandwidth: LevelBandwidth) -> str:

@@ -148,7 +148,9 @@ class LaunchChart(Steered):
         for waves in filter(None, (self.waves, self._other_waves)):
             trace = waves.trace
             occupancy = waves.trace.occupancy
-            limits = ", ".join(f"{limit} {blocks}" for limit, blocks in occupancy.blocks_by_limit.items())
+            limits = ", ".join(
+                f"{resource} {blocks}" for resource, blocks in occupancy.blocks_by_limit.items()
+            )
             lines.append(
                 f"{trace.provenance.label[0].upper()}{trace.provenance.label[1:]}: grid {shape(trace.grid)}, "
                 f"block {shape(trace.block)}, {count(trace.blocks_per_wave, 'block')} at once, span "
@@ -209,21 +211,21 @@ def _side_by_side(left: Waves, right: Waves, span_ns: int, is_steered: bool) -> 
     launches = (left, right)
     origins = [waves.trace.provenance for waves in launches]
     headings = [f"{origin.source.capitalize()} on {origin.device}" for origin in origins]
-    notes = [None, words(_fixed_text(right), "note", only="page") if is_steered else None]
-    texts = [
-        column(words(heading, "strong"), words(_head(waves), name="waves"), note, gap=2)
-        for heading, waves, note in zip(headings, launches, notes, strict=True)
+    note_boxes = [None, words(_fixed_text(right), "note", only="page") if is_steered else None]
+    heading_boxes = [
+        column(words(heading, "strong"), words(_head(waves), name="waves"), note_box, gap=2)
+        for heading, waves, note_box in zip(headings, launches, note_boxes, strict=True)
     ]
     rows_px = max(_rows_px(waves, NARROW_ROWS_PX) for waves in launches)
     idle_px = IDLE_PX if left.idle_sms or right.idle_sms else 0
-    pairs = zip(left.numbers(), right.numbers(), strict=True)
+    number_pairs = zip(left.numbers(), right.numbers(), strict=True)
     rows = [
         [term, f"{left_value} ({left_detail})", f"{right_value} ({right_detail})"]
-        for (term, left_value, left_detail), (_, right_value, right_detail) in pairs
+        for (term, left_value, left_detail), (_, right_value, right_detail) in number_pairs
     ]
     # Texts of different lengths are in a row of their own, so that the plots below them are aligned.
     return [
-        row(*texts, least=[240, 240]),
+        row(*heading_boxes, least=[240, 240]),
         row(*(_chart(waves, span_ns, rows_px, idle_px) for waves in launches), least=[240, 240]),
         table(rows, ["", *headings]),
         row(_limits(left), _limits(right), least=[240, 240]),
@@ -277,22 +279,22 @@ def _chart(waves: Waves, span_ns: int, height: float, idle_px: float | None = No
     sms = _rows(waves)
     if idle_px is None:
         idle_px = IDLE_PX if waves.idle_sms else 0
-    top = height + idle_px + GAP_PX
-    bottom = top + RUNNING_PX
+    warps_top = height + idle_px + GAP_PX
+    warps_bottom = warps_top + RUNNING_PX
     unit, scale = time_unit(span_ns)
     title = "time since the first block started"
     warps_text = "warps per SM busy at that moment, dashed: as many as fit"
     axis_text = f"{title} ({unit}); {warps_text}\n{title} ({unit})\n({unit})"
     label = f"Blocks of {count(math.prod(trace.block), 'thread')} on {count(trace.sm_count, 'SM')} over time"
     return plots.plot(
-        bottom + 34,
+        warps_bottom + 34,
         domain,
         _blocks(waves, sms, height),
         _sm_ticks(sms, height, domain),
         *(_idle_line(waves, height + 3, domain) if waves.idle_sms else ()),
-        *_occupancy(waves, top, domain),
+        *_occupancy(waves, warps_top, domain),
         plots.y_name("SM" if height < 80 else "one row per SM", height / 2, domain, LEFT_PX, of_rows=True),
-        plots.x_axis(bottom, span_ns, number, axis_text, scale=scale, zoom=True),
+        plots.x_axis(warps_bottom, span_ns, number, axis_text, scale=scale, zoom=True),
         label=f"{label}: {waves.wave_words()}. Arrow keys go from block to block, Enter shows an SM alone; "
         "+ and - zoom.",
         left=LEFT_PX,
@@ -327,7 +329,7 @@ def _blocks(waves: Waves, sms: npt.NDArray[Any], height: float) -> Item:
     used_axes = [name for name, length in zip(axes, trace.grid, strict=True) if name == "x" or length > 1]
     if len(used_axes) > 1:
         used_axes = [*axes][: 3 if "z" in used_axes else 2]
-    index_pieces = [piece for name in used_axes for piece in (", ", [f"block_{name}"])][1:]
+    index_pieces = [text_piece for name in used_axes for text_piece in (", ", [f"block_{name}"])][1:]
     index_pieces = index_pieces if len(used_axes) == 1 else ["(", *index_pieces, ")"]
     return Spans(
         start.astype(time_type),
@@ -397,7 +399,7 @@ def _occupancy(waves: Waves, top: float, domain: tuple[float, float]) -> list[It
     axes = Axes(Axis(*domain), vertical, RUNNING_PX - 8, top + 8)
     line_y = float(axes.y(occupancy.warps_per_sm))
     bottom = axes.bottom
-    items = [
+    plot_items = [
         Line(times, axes.y(warp_counts), "accent", fill="other", base=bottom, step=True, width=0),
         Rules([domain[0]], [line_y], [domain[1]], [line_y], dash=True),
         *axes.sides(LEFT_PX),
@@ -407,9 +409,9 @@ def _occupancy(waves: Waves, top: float, domain: tuple[float, float]) -> list[It
         tail_start_ns = float(waves.trace.start_ns[waves.order][waves.in_tail.argmax()])
         is_late = tail_start_ns > 0.9 * domain[1]
         name, anchor, dx = ("◂ tail", "end", -4) if is_late else ("tail ▸", "start", 4)
-        items.append(Rules([tail_start_ns], [top - GAP_PX], [tail_start_ns], [bottom], "fg"))
-        items.append(Labels([tail_start_ns], [bottom - 9], [name], anchor=anchor, dx=dx))
-    return items
+        plot_items.append(Rules([tail_start_ns], [top - GAP_PX], [tail_start_ns], [bottom], "fg"))
+        plot_items.append(Labels([tail_start_ns], [bottom - 9], [name], anchor=anchor, dx=dx))
+    return plot_items
 
 
 def _caption(trace: LaunchTrace, other: LaunchTrace | None) -> str:

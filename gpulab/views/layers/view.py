@@ -59,12 +59,12 @@ class LayersView(View):
         return "\n".join(lines)
 
     def draw(self) -> Box:
-        first_stack, *others = self._followed
+        first_stack, *other_stacks = self._followed
         return column(
             self._stack(first_stack),
             *(
                 fold(f"{stack.package}, {stack.provenance.label}", self._stack(stack), opened=False)
-                for stack in others
+                for stack in other_stacks
             ),
         )
 
@@ -73,7 +73,7 @@ class LayersView(View):
         edges: list[tuple[str, str]] = []
         previous_keys: list[str] = []
         for layer, symbols, colour in zip(LAYERS, stack.layers, COLOURS, strict=True):
-            keys = []
+            node_keys = []
             for symbol, calls in symbols[:MAX_SYMBOLS]:
                 key = f"{layer} {symbol}"
                 library, _, name = symbol.rpartition(": ")
@@ -81,17 +81,19 @@ class LayersView(View):
                 nodes[key] = DrawnNode(
                     short_name, colour, "box", library or layer, f"{layer}: {_symbol_text(symbol, calls)}"
                 )
-                keys.append(key)
-            edges += [(upper, lower) for upper in previous_keys[:1] for lower in keys]
-            previous_keys = keys or previous_keys
+                node_keys.append(key)
+            edges += [(upper, lower) for upper in previous_keys[:1] for lower in node_keys]
+            previous_keys = node_keys or previous_keys
         omissions = [
             f"{layer}: {count(len(symbols) - MAX_SYMBOLS, 'more symbol')}"
             for layer, symbols in zip(LAYERS, stack.layers, strict=True)
             if len(symbols) > MAX_SYMBOLS
         ]
-        note = " ".join(filter(None, (stack.note, f"Not drawn: {listing(omissions)}." if omissions else "")))
+        note_text = " ".join(
+            filter(None, (stack.note, f"Not drawn: {listing(omissions)}." if omissions else ""))
+        )
         picture = dag(nodes, edges, label=_stack_text(stack), max_height_px=_MAX_HEIGHT_PX)
-        return column(picture, words(note, "note")) if note else picture
+        return column(picture, words(note_text, "note")) if note_text else picture
 
 
 def _symbol_text(symbol: str, calls: int) -> str:

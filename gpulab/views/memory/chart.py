@@ -98,14 +98,14 @@ class MemoryChart(View, module="memory/chart"):
     def redraw(self, **traits: Any) -> None:
         """Send all readings to the browser. Between two calls, `tick` sends only new readings."""
         record = self.record
-        contents = {
+        page_data = {
             "columns": {name: getattr(record, name) for name in COLUMNS},
             "marks": {name: getattr(record.marks, name) for name in MARKS},
             "lines": [memory_text.line_text(record, index) for index in range(len(record.lines))],
             "capacity": record.capacity_bytes,
             "said": memory_text.PAGE | {"legend": LEGEND},
         }
-        scene, data = pack(contents)
+        scene, data = pack(page_data)
         with self.hold_sync():
             self.caption = _caption(record)
             self.scene = scene
@@ -207,24 +207,24 @@ def by_event(record: MemorySamples) -> MemorySamples:
     The pool's bytes follow from the last reading and the events before it; other memory is that of the
     reading before the event. ``byEvent`` in ``chart.js`` computes the same.
     """
-    marks = record.marks
+    event_marks = record.marks
 
     def levels(readings: Any, changes: Any) -> Any:
         later_changes = np.append(np.cumsum(changes[::-1])[::-1], 0.0)
-        last = readings[~np.isnan(readings)][-1:]
-        return np.maximum(0.0, (last if len(last) else np.nan) - later_changes)
+        last_reading = readings[~np.isnan(readings)][-1:]
+        return np.maximum(0.0, (last_reading if len(last_reading) else np.nan) - later_changes)
 
-    used_bytes = levels(record.used_bytes, marks.allocated_bytes - marks.freed_bytes)
-    reserved_bytes = levels(record.reserved_bytes, marks.reserved_bytes)
-    reading = np.searchsorted(record.time_ns, np.append(0.0, marks.time_ns), side="right") - 1
+    used_bytes = levels(record.used_bytes, event_marks.allocated_bytes - event_marks.freed_bytes)
+    reserved_bytes = levels(record.reserved_bytes, event_marks.reserved_bytes)
+    reading = np.searchsorted(record.time_ns, np.append(0.0, event_marks.time_ns), side="right") - 1
     reading = np.maximum(reading, 0)
     outside_bytes = np.maximum(0.0, record.device_bytes - record.reserved_bytes)[reading]
-    steps = np.arange(len(marks) + 2.0)
+    event_numbers = np.arange(len(event_marks) + 2.0)
     columns = {
-        "time_ns": steps,
+        "time_ns": event_numbers,
         "used_bytes": used_bytes,
         "reserved_bytes": reserved_bytes,
-        "peak_bytes": np.zeros(len(marks) + 1),
+        "peak_bytes": np.zeros(len(event_marks) + 1),
         "limit_bytes": record.limit_bytes[reading],
         "device_bytes": reserved_bytes + outside_bytes,
         "others_bytes": record.others_bytes[reading],
@@ -233,7 +233,9 @@ def by_event(record: MemorySamples) -> MemorySamples:
     repeated: dict[str, Any] = {
         name: np.append(column, column[-1:]) for name, column in columns.items() if name != "time_ns"
     }
-    return replace(record, time_ns=steps, marks=replace(marks, time_ns=steps[1:-1]), **repeated)
+    return replace(
+        record, time_ns=event_numbers, marks=replace(event_marks, time_ns=event_numbers[1:-1]), **repeated
+    )
 
 
 def _plot(record: MemorySamples, axis: str, label: str) -> Box:
@@ -260,7 +262,7 @@ def _plot(record: MemorySamples, axis: str, label: str) -> Box:
     def heights(sizes: Any) -> Any:
         return axes.y(np.minimum(sizes, axis_top))
 
-    items: list[Item] = []
+    plot_items: list[Item] = []
     # A reading's peak is the largest use since the previous reading.
     next_peak = np.append(peak_bytes[1:], np.nan)
     top_curves = [
@@ -272,27 +274,27 @@ def _plot(record: MemorySamples, axis: str, label: str) -> Box:
         x = np.append(
             time_ns[interval], time_ns[min(interval.stop, len(time_ns) - 1)]
         )  # valid until the next reading
-        for top, (_, colour) in zip(reversed(top_curves), reversed(AREAS), strict=True):
-            y = _filled(heights(top[interval]), bottom)
-            items.append(Line(x, y, colour, width=0, fill=colour, base=bottom, step=True))
+        for area_top, (_, colour) in zip(reversed(top_curves), reversed(AREAS), strict=True):
+            y = _filled(heights(area_top[interval]), bottom)
+            plot_items.append(Line(x, y, colour, width=0, fill=colour, base=bottom, step=True))
         has_limit = limit_bytes[interval] > 0
         y = heights(limit_bytes[interval])[has_limit]
-        items.append(Rules(x[:-1][has_limit], y, x[1:][has_limit], y, "error", width=2))
+        plot_items.append(Rules(x[:-1][has_limit], y, x[1:][has_limit], y, "error", width=2))
     if peak is not None:
         y = [float(heights(peak[0]))]
-        items.append(Rules([0.0], y, [end_ns], y, "tail", dash=True, width=2))
+        plot_items.append(Rules([0.0], y, [end_ns], y, "tail", dash=True, width=2))
     excess_bytes = float(np.nanmax(top_curves[2], initial=0)) - axis_top
     if excess_bytes > 0:
-        items.append(_torn_edge(end_ns))
+        plot_items.append(_torn_edge(end_ns))
         text = memory_text.BEYOND.format(size=size(excess_bytes))
-        items.append(Labels([0.0], [MARKS_PX + 16.0], [text], dx=6))
+        plot_items.append(Labels([0.0], [MARKS_PX + 16.0], [text], dx=6))
     horizontal = (
         x_axis(bottom, end_ns - 1, number, memory_text.EVENT_TITLE, integers_only=True)
         if is_by_event
         else Time(bottom)
     )
-    items += [y_ticks([7, 20], memory_text.ROWS, (0.0, end_ns)), *_marks(record, end_ns), horizontal]
-    return axes.plot(*items, label=label, left=LEFT_PX, right=14, below_px=AXIS_PX)
+    plot_items += [y_ticks([7, 20], memory_text.ROWS, (0.0, end_ns)), *_marks(record, end_ns), horizontal]
+    return axes.plot(*plot_items, label=label, left=LEFT_PX, right=14, below_px=AXIS_PX)
 
 
 def _highest(values: Any, bounds: Any) -> Any:
@@ -303,7 +305,10 @@ def _highest(values: Any, bounds: Any) -> Any:
 def _runs(gap: Any) -> list[slice]:
     """Return the ranges of readings between two gaps."""
     edges = np.flatnonzero(np.diff(np.concatenate(([True], gap, [True])).astype(np.int8)))
-    return [slice(int(start), int(stop)) for start, stop in zip(edges[::2], edges[1::2], strict=True)]
+    return [
+        slice(int(start_reading), int(end_reading))
+        for start_reading, end_reading in zip(edges[::2], edges[1::2], strict=True)
+    ]
 
 
 def _filled(y: Any, base_y: float) -> Any:
@@ -324,23 +329,27 @@ def _marks(record: MemorySamples, end: float) -> list[Item]:
     Memory that was returned to the device is in the lower row. Failures have a separate colour. Marks at the
     same position are drawn as one.
     """
-    marks = record.marks
+    event_marks = record.marks
     bar_width = end / 250
     bytes_by_bar: dict[tuple[int, int], float] = {}
     failed_bars = set()
-    for index, position in enumerate((marks.time_ns // bar_width).astype(int).tolist()):
+    for index, position in enumerate((event_marks.time_ns // bar_width).astype(int).tolist()):
         for row, has_mark, size_bytes in (
-            (0, marks.allocations[index] or marks.failures[index], marks.allocated_bytes[index]),
-            (1, marks.frees[index], marks.freed_bytes[index]),
+            (
+                0,
+                event_marks.allocations[index] or event_marks.failures[index],
+                event_marks.allocated_bytes[index],
+            ),
+            (1, event_marks.frees[index], event_marks.freed_bytes[index]),
             (
                 2,
-                not marks.allocations[index] + marks.failures[index] + marks.frees[index],
-                -marks.reserved_bytes[index],
+                not event_marks.allocations[index] + event_marks.failures[index] + event_marks.frees[index],
+                -event_marks.reserved_bytes[index],
             ),
         ):
             if has_mark:
                 bytes_by_bar[position, row] = bytes_by_bar.get((position, row), 0.0) + size_bytes
-        if marks.failures[index]:
+        if event_marks.failures[index]:
             failed_bars.add((position, 0))
     rows = [row for _, row in bytes_by_bar]
     sizes = [
@@ -348,16 +357,18 @@ def _marks(record: MemorySamples, end: float) -> list[Item]:
         for bar, size_bytes in bytes_by_bar.items()
     ]
     colours = [len(MARK_COLOURS) - 1 if bar in failed_bars else bar[1] for bar in bytes_by_bar]
-    left = bar_width * np.array([position for position, _ in bytes_by_bar], np.float64)
+    bar_left = bar_width * np.array([position for position, _ in bytes_by_bar], np.float64)
     lines = np.minimum(rows, 1)
-    top = 2 + 13.0 * lines
-    label_room = np.full(left.size, end, np.float64) - left
+    bar_top = 2 + 13.0 * lines
+    label_room = np.full(bar_left.size, end, np.float64) - bar_left
     for row in (0, 1):
         indices = np.flatnonzero(lines == row)
-        label_room[indices[:-1]] = np.diff(left[indices])
+        label_room[indices[:-1]] = np.diff(bar_left[indices])
     return [
-        Labels(left + bar_width, top + 5, sizes, room=label_room - bar_width, dx=2),
-        Rects(left, left + bar_width, top, top + 11, np.asarray(colours, np.int64), MARK_COLOURS),
+        Labels(bar_left + bar_width, bar_top + 5, sizes, room=label_room - bar_width, dx=2),
+        Rects(
+            bar_left, bar_left + bar_width, bar_top, bar_top + 11, np.asarray(colours, np.int64), MARK_COLOURS
+        ),
     ]
 
 

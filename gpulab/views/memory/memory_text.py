@@ -75,10 +75,13 @@ def _difference(total_bytes: float | None, part_bytes: float | None) -> float | 
 
 def by_line(record: MemorySamples, max_lines: int = 5) -> list[str]:
     """Return a sentence for each of the source lines that allocated the most memory."""
-    marks = record.marks
+    event_marks = record.marks
     sums_by_line = dict[int, list[float]]()
     for line, allocation_count, total_bytes in zip(
-        marks.line.tolist(), marks.allocations.tolist(), marks.allocated_bytes.tolist(), strict=True
+        event_marks.line.tolist(),
+        event_marks.allocations.tolist(),
+        event_marks.allocated_bytes.tolist(),
+        strict=True,
     ):
         if allocation_count:
             line_sums = sums_by_line.setdefault(int(line), [0, 0])
@@ -95,5 +98,5 @@ def line_text(record: MemorySamples, line: int) -> str:
     """Return a source line in the form that marks use."""
     if line < 0:
         return f"{NO_LINE}, or several"
-    source = record.lines[line]
-    return f"{source}: {source.text}" if source.text else str(source)
+    source_line = record.lines[line]
+    return f"{source_line}: {source_line.text}" if source_line.text else str(source_line)

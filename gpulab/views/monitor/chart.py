@@ -170,8 +170,8 @@ class LoadChart(Steered):
     def _caption(self) -> str:
         record = self.record
         label = self.record.provenance.label
-        state = "" if self._state == "recorded" else f"; {self._state}"
-        origin = f"{label[0].upper()}{label[1:]}{state}."
+        state_text = "" if self._state == "recorded" else f"; {self._state}"
+        origin = f"{label[0].upper()}{label[1:]}{state_text}."
         sentences = [origin, monitor_text.UTILIZATION_NOTE, record.note]
         return " ".join(filter(None, sentences))
 
@@ -217,8 +217,8 @@ class LoadChart(Steered):
         strips = [
             strip for strip in STRIPS if any(record.latest(name) is not None for name, *_ in strip.lines)
         ]
-        items: list[Item | None] = []
-        top = _phases_px(record)
+        plot_items: list[Item | None] = []
+        strip_top = _phases_px(record)
         ticks = list[tuple[float, str]]()
         values = list[tuple[float, _Strip]]()
         for strip in strips:
@@ -228,21 +228,23 @@ class LoadChart(Steered):
                 horizontal,
                 Axis(0, highest, {value: number(value) for value in tick_values}, grid=True),
                 strip.height_px,
-                top,
+                strip_top,
             )
-            items += [*axes.grid(), *_lines(record, strip, axes, window_start_ns)]
+            plot_items += [*axes.grid(), *_lines(record, strip, axes, window_start_ns)]
             hidden = f"; below {MIN_DRAWN_PERCENT:g} is not drawn" if len(strip.lines) > 1 else ""
             strip_name = f"{strip.title} ({strip.unit}{hidden})"
-            values.append((top - 8, strip))
-            items.append(Labels([window_start_ns], [top - 8], [strip_name], colour="muted", dx=2, pin=True))
+            values.append((strip_top - 8, strip))
+            plot_items.append(
+                Labels([window_start_ns], [strip_top - 8], [strip_name], colour="muted", dx=2, pin=True)
+            )
             heights = axes.y(tick_values)
             ticks += [(float(y), number(value)) for y, value in zip(heights, tick_values, strict=True)]
-            top += strip.height_px + GAP_PX
-        limit_items, bottom = _clock_limits(record, window_start_ns, top)
-        phase_items = _phase_names(record, window_start_ns, end_ns, top - GAP_PX)
-        items = [
+            strip_top += strip.height_px + GAP_PX
+        limit_items, bottom = _clock_limits(record, window_start_ns, strip_top)
+        phase_items = _phase_names(record, window_start_ns, end_ns, strip_top - GAP_PX)
+        plot_items = [
             *phase_items,
-            *items,
+            *plot_items,
             *limit_items,
             _readings(record, values, window_start_ns, bottom),
             y_ticks([y for y, _ in ticks], [text for _, text in ticks], (window_start_ns, end_ns)),
@@ -251,7 +253,7 @@ class LoadChart(Steered):
         return plot(
             bottom + AXIS_PX,
             (window_start_ns, end_ns),
-            *items,
+            *plot_items,
             left=LEFT_PX,
             right=RIGHT_PX,
             zoom=not is_live,
@@ -262,21 +264,21 @@ class LoadChart(Steered):
 
 def _latest_readings(record: LoadSamples) -> list[tuple[str, str, str]]:
     """Return the name, the value and a detail of each of the latest readings."""
-    last = record.latest
-    limit = record.power_limit_w
-    used_mib = last("memory_used")
+    latest = record.latest
+    limit_w = record.power_limit_w
+    used_mib = latest("memory_used")
     memory_mib = record.memory_mib
     joules = record.energy_j
     return [
-        (monitor_text.UTILIZATION, share(last("utilization")), "some kernel ran"),
-        ("SMs active", share(last("sm_active")), monitor_text.sms(record, last("sm_active"))),
-        ("Occupancy", share(last("sm_occupancy")), ""),
-        ("Tensor cores", share(last("tensor")), ""),
-        ("DRAM", share(last("dram")), "of peak"),
-        ("Power", reading(last("power"), "W"), f"limit {number(limit)} W" if limit else ""),
+        (monitor_text.UTILIZATION, share(latest("utilization")), "some kernel ran"),
+        ("SMs active", share(latest("sm_active")), monitor_text.sms(record, latest("sm_active"))),
+        ("Occupancy", share(latest("sm_occupancy")), ""),
+        ("Tensor cores", share(latest("tensor")), ""),
+        ("DRAM", share(latest("dram")), "of peak"),
+        ("Power", reading(latest("power"), "W"), f"limit {number(limit_w)} W" if limit_w else ""),
         ("Energy", reading(joules, "J"), "so far" if joules is not None else ""),
-        ("SM clock", reading(last("sm_clock"), "MHz"), ""),
-        ("Temperature", reading(last("temperature"), "°C"), ""),
+        ("SM clock", reading(latest("sm_clock"), "MHz"), ""),
+        ("Temperature", reading(latest("temperature"), "°C"), ""),
         (
             "Memory",
             monitor_text.NOT_AVAILABLE if used_mib is None else size(used_mib * 2**20),
@@ -339,13 +341,13 @@ def _readings(
         "phases": ["", *(f", in {name}" for name, _ in record.phases)],
     }
     values = []
-    texts = [
+    texts_by_strip = [
         (y, [monitor_text.values_text(record, index, strip.lines, strip.unit) for index in visible.tolist()])
         for y, strip in strips
     ]
     reasons = [monitor_text.limits_text(bits) for bits in record["clock_reasons"][visible].tolist()]
     sentence: list[Any] = ["At ", ["time_ns", "time"], ["phase", "phases"]]
-    for number_, (y, texts_of_strip) in enumerate([*texts, (None, reasons)]):
+    for number_, (y, texts_of_strip) in enumerate([*texts_by_strip, (None, reasons)]):
         distinct = list(dict.fromkeys(["", *texts_of_strip]))
         indices = {text: index for index, text in enumerate(distinct)}
         name = f"text{number_}"

@@ -67,7 +67,7 @@ class OccupancyChart(FigureView):
         provenance = self.points[0].provenance
         other_text = ""
         if self.others:
-            names = listing([_device(other) for other in self.others])
+            names = listing([_device(other_points) for other_points in self.others])
             other_text = f"Marks: {names} with the same registers and shared memory, by the same rules. "
         super().__init__(
             title="Theoretical occupancy against block size",
@@ -102,14 +102,14 @@ class OccupancyChart(FigureView):
         best_fraction = max(point.fraction for point in self.points)
         return (
             f"Occupancy against block size from {self.points[0].block_threads} to "
-            f"{count(self.points[-1].block_threads, 'thread')}: {_words(self.point)}, "
+            f"{count(self.points[-1].block_threads, 'thread')}: {_point_text(self.point)}, "
             f"best {percent(best_fraction)}; {self.point.provenance.label}."
         )
 
     def describe(self) -> str:
-        lines = [self.sentence(), *(f"{_words(point)}." for point in self.points)]
-        for other in self.others:
-            lines += [f"On {_device(other)}: {_words(point)}." for point in other]
+        lines = [self.sentence(), *(f"{_point_text(point)}." for point in self.points)]
+        for other_points in self.others:
+            lines += [f"On {_device(other_points)}: {_point_text(point)}." for point in other_points]
         return "\n".join(lines)
 
     def tables(self) -> tuple[Table, ...]:
@@ -122,7 +122,7 @@ class OccupancyChart(FigureView):
                 point.warps_per_sm,
                 point.blocks_per_sm,
                 ", ".join(point.limiters),
-                *(point.blocks_by_limit.get(limit) for limit in limits),
+                *(point.blocks_by_limit.get(resource) for resource in limits),
             )
             for point in self.points
         )
@@ -133,14 +133,14 @@ class OccupancyChart(FigureView):
             Column("blocks per SM", "blocks_per_sm", number),
             Column("limited by", "limiters"),
             *(
-                Column(f"blocks by {limit}", f"blocks_by_{limit.replace(' ', '_')}", number)
-                for limit in limits
+                Column(f"blocks by {resource}", f"blocks_by_{resource.replace(' ', '_')}", number)
+                for resource in limits
             ),
         )
         other_rows = tuple(
-            (_device(other), point.block_threads, point.fraction, ", ".join(point.limiters))
-            for other in self.others
-            for point in other
+            (_device(other_points), point.block_threads, point.fraction, ", ".join(point.limiters))
+            for other_points in self.others
+            for point in other_points
         )
         other_columns = ("device", columns[0], columns[1], columns[4])
         other_tables = (Table("Other devices", other_columns, other_rows),) if other_rows else ()
@@ -152,26 +152,26 @@ class OccupancyChart(FigureView):
     def _paint_sizes(self, ax: Axes) -> None:
         """Draw the theoretical occupancy over the block size."""
         points = self.points
-        limits = [_first_limiter(p) for p in points]
-        for limit in [*LIMIT_COLOURS, ""]:
-            indices = [index for index, name in enumerate(limits) if name == limit]
+        limiters = [_first_limiter(p) for p in points]
+        for limiter in [*LIMIT_COLOURS, ""]:
+            indices = [index for index, name in enumerate(limiters) if name == limiter]
             heights = [points[index].fraction for index in indices]
             if indices:
-                name = f"limited by {limit}" if limit else "no single limit"
-                ax.bar(indices, heights, 0.86, color=colour(LIMIT_COLOURS.get(limit, "other")), label=name)
+                name = f"limited by {limiter}" if limiter else "no single limit"
+                ax.bar(indices, heights, 0.86, color=colour(LIMIT_COLOURS.get(limiter, "other")), label=name)
         index_of = {point.block_threads: index for index, point in enumerate(points)}
-        for other_index, (other, mark) in enumerate(zip(self.others, OTHER_MARKS, strict=False)):
-            fitting = [point for point in other if point.block_threads in index_of]
+        for other_index, (other_points, marker) in enumerate(zip(self.others, OTHER_MARKS, strict=False)):
+            fitting = [point for point in other_points if point.block_threads in index_of]
             offset = 0.3 * (other_index - (len(self.others) - 1) / 2)  # marks of equal height are all visible
             ax.plot(
                 [index_of[point.block_threads] + offset for point in fitting],
                 [point.fraction for point in fitting],
-                mark,
+                marker,
                 color=colour("bg"),
                 markersize=3.6,
                 markeredgecolor=colour("fg"),
                 markeredgewidth=0.7,
-                label=_device(other),
+                label=_device(other_points),
             )
         chosen_index = index_of[self.chosen]
         ax.bar(
@@ -237,6 +237,6 @@ def _first_limiter(point: Occupancy) -> str:
     return point.limiters[0] if point.limiters else ""
 
 
-def _words(point: Occupancy) -> str:
+def _point_text(point: Occupancy) -> str:
     threads = count(point.block_threads, "thread")
     return f"{threads} per block give {percent(point.fraction)}, {limiter_words(point)}"

@@ -62,9 +62,13 @@ def log_axis(low: float, high: float, name: str, multiples: Sequence[int] = (1, 
     """Return a logarithmic axis around an interval; its ticks are `multiples` times powers of ten."""
     powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 2)
     candidates = [multiple * 10.0**power for power in powers for multiple in multiples]
-    first = max(candidate_index for candidate_index, candidate in enumerate(candidates) if candidate <= low)
-    last = min(candidate_index for candidate_index, candidate in enumerate(candidates) if candidate >= high)
-    ticks = {value: number(value) for value in candidates[first : max(last, first + 1) + 1]}
+    first_index = max(
+        candidate_index for candidate_index, candidate in enumerate(candidates) if candidate <= low
+    )
+    last_index = min(
+        candidate_index for candidate_index, candidate in enumerate(candidates) if candidate >= high
+    )
+    ticks = {value: number(value) for value in candidates[first_index : max(last_index, first_index + 1) + 1]}
     return Axis(min(ticks), max(ticks), ticks, name, 10, grid=True)
 
 
@@ -91,8 +95,8 @@ class Axes:
 
     def y(self, values: Any) -> Any:
         """Return the positions of values on the vertical axis, in pixels from the plot's upper edge."""
-        low, high = self.vertical.domain
-        return self.bottom - self.height * (self.vertical.positions(values) - low) / (high - low)
+        lowest, highest = self.vertical.domain
+        return self.bottom - self.height * (self.vertical.positions(values) - lowest) / (highest - lowest)
 
     def points(
         self,
@@ -103,10 +107,10 @@ class Axes:
         colours: Sequence[str] = (),
     ) -> Item:
         """Return a mark for each pair of values, with the sentence that is shown when it is selected."""
-        low, high = self.horizontal.domain
+        lowest_x, highest_x = self.horizontal.domain
         centres = self.x(x)
         centres_y = self.y(y)
-        half_width = MARK_SHARE * (high - low)
+        half_width = MARK_SHARE * (highest_x - lowest_x)
         return Rects(
             centres - half_width,
             centres + half_width,
@@ -119,11 +123,11 @@ class Axes:
 
     def grid(self) -> list[Item | None]:
         """Return grid lines, which are drawn below everything else."""
-        low, high = self.horizontal.domain
+        lowest_x, highest_x = self.horizontal.domain
         x = self.x([*self.horizontal.ticks])
         y = self.y([*self.vertical.ticks])
         return [
-            Rules(0 * y + low, y, 0 * y + high, y, "grid") if self.vertical.grid else None,
+            Rules(0 * y + lowest_x, y, 0 * y + highest_x, y, "grid") if self.vertical.grid else None,
             Rules(x, 0 * x + self.top, x, 0 * x + self.bottom, "grid") if self.horizontal.grid else None,
         ]
 

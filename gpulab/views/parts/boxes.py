@@ -227,8 +227,8 @@ def row(
     If a box would be narrower than its `least` pixels, the boxes wrap: below the first one, or above it if
     `above` is set.
     """
-    count = len(boxes)
-    return Row(list(boxes), gap, above, weights or [1] * count, least or [200] * count, **options)
+    box_count = len(boxes)
+    return Row(list(boxes), gap, above, weights or [1] * box_count, least or [200] * box_count, **options)
 
 
 def words(text: str, style: str = "plain", **options: Any) -> Box:

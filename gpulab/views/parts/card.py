@@ -31,8 +31,10 @@ def _rules() -> tuple[tuple[str, frozenset[str]], ...]:
     The rules have enough weight against JupyterLab's own rules for tables.
     """
     folder = files("gpulab.views.parts")
-    shared, own = ((folder / name).read_text(encoding="utf-8") for name in ("card.css", "card_html.css"))
-    text = (shared + own).replace(".gpulab-view", ".gpulab-card.gpulab-card")
+    shared_css, html_css = (
+        (folder / name).read_text(encoding="utf-8") for name in ("card.css", "card_html.css")
+    )
+    text = (shared_css + html_css).replace(".gpulab-view", ".gpulab-card.gpulab-card")
     text = re.sub(r"/\*.*?\*/|\n\s*", "", text)
     return tuple((rule[0], frozenset(_CLASS.findall(rule[1]))) for rule in _RULE.finditer(text))
 
@@ -59,21 +61,21 @@ def card(title: str, *parts: str, origin: str = "", notes: Iterable[str] = ()) -
     notes
         Sentences at the end.
     """
-    body = "".join(parts)
+    body_html = "".join(parts)
     caption = " ".join(notes)
     chip = f'<span class="gl-chip" data-source="{origin.partition(" ")[0]}">{escape(origin)}</span>'
     foot = f'<div class="gl-caption">{escape(caption)}</div>' if caption else ""
     # Equal cards share a name: the button of the second one opens the first one, which is the same.
-    name = f"gl-card-{hashlib.sha256(f'{title}{body}{origin}'.encode()).hexdigest()[:10]}"
+    name = f"gl-card-{hashlib.sha256(f'{title}{body_html}{origin}'.encode()).hexdigest()[:10]}"
     label = escape(title) or "Table"
-    content = (
+    card_html = (
         f'<div class="gl-head"><div class="gl-title">{escape(title)}</div>{chip}'
         f'<button type="button" class="gl-filling" popovertarget="{name}" aria-label="Fill the window" '
-        f'title="Fill the window (Escape: back)"></button></div>{body}{foot}'
+        f'title="Fill the window (Escape: back)"></button></div>{body_html}{foot}'
     )
     return (
         f'<section class="gpulab-card" role="group" aria-label="{label}" id="{name}" popover>'
-        f"<style>{_style(content)}</style>{content}</section>"
+        f"<style>{_style(card_html)}</style>{card_html}</section>"
     )
 
 
@@ -103,9 +105,9 @@ def bars(rows: Iterable[tuple[str, float, str, str]]) -> str:
 
 
 def _bar(row: tuple[str, float, str, str]) -> str:
-    label, share, value, colour = row
+    label, filled_share, value, colour = row
     return (
-        f'<div class="gl-bar"><span class="gl-bar-label">{escape(label)} </span>{fill(share, colour)}'
+        f'<div class="gl-bar"><span class="gl-bar-label">{escape(label)} </span>{fill(filled_share, colour)}'
         f'<span class="gl-bar-value"> {escape(value)}</span></div>'
     )
 
@@ -126,17 +128,17 @@ def legend(entries: Iterable[tuple[str, str]]) -> str:
 
 def beside(*parts: str) -> str:
     """Return parts next to each other, or below each other on a narrow page; empty parts are left out."""
-    return f'<div class="gl-beside">{"".join(f"<div>{part}</div>" for part in parts if part)}</div>'
+    return f'<div class="gl-beside">{"".join(f"<div>{html}</div>" for html in parts if html)}</div>'
 
 
 def strip(cells: Iterable[tuple[str, str, str]]) -> str:
     """Return values in the order of time as an HTML list; each has a text, a note and a colour."""
-    steps = "".join(
+    items_html = "".join(
         f'<li style="border-top-color:var(--gl-{colour})"><b>{escape(text)}</b> '
         f"<small>{escape(note)}</small></li>"
         for text, note, colour in cells
     )
-    return f'<ol class="gl-strip">{steps}</ol>'
+    return f'<ol class="gl-strip">{items_html}</ol>'
 
 
 def source_lines(code: str, marks: Mapping[int, str], texts: Mapping[int, str] | None = None) -> str:
@@ -152,29 +154,31 @@ def source_lines(code: str, marks: Mapping[int, str], texts: Mapping[int, str] |
         The texts of marked lines, which are used if `code` does not have them.
     """
     lines = code.split("\n") if code else []
-    known = {number: lines[number - 1] for number in range(1, len(lines) + 1)}
-    known = {**dict(texts or {}), **known}
-    shown = sorted(
+    text_of_line = {line_number: lines[line_number - 1] for line_number in range(1, len(lines) + 1)}
+    text_of_line = {**dict(texts or {}), **text_of_line}
+    shown_lines = sorted(
         {
-            number
-            for mark in marks
-            for number in range(mark - CONTEXT_LINES, mark + CONTEXT_LINES + 1)
-            if number in known
+            line_number
+            for marked_line in marks
+            for line_number in range(marked_line - CONTEXT_LINES, marked_line + CONTEXT_LINES + 1)
+            if line_number in text_of_line
         }
     )
-    while shown and not known[shown[-1]].strip():
-        shown.pop()
-    while shown and not known[shown[0]].strip():
-        shown.pop(0)
-    if not any(number in marks for number in shown):
+    while shown_lines and not text_of_line[shown_lines[-1]].strip():
+        shown_lines.pop()
+    while shown_lines and not text_of_line[shown_lines[0]].strip():
+        shown_lines.pop(0)
+    if not any(line_number in marks for line_number in shown_lines):
         return ""
-    indent = min(len(known[n]) - len(known[n].lstrip()) for n in shown if known[n].strip())
+    indent = min(
+        len(text_of_line[n]) - len(text_of_line[n].lstrip()) for n in shown_lines if text_of_line[n].strip()
+    )
     rows = []
-    for previous, number in zip([shown[0], *shown], shown, strict=False):
-        gap = '<i aria-hidden="true">⋮</i>\n' if number > previous + 1 else ""
-        text = f"<b>{number:>4}</b> {escape(known[number].rstrip()[indent:])}"
-        if number in marks:
-            note = f" <em>{escape(marks[number])}</em>" if marks[number] else ""
-            text = f"<mark>{text}{note}</mark>"
+    for previous, line_number in zip([shown_lines[0], *shown_lines], shown_lines, strict=False):
+        gap = '<i aria-hidden="true">⋮</i>\n' if line_number > previous + 1 else ""
+        text = f"<b>{line_number:>4}</b> {escape(text_of_line[line_number].rstrip()[indent:])}"
+        if line_number in marks:
+            note_html = f" <em>{escape(marks[line_number])}</em>" if marks[line_number] else ""
+            text = f"<mark>{text}{note_html}</mark>"
         rows.append(f"{gap}{text}")
     return f'<pre class="gl-listing">{chr(10).join(rows)}</pre>'

@@ -52,9 +52,11 @@ def tokens(code: str) -> list[list[tuple[str, str]]]:
     """
     lines: list[list[tuple[str, str]]] = [[]]
     for match in _TOKEN.finditer(code):
-        group = str(match.lastgroup)
-        kind = _KIND.get(match[0], "type" if _TYPE.fullmatch(match[0]) else "" if group == "plain" else group)
-        first, *others = match[0].split("\n")
-        lines[-1] += [(kind, first)] if first else []
-        lines += [[(kind, text)] if text else [] for text in others]
+        group_name = str(match.lastgroup)
+        token_kind = _KIND.get(
+            match[0], "type" if _TYPE.fullmatch(match[0]) else "" if group_name == "plain" else group_name
+        )
+        first_text, *later_texts = match[0].split("\n")
+        lines[-1] += [(token_kind, first_text)] if first_text else []
+        lines += [[(token_kind, text)] if text else [] for text in later_texts]
     return lines

@@ -121,7 +121,7 @@ def dag(
     """
     index_of_name = {name: index for index, name in enumerate(nodes)}
     node_list = [node if isinstance(node, DrawnNode) else DrawnNode(*node) for node in nodes.values()]
-    index_edges = [(index_of_name[source], index_of_name[target]) for source, target in edges]
+    index_edges = [(index_of_name[start_node], index_of_name[end_node]) for start_node, end_node in edges]
     node_layers = layers(len(node_list), index_edges)
     node_height = NODE_PX
     positions = _positions(node_layers, index_edges, NODE_PX, GAP_PX)
@@ -131,9 +131,11 @@ def dag(
     columns = min(COLUMNS, max(MIN_COLUMNS, max(node_layers.layer, default=0) + 1))
     has_many_bands = max(node_layers.layer, default=0) >= COLUMNS
     colours = sorted({node.colour for node in node_list} | {node.mark for node in node_list if node.mark})
-    node_of_member = {member: index for index, node in enumerate(node_list) for member in node.members}
-    left = np.array(positions.x)
-    top = np.array(positions.y)
+    node_of_member = {
+        node_member: index for index, node in enumerate(node_list) for node_member in node.members
+    }
+    left_x = np.array(positions.x)
+    top_px = np.array(positions.y)
     names = [*nodes]
     red_edges = {
         edge
@@ -144,10 +146,10 @@ def dag(
         positions.height,
         (-0.13 if has_many_bands else -0.02, columns - 1 + NODE_WIDTH + (0.15 if has_many_bands else 0.02)),
         Nodes(
-            x0=left,
-            x1=left + NODE_WIDTH,
-            y0=top,
-            y1=top + node_height,
+            x0=left_x,
+            x1=left_x + NODE_WIDTH,
+            y0=top_px,
+            y1=top_px + node_height,
             colour=[colours.index(node.colour) for node in node_list],
             colours=colours,
             mark=[colours.index(node.mark) if node.mark else -1 for node in node_list],
@@ -160,7 +162,8 @@ def dag(
                 "says": [node.say or node.text for node in node_list],
                 "first": [node.members[0] if node.members else -1 for node in node_list],
                 "owner": [
-                    node_of_member.get(member, -1) for member in range(max(node_of_member, default=-1) + 1)
+                    node_of_member.get(node_member, -1)
+                    for node_member in range(max(node_of_member, default=-1) + 1)
                 ],
                 "layer": list(node_layers.layer),
                 "picks": trait,
@@ -193,14 +196,14 @@ def _positions(
     row_pitch = node_px + gap_px
     bands = max(node_layers.layer, default=-1) // COLUMNS + 1
     paths = [
-        [*zip(range(node_layers.layer[source], node_layers.layer[target] + 1), path, strict=True)]
-        for (source, target), path in zip(edges, node_layers.paths, strict=True)
+        [*zip(range(node_layers.layer[start_node], node_layers.layer[end_node] + 1), path, strict=True)]
+        for (start_node, end_node), path in zip(edges, node_layers.paths, strict=True)
     ]
     # A band keeps the order of its rows, without the empty rows above it.
     rows_of_band: list[list[float]] = [[] for _ in range(bands)]
     for layer, row in (
         *zip(node_layers.layer, node_layers.row, strict=True),
-        *(point for path in paths for point in path),
+        *(layer_position for path in paths for layer_position in path),
     ):
         rows_of_band[layer // COLUMNS].append(row)
     tops = []
@@ -215,19 +218,21 @@ def _positions(
     arrows = []
     for ends, path in zip(edges, paths, strict=True):
         legs: list[Leg] = []
-        for point, next_point in pairwise(path):
-            (x0, y0), (x1, y1) = position(*point), position(*next_point)
+        for layer_position, next_position in pairwise(path):
+            (x0, y0), (x1, y1) = position(*layer_position), position(*next_position)
             y0 = y0 + node_px / 2
             y1 = y1 + node_px / 2
             if x1 > x0:
                 legs.append((x0 + NODE_WIDTH, y0, x1, y1))
             else:  # on the next band: out at the right, in again at the left
                 legs += [(x0 + NODE_WIDTH, y0, x0 + NODE_WIDTH + 0.12, y0), (-0.12, y1, x1, y1)]
-            if next_point is not path[-1]:
+            if next_position is not path[-1]:
                 legs.append((x1, y1, x1 + NODE_WIDTH, y1))
         arrows.append(_Arrow(ends, legs))
     node_positions = [
         position(layer, row) for layer, row in zip(node_layers.layer, node_layers.row, strict=True)
     ]
     height = max(y - BAND_PX - gap_px, node_px) + EDGE_PX
-    return _Positions([x for x, _ in node_positions], [top for _, top in node_positions], arrows, height)
+    return _Positions(
+        [x for x, _ in node_positions], [node_y for _, node_y in node_positions], arrows, height
+    )

@@ -195,8 +195,11 @@ class Line(Item):
         if self.step and xs.size > 2 * MAX_LINE_POINTS:
             bounds = np.linspace(0, xs.size, MAX_LINE_POINTS, endpoint=False).astype(np.int64)
             highest = np.minimum.reduceat(ys, bounds)  # y grows downwards
-            last = np.append(bounds[1:], xs.size) - 1
-            xs, ys = (np.column_stack(pair).ravel() for pair in ((xs[bounds], xs[last]), (highest, ys[last])))
+            last_indices = np.append(bounds[1:], xs.size) - 1
+            xs, ys = (
+                np.column_stack(columns).ravel()
+                for columns in ((xs[bounds], xs[last_indices]), (highest, ys[last_indices]))
+            )
         object.__setattr__(self, "x", xs)
         object.__setattr__(self, "y", ys)
 

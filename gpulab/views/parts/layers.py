@@ -43,27 +43,27 @@ def layers(count: int, edges: Sequence[Edge]) -> Layers:
         If the edges form a cycle.
     """
     predecessors: dict[int, list[int]] = {node: [] for node in range(count)}
-    for source, target in edges:
-        predecessors[target].append(source)
+    for start_node, end_node in edges:
+        predecessors[end_node].append(start_node)
     layer: dict[int, int] = {}
     try:
         for node in TopologicalSorter(predecessors).static_order():
-            layer[node] = max((layer[source] + 1 for source in predecessors[node]), default=0)
+            layer[node] = max((layer[start_node] + 1 for start_node in predecessors[node]), default=0)
     except CycleError:
         raise ValueError("The edges form a cycle, but a graph of work must not have one.") from None
     # An edge over several layers becomes a chain of dummy nodes.
     chains: list[list[int]] = []
-    for source, target in edges:
-        passed_layers = range(layer[source] + 1, layer[target])
+    for start_node, end_node in edges:
+        passed_layers = range(layer[start_node] + 1, layer[end_node])
         dummy_nodes = range(len(layer), len(layer) + len(passed_layers))
         layer.update(zip(dummy_nodes, passed_layers, strict=True))
-        chains.append([source, *dummy_nodes, target])
-    steps = [step for chain in chains for step in pairwise(chain)]
+        chains.append([start_node, *dummy_nodes, end_node])
+    layer_edges = [layer_edge for chain in chains for layer_edge in pairwise(chain)]
     order: list[list[int]] = [[] for _ in range(max(layer.values(), default=-1) + 1)]
     for node, node_layer in layer.items():
         order[node_layer].append(node)
-    order = _reduce_crossings(order, steps)
-    row = _rows(order, steps)
+    order = _reduce_crossings(order, layer_edges)
+    row = _rows(order, layer_edges)
     return Layers(
         tuple(layer[node] for node in range(count)),
         tuple(row[node] for node in range(count)),
@@ -76,40 +76,40 @@ def crossings(order: Sequence[Sequence[int]], steps: Sequence[Edge]) -> int:
     position = {node: index for nodes in order for index, node in enumerate(nodes)}
     layer_of = {node: index for index, nodes in enumerate(order) for node in nodes}
     edges_by_layer: dict[int, list[Edge]] = {}
-    for source, target in steps:
-        edges_by_layer.setdefault(layer_of[source], []).append((position[source], position[target]))
-    count = 0
-    for pairs in edges_by_layer.values():
+    for start_node, end_node in steps:
+        edges_by_layer.setdefault(layer_of[start_node], []).append((position[start_node], position[end_node]))
+    crossing_count = 0
+    for position_pairs in edges_by_layer.values():
         targets: list[int] = []
-        for _, target_position in sorted(pairs):
-            count += len(targets) - bisect_left(targets, target_position + 1)
+        for _, target_position in sorted(position_pairs):
+            crossing_count += len(targets) - bisect_left(targets, target_position + 1)
             insort(targets, target_position)
-    return count
+    return crossing_count
 
 
-def _neighbours(steps: Sequence[Edge]) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
-    left: dict[int, list[int]] = {}
-    right: dict[int, list[int]] = {}
-    for source, target in steps:
-        right.setdefault(source, []).append(target)
-        left.setdefault(target, []).append(source)
-    return left, right
+def _neighbours(layer_edges: Sequence[Edge]) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
+    left_neighbours: dict[int, list[int]] = {}
+    right_neighbours: dict[int, list[int]] = {}
+    for start_node, end_node in layer_edges:
+        right_neighbours.setdefault(start_node, []).append(end_node)
+        left_neighbours.setdefault(end_node, []).append(start_node)
+    return left_neighbours, right_neighbours
 
 
-def _reduce_crossings(initial_order: list[list[int]], steps: Sequence[Edge]) -> list[list[int]]:
+def _reduce_crossings(initial_order: list[list[int]], layer_edges: Sequence[Edge]) -> list[list[int]]:
     """Return the order of nodes with the fewest crossings among the results of several sweeps."""
-    left, right = _neighbours(steps)
+    left_neighbours, right_neighbours = _neighbours(layer_edges)
     best_order = initial_order
-    fewest = crossings(initial_order, steps)
+    fewest = crossings(initial_order, layer_edges)
     settings = [(centre, is_backward) for centre in (_median, _mean) for is_backward in (False, True)]
-    for centre, is_backward in settings if len(left) <= MAX_TRIAL_NODES else settings[:1]:
+    for centre, is_backward in settings if len(left_neighbours) <= MAX_TRIAL_NODES else settings[:1]:
         candidate = [list(nodes) for nodes in initial_order]
         for sweep in range(SWEEPS if fewest else 0):
             is_forward = (sweep % 2 == 0) is not is_backward
             for index in range(1, len(candidate)) if is_forward else range(len(candidate) - 2, -1, -1):
                 fixed_layer = candidate[index - 1] if is_forward else candidate[index + 1]
                 position = {node: position for position, node in enumerate(fixed_layer)}
-                neighbours = left if is_forward else right
+                neighbours = left_neighbours if is_forward else right_neighbours
                 weight = {
                     node: centre([position[neighbour] for neighbour in neighbours[node]])
                     if node in neighbours
@@ -117,17 +117,17 @@ def _reduce_crossings(initial_order: list[list[int]], steps: Sequence[Edge]) -> 
                     for node_index, node in enumerate(candidate[index])
                 }
                 candidate[index].sort(key=weight.__getitem__)
-                _exchange(candidate, index, left, right)
-            crossing_count = crossings(candidate, steps)
+                _exchange(candidate, index, left_neighbours, right_neighbours)
+            crossing_count = crossings(candidate, layer_edges)
             if crossing_count < fewest:
                 best_order = [list(nodes) for nodes in candidate]
                 fewest = crossing_count
     previous_crossings = fewest + 1
     while fewest < previous_crossings:
         for index in range(len(best_order)):
-            _exchange(best_order, index, left, right)
+            _exchange(best_order, index, left_neighbours, right_neighbours)
         previous_crossings = fewest
-        fewest = crossings(best_order, steps)
+        fewest = crossings(best_order, layer_edges)
     return best_order
 
 
@@ -172,18 +172,18 @@ def _exchange(
             return
 
 
-def _rows(order: list[list[int]], steps: Sequence[Edge]) -> dict[int, float]:
+def _rows(order: list[list[int]], layer_edges: Sequence[Edge]) -> dict[int, float]:
     """Return the row of each node: near the mean of its neighbours, in order, at least one row apart."""
-    left, right = _neighbours(steps)
+    left_neighbours, right_neighbours = _neighbours(layer_edges)
     row = {node: float(index) for nodes in order for index, node in enumerate(nodes)}
     for sweep in range(SWEEPS):
-        neighbours = (left, right)[sweep % 2]
+        neighbours = (left_neighbours, right_neighbours)[sweep % 2]
         for nodes in order if sweep % 2 == 0 else reversed(order):
             ideal = [
-                _mean([row[neighbour] for neighbour in neighbours[member]])
-                if member in neighbours
-                else row[member]
-                for member in nodes
+                _mean([row[neighbour] for neighbour in neighbours[layer_node]])
+                if layer_node in neighbours
+                else row[layer_node]
+                for layer_node in nodes
             ]
             row.update(zip(nodes, _spaced_rows(ideal), strict=True))
     top_row = min(row.values(), default=0.0)

@@ -33,7 +33,7 @@ def pack(tree: Any) -> tuple[Any, bytes]:
         elements are little-endian and start at a multiple of 8 bytes, as typed arrays require. An array that
         occurs twice in the tree is stored once. ``unpack`` in ``frame.js`` reads both.
     """
-    pieces: list[bytes] = []
+    array_bytes: list[bytes] = []
     references: dict[int, dict[str, list[str | int]]] = {}
     kept_arrays: list[Any] = []  # so that no id is reused during the traversal
     offset = 0
@@ -51,13 +51,13 @@ def pack(tree: Any) -> tuple[Any, bytes]:
         if not isinstance(node, np.ndarray):
             return node
         if id(node) not in references:
-            kind = _wire_type(node)
-            piece = np.ascontiguousarray(node, dtype=kind.newbyteorder("<")).tobytes()
-            padding = -len(piece) % ALIGNMENT_BYTES
-            references[id(node)] = {"$": [f"{kind.kind}{kind.itemsize}", offset, int(node.size)]}
+            wire_type = _wire_type(node)
+            node_bytes = np.ascontiguousarray(node, dtype=wire_type.newbyteorder("<")).tobytes()
+            padding = -len(node_bytes) % ALIGNMENT_BYTES
+            references[id(node)] = {"$": [f"{wire_type.kind}{wire_type.itemsize}", offset, int(node.size)]}
             kept_arrays.append(node)
-            pieces.extend((piece, bytes(padding)))
-            offset += len(piece) + padding
+            array_bytes.extend((node_bytes, bytes(padding)))
+            offset += len(node_bytes) + padding
         return references[id(node)]
 
-    return convert(tree), b"".join(pieces)
+    return convert(tree), b"".join(array_bytes)

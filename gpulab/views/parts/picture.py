@@ -82,26 +82,26 @@ def _row(box: Row, width: float) -> tuple[float, Painter]:
         if lines[-1] and filled_px + min_widths[index] > width:
             lines.append([])
         lines[-1].append(index)
-    parts: list[tuple[float, float, Painter]] = []
-    top = 0.0
+    placed_painters: list[tuple[float, float, Painter]] = []
+    top_px = 0.0
     for line in reversed(lines) if box.above else lines:
         spare_px = width - sum(min_widths[index] for index in line) - gap * (len(line) - 1)
-        total = sum(box.weights[index] for index in line)
-        left = 0.0
+        weight_sum = sum(box.weights[index] for index in line)
+        left_px = 0.0
         line_height = 0.0
         for index in line:
-            box_width = min_widths[index] + spare_px * box.weights[index] / total
+            box_width = min_widths[index] + spare_px * box.weights[index] / weight_sum
             box_height, painter = lay(box.boxes[index], box_width)
-            parts.append((left, top, painter))
-            left = left + box_width + gap
+            placed_painters.append((left_px, top_px, painter))
+            left_px = left_px + box_width + gap
             line_height = max(line_height, box_height)
-        top += line_height + 8
+        top_px += line_height + 8
 
     def paint(pen: Pen, x: float, y: float) -> None:
-        for left, offset_y, painter in parts:
-            painter(pen, x + left, y + offset_y)
+        for offset_x, offset_y, painter in placed_painters:
+            painter(pen, x + offset_x, y + offset_y)
 
-    return top - 8, paint
+    return top_px - 8, paint
 
 
 def _words(box: Words, width: float) -> tuple[float, Painter]:
@@ -144,14 +144,16 @@ def _numbers(box: Terms, width: float) -> tuple[float, Painter]:
 
     def paint(pen: Pen, x: float, y: float) -> None:
         for index, (term, value, detail) in enumerate(box.rows):
-            left = x + (index % column_count) * (column_width + 16)
-            top = y + (index // column_count) * 36
-            pen.text(left, top + 7, shorten(term, column_width, 11), size=11, colour="muted")
-            pen.text(left, top + 22, value, size=14, weight="bold")
+            left_px = x + (index % column_count) * (column_width + 16)
+            top_px = y + (index // column_count) * 36
+            pen.text(left_px, top_px + 7, shorten(term, column_width, 11), size=11, colour="muted")
+            pen.text(left_px, top_px + 22, value, size=14, weight="bold")
             detail_width = column_width - text_width(value, 14, "bold") - 7
             if detail:
-                shown = shorten(detail, detail_width, 11)
-                pen.text(left + column_width - detail_width, top + 23, shown, size=11, colour="muted")
+                short_detail = shorten(detail, detail_width, 11)
+                pen.text(
+                    left_px + column_width - detail_width, top_px + 23, short_detail, size=11, colour="muted"
+                )
 
     return 36.0 * rows, paint
 
@@ -169,20 +171,20 @@ def _bars(box: Bars, width: float) -> tuple[float, Painter]:
             is_strong = bool(bar.get("strong"))
             weight = "bold" if is_strong else "normal"
             pen.text(x, middle, shorten(bar["label"], label_width - 4, 11, weight), size=11, weight=weight)
-            left = x + label_width
+            left_px = x + label_width
             if bar["share"] is not None:
-                pen.rect(left, middle - 4.5, left + track_width, middle + 4.5, "grid")
+                pen.rect(left_px, middle - 4.5, left_px + track_width, middle + 4.5, "grid")
                 filled_width = track_width * min(1.0, max(0.0, bar["share"]))
                 pen.rect(
-                    left,
+                    left_px,
                     middle - 4.5,
-                    left + filled_width,
+                    left_px + filled_width,
                     middle + 4.5,
                     bar.get("colour") or ("accent" if is_strong else "other"),
                 )
-            mark = f" {bar['mark']}" if bar.get("mark") else ""
-            pen.text(x + width, middle, mark, size=11, weight=weight, colour="tail-text", anchor="end")
-            end = x + width - text_width(mark, 11, weight)
+            mark_text = f" {bar['mark']}" if bar.get("mark") else ""
+            pen.text(x + width, middle, mark_text, size=11, weight=weight, colour="tail-text", anchor="end")
+            end = x + width - text_width(mark_text, 11, weight)
             pen.text(end, middle, bar["value"], size=11, weight=weight, anchor="end")
 
     return 16.0 * len(rows), paint
@@ -205,61 +207,69 @@ def _table(box: Cells, width: float) -> tuple[float, Painter]:
         for row in rows
     ]
     row_heights = [2 + 14.0 * max(map(len, cells)) for cells in cell_lines]
-    top = 18.0 if box.title else 0.0
+    title_px = 18.0 if box.title else 0.0
 
     def paint(pen: Pen, x: float, y: float) -> None:
         if box.title:
             pen.text(x, y + 9, box.title, size=11, weight="bold")
-        row_top = y + top
+        row_top = y + title_px
         for row_index, (cells, row_height) in enumerate(zip(cell_lines, row_heights, strict=True)):
-            left = x
+            cell_x = x
             for column_index, (lines, column_width) in enumerate(zip(cells, widths, strict=True)):
                 is_last = column_index == len(widths) - 1
                 colour = "fg" if column_index and row_index >= len(headings) else "muted"
-                text_x, anchor = (x + width, "end") if is_last else (left, "start")
+                text_x, anchor = (x + width, "end") if is_last else (cell_x, "start")
                 for line_index, line in enumerate(lines):
                     pen.text(
                         text_x, row_top + 8 + 14 * line_index, line, size=size, colour=colour, anchor=anchor
                     )
-                left += column_width + spare_px
+                cell_x += column_width + spare_px
             row_top += row_height
             pen.rect(x, row_top, x + width, row_top + 0.5, "grid")
 
-    return top + sum(row_heights) + 2, paint
+    return title_px + sum(row_heights) + 2, paint
 
 
 def _matrix(box: Matrix, width: float) -> tuple[float, Painter]:
     """Lay out a matrix: a column of labels, then columns that are as wide as their texts."""
     rows = box.rows
     size = 11
-    texts = list(zip(*([text for text, _ in row["cells"]] for row in rows), strict=True))
+    column_texts = list(zip(*([text for text, _ in row["cells"]] for row in rows), strict=True))
     label_width = max(text_width(row["label"], size, "bold") for row in rows) + 10
-    text_widths = [max(text_width(text, size, "bold") for text in column) for column in texts]
+    text_widths = [max(text_width(text, size, "bold") for text in column) for column in column_texts]
     spare_px = max(0.0, (width - label_width - sum(text_widths)) / len(text_widths))
     widths = [text_px + spare_px for text_px in text_widths]
     heading_lines = [
         wrap(text, column_width - 8, 11) for text, column_width in zip(box.headings, widths, strict=True)
     ]
-    top = 13.0 * max(map(len, heading_lines)) + 6
+    heading_px = 13.0 * max(map(len, heading_lines)) + 6
 
     def paint(pen: Pen, x: float, y: float) -> None:
-        left = x + label_width
+        cell_x = x + label_width
         for lines, column_width in zip(heading_lines, widths, strict=True):
             for index, line in enumerate(lines):
-                pen.text(left, y + top - 6 - 13 * (len(lines) - index - 0.5), line, size=11, colour="muted")
-            left += column_width
+                pen.text(
+                    cell_x,
+                    y + heading_px - 6 - 13 * (len(lines) - index - 0.5),
+                    line,
+                    size=11,
+                    colour="muted",
+                )
+            cell_x += column_width
         for index, row in enumerate(rows):
             weight = "bold" if row["strong"] else "normal"
-            row_top = y + top + 21 * index
-            left = x + label_width
+            row_top = y + heading_px + 21 * index
+            cell_x = x + label_width
             pen.text(x, row_top + 8, row["label"], size=size, weight=weight)
-            for (text, share), column_width in zip(row["cells"], widths, strict=True):
-                pen.text(left, row_top + 8, text, size=size, weight=weight)
-                if share is not None:
-                    pen.rect(left, row_top + 15, left + share * (column_width - 8), row_top + 18, "other")
-                left += column_width
+            for (text, cell_share), column_width in zip(row["cells"], widths, strict=True):
+                pen.text(cell_x, row_top + 8, text, size=size, weight=weight)
+                if cell_share is not None:
+                    pen.rect(
+                        cell_x, row_top + 15, cell_x + cell_share * (column_width - 8), row_top + 18, "other"
+                    )
+                cell_x += column_width
 
-    return top + 21.0 * len(rows), paint
+    return heading_px + 21.0 * len(rows), paint
 
 
 _LAYOUTS: dict[type[Box], Callable[[Any, float], tuple[float, Painter]]] = {
@@ -302,8 +312,8 @@ def _inks() -> Any:
     """Return an image whose palette has every colour, and mixed colours for the edges of text."""
     colours = [*map(_rgb, palette.COLOURS)]
     for text, ground in ((_rgb(text), _rgb(ground)) for text in _TEXT_COLOURS for ground in _BACKGROUNDS):
-        for step in range(1, 9):
-            mixture = tuple(round(a + (b - a) * step / 9) for a, b in zip(text, ground, strict=True))
+        for mix_step in range(1, 9):
+            mixture = tuple(round(a + (b - a) * mix_step / 9) for a, b in zip(text, ground, strict=True))
             # Pillow searches colours in boxes, and confuses colours that are too close.
             if all(
                 max(abs(a - b) for a, b in zip(mixture, known_colour, strict=True)) > 14

@@ -103,8 +103,8 @@ def _spans(pen: Pen, item: Spans, scale: Scale) -> None:
         row_top = item.top + index // lanes * row_height
         # Adding 1e-6 keeps the end of a row and the start of the next one on one pixel despite rounding.
         lane_top, lane_bottom = (
-            round((row_top + (index % lanes + side) * inner_height / lanes) * SHARPNESS + 1e-6) - top_px
-            for side in (0, 1)
+            round((row_top + (index % lanes + lane_edge) * inner_height / lanes) * SHARPNESS + 1e-6) - top_px
+            for lane_edge in (0, 1)
         )
         lane_height = max(1, lane_bottom - lane_top)
         gap = SHARPNESS // 2 if lane_height > 4 * SHARPNESS and not is_joined else 0
@@ -133,24 +133,24 @@ def _shares(pen: Pen, item: Spans, scale: Scale) -> None:
     row = row[is_visible]
     offset = offsets[np.asarray(item.colour, np.int64)[is_visible]]
     change = np.zeros((item.rows, width + 1, 3))  # of the colour, from one pixel to the next
-    for name, sign in (("x0", 1), ("x1", -1)):
+    for name, edge_sign in (("x0", 1), ("x1", -1)):
         position = (np.asarray(item.column(name), float)[is_visible] - scale.low) * scale.px * SHARPNESS
         position = np.clip(position, 0, width)
         pixel = np.minimum(width - 1, position.astype(np.int64))
-        share = (position - pixel)[:, None]
-        np.add.at(change, (row, pixel), sign * offset * (1 - share))
-        np.add.at(change, (row, pixel + 1), sign * offset * share)
+        pixel_share = (position - pixel)[:, None]
+        np.add.at(change, (row, pixel), edge_sign * offset * (1 - pixel_share))
+        np.add.at(change, (row, pixel + 1), edge_sign * offset * pixel_share)
     row_pixels = np.clip(np.rint(ground + change.cumsum(axis=1)[:, :-1]), 0, 255).astype(np.uint8)
     picture = np.empty((height_px, width, 3), np.uint8)
     picture[:] = ground
     row_height = item.height / item.rows
     inner_height = row_height - (1 if row_height > ROW_GAP_FROM_PX and not item.joined else 0)
     for index in range(item.rows):
-        first, last = (
-            round((item.top + index * row_height + part) * SHARPNESS + 1e-6) - top_px
-            for part in (0, inner_height)
+        first_row_px, last_row_px = (
+            round((item.top + index * row_height + edge_px) * SHARPNESS + 1e-6) - top_px
+            for edge_px in (0, inner_height)
         )
-        picture[first : max(first + 1, last)] = row_pixels[index]
+        picture[first_row_px : max(first_row_px + 1, last_row_px)] = row_pixels[index]
     pen.image.paste(
         Image.fromarray(picture), (round(scale.left * SHARPNESS), round(scale.top * SHARPNESS) + top_px)
     )
@@ -178,41 +178,41 @@ def _span_names(pen: Pen, item: Spans, scale: Scale, row_height: float, inner_he
 
 def element_sentence(item: Item, index: int, pieces: Sequence[Any]) -> str:
     """Build the sentence of an item's element from its pieces, as ``elementSentence`` in ``plot.js`` does."""
-    texts = []
-    for piece in pieces:
-        if isinstance(piece, str):
-            texts.append(piece)
+    phrases = []
+    for sentence_piece in pieces:
+        if isinstance(sentence_piece, str):
+            phrases.append(sentence_piece)
             continue
-        column, *options = piece
+        column, *options = sentence_piece
         value = int(item.column(column)[index])
         if options[:1] == ["time"]:
-            texts.append(
+            phrases.append(
                 duration(value - sum(int(item.column(subtrahend)[index]) for subtrahend in options[1:]))
             )
             continue
         if options[:1] == ["moved"]:
             duration_ns = max(1, int(item.column(options[1])[index]) - int(item.column(options[2])[index]))
-            texts.append(f", {size(value)} at {number(value / duration_ns)} GB/s" if value else "")
+            phrases.append(f", {size(value)} at {number(value / duration_ns)} GB/s" if value else "")
             continue
         choices = options[0] if options else None
         if isinstance(choices, str):
             choices = item.column(choices)
-        texts.append(f"{value:,}" if choices is None else choices[value])
-    return "".join(texts)
+        phrases.append(f"{value:,}" if choices is None else choices[value])
+    return "".join(phrases)
 
 
 def _rects(pen: Pen, item: Rects, scale: Scale) -> None:
     for x0, x1, y0, y1, colour in zip(item.x0, item.x1, item.y0, item.y1, item.colour, strict=True):
-        left = scale.x(x0) + item.inset
-        right = max(left + 1, scale.x(x1) - item.inset)
+        left_px = scale.x(x0) + item.inset
+        right_px = max(left_px + 1, scale.x(x1) - item.inset)
         if item.outline:
-            if right - left >= MIN_OUTLINED_PX:
-                pen.outline(left, scale.top + y0, right, scale.top + y1, item.colours[int(colour)], 1)
+            if right_px - left_px >= MIN_OUTLINED_PX:
+                pen.outline(left_px, scale.top + y0, right_px, scale.top + y1, item.colours[int(colour)], 1)
             continue
         if item.hatch:
-            _hatch(pen, left, right, scale.top + y0, scale.top + y1, item.colours[int(colour)])
+            _hatch(pen, left_px, right_px, scale.top + y0, scale.top + y1, item.colours[int(colour)])
             continue
-        pen.rect(left, scale.top + y0, right, scale.top + y1, item.colours[int(colour)])
+        pen.rect(left_px, scale.top + y0, right_px, scale.top + y1, item.colours[int(colour)])
 
 
 def _hatch(pen: Pen, left: float, right: float, top: float, bottom: float, colour: str) -> None:
@@ -235,12 +235,12 @@ def _line(pen: Pen, item: Line, scale: Scale) -> None:
     if item.step:
         xs = np.repeat(xs, 2)[1:]
         ys = np.repeat(ys, 2)[:-1]
-    points = list(zip(xs.tolist(), ys.tolist(), strict=True))
+    line_points = list(zip(xs.tolist(), ys.tolist(), strict=True))
     if item.fill:
         base_y = scale.top + item.base
-        pen.polygon([(points[0][0], base_y), *points, (points[-1][0], base_y)], item.fill)
+        pen.polygon([(line_points[0][0], base_y), *line_points, (line_points[-1][0], base_y)], item.fill)
     if item.width:
-        pen.line(points, item.colour, item.width)
+        pen.line(line_points, item.colour, item.width)
 
 
 def _rules(pen: Pen, item: Rules, scale: Scale) -> None:
@@ -273,19 +273,21 @@ def _labels(pen: Pen, item: Labels, scale: Scale) -> None:
     weight = "mono" if item.mono else item.weight
     size = item.size - (1 if item.mono else 0)
     right_edges: dict[float, float] = {}
-    for index, forms in enumerate(item.text):
+    for index, text_forms in enumerate(item.text):
         max_width = math.inf if item.room is None else item.room[index] * scale.px - 4
-        candidates = (_broken(form, max_width, item.lines, size, weight) for form in forms.split("\n"))
+        candidates = (
+            _broken(text_form, max_width, item.lines, size, weight) for text_form in text_forms.split("\n")
+        )
         lines = next((candidate for candidate in candidates if candidate), None)
         if not lines or not lines[0]:
             continue
         x = scale.x(item.x[index]) + item.dx
         y = float(item.y[index])
         width = max(text_width(line, size, weight) for line in lines)
-        left = x - {"start": 0, "middle": width / 2, "end": width}[item.anchor]
-        if item.spread and left < right_edges.get(y, -math.inf) + 6:
+        left_px = x - {"start": 0, "middle": width / 2, "end": width}[item.anchor]
+        if item.spread and left_px < right_edges.get(y, -math.inf) + 6:
             continue
-        right_edges[y] = left + width
+        right_edges[y] = left_px + width
         for row, line in enumerate(lines):
             pen.text(
                 x,
@@ -311,37 +313,41 @@ def _broken(text: str, max_width: float, max_lines: int, size: float, weight: st
 def _axis(pen: Pen, item: Ticks, scale: Scale) -> None:
     selected_level = item.levels[0]
     for level in item.levels:
-        texts = level[1]
-        if level[0] * scale.px >= 16 + max(text_width(texts[-1], 11), text_width(texts[len(texts) // 2], 11)):
+        tick_texts = level[1]
+        if level[0] * scale.px >= 16 + max(
+            text_width(tick_texts[-1], 11), text_width(tick_texts[len(tick_texts) // 2], 11)
+        ):
             selected_level = level
     y = scale.top + item.y
-    right = scale.left + scale.width
-    pen.rect(scale.left, y, right, y + 1, "muted")
+    right_px = scale.left + scale.width
+    pen.rect(scale.left, y, right_px, y + 1, "muted")
     for index, text in enumerate(selected_level[1]):
         x = scale.x(index * selected_level[0])
-        if x > right + 1:
+        if x > right_px + 1:
             break
         pen.rect(x, y, x + 1, y + 4, "muted")
-        pen.text(min(x, right + scale.box.right - text_width(text, 11) / 2), y + 12, text, anchor="middle")
-    title = next((form for form in item.title if text_width(form, 11) <= scale.width), item.title[-1])
+        pen.text(min(x, right_px + scale.box.right - text_width(text, 11) / 2), y + 12, text, anchor="middle")
+    title = next(
+        (title_form for title_form in item.title if text_width(title_form, 11) <= scale.width), item.title[-1]
+    )
     pen.text(scale.left, y + 26, title, colour="muted")
 
 
 def _selection(pen: Pen, box: Plot, index: int, scale: Scale) -> None:
-    item = next(item for item in box.items if isinstance(item, Rects) and item.say)
-    left = scale.x(item.x0[index]) + item.inset
-    right = scale.x(item.x1[index]) - item.inset
-    top = scale.top + item.y0[index]
-    bottom = scale.top + item.y1[index]
-    pen.outline(left - 1, top - 1, right + 1, bottom + 1, "fg")
+    rects = next(rects for rects in box.items if isinstance(rects, Rects) and rects.say)
+    left_px = scale.x(rects.x0[index]) + rects.inset
+    right_px = scale.x(rects.x1[index]) - rects.inset
+    top_px = scale.top + rects.y0[index]
+    bottom_px = scale.top + rects.y1[index]
+    pen.outline(left_px - 1, top_px - 1, right_px + 1, bottom_px + 1, "fg")
     if not box.marks:
         return
-    is_right_half = left > scale.left + scale.width / 2
-    mark = f"{box.marks[index]} ▼" if is_right_half else f"▼ {box.marks[index]}"
+    is_right_half = left_px > scale.left + scale.width / 2
+    mark_text = f"{box.marks[index]} ▼" if is_right_half else f"▼ {box.marks[index]}"
     pen.text(
-        (left + right) / 2 + (5 if is_right_half else -5),
+        (left_px + right_px) / 2 + (5 if is_right_half else -5),
         scale.top + (box.mark_y or 0),
-        mark,
+        mark_text,
         weight="bold",
         anchor="end" if is_right_half else "start",
     )
@@ -349,22 +355,25 @@ def _selection(pen: Pen, box: Plot, index: int, scale: Scale) -> None:
 
 def _nodes(pen: Pen, item: Nodes, scale: Scale) -> None:
     for index, (text, detail) in enumerate(zip(item.text, item.detail, strict=True)):
-        left = scale.x(item.x0[index])
-        right = scale.x(item.x1[index])
-        top = scale.top + item.y0[index]
-        bottom = scale.top + item.y1[index]
+        left_px = scale.x(item.x0[index])
+        right_px = scale.x(item.x1[index])
+        top_px = scale.top + item.y0[index]
+        bottom_px = scale.top + item.y1[index]
         shape = item.shape[index]
         colour = item.colours[item.colour[index]]
-        mark = item.mark[index]
-        if mark >= 0:
-            pen.polygon(_outline(shape, left - 3, top - 3, right + 3, bottom + 3), item.colours[mark])
-        pen.polygon(_outline(shape, left, top, right, bottom), colour)
-        text_width_px = right - left - 10 - (SLANT_PX if shape in (1, 2, 4) else 0)
+        mark_colour = item.mark[index]
+        if mark_colour >= 0:
+            pen.polygon(
+                _outline(shape, left_px - 3, top_px - 3, right_px + 3, bottom_px + 3),
+                item.colours[mark_colour],
+            )
+        pen.polygon(_outline(shape, left_px, top_px, right_px, bottom_px), colour)
+        text_width_px = right_px - left_px - 10 - (SLANT_PX if shape in (1, 2, 4) else 0)
         lines = [(line_text, font_px) for line_text, font_px in ((text, 11), (detail, 10)) if line_text]
         for line, (line_text, font_px) in enumerate(lines):
-            middle = (top + bottom) / 2 + (line - (len(lines) - 1) / 2) * 14
+            middle = (top_px + bottom_px) / 2 + (line - (len(lines) - 1) / 2) * 14
             pen.text(
-                (left + right) / 2,
+                (left_px + right_px) / 2,
                 middle,
                 shorten(line_text, text_width_px, font_px),
                 size=font_px,

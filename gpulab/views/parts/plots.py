@@ -32,10 +32,17 @@ def plot(
     With `zoom`, the keys ``+``, ``-`` and ``0``, Ctrl and the wheel, and dragging change the visible
     interval, up to a magnification of 64 or ``most_zoom``.
     """
-    low, high = map(float, domain)
+    lowest_x, highest_x = map(float, domain)
     visible_items = [item for item in items if item is not None]
     return Plot(
-        height, [low, high if high > low else low + 1], left, right, label, zoom, visible_items, **options
+        height,
+        [lowest_x, highest_x if highest_x > lowest_x else lowest_x + 1],
+        left,
+        right,
+        label,
+        zoom,
+        visible_items,
+        **options,
     )
 
 
@@ -63,8 +70,8 @@ def nice_step(minimum: float) -> float:
 
 def nice_ticks(limit: float, tick_count: int) -> list[float]:
     """Return about `tick_count` round positions from 0 to `limit`."""
-    step = nice_step(limit / tick_count) if limit > 0 else math.inf
-    return [i * step for i in range(int(limit / step * 1.0001) + 1)] if limit > 0 else [0.0]
+    tick_step = nice_step(limit / tick_count) if limit > 0 else math.inf
+    return [i * tick_step for i in range(int(limit / tick_step * 1.0001) + 1)] if limit > 0 else [0.0]
 
 
 def x_axis(
@@ -91,12 +98,12 @@ def x_axis(
         Whether ticks are at integers (of `scale`) only.
     """
     levels: list[tuple[float, list[str]]] = []
-    step = nice_step(limit / scale / 2) if limit > 0 else 1.0
+    tick_step = nice_step(limit / scale / 2) if limit > 0 else 1.0
     finest = limit / scale / (MAX_ZOOM * 5 if zoom else 12)
-    while limit > 0 and step >= finest and (not integers_only or step >= 1):
-        ticks = [step_index * step for step_index in range(int(limit / scale / step * 1.0001) + 1)]
-        levels.append((step * scale, [text(tick) for tick in ticks]))
-        step = nice_step(step / 2.6)
+    while limit > 0 and tick_step >= finest and (not integers_only or tick_step >= 1):
+        ticks = [step_index * tick_step for step_index in range(int(limit / scale / tick_step * 1.0001) + 1)]
+        levels.append((tick_step * scale, [text(tick) for tick in ticks]))
+        tick_step = nice_step(tick_step / 2.6)
     return Ticks(y, levels or [(1.0, [text(0)])], title.split("\n"))
 
 
@@ -107,20 +114,20 @@ def time_ticks(low: float, high: float, count: float, since: str) -> tuple[str, 
 
     If the times are large compared with the visible interval, they are counted from a round time before it.
     """
-    unit, scale = time_unit(high - low)
+    time_unit_name, scale = time_unit(high - low)
     larger = scale * 1000
-    larger_unit = {"ns": "µs", "µs": "ms"}.get(unit, "s")
-    base = math.floor(low / larger) * larger if scale < 1e9 else 0.0
-    step = max(1.0, nice_step((high - low) / max(1.0, count)))
-    digits = max(0, -math.floor(math.log10(step / scale) + 1e-9))
-    first_tick = math.ceil((low - base) / step - 1e-9)
-    last_tick = math.floor((high - base) / step + 1e-9)
+    larger_unit = {"ns": "µs", "µs": "ms"}.get(time_unit_name, "s")
+    base_ns = math.floor(low / larger) * larger if scale < 1e9 else 0.0
+    step_ns = max(1.0, nice_step((high - low) / max(1.0, count)))
+    digits = max(0, -math.floor(math.log10(step_ns / scale) + 1e-9))
+    first_tick = math.ceil((low - base_ns) / step_ns - 1e-9)
+    last_tick = math.floor((high - base_ns) / step_ns + 1e-9)
     ticks = [
-        (base + tick * step, f"{tick * step / scale:,.{digits}f}")
+        (base_ns + tick * step_ns, f"{tick * step_ns / scale:,.{digits}f}")
         for tick in range(first_tick, last_tick + 1)
     ]
-    base_text = f" + {base / larger:,.0f} {larger_unit}" if base else ""
-    return f"time since {since}{base_text} ({unit})", ticks
+    base_text = f" + {base_ns / larger:,.0f} {larger_unit}" if base_ns else ""
+    return f"time since {since}{base_text} ({time_unit_name})", ticks
 
 
 def speaking(sentences: Sequence[str]) -> dict[str, Any]:
@@ -149,12 +156,12 @@ def lane_grid(
 
     `states` (lanes, steps) contains indices into `colours`. The plot's domain is (0, steps).
     """
-    rows, steps = states.shape
-    is_start = np.ones((rows, steps), bool)
+    row_count, step_count = states.shape
+    is_start = np.ones((row_count, step_count), bool)
     is_start[:, 1:] = states[:, 1:] != states[:, :-1]
     row, start = np.nonzero(is_start)
-    end = np.append(start[1:], steps)
-    end[np.append(row[1:] != row[:-1], True)] = steps
+    end = np.append(start[1:], step_count)
+    end[np.append(row[1:] != row[:-1], True)] = step_count
     order = np.argsort(start, kind="stable")
     return Spans(
         start[order].astype(np.float32),
@@ -162,9 +169,9 @@ def lane_grid(
         row[order].astype(np.uint16),
         states[row, start][order].astype(np.uint8),
         colours,
-        rows=rows,
+        rows=row_count,
         top=top,
-        height=rows * row_height,
+        height=row_count * row_height,
         joined=True,
         **options,
     )

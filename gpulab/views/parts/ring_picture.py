@@ -19,9 +19,9 @@ SIDE_PX = 5  # distance of an arrow from the line between its devices, so that o
 
 def paint_ring(pen: Pen, item: Ring, scale: Scale) -> None:
     """Paint the devices, their links, and the marks at the ends of their arrows."""
-    count = len(item.names)
+    device_count = len(item.names)
     radius = min(scale.width, scale.box.height) / 2 - NODE_PX - 2
-    distance_px = 2 * radius * math.sin(math.pi / count)
+    distance_px = 2 * radius * math.sin(math.pi / device_count)
     node_px = min(NODE_PX, NODE * distance_px)
     mark_px = min(MARK_PX, MARK * distance_px)
     head_px = min(HEAD_PX, HEAD * distance_px)
@@ -29,38 +29,48 @@ def paint_ring(pen: Pen, item: Ring, scale: Scale) -> None:
     middle = (scale.left + scale.width / 2, scale.top + scale.box.height / 2)
     centres = [
         (middle[0] + radius * math.sin(angle), middle[1] - radius * math.cos(angle))
-        for angle in (2 * math.pi * index / count for index in range(count))
+        for angle in (2 * math.pi * index / device_count for index in range(device_count))
     ]
-    for source, target in item.links:
-        pen.line([centres[source], centres[target]], "rule", 2)
+    for source_device, target_device in item.links:
+        pen.line([centres[source_device], centres[target_device]], "rule", 2)
     for (x, y), name in zip(centres, item.names, strict=True):
         pen.disc(x, y, node_px, "panel", "muted")
         forms = name.split("\n")
-        fitting_forms = [form for form in forms if text_width(form, font_px) <= 2 * node_px - 3]
+        fitting_forms = [
+            name_form for name_form in forms if text_width(name_form, font_px) <= 2 * node_px - 3
+        ]
         pen.text(x, y, (fitting_forms or forms[-1:])[0], size=font_px, anchor="middle")
     places: Counter[tuple[int, int]] = Counter()
-    for source, target, text, colour in zip(item.source, item.target, item.text, item.colour, strict=True):
-        (x0, y0), (x1, y1) = centres[source], centres[target]
+    for source_device, target_device, text, colour in zip(
+        item.source, item.target, item.text, item.colour, strict=True
+    ):
+        (x0, y0), (x1, y1) = centres[source_device], centres[target_device]
         length = math.dist((x0, y0), (x1, y1))
         ux = (x1 - x0) / length
         uy = (y1 - y0) / length
-        start, mark, end = (
+        start, mark_centre, end = (
             (x0 + ux * distance - uy * SIDE_PX, y0 + uy * distance + ux * SIDE_PX)
             for distance in (
                 node_px,
                 max(
                     node_px,
-                    length - node_px - head_px - mark_px / 2 - places[source, target] * (mark_px + 1),
+                    length
+                    - node_px
+                    - head_px
+                    - mark_px / 2
+                    - places[source_device, target_device] * (mark_px + 1),
                 ),
                 length - node_px,
             )
         )
-        if not places[source, target]:
+        if not places[source_device, target_device]:
             pen.line([start, end], "muted", 1.5)
             pen.arrow_head(start, end, "muted", head_px)
-        places[source, target] += 1
-        left, top = (value - mark_px / 2 for value in mark)
-        pen.rect(left, top, left + mark_px, top + mark_px, item.colours[colour])
-        pen.outline(left, top, left + mark_px, top + mark_px, "fg", 2)
+        places[source_device, target_device] += 1
+        mark_left, mark_top = (value - mark_px / 2 for value in mark_centre)
+        pen.rect(mark_left, mark_top, mark_left + mark_px, mark_top + mark_px, item.colours[colour])
+        pen.outline(mark_left, mark_top, mark_left + mark_px, mark_top + mark_px, "fg", 2)
         if mark_px >= MIN_MARK_PX:
-            pen.text(*mark, text, size=font_px, colour=palette.ink(item.colours[colour]), anchor="middle")
+            pen.text(
+                *mark_centre, text, size=font_px, colour=palette.ink(item.colours[colour]), anchor="middle"
+            )

@@ -46,19 +46,21 @@ def paint_tracks(pen: Pen, item: Tracks, scale: Scale) -> None:
     first_lanes = np.concatenate([[0], np.cumsum(item.lanes)])
     key = first_lanes[np.asarray(item.row, np.int64)] + np.asarray(item.lane, np.int64)
     inks = [item.ground, *(f"{name}{pale}" for name in item.colours for pale in ("", "-pale"))]
-    left = round(scale.left * SHARPNESS)
+    left_px = round(scale.left * SHARPNESS)
     top_px = round(scale.top * SHARPNESS)
     labels: list[tuple[int, float]] = []
-    for row, (top, height, lanes) in enumerate(zip(item.tops, item.heights, item.lanes, strict=True)):
+    for row, (track_top, height, lanes) in enumerate(zip(item.tops, item.heights, item.lanes, strict=True)):
         for lane in range(lanes):
             intervals = np.flatnonzero(key == first_lanes[row] + lane)
-            y0, y1 = (round((top + index * height / lanes) * SHARPNESS + 1e-6) for index in (lane, lane + 1))
+            y0, y1 = (
+                round((track_top + index * height / lanes) * SHARPNESS + 1e-6) for index in (lane, lane + 1)
+            )
             y1 -= lanes > 1 and y1 - y0 > 4 * SHARPNESS
             row_image = Image.fromarray(
                 _shades(starts[intervals], ends[intervals], colour[intervals], width)[np.newaxis]
             )
             row_image.putpalette(b"".join(bytes.fromhex(palette.light(name)[1:]) for name in inks))
-            pen.image.paste(row_image.convert("RGB").resize((width, y1 - y0)), (left, top_px + y0))
+            pen.image.paste(row_image.convert("RGB").resize((width, y1 - y0)), (left_px, top_px + y0))
             if height / lanes >= MIN_NAMED_PX:
                 named_intervals = intervals[(ends - starts)[intervals] > MIN_NAME_PX * SHARPNESS].tolist()
                 labels += [(index, (y0 + y1) / 2 / SHARPNESS) for index in named_intervals]
@@ -93,11 +95,11 @@ def paint_time(pen: Pen, item: Time, scale: Scale) -> None:
     """Paint a time axis with its ticks and its name."""
     title, ticks = time_ticks(scale.low, scale.high, scale.width / TICK_PX, item.since)
     y = scale.top + item.y
-    right = scale.left + scale.width
-    pen.rect(scale.left, y, right, y + 1, "muted")
+    right_px = scale.left + scale.width
+    pen.rect(scale.left, y, right_px, y + 1, "muted")
     for value, text in ticks:
         x = scale.x(value)
         pen.rect(x, y, x + 1, y + 4, "muted")
-        left = min(x, right + scale.box.right - text_width(text, 11) / 2)
-        pen.text(left, y + 12, text, anchor="middle")
+        text_x = min(x, right_px + scale.box.right - text_width(text, 11) / 2)
+        pen.text(text_x, y + 12, text, anchor="middle")
     pen.text(scale.left, y + 26, title, colour="muted")

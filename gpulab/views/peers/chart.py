@@ -51,7 +51,7 @@ class PeersChart(FigureView):
         self.rates = dict(rates)
         self.provenance = provenance
         self.link = link
-        self.gpus = range(1 + max(first for first, _ in reach))
+        self.gpus = range(1 + max(source_gpu for source_gpu, _ in reach))
         caption = f"{provenance.label}."
         if rates and len(self.gpus) > 1:
             caption = (
@@ -73,25 +73,27 @@ class PeersChart(FigureView):
     @property
     def groups(self) -> list[list[int]]:
         """The groups of consecutive GPUs that all access each other directly; empty if other links exist."""
-        groups: list[list[int]] = []
+        gpu_groups: list[list[int]] = []
         for gpu in self.gpus:
-            own = [other for other in self.gpus if other == gpu or self._reach[gpu, other]]
-            if own not in groups:
-                groups.append(own)
-        is_partition = [gpu for group in groups for gpu in group] == [*self.gpus]
-        return [group for group in groups if len(group) > 1] if is_partition else []
+            direct_gpus = [
+                peer_gpu for peer_gpu in self.gpus if peer_gpu == gpu or self._reach[gpu, peer_gpu]
+            ]
+            if direct_gpus not in gpu_groups:
+                gpu_groups.append(direct_gpus)
+        is_partition = [gpu for gpu_group in gpu_groups for gpu in gpu_group] == [*self.gpus]
+        return [gpu_group for gpu_group in gpu_groups if len(gpu_group) > 1] if is_partition else []
 
     def sentence(self) -> str:
         if len(self.gpus) == 1:
             return f"This machine has one GPU, so there are no links between GPUs; {self.provenance.label}."
-        pairs = [pair for pair in self._reach if pair[0] != pair[1]]
-        direct_count = sum(self._reach[pair] for pair in pairs)
-        text = f"{direct_count} of {len(pairs)} directions are direct{self._rate_text(True)}"
-        parts = [text if direct_count else "no GPU reaches another one directly"]
-        if direct_count < len(pairs):
-            others = "other" if direct_count else "all"
-            parts.append(f"{others} copies go through the host{self._rate_text(False)}")
-        return f"Links of {len(self.gpus)} GPUs: {'; '.join(parts)}; {self.provenance.label}."
+        gpu_pairs = [gpu_pair for gpu_pair in self._reach if gpu_pair[0] != gpu_pair[1]]
+        direct_count = sum(self._reach[gpu_pair] for gpu_pair in gpu_pairs)
+        text = f"{direct_count} of {len(gpu_pairs)} directions are direct{self._rate_text(True)}"
+        clauses = [text if direct_count else "no GPU reaches another one directly"]
+        if direct_count < len(gpu_pairs):
+            other_text = "other" if direct_count else "all"
+            clauses.append(f"{other_text} copies go through the host{self._rate_text(False)}")
+        return f"Links of {len(self.gpus)} GPUs: {'; '.join(clauses)}; {self.provenance.label}."
 
     def _rate_text(self, direct: bool) -> str:
         name = f" over {self.link}" if direct and self.link != "direct" else ""
@@ -100,10 +102,10 @@ class PeersChart(FigureView):
     def describe(self) -> str:
         lines = [self.sentence()]
         for gpu in self.gpus if len(self.gpus) > 1 else ():
-            for direct, way in ((True, "directly"), (False, "through the host")):
-                others = [f"GPU {b}" for b in self.gpus if b != gpu and self._reach[gpu, b] == direct]
-                if others:
-                    lines.append(f"GPU {gpu} reaches {listing(others)} {way}.")
+            for direct, route in ((True, "directly"), (False, "through the host")):
+                reached_gpus = [f"GPU {b}" for b in self.gpus if b != gpu and self._reach[gpu, b] == direct]
+                if reached_gpus:
+                    lines.append(f"GPU {gpu} reaches {listing(reached_gpus)} {route}.")
         return "\n".join(lines)
 
     def notes(self) -> tuple[str, ...]:
@@ -116,15 +118,20 @@ class PeersChart(FigureView):
         """Return a table with a row and a column for each GPU: GB/s, or whether the link is direct."""
         if len(self.gpus) == 1:
             return ()
-        texts = {True: "direct", False: "by the host"}
+        link_texts = {True: "direct", False: "by the host"}
         if self.rates:
-            texts = {True: number(self.rates[True]), False: f"{number(self.rates[False])}, host"}
+            link_texts = {True: number(self.rates[True]), False: f"{number(self.rates[False])}, host"}
 
-        def cell(first: int, second: int) -> Cell | None:
-            direct = self._reach[first, second]
-            return None if first == second else Cell(self.rates.get(direct, direct), texts[direct])
+        def cell(source_gpu: int, target_gpu: int) -> Cell | None:
+            direct = self._reach[source_gpu, target_gpu]
+            return (
+                None if source_gpu == target_gpu else Cell(self.rates.get(direct, direct), link_texts[direct])
+            )
 
-        rows = tuple((f"GPU {first}", *(cell(first, second) for second in self.gpus)) for first in self.gpus)
+        rows = tuple(
+            (f"GPU {source_gpu}", *(cell(source_gpu, target_gpu) for target_gpu in self.gpus))
+            for source_gpu in self.gpus
+        )
         title = f"From row to column{', GB/s of large copies' if self.rates else ''}"
         return (Table(title, ("", *(f"GPU {gpu}" for gpu in self.gpus)), rows),)
 
@@ -133,19 +140,19 @@ class PeersChart(FigureView):
 
     def _paint(self, ax: Axes) -> None:
         """Draw the GPUs in a row, their direct links above them, and the host below them."""
-        last = self.gpus[-1]
-        reached = [pair for pair, direct in self._reach.items() if direct]
-        for group in self.groups:
+        last_gpu = self.gpus[-1]
+        direct_pairs = [gpu_pair for gpu_pair, direct in self._reach.items() if direct]
+        for gpu_group in self.groups:
             text = self.link
             if self.rates:
                 text += f": {number(self.rates[True])} GB/s from GPU to GPU"
-            for gpu in group:
+            for gpu in gpu_group:
                 _line(ax, gpu, GPU_Y, LINK_Y, DIRECT, self._width(True))
-            _box(ax, group[0], group[-1], LINK_Y, text, DIRECT)
+            _box(ax, gpu_group[0], gpu_group[-1], LINK_Y, text, DIRECT)
         if not self.groups:
-            for first, second in reached:
-                if first < second or (second, first) not in reached:
-                    self._arc(ax, first, second, both=(second, first) in reached)
+            for source_gpu, target_gpu in direct_pairs:
+                if source_gpu < target_gpu or (target_gpu, source_gpu) not in direct_pairs:
+                    self._arc(ax, source_gpu, target_gpu, both=(target_gpu, source_gpu) in direct_pairs)
         host_text = "host"
         if len(self.gpus) > 1:
             host_text = "host, over PCIe"
@@ -154,11 +161,11 @@ class PeersChart(FigureView):
         for gpu in self.gpus:
             _line(ax, gpu, GPU_Y, HOST_Y, HOST, self._width(False))
             _box(ax, gpu, gpu, GPU_Y, f"GPU {gpu}", "panel")
-        _box(ax, 0, last, HOST_Y, host_text, HOST)
-        middle = last / 2
-        half_width = max(last + 1.2, 4.5) / 2
+        _box(ax, 0, last_gpu, HOST_Y, host_text, HOST)
+        middle = last_gpu / 2
+        half_width = max(last_gpu + 1.2, 4.5) / 2
         ax.set_xlim(middle - half_width, middle + half_width)
-        ax.set_ylim(HOST_Y - 0.3, (LINK_Y if reached else GPU_Y) + 0.3)
+        ax.set_ylim(HOST_Y - 0.3, (LINK_Y if direct_pairs else GPU_Y) + 0.3)
         ax.axis("off")
 
     def _width(self, direct: bool) -> float:

@@ -75,11 +75,11 @@ class PrecisionView(Steered):
     @property
     def record(self) -> tuple[Rounded, ...]:
         """The number in each format."""
-        return tuple(Rounded.of(self.shown, form) for form in self.formats)
+        return tuple(Rounded.of(self.shown, number_format) for number_format in self.formats)
 
     def sentence(self) -> str:
-        texts = ", ".join(f"{rounded.form.name} {_text(rounded.value)}" for rounded in self.record)
-        return f"{_text(self.shown)} is {texts}; computed exactly."
+        value_texts = ", ".join(f"{rounded.form.name} {_text(rounded.value)}" for rounded in self.record)
+        return f"{_text(self.shown)} is {value_texts}; computed exactly."
 
     def describe(self) -> str:
         return "\n".join([self.sentence(), *(_description(rounded) for rounded in self.record)])
@@ -118,16 +118,22 @@ class PrecisionView(Steered):
             size = (WIDTH_IN, 1 + 0.3 * len(record))
             ax = pyplot.figure(figsize=size, layout="constrained").subplots()
         for row, rounded in enumerate(record):
-            left = 0
+            bit_position = 0
             for name, bits in zip(COLOURS, rounded.form.parts(rounded.code), strict=True):
                 for bit in bits:
                     colour_name = name if bit == "1" else f"{name}-pale"
-                    ax.barh(row, 0.92, 0.75, left=left, color=colour(colour_name))
+                    ax.barh(row, 0.92, 0.75, left=bit_position, color=colour(colour_name))
                     ink_name = ink(name) if bit == "1" else "fg"
                     ax.text(
-                        left + 0.46, row, bit, ha="center", va="center", fontsize=7, color=colour(ink_name)
+                        bit_position + 0.46,
+                        row,
+                        bit,
+                        ha="center",
+                        va="center",
+                        fontsize=7,
+                        color=colour(ink_name),
                     )
-                    left += 1
+                    bit_position += 1
         for name, part_name in zip(COLOURS, PARTS, strict=True):
             ax.bar(0, 0, color=colour(name), label=part_name)
         ax.set_yticks(range(len(record)), [rounded.form.name for rounded in record])
@@ -146,9 +152,9 @@ class PrecisionView(Steered):
         record = self.record
         rows = []
         for rounded in record:
-            form = rounded.form
-            values = (_text(value, form) for value in (rounded.value, rounded.below, rounded.above))
-            rows.append((form.name, *values, _error(rounded)))
+            number_format = rounded.form
+            values = (_text(value, number_format) for value in (rounded.value, rounded.below, rounded.above))
+            rows.append((number_format.name, *values, _error(rounded)))
         return column(
             words(f"{_text(self.shown)}, to the nearest number of each format", "heading"),
             legend(zip(COLOURS, PARTS, strict=True)),
@@ -157,7 +163,7 @@ class PrecisionView(Steered):
             fold(
                 "Ranges, and the values beyond them",
                 table(
-                    [_range(form) for form in self.formats],
+                    [_range(number_format) for number_format in self.formats],
                     headings=("format", "largest", "smallest normal", "smallest", "too large becomes"),
                 ),
                 opened=False,
@@ -177,18 +183,18 @@ class PrecisionView(Steered):
         sentences = []
         digits: dict[str, list[tuple[float, float, str]]] = {}
         for row, rounded in enumerate(record):
-            top = float(row * ROW_PX + 2)
+            row_top = float(row * ROW_PX + 2)
             position = 0
             for part_index, bits in enumerate(rounded.form.parts(rounded.code)):
                 for bit in bits:
                     is_one = bit == "1"
                     x.append(float(position))
-                    y.append(top)
+                    y.append(row_top)
                     shade.append(2 * part_index + is_one)
                     bit_number = rounded.form.bits - 1 - position
                     sentences.append(f"{rounded.form.name}, {PARTS[part_index]}: bit {bit_number} is {bit}")
                     ink_name = ink(COLOURS[part_index]) if is_one else "fg"
-                    digits.setdefault(ink_name, []).append((position + 0.5, top + CELL_PX / 2, bit))
+                    digits.setdefault(ink_name, []).append((position + 0.5, row_top + CELL_PX / 2, bit))
                     position += 1
         shades = [name for colour in COLOURS for name in (f"{colour}-pale", colour)]
         cells = Rects(
@@ -201,17 +207,19 @@ class PrecisionView(Steered):
             inset=0.5,
             **speaking(sentences),
         )
-        texts: list[Item] = []
+        bit_labels: list[Item] = []
         for ink_name, digits_of_ink in digits.items():
             xs, ys, bits_of_ink = zip(*digits_of_ink, strict=True)
-            texts.append(Labels(xs, ys, bits_of_ink, anchor="middle", colour=ink_name, size=10, mono=True))
+            bit_labels.append(
+                Labels(xs, ys, bits_of_ink, anchor="middle", colour=ink_name, size=10, mono=True)
+            )
         middles = [row * ROW_PX + 2 + CELL_PX / 2 for row in range(len(record))]
         names = y_ticks(middles, [rounded.form.name for rounded in record], (0, MAX_BITS))
         return plot(
             len(record) * ROW_PX + 4,
             (0, MAX_BITS),
             cells,
-            *texts,
+            *bit_labels,
             names,
             left=LEFT_PX,
             label=self.sentence(),
@@ -271,11 +279,11 @@ def _range(form: Format) -> tuple[str, ...]:
 
 
 def _description(number: Rounded) -> str:
-    sign, exponent, fraction = number.form.parts(number.code)
+    sign_bit, exponent_bits, fraction_bits = number.form.parts(number.code)
     nearest, below, above = (
         _text(value, number.form) for value in (number.value, number.below, number.above)
     )
     return (
-        f"{number.form.name}: sign {sign}, exponent {exponent}, fraction {fraction}; "
+        f"{number.form.name}: sign {sign_bit}, exponent {exponent_bits}, fraction {fraction_bits}; "
         f"nearest {nearest}, error {_error(number)}, next below {below}, next above {above}."
     )

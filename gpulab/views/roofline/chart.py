@@ -64,8 +64,8 @@ class RooflineChart(FigureView):
         self.roofline = roofline
         # Launches without operations, without traffic or without a time cannot be drawn.
         self._points = [point for point in roofline.points if point.gflops and point.intensities]
-        source = roofline.points[0].provenance.source
-        super().__init__(title="Roofline", source=source, caption=self._origins())
+        provenance_source = roofline.points[0].provenance.source
+        super().__init__(title="Roofline", source=provenance_source, caption=self._origins())
 
     @property
     def record(self) -> Roofline:
@@ -89,24 +89,33 @@ class RooflineChart(FigureView):
     def point_sentence(self, point: RooflinePoint) -> str:
         """Return a sentence about one launch."""
         level, ceiling_gflops = self.roofline.roof(point)
-        share = point.gflops / ceiling_gflops
-        share_text = f"{percent(share)} of the {NAMES[level]} ceiling ({_rate(ceiling_gflops)})"
-        uses_tensor_cores = any(kind.startswith(TENSOR) for kind in point.flops)
-        waits = uses_tensor_cores and level in WAITS and share >= WAITING_SHARE
+        share_of_roof = point.gflops / ceiling_gflops
+        share_text = f"{percent(share_of_roof)} of the {NAMES[level]} ceiling ({_rate(ceiling_gflops)})"
+        uses_tensor_cores = any(arithmetic_type.startswith(TENSOR) for arithmetic_type in point.flops)
+        waits = uses_tensor_cores and level in WAITS and share_of_roof >= WAITING_SHARE
         wait_text = f"; its tensor cores wait for {WAITS[level]}" if waits else ""
         return f"{point.name} reaches {_rate(point.gflops)}, {share_text}{wait_text}"
 
     def describe(self) -> str:
         limits = self.roofline.ceilings
         ceilings = [f"{NAMES[level]}: {number(limits.gbps[level], 4)} GB/s." for level in LEVELS]
-        ceilings += [f"{kind}: {_kind_rate(kind, limits.gflops[kind])}." for kind in self._kinds()]
-        points = [f"{self.point_sentence(point)}; {_intensities(point)}." for point in self._points]
-        return "\n".join([self.sentence(), *points, *self.notes(), *ceilings])
+        ceilings += [
+            f"{arithmetic_type}: {_kind_rate(arithmetic_type, limits.gflops[arithmetic_type])}."
+            for arithmetic_type in self._kinds()
+        ]
+        point_texts = [f"{self.point_sentence(point)}; {_intensities(point)}." for point in self._points]
+        return "\n".join([self.sentence(), *point_texts, *self.notes(), *ceilings])
 
     def _kinds(self) -> list[str]:
         """Return the types of arithmetic that the launches use and for which the device has a rate."""
-        kinds = dict.fromkeys(kind for point in self._points for kind in point.flops)
-        return [kind for kind in kinds if kind in self.roofline.ceilings.gflops] or ["f32"]
+        arithmetic_types = dict.fromkeys(
+            arithmetic_type for point in self._points for arithmetic_type in point.flops
+        )
+        return [
+            arithmetic_type
+            for arithmetic_type in arithmetic_types
+            if arithmetic_type in self.roofline.ceilings.gflops
+        ] or ["f32"]
 
     def _changes(self) -> list[str]:
         level = self._path_level()
@@ -120,13 +129,15 @@ class RooflineChart(FigureView):
 
     def _path_level(self) -> Level | None:
         """Return the memory level at which arrows are drawn: the shared level whose traffic changes most."""
-        points = self._points if self._pairs() else []
+        path_points = self._points if self._pairs() else []
         common_levels = [
-            level for level in LEVELS if points and all(level in point.intensities for point in points)
+            level
+            for level in LEVELS
+            if path_points and all(level in point.intensities for point in path_points)
         ]
 
         def change(level: Level) -> float:
-            values = [point.intensities[level] for point in points]
+            values = [point.intensities[level] for point in path_points]
             return max(values) / min(values)
 
         return max(common_levels, key=change, default=None)
@@ -190,7 +201,7 @@ class RooflineChart(FigureView):
     def _paint(self, ax: Axes) -> None:
         """Draw the launches as points below the ceilings, with logarithmic axes."""
         ceilings = self.roofline.ceilings
-        peaks = {kind: ceilings.gflops[kind] for kind in self._kinds()}
+        peaks = {arithmetic_type: ceilings.gflops[arithmetic_type] for arithmetic_type in self._kinds()}
         highest = max(peaks.values())
         ridges = [highest / gbps for gbps in ceilings.gbps.values()]
         intensities = [x for point in self._points for x in point.intensities.values()]
@@ -219,12 +230,12 @@ class RooflineChart(FigureView):
     def _paint_ceilings(self, ax: Axes, peaks: dict[str, float]) -> None:
         """Draw a slope for each memory level, and a flat line for each type of arithmetic."""
         gbps = self.roofline.ceilings.gbps
-        low, high = ax.get_xlim()
+        lowest_x, highest_x = ax.get_xlim()
         bottom, _ = ax.get_ylim()
         highest = max(peaks.values())
         for level in LEVELS:
-            first_x = max(low, bottom / gbps[level])
-            bend_x = min(high, highest / gbps[level])
+            first_x = max(lowest_x, bottom / gbps[level])
+            bend_x = min(highest_x, highest / gbps[level])
             ends = [first_x, bend_x] if first_x < bend_x else []
             ax.plot(
                 ends,
@@ -237,24 +248,29 @@ class RooflineChart(FigureView):
             )
         ridge = highest / max(gbps.values())
         for peak in peaks.values():
-            ax.plot([max(low, ridge * peak / highest), high], [peak, peak], color=colour("fg"), linewidth=1.8)
+            ax.plot(
+                [max(lowest_x, ridge * peak / highest), highest_x],
+                [peak, peak],
+                color=colour("fg"),
+                linewidth=1.8,
+            )
 
     def _paint_points(self, ax: Axes) -> None:
         """Draw each launch as a mark per memory level, a line through its marks, and its name."""
-        right = ax.get_xlim()[1]
+        highest_x = ax.get_xlim()[1]
         for point in self._points:
             for level, x in point.intensities.items():
-                mark: dict[str, Any] = {
+                marker_style: dict[str, Any] = {
                     "marker": MARKS[level],
                     "markersize": 6,
                     "linestyle": "none",
                     "zorder": 3,
                 }
                 if rate := _modelled(point):
-                    ax.plot(x, rate, color=colour(MODELLED), markerfacecolor="none", **mark)
-                ax.plot(x, point.gflops, color=colour(COLOURS[level]), **mark)
+                    ax.plot(x, rate, color=colour(MODELLED), markerfacecolor="none", **marker_style)
+                ax.plot(x, point.gflops, color=colour(COLOURS[level]), **marker_style)
             first_x = min(point.intensities.values())
-            ax.plot([first_x, right], [point.gflops] * 2, color=colour("muted"), linewidth=0.7)
+            ax.plot([first_x, highest_x], [point.gflops] * 2, color=colour("muted"), linewidth=0.7)
         if any(map(_modelled, self._points)):
             ax.plot(
                 [],
@@ -267,10 +283,10 @@ class RooflineChart(FigureView):
 
     def _paint_labels(self, ax: Axes, peaks: dict[str, float]) -> None:
         """Write the names of the launches and of the ceilings of arithmetic right of the axes."""
-        low, high = ax.get_ylim()
+        lowest_y, highest_y = ax.get_ylim()
         labels = [(rate, name, "fg") for rate, name in _names(self._points).items()]
         labels += [(peak, label, "muted") for label, peak in _peak_labels(peaks).items()]
-        heights = [math.log(rate / low) / math.log(high / low) for rate, _, _ in labels]
+        heights = [math.log(rate / lowest_y) / math.log(highest_y / lowest_y) for rate, _, _ in labels]
         for (rate, label, role), height in zip(labels, _spaced_heights(heights), strict=True):
             ax.annotate(
                 label,
@@ -295,8 +311,8 @@ class RooflineChart(FigureView):
         level = self._path_level()
         if level is None:
             return
-        for pair in self._pairs():
-            begin, end = ((point.intensities[level], point.gflops) for point in pair)
+        for point_pair in self._pairs():
+            begin, end = ((point.intensities[level], point.gflops) for point in point_pair)
             if math.dist(np.log10(begin), np.log10(end)) > SAME_POSITION:
                 arrow = {
                     "arrowstyle": "->",
@@ -325,15 +341,18 @@ def _kind_rate(kind: str, gflops: float) -> str:
 
 def _peak_labels(peaks: dict[str, float]) -> dict[str, float]:
     """Return the labels of the ceilings of arithmetic; types with the same rate share a label."""
-    kinds_by_rate: dict[str, list[str]] = {}
-    for kind, peak in peaks.items():
-        kinds_by_rate.setdefault(_kind_rate(kind, peak), []).append(kind)
-    return {f"{', '.join(kinds)}: {rate}": peaks[kinds[0]] for rate, kinds in kinds_by_rate.items()}
+    types_by_rate: dict[str, list[str]] = {}
+    for arithmetic_type, peak in peaks.items():
+        types_by_rate.setdefault(_kind_rate(arithmetic_type, peak), []).append(arithmetic_type)
+    return {
+        f"{', '.join(same_rate_types)}: {rate}": peaks[same_rate_types[0]]
+        for rate, same_rate_types in types_by_rate.items()
+    }
 
 
 def _intensities(point: RooflinePoint) -> str:
-    texts = [f"{number(value)} of {NAMES[level]}" for level, value in point.intensities.items()]
-    return f"operations per byte: {listing(texts)}"
+    intensity_texts = [f"{number(value)} of {NAMES[level]}" for level, value in point.intensities.items()]
+    return f"operations per byte: {listing(intensity_texts)}"
 
 
 def _modelled(point: RooflinePoint) -> float:

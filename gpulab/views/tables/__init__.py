@@ -138,13 +138,13 @@ class Table:
     def html(self) -> str:
         """Return the table as HTML, in the colours of the page."""
         # A number stays next to its unit.
-        aligns = ["right;white-space:nowrap" if right else "left" for right in self._right_aligned()]
+        aligns = ["right;white-space:nowrap" if is_right else "left" for is_right in self._right_aligned()]
         headings = self.headings
-        head = "".join(
+        head_html = "".join(
             f'<th scope="col" style="text-align:{align.partition(";")[0]}">{_html_heading(heading)}</th>'
             for heading, align in zip(headings, aligns, strict=True)
         )
-        body = "".join(
+        body_html = "".join(
             "<tr>"
             + "".join(
                 f'<td style="{_WIDTHS.get(heading, "")}text-align:{align}">{_html_cell(cell, bars)}</td>'
@@ -159,8 +159,8 @@ class Table:
             if self.title
             else ""
         )
-        contents = f"{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
-        return f'<div style="overflow-x:auto"><table style="font-size:12px">{contents}</table></div>'
+        table_html = f"{caption}<thead><tr>{head_html}</tr></thead><tbody>{body_html}</tbody>"
+        return f'<div style="overflow-x:auto"><table style="font-size:12px">{table_html}</table></div>'
 
     def __repr__(self) -> str:
         return self.text()
@@ -197,7 +197,9 @@ class Table:
         if not self.hide_empty:
             return list(range(len(self.columns)))
         return [
-            index for index, texts in enumerate(zip(*self._texts(), strict=True)) if set(texts) != {NOTHING}
+            index
+            for index, column_texts in enumerate(zip(*self._texts(), strict=True))
+            if set(column_texts) != {NOTHING}
         ]
 
     def _inner_row(self, inner: Table) -> str:
@@ -252,8 +254,8 @@ def _html_heading(heading: str) -> str:
 
 
 def _html_cell(text: str, bars: str) -> str:
-    content = html.escape(text).replace("\n", "<br>")
-    return f'<span class="gl-cell">{bars}<span>{content}</span></span>' if bars else content
+    cell_html = html.escape(text).replace("\n", "<br>")
+    return f'<span class="gl-cell">{bars}<span>{cell_html}</span></span>' if bars else cell_html
 
 
 def _html_bars(value: Any) -> str:
@@ -345,11 +347,11 @@ class Tabular:
         for table in tables:
             if table.title.startswith(title):
                 return table.to_pandas()
-        kind = type(self).__name__
+        class_name = type(self).__name__
         if not tables:
-            raise ValueError(f"This {kind} has no table.")
+            raise ValueError(f"This {class_name} has no table.")
         titles = ", ".join(repr(table.title) for table in tables)
-        raise ValueError(f"This {kind} has no table {title!r}. Its tables are: {titles}.")
+        raise ValueError(f"This {class_name} has no table {title!r}. Its tables are: {titles}.")
 
     def _all_tables(self) -> tuple[Table, ...]:
         """Return the tables that `to_pandas` can return."""
@@ -366,8 +368,8 @@ class Texts(Savable):
 
     def _writers(self) -> Writers:
         def page() -> str:
-            head = f'<!doctype html>\n<html lang="en"><meta charset="utf-8">\n{_PAGE_STYLE}'
-            return f"{head}{self._repr_html_()}\n"
+            head_html = f'<!doctype html>\n<html lang="en"><meta charset="utf-8">\n{_PAGE_STYLE}'
+            return f"{head_html}{self._repr_html_()}\n"
 
         return {".html": text_writer(page), ".txt": text_writer(lambda: f"{self!r}\n")}
 
@@ -427,8 +429,13 @@ class CardOfTables(Tabular, Texts):
         lines = [
             f"{index}. {text}" if self.numbered else text for index, text in enumerate(self.sentences(), 1)
         ]
-        parts = [self.caption, self.verdict, *(table.text() for table in self.tables()), "\n".join(lines)]
-        return "\n\n".join(filter(None, parts))
+        paragraphs = [
+            self.caption,
+            self.verdict,
+            *(table.text() for table in self.tables()),
+            "\n".join(lines),
+        ]
+        return "\n\n".join(filter(None, paragraphs))
 
     def _repr_html_(self) -> str:
         return card(

@@ -47,22 +47,22 @@ class AsRunTable(RecordTable[AsRun], AsRun):
         """Return a sentence for each difference between PTX and machine code."""
         sentences = list(self.differences) or ["The machine code accesses memory and branches like the PTX."]
         if self.extra:
-            opcodes = ", ".join(f"{count} × {opcode}" for opcode, count in self.extra)
+            opcodes = ", ".join(f"{opcode_count} × {opcode}" for opcode, opcode_count in self.extra)
             sentences.append(f"The machine code also has instructions that the PTX does not show: {opcodes}.")
         return tuple(sentences)
 
     def _totals(self) -> Table:
         rows: list[tuple[Any, ...]] = []
         for space in ("global", "shared", "local", "generic"):
-            for kind, name in (("load", "loads"), ("store", "stores"), ("atomic", "atomics")):
+            for access_kind, name in (("load", "loads"), ("store", "stores"), ("atomic", "atomics")):
                 matches = [
-                    access for access in self.accesses if access.space == space and access.kind == kind
+                    access for access in self.accesses if access.space == space and access.kind == access_kind
                 ]
                 if not matches:
                     continue
                 written_count = sum(access.written for access in matches)
                 request_count, execution_count = (
-                    self.total(counter, space, kind) for counter in ("requests", "executions")
+                    self.total(counter, space, access_kind) for counter in ("requests", "executions")
                 )
                 rows.append(
                     (
@@ -80,38 +80,38 @@ class AsRunTable(RecordTable[AsRun], AsRun):
         return Table("", columns, tuple(rows))
 
     def _accesses(self) -> Table:
-        groups: dict[tuple[int, str, str], list[AccessAsRun]] = {}
+        accesses_by_key: dict[tuple[int, str, str], list[AccessAsRun]] = {}
         for access in self.accesses:
-            groups.setdefault((access.line, access.space, access.kind), []).append(access)
+            accesses_by_key.setdefault((access.line, access.space, access.kind), []).append(access)
         rows = []
-        for (line, space, kind), members in groups.items():
-            ptx_opcodes = Counter(_opcode(member.text) for member in members)
-            opcodes = Counter(member.opcode for member in members if member.opcode)
+        for (line, space, access_kind), members in accesses_by_key.items():
+            ptx_opcodes = Counter(_opcode(counted_access.text) for counted_access in members)
+            opcodes = Counter(counted_access.opcode for counted_access in members if counted_access.opcode)
             rows.append(
                 (
                     *place(self.code, line, members[0].text, members[0].column, access=True),
-                    f"{space} {kind}",
+                    f"{space} {access_kind}",
                     _counted_names(ptx_opcodes),
-                    sum(member.written for member in members),
+                    sum(counted_access.written for counted_access in members),
                     _counted_names(opcodes) or "none",
-                    _known_or_text(_sum([member.executions for member in members])),
+                    _known_or_text(_sum([counted_access.executions for counted_access in members])),
                 )
             )
         columns = ("line", SOURCE, "access", "PTX", _WRITTEN, "machine code", _RUN)
         return Table("Memory accesses", columns, tuple(rows))
 
     def _branches(self) -> Table:
-        groups: dict[int, list[BranchAsRun]] = {}
+        branches_by_line: dict[int, list[BranchAsRun]] = {}
         for branch in self.branches:
-            groups.setdefault(branch.line, []).append(branch)
+            branches_by_line.setdefault(branch.line, []).append(branch)
         columns = ("line", SOURCE, "PTX", _WRITTEN, "machine code", _RUN)
-        return Table("Divergent branches", columns, tuple(map(self._branch_row, groups.values())))
+        return Table("Divergent branches", columns, tuple(map(self._branch_row, branches_by_line.values())))
 
     def _branch_row(self, branches: Sequence[BranchAsRun]) -> tuple[Any, ...]:
-        first = branches[0]
+        first_branch = branches[0]
         opcodes = Counter(branch.opcode for branch in branches if branch.opcode)
         return (
-            *place(self.code, first.line, first.text, first.column),
+            *place(self.code, first_branch.line, first_branch.text, first_branch.column),
             times(len(branches), "bra"),
             sum(branch.written for branch in branches),
             _counted_names(opcodes) or "none",
@@ -121,12 +121,12 @@ class AsRunTable(RecordTable[AsRun], AsRun):
 
 def _opcode(text: str) -> str:
     """Return the opcode of a PTX instruction, such as ``ld.global.f32``, without a predicate."""
-    words = text.split()
-    return words[1] if words[0].startswith("@") else words[0]
+    text_parts = text.split()
+    return text_parts[1] if text_parts[0].startswith("@") else text_parts[0]
 
 
 def _counted_names(names: Counter[str]) -> str:
-    return ", ".join(times(count, name) for name, count in sorted(names.items()))
+    return ", ".join(times(name_count, name) for name, name_count in sorted(names.items()))
 
 
 def _sum(values: Sequence[int | None]) -> int | None:

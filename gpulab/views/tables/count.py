@@ -112,18 +112,18 @@ class CounterTable(RecordTable[KernelCounters], KernelCounters):
                 f"{lane_efficiency * WARP_SIZE:.1f} of {WARP_SIZE} lanes active on average",
             ),
         ]
-        for kind, operations in self.flops.items():
+        for operation_kind, operations in self.flops.items():
             meaning = "additions, multiplications and functions of CUDA cores; a multiply-add counts as two"
-            rows.append((f"{kind} operations", operations, meaning))
+            rows.append((f"{operation_kind} operations", operations, meaning))
         for name, operations in self.tensor_operations.items():
             factor, accumulator = name.split(" to ")
             meaning = f"of tensor cores; {factor} factors, {accumulator} sums; a multiply-add counts as two"
             rows.append((f"tensor {name} operations", operations, meaning))
-        for kind, name in (("load", "loads"), ("store", "stores"), ("atomic", "atomics")):
-            requests = self.total("requests", "global", kind)
+        for operation_kind, name in (("load", "loads"), ("store", "stores"), ("atomic", "atomics")):
+            requests = self.total("requests", "global", operation_kind)
             if requests:
                 sectors, ideal_sectors = (
-                    self.total(counter, "global", kind) for counter in ("sectors", "ideal_sectors")
+                    self.total(counter, "global", operation_kind) for counter in ("sectors", "ideal_sectors")
                 )
                 per_request = f"{sectors / requests:.2f} per request, at best {ideal_sectors / requests:.2f}"
                 meaning = f"requests, {count(sectors, 'sector')} of {SECTOR_BYTES} bytes, {per_request}"
@@ -143,9 +143,9 @@ class CounterTable(RecordTable[KernelCounters], KernelCounters):
         return Table("", ("counter", Column("value", show=number), "meaning"), tuple(rows))
 
     def _access_row(self, accesses: Sequence[AccessCounters]) -> tuple[Any, ...]:
-        first = accesses[0]
+        first_access = accesses[0]
         sizes = " and ".join(map(str, sorted({access.size_bytes for access in accesses})))
-        in_sectors = first.space not in ("shared", "const")
+        in_sectors = first_access.space not in ("shared", "const")
         requests, sectors, ideal_sectors, conflicts, wavefronts, ideal_wavefronts = (
             sum(getattr(access, name) for access in accesses)
             for name in (
@@ -158,15 +158,15 @@ class CounterTable(RecordTable[KernelCounters], KernelCounters):
             )
         )
         return (
-            *place(self.code, first.line, first.text, first.column, access=True),
-            f"{times(len(accesses), f'{first.space} {first.kind}')}, {sizes} B",
+            *place(self.code, first_access.line, first_access.text, first_access.column, access=True),
+            f"{times(len(accesses), f'{first_access.space} {first_access.kind}')}, {sizes} B",
             requests,
             _pair_cell(sectors, ideal_sectors, self._most("sectors")) if in_sectors else None,
             ideal_sectors if in_sectors else None,
             sectors / max(1, requests) if in_sectors else None,
             self._l1_hit_rate(accesses),
             _pair_cell(wavefronts, ideal_wavefronts, self._most("wavefronts"), conflicts)
-            if first.space == "shared"
+            if first_access.space == "shared"
             else None,
         )
 
@@ -185,16 +185,16 @@ class CounterTable(RecordTable[KernelCounters], KernelCounters):
         return "".join(tables)
 
     def _l1_hit_rate(self, accesses: Sequence[AccessCounters]) -> float | None:
-        first = accesses[0]
-        if self.caches is None or first.space in ("shared", "const") or first.kind != "load":
+        first_access = accesses[0]
+        if self.caches is None or first_access.space in ("shared", "const") or first_access.kind != "load":
             return None
         sectors = sum(access.sectors for access in accesses)
         hits = sum(access.l1_hit_sectors for access in accesses)
         return hits / sectors if sectors else None
 
     def _branch_row(self, branches: Sequence[BranchCounters]) -> tuple[Any, ...]:
-        first = branches[0]
-        location = place(self.code, first.line, first.text, first.column)
+        first_branch = branches[0]
+        location = place(self.code, first_branch.line, first_branch.text, first_branch.column)
         return (
             *location,
             sum(branch.executed for branch in branches),
@@ -208,9 +208,11 @@ def _share(fraction: float) -> Cell:
 
 def _pair_cell(actual: int, ideal: int, most: int, value: int | None = None) -> Cell:
     """Return a count as a cell whose bars compare the actual number with the ideal one."""
-    shown = actual if value is None else value
+    cell_value = actual if value is None else value
     colour = "tail" if actual > ideal else "accent"
-    return Cell(shown, number(shown), ((actual / most, colour), (ideal / most, "good")) if most else ())
+    return Cell(
+        cell_value, number(cell_value), ((actual / most, colour), (ideal / most, "good")) if most else ()
+    )
 
 
 def _cache_rows(caches: CacheCounters) -> list[tuple[Any, ...]]:
@@ -247,11 +249,17 @@ def _by_line(
 
     Members that never ran are left out, unless no member of the group ran.
     """
-    groups: dict[Hashable, list[Counted]] = {}
-    for member in counters:
-        groups.setdefault(key(member), []).append(member)
-    members = [[member for member in group if executions(member)] or group[:1] for group in groups.values()]
-    return [(row(group), [row([member]) for member in group]) for group in members]
+    counters_by_key: dict[Hashable, list[Counted]] = {}
+    for counter in counters:
+        counters_by_key.setdefault(key(counter), []).append(counter)
+    counter_groups = [
+        [counter for counter in counter_group if executions(counter)] or counter_group[:1]
+        for counter_group in counters_by_key.values()
+    ]
+    return [
+        (row(counter_group), [row([counter]) for counter in counter_group])
+        for counter_group in counter_groups
+    ]
 
 
 def _table(

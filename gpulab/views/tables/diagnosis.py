@@ -159,9 +159,9 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
     @property
     def verdict(self) -> str:
         """The verdict: a sentence with the main cause and the limit of the launch."""
-        share = percent(min(1.0, self.stages[self.bound] / self.time_ns))
+        share_text = percent(min(1.0, self.stages[self.bound] / self.time_ns))
         name, limit_text = _bound(self.bound)
-        bound_text = f"{name}: {share} of its time {limit_text}{self._tensor_wait()}"
+        bound_text = f"{name}: {share_text} of its time {limit_text}{self._tensor_wait()}"
         if self.main is not None:
             other_count = len(self.worth_fixing) - 1
             others_text = f", and {count(other_count, 'lesser cause')}" if other_count else ""
@@ -179,19 +179,19 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
         tensor_ns = self.stages.get("tensor", 0.0)
         if not tensor_ns or self.bound == "tensor":
             return ""
-        unit = WAITS.get(self.bound, "CUDA cores")
+        awaited_unit = WAITS.get(self.bound, "CUDA cores")
         if self.bound == "load/store":
-            unit = "shared memory" if self.shared_share >= 0.5 else "the load/store units"
-        share = percent(min(1.0, tensor_ns / self.time_ns))
-        return f". Its tensor cores wait for {unit}: they multiply for {share} of its time"
+            awaited_unit = "shared memory" if self.shared_share >= 0.5 else "the load/store units"
+        tensor_share = percent(min(1.0, tensor_ns / self.time_ns))
+        return f". Its tensor cores wait for {awaited_unit}: they multiply for {tensor_share} of its time"
 
     def explanation(self, cause: Cause) -> str:
         """Return the explanation of a cause: location, counts, ceiling, remedy and gain."""
-        line, source = self._source_line(cause)
-        location = f"Line {line}, {source.text}: " if line else ""
+        line, source_line = self._source_line(cause)
+        location = f"Line {line}, {source_line.text}: " if line else ""
         count_text, remedy = _EXPLANATIONS[cause.kind](cause, self)
-        share = percent(min(1.0, self.stages[self.bound] / self.time_ns))
-        ceiling = f"Ceiling: {share} of the time {_bound(self.bound)[1]}."
+        share_text = percent(min(1.0, self.stages[self.bound] / self.time_ns))
+        ceiling = f"Ceiling: {share_text} of the time {_bound(self.bound)[1]}."
         gain = f"{number(cause.gain)} × as fast, {duration(cause.before_ns)} → {duration(cause.after_ns)}"
         text = (
             f"{count_text}. {ceiling} {remedy}: {gain}, modelled. Notebook {NOTEBOOKS[cause.kind]} shows how."
@@ -253,12 +253,12 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
             for costs in (baseline, self)
         )
         text += f" ({duration(self.time_ns)}). "
-        for word, names in (
+        for change, names in (
             ("Fixed", [name for name in causes_before if name not in causes_after]),
             ("Left", [name for name in causes_after if name in causes_before]),
             ("New", [name for name in causes_after if name not in causes_before]),
         ):
-            text += f"{word}: {listing(list(dict.fromkeys(names)))}. " if names else ""
+            text += f"{change}: {listing(list(dict.fromkeys(names)))}. " if names else ""
         saved_ns = {stage: baseline.stages[stage] - stage_ns for stage, stage_ns in self.stages.items()}
         largest_stage = max(saved_ns, key=lambda stage: saved_ns[stage])
         if saved_ns[largest_stage] > 0.3 * (baseline.time_ns - self.time_ns) > 0.0:
@@ -378,7 +378,7 @@ def _compute(cause: Cause, _: DiagnosisTable) -> Explanation:
 def _occupancy(cause: Cause, _: DiagnosisTable) -> Explanation:
     warps = number(cause.figures["warps"])
     max_warps = number(cause.figures["room"])
-    limit, remedy = {
+    limit_text, remedy = {
         "shared memory": (
             f"shared memory, {count(cause.figures['size_bytes'], 'byte')} per block",
             "Use less shared memory",
@@ -396,7 +396,7 @@ def _occupancy(cause: Cause, _: DiagnosisTable) -> Explanation:
             "Choose a block size that divides the SM's maximum number of threads",
         ),
     }[cause.detail]
-    return f"an SM has {warps} of {max_warps} warps; the limit is {limit}", remedy
+    return f"an SM has {warps} of {max_warps} warps; the limit is {limit_text}", remedy
 
 
 def _grid(cause: Cause, _: DiagnosisTable) -> Explanation:

@@ -80,12 +80,14 @@ class HistoryTable(RecordTable[ElementHistory], ElementHistory):
         return [*sentences, *filter(None, [self.note])]
 
     def _body(self) -> str:
-        last = self.last
+        last_write = self.last
         line_text = ""
-        if last.place is not None and last.place.line:
-            mark = f"block {last.place.block}, thread {last.place.thread}"
+        if last_write.place is not None and last_write.place.line:
+            mark_text = f"block {last_write.place.block}, thread {last_write.place.thread}"
             line_text = source_lines(
-                "", {last.place.line: mark}, {last.place.line: last.place.source.strip()}
+                "",
+                {last_write.place.line: mark_text},
+                {last_write.place.line: last_write.place.source.strip()},
             )
         table = "".join(table.html() for table in self.tables())
         return (
@@ -99,14 +101,14 @@ class HistoryTable(RecordTable[ElementHistory], ElementHistory):
         """Return the values in the order of the writes as HTML, with one colour per writer."""
         names = list(dict.fromkeys(write.name for write in self.writes if write.kind != "initial"))
         colours = dict(zip(names, (*KERNELS, *[KERNELS[-1]] * len(names)), strict=False))
-        steps = [
+        strip_cells = [
             (_value(write.value), _writer_text(write), colours.get(write.name, "other"))
             for write in self.writes
         ]
-        if len(steps) > _MAX_STRIP:
-            hidden_text = f"{number(len(steps) - _MAX_STRIP)} more"
-            steps = [*steps[:2], ("…", hidden_text, "other"), *steps[2 - _MAX_STRIP :]]
-        return strip(steps)
+        if len(strip_cells) > _MAX_STRIP:
+            hidden_text = f"{number(len(strip_cells) - _MAX_STRIP)} more"
+            strip_cells = [*strip_cells[:2], ("…", hidden_text, "other"), *strip_cells[2 - _MAX_STRIP :]]
+        return strip(strip_cells)
 
 
 def _writer_text(write: Write) -> str:

@@ -60,9 +60,9 @@ def _row(ending: Ending) -> tuple[Any, ...]:
         operation_values = operation.name, operation.dtype, operation.size, operation.layout
     if ending.recorded is False:
         return *operation_values, Cell(None, "not recorded"), None, None
-    routines = ", ".join(times(count, name) for name, count in ending.routines)
-    kernels = ", ".join(times(count, name) for name, count in ending.kernels)
-    short_kernels = ", ".join(times(count, _short_name(name)) for name, count in ending.kernels)
+    routines = ", ".join(times(use_count, name) for name, use_count in ending.routines)
+    kernels = ", ".join(times(use_count, name) for name, use_count in ending.kernels)
+    short_kernels = ", ".join(times(use_count, _short_name(name)) for name, use_count in ending.kernels)
     return (
         *operation_values,
         listing(ending.libraries) or None,

@@ -60,7 +60,7 @@ class MemoryReportTable(RecordTable[MemoryReport], MemoryReport):
     def _temporaries(self) -> str:
         if self.failed is not None or not self.needed_bytes:
             return ""
-        share = self.temporary_bytes / self.needed_bytes
+        temporary_share = self.temporary_bytes / self.needed_bytes
         stayed_bytes = self.after_bytes - self.before_bytes
         stayed_text = (
             f"{size(stayed_bytes)} stayed"
@@ -68,8 +68,8 @@ class MemoryReportTable(RecordTable[MemoryReport], MemoryReport):
             else f"{size(-stayed_bytes)} of earlier allocations were freed"
         )
         return (
-            f"{size(self.temporary_bytes)} of it ({percent(share)}) were temporary; {stayed_text} when the "
-            f"call returned. {count(self.allocations, 'allocation')}, {count(self.frees, 'free')}."
+            f"{size(self.temporary_bytes)} of it ({percent(temporary_share)}) were temporary; {stayed_text} "
+            f"when the call returned. {count(self.allocations, 'allocation')}, {count(self.frees, 'free')}."
         )
 
     def _fit(self) -> str:
@@ -93,19 +93,19 @@ class MemoryReportTable(RecordTable[MemoryReport], MemoryReport):
         total_bytes = self.peak_bytes - (self.failed.size_bytes if self.failed is not None else 0)
         rows = tuple(
             (
-                group.size_bytes,
-                _share(group.size_bytes, total_bytes),
-                group.blocks or None,
-                group.arrays or None,
-                group.stay,
-                str(group.source) if group.source else None,
-                group.source.text.strip() if group.source else "",
+                block_group.size_bytes,
+                _share(block_group.size_bytes, total_bytes),
+                block_group.blocks or None,
+                block_group.arrays or None,
+                block_group.stay,
+                str(block_group.source) if block_group.source else None,
+                block_group.source.text.strip() if block_group.source else "",
             )
-            for group in self.alive
+            for block_group in self.alive
         )
-        other_groups = self.alive[MAX_ROWS:]
-        other_bytes = sum(group.size_bytes for group in other_groups)
-        other_blocks = sum(group.blocks for group in other_groups)
+        other_block_groups = self.alive[MAX_ROWS:]
+        other_bytes = sum(block_group.size_bytes for block_group in other_block_groups)
+        other_blocks = sum(block_group.blocks for block_group in other_block_groups)
         other_row = (
             other_bytes,
             _share(other_bytes, total_bytes),
@@ -147,8 +147,8 @@ def _share(size_bytes: int, total_bytes: int) -> Cell | None:
 def _room(room: Room, is_current: bool) -> tuple[Any, ...]:
     assert room.times is not None
     device = f"{room.provenance.device} (now)" if is_current else room.provenance.device
-    side = room.times**0.5 if room.times >= 1 else Cell(None, "does not fit")
-    return device, room.memory_bytes, max(0, room.room_bytes), room.times, side
+    side_factor = room.times**0.5 if room.times >= 1 else Cell(None, "does not fit")
+    return device, room.memory_bytes, max(0, room.room_bytes), room.times, side_factor
 
 
 def _factor_text(factor: float) -> str:

@@ -36,8 +36,8 @@ class ProfileTable(RecordTable[Profile], Profile):
     @property
     def facts(self) -> str:
         """The facts in the caption: duration, and the share of it in which the device was busy."""
-        share = f" ({percent(self.busy_ns / self.wall_ns)})" if self.wall_ns else ""
-        return f"{duration(self.wall_ns)}, the device was busy {duration(self.busy_ns)} of it{share}"
+        share_text = f" ({percent(self.busy_ns / self.wall_ns)})" if self.wall_ns else ""
+        return f"{duration(self.wall_ns)}, the device was busy {duration(self.busy_ns)} of it{share_text}"
 
     @property
     def origin(self) -> str:
@@ -90,8 +90,11 @@ class ProfileTable(RecordTable[Profile], Profile):
         return [*sentences, *([self.note] if self.note else [])]
 
     def _body(self) -> str:
-        share = self.busy_ns / self.wall_ns if self.wall_ns else 0.0
-        return bars([("device busy", share, percent(share), "accent")]) + super(ProfileTable, self)._body()
+        busy_share = self.busy_ns / self.wall_ns if self.wall_ns else 0.0
+        return (
+            bars([("device busy", busy_share, percent(busy_share), "accent")])
+            + super(ProfileTable, self)._body()
+        )
 
     def _counters(self) -> Table:
         rows = [
@@ -244,7 +247,7 @@ class ProfileComparison(CardOfTables):
     def table(self) -> Table:
         """Return a table with a row for each kernel, copy, wait and range, the largest change first."""
         rows_by_profile = [_rows_by_key(record) for record in self.records]
-        keys = sorted(
+        row_keys = sorted(
             dict.fromkeys([*rows_by_profile[0], *rows_by_profile[1]]),
             key=lambda key: (
                 -abs(_time_ns(rows_by_profile[0].get(key)) - _time_ns(rows_by_profile[1].get(key)))
@@ -253,7 +256,7 @@ class ProfileComparison(CardOfTables):
         longest_ns = max((_time_ns(row) for rows in rows_by_profile for row in rows.values()), default=0.0)
         rows = [
             _comparison_row(key, rows_by_profile[0].get(key), rows_by_profile[1].get(key), longest_ns)
-            for key in keys
+            for key in row_keys
         ]
         columns = (
             "key",
@@ -281,18 +284,36 @@ _Row = tuple[int, float | None]  # count, and time where it is known
 
 def _rows_by_key(record: Profile) -> dict[tuple[str, str], _Row]:
     """Return the count and the time for each name and kind; kernels with several shapes are added."""
-    parts: dict[tuple[str, str], _Row] = {}
-    for kind, rows in (
-        ("kernel", [(entry.key, entry.count, entry.device_time_total_ns) for entry in record.kernels]),
-        ("copy", [(_copy(entry), entry.count, entry.device_time_total_ns) for entry in record.copies]),
-        ("wait", [(entry.key, entry.count, entry.cpu_time_total_ns) for entry in record.waits]),
+    rows_by_key: dict[tuple[str, str], _Row] = {}
+    for entry_kind, rows in (
+        (
+            "kernel",
+            [
+                (profile_entry.key, profile_entry.count, profile_entry.device_time_total_ns)
+                for profile_entry in record.kernels
+            ],
+        ),
+        (
+            "copy",
+            [
+                (_copy(profile_entry), profile_entry.count, profile_entry.device_time_total_ns)
+                for profile_entry in record.copies
+            ],
+        ),
+        (
+            "wait",
+            [
+                (profile_entry.key, profile_entry.count, profile_entry.cpu_time_total_ns)
+                for profile_entry in record.waits
+            ],
+        ),
         ("range", [(span.key, span.count, span.device_time_total_ns) for span in record.ranges]),
     ):
-        for key, count, time_ns in rows:
-            count_before, before_ns = parts.get((key, kind), (0, 0))
+        for key, entry_count, time_ns in rows:
+            count_before, before_ns = rows_by_key.get((key, entry_kind), (0, 0))
             total_ns = None if before_ns is None or time_ns is None else before_ns + time_ns
-            parts[key, kind] = count_before + count, total_ns
-    return parts
+            rows_by_key[key, entry_kind] = count_before + entry_count, total_ns
+    return rows_by_key
 
 
 def _time_ns(row: _Row | None) -> float:
@@ -302,14 +323,14 @@ def _time_ns(row: _Row | None) -> float:
 def _comparison_row(
     key: tuple[str, str], before: _Row | None, after: _Row | None, longest_ns: float
 ) -> tuple[Any, ...]:
-    counts = [row[0] if row else None for row in (before, after)]
+    entry_counts = [row[0] if row else None for row in (before, after)]
     times_ns = [row[1] if row else None for row in (before, after)]
     has_unknown = any(row and row[1] is None for row in (before, after))
     first_ns = _time_ns(before)
     second_ns = _time_ns(after)
     change = None if has_unknown else second_ns - first_ns
     cells = (_time_cell(time_ns, longest_ns) for time_ns in times_ns)
-    return *key, *counts, *cells, change, first_ns / second_ns if first_ns and second_ns else None
+    return *key, *entry_counts, *cells, change, first_ns / second_ns if first_ns and second_ns else None
 
 
 def _time_cell(time_ns: float | None, longest_ns: float) -> Cell | None:
@@ -319,10 +340,10 @@ def _time_cell(time_ns: float | None, longest_ns: float) -> Cell | None:
 
 
 def _change(change_ns: float) -> str:
-    sign = ""
+    sign_text = ""
     if change_ns:
-        sign = "+" if change_ns > 0 else "−"
-    return f"{sign}{duration(abs(change_ns))}"
+        sign_text = "+" if change_ns > 0 else "−"
+    return f"{sign_text}{duration(abs(change_ns))}"
 
 
 def _factor(value: float) -> str:
@@ -334,8 +355,8 @@ def _factor_text(before: float, after: float) -> str:
 
 
 def _copy(copy: ProfiledCopy) -> str:
-    kind = {None: "", True: ", page-locked", False: ", pageable"}[copy.pinned]
-    return f"memcpy {copy.way}{kind}" if copy.way else "memset"
+    memory_text = {None: "", True: ", page-locked", False: ", pageable"}[copy.pinned]
+    return f"memcpy {copy.way}{memory_text}" if copy.way else "memset"
 
 
 def _share(value: float, total: float) -> Cell | None:

@@ -64,12 +64,12 @@ class SanitizerTable(RecordTable[SanitizerReport], SanitizerReport):
         """The verdict: a sentence with the number of findings of each severity."""
         if self.unavailable:
             return UNAVAILABLE
-        counts = [
-            (sum(hazard.severity == severity for hazard in self.hazards), word)
-            for severity, word in (("error", "error"), ("warning", "warning"), ("info", "remark"))
+        severity_counts = [
+            (sum(hazard.severity == severity for hazard in self.hazards), severity_word)
+            for severity, severity_word in (("error", "error"), ("warning", "warning"), ("info", "remark"))
         ]
-        texts = [count(times, word) for times, word in counts if times]
-        text = ", ".join(texts) if texts else "Nothing found."
+        count_texts = [count(times, severity_word) for times, severity_word in severity_counts if times]
+        text = ", ".join(count_texts) if count_texts else "Nothing found."
         if self.blocks_checked is None:
             return text
         extent = f"{number(self.blocks_checked)} of {count(prod(self.grid), 'block')} checked"
@@ -124,17 +124,19 @@ class SanitizerTable(RecordTable[SanitizerReport], SanitizerReport):
 
     def _finding(self, index: int, hazard: Hazard) -> str:
         """Return a finding as HTML: its lines in the source, and its explanation."""
-        marks: dict[int, str] = {}
-        texts: dict[int, str] = {}
+        marks_by_line: dict[int, str] = {}
+        text_of_line: dict[int, str] = {}
         for place, role in _places(hazard):
             position = f"block {_index(place.block)}, thread {_index(place.thread)}"
-            note = f"{role}: {position}" if role else position
+            place_note = f"{role}: {position}" if role else position
             if place.line:
-                marks[place.line] = "; ".join(filter(None, [marks.get(place.line), note]))
-                texts[place.line] = place.source.strip()
+                marks_by_line[place.line] = "; ".join(
+                    filter(None, [marks_by_line.get(place.line), place_note])
+                )
+                text_of_line[place.line] = place.source.strip()
         times = f"{hazard.severity}, {_times_text(hazard.count)}"
         return beside(
-            source_lines(self.code, marks, texts),
+            source_lines(self.code, marks_by_line, text_of_line),
             paragraph(f"{index}. {_name(hazard)} ({times})", "strong")
             + paragraph(self.sentences()[index - 1]),
         )
@@ -177,8 +179,8 @@ class SanitizerComparison(CardOfTables):
         places = [hazard.second for report in self.records for hazard in report.hazards]
         lines = {(place.line, place.source) for place in places}
         rows = tuple(
-            (line or None, source, *(_findings_text(report, line) for report in self.records))
-            for line, source in sorted(lines)
+            (line or None, source_line, *(_findings_text(report, line) for report in self.records))
+            for line, source_line in sorted(lines)
         )
         return Table("", ("line", SOURCE, *(record.checker for record in self.records)), rows)
 
@@ -211,8 +213,8 @@ def _times_text(count: int) -> str:
 
 
 def _name(hazard: Hazard) -> str:
-    kind = f"{hazard.kind} race" if hazard.kind in ("RAW", "WAR", "WAW") else hazard.kind
-    return f"{kind}, {hazard.space} memory" if hazard.space else kind
+    kind_text = f"{hazard.kind} race" if hazard.kind in ("RAW", "WAR", "WAW") else hazard.kind
+    return f"{kind_text}, {hazard.space} memory" if hazard.space else kind_text
 
 
 def _places(hazard: Hazard) -> list[tuple[Place, str]]:

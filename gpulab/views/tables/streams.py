@@ -43,8 +43,8 @@ class StreamTable(RecordTable[StreamReport], StreamReport):
         """The verdict: a sentence with the number of pairs of lines that lack an order."""
         if not self.findings:
             return "Nothing found: all uses of the same bytes are ordered."
-        pairs = count(len(self.findings), "pair of uses", "pairs of uses")
-        return f"{pairs} of the same bytes without order."
+        pairs_text = count(len(self.findings), "pair of uses", "pairs of uses")
+        return f"{pairs_text} of the same bytes without order."
 
     def tables(self) -> tuple[Table, ...]:
         """Return a table with two rows per finding, the earlier use first; no table without findings."""
@@ -82,8 +82,8 @@ class StreamTable(RecordTable[StreamReport], StreamReport):
 
 def _row(use: StreamUse) -> tuple[str | None, str, str, str, str]:
     line = None
-    source = ""
+    source_text = ""
     if use.source is not None:
         line = f"{use.source.file}:{use.source.line}"
-        source = use.source.text.strip()
-    return line, source, use.stream or "host", "writes" if use.writes else "reads", use.name
+        source_text = use.source.text.strip()
+    return line, source_text, use.stream or "host", "writes" if use.writes else "reads", use.name

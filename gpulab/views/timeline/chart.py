@@ -115,9 +115,9 @@ def chart(
         float(max(1, track.x1.max(initial=0), *(lanes.record.duration_ns for lanes in panels))),
     )
     widest = max((text_width(name, 11) for name in track.row_names), default=0.0)
-    left = round(min(MAX_LEFT_PX, max(MIN_LEFT_PX, widest + 12)))
-    names = [shorten(name, left - 8, 11) for name in track.row_names]
-    middles = [top + height / 2 for top, height in zip(rows.tops, rows.heights, strict=True)]
+    left_px = round(min(MAX_LEFT_PX, max(MIN_LEFT_PX, widest + 12)))
+    names = [shorten(name, left_px - 8, 11) for name in track.row_names]
+    middles = [row_top + height / 2 for row_top, height in zip(rows.tops, rows.heights, strict=True)]
     return plots.plot(
         y + 36,
         domain,
@@ -131,12 +131,12 @@ def chart(
             headings,
             [lanes.heading for lanes in panels if headings],
             weight="bold",
-            dx=-left,
+            dx=-left_px,
             pin=True,
         ),
         Time(y),
         label=label,
-        left=left,
+        left=left_px,
         zoom=True,
         name="tracks",
         most_zoom=max(1.0, (domain[1] - domain[0]) / 20),
@@ -148,7 +148,7 @@ def _tracks(
     panels: Sequence[Lanes], rows: Rows, picks: Mapping[str, str], advice: Sequence[Advice], moment: str
 ) -> Tracks:
     columns: dict[str, list[Any]] = {}
-    texts: dict[str, Any] = {"names": [], "details": [], "lines": []}
+    texts_by_column: dict[str, Any] = {"names": [], "details": [], "lines": []}
     for panel, lanes in enumerate(panels):
         panel_columns = {
             "x0": lanes.start - lanes.record.start_ns,
@@ -156,9 +156,9 @@ def _tracks(
             "row": lanes.row + rows.index[panel, lanes.row_keys[0]] if lanes.row_keys else lanes.row,
             "lane": lanes.lane,
             "colour": lanes.engine,
-            "name": lanes.name + len(texts["names"]),
-            "detail": lanes.detail + len(texts["details"]),
-            "line": lanes.line + len(texts["lines"]),
+            "name": lanes.name + len(texts_by_column["names"]),
+            "detail": lanes.detail + len(texts_by_column["details"]),
+            "line": lanes.line + len(texts_by_column["lines"]),
             "size": lanes.size,
             "operation": lanes.operation,
             "node": lanes.node,
@@ -166,20 +166,21 @@ def _tracks(
         }
         for name, column in panel_columns.items():
             columns.setdefault(name, []).append(column)
-        for name, texts_of_column in texts.items():
+        for name, texts_of_column in texts_by_column.items():
             texts_of_column += getattr(lanes, name)
     order = np.argsort(np.concatenate(columns["x0"]), kind="stable")
     merged: dict[str, Any] = {
-        name: _compact(np.concatenate(pieces)[order]) for name, pieces in columns.items()
+        name: _compact(np.concatenate(column_parts)[order]) for name, column_parts in columns.items()
     }
     # A kernel's name has the same colour in every panel.
     colour_of_kernel = kernel_colours(name for lanes in panels for name in lanes.kernels)
-    colours = np.array([colour_of_kernel.get(name, 0) for name in texts["names"]], np.uint8)
+    colours = np.array([colour_of_kernel.get(name, 0) for name in texts_by_column["names"]], np.uint8)
     is_kernel = merged["colour"] == 0
     merged["colour"][is_kernel] = colours[merged["name"][is_kernel]]
     device_names = {*np.unique(merged["name"][merged["colour"] < DEVICE_ENGINES]).tolist()}
     shorts = [
-        _short_name(name) if index in device_names else name for index, name in enumerate(texts["names"])
+        _short_name(name) if index in device_names else name
+        for index, name in enumerate(texts_by_column["names"])
     ]
     return Tracks(
         colours=[colour for colour, _ in ENGINES.values()],
@@ -190,13 +191,13 @@ def _tracks(
         **{name: merged.pop(name) for name in ("x0", "x1", "row", "lane", "colour")},
         columns={
             **merged,
-            **texts,
+            **texts_by_column,
             "shorts": shorts,
             "picks": dict(picks),
             "moment": moment,
             "measured": _measured_names(panels),
             "origin": listing([*dict.fromkeys(lanes.record.provenance.source for lanes in panels)]),
-            "advised": [_advised_lines(panels, piece) for piece in advice],
+            "advised": [_advised_lines(panels, advice_piece) for advice_piece in advice],
         },
         say=[
             ["name", "names"],
@@ -227,8 +228,8 @@ def _measured_names(panels: Sequence[Lanes]) -> list[str]:
 
 def _advised_lines(panels: Sequence[Lanes], piece: Advice) -> list[int]:
     """Return the indices of the source lines that a piece of advice names."""
-    sources = [source for lanes in panels for source in lanes.sources]
-    return [index for index, source in enumerate(sources) if source in piece.sources]
+    source_lines = [source_line for lanes in panels for source_line in lanes.sources]
+    return [index for index, source_line in enumerate(source_lines) if source_line in piece.sources]
 
 
 def _compact(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -268,21 +269,21 @@ def _frames(panels: Sequence[Lanes], rows: Rows) -> Item | None:
     if not frames:
         return None
     start, end, row = np.array(frames, np.int64).T
-    top = np.array(rows.tops)[row]
+    row_top = np.array(rows.tops)[row]
     height = np.array(rows.heights)[row]
-    return Rects(start, end, top - 1, top + height + 1, "fg", outline=True)
+    return Rects(start, end, row_top - 1, row_top + height + 1, "fg", outline=True)
 
 
 def _arrows(panels: Sequence[Lanes], rows: Rows) -> Iterator[Item]:
     """Yield arrows from the end of an operation to the start of the operation that waited for it."""
-    for kind, colour in ((0, "fg"), (1, "tail-text"), (2, "error")):
+    for arrow_kind, colour in ((0, "fg"), (1, "tail-text"), (2, "error")):
         lines = []
         for panel, lanes in enumerate(panels):
             activities = lanes.record.activities
             origin = lanes.record.start_ns
-            for source, target in (*lanes.arrows, lanes.faults)[kind]:
-                source_operation = activities[source]
-                target_operation = activities[target]
+            for start_index, end_index in (*lanes.arrows, lanes.faults)[arrow_kind]:
+                source_operation = activities[start_index]
+                target_operation = activities[end_index]
                 source_y, target_y = (
                     rows.middle(panel, ("stream", *STREAM_OF(operation)))
                     for operation in (source_operation, target_operation)
@@ -292,8 +293,10 @@ def _arrows(panels: Sequence[Lanes], rows: Rows) -> Iterator[Item]:
                 )
         if lines:
             x0, y0, x1, y1 = np.array(lines, np.float64).T
-            width = 2.5 if kind == 2 else 1.5
-            yield Rules(x0, y0, x1, y1, colour, width=width, arrow=True, dash=kind == 1, most=MAX_ARROWS)
+            width = 2.5 if arrow_kind == 2 else 1.5
+            yield Rules(
+                x0, y0, x1, y1, colour, width=width, arrow=True, dash=arrow_kind == 1, most=MAX_ARROWS
+            )
 
 
 def _marks(panels: Sequence[Lanes], rows: Rows) -> Iterator[Item]:
@@ -312,10 +315,16 @@ def _marks(panels: Sequence[Lanes], rows: Rows) -> Iterator[Item]:
                 name = lanes.names[lanes.name[bar]] if entries is range_marks else ""
                 entries.append((int(start[bar]), y, symbol + name))
     if range_marks:
-        yield plots.texts([(*mark, 0) for mark in range_marks], room=None, anchor="start", dx=-4, spread=True)
+        yield plots.texts(
+            [(*symbol_position, 0) for symbol_position in range_marks],
+            room=None,
+            anchor="start",
+            dx=-4,
+            spread=True,
+        )
     if hidden_waits:
         yield plots.texts(
-            [(*mark, 0) for mark in hidden_waits],
+            [(*symbol_position, 0) for symbol_position in hidden_waits],
             room=None,
             anchor="end",
             dx=-2,
@@ -352,20 +361,20 @@ def legend_entries(plot: Plot) -> list[tuple[str, str]]:
     is_kernel = tracks.colour < len(KERNELS)
     colours = tracks.colour[is_kernel]
     names = tracks.columns["name"][is_kernel]
-    texts = tracks.columns["names"]
-    pairs = sorted({*zip(colours.tolist(), names.tolist(), strict=True)})
-    ordered = dict.fromkeys(texts[name] for _, name in pairs)
+    kernel_names = tracks.columns["names"]
+    colour_names = sorted({*zip(colours.tolist(), names.tolist(), strict=True)})
+    ordered = dict.fromkeys(kernel_names[name] for _, name in colour_names)
     entries = [*ENGINES.values()]
-    others = np.unique(tracks.colour[~is_kernel]).tolist()
-    return [*kernel_legend([*ordered]), *(entries[index] for index in others)]
+    other_engines = np.unique(tracks.colour[~is_kernel]).tolist()
+    return [*kernel_legend([*ordered]), *(entries[index] for index in other_engines)]
 
 
 def arrow_words(panels: Sequence[Lanes]) -> str:
     """Return a sentence that explains the arrows and frames that occur."""
-    waits, implicit = (sum(len(lanes.arrows[kind]) for lanes in panels) for kind in (0, 1))
+    waits, implicit = (sum(len(lanes.arrows[arrow_kind]) for lanes in panels) for arrow_kind in (0, 1))
     faults = sum(len(lanes.faults) for lanes in panels)
     launches = sum(len({launch[1:] for launch in lanes.launches}) for lanes in panels)
-    parts = [
+    phrases = [
         *([f"Arrows: {count(waits, 'wait')} for an event"] if waits else []),
         *(
             [f"dashed arrows: {count(implicit, 'order')} between streams without an event"]
@@ -376,6 +385,6 @@ def arrow_words(panels: Sequence[Lanes]) -> str:
         *([f"frames: {count(launches, 'graph launch', 'graph launches')}"] if launches else []),
     ]
     if waits + implicit > MAX_ARROWS:
-        parts.append(f"arrows are drawn only if at most {MAX_ARROWS} are visible")
-    text = "; ".join(parts)
+        phrases.append(f"arrows are drawn only if at most {MAX_ARROWS} are visible")
+    text = "; ".join(phrases)
     return f"{text[0].upper()}{text[1:]}." if text else ""

@@ -130,7 +130,7 @@ class Lanes:
         engine_index = {name: index for index, name in enumerate(ENGINES)}
         self.engine = np.array([engine_index[engine_name] for engine_name in engines_of_bars], np.int64)
         self.size, self.operation, self.node = (
-            np.array(numbers, np.int64) for numbers in (size, operation, node)
+            np.array(column_values, np.int64) for column_values in (size, operation, node)
         )
         for column in ("_row_key", "name", "detail", "line", "engine", "size", "operation", "node"):
             setattr(self, column, getattr(self, column)[order])
@@ -224,24 +224,24 @@ class Lanes:
         """Return the operations as columns of `Bar` (lists, because there may be very many operations)."""
         sources = {call.correlation_id: call.source for call in self.record.calls if call.correlation_id}
         columns = ([*map(attrgetter(name), self.record.activities)] for name in _COLUMNS)
-        start, end, kind, copy_kinds, name, size, correlation_ids, *details_of = columns
+        start, end, activity_kinds, copy_kinds, name, size, correlation_ids, *details_of = columns
         device, stream, *_, graph, node = details_of
         row_keys = {key: ("stream", *key) for key in self.streams}
         # The engine of a copy to or from the host is its direction; other copies and memsets are the
         # device's.
         engines = [
             copy_kind if copy_kind in ("HtoD", "DtoH") else _ENGINE_OF_KIND.get(value, "DtoD")
-            for value, copy_kind in zip(kind, copy_kinds, strict=True)
+            for value, copy_kind in zip(activity_kinds, copy_kinds, strict=True)
         ]
-        keys = list(zip(*details_of, strict=True))
-        details = {key: self._detail(*key) for key in set(keys)}
+        detail_keys = list(zip(*details_of, strict=True))
+        details = {key: self._detail(*key) for key in set(detail_keys)}
         return [
             start,
             end,
             [row_keys[key] for key in zip(device, stream, strict=True)],
             engines,
             name,
-            [details[key] for key in keys],
+            [details[key] for key in detail_keys],
             list(map(sources.get, correlation_ids)),
             size,
             correlation_ids,
@@ -259,14 +259,14 @@ class Lanes:
         node: int,
     ) -> str:
         """Return a text with an operation's row, launch configuration, memory and graph."""
-        parts = ["", f"on {self.row_name(('stream', device, stream))}"]
+        phrases = ["", f"on {self.row_name(('stream', device, stream))}"]
         if grid and block:
-            parts.append(f"grid {shape(grid)}, block {shape(block)}")
+            phrases.append(f"grid {shape(grid)}, block {shape(block)}")
         if pinned is not None:
-            parts.append(f"{'pinned' if pinned else 'pageable'} memory")
+            phrases.append(f"{'pinned' if pinned else 'pageable'} memory")
         if graph:
-            parts.append(f"node {node} of graph {graph}")
-        return ", ".join(parts)
+            phrases.append(f"node {node} of graph {graph}")
+        return ", ".join(phrases)
 
     # Names
 
@@ -286,17 +286,17 @@ class Lanes:
 
     def row_name(self, row_key: RowKey) -> str:
         """Return the name of a row."""
-        kind, device, stream = row_key
-        if kind == "stream":
-            if (kind, device, stream) == SHARED_ROW:
+        row_kind, device, stream = row_key
+        if row_kind == "stream":
+            if (row_kind, device, stream) == SHARED_ROW:
                 return f"{len(self.folded)} more streams"
             name = self._stream_names.get((device, stream)) or f"stream {stream}"
             return f"GPU {device} {name}" if len(self.devices) > 1 else name
         thread_text = f" {device + 1}" if device else ""
-        if kind == "range" and stream:
+        if row_kind == "range" and stream:
             return ""
         names = {"range": "NVTX", "call": "host calls", "wait": "host waits"}
-        return f"{names[kind]}{thread_text}"
+        return f"{names[row_kind]}{thread_text}"
 
     @cached_property
     def kernels(self) -> list[str]:
@@ -327,14 +327,14 @@ class Lanes:
         event_edges = {
             (sync.device_id, sync.stream_id, predecessor) for sync in waits for predecessor in sync.after
         }
-        pairs: dict[bool, list[tuple[int, int]]] = {True: [], False: []}
+        operation_pairs: dict[bool, list[tuple[int, int]]] = {True: [], False: []}
         known_edges: set[tuple[int, int | None, int]] = set()
         for index, activity in enumerate(activities):
             for predecessor in activity.after:
-                source = index_of.get(predecessor)
-                if source is not None and streams[source] != streams[index]:
+                predecessor_index = index_of.get(predecessor)
+                if predecessor_index is not None and streams[predecessor_index] != streams[index]:
                     edge = (*streams[index], predecessor)
-                    pairs[edge in event_edges].append((source, index))
+                    operation_pairs[edge in event_edges].append((predecessor_index, index))
                     known_edges.add(edge)
         # CUPTI does not report predecessors: the stream's first operation issued after the wait is used.
         call_start = {call.correlation_id: call.start_ns for call in self.record.calls} if waits else {}
@@ -345,24 +345,26 @@ class Lanes:
             stream_key = (wait.device_id, wait.stream_id)
             candidates = of_stream.get(stream_key, [])
             for predecessor in wait.after:
-                source = index_of.get(predecessor)
+                predecessor_index = index_of.get(predecessor)
                 if (
-                    source is None
+                    predecessor_index is None
                     or (*stream_key, predecessor) in known_edges
-                    or streams[source] == stream_key
+                    or streams[predecessor_index] == stream_key
                 ):
                     continue
                 first_candidate = bisect_left(
-                    candidates, activities[source].end_ns, key=lambda index: activities[index].start_ns
+                    candidates,
+                    activities[predecessor_index].end_ns,
+                    key=lambda index: activities[index].start_ns,
                 )
                 for index in islice(candidates, first_candidate, None):
                     if (
                         call_start.get(activities[index].correlation_id, activities[index].start_ns)
                         >= wait.start_ns
                     ):
-                        pairs[True].append((source, index))
+                        operation_pairs[True].append((predecessor_index, index))
                         break
-        return pairs[True], pairs[False]
+        return operation_pairs[True], operation_pairs[False]
 
     @cached_property
     def launches(self) -> dict[tuple[RowKey, int, int], tuple[int, int]]:

@@ -101,7 +101,7 @@ class TimelineView(View):
 
     def describe(self) -> str:
         lines = [self.sentence(), *([self.summary] if self.summary else [])]
-        lines += [f"Advice {index}: {piece.text}" for index, piece in enumerate(self.advice, 1)]
+        lines += [f"Advice {index}: {advice.text}" for index, advice in enumerate(self.advice, 1)]
         track = tracks_of(chart(self.panels, ""))
         for index, lanes in enumerate(self.panels):
             lines += _panel_lines(lanes, track, index)
@@ -162,13 +162,17 @@ class TimelineView(View):
         )
         if not self.advice:
             return picture
-        advice_box = remarks("Advice", "advised", [piece.text for piece in self.advice])
+        advice_box = remarks("Advice", "advised", [advice.text for advice in self.advice])
         return row(picture, advice_box, weights=[3, 1], least=[440, 200])
 
 
 def _counts(lanes: Lanes) -> str:
-    counts = dict(zip(ENGINES, np.bincount(lanes.engine, minlength=len(ENGINES)).tolist(), strict=True))
-    return listing([count(counts[name], *words) for name, words in COUNT_NOUNS.items() if counts[name]])
+    engine_counts = dict(
+        zip(ENGINES, np.bincount(lanes.engine, minlength=len(ENGINES)).tolist(), strict=True)
+    )
+    return listing(
+        [count(engine_counts[name], *nouns) for name, nouns in COUNT_NOUNS.items() if engine_counts[name]]
+    )
 
 
 def _sentence(lanes: Lanes) -> str:
@@ -186,9 +190,9 @@ def _panel_lines(lanes: Lanes, track: Tracks, panel: int) -> list[str]:
     """Return sentences about the bars of a panel: hidden waits first, then other waits, then other bars."""
     in_panel = track.columns["panel"] == panel
     engine = track.colour
-    groups = [engine == HIDDEN, engine == WAIT, (engine < DEVICE_ENGINES) | (engine > HIDDEN)]
-    order = np.concatenate([np.flatnonzero(in_panel & kind) for kind in groups]).tolist()
-    wait_count = len({target for _, target in lanes.arrows[0]})
+    engine_masks = [engine == HIDDEN, engine == WAIT, (engine < DEVICE_ENGINES) | (engine > HIDDEN)]
+    order = np.concatenate([np.flatnonzero(in_panel & engine_mask) for engine_mask in engine_masks]).tolist()
+    wait_count = len({end_index for _, end_index in lanes.arrows[0]})
     return [
         f"{lanes.heading}.",
         *([f"{count(wait_count, 'operation')} waited for an event of another stream."] if wait_count else []),
@@ -203,5 +207,5 @@ def _caption(record: Timeline) -> str:
         if record.lost
         else ""
     )
-    note = f" {record.note[0].upper()}{record.note[1:].rstrip('.')}." if record.note else ""
-    return f"Times {record.provenance.label}, from {METHODS[record.method]}.{lost_text}{note}"
+    note_text = f" {record.note[0].upper()}{record.note[1:].rstrip('.')}." if record.note else ""
+    return f"Times {record.provenance.label}, from {METHODS[record.method]}.{lost_text}{note_text}"

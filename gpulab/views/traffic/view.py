@@ -49,11 +49,11 @@ class TrafficView(View):
 
     def sentence(self) -> str:
         original, *variants = self._traffic.ways
-        texts = "; ".join(
+        variant_texts = "; ".join(
             f"{variant.way}: {number(variant.kernels)}, {size(variant.moved_bytes)}" for variant in variants
         )
         passes = count(original.kernels, "pass", "passes")
-        return f"{passes} as written moves {size(original.moved_bytes)}; {texts}."
+        return f"{passes} as written moves {size(original.moved_bytes)}; {variant_texts}."
 
     def describe(self) -> str:
         lines = [self.sentence()]
@@ -102,7 +102,7 @@ class TrafficView(View):
 
     def _colours(self) -> list[tuple[str, str]]:
         """Return the legend entries for kernels, other ways to build kernels, and fusion boundaries."""
-        kernel_count = 1 + max((item.kernel for item in self._traffic.expressions), default=-1)
+        kernel_count = 1 + max((expression.kernel for expression in self._traffic.expressions), default=-1)
         entries = [(colour, f"kernel {index + 1}") for index, colour in enumerate(KERNELS[:kernel_count])]
         if kernel_count > len(KERNELS):
             entries[-1] = (KERNELS[-1], f"kernels {len(KERNELS)} to {kernel_count}")
@@ -116,14 +116,19 @@ class TrafficView(View):
         Without data per kernel, there is one part with the kernel index -1.
         """
         record = self._traffic
-        executed = [item for item in record.expressions if item.kernel >= 0]
+        executed = [expression for expression in record.expressions if expression.kernel >= 0]
         kernels = list(record.kernels)
-        for parts in (executed, kernels):
-            moved_bytes = sum(map(_moved_bytes, parts))
-            if (len(parts), moved_bytes) == (way.kernels, way.moved_bytes):
+        for kernel_parts in (executed, kernels):
+            moved_bytes = sum(map(_moved_bytes, kernel_parts))
+            if (len(kernel_parts), moved_bytes) == (way.kernels, way.moved_bytes):
                 return [
-                    (part.kernel, f"{way.way}: {_part_text(part)}.", _moved_bytes(part), part.time_ns)
-                    for part in parts
+                    (
+                        kernel_part.kernel,
+                        f"{way.way}: {_part_text(kernel_part)}.",
+                        _moved_bytes(kernel_part),
+                        kernel_part.time_ns,
+                    )
+                    for kernel_part in kernel_parts
                 ]
         text = f"{way.way}: {way.note or count(way.kernels, 'kernel')}."
         return [(-1, text, way.moved_bytes, way.time_ns or 0)]
@@ -137,7 +142,7 @@ class TrafficView(View):
         sentences = []
         values = []
         for index, way in enumerate(ways):
-            top = ROW_PX * (index + 1)
+            bar_top = ROW_PX * (index + 1)
             bytes_x, time_x = 0.0, TIME_X
             for kernel, sentence, moved_bytes, time_ns in self._parts(way):
                 colour = len(KERNELS) if kernel < 0 else min(kernel, len(KERNELS) - 1)
@@ -147,17 +152,17 @@ class TrafficView(View):
                 )
                 for x0, x1 in ((bytes_x, bytes_end), (time_x, time_end)):
                     if x1 > x0:
-                        segments.append((x0, x1, top, top + BAR_PX, colour))
+                        segments.append((x0, x1, bar_top, bar_top + BAR_PX, colour))
                         sentences.append(sentence)
                 bytes_x, time_x = bytes_end, time_end
             time_text = "not executed" if way.time_ns is None else duration(way.time_ns)
             size_text = size(way.moved_bytes)
-            y = top + BAR_PX / 2
+            y = bar_top + BAR_PX / 2
             values += [
                 (bytes_x, y, f"{count(way.kernels, 'kernel')}, {size_text}\n{size_text}", TIME_X - bytes_x),
                 (time_x, y, time_text, TIME_X + BAR_WIDTH + TEXT_WIDTH - time_x),
             ]
-        value_x, value_y, texts, widths = zip(*values, strict=True)
+        value_x, value_y, value_texts, widths = zip(*values, strict=True)
         domain = (0.0, TIME_X + BAR_WIDTH + TEXT_WIDTH)
         names_y = [ROW_PX * (index + 1) + BAR_PX / 2 for index in range(len(ways))]
         headings = ["bytes moved", "time"]
@@ -165,7 +170,7 @@ class TrafficView(View):
             ROW_PX * (len(ways) + 1),
             domain,
             boxes(segments, [*KERNELS, "other"], inset=0.5, **speaking(sentences)),
-            Labels(value_x, value_y, texts, dx=6, room=[0.96 * width for width in widths]),
+            Labels(value_x, value_y, value_texts, dx=6, room=[0.96 * width for width in widths]),
             Labels([0, TIME_X], [BAR_PX / 2] * 2, headings, colour="muted"),
             y_ticks(names_y, [way.way for way in ways], domain),
             left=NAMES_PX,
@@ -189,10 +194,10 @@ class TrafficView(View):
         }
         edges = list(
             dict.fromkeys(
-                (str(source), key)
+                (str(source_index), key)
                 for key in nodes
-                for number in expressions[int(key)].after
-                if (source := self._source_of(number)) is not None
+                for expression_index in expressions[int(key)].after
+                if (source_index := self._source_of(expression_index)) is not None
             )
         )
         return dag(
@@ -203,20 +208,23 @@ class TrafficView(View):
             marked=red,
         )
 
-    def _source_of(self, number: int) -> int | None:
+    def _source_of(self, expression_index: int) -> int | None:
         """Return the expression that computed a value, also through views; None for inputs and constants."""
-        while (expression := self._traffic.expressions[number]).kind in ("view", "host"):
+        while (expression := self._traffic.expressions[expression_index]).kind in ("view", "host"):
             if not expression.after:
                 return None
-            number = expression.after[0]
-        return number
+            expression_index = expression.after[0]
+        return expression_index
 
     def _reasons(self) -> list[str]:
         """Return a sentence for each reason why expressions are not fused, with the edges that it affects."""
         edges_of_reason = defaultdict[str, list[str]](list)
         for edge in self._traffic.edges:
-            source, target = (self._traffic.expressions[number].name for number in (edge.first, edge.then))
-            edges_of_reason[edge.why].append(f"{source} → {target}")
+            source_name, target_name = (
+                self._traffic.expressions[expression_index].name
+                for expression_index in (edge.first, edge.then)
+            )
+            edges_of_reason[edge.why].append(f"{source_name} → {target_name}")
         return [
             f"Red: {listing([*dict.fromkeys(names)])}: {reason}." for reason, names in edges_of_reason.items()
         ]
@@ -228,8 +236,8 @@ def _moved_bytes(expression: Expression) -> int:
 
 def _part_text(part: Expression) -> str:
     kernel = f"kernel {part.kernel + 1}"
-    group = "" if part.name == kernel else f", {kernel}"
-    return f"{part.name}{group}, {size(_moved_bytes(part))} in {duration(part.time_ns)}"
+    kernel_text = "" if part.name == kernel else f", {kernel}"
+    return f"{part.name}{kernel_text}, {size(_moved_bytes(part))} in {duration(part.time_ns)}"
 
 
 def _row_text(expression: Expression) -> str:

@@ -45,8 +45,8 @@ def narrow(columns: Columns) -> Columns:
         minimum, maximum = (int(column.min()), int(column.max())) if column.size else (0, 0)
         fitting = (
             column.astype(integer_type)
-            for low, high, integer_type in _NARROW
-            if low <= minimum and maximum <= high
+            for type_minimum, type_maximum, integer_type in _NARROW
+            if type_minimum <= minimum and maximum <= type_maximum
         )
         columns[name] = next(fitting, column)
     return columns
@@ -73,8 +73,8 @@ def lane_rows(name: str, values: npt.NDArray[np.uint64], masks: npt.NDArray[np.u
     start = signed[rows, first_lane]
     difference = np.where(has_second, signed[rows, second_lane % WARP_SIZE] - start, 0)
     stride = difference // (second_lane - first_lane)
-    base = start - stride * first_lane
-    is_linear = np.all((base[:, None] + stride[:, None] * _LANES == signed) | ~lanes, axis=1)
+    first_lane_value = start - stride * first_lane
+    is_linear = np.all((first_lane_value[:, None] + stride[:, None] * _LANES == signed) | ~lanes, axis=1)
     other_values = values[~is_linear]
     has_high_half = (other_values >> np.uint64(32)).any(axis=1)
     table_row = np.concatenate([[0], np.cumsum(1 + has_high_half)])
@@ -88,7 +88,7 @@ def lane_rows(name: str, values: npt.NDArray[np.uint64], masks: npt.NDArray[np.u
     )
     packed = {
         "at": row_codes,
-        "base": base[is_linear],
+        "base": first_lane_value[is_linear],
         "stride": stride[is_linear],
         "table": table.reshape(-1),
     }
@@ -126,7 +126,7 @@ def of_warp(steps: WarpSteps, texts: Texts, shared: SharedStates | None = None) 
         "mask_words": texts.numbers(steps.lanes_words),
         "mask_lanes": np.bitwise_count(active),
         "mask_ran": np.bitwise_count(executed),
-        **{name: target - step_numbers for name, target in steps.moves.items()},
+        **{name: target_steps - step_numbers for name, target_steps in steps.moves.items()},
     }
     visits = steps.visits
     columns |= {"visit_begin": visits.begin, "visit_line": visits.line, "visit_lanes": visits.lanes}
@@ -167,13 +167,13 @@ def _watch_columns(trace: WarpTrace, texts: Texts) -> Columns:
     if not watches:
         return {}
     names = ("step", "value", "known", "outside")
-    step, value, known_masks, outside_masks = (
+    watch_steps, value, known_masks, outside_masks = (
         np.concatenate([getattr(watch, name) for watch in watches]) for name in names
     )
     first_rows = np.cumsum([0, *(watch.step.size for watch in watches)])
     columns = {
         "watch_rows": first_rows,
-        "watch_step": step,
+        "watch_step": watch_steps,
         "watch_known": known_masks,
         "watch_outside": outside_masks,
     }
@@ -184,7 +184,8 @@ def _watch_columns(trace: WarpTrace, texts: Texts) -> Columns:
 def _natural_key(register: str) -> list[tuple[int, str]]:
     """Return a key that sorts ``%r2`` before ``%r10``."""
     return [
-        (int(piece or 0), "") if piece.isdigit() else (0, piece) for piece in re.split(r"(\d+)", register)
+        (int(text_part or 0), "") if text_part.isdigit() else (0, text_part)
+        for text_part in re.split(r"(\d+)", register)
     ]
 
 
@@ -198,26 +199,31 @@ def _value_columns(trace: WarpTrace, texts: Texts) -> Columns:
     if trace.value is None or not trace.value_register:
         return {}
     names = list(trace.value_register)
-    types = [step_text.value_type(*pair) for pair in zip(trace.instruction, trace.value_type, strict=True)]
-    step = np.flatnonzero(np.array([bool(name) for name in names])[trace.text_index])
-    name_index = trace.text_index[step].astype(np.int64)
-    bits = trace.value[step].astype(np.uint64)
+    types = [
+        step_text.value_type(*texts_of_type)
+        for texts_of_type in zip(trace.instruction, trace.value_type, strict=True)
+    ]
+    value_step = np.flatnonzero(np.array([bool(name) for name in names])[trace.text_index])
+    name_index = trace.text_index[value_step].astype(np.int64)
+    bits = trace.value[value_step].astype(np.uint64)
     call_of_step = np.zeros(len(trace), np.int64)
     if detail is not None:
-        step = np.concatenate([step, detail.extra_step])
+        value_step = np.concatenate([value_step, detail.extra_step])
         name_index = np.concatenate([name_index, len(names) + detail.extra_name])
         bits = np.concatenate([bits, detail.extra_value])
         names += detail.extra_register
         types += detail.extra_type
         call_of_step = calls_of(detail.depth)
     order_of = {name: index for index, name in enumerate(sorted(set(names), key=_natural_key))}
-    holder = call_of_step[step] * len(order_of) + np.array([order_of[name] for name in names])[name_index]
-    order = np.argsort(holder * len(trace) + step, kind="stable")
+    holder = (
+        call_of_step[value_step] * len(order_of) + np.array([order_of[name] for name in names])[name_index]
+    )
+    order = np.argsort(holder * len(trace) + value_step, kind="stable")
     # If a step writes several registers, the first one is its result, so it is assigned last.
     row_of_step = np.full(len(trace), -1)
     row_of_value = np.argsort(order)
-    row_of_step[step[::-1]] = row_of_value[::-1]
-    step = step[order]
+    row_of_step[value_step[::-1]] = row_of_value[::-1]
+    value_step = value_step[order]
     name_index = name_index[order]
     bits = bits[order]
     holder = holder[order]
@@ -228,19 +234,19 @@ def _value_columns(trace: WarpTrace, texts: Texts) -> Columns:
         holder[holder_starts] // len(order_of), np.arange(int(call_of_step.max(initial=0)) + 2)
     )
     columns: Columns = {
-        "holder_rows": np.append(holder_starts, step.size),
+        "holder_rows": np.append(holder_starts, value_step.size),
         "call_holders": holders_of_call,
         "call": call_of_step,
     }
     if detail is not None:
         shown_stores = np.flatnonzero((detail.stored_part == 0) & (row_of_step[detail.stored_step] < 0))
         stores = detail.stored_step[shown_stores]
-        row_of_step[stores] = step.size + np.arange(stores.size)
+        row_of_step[stores] = value_step.size + np.arange(stores.size)
         part_counts = np.bincount(detail.stored_step, minlength=len(trace))[stores].tolist()
         names_of_stores = [
             "stored value" if index == 1 else f"first of {index} stored values" for index in part_counts
         ]
-        step = np.concatenate([step, stores])
+        value_step = np.concatenate([value_step, stores])
         bits = np.concatenate([bits, detail.stored_value[shown_stores]])
         name_numbers = np.concatenate([name_numbers, texts.numbers(names_of_stores)])
         type_numbers = np.concatenate(
@@ -248,12 +254,12 @@ def _value_columns(trace: WarpTrace, texts: Texts) -> Columns:
         )
     columns |= {
         "result_row": row_of_step,
-        "value_step": step,
+        "value_step": value_step,
         "value_what": name_numbers,
         "value_type": type_numbers,
     }
-    columns |= _variable_columns(trace, name_index, step[: name_index.size])
-    return columns | lane_rows("value", bits, trace.executed_mask[step])
+    columns |= _variable_columns(trace, name_index, value_step[: name_index.size])
+    return columns | lane_rows("value", bits, trace.executed_mask[value_step])
 
 
 def _variable_columns(

@@ -29,38 +29,38 @@ _STATES = (INACTIVE, OFF, ACTIVE)  # by the number of masks (active, executing) 
 
 def draw(steps: WarpSteps, notes: str) -> Box:
     """Return source lines with their counts and active lanes, next to all lanes over all steps."""
-    note = paragraph(notes, "note") if notes else None
+    note_box = paragraph(notes, "note") if notes else None
     if not len(steps):
-        return column(paragraph(step_text.EMPTY), note)
+        return column(paragraph(step_text.EMPTY), note_box)
     source_plot = _source(steps)
-    return column(row(source_plot, _lanes(steps, max(250, source_plot.height)), least=[420, 400]), note)
+    return column(row(source_plot, _lanes(steps, max(250, source_plot.height)), least=[420, 400]), note_box)
 
 
 def _source(steps: WarpSteps) -> Plot:
     """Return a plot of the source lines that ran, with at most `MAX_LINES` lines."""
-    code = [text.expandtabs(4) for text in steps.trace.code.rstrip("\n").split("\n")]
-    executed_lines = steps.line[steps.line > 0].tolist() or [1, len(code)]
+    code_lines = [text.expandtabs(4) for text in steps.trace.code.rstrip("\n").split("\n")]
+    executed_lines = steps.line[steps.line > 0].tolist() or [1, len(code_lines)]
     first_line = max(1, min(executed_lines) - 1)
-    last_line = min(len(code), max(executed_lines) + 1, first_line + MAX_LINES - 1)
+    last_line = min(len(code_lines), max(executed_lines) + 1, first_line + MAX_LINES - 1)
     visits = np.bincount(steps.line, minlength=last_line + 1)
     active_lanes = np.bincount(steps.line, np.bitwise_count(steps.trace.active_mask), minlength=last_line + 1)
     label_style: dict[str, Any] = {"colour": "muted", "size": 10.5}
-    items: list[Item] = [Labels([22, 66], [6, 6], ["line", "steps"], anchor="end", **label_style)]
-    items += [Labels([80], [6], ["mean active lanes (bar) and source"], **label_style)]
-    for line, text in enumerate(code[first_line - 1 : last_line], first_line):
+    plot_items: list[Item] = [Labels([22, 66], [6, 6], ["line", "steps"], anchor="end", **label_style)]
+    plot_items += [Labels([80], [6], ["mean active lanes (bar) and source"], **label_style)]
+    for line, text in enumerate(code_lines[first_line - 1 : last_line], first_line):
         y = (line - first_line + 1.5) * LINE_PX
         visits_of_line = int(visits[line])
         line_text = text if len(text) <= 50 else f"{text[:49]}…"
-        items.append(Labels([22], [y], [str(line)], anchor="end", **label_style))
+        plot_items.append(Labels([22], [y], [str(line)], anchor="end", **label_style))
         if visits_of_line:
             bar_width = 332 * float(active_lanes[line]) / visits_of_line / WARP_SIZE
-            items.append(Rects([78], [78 + bar_width], [y - 7], [y + 7], "highlight"))
-            items.append(Labels([66], [y], [f"{number(visits_of_line)}×"], anchor="end", size=10.5))
-        items.append(
+            plot_items.append(Rects([78], [78 + bar_width], [y - 7], [y + 7], "highlight"))
+            plot_items.append(Labels([66], [y], [f"{number(visits_of_line)}×"], anchor="end", size=10.5))
+        plot_items.append(
             Labels([80], [y], [line_text], size=10.5, mono=True, colour="fg" if visits_of_line else "muted")
         )
     height = LINE_PX * (max(0, last_line - first_line + 1) + 1)
-    return plot(height, (0, 420), *items, label="Source lines", left=0, right=0)
+    return plot(height, (0, 420), *plot_items, label="Source lines", left=0, right=0)
 
 
 def _lanes(steps: WarpSteps, height_px: float) -> Box:
@@ -130,13 +130,15 @@ def _loops(steps: WarpSteps, top: float) -> list[Item]:
     runs = np.flatnonzero(loops.run_outer < 0)[:MAX_LOOPS]
     first_iterations = loops.run_turns[runs]
     last_iterations = loops.run_turns[runs + 1] - 1
-    left = loops.turn_begin[first_iterations].astype(float)
-    right = loops.turn_end[last_iterations] + 1.0
+    first_step = loops.turn_begin[first_iterations].astype(float)
+    end_step = loops.turn_end[last_iterations] + 1.0
     # The forms of the first iteration, "iteration 1 of 25 (8 each)" and so on, become those of the loop.
-    texts = [
+    loop_texts = [
         re.sub(r"iteration 1 of (\S+)", r"\1 iterations", loops.alone[iteration]).rpartition("\n")[0]
         for iteration in first_iterations.tolist()
     ]
     tops, middles, bottoms = ([top + offset_y] * runs.size for offset_y in (0, LOOP_PX / 2 - 1, LOOP_PX - 2))
-    labels = Labels((left + right) / 2, middles, texts, anchor="middle", size=10, room=right - left)
-    return [Rects(left, right, tops, bottoms, "accent-2"), labels]
+    labels = Labels(
+        (first_step + end_step) / 2, middles, loop_texts, anchor="middle", size=10, room=end_step - first_step
+    )
+    return [Rects(first_step, end_step, tops, bottoms, "accent-2"), labels]

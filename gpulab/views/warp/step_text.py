@@ -68,16 +68,20 @@ def value_type(text: str, declared: str) -> str:
     declared = declared.lstrip(".")
     if not declared.startswith("b"):
         return declared
-    words = bare_text(text).split()
-    match = _TYPE.search(words[0]) if words else None
+    text_parts = bare_text(text).split()
+    match = _TYPE.search(text_parts[0]) if text_parts else None
     return f"{match.group(1)}{declared[1:]}" if match else declared
 
 
 @_cached
 def lanes_words(active: int, executed: int, threads: int, executed_text: str = "not predicated off") -> str:
     """Return a text with the numbers of active lanes and of lanes that execute the instruction."""
-    words = f"{active.bit_count()} of {threads} lanes active"
-    return words if executed == active else f"{words}, {executed.bit_count()} of them {executed_text}"
+    active_text = f"{active.bit_count()} of {threads} lanes active"
+    return (
+        active_text
+        if executed == active
+        else f"{active_text}, {executed.bit_count()} of them {executed_text}"
+    )
 
 
 def place(line: int) -> str:
@@ -103,34 +107,36 @@ def access(
     """
     picture = _PICTURES.get(space, "")
     is_atomic = bare_text(text).startswith(("atom", "red."))
-    kind = "atomic" if is_atomic else "store" if is_store else "load"
-    verb, preposition = _VERBS[kind]
+    access_kind = "atomic" if is_atomic else "store" if is_store else "load"
+    verb, preposition = _VERBS[access_kind]
     space_word = _SPACE_WORDS.get(space, space)
     sentence = f"It {verb} {count(size_bytes, 'byte')} per lane {preposition} {space_word} memory"
-    unit = count(cost, "pass", "passes") if space == "shared" else count(cost, "sector")
+    cost_text = count(cost, "pass", "passes") if space == "shared" else count(cost, "sector")
     verdict = ""
     if picture and cost:
         unit_text = "over the banks" if space == "shared" else "of 32 bytes"
-        sentence += f": {unit} {unit_text}, at best {number(ideal_cost)}"
+        sentence += f": {cost_text} {unit_text}, at best {number(ideal_cost)}"
         excess_text = f"({number(cost / max(1, ideal_cost))}×)" if cost > ideal_cost else "✓"
-        verdict = f"{unit}, at best {number(ideal_cost)} {excess_text}"
-    note = ""
+        verdict = f"{cost_text}, at best {number(ideal_cost)} {excess_text}"
+    access_note = ""
     if space == "local":
-        note = LOCAL_NOTE
+        access_note = LOCAL_NOTE
     elif space == "shared" and size_bytes > 4:
-        note = WIDE_NOTE
+        access_note = WIDE_NOTE
     title = "Banks" if space == "shared" else "Sectors"
-    heading = f"{title}: {space} {kind} · {count(size_bytes, 'byte')} per lane × {count(lanes, 'lane')}"
-    is_read = space == "shared" and kind != "store"
+    heading = (
+        f"{title}: {space} {access_kind} · {count(size_bytes, 'byte')} per lane × {count(lanes, 'lane')}"
+    )
+    is_read = space == "shared" and access_kind != "store"
     drawn_picture = picture if has_addresses else ""
     costs = verdict.removesuffix(" ✓") or f"{count(size_bytes, 'byte')} per lane"
-    brief = f"{space} {kind}: {costs}"
+    brief = f"{space} {access_kind}: {costs}"
     return Access(
         f"{sentence}.",
         f"{brief[0].upper()}{brief[1:]}",
         heading,
         verdict,
-        note,
+        access_note,
         drawn_picture,
         cost > ideal_cost,
         is_read,
@@ -146,10 +152,14 @@ def shared_words(written_bytes: int, size_bytes: int) -> str:
 
 def briefly(accesses: Iterable[str]) -> str:
     """Return a short text with the memory accesses of a line; equal accesses are counted."""
-    counts = Counter(accesses)
-    texts = [f"{number(times)} × {brief}" if times > 1 else brief for brief, times in counts.items()]
-    ellipsis = ["…"] if len(texts) > MAX_BRIEFS else []
-    return "".join(f" {text}." for text in texts[:MAX_BRIEFS]) + "".join(f" {text}" for text in ellipsis)
+    brief_counts = Counter(accesses)
+    brief_texts = [
+        f"{number(times)} × {brief}" if times > 1 else brief for brief, times in brief_counts.items()
+    ]
+    ellipsis = ["…"] if len(brief_texts) > MAX_BRIEFS else []
+    return "".join(f" {text}." for text in brief_texts[:MAX_BRIEFS]) + "".join(
+        f" {text}" for text in ellipsis
+    )
 
 
 @_cached
@@ -205,11 +215,11 @@ def watched_words(trace: WarpTrace, step: int, lane: int) -> list[str]:
     for watch in trace.watched:
         row = int(np.searchsorted(watch.step, step, side="right")) - 1
         if row >= 0 and watch.known[row] >> lane & 1:
-            words = read_bits(int(watch.value[row, lane]), watch.kind)
+            value_text = read_bits(int(watch.value[row, lane]), watch.kind)
         else:
             outside = row >= 0 and watch.outside[row] >> lane & 1
-            words = watch.note if outside or row < 0 else "not known here"
-        values.append(f"{watch.text} in lane {lane}: {words}")
+            value_text = watch.note if outside or row < 0 else "not known here"
+        values.append(f"{watch.text} in lane {lane}: {value_text}")
     return values
 
 
@@ -265,8 +275,8 @@ def confirm(predicted: WarpTrace, measured: WarpTrace) -> str:
         predicted_visits = predicted_visits[:shorter]
         measured_visits = measured_visits[:shorter]
     device = measured.provenance.device
-    total = number(max(len(predicted_visits), len(measured_visits)))
-    confirmed = f"Masks confirmed by {device}: {total} of {total} basic blocks equal"
+    total_text = number(max(len(predicted_visits), len(measured_visits)))
+    confirmed = f"Masks confirmed by {device}: {total_text} of {total_text} basic blocks equal"
     if predicted_visits == measured_visits:
         return f"{confirmed}."
     if sorted(predicted_visits) == sorted(measured_visits):
@@ -282,7 +292,7 @@ def confirm(predicted: WarpTrace, measured: WarpTrace) -> str:
     ]
     line = int(measured.line[min(first_difference, len(measured_visits) - 1)]) if measured_visits else 0
     return (
-        f"{device} differs: {number(sum(matches))} of {total} basic blocks equal. "
+        f"{device} differs: {number(sum(matches))} of {total_text} basic blocks equal. "
         f"First difference at block visit {number(first_difference + 1)} (line {line}): "
         f"predicted {masks[0]}, measured {masks[1]}."
     )

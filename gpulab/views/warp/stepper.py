@@ -50,9 +50,9 @@ class WarpStepper(View, module="warp/stepper"):
         first_trace = traces[0]
         displayed_warp = warp if warp in self._warps else first_trace.warp_index
         first_stops = [
-            (warp_trace.detail.sequence[steps.stop_step[0]], warp_index)
-            for warp_index, steps in self._warps.items()
-            if (warp_trace := steps.trace).detail is not None and steps.stop_step.size
+            (warp_trace.detail.sequence[warp_steps.stop_step[0]], warp_index)
+            for warp_index, warp_steps in self._warps.items()
+            if (warp_trace := warp_steps.trace).detail is not None and warp_steps.stop_step.size
         ]
         if first_stops and not self._warps[displayed_warp].stop_step.size:
             displayed_warp = min(first_stops)[1]
@@ -68,12 +68,12 @@ class WarpStepper(View, module="warp/stepper"):
         sources = [trace.provenance.of_results] + ([measured.provenance.label] if measured else [])
         warps_text = f"Warp {displayed_warp}" if len(traces) == 1 else count(len(traces), "warp")
         contents_text = "Masks, addresses and values" if detail is not None else "Masks and addresses"
-        contents, data = pack(self._contents(first_trace))
+        page_data, data = pack(self._contents(first_trace))
         super().__init__(
             title=f"{warps_text} of block {_block_text(trace)} in {trace.kernel_name}",
             caption=f"{contents_text}: {'; masks also '.join(sources)}.",
             source=trace.provenance.of_results.split()[0],
-            contents=contents,
+            contents=page_data,
             data=data,
             warp=displayed_warp,
             register=first_trace.watched[0].text if first_trace.watched else "",
@@ -106,11 +106,11 @@ class WarpStepper(View, module="warp/stepper"):
 
     def sentence(self) -> str:
         trace = self.trace
-        steps = self.steps
+        warp_steps = self.steps
         lanes = np.bitwise_count(trace.active_mask) if len(trace) else np.zeros(1)
         min_lanes = int(lanes.min())
         max_lanes = int(lanes.max())
-        constant_text = f"{count(steps.threads, 'lane')} active throughout"
+        constant_text = f"{count(warp_steps.threads, 'lane')} active throughout"
         lanes_text = (
             constant_text
             if min_lanes == max_lanes
@@ -120,7 +120,7 @@ class WarpStepper(View, module="warp/stepper"):
         measured_text = (
             f", its masks beside those {self.measured.provenance.label}" if self.measured is not None else ""
         )
-        accesses = count(steps.accesses.size, "memory access", "memory accesses")
+        accesses = count(warp_steps.accesses.size, "memory access", "memory accesses")
         return (
             f"Warp {trace.warp_index}{warps_text} of block {_block_text(trace)} "
             f"in kernel {trace.kernel_name}: {count(len(trace), trace.granularity)}, "
@@ -129,16 +129,16 @@ class WarpStepper(View, module="warp/stepper"):
         )
 
     def describe(self) -> str:
-        parts = [self.sentence(), *self._notes(self.trace)]
+        sentences = [self.sentence(), *self._notes(self.trace)]
         if len(self.trace):
-            parts.append(self.steps.sentence(self.step, self.by_line))
-            parts += filter(None, [self._optimized_out()])
-            parts += step_text.watched_words(self.trace, self._value_step, self.lane)
+            sentences.append(self.steps.sentence(self.step, self.by_line))
+            sentences += filter(None, [self._optimized_out()])
+            sentences += step_text.watched_words(self.trace, self._value_step, self.lane)
             if (shared := self._shared) is not None and self.trace.detail is not None:
-                parts.append(
+                sentences.append(
                     shared.sentences[int(shared.sentence_index(self.trace.detail.sequence)[self.step])]
                 )
-        return "\n".join(parts)
+        return "\n".join(sentences)
 
     @property
     def _value_step(self) -> int:
@@ -155,21 +155,28 @@ class WarpStepper(View, module="warp/stepper"):
         """Return a note for each stop condition: how often the warps stop, and where the first stop is."""
         all_steps = self._warps.values()
         notes = []
-        for index, stop in enumerate(next(iter(all_steps)).trace.stops):
+        for index, stop_condition in enumerate(next(iter(all_steps)).trace.stops):
             stop_positions = [
-                (int(sequence[step[0]]), steps.trace.warp_index, int(step[0]), int(steps.line[step[0]]))
-                for steps in all_steps
-                if steps.trace.detail is not None
-                and (step := steps.trace.stops[index].step).size
-                and (sequence := steps.trace.detail.sequence).size
+                (
+                    int(sequence[stop_steps[0]]),
+                    warp_steps.trace.warp_index,
+                    int(stop_steps[0]),
+                    int(warp_steps.line[stop_steps[0]]),
+                )
+                for warp_steps in all_steps
+                if warp_steps.trace.detail is not None
+                and (stop_steps := warp_steps.trace.stops[index].step).size
+                and (sequence := warp_steps.trace.detail.sequence).size
             ]
-            stop_count = sum(steps.trace.stops[index].step.size for steps in all_steps)
+            stop_count = sum(warp_steps.trace.stops[index].step.size for warp_steps in all_steps)
             first_text = ""
             if stop_positions:
                 _, warp, step_index, line = min(stop_positions)
                 warp_text = f" of warp {warp}" if len(self._warps) > 1 else ""
                 first_text = f"instruction {number(step_index + 1)}{warp_text} ({step_text.place(line)})"
-            notes.append(step_text.stops_note(stop.text, stop.note, stop_count, first_text))
+            notes.append(
+                step_text.stops_note(stop_condition.text, stop_condition.note, stop_count, first_text)
+            )
         return notes
 
     def draw(self) -> Box:
@@ -197,17 +204,28 @@ class WarpStepper(View, module="warp/stepper"):
 
     def _contents(self, first_trace: WarpTrace) -> dict[str, Any]:
         """Return the data for the browser: strings, and columns with indices of strings."""
-        texts = columns.Texts()
+        text_table = columns.Texts()
         shared = self._shared
         all_steps = list(self._warps.values())
-        warps = {str(warp): columns.of_warp(steps, texts, shared) for warp, steps in self._warps.items()}
-        noted_trace = next((steps.trace for steps in all_steps if steps.trace.truncated), first_trace)
-        has_loops = any(len(steps.loops) for steps in all_steps)
+        warps = {
+            str(warp): columns.of_warp(warp_steps, text_table, shared)
+            for warp, warp_steps in self._warps.items()
+        }
+        noted_trace = next(
+            (warp_steps.trace for warp_steps in all_steps if warp_steps.trace.truncated), first_trace
+        )
+        has_loops = any(len(warp_steps.loops) for warp_steps in all_steps)
         return {
             "columns": warps,
-            "warps": [[warp, steps.threads, number(len(steps))] for warp, steps in self._warps.items()],
-            "shared": shared and shared.columns(texts),
-            "lane_states": {state.key: [state.symbol, state.name, state.meaning] for state in LANE_STATES},
+            "warps": [
+                [warp, warp_steps.threads, number(len(warp_steps))]
+                for warp, warp_steps in self._warps.items()
+            ],
+            "shared": shared and shared.columns(text_table),
+            "lane_states": {
+                lane_state.key: [lane_state.symbol, lane_state.name, lane_state.meaning]
+                for lane_state in LANE_STATES
+            },
             "code": cuda.tokens(first_trace.code.rstrip("\n")),
             "granularity": first_trace.granularity,
             "sentence": step_text.SENTENCE,
@@ -228,14 +246,14 @@ class WarpStepper(View, module="warp/stepper"):
                 for variable in first_trace.variables
             ],
             "watches": [[variable.text, variable.type, variable.kind] for variable in first_trace.watched],
-            "stopping": any(steps.stop_words for steps in all_steps),
+            "stopping": any(warp_steps.stop_words for warp_steps in all_steps),
             "keys": step_text.keys(
                 has_loops,
                 first_trace.detail is not None,
                 len(warps) > 1,
-                any(steps.stop_words for steps in all_steps),
+                any(warp_steps.stop_words for warp_steps in all_steps),
             ),
-            "texts": list(texts.number_of_text),
+            "texts": list(text_table.number_of_text),
         }
 
 

@@ -21,9 +21,9 @@ class WarpSteps(TraceSteps):
         self.site_words = [
             step_text.bare_text(trace.instruction[text]) for text in trace.text_index[first_steps].tolist()
         ]
-        pairs = np.stack([trace.active_mask, trace.executed_mask], axis=1)[self.masks.first].tolist()
+        mask_pairs = np.stack([trace.active_mask, trace.executed_mask], axis=1)[self.masks.first].tolist()
         self.lanes_words = [
-            step_text.lanes_words(active, executed_mask, self.threads) for active, executed_mask in pairs
+            step_text.lanes_words(active, executed_mask, self.threads) for active, executed_mask in mask_pairs
         ]
         visit_masks = zip(self.visits.active.tolist(), self.visits.lanes.tolist(), strict=True)
         self.visit_words = [
@@ -57,7 +57,8 @@ class WarpSteps(TraceSteps):
             # reached.
             stop_visits = np.unique(visits.of[self.stop_step], return_index=True)
             next_index, previous_index = (
-                np.searchsorted(stop_visits[0], visits.of, side=side) for side in ("right", "left")
+                np.searchsorted(stop_visits[0], visits.of, side=search_side)
+                for search_side in ("right", "left")
             )
             first_steps = np.append(self.stop_step[stop_visits[1]], 0).astype(np.int32)
             self.moves["next_stop_visit"] = np.where(
@@ -71,13 +72,18 @@ class WarpSteps(TraceSteps):
     def _stops(trace: WarpTrace) -> tuple[Ints, list[str]]:
         """Return the steps at which a stop condition applies, in order, and the reasons for the stops."""
         stops = sorted(
-            (step, step_text.stop_words(stop.text, stop.kind, mask, stop_number, stop.step.size))
-            for stop in trace.stops
-            for stop_number, (step, mask) in enumerate(
-                zip(stop.step.tolist(), stop.lanes.tolist(), strict=True), 1
+            (
+                stop_step,
+                step_text.stop_words(
+                    stop_condition.text, stop_condition.kind, mask, stop_number, stop_condition.step.size
+                ),
+            )
+            for stop_condition in trace.stops
+            for stop_number, (stop_step, mask) in enumerate(
+                zip(stop_condition.step.tolist(), stop_condition.lanes.tolist(), strict=True), 1
             )
         )
-        return np.array([step for step, _ in stops], np.int32), [words for _, words in stops]
+        return np.array([stop_step for stop_step, _ in stops], np.int32), [reason for _, reason in stops]
 
     def sentence(self, step: int, by_line: bool = False) -> str:
         """Return a sentence about a step, or about the visit of a source line that contains it."""
@@ -86,10 +92,12 @@ class WarpSteps(TraceSteps):
             (int(self.visits.begin[visit]), int(self.visits.end[visit])) if by_line else (step, step)
         )
         access_range = slice(*np.searchsorted(self.accesses, (first_step, last_step + 1)))
-        accesses = [self.access_words[kind] for kind in self.access_kinds.of[access_range].tolist()]
-        site = int(self.sites.of[step])
+        accesses = [
+            self.access_words[access_kind] for access_kind in self.access_kinds.of[access_range].tolist()
+        ]
+        site_index = int(self.sites.of[step])
         iteration = int(self.loops.turn[last_step])
-        place_text = self.place_words[site]
+        place_text = self.place_words[site_index]
         lanes_text = self.lanes_words[int(self.masks.of[step])]
         if by_line:
             place_text = step_text.place(int(self.visits.line[visit]))
@@ -100,7 +108,7 @@ class WarpSteps(TraceSteps):
             place=place_text,
             lanes=lanes_text,
             turn=f", {self.loops.words[iteration]}" if iteration >= 0 else "",
-            text=self.site_words[site],
+            text=self.site_words[site_index],
             access=step_text.briefly(access.brief for access in accesses)
             if by_line
             else "".join(f" {access.sentence}" for access in accesses),
