@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tools.timing.launches import CALLS, LAUNCHES, Called, Timed, source
+from tools.timing.launches import CALLS, LAUNCHES, Called, Timed
 
 FORMAT = "gpulab-timing"
 FLUSH_BYTES = 256 << 20
@@ -172,12 +172,10 @@ class Bench:
         return statistics.median(times_ns[1:]), node_count
 
 
-def time_launch(bench: Bench, timed: Timed, modules: dict[str, Any]) -> dict[str, Any]:
+def time_launch(bench: Bench, timed: Timed, modules: dict[tuple[str, ...], Any]) -> dict[str, Any]:
     """Time one launch, warm and cold."""
     cp = bench.cp
-    if timed.file not in modules:
-        modules[timed.file] = cp.RawModule(code=source(timed.file))
-    kernel = modules[timed.file].get_function(timed.kernel)
+    kernel = timed.load(cp, modules)
     if timed.shared_bytes > 48 * KIB:
         kernel.max_dynamic_shared_size_bytes = timed.shared_bytes
     arguments = timed.make_args(cp)
@@ -400,33 +398,43 @@ def record(cp: Any, repeats: int = 7, log: Callable[[str], None] = lambda text: 
         return _record(bench, log)
 
 
-def _record(bench: Bench, log: Callable[[str], None]) -> dict[str, Any]:
-    cp = bench.cp
-    repeats = bench.repeats
-    begin = time.perf_counter()
-    while time.perf_counter() - begin < 0.3 and repeats > 1:  # the clock rises to its boost
-        bench.spin(1_000_000)
-        bench.stream.synchronize()
-    runtime = cp.cuda.runtime
+def provenance(bench: Bench) -> dict[str, Any]:
+    """Return what a recording says first: the device, the date, the versions and the SM's clock."""
+    runtime = bench.cp.cuda.runtime
     properties = runtime.getDeviceProperties(0)
     name = properties["name"]
-    errors: dict[str, str] = {}
-    recording: dict[str, Any] = {
+    return {
         "format": FORMAT,
         "version": 1,
         "device": name.decode() if isinstance(name, bytes) else str(name),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "versions": {
-            "CuPy": cp.__version__,
+            "CuPy": bench.cp.__version__,
             "CUDA driver": runtime.driverGetVersion(),
             "CUDA runtime": runtime.runtimeGetVersion(),
-            "NVRTC": ".".join(map(str, cp.cuda.nvrtc.getVersion())),
+            "NVRTC": ".".join(map(str, bench.cp.cuda.nvrtc.getVersion())),
             "driver": driver_version(),
             "Python": sys.version.split()[0],
         },
         "l2_bytes": properties.get("l2CacheSize"),
         "sm_count": properties.get("multiProcessorCount"),
         "clock_mhz": [round(bench.clock_mhz(), 1)],
+    }
+
+
+def warm_up(bench: Bench) -> None:
+    """Keep the GPU busy until its clock has risen to boost."""
+    begin = time.perf_counter()
+    while time.perf_counter() - begin < 0.3 and bench.repeats > 1:
+        bench.spin(1_000_000)
+        bench.stream.synchronize()
+
+
+def _record(bench: Bench, log: Callable[[str], None]) -> dict[str, Any]:
+    begin = time.perf_counter()
+    warm_up(bench)
+    errors: dict[str, str] = {}
+    recording = provenance(bench) | {
         "host": {},
         "launches": {},
         "copies": [],
@@ -449,7 +457,7 @@ def _record(bench: Bench, log: Callable[[str], None]) -> dict[str, Any]:
         if result is not None:
             recording["host"][entry_name] = round(result, 1)
     stage("host")
-    modules: dict[str, Any] = {}
+    modules: dict[tuple[str, ...], Any] = {}
     for timed in LAUNCHES:
         entry = attempt(timed.name, lambda timed=timed: time_launch(bench, timed, modules))  # type: ignore[misc]
         if entry is not None:

@@ -1,7 +1,7 @@
 """Comparison of the modelled clock with recorded times of launches, copies and graphs.
 
 ``python -m tools.timing.compare h100`` prints the launches that calibrate; add ``--kept`` for those that were
-kept from it, and ``--all`` to see each launch.
+kept from it, and ``--all`` to see each launch. The recording ``h200_tensor`` has those of tensor cores.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tools.timing.launches import LAUNCHES, Timed, source
+from tools.timing.launches import LAUNCHES, Timed
 
 DATA = Path(__file__).parent / "data"
 DIFFERENT = 1.15  # pairs of kernels count whose times differ by so much
@@ -101,13 +101,11 @@ def modelled(
     slot.use(machines[0])
     try:
         backend = VirtualBackend(machines[0])
-        modules = {}
+        modules: dict[tuple[str, ...], Any] = {}
         cp = backend.cp
         times: dict[str, dict[str, tuple[float, float]]] = {name: {} for name in names}
         for timed in launches:
-            if timed.file not in modules:
-                modules[timed.file] = cp.RawModule(code=source(timed.file))
-            kernel = modules[timed.file].get_function(timed.kernel)
+            kernel = timed.load(cp, modules)
             arguments = timed.make_args(cp)
             grid = (*timed.grid, 1, 1)[:3]
             block = (*timed.block, 1, 1)[:3]
@@ -125,14 +123,16 @@ def modelled(
 
 
 def kernels(
-    data: dict[str, Any], modelled_times: dict[str, tuple[float, float]]
+    data: dict[str, Any],
+    modelled_times: dict[str, tuple[float, float]],
+    launches: Iterable[Timed] = LAUNCHES,
 ) -> tuple[list[Compared], list[Compared]]:
     """Return launches of a recording, with warm and with cold caches, and their modelled times."""
     floor = data["launches"]["empty one"]["warm_ns"]  # no node of a graph comes sooner after another
     empty = data["host"]["launch between events, held"] - floor
     warm = []
     cold = []
-    for timed in LAUNCHES:
+    for timed in launches:
         entry = data["launches"].get(timed.name)
         if entry is None or timed.name not in modelled_times:
             continue
@@ -186,6 +186,13 @@ def graphs(data: dict[str, Any]) -> list[Compared]:
     ]
 
 
+def tensor_launches() -> tuple[Timed, ...]:
+    """Return the launches of the recording ``h200_tensor``."""
+    from tools.timing.tensor_launches import PROBES, programs
+
+    return (*PROBES, *programs())
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the comparison for one GPU."""
     parser = argparse.ArgumentParser(prog="tools.timing.compare", description=(__doc__ or "").splitlines()[0])
@@ -194,10 +201,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cold", action="store_true", help="with cold caches")
     parser.add_argument("--all", action="store_true", help="list every launch")
     options = parser.parse_args(arguments)
-    modelled_times = modelled([options.gpu])[options.gpu]
+    gpu = options.gpu.partition("_")[0]
+    launches = tensor_launches() if gpu != options.gpu else LAUNCHES
+    modelled_times = modelled([gpu], launches)[gpu]
     rows = [
         row
-        for row in kernels(recorded(options.gpu), modelled_times)[options.cold]
+        for row in kernels(recorded(options.gpu), modelled_times, launches)[options.cold]
         if row.is_kept == options.kept
     ]
     if options.all:

@@ -33,13 +33,15 @@ class Timed:
     name, family
         Unique name; the idea that its relations share.
     file, kernel
-        File in ``tools/timing/kernels`` and the kernel's name in it.
+        File in ``tools/timing/kernels`` and the kernel's name in it; a name with <> is a template's.
     grid, block, shared_bytes
         Launch shape.
     make_args
         Array module (CuPy or the virtual GPU's) -> kernel arguments.
     is_probe
         Whether it measures one operation or one memory, and therefore always calibrates.
+    code, options
+        CUDA C++ text instead of a file, and options of the compiler.
     """
 
     name: str
@@ -51,11 +53,22 @@ class Timed:
     make_args: Arguments
     shared_bytes: int = 0
     is_probe: bool = False
+    code: str = ""
+    options: tuple[str, ...] = ()
 
     @property
     def is_kept(self) -> bool:
         """Whether the launch is kept from calibration."""
         return not self.is_probe and is_kept(self.family)
+
+    def load(self, cp: Any, modules: dict[tuple[str, ...], Any]) -> Any:
+        """Return the kernel on CuPy's current device; `modules` keeps what has been compiled."""
+        text = self.code or source(self.file)
+        expressions = (self.kernel,) if "<" in self.kernel else ()
+        key = (text, *self.options, *expressions)
+        if key not in modules:
+            modules[key] = cp.RawModule(code=text, options=self.options, name_expressions=expressions or None)
+        return modules[key].get_function(self.kernel)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,540 @@
+"""Launches that time tensor cores, asynchronous copies and chains of addresses.
+
+`PROBES` calibrate the clock. `PROGRAMS` only judge it: none of their times was used for a constant. Each
+program has a check, which compares its result with NumPy.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tools.timing.launches import Arguments, Timed
+
+Array = npt.NDArray[Any]
+SMS = 132  # of an H200
+SIDES = (256, 512, 1024)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The result of a program: the index of its argument, and the function that computes it with NumPy.
+
+    The largest difference may be ``tolerance`` of the largest expected value.
+    """
+
+    output: int
+    expected: Callable[..., Array]
+    tolerance: float = 1e-3
+
+    def error(self, inputs: Sequence[Any], output: Array) -> float:
+        """Return the largest difference from the expected result, as a share of its largest value."""
+        expected = np.asarray(self.expected(*inputs), np.float64).reshape(output.shape)
+        return float(np.abs(output - expected).max() / max(float(np.abs(expected).max()), 1e-30))
+
+
+@dataclass(frozen=True, slots=True)
+class Program(Timed):
+    """A launch that is kept from calibration, with the check of its result."""
+
+    check: Check | None = None
+
+    @property
+    def is_kept(self) -> bool:
+        """Return True: no program calibrates."""
+        return True
+
+
+# --- probes --------------------------------------------------------------------------------------
+def _zeros(dtype: str, *sizes: int) -> Arguments:
+    return lambda cp: tuple(cp.zeros(size, dtype) for size in sizes)
+
+
+def _then(make_args: Arguments, *numbers: int) -> Arguments:
+    return lambda cp: (*make_args(cp), *(np.int32(number) for number in numbers))
+
+
+def _probe(name: str, file: str, kernel: str, grid: int, block: int, make_args: Arguments) -> Timed:
+    return Timed(name, name.partition(",")[0], file, kernel, (grid,), (block,), make_args, is_probe=True)
+
+
+def _tensor_probes() -> Iterator[Timed]:
+    for kind in ("f16", "bf16", "tf32", "s8", "f16_sum", "f16_k8"):
+        for sums in (1, 2, 4, 8):
+            for warps in (1, 4, 8, 16):
+                args = _then(_zeros("uint32", 32 * warps + 8, 32 * warps), 1024 // sums)
+                name = f"mma {kind}, {sums} sums, {warps} warps"
+                yield _probe(name, "tensor_probes", f"mma_{kind}_{sums}", 1, 32 * warps, args)
+    args = _then(_zeros("uint32", SMS * 512 + 8, SMS * 512), 128)
+    yield _probe("mma f16, 4 sums, all SMs", "tensor_probes", "mma_f16_4", SMS, 512, args)
+    for kind, dtype in (("f32", "float32"), ("f16", "float16")):
+        for sums in (1, 2, 4):
+            for warps in (1, 4, 16):
+                args = _then(_arrays(("float16", 256), (dtype, 256 * warps)), 512 // sums)
+                name = f"wmma {kind}, {sums} sums, {warps} warps"
+                yield _probe(name, "tensor_probes", f"wmma_{kind}_{sums}", 1, 32 * warps, args)
+    for form in ("1", "2", "4", "4_trans", "4_conflicts"):
+        for loads in (1, 4):
+            for warps in (1, 4, 16):
+                args = _then(_zeros("uint32", 32 * warps), 256 // loads)
+                name = f"ldmatrix {form}, {loads} chains, {warps} warps"
+                yield _probe(name, "tensor_probes", f"ldmatrix_{form}_{loads}", 1, 32 * warps, args)
+    for a, b in ((1, 1), (2, 2), (4, 2), (4, 4)):
+        for warps in (1, 2, 4, 8, 16) if a * b < 8 else (1, 4, 8):
+            for form in ("warp_tile", "warp_tile_sync"):
+                args = _then(_zeros("uint32", 32 * warps), 64, 3)
+                name = f"{form.replace('_', ' ')}, {16 * a} x {16 * b}, {warps} warps"
+                yield _probe(name, "tensor_probes", f"{form}_{a}_{b}", 1, 32 * warps, args)
+    for a in (1, 2):
+        for warps in (1, 4, 16):
+            for memory in ("global", "shared"):
+                args = _then(_arrays(("float16", 64 * 72), ("float32", 1024 * warps)), 64, 3)
+                name = f"wmma from {memory}, {16 * a} x {16 * a}, {warps} warps"
+                yield _probe(name, "tensor_probes", f"wmma_{memory}_{a}_{a}", 1, 32 * warps, args)
+    for stages in (1, 2, 3):
+        for warps in (4, 16):
+            for blocks in (1, SMS, 2 * SMS):
+                args = _then(_arrays(("uint32", SMS * 16384), ("uint32", blocks * 32 * warps)), 16, 3)
+                name = f"pipeline of {stages} stages, {blocks} blocks of {warps} warps"
+                yield Timed(
+                    name,
+                    "pipeline",
+                    "tensor_probes",
+                    f"pipeline_{stages}",
+                    (blocks,),
+                    (32 * warps,),
+                    args,
+                    stages * 16384,
+                    is_probe=True,
+                )
+    for warps in (1, 4, 16):
+        args = _then(_zeros("uint32", 32 * warps), 128, 3)
+        yield _probe(f"mma of words, {warps} warps", "tensor_probes", "mma_words", 1, 32 * warps, args)
+        args = _then(_zeros("float32", 1032, 32 * warps), 64)
+        yield _probe(f"softmax step, {warps} warps", "tensor_probes", "softmax_step", 1, 32 * warps, args)
+
+
+def _arrays(*shapes: tuple[str, int]) -> Arguments:
+    return lambda cp: tuple(cp.zeros(size, dtype) for dtype, size in shapes)
+
+
+def _copy_probes() -> Iterator[Timed]:
+    steps = 128
+    for size in (4, 8, 16):
+        for stages in (1, 2, 3, 4):
+            for work in (0, 32, 128, 512):
+                args = _then(_zeros("float32", steps * 128 * size // 4, 128), steps, work)
+                name = f"copies of {size} bytes, {stages} stages, {work} operations"
+                yield _probe(name, "copy_probes", f"copies_{size}_{stages}", 1, 128, args)
+    for size in (4, 16):
+        for way, title in enumerate(("asynchronous", "by registers", "loads")):
+            for blocks in (1, SMS):
+                for warps in (4, 8):
+                    args = _then(_zeros("float32", blocks * 1024 * size, blocks * 32 * warps), 32, 3)
+                    name = f"tiles of {size} bytes, {title}, {blocks} blocks of {warps} warps"
+                    kernel = f"copy_rate_{size}_{way}"
+                    yield _probe(name, "copy_probes", kernel, blocks, 32 * warps, args)
+    steps = 32
+    for stages in (1, 2, 4):
+        for work in (0, 128):
+            for blocks in (SMS, 8 * SMS):
+                args = _then(_zeros("float32", blocks * steps * 256 * 4, blocks * 256), steps, work)
+                name = f"copies of 16 bytes, {stages} stages, {work} operations, {blocks} blocks"
+                yield _probe(name, "copy_probes", f"copies_16_{stages}", blocks, 256, args)
+
+
+def _ring(kib: int, threads: int) -> Arguments:
+    """Return a closed chain through all lines of 128 bytes of an array, and evenly spaced starts."""
+
+    def make(cp: Any) -> tuple[Any, ...]:
+        order = 32 * np.random.default_rng(1).permutation(kib * 8).astype(np.int32)
+        chain = np.zeros(kib * 256, np.int32)
+        chain[order] = np.roll(order, -1)
+        starts = order[np.arange(threads) * (len(order) // threads)]
+        return cp.asarray(chain), cp.asarray(starts), cp.zeros(threads, cp.int32)
+
+    return make
+
+
+def _chase_probes() -> Iterator[Timed]:
+    for kib, place, steps in ((16, "L1", 1024), (8192, "L2", 512), (1 << 18, "memory", 512)):
+        for lanes in (1, 2, 4, 8, 32):
+            args = _then(_ring(kib, 32), steps, lanes)
+            yield _probe(f"chase {place}, {lanes} lanes", "copy_probes", "chase_lanes", 1, 32, args)
+
+
+PROBES: tuple[Timed, ...] = (*_tensor_probes(), *_copy_probes(), *_chase_probes())
+
+
+# --- programs ------------------------------------------------------------------------------------
+def _folder(notebook: str, *files: str) -> str:
+    folder = resources.files(f"gpulab_course.content.{notebook}") / "kernels"
+    return "\n".join((folder / file).read_text(encoding="utf-8") for file in files)
+
+
+def _random(dtype: str, *shape: int, seed: int = 0) -> Callable[[Any], Any]:
+    def make(cp: Any) -> Any:
+        return cp.asarray((np.random.default_rng(seed).random(shape) - 0.5).astype(dtype))
+
+    return make
+
+
+def _bytes(*shape: int, seed: int = 0) -> Callable[[Any], Any]:
+    return lambda cp: cp.asarray(np.random.default_rng(seed).integers(-9, 9, shape, dtype=np.int8))
+
+
+def _empty(dtype: str, *shape: int) -> Callable[[Any], Any]:
+    return lambda cp: cp.zeros(shape, dtype)
+
+
+def _args(*parts: Callable[[Any], Any] | int) -> Arguments:
+    return lambda cp: tuple(np.int32(part) if isinstance(part, int) else part(cp) for part in parts)
+
+
+def _product(a: Array, b: Array, *_: Any) -> Array:
+    return np.asarray(np.matmul(a.astype(np.float32), b.astype(np.float32)))
+
+
+def _products() -> Iterator[Program]:
+    from gpulab_course.content.n18_tensor_cores.versions import VERSIONS
+
+    for side in SIDES:
+        args = _args(
+            _random("float16", side, side, seed=1),
+            _random("float16", side, side, seed=2),
+            _empty("float32", side, side),
+            side,
+            side,
+            side,
+        )
+        for version in VERSIONS:
+            options = tuple(f"-D{macro}={value}" for macro, value in version.macros.items())
+            kernel, grid, block, shared_bytes = {
+                "naive": ("product_naive", (side // 16, side // 16), (16, 16), 0),
+                "wmma": ("product_wmma", (side // 64, side // 16), (128,), 0),
+                "large": ("hgemm_async", ((side // 128) ** 2,), (128,), 3 * 256 * 32 * 2),
+            }.get(
+                version.name,
+                (
+                    "product",
+                    (side // 64, side // 64),
+                    (32 * (64 // version.macros.get("WARP", 64)) ** 2,),
+                    0,
+                ),
+            )
+            text = (
+                _folder("n18_tensor_cores", *version.files)
+                if version.files
+                else (resources.files("gpulab_course.content.kernels") / "tensor_cores.cu").read_text(
+                    encoding="utf-8"
+                )
+            )
+            yield Program(
+                f"notebook 18, {version.name}, {side}",
+                f"notebook 18, {version.name}",
+                "",
+                kernel,
+                grid,
+                block,
+                args,
+                shared_bytes,
+                code=text,
+                options=options,
+                check=Check(2, _product),
+            )
+    for side in (256, 512):
+        args = _args(
+            _random("float16", side, side, seed=1),
+            _random("float16", side, side, seed=2),
+            _empty("float32", side, side),
+            side,
+            side,
+        )
+        yield Program(
+            f"notebook 18, exercise on stages, {side}",
+            "notebook 18, stages",
+            "",
+            "product",
+            (side // 32, side // 32),
+            (128,),
+            args,
+            code=_folder("n18_tensor_cores", "stages.cu"),
+            check=Check(2, _product),
+        )
+
+
+def _attend(q: Array, k: Array, v: Array, *_: Any) -> Array:
+    q, k, v = (array.astype(np.float64) for array in (q, k, v))
+    scores = q @ np.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1])
+    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    result: Array = powers / powers.sum(axis=-1, keepdims=True) @ v
+    return result
+
+
+def _attend_masked(q: Array, k: Array, v: Array, *_: Any) -> Array:
+    scores = q.astype(np.float64) @ k.astype(np.float64).T / np.sqrt(q.shape[-1])
+    scores[np.triu_indices(len(q), 1)] = -np.inf
+    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    result: Array = powers / powers.sum(axis=-1, keepdims=True) @ v.astype(np.float64)
+    return result
+
+
+def _attention() -> Iterator[Program]:
+    forward = _folder("n19_attention", "forward.cu")
+    for tokens, d, lanes in ((1024, 64, 1), (1024, 64, 4), (1024, 64, 8), (1024, 128, 4), (4096, 64, 4)):
+        queries = min(tokens, 1024)
+        args = _args(
+            _random("float32", queries, d, seed=1),
+            _random("float32", tokens, d, seed=2),
+            _random("float32", tokens, d, seed=3),
+            _empty("float32", queries, d),
+            queries,
+            tokens,
+        )
+        yield Program(
+            f"notebook 19, forward, {tokens} keys of {d}, {lanes} lanes",
+            "notebook 19, forward",
+            "",
+            f"forward<{d}, {lanes}, 16>",
+            (queries // 32,),
+            (32 * lanes,),
+            args,
+            code=forward,
+            check=Check(3, _attend),
+        )
+    tokens = 1024
+    args = _args(
+        *(_random("float32", tokens, 64, seed=seed) for seed in (1, 2, 3)),
+        _empty("float32", tokens, 64),
+        tokens,
+        tokens,
+    )
+    yield Program(
+        f"notebook 19, masked, {tokens}",
+        "notebook 19, masked",
+        "",
+        "masked",
+        (tokens // 64,),
+        (64,),
+        args,
+        code=_folder("n19_attention", "masked.cu"),
+        check=Check(3, _attend_masked),
+    )
+    heads = 32
+    args = _args(
+        _random("float32", heads, 4, 64, seed=1),
+        *(_random("float32", heads, tokens, 64, seed=seed) for seed in (2, 3)),
+        _empty("float32", heads, 4, 64),
+        tokens,
+    )
+    yield Program(
+        f"notebook 19, grouped, {heads} heads",
+        "notebook 19, grouped",
+        "",
+        "grouped",
+        (heads,),
+        (128,),
+        args,
+        code=_folder("n19_attention", "grouped.cu"),
+        check=Check(3, _attend),
+    )
+    for heads, tokens in ((1, 512), (8, 512), (16, 1024)):
+        args = _args(
+            *(_random("float16", heads, tokens, 64, seed=seed) for seed in (1, 2, 3)),
+            _empty("float32", heads, tokens, 64),
+            tokens,
+        )
+        yield Program(
+            f"flash attention, {heads} heads of {tokens}",
+            "flash attention",
+            "tensor_programs",
+            "flash",
+            (tokens // 64, heads),
+            (128,),
+            args,
+            check=Check(3, _attend, 1e-2),
+        )
+
+
+def _convolve(pixels: Array, weights: Array, *_: Any) -> Array:
+    side = pixels.shape[0] - 2
+    wide = pixels.astype(np.float32)
+    result: Array = sum(
+        wide[y : y + side, x : x + side] @ weights[3 * y + x].astype(np.float32)
+        for y in range(3)
+        for x in range(3)
+    )
+    return result
+
+
+def _smooth(values: Array, _: Any, tiles: int) -> Array:
+    count = len(values) - 8
+    result: Array = sum(values[j : j + count].astype(np.float64) for j in range(9)) / 9  # type: ignore[assignment]
+    return result
+
+
+NODE = np.dtype([("next", np.int32), ("key", np.int32), ("value", np.float32), ("length", np.int32)])
+
+
+def _list_args(count: int, mean: int) -> Arguments:
+    """Return the arguments of ``lists``: lists of random lengths around `mean`, with scattered nodes."""
+
+    def make(cp: Any) -> tuple[Any, ...]:
+        random = np.random.default_rng(7)
+        lengths = random.integers(mean // 2, mean + mean // 2, count)
+        nodes = np.zeros(1 << 20, NODE)
+        places = random.permutation(len(nodes))[: lengths.sum()].astype(np.int32)
+        nodes["key"] = random.integers(0, 100, len(nodes))
+        nodes["value"] = random.random(len(nodes)) - 0.5
+        nodes["next"][places[:-1]] = places[1:]
+        ends = np.cumsum(lengths)
+        nodes["next"][places[ends - 1]] = -1
+        first = places[ends - lengths]
+        return (
+            cp.asarray(nodes.view(np.int32)),
+            cp.asarray(first),
+            cp.zeros(count, cp.float32),
+            np.int32(count),
+        )
+
+    return make
+
+
+def _walk(words: Array, first: Array, *_: Any) -> Array:
+    nodes = words.view(NODE)
+    sums = np.zeros(len(first))
+    for i, start in enumerate(first):
+        p = int(start)
+        while p >= 0:
+            node = nodes[p]
+            sums[i] += -float(node["value"]) if node["key"] & 1 else float(node["value"])
+            p = int(node["next"])
+    return sums
+
+
+def _descend(keys: Array, wanted: Array, _: Any, levels: int, count: int) -> Array:
+    p = np.zeros(len(wanted), np.int64)
+    for _level in range(levels):
+        p = 2 * p + 1 + (wanted >= keys[p])
+    return p
+
+
+def _others() -> Iterator[Program]:
+    for batch in (132, 1056, 4096):
+        args = _args(
+            _random("float16", batch, 64, 64, seed=1),
+            _random("float16", batch, 64, 64, seed=2),
+            _empty("float32", batch, 64, 64),
+        )
+        yield Program(
+            f"batched product, {batch}",
+            "batched product",
+            "tensor_programs",
+            "batched",
+            (batch,),
+            (128,),
+            args,
+            check=Check(2, _product),
+        )
+    for side in (64, 256):
+        args = _args(
+            _random("float16", side + 2, side + 2, 32, seed=1),
+            _random("float16", 9, 32, 32, seed=2),
+            _empty("float32", side, side, 32),
+            side,
+        )
+        yield Program(
+            f"convolution, {side}",
+            "convolution",
+            "tensor_programs",
+            "convolution",
+            (side * side // 64,),
+            (128,),
+            args,
+            check=Check(2, _convolve),
+        )
+    for side in (256, 1024):
+        args = _args(
+            _bytes(side, side, seed=1), _bytes(side, side, seed=2), _empty("int32", side, side), side, side
+        )
+        yield Program(
+            f"integer product, {side}",
+            "integer product",
+            "tensor_programs",
+            "integers",
+            (side // 32, side // 64),
+            (128,),
+            args,
+            check=Check(2, lambda a, b, *_: _product(a, b.T)),
+        )
+        args = _args(
+            _random("float32", side, side, seed=1),
+            _random("float32", side, side, seed=2),
+            _empty("float32", side, side),
+            side,
+            side,
+        )
+        yield Program(
+            f"TF32 product, {side}",
+            "TF32 product",
+            "tensor_programs",
+            "single",
+            (side // 64, side // 64),
+            (256,),
+            args,
+            check=Check(2, _product, 2e-3),
+        )
+    for blocks, tiles in ((132, 16), (528, 16), (2112, 8)):
+        count = blocks * tiles * 1024
+        args = _args(_random("float32", count + 8), _empty("float32", count), tiles)
+        yield Program(
+            f"double-buffered smoothing, {blocks} blocks",
+            "double-buffered smoothing",
+            "tensor_programs",
+            "smooth",
+            (blocks,),
+            (256,),
+            args,
+            check=Check(1, _smooth),
+        )
+    for count, mean in ((1, 400), (4, 400), (32, 200), (1024, 100), (32768, 20)):
+        yield Program(
+            f"lists, {count} of {mean}",
+            "lists",
+            "tensor_programs",
+            "lists",
+            (-(-count // 128),),
+            (min(count, 128),),
+            _list_args(count, mean),
+            check=Check(2, _walk),
+        )
+    for count, levels in ((8, 16), (4096, 16), (65536, 20)):
+        args = _args(
+            _random("float32", (1 << levels) - 1, seed=1),
+            _random("float32", count, seed=2),
+            _empty("int32", count),
+            levels,
+            count,
+        )
+        yield Program(
+            f"search tree, {count} keys in {levels} levels",
+            "search tree",
+            "tensor_programs",
+            "descend",
+            (-(-count // 128),),
+            (min(count, 128),),
+            args,
+            check=Check(2, _descend, 0.0),
+        )
+
+
+@functools.cache
+def programs() -> tuple[Program, ...]:
+    """Return the programs that judge the clock."""
+    return (*_products(), *_attention(), *_others())
