@@ -14,18 +14,21 @@ import numpy as np
 
 from virtualgpu.compile.ptx import ir
 from virtualgpu.compile.ptx.flow import cfg
+from virtualgpu.compile.ptx.flow.cfg import Block
 from virtualgpu.engine.lower.codegen import Kernel
 from virtualgpu.engine.observe import results
 from virtualgpu.model.cost.instructions import (
     ADDRESS_SUM,
     FREE,
     INVARIANT_DIVISION,
+    ISSUE_PER_CLK,
     PIPES,
+    PRODUCT_STEPS,
     InstructionCost,
     instruction_cost,
-    pipe_clk,
+    is_copy,
 )
-from virtualgpu.model.cost.pace import LATENCIES, Pace
+from virtualgpu.model.cost.pace import LATENCIES, CopyWait, Pace
 
 # Clocks that a warp waits for shared memory, at a barrier, after a branch, for an atomic's result, ...
 SHARED_CLK = 22.0
@@ -41,30 +44,47 @@ SIMULATED_ITERATIONS = 4
 UNROLL_FACTOR = 4
 UNROLL_LIMIT = 60
 LOADS_IN_FLIGHT = 12
+STORES_PASSED = 4  # number of stores to shared memory before which ptxas moves a load
 MAX_ACCESS_BYTES = 16  # maximum that one instruction reads per lane
 MAX_STEPS = 40
 _UNUSED_RESULT = InstructionCost((("lsu", 1.0),), 0.0)
 
 
-def pace(kernel: Kernel, capability: tuple[int, int]) -> Pace:
-    """Compute the cost of each basic block of a kernel for a compute capability."""
+def pace(kernel: Kernel, clk_by_pipe: Mapping[str, float]) -> Pace:
+    """Compute the cost of each basic block of a kernel on a device with these pipes (`pipe_clk`)."""
     functions = [plan.function for plan in kernel.plans]
     blocks = kernel.tables.blocks
-    clk_by_pipe = pipe_clk(capability)
     pipes = np.zeros((len(blocks), len(PIPES)))
     chain_clk = np.zeros((len(blocks), len(LATENCIES)))
     loads = []
+    phases = _phases(functions, blocks)
+    repeated = {
+        function: {number for loop in _loops(blocks, function) for number in loop}
+        for function in range(len(functions))
+    }
+    last_stores = dict.fromkeys(range(len(functions)), 0)
+    for function, block in blocks:
+        if block.number > last_stores[function] and _stores(functions[function], block):
+            last_stores[function] = block.number
+    rows: dict[int, int] = {}
     merged_shares: dict[int, float] = {}
     unused_atomics = [_unused_atomics(function) for function in functions]
     alignments = [_Alignment(function) for function in functions]
     for row, (function, block) in enumerate(blocks):
         code = functions[function].instructions[block.first : block.end]
         is_backward = any(successor <= block.number for successor in block.successors)
+        rows |= dict.fromkeys(map(results.source_index, code), row)
         shares = _merged_loads(code, alignments[function])
         merged_shares |= {results.source_index(code[k]): share for k, share in shares.items()}
         piece = _Piece.of(
-            code, block.number in block.successors, is_backward, unused_atomics[function], shares
+            code,
+            block.number in block.successors,
+            is_backward,
+            block.number in repeated[function],
+            unused_atomics[function],
+            shares,
         )
+        waits_for_stores = block.number >= last_stores[function]
         for cost, share in zip(piece.costs, piece.shares, strict=True):
             pipes[row, 0] += share * cost.issued
             for name, count in cost.pipes:
@@ -73,13 +93,13 @@ def pace(kernel: Kernel, capability: tuple[int, int]) -> Pace:
             tuple(
                 results.source_index(i)
                 for i, m in zip(code, piece.costs, strict=True)
-                if i.root == "ld" and m.waits == "global"
+                if i.root in ("ld", "wmma") and m.waits == "global"
             )
         )
         waits_for_memory = any(m.waits in ("global", "atomic") for m in piece.costs)
         for column, latency in enumerate(LATENCIES):
             chain_clk[row, column] = (
-                _chain_clk(piece, latency, clk_by_pipe)
+                _chain_clk(piece, latency, clk_by_pipe, STORE_CLK if waits_for_stores else 0.0)
                 if waits_for_memory or not column
                 else chain_clk[row, 0]
             )
@@ -91,18 +111,25 @@ def pace(kernel: Kernel, capability: tuple[int, int]) -> Pace:
         _warp_combined_atomics(functions[0], unused_atomics[0]),
         merged_shares,
         chasing_loads,
+        _copy_waits(functions, blocks),
+        phases,
+        rows,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A basic block of PTX: the costs of its instructions, and the part that remains if it is unrolled."""
+    """A basic block of PTX: the costs of its instructions, and the part that remains if it is unrolled.
+
+    ``is_loop`` marks a block that follows itself, ``is_repeated`` a block inside any loop.
+    """
 
     code: Sequence[ir.Instruction]
     costs: list[InstructionCost]
     flow: list[tuple[list[str], list[str]]]
     is_loop: bool
     is_backward: bool
+    is_repeated: bool
     copies: int
     shares: list[float]
 
@@ -112,6 +139,7 @@ class _Piece:
         code: Sequence[ir.Instruction],
         is_loop: bool,
         is_backward: bool,
+        is_repeated: bool,
         unused_atomics: frozenset[int],
         merged_shares: Mapping[int, float],
     ) -> _Piece:
@@ -147,7 +175,7 @@ class _Piece:
         )
         copies = UNROLL_FACTOR if is_unrolled else 1
         shares = [1 / copies if k in loop_control else merged_shares.get(k, 1.0) for k in range(len(code))]
-        return cls(code, costs, flow, is_loop, is_backward, copies, shares)
+        return cls(code, costs, flow, is_loop, is_backward, is_repeated, copies, shares)
 
 
 def _loop_counter(
@@ -177,7 +205,15 @@ def _cost_of(i: ir.Instruction, is_loop: bool, written_registers: set[str]) -> I
     return instruction_cost(i.opcode)
 
 
-def _chain_clk(piece: _Piece, latency: float, clk: dict[str, float]) -> float:
+def _stores(function: ir.Function, block: Block) -> bool:
+    """Return whether a basic block stores to global memory."""
+    return any(
+        i.root in ("st", "red") and "global" in i.parts
+        for i in function.instructions[block.first : block.end]
+    )
+
+
+def _chain_clk(piece: _Piece, latency: float, clk: Mapping[str, float], store_clk: float) -> float:
     wait_clk = {
         "": 0.0,
         "global": latency,
@@ -185,25 +221,30 @@ def _chain_clk(piece: _Piece, latency: float, clk: dict[str, float]) -> float:
         "barrier": BARRIER_CLK,
         "atomic": max(latency, ATOMIC_CLK),
         "const": CONST_CLK,
-        "parameter": PARAMETER_CLK,
+        "parameter": 0.0 if piece.is_repeated else PARAMETER_CLK,
     }
     busy_clk = sum(share * cost.issued for cost, share in zip(piece.costs, piece.shares, strict=True))
     for name in PIPES[1:]:
         used_clk = sum(count for cost in piece.costs for pipe, count in cost.pipes if pipe == name)
         busy_clk = max(busy_clk, 4.0 * clk[name] * used_clk)
+    tensor_clk = ISSUE_PER_CLK * clk["tensor"]
     ready: dict[str, float] = {}
     compared_clk: dict[str, float] = {}
+    sums: set[str] = set()  # of tensor cores, which the next piece usually does not need
     start_clk = 0.0
     iteration_clk = [0.0]
     # Properties of each instruction, computed once since long blocks are simulated many times.
     steps = []
+    has_products = any(pipe == "tensor" for cost in piece.costs for pipe, _ in cost.pipes)
     for i, cost, (defined, used) in zip(piece.code, piece.costs, piece.flow, strict=True):
         space = next((name for name in ("shared", "local") if name in i.parts), "global")
-        is_load = i.root == "ld" and cost.waits not in ("", "const", "parameter")
+        is_load = i.root in ("ld", "ldmatrix", "wmma") and cost.waits in ("global", "shared")
         is_store = not is_load and i.root in ("st", "red", "atom")
         guard = i.guard if piece.is_backward and i.root == "bra" else None
         is_comparison = i.root == "setp" or i.type == "pred"
+        products = dict(cost.pipes).get("tensor", 0.0)
         latency_clk = cost.latency + wait_clk[cost.waits]
+        latency_clk += PRODUCT_STEPS * ISSUE_PER_CLK * clk["tensor"] * min(products, 1.0)
         is_barrier = cost.waits == "barrier"
         is_ordered = is_load and "nc" not in i.parts
         steps.append(
@@ -219,12 +260,16 @@ def _chain_clk(piece: _Piece, latency: float, clk: dict[str, float]) -> float:
                 guard,
                 is_comparison,
                 is_barrier,
+                products > 0.0,
+                has_products and (is_load or products > 0.0),
             )
         )
     for _ in range(SIMULATED_ITERATIONS if piece.is_loop else 1):
         issue_clk = fence_clk = end_clk = start_clk
         stored_clk = {"global": start_clk, "shared": start_clk, "local": start_clk}
         load_clk: list[float] = []
+        shared_store_clk: list[float] = []
+        matrix_clk = start_clk  # ptxas puts loads of factors directly before the product that needs them
         for _ in range(piece.copies):
             for (
                 used,
@@ -238,8 +283,10 @@ def _chain_clk(piece: _Piece, latency: float, clk: dict[str, float]) -> float:
                 guard,
                 is_comparison,
                 is_barrier,
+                is_tensor,
+                is_in_order,
             ) in steps:
-                begin_clk = fence_clk
+                begin_clk = max(fence_clk, matrix_clk) if is_in_order else fence_clk
                 for name in used:
                     ready_clk = ready.get(name, 0.0)
                     if ready_clk > begin_clk:
@@ -248,15 +295,21 @@ def _chain_clk(piece: _Piece, latency: float, clk: dict[str, float]) -> float:
                     if is_ordered:
                         begin_clk = max(begin_clk, stored_clk[space])
                     if space == "global":
+                        if len(shared_store_clk) >= STORES_PASSED:
+                            begin_clk = max(begin_clk, shared_store_clk[-STORES_PASSED])
                         if len(load_clk) >= LOADS_IN_FLIGHT:
                             begin_clk = max(begin_clk, load_clk[-LOADS_IN_FLIGHT])
                         load_clk.append(begin_clk + latency)
                 elif is_store:
+                    if space == "shared":
+                        shared_store_clk.append(begin_clk)
                     stored_clk[space] = max(stored_clk[space], begin_clk)
                     if space == "global":
-                        end_clk = max(end_clk, begin_clk + STORE_CLK)
+                        end_clk = max(end_clk, begin_clk + store_clk)
                 if guard in compared_clk:
                     begin_clk = max(begin_clk, compared_clk[guard] + PREDICATE_CLK)
+                if is_in_order:
+                    matrix_clk = begin_clk + (issued * tensor_clk if is_tensor else issued)
                 if begin_clk + issued > issue_clk:
                     issue_clk = begin_clk + issued
                 done_clk = begin_clk + latency_clk
@@ -264,6 +317,8 @@ def _chain_clk(piece: _Piece, latency: float, clk: dict[str, float]) -> float:
                     fence_clk = done_clk = issue_clk + BARRIER_CLK
                 for name in defined:
                     ready[name] = done_clk
+                    if is_tensor:
+                        sums.add(name)
                     if is_comparison:
                         compared_clk[name] = done_clk
         start_clk = max(issue_clk, fence_clk, start_clk + busy_clk * piece.copies)
@@ -272,7 +327,86 @@ def _chain_clk(piece: _Piece, latency: float, clk: dict[str, float]) -> float:
         iteration_clk.append(start_clk)
     if piece.is_loop:
         return (iteration_clk[-1] - iteration_clk[2]) / (SIMULATED_ITERATIONS - 2) / piece.copies
-    return max([start_clk, end_clk, *ready.values()])
+    return max([start_clk, end_clk, *(clk for name, clk in ready.items() if name not in sums)])
+
+
+def _loops(blocks: Sequence[tuple[int, Block]], function: int) -> list[range]:
+    """Return the numbers of the blocks of each loop of a function, the smallest loop first."""
+    return sorted(
+        (
+            range(successor, block.number + 1)
+            for number, block in blocks
+            if number == function
+            for successor in block.successors
+            if successor <= block.number
+        ),
+        key=len,
+    )
+
+
+def _phases(functions: Sequence[ir.Function], blocks: Sequence[tuple[int, Block]]) -> tuple[int, ...]:
+    """Return the phase of each basic block: blocks that follow each other without a barrier have the same."""
+    row_of = {(function, block.number): row for row, (function, block) in enumerate(blocks)}
+    parents = list(range(len(blocks)))
+
+    def root(row: int) -> int:
+        while parents[row] != row:
+            parents[row] = parents[parents[row]]
+            row = parents[row]
+        return row
+
+    for row, (function, block) in enumerate(blocks):
+        if block.end > block.first and cfg.is_block_barrier(functions[function].instructions[block.end - 1]):
+            continue
+        for successor in block.successors:
+            first, second = sorted((root(row), root(row_of[function, successor])))
+            parents[second] = first
+    return tuple(map(root, range(len(blocks))))
+
+
+def _copy_waits(
+    functions: Sequence[ir.Function], blocks: Sequence[tuple[int, Block]]
+) -> tuple[CopyWait, ...]:
+    """Return the waits for asynchronous copies, with the code that runs while the copies are in flight."""
+    waits = []
+    for function in dict.fromkeys(number for number, _ in blocks):
+        code = functions[function].instructions
+        rows = {block.number: row for row, (number, block) in enumerate(blocks) if number == function}
+        block_of = {
+            pc: block.number
+            for number, block in blocks
+            if number == function
+            for pc in range(block.first, block.end)
+        }
+        copies = [pc for pc in block_of if is_copy(code[pc].parts)]
+        loops = _loops(blocks, function) if copies else []
+        for pc in block_of if copies else ():
+            if code[pc].parts[:2] != ("cp", "async") or code[pc].parts[2] not in ("wait_group", "wait_all"):
+                continue
+            here = block_of[pc]
+            loop = next(
+                (loop for loop in loops if here in loop and any(block_of[c] in loop for c in copies)),
+                range(0),
+            )
+            before = [c for c in copies if c < pc and (not loop or block_of[c] in loop)]
+            started = before or [c for c in copies if block_of[c] in loop]
+            if not started:
+                continue
+            first = block_of[max(started)] + 1
+            between = (
+                [*range(first, here)] if before else [*range(first, loop.stop), *range(loop.start, here)]
+            )
+            count = code[pc].operands[0] if code[pc].operands else None
+            waits.append(
+                CopyWait(
+                    rows[here],
+                    count.value if isinstance(count, ir.Immediate) else 0,
+                    tuple(rows[number] for number in loop),
+                    tuple(rows[number] for number in between),
+                    tuple(results.source_index(code[c]) for c in started),
+                )
+            )
+    return tuple(waits)
 
 
 def _unused_atomics(function: ir.Function) -> frozenset[int]:

@@ -289,16 +289,16 @@ class FinishedLaunch:
         result = self.result
         prepared = self.prepared
         assert result.counters is not None
-        capability = prepared.device.info.compute_capability
+        clk_by_pipe = cost.pipe_clk(prepared.device.info)
         return cost.KernelWork(
             warp_instructions=result.block_warp_instructions,
             longest_warp=result.block_longest,
             sectors=result.block_sectors,
-            counters=result.counters,
+            counters=cost.machine_counters(result.counters),
             executions=result.executions,
             lane_executions=result.lane_executions,
             pace=prepared.kernel.program.cached(
-                ("pace", result.kernel.name, capability), lambda: pace(result.kernel, capability)
+                ("pace", result.kernel.name, *clk_by_pipe.values()), lambda: pace(result.kernel, clk_by_pipe)
             ),
             arrays=cost.ArrayBytes(
                 sum(prepared.arrays.values()), min(prepared.arrays.values(), default=0), self.cold_bytes

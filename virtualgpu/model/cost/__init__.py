@@ -12,6 +12,7 @@ from virtualgpu.model.cost.host import (
     graph_launch_ns,
     launch_overhead_ns,
 )
+from virtualgpu.model.cost.instructions import pipe_clk
 from virtualgpu.model.cost.kernels import (
     KERNEL_FLOOR_NS,
     L2_USABLE_SHARE,
@@ -21,6 +22,7 @@ from virtualgpu.model.cost.kernels import (
     dispatch_ns,
     dram_bytes,
     kernel_start_ns,
+    machine_counters,
     memory_bound_ns,
 )
 from virtualgpu.model.cost.links import kernel_over_ns, nvlink_gbps, peer_copy_ns, peer_gbps
@@ -52,12 +54,14 @@ __all__ = [
     "kernel_over_ns",
     "kernel_start_ns",
     "launch_overhead_ns",
+    "machine_counters",
     "memory_bound_ns",
     "memset_ns",
     "nvlink_gbps",
     "peer_copy_ns",
     "peer_gbps",
     "pinned_gbps",
+    "pipe_clk",
     "step_ns",
     "step_prices",
 ]

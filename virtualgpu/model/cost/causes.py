@@ -22,7 +22,6 @@ from virtualgpu.model.cost.kernels import KernelWork
 from virtualgpu.model.cost.pace import LATENCIES
 from virtualgpu.model.cost.rates import clock_ghz
 from virtualgpu.model.placement import place_blocks
-from virtualgpu.model.tensor_rates import tensor_tflops
 from virtualgpu.records import SECTOR_BYTES, WARP_SIZE, AccessCounters, DeviceInfo, Occupancy
 from virtualgpu.records.launch.causes import Cause, CauseKind, LaunchCosts
 
@@ -79,10 +78,12 @@ class PricedLaunch:
     @cached_property
     def durations_ns(self) -> npt.NDArray[np.float64]:
         steady_share = kernels.steadiness(self.info, self.work, self.blocks_per_sm_limit)
-        sm_ns, chip_ns = kernels.shared_ns(self.info, self.work, self.blocks_per_sm_limit)
+        sm_ns, tensor_ns, chip_ns = kernels.shared_ns(self.info, self.work, self.blocks_per_sm_limit)
         busy_sms = min(max(self.work.blocks, 1), self.info.sm_count)
         sms_per_block = min(self.pieces_per_block, self.info.sm_count / busy_sms)
-        return kernels.overlapped_ns(self.own_ns, np.maximum(sm_ns / sms_per_block, chip_ns), steady_share)
+        return kernels.overlapped_ns(
+            self.own_ns, sm_ns / sms_per_block, tensor_ns / sms_per_block, chip_ns, steady_share
+        )
 
     @cached_property
     def time_ns(self) -> float:
@@ -130,24 +131,16 @@ def _stages(launch: PricedLaunch) -> dict[str, float]:
     info = launch.info
     work = launch.work
     total_clocks = clock_ghz(info) * info.sm_count
-    busy_ns = {name: clk / total_clocks for name, clk in kernels.sm_clk(info, work).items()}
+    clocks = kernels.sm_clk(info, work)
+    busy_ns = {name: clk / total_clocks for name, clk in clocks.items() if clk or name != "tensor"}
     slots = min(launch.info.sm_count * launch.blocks_per_sm_limit, max(work.blocks, 1))
     latency_ns = float(launch.own_ns.sum()) / slots
     return {
         "start": kernels.kernel_start_ns(work),
         "latency": latency_ns,
-        **_tensor_ns(launch),
         **busy_ns,
         **kernels.chip_ns(info, work),
     }
-
-
-def _tensor_ns(launch: PricedLaunch) -> dict[str, float]:
-    """Return the time of the launch's operations on tensor cores at their peak rate, if it has any."""
-    tflops = tensor_tflops(launch.info)
-    operations = launch.work.counters.tensor_operations
-    busy_ns = sum(count / (1e3 * tflops[name]) for name, count in operations.items() if name in tflops)
-    return {"tensor": busy_ns} if busy_ns else {}
 
 
 def _shared_share(launch: PricedLaunch) -> float:
@@ -519,7 +512,7 @@ class _Search:
 
     def _slow_pipes(self) -> list[tuple[Cause, Change]]:
         work = self.launch.work
-        clk_by_pipe = pipe_clk(self.launch.info.compute_capability)
+        clk_by_pipe = pipe_clk(self.launch.info)
         pipe_instructions = work.executions[: len(work.pace.pipes)].astype(np.float64) @ work.pace.pipes
         counters = work.counters
         causes = []

@@ -18,7 +18,7 @@ def ceilings(info: DeviceInfo) -> Ceilings:
     of tensor cores are published (`virtualgpu.model.tensor_rates`).
     """
     clocks_per_ns = info.sm_count * clock_ghz(info)
-    pipes = pipe_clk(info.compute_capability)
+    pipes = pipe_clk(info)
     lanes = {
         type_name: WARP / pipes[pipe]
         for type_name, pipe in (("f32", "fma"), ("f64", "fp64"), ("f16", "half"))

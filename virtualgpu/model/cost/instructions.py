@@ -9,12 +9,17 @@ for every architecture since Volta, for which published ones agree within a cloc
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from virtualgpu.model.cost.rates import tensor_rate
+from virtualgpu.records import DeviceInfo
+
 # Pipes of an SM. ``issue`` counts every instruction; ``fma`` is all of FP32, ``imad`` the half of it that
-# also multiplies integers; ``xu`` evaluates special functions and converts; ``lsu`` is the load/store unit.
-PIPES = ("issue", "fma", "imad", "alu", "half", "fp64", "xu", "lsu", "uniform")
+# also multiplies integers; ``xu`` evaluates special functions and converts; ``lsu`` is the load/store unit;
+# ``tensor`` multiplies matrices, counted in products of 16 x 8 by 8 x 16 halves.
+PIPES = ("issue", "fma", "imad", "alu", "half", "fp64", "xu", "lsu", "uniform", "tensor")
 
 WARP = 32
 
@@ -52,6 +57,7 @@ _CONVERT = InstructionCost((("xu", 1.0),), 20.0)
 _COUNT_BITS = InstructionCost((("xu", 1.0),), 18.0)
 _SPECIAL_REGISTER = InstructionCost((("xu", 0.5),), 20.0)
 _BRANCH = InstructionCost((("uniform", 1.0),), 0.0)
+_COPY_GROUP = InstructionCost((), 0.0, 1.0)
 
 _SLOW_INSTRUCTIONS = {
     # root, type: the fast path of the code that ptxas generates
@@ -82,6 +88,10 @@ def instruction_cost(opcode: str) -> InstructionCost:
     """Return the cost of an opcode such as ``fma.rn.ftz.f32``."""
     parts = opcode.split(".")
     root = parts[0]
+    if root in ("wmma", "mma", "ldmatrix", "stmatrix"):
+        return _matrix(parts)
+    if root == "cp":
+        return InstructionCost((("lsu", 1.0),)) if is_copy(parts) else _COPY_GROUP
     kind = parts[-1]
     bits = kind.lstrip("busf") if kind.lstrip("busf").isdigit() else ""
     is_floating = kind in ("f32", "f64")
@@ -139,8 +149,6 @@ def instruction_cost(opcode: str) -> InstructionCost:
         if root == "mul" and "wide" in parts:
             return FREE
         return _IMAD if "hi" not in parts else InstructionCost((("imad", 3.0),), 9.0)
-    if root in ("wmma", "mma", "ldmatrix", "stmatrix"):
-        return InstructionCost((("half", 8.0),), 32.0)
     if is_64_bit:
         if root == "shl":
             return FREE
@@ -150,6 +158,27 @@ def instruction_cost(opcode: str) -> InstructionCost:
     if root in ("add", "sub", "shl", "selp"):
         return _EITHER_PIPE
     return _ALU
+
+
+def is_copy(parts: Sequence[str]) -> bool:
+    """Return whether an opcode, split at its dots, copies asynchronously to shared memory (``cp.async``)."""
+    return len(parts) > 2 and parts[0] == "cp" and parts[2] in ("ca", "cg")
+
+
+def _matrix(parts: list[str]) -> InstructionCost:
+    """Return the cost of a tensor-core instruction, or of a load or store of its operands."""
+    if "mma" not in parts[:2]:
+        loads = parts[0] == "ldmatrix" or parts[1] == "load"
+        space = "shared" if any(part.startswith("shared") for part in parts) else "global"
+        matrices = next((int(part[1]) for part in parts if part in ("x1", "x2", "x4")), 4)
+        return InstructionCost((("lsu", 1.0),), MATRIX_CLK * matrices, 0.0, space if loads else "")
+    m, n, k = next(
+        map(int, found.groups()) for part in parts if (found := re.fullmatch(r"m(\d+)n(\d+)k(\d+)", part))
+    )
+    factor = next((part for part in parts[-3:-1] if part in FACTOR_BYTES), "f16")
+    share = k * FACTOR_BYTES[factor] / PRODUCT_BYTES
+    products = m * n / 128 * (PRODUCT_FIXED_SHARE + (1 - PRODUCT_FIXED_SHARE) * share)
+    return InstructionCost((("tensor", products),))
 
 
 def _load(parts: list[str]) -> InstructionCost:
@@ -177,6 +206,19 @@ def _conversion(parts: list[str]) -> InstructionCost:
     return InstructionCost((("alu", 1.0),), 5.0)
 
 
+# Tensor cores (H200). A product of 16 x 8 elements, each a sum over 32 bytes of factors, such as 16 halves,
+# occupies the tensor core of a quarter of an SM for 6.7 clocks. A third of them do not depend on the bytes.
+# The sum is ready after four times as long.
+PRODUCT_BYTES = 32
+PRODUCT_ADDS = 16 * 8 * 16  # multiply-adds of halves
+PRODUCT_FIXED_SHARE = 1 / 3
+PRODUCT_STEPS = 4
+FACTOR_BYTES = {"f16": 2.0, "bf16": 2.0, "tf32": 4.0, "s8": 1.0, "u8": 1.0, "e4m3": 1.0, "e5m2": 1.0}
+MATRIX_CLK = 2.0  # of a load, for each 8 x 8 matrix
+# Share of the published rate that mma.sync reaches where other instructions (wgmma, tcgen05) are faster.
+SYNC_SHARES = {9: 0.64, 10: 0.64}
+
+
 # Results per clock and SM by compute capability: FP32, integer multiply, other integer, half2, FP64, special
 # functions and conversions, load and store. CUDA C++ Programming Guide, "Arithmetic Instructions".
 _RATES: Mapping[tuple[int, int], tuple[float, float, float, float, float, float, float]] = {
@@ -195,9 +237,9 @@ _RATES: Mapping[tuple[int, int], tuple[float, float, float, float, float, float,
 ISSUE_PER_CLK = 4.0  # four schedulers, one warp instruction each
 
 
-@functools.lru_cache(maxsize=32)
-def pipe_clk(capability: tuple[int, int]) -> dict[str, float]:
-    """Return for each pipe of an SM the clocks that one warp instruction occupies it."""
+def pipe_clk(info: DeviceInfo) -> dict[str, float]:
+    """Return for each pipe of an SM of a device the clocks that one warp instruction occupies it."""
+    capability = info.compute_capability
     results_per_clk = _RATES[max((listed for listed in _RATES if listed <= capability), default=min(_RATES))]
     fma, imad, alu, half, fp64, xu, lsu = (WARP / rate for rate in results_per_clk)
     return {
@@ -210,4 +252,5 @@ def pipe_clk(capability: tuple[int, int]) -> dict[str, float]:
         "xu": xu,
         "lsu": lsu,
         "uniform": 1.0 / ISSUE_PER_CLK,
+        "tensor": PRODUCT_ADDS / (tensor_rate(info) * SYNC_SHARES.get(capability[0], 1.0)),
     }

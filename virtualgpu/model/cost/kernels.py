@@ -13,14 +13,15 @@ for other GPUs by their own boost clock.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from virtualgpu.model.cost.instructions import PIPES, pipe_clk
-from virtualgpu.model.cost.pace import LATENCIES, Pace
+from virtualgpu.model.cost.instructions import ISSUE_PER_CLK, PIPES, pipe_clk
+from virtualgpu.model.cost.pace import LATENCIES, CopyWait, Pace
 from virtualgpu.model.cost.rates import DRAM_HEADROOM, clock_ghz, dram_gbps
 from virtualgpu.records import SECTOR_BYTES, WARP_SIZE, AccessCounters, DeviceInfo, KernelCounters
 from virtualgpu.records.kernel import LINE_BYTES
@@ -33,9 +34,11 @@ COLD_MAX_NS = 196.0
 DISPATCH_CLK = 1.15  # 16,384 empty blocks take 10.5 us
 WARP_START_CLK = 5.5  # per SM: 4,096 empty blocks of 1,024 threads take 3.9 us
 BARRIER_WARP_CLK = 1.6  # of a barrier, per warp of the block
+BARRIER_DRAIN_CLK = 80.0  # of a barrier, until tensor cores are busy again
 # exponent with which own and shared time add up, in one wave and in many
 OVERLAP = 2.02
 STEADY_OVERLAP = 2.34
+TENSOR_OVERLAP = 3.0  # of tensor cores and the load/store unit: tiles of 1 to 16 warps
 
 # --- SM -----------------------------------------------------------------------------------------
 ISSUE_SURPLUS = 1.06  # machine instructions per PTX instruction
@@ -47,9 +50,17 @@ CONSTANT_PASS_CLK = 2.0  # per word of constant memory that a warp reads, two at
 L1_LATENCY_CLK = 34.0  # chains of addresses: 16 KiB, 4 MiB and more than L2, each hop 5 clk longer
 L2_LATENCY_CLK = 282.0
 DRAM_LATENCY_CLK = 721.0
+# A request of n lines waits for the slowest of them, log2 n such shares longer than for one, and L1 reads one
+# line after the other: chains of 1 to 32 lanes.
+L2_SPREAD = 0.02
+DRAM_SPREAD = 0.11
+LINE_CLK = 2.3
+CONFLICT_CLK = 2.0  # of a load from shared memory, for each wavefront beyond those without bank conflicts
+COPY_CLK = 20.0  # of an asynchronous copy, in addition to the latency of its source
 
 # --- chip ---------------------------------------------------------------------------------------
 L2_SECTOR_CLK = 1.036  # per SM
+L2_PORT_SHARE = 0.5  # of that, if few SMs use L2: an SM receives at most 64 bytes per clock
 PARTIAL_STORE_CLK = 4.24  # per SM and sector: stores of some bytes of a sector
 L2_USABLE_SHARE = 0.65  # arrays of this share of L2 stay there,
 L2_RAMP = 0.2  # and a fifth more make it as if none did
@@ -122,6 +133,17 @@ class KernelWork:
     def warps(self) -> int:
         return max(self.blocks * self.warps_per_block, 1)
 
+    def part(self, phase: int) -> KernelWork:
+        """Return the part of the work that belongs to one phase, the code between barriers."""
+        accesses = tuple(
+            access
+            for access in self.counters.accesses
+            if self.pace.phases[self.pace.rows.get(access.pc, 0)] == phase
+        )
+        rows = np.array(self.pace.phases) == phase
+        executions = np.where(rows, self.executions[: len(rows)], 0)
+        return replace(self, counters=replace(self.counters, accesses=accesses), executions=executions)
+
     @cached_property
     def accesses(self) -> tuple[AccessCounters, ...]:
         """Accesses of the kernel to global and local memory that were executed."""
@@ -171,6 +193,41 @@ class KernelWork:
         return requested_bytes, scattered_bytes
 
 
+FRAGMENT_ROWS = 8  # rows of 16 or 32 bytes in one access to a fragment of wmma
+
+
+def machine_counters(counters: KernelCounters) -> KernelCounters:
+    """Return counters in which accesses are those of machine code: to fragments of ``wmma``, and past L1.
+
+    Fragments are counted by element, of which each lane has consecutive ones. In machine code, a lane
+    accesses two halves or two sums at once, and a warp eight rows. From shared memory, ``ldmatrix`` loads
+    fragments.
+    Accesses with ``.cg`` request all their sectors from L2.
+    """
+    return replace(counters, accesses=tuple(map(_machine_access, counters.accesses)))
+
+
+def _machine_access(access: AccessCounters) -> AccessCounters:
+    if ".cg" in access.text:
+        return replace(access, missed_sectors=access.sectors)
+    if not access.text.startswith("wmma") or not access.requests:
+        return access
+    is_pair = access.size_bytes < 4 or ".store" in access.text or ".load.c" in access.text
+    requests = max(access.requests // (2 if is_pair else 1), 1)
+    sectors = min(FRAGMENT_ROWS * requests, access.sectors)
+    passes = access.wavefronts / access.requests
+    wavefronts = round(requests * (1.0 if passes <= 4.0 else passes / 2.0)) if access.wavefronts else 0
+    return replace(
+        access,
+        requests=requests,
+        sectors=sectors,
+        missed_sectors=min(access.missed_sectors, sectors),
+        half_lines=min(access.half_lines, sectors),
+        wavefronts=wavefronts,
+        ideal_wavefronts=min(requests, wavefronts),
+    )
+
+
 def dispatch_ns(info: DeviceInfo, block_threads: int) -> float:
     """Return the shortest time between the starts of two blocks, in ns."""
     warps = -(-block_threads // WARP_SIZE)
@@ -197,20 +254,28 @@ def block_durations_ns(info: DeviceInfo, work: KernelWork, blocks_per_sm: int) -
 
     Notes
     -----
-    ``(own ^ p + max(SM, chip) ^ p) ^ (1 / p)``. Blocks use a shared resource in turns: a block gets its turn
-    as often as each of its neighbours, until one of them has finished.
+    ``(own ^ p + max(SM, chip) ^ p) ^ (1 / p)``, but at least ``(tensor ^ q + SM ^ q) ^ (1 / q)``: all
+    instructions of tensor cores take the same time, so warps wait for them only if tensor cores, or the
+    units that load their factors, are busy. Blocks use a shared resource in turns: a block gets its turn as
+    often as each of its neighbours, until one of them has finished.
     """
-    shared = np.maximum(*shared_ns(info, work, blocks_per_sm))
-    return overlapped_ns(own_ns(info, work), shared, steadiness(info, work, blocks_per_sm))
+    sm, tensor, chip = shared_ns(info, work, blocks_per_sm)
+    steady = steadiness(info, work, blocks_per_sm)
+    return overlapped_ns(own_ns(info, work), sm, tensor, chip, steady)
 
 
 def overlapped_ns(
-    own: npt.NDArray[np.float64], shared: npt.NDArray[np.float64], steady: float
+    own: npt.NDArray[np.float64],
+    sm: npt.NDArray[np.float64],
+    tensor: npt.NDArray[np.float64],
+    chip: npt.NDArray[np.float64],
+    steady: float,
 ) -> npt.NDArray[np.float64]:
-    """Return the durations of blocks from the time they need alone and the time on shared resources."""
+    """Return the durations of blocks from the time they need alone and the times on shared resources."""
     power = OVERLAP + steady * (STEADY_OVERLAP - OVERLAP)
-    durations: npt.NDArray[np.float64] = (own**power + shared**power) ** (1.0 / power)
-    return durations
+    durations: npt.NDArray[np.float64] = (own**power + np.maximum(sm, chip) ** power) ** (1.0 / power)
+    fed = np.where(tensor > 0.0, (tensor**TENSOR_OVERLAP + sm**TENSOR_OVERLAP) ** (1.0 / TENSOR_OVERLAP), 0.0)
+    return np.maximum(durations, fed)
 
 
 def steadiness(info: DeviceInfo, work: KernelWork, blocks_per_sm: int) -> float:
@@ -220,10 +285,10 @@ def steadiness(info: DeviceInfo, work: KernelWork, blocks_per_sm: int) -> float:
 
 def shared_ns(
     info: DeviceInfo, work: KernelWork, blocks_per_sm: int
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return for each block its time on the resources of its SM and on those of the chip, in ns.
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return for each block its time on its SM's resources, on the tensor cores and on the chip's resources.
 
-    A block takes turns on these resources with the other running blocks.
+    The times are in ns. A block takes turns on these resources with the other running blocks.
     """
     slots = info.sm_count * blocks_per_sm
     residents_of_chip = np.full(work.blocks, float(slots))
@@ -232,9 +297,15 @@ def shared_ns(
         residents_of_chip[work.blocks - tail_blocks :] = tail_blocks
     residents_of_sm = np.maximum(np.ceil(residents_of_chip / info.sm_count), 1.0)
     steady = steadiness(info, work, blocks_per_sm)
-    sm_time_ns = _shares(work.warp_instructions) * (max(sm_clk(info, work).values()) / clock_ghz(info))
+    clocks = sm_clk(info, work)
+    tensor_clk = clocks.pop("tensor")
+    instruction_shares = _shares(work.warp_instructions)
+    sm_ns, tensor_ns = (
+        _in_turn(instruction_shares * (clk / clock_ghz(info)), residents_of_sm, steady)
+        for clk in (max(clocks.values()), tensor_clk)
+    )
     chip_time_ns = _shares(work.sectors) * max(chip_ns(info, work).values())
-    return _in_turn(sm_time_ns, residents_of_sm, steady), _in_turn(chip_time_ns, residents_of_chip, steady)
+    return sm_ns, tensor_ns, _in_turn(chip_time_ns, residents_of_chip, steady)
 
 
 def _shares(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
@@ -265,17 +336,57 @@ def _in_turn(
 
 
 def own_ns(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
-    """Return the time in ns that each block takes if it runs alone: its longest warp, and its barriers."""
+    """Return the time in ns that each block takes if it runs alone: its longest warp, and its barriers.
+
+    The time on shared resources adds to it, as in `block_durations_ns`.
+    """
     barriers = sum(work.counters.opcode_warp_instructions.get(name, 0) for name in ("bar", "barrier"))
-    clk = chain_clk(info, work) + barriers / work.warps * BARRIER_WARP_CLK * work.warps_per_block
+    barrier_clk = BARRIER_WARP_CLK * work.warps_per_block
+    if (
+        work.counters.opcode_warp_instructions.keys() & {"mma", "wmma"}
+        and work.warps_per_block >= ISSUE_PER_CLK
+    ):
+        barrier_clk += BARRIER_DRAIN_CLK
+    clk = block_clk(info, work) + barriers / work.warps * barrier_clk
     mean_instructions = work.warp_instructions.mean() / work.warps_per_block if work.blocks else 1.0
     scale = work.longest_warp / max(float(mean_instructions), 1.0)
     durations_ns: npt.NDArray[np.float64] = BLOCK_FLOOR_NS + clk * scale / clock_ghz(info)
     return durations_ns
 
 
+def block_clk(info: DeviceInfo, work: KernelWork) -> float:
+    """Return the clocks that a block of average length takes, without those on shared resources.
+
+    Between barriers, the warps of a block use the resources of the SM at the same time, and the phases follow
+    one another: a block takes T = sum of (chain ^ p + busy ^ p) ^ (1 / p). Since the block's use of the
+    busiest resource is counted with that of other blocks, the result is (T ^ p - busy ^ p) ^ (1 / p).
+    """
+    piece_clk = piece_clocks(info, work)
+    phases = np.array(work.pace.phases[: len(piece_clk)])
+    numbers = np.unique(phases[piece_clk > 0.0])
+    if len(numbers) < 2:
+        return float(piece_clk.sum()) / work.warps
+    total_clk = 0.0
+    totals: Counter[str] = Counter()
+    for number in numbers:
+        part = work.part(number)
+        clocks = {name: clk / work.blocks for name, clk in sm_clk(info, part).items()}
+        clocks["L2"] = l2_clk(part) / work.blocks * max(min(work.blocks / info.sm_count, 1.0), L2_PORT_SHARE)
+        tensor_clk = clocks.pop("tensor")
+        totals.update(clocks)
+        phase_clk = float(piece_clk[phases == number].sum()) / work.warps
+        phase_clk = (phase_clk**OVERLAP + max(clocks.values()) ** OVERLAP) ** (1.0 / OVERLAP)
+        total_clk += max(phase_clk, tensor_clk)
+    return float(max(total_clk**OVERLAP - max(totals.values()) ** OVERLAP, 0.0) ** (1.0 / OVERLAP))
+
+
 def chain_clk(info: DeviceInfo, work: KernelWork) -> float:
-    """Return the clocks that a warp of average length takes if it runs alone.
+    """Return the clocks that a warp of average length takes if it runs alone."""
+    return float(piece_clocks(info, work).sum()) / work.warps
+
+
+def piece_clocks(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
+    """Return for each piece of code the clocks that all warps take, if each of them runs alone.
 
     Each straight-line piece of code waits as long as the slowest of the loads that it waits for together:
     if some of them usually come from L2, it waits for L2.
@@ -283,12 +394,18 @@ def chain_clk(info: DeviceInfo, work: KernelWork) -> float:
     requested_bytes, _ = work.traffic
     dram_share = min(dram_bytes(info, work) / max(requested_bytes, 1.0), 1.0)
     far_clk = L2_LATENCY_CLK + dram_share * (DRAM_LATENCY_CLK - L2_LATENCY_CLK)
+    spread = L2_SPREAD + dram_share * (DRAM_SPREAD - L2_SPREAD)
     miss_rates = {}
+    lines = {}
     for access in work.of("load"):
+        if not access.sectors:  # of shared memory, by a generic address
+            continue
+        lines[access.pc] = _lines(access)
         # A value that all lanes read is read by the other warps of the block, too, which wait as long.
         warps = work.warps_per_block if access.sectors == access.requests else 1
-        miss_rates[access.pc] = min(warps * access.missed_sectors / access.requests, 1.0)
-    total_clk = 0.0
+        lane_rate = min(warps * access.missed_sectors / access.sectors, 1.0)
+        miss_rates[access.pc] = 1.0 - (1.0 - lane_rate) ** (access.sectors / access.requests)
+    piece_clk = np.zeros(len(work.pace.loads))
     for row in np.flatnonzero(work.executions[: len(work.pace.loads)]).tolist():
         latency_clk = work.pace.chain_clk[row]
         load_miss_rates = [miss_rates[pc] for pc in work.pace.loads[row] if pc in miss_rates]
@@ -296,16 +413,57 @@ def chain_clk(info: DeviceInfo, work: KernelWork) -> float:
         load_clk = L1_LATENCY_CLK
         if load_miss_rates and serial_loads > 0.01:
             loads_together = max(len(load_miss_rates) / serial_loads, 1.0)
-            miss_rate = 1.0 - (1.0 - sum(load_miss_rates) / len(load_miss_rates)) ** loads_together
-            load_clk += miss_rate * (far_clk - L1_LATENCY_CLK)
-        total_clk += float(work.executions[row]) * float(np.interp(load_clk, LATENCIES, latency_clk))
-    return total_clk / work.warps
+            if loads_together > len(load_miss_rates) - 0.5:  # all of them wait for the slowest
+                miss_rate = 1.0 - math.prod(1.0 - rate for rate in load_miss_rates)
+            else:
+                miss_rate = 1.0 - (1.0 - sum(load_miss_rates) / len(load_miss_rates)) ** loads_together
+            line_count = max(lines[pc] for pc in work.pace.loads[row] if pc in lines)
+            slowest_clk = far_clk * (1.0 + spread * math.log2(line_count * loads_together))
+            load_clk += LINE_CLK * (line_count - 1.0) + miss_rate * (slowest_clk - L1_LATENCY_CLK)
+        piece_clk[row] = float(work.executions[row]) * float(np.interp(load_clk, LATENCIES, latency_clk))
+    for access in work.counters.accesses:
+        if access.space == "shared" and access.kind == "load" and access.pc in work.pace.rows:
+            piece_clk[work.pace.rows[access.pc]] += CONFLICT_CLK * access.bank_conflicts
+    waited_clk = np.zeros(len(piece_clk))
+    for wait in work.pace.copy_waits:
+        copies = [access for access in work.of("load") if access.pc in wait.copies]
+        line_count = sum(access.requests * lines[access.pc] for access in copies)
+        line_count = max(line_count / max(int(work.executions[wait.row]), 1), 1.0)
+        slowest_clk = far_clk * (1.0 + spread * math.log2(line_count))
+        missed_share = sum(miss_rates[access.pc] for access in copies) / max(len(copies), 1)
+        latency_clk = COPY_CLK + L1_LATENCY_CLK + missed_share * (slowest_clk - L1_LATENCY_CLK)
+        waited_clk[wait.row] += _copy_wait_clk(work, wait, piece_clk, latency_clk)
+    return piece_clk + waited_clk
+
+
+def _lines(access: AccessCounters) -> float:
+    """Return the mean number of 128-byte lines per request: its half lines, unless it needs both halves."""
+    single_share = min(max(2.0 * access.half_lines / access.sectors - 1.0, 0.0), 1.0)
+    return max(access.half_lines / access.requests * (1.0 + single_share) / 2.0, 1.0)
+
+
+def _copy_wait_clk(
+    work: KernelWork, wait: CopyWait, piece_clk: npt.NDArray[np.float64], latency_clk: float
+) -> float:
+    """Return the clocks that all warps wait for asynchronous copies at one place.
+
+    The copies of a group take the latency of memory. While n = `CopyWait.pending` younger groups are
+    started, the warp does other work, which hides as much of the latency. The wait w itself hides a part of
+    the next one. In a loop of c clocks, w = latency - n (c + w) - `between`, thus
+    w = (latency - n c - between) / (n + 1).
+    """
+    count = int(work.executions[wait.row])
+    if not count:
+        return 0.0
+    loop_clk, between_clk = (float(piece_clk[list(rows)].sum()) / count for rows in (wait.loop, wait.between))
+    hidden_clk = wait.pending * loop_clk + between_clk
+    return count * max(latency_clk - hidden_clk, 0.0) / (wait.pending + 1)
 
 
 def sm_clk(info: DeviceInfo, work: KernelWork) -> dict[str, float]:
     """Return the clocks that the launch occupies issue slots, pipes, load/store unit and constant cache."""
     executions = work.executions[: len(work.pace.pipes)].astype(np.float64) @ work.pace.pipes
-    clk_by_pipe = pipe_clk(info.compute_capability)
+    clk_by_pipe = pipe_clk(info)
     clocks = {name: float(count) * clk_by_pipe[name] for name, count in zip(PIPES, executions, strict=True)}
     clocks["issue"] *= ISSUE_SURPLUS
     del clocks["lsu"]
@@ -322,9 +480,9 @@ def sm_clk(info: DeviceInfo, work: KernelWork) -> dict[str, float]:
             )
             memory_clk += access.wavefronts * merged_share * WAVEFRONT_CLK
     for access in work.of("load", "store"):
-        merged_share = access.sectors <= 1.5 * max(access.bytes_requested / SECTOR_BYTES, access.requests)
-        memory_clk += access.requests * REQUEST_CLK + access.sectors * (
-            SECTOR_CLK if merged_share else SCATTERED_SECTOR_CLK
+        is_merged = access.sectors <= 1.5 * max(access.bytes_requested / SECTOR_BYTES, access.requests)
+        memory_clk += access.requests * REQUEST_CLK + (
+            access.sectors * (SECTOR_CLK if is_merged else SCATTERED_SECTOR_CLK)
         )
     constant_pass_count = sum(
         _constant_passes(access)
@@ -344,16 +502,21 @@ def _constant_passes(access: AccessCounters) -> float:
 
 def chip_ns(info: DeviceInfo, work: KernelWork) -> dict[str, float]:
     """Return the time in ns that the launch occupies each shared resource: L2, DRAM, atomic units."""
-    l2_clk = work.missed_sectors * L2_SECTOR_CLK
+    atomic_clk = sum(_atomic_clk(work, access) for access in work.of("atomic") if access.sectors)
+    clk = clock_ghz(info)
+    dram_ns = dram_bytes(info, work) / (dram_gbps(info) * DRAM_HEADROOM)
+    return {"L2": l2_clk(work) / info.sm_count / clk, "atomics": atomic_clk / clk, "DRAM": dram_ns}
+
+
+def l2_clk(work: KernelWork) -> float:
+    """Return the clocks that L2 takes for the loads and stores of one SM that does all of the work."""
+    clocks = work.missed_sectors * L2_SECTOR_CLK
     for access in work.of("store"):
         used_share = (
             min(access.bytes_requested / (SECTOR_BYTES * access.sectors), 1.0) if access.sectors else 1.0
         )
-        l2_clk += access.sectors * (used_share * L2_SECTOR_CLK + (1.0 - used_share) * PARTIAL_STORE_CLK)
-    atomic_clk = sum(_atomic_clk(work, access) for access in work.of("atomic") if access.sectors)
-    clk = clock_ghz(info)
-    dram_ns = dram_bytes(info, work) / (dram_gbps(info) * DRAM_HEADROOM)
-    return {"L2": l2_clk / info.sm_count / clk, "atomics": atomic_clk / clk, "DRAM": dram_ns}
+        clocks += access.sectors * (used_share * L2_SECTOR_CLK + (1.0 - used_share) * PARTIAL_STORE_CLK)
+    return clocks
 
 
 def _atomic_clk(work: KernelWork, access: AccessCounters) -> float:

@@ -14,6 +14,31 @@ LATENCIES = (0.0, 40.0, 280.0, 700.0, 1500.0)
 
 
 @dataclass(frozen=True, slots=True)
+class CopyWait:
+    """A wait until at most `pending` groups of asynchronous copies of a thread are not complete.
+
+    Attributes
+    ----------
+    row : int
+        The piece with the wait.
+    pending : int
+        Number of younger groups that may still be in flight.
+    loop : tuple of int
+        The pieces of the loop that starts the copies and waits for them; empty without a loop.
+    between : tuple of int
+        The pieces from the start of a group to the next wait.
+    copies : tuple of int
+        Program counters of the copies.
+    """
+
+    row: int
+    pending: int
+    loop: tuple[int, ...]
+    between: tuple[int, ...]
+    copies: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Pace:
     """The cost of each straight-line piece of a kernel's PTX for a warp that executes it once.
 
@@ -31,6 +56,12 @@ class Pace:
         Program counters of loads whose address depends on the result of another load.
     merged : mapping
         Share of a load from shared memory in an instruction that reads several words per lane.
+    copy_waits : tuple of CopyWait
+        The waits for asynchronous copies.
+    phases : tuple of int
+        For each piece the number of its phase, the code between barriers of a block.
+    rows : mapping
+        The pieces of instructions, by their program counters.
     """
 
     pipes: npt.NDArray[np.float64]
@@ -39,3 +70,6 @@ class Pace:
     combined: frozenset[int] = frozenset()
     merged: Mapping[int, float] = field(default_factory=dict)
     chased: frozenset[int] = frozenset()
+    copy_waits: tuple[CopyWait, ...] = ()
+    phases: tuple[int, ...] = ()
+    rows: Mapping[int, int] = field(default_factory=dict)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from virtualgpu.model.tensor_rates import REFERENCE_FORMAT, tensor_tflops
 from virtualgpu.records import DeviceInfo
 
 # Share of the peak that streaming kernels reach: triad or local copy of te42kyfo/gpu-benches and
@@ -33,3 +34,8 @@ def peak_gbps(info: DeviceInfo) -> float:
 def dram_gbps(info: DeviceInfo) -> float:
     """Return the memory bandwidth in GB/s that kernels reach: the peak, times an efficiency."""
     return peak_gbps(info) * DRAM_EFFICIENCY.get(info.memory_type or "", 0.85)
+
+
+def tensor_rate(info: DeviceInfo) -> float:
+    """Return the multiply-adds of half-precision matrices per clock and SM, from the published peak rate."""
+    return 1e3 * tensor_tflops(info)[REFERENCE_FORMAT] / (2.0 * info.sm_count * clock_ghz(info))
