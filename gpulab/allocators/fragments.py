@@ -32,8 +32,8 @@ def fragmentation(block_map: BlockMap, capacity_bytes: int = 0) -> Fragmentation
     """
     reserved_bytes = block_map.total_bytes
     used_bytes = block_map.used_bytes
-    limits = [limit for limit in (block_map.limit_bytes, capacity_bytes) if limit]
-    available = max(0, min(limits) - reserved_bytes) if limits else None
+    limits_bytes = [limit_bytes for limit_bytes in (block_map.limit_bytes, capacity_bytes) if limit_bytes]
+    available = max(0, min(limits_bytes) - reserved_bytes) if limits_bytes else None
     releasable = sum(map(releasable_bytes, block_map.segments))
     arena_keys = {(segment.stream, segment.pool) for segment in block_map.segments}
     if any(pool for _, pool in arena_keys):  # large requests go to a pool that may have nothing yet

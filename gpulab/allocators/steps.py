@@ -112,7 +112,7 @@ def _select_rows(events: AllocatorEvents, rows: npt.NDArray[np.intp]) -> Allocat
     )
 
 
-def _without_blocks(first: BlockMap, addresses: set[int]) -> BlockMap:
+def _without_blocks(first_map: BlockMap, addresses: set[int]) -> BlockMap:
     """Return a copy of a block map in which the blocks at some addresses are free."""
     segments = tuple(
         replace(
@@ -124,9 +124,9 @@ def _without_blocks(first: BlockMap, addresses: set[int]) -> BlockMap:
                 for block in segment.blocks
             ),
         )
-        for segment in first.segments
+        for segment in first_map.segments
     )
-    return replace(first, segments=segments)
+    return replace(first_map, segments=segments)
 
 
 def _spans(ranges: RangeLives, step: int) -> dict[int, list[tuple[int, int]]]:
@@ -179,7 +179,7 @@ def _blocks(history: AllocatorHistory, step: int) -> dict[int, list[Block]]:
 
 
 def _segment(
-    history: AllocatorHistory, number: int, spans: list[tuple[int, int]], blocks: list[Block]
+    history: AllocatorHistory, segment_index: int, spans: list[tuple[int, int]], blocks: list[Block]
 ) -> Segment:
     tiles = tuple(_tiles(spans, blocks))
     kinds = history.segments
@@ -187,10 +187,10 @@ def _segment(
     return Segment(
         start,
         spans[-1][1] - start,
-        kinds.streams[number],
+        kinds.streams[segment_index],
         tiles,
-        kinds.pools[number],
-        kinds.is_expandable[number],
+        kinds.pools[segment_index],
+        kinds.is_expandable[segment_index],
     )
 
 

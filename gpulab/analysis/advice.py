@@ -65,13 +65,20 @@ def advice(timeline: Timeline) -> tuple[Advice, ...]:
         *_stream(flow, gaps_of(flow, by_stream(timeline))),
     ]
     total_ns = timeline.duration_ns
-    candidates = [piece for piece in candidates if piece.gain_ns >= max(1, _MIN_FRACTION * total_ns)]
+    candidates = [
+        candidate for candidate in candidates if candidate.gain_ns >= max(1, _MIN_FRACTION * total_ns)
+    ]
     # A wait cannot be captured, so waits must be removed first.
-    has_wait = any(piece.topic == "wait" for piece in candidates)
-    candidates.sort(key=lambda piece: (has_wait and piece.topic == "graph", -piece.gain_ns))
+    has_wait = any(candidate.topic == "wait" for candidate in candidates)
+    candidates.sort(key=lambda candidate: (has_wait and candidate.topic == "graph", -candidate.gain_ns))
     return tuple(
-        Advice(piece.topic, f"{piece.text}: {_gain(piece.gain_ns, total_ns)}.", piece.gain_ns, piece.sources)
-        for piece in candidates[:MAX_ADVICE]
+        Advice(
+            candidate.topic,
+            f"{candidate.text}: {_gain(candidate.gain_ns, total_ns)}.",
+            candidate.gain_ns,
+            candidate.sources,
+        )
+        for candidate in candidates[:MAX_ADVICE]
     )
 
 
@@ -87,7 +94,9 @@ def _pin(flow: Flow, path: Sequence[PathStep]) -> Iterable[Advice]:
     copies = [
         a for a in _path_operations(flow, path) if a.pinned is False and a.size_bytes >= _MIN_COPY_BYTES
     ]
-    speed_gb_s = {kind: _pinned_gb_s(flow, kind) for kind in {copy.copy_kind for copy in copies}}
+    speed_gb_s = {
+        copy_kind: _pinned_gb_s(flow, copy_kind) for copy_kind in {copy.copy_kind for copy in copies}
+    }
     saved_ns = 0.0
     lines = []
     for copy in copies:
@@ -103,9 +112,11 @@ def _pin(flow: Flow, path: Sequence[PathStep]) -> Iterable[Advice]:
         yield Advice("pin", text, round(saved_ns), _distinct_lines(lines))
 
 
-def _pinned_gb_s(flow: Flow, kind: CopyKind | None) -> float:
+def _pinned_gb_s(flow: Flow, copy_kind: CopyKind | None) -> float:
     """Return the speed of this timeline's pinned copies of one direction, in bytes per ns."""
-    copies = [a for a in flow.timeline.activities if a.copy_kind == kind and a.size_bytes >= _MIN_COPY_BYTES]
+    copies = [
+        a for a in flow.timeline.activities if a.copy_kind == copy_kind and a.size_bytes >= _MIN_COPY_BYTES
+    ]
     total_ns = sum(a.duration_ns for a in copies if a.pinned)
     if total_ns:
         return sum(a.size_bytes for a in copies if a.pinned) / total_ns

@@ -108,10 +108,10 @@ class _Walk:
         calls = self._flow.calls_within(thread, start_ns, end_ns)
         call_ns = within_ns(calls, start_ns, end_ns)
         line_ns: Counter[SourceLine] = Counter()
-        for call in calls:
-            if call.source is not None:
-                line_ns[call.source] += 1 + call.end_ns - call.start_ns
-        call_counts = Counter(call.name for call in calls)
+        for host_call in calls:
+            if host_call.source is not None:
+                line_ns[host_call.source] += 1 + host_call.end_ns - host_call.start_ns
+        call_counts = Counter(host_call.name for host_call in calls)
         name = "the host computes"
         if calls and call_ns * 2 >= end_ns - start_ns:
             call_texts = [
@@ -126,23 +126,23 @@ class _Walk:
 
     def _add(
         self,
-        kind: StepKind,
+        step_kind: StepKind,
         name: str,
         start_ns: int,
         end_ns: int,
         track: str,
-        number: int = 0,
+        operation_number: int = 0,
         source: SourceLine | None = None,
     ) -> None:
         if end_ns > start_ns:
             self._steps.append(
                 PathStep(
-                    kind=kind,
+                    kind=step_kind,
                     name=name,
                     start_ns=start_ns,
                     end_ns=end_ns,
                     where=track,
-                    correlation_id=number,
+                    correlation_id=operation_number,
                     source=source,
                 )
             )

@@ -76,7 +76,7 @@ def _displayed_stream(use: Use, counterpart: Use) -> StreamKey | None:
 
 
 def _conflict_text(
-    kind: StreamHazardKind,
+    hazard_kind: StreamHazardKind,
     earlier_use: StreamUse,
     later_use: StreamUse,
     earlier: Use,
@@ -88,12 +88,12 @@ def _conflict_text(
         f"{earlier_use.stream or 'the host'} may still be {'writing' if earlier.writes else 'reading'} it"
     )
     pending = f"{activity} ({earlier_use.name}{_comma_line(earlier_use.source)})"
-    if kind == "used after it was freed":
+    if hazard_kind == "used after it was freed":
         use = f"{later_use.stream} uses {array} ({later_use.name}{_comma_line(later_use.source)})"
         return f"{use}, whose memory was freed or given to another array{_in_line(earlier_use.source)}: "
-    if kind == "freed too early":
+    if hazard_kind == "freed too early":
         return f"{_capital(array)} is freed{_in_line(later_use.source)} while {pending}: "
-    if kind == "reused too early":
+    if hazard_kind == "reused too early":
         user = later_use.stream or "the host"
         reuse = f"{user} uses its memory again ({later_use.name}{_comma_line(later_use.source)})"
         return f"{_capital(array)} was freed{_in_line(free_source)}, and {reuse} while {pending}: "
@@ -105,10 +105,10 @@ def _conflict_text(
 
 
 def _missing_order(
-    kind: StreamHazardKind, earlier: Use, later: Use, order: Order, names: dict[StreamKey, str]
+    hazard_kind: StreamHazardKind, earlier: Use, later: Use, order: Order, names: dict[StreamKey, str]
 ) -> str:
     """Return the reason why two uses have no order, including waits without effect."""
-    if kind == "used after it was freed" or earlier.stream is None:
+    if hazard_kind == "used after it was freed" or earlier.stream is None:
         return "its address now belongs to another array."
     if later.launch and later.launch == earlier.launch:
         return "the graph has no edge that orders the two operations."
@@ -118,7 +118,7 @@ def _missing_order(
         reason = _useless_wait(wait, earlier, waiter, names) if wait.index <= later.index else ""
         if reason:
             return reason
-    if kind == "freed too early" and later.stream is not None:
+    if hazard_kind == "freed too early" and later.stream is not None:
         reuser = stream_words(later.stream, names)
         return f"the pool can give the pool block to {reuser} again, which does not wait for that operation."
     return "nothing orders the two."
@@ -145,12 +145,12 @@ def _useless_wait(wait: Wait, earlier: Use, waiter: str, names: dict[StreamKey, 
 
 
 def _remedy(
-    kind: StreamHazardKind, earlier: Use, later: Use, array: str, names: dict[StreamKey, str]
+    hazard_kind: StreamHazardKind, earlier: Use, later: Use, array: str, names: dict[StreamKey, str]
 ) -> tuple[str, str]:
     """Return the remedy in words, and the code to add."""
     first_stream = _displayed_stream(earlier, later)
     second_stream = _displayed_stream(later, earlier)
-    if kind == "used after it was freed" or first_stream is None:
+    if hazard_kind == "used after it was freed" or first_stream is None:
         return f"Keep a reference to {array} as long as its address is used.", ""
     first_code = stream_code(first_stream, names)
     if second_stream is None:
@@ -166,7 +166,7 @@ def _remedy(
         remedy_code = (
             f"with cp.cuda.Device({first_stream[0]}): e = {first_code}.record()\n{second_code}.wait_event(e)"
         )
-    if kind in ("freed too early", "reused too early"):
+    if hazard_kind in ("freed too early", "reused too early"):
         return (
             f"Keep {array} until {first_code} has finished with it, or add this before the array is freed:"
         ), remedy_code

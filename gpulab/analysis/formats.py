@@ -189,9 +189,9 @@ class Format:
         """Return the non-negative number with these bits, limited to those of the overflow value."""
         return float(self.value(min(magnitude, self._overflow)))
 
-    def _signed(self, sign: int, magnitude: int) -> int:
+    def _signed(self, sign_bit: int, magnitude: int) -> int:
         """Return bits with the sign bit added."""
-        return sign << self.bits - 1 | magnitude
+        return sign_bit << self.bits - 1 | magnitude
 
 
 FP64 = Format("FP64", 11, 52)

@@ -214,9 +214,9 @@ class StreamChecker:
         self._add(hazard_kind, earlier, later, release.source if release else None)
 
     def _add(
-        self, kind: StreamHazardKind, earlier: Use, later: Use, free_source: SourceLine | None = None
+        self, hazard_kind: StreamHazardKind, earlier: Use, later: Use, free_source: SourceLine | None = None
     ) -> None:
-        is_release = kind == "freed too early"
+        is_release = hazard_kind == "freed too early"
         key = (earlier.source or earlier.name, later.source or later.name, is_release)
         use_pair = (earlier.index, later.index)
         finding = self._findings.get(key)
@@ -224,7 +224,7 @@ class StreamChecker:
             self._pairs[key] = use_pair
             self._findings[key] = replace(finding, count=finding.count + 1)
             return
-        if finding is not None and finding.kind not in _LESS_INFORMATIVE.get(kind, ()):
+        if finding is not None and finding.kind not in _LESS_INFORMATIVE.get(hazard_kind, ()):
             return
         if len(self._findings) >= MAX_FINDINGS:
             self.is_truncated = True
@@ -232,7 +232,7 @@ class StreamChecker:
         self._pairs[key] = use_pair
         finding_count = 1 if finding is None else finding.count
         self._findings[key] = explain.hazard(
-            kind, earlier, later, free_source, self._order, self.names, finding_count
+            hazard_kind, earlier, later, free_source, self._order, self.names, finding_count
         )
 
     # Allocations and frees

@@ -408,12 +408,14 @@ def _outputs(result: Any, ndarray: type) -> list[GraphArray]:
     return [array_record(name, array, is_output=True) for name, array in zip(names, arrays, strict=True)]
 
 
-def _same_kind(label: str, captured: Any, new: Any) -> None:
-    if not isinstance(new, type(captured)):
-        raise TypeError(f"{label} is a {type(new).__name__}, not a device array. Convert it with cp.asarray.")
-    if (new.shape, new.dtype) != (captured.shape, captured.dtype):
+def _same_kind(label: str, captured: Any, new_array: Any) -> None:
+    if not isinstance(new_array, type(captured)):
+        raise TypeError(
+            f"{label} is a {type(new_array).__name__}, not a device array. Convert it with cp.asarray."
+        )
+    if (new_array.shape, new_array.dtype) != (captured.shape, captured.dtype):
         raise ValueError(
-            f"{label} has shape {new.shape} and dtype {new.dtype}, but the graph was "
+            f"{label} has shape {new_array.shape} and dtype {new_array.dtype}, but the graph was "
             f"captured with {captured.shape} and {captured.dtype}, which cannot change. "
             "Capture another graph for other shapes."
         )

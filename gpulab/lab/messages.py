@@ -127,10 +127,10 @@ def _show(
     sys.last_traceback = tb
 
 
-def _broken(part: str, long_lines: set[str]) -> str:
+def _broken(traceback_text: str, long_lines: set[str]) -> str:
     """Wrap the long lines of a traceback that belong to a message; source text is not wrapped."""
     lines = []
-    for line in part.split("\n"):
+    for line in traceback_text.split("\n"):
         text = _COLOURS.sub("", line)
         if text in long_lines:
             line = _wrapped(line)

@@ -179,10 +179,18 @@ def beside(device: str, launch: Launch) -> LaunchTrace:
     NotRecordedError
         If no record matches; the message lists the recorded launches.
     """
-    on_device = [r for r in records() if r.what == "blocks" and _is_device_named(device, r.device)]
+    on_device = [
+        recording
+        for recording in records()
+        if recording.what == "blocks" and _is_device_named(device, recording.device)
+    ]
     shape = (launch.grid, launch.block, launch.shared_bytes)
-    same_shape = [r for r in on_device if (r.grid, r.block, r.shared_bytes) == shape]
-    for record in [r for r in same_shape if r.arguments == in_words(launch.args)]:
+    same_shape = [
+        recording
+        for recording in on_device
+        if (recording.grid, recording.block, recording.shared_bytes) == shape
+    ]
+    for record in [recording for recording in same_shape if recording.arguments == in_words(launch.args)]:
         if same_program(KernelSource(record.kernel, record.code, record.options), launch.source):
             trace: LaunchTrace = record.trace
             return trace
@@ -191,9 +199,8 @@ def beside(device: str, launch: Launch) -> LaunchTrace:
             f"The recorded launches are {', '.join(map(str, on_device))}; gl.recorded() lists their arguments"
         )
     else:
-        recorded_hint = (
-            f"There are recordings of {', '.join(sorted({r.device for r in records()})) or 'no GPU'}"
-        )
+        devices = sorted({recording.device for recording in records()})
+        recorded_hint = f"There are recordings of {', '.join(devices) or 'no GPU'}"
     launch_text = f"{launch.source.name} {_size(launch.grid)} × {_size(launch.block)}"
     arguments = f"({', '.join(in_words(launch.args))})"
     raise NotRecordedError(

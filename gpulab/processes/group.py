@@ -116,8 +116,8 @@ class Group:
         return f"{timeout}{' '.join([*failures, ''])}{waiting_sentence}{remedy}"
 
 
-def _call_with_note(_: Any, note: str, function: Callable[..., Any], rank: int, *arguments: Any) -> Any:
+def _call_with_note(_: Any, note_path: str, function: Callable[..., Any], rank: int, *arguments: Any) -> Any:
     def at(call: str) -> None:
-        Path(note).write_text(call, encoding="utf-8")
+        Path(note_path).write_text(call, encoding="utf-8")
 
     return function(at, rank, *arguments)

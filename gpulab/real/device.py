@@ -70,9 +70,9 @@ def device_info(device: cupy.cuda.Device, nvml: NvmlDevice | None = None) -> Dev
     )
 
 
-def _attribute(device: cupy.cuda.Device, number: int) -> int | None:
+def _attribute(device: cupy.cuda.Device, attribute_number: int) -> int | None:
     try:
-        return int(cupy.cuda.runtime.deviceGetAttribute(number, device.id))
+        return int(cupy.cuda.runtime.deviceGetAttribute(attribute_number, device.id))
     except cupy.cuda.runtime.CUDARuntimeError:
         return None
 

@@ -164,7 +164,7 @@ def _mark(stream: Any) -> Any:
     return event
 
 
-def _stream_info(stream: Any, device: int, number: int) -> StreamInfo:
+def _stream_info(stream: Any, device: int, stream_number: int) -> StreamInfo:
     handle = int(stream.ptr)
     names = {0: "default stream", 1: "default stream", 2: "per-thread default stream"}
-    return StreamInfo(device, handle, names.get(handle, f"stream {number + 1}"))
+    return StreamInfo(device, handle, names.get(handle, f"stream {stream_number + 1}"))

@@ -115,7 +115,7 @@ def _handles(graph: Any) -> list[Any]:
     return list(checked(driver.cuGraphGetNodes(handle, node_count))[0][:node_count]) if node_count else []
 
 
-def _node(number: int, handle: Any) -> GraphNode:
+def _node(node_number: int, handle: Any) -> GraphNode:
     driver = _driver()
     node_kind = checked(driver.cuGraphNodeGetType(handle))[0].name.removeprefix("CU_GRAPH_NODE_TYPE_")
     device = int(cupy.cuda.Device().id)
@@ -123,7 +123,7 @@ def _node(number: int, handle: Any) -> GraphNode:
         params = checked(driver.cuGraphKernelNodeGetParams(handle))[0]
         function = params.func if int(params.func) else checked(driver.cuKernelGetFunction(params.kern))[0]
         return GraphNode(
-            number=number,
+            number=node_number,
             kind="KERNEL",
             name=checked(driver.cuFuncGetName(function))[0].decode(),
             grid=(params.gridDimX, params.gridDimY, params.gridDimZ),
@@ -136,7 +136,7 @@ def _node(number: int, handle: Any) -> GraphNode:
         params = checked(driver.cuGraphMemsetNodeGetParams(handle))[0]
         size = params.elementSize * params.width * max(1, params.height)
         return GraphNode(
-            number=number,
+            number=node_number,
             kind=node_kind,
             name="Memset",
             parameters=(_pointer("destination", int(params.dst)),),
@@ -151,7 +151,7 @@ def _node(number: int, handle: Any) -> GraphNode:
         size = params.WidthInBytes * max(1, params.Height) * max(1, params.Depth)
         name = f"Memcpy {copy_kind or 'on the host'}"
         return GraphNode(
-            number=number,
+            number=node_number,
             kind=node_kind,
             name=name,
             parameters=(source_pointer, target_pointer),
@@ -161,7 +161,7 @@ def _node(number: int, handle: Any) -> GraphNode:
         )
     name = "Host function" if node_kind == "HOST" else node_kind.replace("_", " ").capitalize()
     return GraphNode(
-        number=number, kind=node_kind if node_kind in _KINDS else "OTHER", name=name, device_id=device
+        number=node_number, kind=node_kind if node_kind in _KINDS else "OTHER", name=name, device_id=device
     )
 
 
@@ -202,14 +202,14 @@ def _word(parameter: NodeParameter) -> int:
     return int.from_bytes(parameter.data, "little")
 
 
-def _on_device(word: int) -> bool:
+def _on_device(address: int) -> bool:
     """Return whether a number is an address in a device's memory."""
-    if word < _LEAST_ADDRESS:
+    if address < _LEAST_ADDRESS:
         return False
     driver = _driver()
     memory_type = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
     with suppress(OverflowError):
-        status, value = driver.cuPointerGetAttribute(memory_type, driver.CUdeviceptr(word))
+        status, value = driver.cuPointerGetAttribute(memory_type, driver.CUdeviceptr(address))
         return int(status) == 0 and int(value) == _DEVICE_MEMORY
     return False
 

@@ -181,10 +181,10 @@ class _Gpm:
             self._values = self._between(older_sample, previous)
         return self._values
 
-    def _between(self, first: Any, second: Any) -> dict[str, float | None]:
+    def _between(self, first_sample: Any, second_sample: Any) -> dict[str, float | None]:
         request = self._request
-        request.sample1 = first
-        request.sample2 = second
+        request.sample1 = first_sample
+        request.sample2 = second_sample
         self._device.nvml.nvmlGpmMetricsGet(request)
         return {
             name: float(request.metrics[place].value)

@@ -249,26 +249,28 @@ class RealWatcher:
             if line == source_line and start in self._kernels.blocks
         )
 
-    def _copied_at_once(self, target: int, source: int, size: int, kind: int) -> None:
-        self._copied(target, source, size, kind, _LEGACY)
+    def _copied_at_once(self, target_address: int, source_address: int, size: int, copy_kind: int) -> None:
+        self._copied(target_address, source_address, size, copy_kind, _LEGACY)
         self._watch.host_waited("work", number=self._number)
-        self._host_writes.get(_LEGACY, set()).discard((target, target + size))
+        self._host_writes.get(_LEGACY, set()).discard((target_address, target_address + size))
 
-    def _copied(self, target: int, source: int, size: int, kind: int, stream: int | None) -> None:
+    def _copied(
+        self, target_address: int, source_address: int, size: int, copy_kind: int, stream: int | None
+    ) -> None:
         if not size:
             return
-        types = [_attributes(address).type for address in (target, source)]
+        types = [_attributes(address).type for address in (target_address, source_address)]
         arrays: list[Any] = []
-        for address, kind_of in zip((target, source), types, strict=True):
+        for address, kind_of in zip((target_address, source_address), types, strict=True):
             if kind_of in (_DEVICE, _MANAGED):
                 arrays.append((_Bytes(address, size),))
             else:
                 # The call itself has read or filled pageable memory when it returns.
                 arrays.append((_host_bytes(address, size),) if kind_of == _PINNED else ())
         if types[0] == _PINNED:
-            self._writes_host(stream or 0, target, target + size)
+            self._writes_host(stream or 0, target_address, target_address + size)
         direction = "".join("D" if kind_of in (_DEVICE, _MANAGED) else "H" for kind_of in reversed(types))
-        self._fresh.pop(target, None)
+        self._fresh.pop(target_address, None)
         self._on_operation(
             stream or 0,
             _Operation("MEMCPY", f"Memcpy {direction[0]}to{direction[1]}", None, arrays[1], arrays[0]),

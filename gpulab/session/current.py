@@ -425,14 +425,14 @@ def _current() -> _Session:
     return _session
 
 
-def _open(kind: Kind, name: str, count: int, links: str | None) -> _Session:
-    request = (kind, name, count, links)
+def _open(device_kind: Kind, name: str, count: int, links: str | None) -> _Session:
+    request = (device_kind, name, count, links)
     reason = ""
-    if kind != "virtual":
+    if device_kind != "virtual":
         try:
             choice = open_cuda_device(int(name or "0"))
         except CudaUnavailableError as error:
-            if kind == "cuda":
+            if device_kind == "cuda":
                 raise CudaUnavailableError(
                     f"No CUDA device can be used: {error}. To continue on a virtual GPU, "
                     'call gl.use_device("virtual"). To check each part, run `gpulab '

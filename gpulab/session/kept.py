@@ -126,10 +126,10 @@ def _read(launch: Launch) -> list[npt.NDArray[np.uint8]]:
     return [_view(machine, array).copy() for array in memory]
 
 
-def _write(launch: Launch, contents: list[npt.NDArray[np.uint8]]) -> None:
+def _write(launch: Launch, saved_contents: list[npt.NDArray[np.uint8]]) -> None:
     """Copy the saved contents back into the arrays."""
     machine = current.virtual_machine()
-    for array, data in zip(memory_of(launch.args, current.cp()), contents, strict=True):
+    for array, data in zip(memory_of(launch.args, current.cp()), saved_contents, strict=True):
         if machine is None:
             array.set(data)
         else:

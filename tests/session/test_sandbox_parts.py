@@ -106,7 +106,7 @@ def test_the_reply_of_a_job_with_an_error() -> None:
         (Named(), "Named", 0),
     ):
         reply = dict(NOTHING)
-        child._failed(error, reply)
+        child._add_error(error, reply)
         assert (reply["error"], reply["status"]) == (text, status)
 
 

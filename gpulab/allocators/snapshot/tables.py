@@ -96,10 +96,10 @@ class Tables:
                         f"Segments overlap at {next_segment.address:#x} in this snapshot: it is damaged."
                     )
 
-    def _device(self, number: int) -> DeviceTables:
-        if not 0 <= number < _MAX_DEVICES:
-            raise SnapshotError(f"This snapshot refers to device {number}: it is damaged.")
-        return self.devices.setdefault(number, DeviceTables())
+    def _device(self, device_id: int) -> DeviceTables:
+        if not 0 <= device_id < _MAX_DEVICES:
+            raise SnapshotError(f"This snapshot refers to device {device_id}: it is damaged.")
+        return self.devices.setdefault(device_id, DeviceTables())
 
     def _segment(self, segment: dict[Any, Any]) -> None:
         tables = self._device(_number(segment, "device", 0))

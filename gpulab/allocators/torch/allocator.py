@@ -403,25 +403,25 @@ class TorchAllocator:
         statistics.take("active_bytes", pool.name, size)
         statistics.take("requested_bytes", pool.name, requested)
 
-    def _merge(self, block: Block, other: Block | None) -> int:
+    def _merge(self, block: Block, neighbour: Block | None) -> int:
         """Merge a neighbour in the same state into `block`; return its size, or 0 if it is not merged."""
-        if other is None or other.is_busy or other.is_mapped != block.is_mapped:
+        if neighbour is None or neighbour.is_busy or neighbour.is_mapped != block.is_mapped:
             return 0
-        if other.is_mapped:
-            block.pool.remove(other)
+        if neighbour.is_mapped:
+            block.pool.remove(neighbour)
         else:
-            block.pool.remove_hole(other)
-        if block.before is other:
-            block.address = other.address
-            block.before = other.before
+            block.pool.remove_hole(neighbour)
+        if block.before is neighbour:
+            block.address = neighbour.address
+            block.before = neighbour.before
             if block.before is not None:
                 block.before.after = block
         else:
-            block.after = other.after
+            block.after = neighbour.after
             if block.after is not None:
                 block.after.before = block
-        block.size += other.size
-        return other.size
+        block.size += neighbour.size
+        return neighbour.size
 
     def _process_events(self) -> None:
         """Free the blocks for which all streams have finished their work."""

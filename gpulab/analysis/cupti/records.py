@@ -459,7 +459,7 @@ class Records:
                 )
 
     def _ranges(self, host_info: HostInfo) -> list[NvtxRange]:
-        """Return the NVTX ranges that ended, and marks. The end of a range refers to it by number only."""
+        """Return the finished NVTX ranges and the NVTX marks; the end of a range has only its number."""
         colors = {
             range_number: color
             for flags, range_number, color in self._rows[cupti.MARKER_DATA]

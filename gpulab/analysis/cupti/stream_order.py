@@ -100,12 +100,12 @@ class StreamOrder:
     def _key(self, stream: StreamKey) -> StreamKey:
         return (stream[0], _LEGACY) if stream in self._legacy else stream
 
-    def _work(self, stream: StreamKey, number: int) -> Work:
+    def _work(self, stream: StreamKey, operation_number: int) -> Work:
         device, handle = self._key(stream)
-        return Work(number=number, name="", device_id=device, stream_id=handle)
+        return Work(number=operation_number, name="", device_id=device, stream_id=handle)
 
-    def _remember(self, moment: Moment, number: int) -> None:
-        self._positions[moment.chain, moment.tick] = number, moment.clock
+    def _remember(self, moment: Moment, operation_number: int) -> None:
+        self._positions[moment.chain, moment.tick] = operation_number, moment.clock
 
 
 def within_graph(

@@ -83,7 +83,7 @@ class ToolRun:
 
 
 def refusal(text: str) -> str:
-    """Return the tool's message why it checked nothing, or an empty string if it checked the launch."""
+    """Return the tool's reason for checking nothing, or an empty string if it checked the launch."""
     match = _REFUSAL.search(text)
     return (
         f"{match[1].rstrip('. ')}; install a CUDA Toolkit that supports this GPU and driver" if match else ""

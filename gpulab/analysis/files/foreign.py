@@ -179,30 +179,29 @@ def timeline(contents: Contents, header: dict[str, Any], name: str) -> Timeline:
     )
 
 
-def _timeless_text(contents: Contents) -> str:
-    events = f"{count(contents.timeless, 'event')} with a duration of zero or less"
-    return f"{events} {noun(contents.timeless, 'was', 'were')} left out."
+def _timeless_text(file_contents: Contents) -> str:
+    events = f"{count(file_contents.timeless, 'event')} with a duration of zero or less"
+    return f"{events} {noun(file_contents.timeless, 'was', 'were')} left out."
 
 
-def _note(contents: Contents, name: str, has_operations: bool) -> str:
+def _note(file_contents: Contents, name: str, has_operations: bool) -> str:
     """Return sentences about the events of the file that are missing in the timeline."""
     sentences = []
-    is_torch = any(record.category in (*_CALLS, "cpu_op") for record in contents.slices)
+    is_torch = any(record.category in (*_CALLS, "cpu_op") for record in file_contents.slices)
     if not has_operations and is_torch:
         sentences.append(_NO_GPU)
-    if contents.timeless:
-        sentences.append(_timeless_text(contents))
-    if contents.later:
-        read_count = len(contents.slices)
+    if file_contents.timeless:
+        sentences.append(_timeless_text(file_contents))
+    if file_contents.later:
+        read_count = len(file_contents.slices)
         sentences.append(
-            f"Only the first {read_count:,} of {count(read_count + contents.later, 'event')} are shown; "
-            f"gl.open_timeline({name!r}, most_events={read_count + contents.later}) "
+            f"Only the first {read_count:,} of {count(read_count + file_contents.later, 'event')} are shown; "
+            f"gl.open_timeline({name!r}, most_events={read_count + file_contents.later}) "
             "reads all of them, which takes long."
         )
-    if contents.lost:
-        lost_events = (
-            f"{count(contents.lost, 'event')} without a time or name {noun(contents.lost, 'was', 'were')}"
-        )
+    if file_contents.lost:
+        lost_count = file_contents.lost
+        lost_events = f"{count(lost_count, 'event')} without a time or name {noun(lost_count, 'was', 'were')}"
         sentences.append(f"{lost_events} left out.")
     return " ".join(sentences)
 
@@ -281,7 +280,7 @@ def _is_small(value: Any) -> bool:
 
 
 def _add(
-    contents: Contents,
+    file_contents: Contents,
     name: Any,
     category: Any,
     key: tuple[Any, Any],
@@ -292,15 +291,15 @@ def _add(
 ) -> None:
     category = _OLD_CATEGORIES.get(category, category) if isinstance(category, str) else ""
     if end_ns is None or not isinstance(name, str):
-        contents.lost += 1
+        file_contents.lost += 1
     elif end_ns < start_ns or (end_ns == start_ns and category in _OPERATIONS):
-        contents.timeless += 1
-    elif start_ns > contents.until_ns:
-        contents.later += 1
+        file_contents.timeless += 1
+    elif start_ns > file_contents.until_ns:
+        file_contents.later += 1
     else:
-        contents.slices.append(_Slice(name, category, start_ns, end_ns, *key, args, is_mark))
-        if len(contents.slices) >= 2 * contents.max_slices:
-            contents.cut()
+        file_contents.slices.append(_Slice(name, category, start_ns, end_ns, *key, args, is_mark))
+        if len(file_contents.slices) >= 2 * file_contents.max_slices:
+            file_contents.cut()
 
 
 def _key(event: dict[str, Any]) -> tuple[Any, Any] | None:
@@ -334,12 +333,12 @@ def _int(value: Any, default: int = 0) -> int:
     return value if is_valid else default
 
 
-def _track_name(event: dict[str, Any], contents: Contents) -> None:
+def _track_name(event: dict[str, Any], file_contents: Contents) -> None:
     key = _key(event)
     track_name = _dict(event.get("args")).get("name")
-    has_room = len(contents.tracks) < _MAX_TRACKS
+    has_room = len(file_contents.tracks) < _MAX_TRACKS
     if event.get("name") == "thread_name" and key is not None and isinstance(track_name, str) and has_room:
-        contents.tracks[key] = track_name.strip()
+        file_contents.tracks[key] = track_name.strip()
 
 
 # Operations, calls and waits

@@ -79,7 +79,7 @@ def parse_csv(text: str) -> list[Launch]:
 
 
 def refusal(text: str) -> str:
-    """Return ncu's message why it counted nothing, or an empty string if it counted."""
+    """Return ncu's reason for counting nothing, or an empty string if it counted."""
     if '"ID"' in text:
         return ""
     message = next(

@@ -128,10 +128,10 @@ def _line(value: list[Any]) -> SourceLine:
 
 
 @lru_cache(16)
-def _field_checks(kind: type[Any]) -> dict[str, Check]:
+def _field_checks(record_type: type[Any]) -> dict[str, Check]:
     """Return the check of each field of a record, by the field's name."""
-    hints = typing.get_type_hints(kind)
-    return {field.name: _type_check(hints[field.name]) for field in fields(kind)}
+    hints = typing.get_type_hints(record_type)
+    return {field.name: _type_check(hints[field.name]) for field in fields(record_type)}
 
 
 def _type_check(hint: Any) -> Check:

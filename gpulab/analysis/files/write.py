@@ -143,12 +143,19 @@ def _slice(record: Any, category: str, pid: int, tid: int, timeline_start_ns: in
 
 
 def _arrow(
-    category: str, number: int, source: tuple[int, int, int], target: tuple[int, int, int]
+    category: str, arrow_number: int, source_end: tuple[int, int, int], target_end: tuple[int, int, int]
 ) -> Iterator[Event]:
     """Yield the two events of an arrow between slices; each end is a process, a track and a time."""
-    common = {"cat": category, "name": category, "id": number}
-    yield {"ph": "s", "pid": source[0], "tid": source[1], "ts": _us(source[2]), **common}
-    yield {"ph": "f", "bp": "e", "pid": target[0], "tid": target[1], "ts": _us(target[2]), **common}
+    common = {"cat": category, "name": category, "id": arrow_number}
+    yield {"ph": "s", "pid": source_end[0], "tid": source_end[1], "ts": _us(source_end[2]), **common}
+    yield {
+        "ph": "f",
+        "bp": "e",
+        "pid": target_end[0],
+        "tid": target_end[1],
+        "ts": _us(target_end[2]),
+        **common,
+    }
 
 
 def _us(time_ns: int) -> float:

@@ -127,8 +127,10 @@ def _join_warps(marks: Iterable[Mark]) -> tuple[Mark, ...]:
     for mark in marks:
         warps_by_mark[mark.position, mark.kind, mark.line, mark.pending].update(mark.warps)
     return tuple(
-        Mark(kind=kind, position=position, line=line, pending=pending, warps=tuple(sorted(warps)))
-        for (position, kind, line, pending), warps in sorted(warps_by_mark.items(), key=lambda item: item[0])
+        Mark(kind=mark_kind, position=position, line=line, pending=pending, warps=tuple(sorted(warps)))
+        for (position, mark_kind, line, pending), warps in sorted(
+            warps_by_mark.items(), key=lambda item: item[0]
+        )
     )
 
 

@@ -114,12 +114,12 @@ def find_mistakes(steps: Steps, buffers: Buffers, used_fill: Ints) -> tuple[Mist
     used_key = piece * fill_limit + used_fill
     used_index = np.searchsorted(sorted_keys, used_key, side="right") - 1
     occurrences_by_key: dict[tuple[Kind, int, int], list[tuple[int, int, int, int]]] = defaultdict(list)
-    kinds: tuple[tuple[Kind, Ints], ...] = ("early", used_index), ("overwritten", used_index + 1)
-    for kind, index in kinds:
+    mistake_kinds: tuple[tuple[Kind, Ints], ...] = ("early", used_index), ("overwritten", used_index + 1)
+    for mistake_kind, index in mistake_kinds:
         is_known = (index >= 0) & (index < sorted_keys.size)
         is_known[is_known] = sorted_keys[index[is_known]] // fill_limit == piece[is_known]
         reads, fills = read_step[is_known], row[index[is_known]]
-        if kind == "early":
+        if mistake_kind == "early":
             is_ordered = (writes.landing_step[fills] >= 0) & steps.known(
                 writes.landing_chain[fills], writes.landing_tick[fills], reads
             )
@@ -130,12 +130,15 @@ def find_mistakes(steps: Steps, buffers: Buffers, used_fill: Ints) -> tuple[Mist
         columns = np.stack([reads, writes.step[fills], buffer, fill_numbers], axis=1)[~is_ordered]
         for use, fill, place, fill_number in np.unique(columns, axis=0).tolist():
             lines = int(steps.line[use]), int(steps.line[fill])
-            occurrences_by_key[kind, *lines].append((use, fill, place, fill_number))
-    result = [_mistake(steps, kind, occurrences) for (kind, *_), occurrences in occurrences_by_key.items()]
+            occurrences_by_key[mistake_kind, *lines].append((use, fill, place, fill_number))
+    result = [
+        _mistake(steps, mistake_kind, occurrences)
+        for (mistake_kind, *_), occurrences in occurrences_by_key.items()
+    ]
     return tuple(sorted(result, key=lambda mistake: (mistake.use.position, mistake.fill.position)))
 
 
-def _mistake(steps: Steps, kind: Kind, occurrences: list[tuple[int, int, int, int]]) -> Mistake:
+def _mistake(steps: Steps, mistake_kind: Kind, occurrences: list[tuple[int, int, int, int]]) -> Mistake:
     """Return the mistake of several uses and fills, which are steps, at the same two lines."""
     use, fill, *_ = min(occurrences, key=lambda pair: (steps.position[pair[0]], pair))
     sites = [
@@ -143,7 +146,7 @@ def _mistake(steps: Steps, kind: Kind, occurrences: list[tuple[int, int, int, in
         for step in (use, fill)
     ]
     return Mistake(
-        kind=kind,
+        kind=mistake_kind,
         use=sites[0],
         fill=sites[1],
         fills=tuple(sorted({(buffer, fill_number) for *_, buffer, fill_number in occurrences})),

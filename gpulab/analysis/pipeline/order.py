@@ -336,10 +336,10 @@ def _first_lane(mask: int) -> int:
 
 
 def _action(text: str) -> _Action | None:
-    """Return what an instruction of PTX does to the order of steps, or None."""
-    for kind, pattern in _PATTERNS:
+    """Return the effect of a PTX instruction on the order of steps, or None if it has none."""
+    for action_kind, pattern in _PATTERNS:
         if match := pattern.match(text.strip()):
-            return _Action(kind, match[1].strip())
+            return _Action(action_kind, match[1].strip())
     return None
 
 

@@ -60,7 +60,7 @@ def run(_: Any, job_bytes: bytes, returns: bool, blocking: bool, watchdog_s: flo
             value = job()
             _finish_work(cp, outcome)
         except BaseException as error:
-            _failed(error, outcome)
+            _add_error(error, outcome)
         if os.getpid() != me:
             os._exit(0)  # a process that the job forked, and that came out of it as well
         if outcome["status"]:
@@ -75,7 +75,7 @@ def run(_: Any, job_bytes: bytes, returns: bool, blocking: bool, watchdog_s: flo
                 "place": (fault_site.line, fault_site.source_text, fault_site.block, fault_site.thread),
             }
         if not outcome["error"]:
-            _bring(value, returns, outcome)
+            _add_result(value, returns, outcome)
     _add_figures(outcome)
     if any(not _compiles(pid) for pid in children(me)):
         outcome["notes"].append("It started processes that were still running. They were ended, too.")
@@ -97,11 +97,11 @@ def _finish_work(cp: Any, outcome: dict[str, Any]) -> None:
             with cp.cuda.Device(device_id):
                 cp.cuda.Device(device_id).synchronize()
     except RuntimeError as error:
-        _failed(error, outcome)
+        _add_error(error, outcome)
         outcome["frames"], outcome["at_end"] = [], True
 
 
-def _failed(error: BaseException, outcome: dict[str, Any]) -> None:
+def _add_error(error: BaseException, outcome: dict[str, Any]) -> None:
     """Add an error, and the lines of the program that led to it, to the outcome."""
     try:
         text = str(error)[:_LONGEST]
@@ -140,7 +140,7 @@ def _again(cp: Any) -> int:
     return 0
 
 
-def _bring(value: Any, returns: bool, outcome: dict[str, Any]) -> None:
+def _add_result(value: Any, returns: bool, outcome: dict[str, Any]) -> None:
     """Add the pickled result to the outcome, or a note that explains why it cannot be pickled."""
     import cloudpickle
 

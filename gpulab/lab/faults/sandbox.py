@@ -183,7 +183,7 @@ class Sandboxed(Pictured):
 
 
 def _run_once(
-    whole: bytes, name: str, returns: bool, blocking: bool, limits: tuple[float, float, int]
+    job_bytes: bytes, name: str, returns: bool, blocking: bool, limits: tuple[float, float, int]
 ) -> tuple[SandboxRun, dict[str, Any]]:
     """Run a job once, in the waiting process or in a new one, and start the next waiting process."""
     keep = _keep(os.getpid())
@@ -193,7 +193,7 @@ def _run_once(
     ending = ""
     try:
         talk.limit(*limits)
-        outcome = talk.ask("", child.run, whole, returns, blocking, limits[0] / 3)
+        outcome = talk.ask("", child.run, job_bytes, returns, blocking, limits[0] / 3)
     except ProcessError as reason:
         ending = str(reason)
     except DamagedError:

@@ -69,7 +69,9 @@ def traffic(fn: Callable[..., Any], *args: Any) -> TrafficReport:
     copies = [argument.copy() if isinstance(argument, cp.ndarray) else argument for argument in args]
     trace = traced(fn, *copies)
     arrays = [argument for argument in args if isinstance(argument, cp.ndarray)]
-    single, maps, fused, rows = (Plan(trace, way) for way in ("single", "maps", "reductions", "rows"))
+    single, maps, fused, rows = (
+        Plan(trace, way_name) for way_name in ("single", "maps", "reductions", "rows")
+    )
     programs = Program(single), Program(maps), Program(fused)
     results = [_run_with_traffic(program, arrays) for program in programs]
     kernel_runs = {
@@ -88,19 +90,22 @@ def traffic(fn: Callable[..., Any], *args: Any) -> TrafficReport:
     }
     kernel_bytes = {n.number: node_bytes[n.number] for n in trace.nodes if n.kind == "kernel"}
     plans = {AS_WRITTEN: single, ELEMENTWISE: maps, REDUCTION: fused, BY_HAND: rows}
-    times = {way: sum(ns for _, ns in kernel_runs) for way, kernel_runs in zip(plans, results, strict=False)}
+    times = {
+        way_name: sum(ns for _, ns in kernel_runs)
+        for way_name, kernel_runs in zip(plans, results, strict=False)
+    }
     ways = tuple(
         KernelSet(
-            way=way,
+            way=way_name,
             kernels=len(plan.groups),
             flop=flop,
-            time_ns=times.get(way),
+            time_ns=times.get(way_name),
             moved_bytes=sum(node_bytes.values()) if plan is single else plan.moved_bytes(kernel_bytes),
             note=""
-            if way in times
+            if way_name in times
             else "not generated: write this kernel by hand, with whole rows in each block",
         )
-        for way, plan in plans.items()
+        for way_name, plan in plans.items()
     )
     return TrafficReport(
         Traffic(

@@ -153,14 +153,16 @@ class Tuner(Pictured):
             note=early_note,
         )
 
-    def _candidate(self, name: str, way: Way, args: tuple[Any, ...], expected: list[Any]) -> Candidate:
+    def _candidate(self, name: str, function: Way, args: tuple[Any, ...], expected: list[Any]) -> Candidate:
         """Check the result of a candidate, and time the candidate if the result is correct."""
         try:
-            results = _results(way, args)
+            results = _results(function, args)
         except Exception as error:  # whatever a candidate does, the others are tried
             return Candidate(name=name, why=f"refused: {type(error).__name__}: {error}")
         failure = self._error_text(results, expected)
-        return Candidate(name=name, why=failure, times_ns=() if failure else self._timed(way, copied(args)))
+        return Candidate(
+            name=name, why=failure, times_ns=() if failure else self._timed(function, copied(args))
+        )
 
     def _error_text(self, results: list[Any], expected: list[Any]) -> str:
         """Return a description of the difference from the expected results, or an empty string."""
@@ -187,19 +189,19 @@ class Tuner(Pictured):
         with np.errstate(all="ignore"):
             return int(np.count_nonzero(~np.isclose(result, right, 0, error * largest, equal_nan=True)))
 
-    def _timed(self, way: Way, args: list[Any]) -> tuple[int, ...]:
+    def _timed(self, function: Way, args: list[Any]) -> tuple[int, ...]:
         """Return the times of single calls in ns; `repeats` and `max_ms` limit the number of calls."""
         cp = session.cp()
         stream = cp.cuda.get_current_stream()
         times = list[int]()
         for _ in range(self.warmup):
-            way(*args)
+            function(*args)
         stream.synchronize()
         while len(times) < self.repeats and (not times or sum(times) + times[-1] <= self.max_ms * 1e6):
             begin = cp.cuda.Event()
             end = cp.cuda.Event()
             begin.record(stream)
-            way(*args)
+            function(*args)
             end.record(stream)
             end.synchronize()
             times.append(round(cp.cuda.get_elapsed_time(begin, end) * 1e6))
@@ -274,11 +276,11 @@ def copied(args: Iterable[Any]) -> list[Any]:
     return [copies.get(id(argument), argument) for argument in args]
 
 
-def _results(way: Way, args: tuple[Any, ...]) -> list[Any]:
+def _results(function: Way, args: tuple[Any, ...]) -> list[Any]:
     """Return copies of the arrays that a candidate returns, or of its arguments if it returns nothing."""
     copies = copied(args)
     array = session.cp().ndarray
-    returned = way(*copies)
+    returned = function(*copies)
     returned = [result for result in copies if isinstance(result, array)] if returned is None else returned
     results = returned if isinstance(returned, tuple | list) else [returned]
     for result in results:

@@ -117,13 +117,13 @@ def collective(
         )
     elements -= elements % gpus if library and checked_operation in ("all-gather", "reduce-scatter") else 0
     bounds = bounds_of(elements, steps, least_chunks)
-    side: Any
-    with _gpus(gpus, real_gpus, links) as side:
+    virtual_side: Any
+    with _gpus(gpus, real_gpus, links) as virtual_side:
         if library:
-            record = _by_library(side, checked_operation, gpus, bounds, steps)
+            record = _by_library(virtual_side, checked_operation, gpus, bounds, steps)
         else:
-            record = by_schedule(side, checked_operation, name, gpus, bounds, steps)
-    if side is not None and real_gpus:
+            record = by_schedule(virtual_side, checked_operation, name, gpus, bounds, steps)
+    if virtual_side is not None and real_gpus:
         origin = replace(record.provenance, detail=f"this computer has {real_gpus} of {gpus} GPUs")
         record = replace(record, provenance=origin)
     return views.CollectiveView(record, records_of(record.provenance.device, gpus))
@@ -204,12 +204,12 @@ def by_schedule(
     )
 
 
-def _modelled(side: Any, run: Run, step: Sequence[Move]) -> tuple[CollectiveStep, Sequence[Crossing]]:
+def _modelled(virtual_side: Any, run: Run, step: Sequence[Move]) -> tuple[CollectiveStep, Sequence[Crossing]]:
     """Run a step on virtual GPUs, and return its modelled time and the transfers over links.
 
     The time is that of the busiest port, followed by that of the GPU with the longest sums.
     """
-    ports = side.port_recorder()
+    ports = virtual_side.port_recorder()
     ports.start()
     run.give(step)
     run.wait()
@@ -224,20 +224,20 @@ def _modelled(side: Any, run: Run, step: Sequence[Move]) -> tuple[CollectiveStep
         (crossing.source, crossing.target, crossing.size_bytes, crossing.over == "NVLink")
         for crossing in crossings
     ]
-    copies_ns, whole_ns = map(round, side.step_ns(crossing_rows, sums))
+    copies_ns, whole_ns = map(round, virtual_side.step_ns(crossing_rows, sums))
     return CollectiveStep(tuple(step), whole_ns, copies_ns), crossings
 
 
 def _by_library(
-    side: Any, operation: Operation, gpus: int, bounds: Sequence[int], steps: Steps
+    virtual_side: Any, operation: Operation, gpus: int, bounds: Sequence[int], steps: Steps
 ) -> Collective:
     """Run the operation with NCCL; the bytes on each link are computed from the `steps` of a ring."""
-    cp = session.cp() if side is None else side.cp
-    is_correct, took_ns = nccl.called(None if side is None else cp, operation, gpus, bounds[-1])
+    cp = session.cp() if virtual_side is None else virtual_side.cp
+    is_correct, took_ns = nccl.called(None if virtual_side is None else cp, operation, gpus, bounds[-1])
     connections = reachable(cp.cuda.runtime, gpus)
     crossings = crossings_of([move for step in steps for move in step], bounds, connections, "NCCL")
     return Collective.of(
-        *_origin(side, connections, gpus),
+        *_origin(virtual_side, connections, gpus),
         bounds,
         crossings,
         is_correct,
@@ -245,25 +245,25 @@ def _by_library(
         algorithm="NCCL",
         steps=(CollectiveStep((), took_ns),),
         begins=(0,),
-        bytes_are=_library_bytes(side),
+        bytes_are=_library_bytes(virtual_side),
         opaque=True,
     )
 
 
-def _library_bytes(side: Any) -> str:
+def _library_bytes(virtual_side: Any) -> str:
     """Return a text that states how the bytes of NCCL's call were computed.
 
     NVLink SHARP on real GPUs may need fewer bytes.
     """
-    if side is not None or os.environ.get("NCCL_NVLS_ENABLE") == "0":
+    if virtual_side is not None or os.environ.get("NCCL_NVLS_ENABLE") == "0":
         return "computed as for a ring"
     return "computed as for a ring, while NVLink SHARP (NVLS) would need fewer"
 
 
-def _origin(side: Any, connections: set[tuple[int, int]], gpus: int) -> tuple[Provenance, LinkKind]:
+def _origin(virtual_side: Any, connections: set[tuple[int, int]], gpus: int) -> tuple[Provenance, LinkKind]:
     """Return the provenance of the measured times, and the kind of links between the GPUs."""
-    if side is not None:
-        return side.provenance, side.machine.links.kind
+    if virtual_side is not None:
+        return virtual_side.provenance, virtual_side.machine.links.kind
     is_fully_connected = len(connections) == gpus * (gpus - 1)
     return (
         session.backend().provenance,

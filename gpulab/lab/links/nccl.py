@@ -79,7 +79,7 @@ def _rank(
     gpus: int,
     operation: Operation,
     elements: int,
-    rounds: int,
+    repeats: int,
     in_a_row: int,
     cp: Any = None,
 ) -> tuple[bool, int]:
@@ -114,7 +114,7 @@ def _rank(
     is_correct = is_right(operation, rank, x.get(), bounds, arrays)
     enter_call(f"{name}({elements:,} x int32), timed")
     times_ns = []
-    for _ in range(rounds):
+    for _ in range(repeats):
         nccl_call()  # behind it all ranks are there
         begin = cp.cuda.Event()
         end = cp.cuda.Event()

@@ -163,7 +163,12 @@ class Run:
                 self._submit(*arrival)
 
     def _submit(
-        self, gpu: int, array_index: int, reads: list[Place], writes: list[Place], work: Callable[[Any], None]
+        self,
+        gpu: int,
+        array_index: int,
+        reads: list[Place],
+        writes: list[Place],
+        enqueue: Callable[[Any], None],
     ) -> None:
         """Submit work to a stream of a GPU, after all operations on which it depends."""
         stream = self._streams[gpu][array_index]
@@ -173,7 +178,7 @@ class Run:
             for other_stream, event in predecessors:
                 if other_stream is not stream:
                     stream.wait_event(event)
-            work(stream)
+            enqueue(stream)
             event = self.cp.cuda.Event(disable_timing=True)
             event.record(stream)
         for place in reads:

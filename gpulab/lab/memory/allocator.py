@@ -196,9 +196,9 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
         ]
         return views.AllocatorView(Maps(panels, requests))
 
-    def _beside_map(self, other: AllocatorReport) -> views.AllocatorView:
+    def _beside_map(self, other_report: AllocatorReport) -> views.AllocatorView:
         reports = []
-        for report, name in ((self, "this"), (other, "the other")):
+        for report, name in ((self, "this"), (other_report, "the other")):
             record = report.record
             trace = steps.tail(record, MOST_EVENTS) if len(record.events) > MOST_EVENTS else record
             history = report.history if trace is record else steps.history(trace)
@@ -249,14 +249,14 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
         """
         return AllocatorReport(self._replayed(other, settings))
 
-    def _replayed(self, other: str, settings: dict[str, Any]) -> memory.AllocatorTrace:
+    def _replayed(self, allocator_name: str, settings: dict[str, Any]) -> memory.AllocatorTrace:
         record = self.record
         requests = self.requests
         if len(requests) > MOST_EVENTS:
             raise GpulabError(
                 f"{len(requests):,} requests are too many to compare two allocators step by step."
             )
-        model = _model(other, record, settings, record.capacity_bytes or self._room_bytes())
+        model = _model(allocator_name, record, settings, record.capacity_bytes or self._room_bytes())
         # Each request is a moment of its own, so that events tell which request made them.
         timed_requests = [replace(request, time_ns=time_ns) for time_ns, request in enumerate(requests, 1)]
         replayed_trace = replay(timed_requests, model, record.stacks)
@@ -307,7 +307,7 @@ def _panel(history: memory.AllocatorHistory, name: str, after: Any = None) -> An
 
 
 def _model(
-    other: str, record: memory.AllocatorTrace, settings: dict[str, Any], capacity_bytes: int
+    allocator_name: str, record: memory.AllocatorTrace, settings: dict[str, Any], capacity_bytes: int
 ) -> Allocator:
     """Return a model of PyTorch's or CuPy's allocator, on a device like that of the record."""
     device_arguments: dict[str, Any] = {
@@ -316,7 +316,7 @@ def _model(
     }
     if capacity_bytes:
         device_arguments["capacity_bytes"] = capacity_bytes
-    match other.lower():
+    match allocator_name.lower():
         case "pytorch":
             from gpulab.allocators.torch.allocator import TorchAllocator
             from gpulab.allocators.torch.settings import Settings
@@ -332,7 +332,8 @@ def _model(
                 )
             return CuPyAllocator(**device_arguments)
     raise ValueError(
-        f"{other!r} is not one of the known allocators: {' or '.join(OTHERS)}.{did_you_mean(other, OTHERS)}"
+        f"{allocator_name!r} is not one of the known allocators: {' or '.join(OTHERS)}."
+        f"{did_you_mean(allocator_name, OTHERS)}"
     )
 
 

@@ -176,9 +176,9 @@ class _Bench:
         follow(16)
         return self.apart_ns(follow, 16 + load_count, 16, sweep) / load_count
 
-    def _read(self, array: Any, vectors: int, rounds: int) -> None:
+    def _read(self, array: Any, vectors: int, repeats: int) -> None:
         grid = max(1, min(8 * self.info.sm_count, vectors // 256))
-        args = (array, self.out, np.int64(vectors), np.int32(rounds))
+        args = (array, self.out, np.int64(vectors), np.int32(repeats))
         self.kernels["reads"]((grid,), (256,), args)
 
     # --- bandwidth ----------------------------------------------------------------------------------

@@ -178,20 +178,20 @@ class Maps:
 
     def map_at(self, panel: PoolPanel, position: int) -> tuple[BlockMap, Fragmentation]:
         """Return a pool's map and its fragmentation at a position; the last result is cached."""
-        step = panel.step(position)
+        event_step = panel.step(position)
         cached = self._last_map.get(id(panel))
-        if cached is None or cached[0] != step:
-            block_map = panel.map_after(step)
-            cached = self._last_map[id(panel)] = step, block_map, panel.fragmentation_of(block_map)
+        if cached is None or cached[0] != event_step:
+            block_map = panel.map_after(event_step)
+            cached = self._last_map[id(panel)] = event_step, block_map, panel.fragmentation_of(block_map)
         return cached[1:]
 
     def status_text(self, panel: PoolPanel, position: int) -> str:
         """Return a sentence about a pool at a position, with the reason if a request failed."""
-        step = panel.step(position)
+        event_step = panel.step(position)
         previous_step = panel.step(position - 1) if position else 0
         _, fragmentation = self.map_at(panel, position)
         events = panel.history.trace.events
-        for event in range(previous_step, step):
+        for event in range(previous_step, event_step):
             if ACTIONS[events.actions[event]] == "oom":
                 refused_bytes = int(events.requested_bytes[event] or events.size_bytes[event])
                 return pool_text.sentence(fragmentation, refused_bytes, int(events.streams[event]))

@@ -69,7 +69,7 @@ def _legend(maps: Maps, colour_by: str) -> list[tuple[str, str]]:
 def _map(
     maps: Maps, panel: PoolPanel, layout: MapLayout, row_height: int, position: int, colour_by: str
 ) -> Box:
-    step = panel.step(position)
+    event_step = panel.step(position)
     panel_index = maps.panels.index(panel)
     block_map, _ = maps.map_at(panel, position)
     pieces_by_colour: dict[str, list[Piece]] = {}
@@ -79,10 +79,10 @@ def _map(
     name_labels: list[tuple[float, float, int, str, str]] = []
     row_bytes = layout.row_bytes
     px = (WIDTH_PX - LEFT_PX - 8) / layout.row_bytes
-    block_rows = _rows_of_blocks(panel, step)
+    block_rows = _rows_of_blocks(panel, event_step)
     painted_spots: set[tuple[int, int, bool]] = set()  # half pixels with what is less wide
     for segment in block_map.segments:
-        segment_index = _segment_index(panel, layout, segment, step)
+        segment_index = _segment_index(panel, layout, segment, event_step)
         segment_pieces = [
             *_pieces(layout, segment_index, segment.address, segment.address + segment.size_bytes)
         ]
@@ -98,7 +98,7 @@ def _map(
                 if half_pixel in painted_spots:
                     continue
                 painted_spots.add(half_pixel)
-            colour = _colour(maps, panel_index, block, segment, block_rows, step, colour_by)
+            colour = _colour(maps, panel_index, block, segment, block_rows, event_step, colour_by)
             pieces_by_colour.setdefault(colour, []).extend(block_pieces)
             if width_px >= MIN_NAMED_PX and block.state != "unmapped":
                 label = size(block.size_bytes)

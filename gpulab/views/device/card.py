@@ -140,9 +140,9 @@ def _rows(setup: DeviceMetrics) -> list[list[str]]:
     return [[metric.name, str(facts.metric_row(metric)["text"])] for metric in setup.metrics]
 
 
-def _caption(info: DeviceInfo, others: Sequence[DeviceInfo]) -> str:
+def _caption(info: DeviceInfo, other_devices: Sequence[DeviceInfo]) -> str:
     text = f"{info.name}: {info.provenance.label}."
-    sources = sorted({device.provenance.source for device in others})
-    if others:
+    sources = sorted({device.provenance.source for device in other_devices})
+    if other_devices:
         text += f" Other devices: {' and '.join(sources)}."
     return f"{text} Peak rates are theoretical."

@@ -117,11 +117,11 @@ def _fold_chain(record: GraphRecord, chain: Sequence[int], separate_nodes: froze
     return result
 
 
-def _repeats(keys: Sequence[object], start: int, length: int) -> tuple[int, int]:
+def _repeats(node_keys: Sequence[object], start: int, length: int) -> tuple[int, int]:
     """Return the pattern's length and the number of its repetitions in a row from index `start`."""
-    pattern = keys[start : start + length]
+    pattern = node_keys[start : start + length]
     repetitions = 1
-    while keys[start + repetitions * length : start + (repetitions + 1) * length] == pattern:
+    while node_keys[start + repetitions * length : start + (repetitions + 1) * length] == pattern:
         repetitions += 1
     return length, repetitions
 

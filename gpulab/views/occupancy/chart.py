@@ -204,8 +204,8 @@ class OccupancyChart(FigureView):
 
     def _paint_limits(self, ax: Axes) -> None:
         """Draw the blocks per SM that each limit alone allows, below a text about the marked block size."""
-        point = self.point
-        bars = limit_bars(point, LIMIT_COLOURS)
+        chosen_point = self.point
+        bars = limit_bars(chosen_point, LIMIT_COLOURS)
         rows = range(len(bars))
         shares = [min(1.0, bar["share"]) for bar in bars]
         ax.barh(rows, [1.0] * len(bars), 0.55, color=colour("grid"))
@@ -219,12 +219,13 @@ class OccupancyChart(FigureView):
         ax.set_xticks([])
         ax.spines[:].set_visible(False)
         ax.tick_params(left=False)
-        fit_text = f"{occupancy_words(point)}, {limiter_words(point)}"
-        heading = f"{count(point.block_threads, 'thread')} per block: {percent(point.fraction)}"
+        fit_text = f"{occupancy_words(chosen_point)}, {limiter_words(chosen_point)}"
+        heading = f"{count(chosen_point.block_threads, 'thread')} per block: {percent(chosen_point.fraction)}"
         ax.set_title(f"{heading}\n{fill(fit_text, 32)}", loc="left")
         resources_text = (
-            f"{count(point.registers_per_thread, 'register')} per thread, {size(point.shared_bytes)} of "
-            "shared memory per block. Bars: blocks per SM that each limit alone allows."
+            f"{count(chosen_point.registers_per_thread, 'register')} per thread, "
+            f"{size(chosen_point.shared_bytes)} of shared memory per block. "
+            "Bars: blocks per SM that each limit alone allows."
         )
         ax.set_xlabel(fill(resources_text, 42), loc="left", fontsize=SMALL_POINTS)
 

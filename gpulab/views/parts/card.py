@@ -39,11 +39,11 @@ def _rules() -> tuple[tuple[str, frozenset[str]], ...]:
     return tuple((rule[0], frozenset(_CLASS.findall(rule[1]))) for rule in _RULE.finditer(text))
 
 
-def _style(content: str) -> str:
+def _style(card_html: str) -> str:
     """Return a style sheet with only the rules and colours that some HTML uses."""
-    classes = frozenset(_CLASS.findall(content))
+    classes = frozenset(_CLASS.findall(card_html))
     sheet = "".join(text for text, own_classes in _rules() if not own_classes or own_classes & classes)
-    colours = sorted(set(_COLOUR.findall(sheet + content)))
+    colours = sorted(set(_COLOUR.findall(sheet + card_html)))
     return palette.rules(".gpulab-card", colours) + sheet
 
 

@@ -102,12 +102,12 @@ PALE = (*KERNELS, "good", "warn", "purple", "tail", "other", "muted", "error", "
 """Colours with a pale form, ``NAME-pale``: 40 % of the colour on the background of a row (``panel``)."""
 
 
-def _mix(colour: str, background: str, share: float) -> str:
+def _mix(colour: str, background: str, colour_share: float) -> str:
     byte_pairs = zip(bytes.fromhex(colour[1:]), bytes.fromhex(background[1:]), strict=True)
     return (
         "#"
         + bytes(
-            round(share * colour_byte + (1 - share) * background_byte)
+            round(colour_share * colour_byte + (1 - colour_share) * background_byte)
             for colour_byte, background_byte in byte_pairs
         ).hex()
     )

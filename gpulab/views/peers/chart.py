@@ -174,14 +174,14 @@ class PeersChart(FigureView):
             return PLAIN_POINTS
         return max(0.6, WIDEST_POINTS * self.rates[direct] / max(self.rates.values()))
 
-    def _arc(self, ax: Axes, first: int, second: int, both: bool) -> None:
+    def _arc(self, ax: Axes, source_gpu: int, target_gpu: int, both: bool) -> None:
         ax.annotate(
             "",
-            (second, GPU_Y + BOX_HEIGHT / 2),
-            (first, GPU_Y + BOX_HEIGHT / 2),
+            (target_gpu, GPU_Y + BOX_HEIGHT / 2),
+            (source_gpu, GPU_Y + BOX_HEIGHT / 2),
             arrowprops={
                 "arrowstyle": "-" if both else "-|>",
-                "connectionstyle": f"arc3,rad={-0.4 if first < second else 0.4}",
+                "connectionstyle": f"arc3,rad={-0.4 if source_gpu < target_gpu else 0.4}",
                 "color": colour(DIRECT),
                 "linewidth": self._width(True),
             },
@@ -192,11 +192,11 @@ def _line(ax: Axes, gpu: int, low: float, high: float, name: str, width: float) 
     ax.plot([gpu, gpu], [low, high], color=colour(name), linewidth=width, solid_capstyle="butt")
 
 
-def _box(ax: Axes, first: int, last: int, y: float, text: str, name: str) -> None:
+def _box(ax: Axes, first_gpu: int, last_gpu: int, y: float, text: str, name: str) -> None:
     """Draw a box that spans several GPUs, with its text."""
     box = FancyBboxPatch(
-        (first - 0.36, y - BOX_HEIGHT / 2),
-        last - first + 0.72,
+        (first_gpu - 0.36, y - BOX_HEIGHT / 2),
+        last_gpu - first_gpu + 0.72,
         BOX_HEIGHT,
         boxstyle="round,pad=0,rounding_size=0.06",
         facecolor=colour(name),
@@ -204,4 +204,4 @@ def _box(ax: Axes, first: int, last: int, y: float, text: str, name: str) -> Non
         zorder=3,
     )
     ax.add_patch(box)
-    ax.text((first + last) / 2, y, text, ha="center", va="center", color=colour(ink(name)), zorder=4)
+    ax.text((first_gpu + last_gpu) / 2, y, text, ha="center", va="center", color=colour(ink(name)), zorder=4)

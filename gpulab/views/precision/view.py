@@ -278,12 +278,12 @@ def _range(form: Format) -> tuple[str, ...]:
     return (form.name, *limits, overflow_text)
 
 
-def _description(number: Rounded) -> str:
-    sign_bit, exponent_bits, fraction_bits = number.form.parts(number.code)
+def _description(rounded: Rounded) -> str:
+    sign_bit, exponent_bits, fraction_bits = rounded.form.parts(rounded.code)
     nearest, below, above = (
-        _text(value, number.form) for value in (number.value, number.below, number.above)
+        _text(value, rounded.form) for value in (rounded.value, rounded.below, rounded.above)
     )
     return (
-        f"{number.form.name}: sign {sign_bit}, exponent {exponent_bits}, fraction {fraction_bits}; "
-        f"nearest {nearest}, error {_error(number)}, next below {below}, next above {above}."
+        f"{rounded.form.name}: sign {sign_bit}, exponent {exponent_bits}, fraction {fraction_bits}; "
+        f"nearest {nearest}, error {_error(rounded)}, next below {below}, next above {above}."
     )

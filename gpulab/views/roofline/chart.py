@@ -334,9 +334,9 @@ def _rate(gflops: float) -> str:
     return f"{number(gflops / 1e3)} TFLOP/s" if gflops >= 1e4 else f"{number(gflops)} GFLOP/s"
 
 
-def _kind_rate(kind: str, gflops: float) -> str:
+def _kind_rate(arithmetic_type: str, gflops: float) -> str:
     """Return a rate of a type of arithmetic with its unit; integers have operations, not FLOP."""
-    return _rate(gflops).replace("FLOP", "OP") if kind in INTEGERS else _rate(gflops)
+    return _rate(gflops).replace("FLOP", "OP") if arithmetic_type in INTEGERS else _rate(gflops)
 
 
 def _peak_labels(peaks: dict[str, float]) -> dict[str, float]:

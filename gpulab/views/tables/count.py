@@ -19,8 +19,8 @@ from virtualgpu.records import (
 )
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
+def _percent(fraction: float) -> str:
+    return f"{100 * fraction:.0f} %"
 
 
 def _two_digits(value: float) -> str:
@@ -206,12 +206,14 @@ def _share(fraction: float) -> Cell:
     return Cell(fraction, f"{100 * fraction:.1f} %", ((fraction, "accent"),))
 
 
-def _pair_cell(actual: int, ideal: int, most: int, value: int | None = None) -> Cell:
+def _pair_cell(actual: int, ideal: int, largest_count: int, value: int | None = None) -> Cell:
     """Return a count as a cell whose bars compare the actual number with the ideal one."""
     cell_value = actual if value is None else value
     colour = "tail" if actual > ideal else "accent"
     return Cell(
-        cell_value, number(cell_value), ((actual / most, colour), (ideal / most, "good")) if most else ()
+        cell_value,
+        number(cell_value),
+        ((actual / largest_count, colour), (ideal / largest_count, "good")) if largest_count else (),
     )
 
 
@@ -266,11 +268,15 @@ def _table(
     title: str,
     columns: tuple[Column | str, ...],
     lines: list[tuple[tuple[Any, ...], list[tuple[Any, ...]]]],
-    kind: str,
+    member_kind: str,
 ) -> Table:
     """Return a table with a row per line, and an inner table for lines with several members."""
     inner = tuple(
-        Table(f"the {len(members)} {kind} of line {row[0] or NOTHING} one by one", columns, tuple(members))
+        Table(
+            f"the {len(members)} {member_kind} of line {row[0] or NOTHING} one by one",
+            columns,
+            tuple(members),
+        )
         if len(members) > 1
         else None
         for row, members in lines

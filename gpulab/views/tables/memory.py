@@ -73,19 +73,19 @@ class MemoryReportTable(RecordTable[MemoryReport], MemoryReport):
         )
 
     def _fit(self) -> str:
-        room = self.rooms[0]
-        if room.times is None:
+        device_room = self.rooms[0]
+        if device_room.times is None:
             return ""
         factor_text = (
-            f"{_factor_text(room.times)} the size"
-            if room.times >= 1
-            else f"only {percent(room.times)} of its size"
+            f"{_factor_text(device_room.times)} the size"
+            if device_room.times >= 1
+            else f"only {percent(device_room.times)} of its size"
         )
         return (
-            f"On {room.provenance.device} there is room for {factor_text}, if all allocations of "
+            f"On {device_room.provenance.device} there is room for {factor_text}, if all allocations of "
             "the call grow alike and everything allocated before remains; sides of matrices could be "
-            f"{_factor_text(room.times**0.5)} as long. For other GPUs, 512 MiB are reserved for the driver. "
-            "Rounding and fragmentation are not included."
+            f"{_factor_text(device_room.times**0.5)} as long. For other GPUs, 512 MiB are reserved "
+            "for the driver. Rounding and fragmentation are not included."
         )
 
     def _alive(self) -> Table:
@@ -129,7 +129,9 @@ class MemoryReportTable(RecordTable[MemoryReport], MemoryReport):
     def _rooms(self) -> Table:
         if self.rooms[0].times is None:
             return Table("", (), ())
-        rows = tuple(_room(room, is_current=index == 0) for index, room in enumerate(self.rooms))
+        rows = tuple(
+            _room(device_room, is_current=index == 0) for index, device_room in enumerate(self.rooms)
+        )
         columns = (
             "GPU",
             Column("memory", "memory_bytes", size),
@@ -144,11 +146,11 @@ def _share(size_bytes: int, total_bytes: int) -> Cell | None:
     return share_cell(size_bytes / total_bytes, percent) if total_bytes else None
 
 
-def _room(room: Room, is_current: bool) -> tuple[Any, ...]:
-    assert room.times is not None
-    device = f"{room.provenance.device} (now)" if is_current else room.provenance.device
-    side_factor = room.times**0.5 if room.times >= 1 else Cell(None, "does not fit")
-    return device, room.memory_bytes, max(0, room.room_bytes), room.times, side_factor
+def _room(device_room: Room, is_current: bool) -> tuple[Any, ...]:
+    assert device_room.times is not None
+    device = f"{device_room.provenance.device} (now)" if is_current else device_room.provenance.device
+    side_factor = device_room.times**0.5 if device_room.times >= 1 else Cell(None, "does not fit")
+    return device, device_room.memory_bytes, max(0, device_room.room_bytes), device_room.times, side_factor
 
 
 def _factor_text(factor: float) -> str:

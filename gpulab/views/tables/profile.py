@@ -359,8 +359,8 @@ def _copy(copy: ProfiledCopy) -> str:
     return f"memcpy {copy.way}{memory_text}" if copy.way else "memset"
 
 
-def _share(value: float, total: float) -> Cell | None:
-    return share_cell(value / total, percent) if total else None
+def _share(value: float, total_ns: float) -> Cell | None:
+    return share_cell(value / total_ns, percent) if total_ns else None
 
 
 def _integer(value: int) -> str:

@@ -226,10 +226,10 @@ def _measured_names(panels: Sequence[Lanes]) -> list[str]:
     ]
 
 
-def _advised_lines(panels: Sequence[Lanes], piece: Advice) -> list[int]:
+def _advised_lines(panels: Sequence[Lanes], advice: Advice) -> list[int]:
     """Return the indices of the source lines that a piece of advice names."""
     source_lines = [source_line for lanes in panels for source_line in lanes.sources]
-    return [index for index, source_line in enumerate(source_lines) if source_line in piece.sources]
+    return [index for index, source_line in enumerate(source_lines) if source_line in advice.sources]
 
 
 def _compact(column: npt.NDArray[Any]) -> npt.NDArray[Any]:

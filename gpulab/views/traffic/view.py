@@ -106,11 +106,11 @@ class TrafficView(View):
         entries = [(colour, f"kernel {index + 1}") for index, colour in enumerate(KERNELS[:kernel_count])]
         if kernel_count > len(KERNELS):
             entries[-1] = (KERNELS[-1], f"kernels {len(KERNELS)} to {kernel_count}")
-        if any(kernel < 0 for way in self._traffic.ways for kernel, *_ in self._parts(way)):
+        if any(kernel < 0 for kernel_set in self._traffic.ways for kernel, *_ in self._parts(kernel_set)):
             entries.append(("other", "other kernels"))
         return [*entries, ("error", "cannot be fused")] if self._traffic.edges else entries
 
-    def _parts(self, way: KernelSet) -> list[tuple[int, str, int, int]]:
+    def _parts(self, kernel_set: KernelSet) -> list[tuple[int, str, int, int]]:
         """Return the kernel index, sentence, bytes and time in ns of each kernel of one way to build kernels.
 
         Without data per kernel, there is one part with the kernel index -1.
@@ -120,31 +120,31 @@ class TrafficView(View):
         kernels = list(record.kernels)
         for kernel_parts in (executed, kernels):
             moved_bytes = sum(map(_moved_bytes, kernel_parts))
-            if (len(kernel_parts), moved_bytes) == (way.kernels, way.moved_bytes):
+            if (len(kernel_parts), moved_bytes) == (kernel_set.kernels, kernel_set.moved_bytes):
                 return [
                     (
                         kernel_part.kernel,
-                        f"{way.way}: {_part_text(kernel_part)}.",
+                        f"{kernel_set.way}: {_part_text(kernel_part)}.",
                         _moved_bytes(kernel_part),
                         kernel_part.time_ns,
                     )
                     for kernel_part in kernel_parts
                 ]
-        text = f"{way.way}: {way.note or count(way.kernels, 'kernel')}."
-        return [(-1, text, way.moved_bytes, way.time_ns or 0)]
+        text = f"{kernel_set.way}: {kernel_set.note or count(kernel_set.kernels, 'kernel')}."
+        return [(-1, text, kernel_set.moved_bytes, kernel_set.time_ns or 0)]
 
     def _ways(self) -> Box:
         """Return a bar of bytes and a bar of time for each way to build kernels, in the kernels' colours."""
-        ways = self._traffic.ways
-        most_bytes = max(way.moved_bytes for way in ways) or 1
-        longest_ns = max(way.time_ns or 0 for way in ways) or 1
+        kernel_sets = self._traffic.ways
+        most_bytes = max(kernel_set.moved_bytes for kernel_set in kernel_sets) or 1
+        longest_ns = max(kernel_set.time_ns or 0 for kernel_set in kernel_sets) or 1
         segments = []
         sentences = []
         values = []
-        for index, way in enumerate(ways):
+        for index, kernel_set in enumerate(kernel_sets):
             bar_top = ROW_PX * (index + 1)
             bytes_x, time_x = 0.0, TIME_X
-            for kernel, sentence, moved_bytes, time_ns in self._parts(way):
+            for kernel, sentence, moved_bytes, time_ns in self._parts(kernel_set):
                 colour = len(KERNELS) if kernel < 0 else min(kernel, len(KERNELS) - 1)
                 bytes_end, time_end = (
                     bytes_x + BAR_WIDTH * moved_bytes / most_bytes,
@@ -155,24 +155,29 @@ class TrafficView(View):
                         segments.append((x0, x1, bar_top, bar_top + BAR_PX, colour))
                         sentences.append(sentence)
                 bytes_x, time_x = bytes_end, time_end
-            time_text = "not executed" if way.time_ns is None else duration(way.time_ns)
-            size_text = size(way.moved_bytes)
+            time_text = "not executed" if kernel_set.time_ns is None else duration(kernel_set.time_ns)
+            size_text = size(kernel_set.moved_bytes)
             y = bar_top + BAR_PX / 2
             values += [
-                (bytes_x, y, f"{count(way.kernels, 'kernel')}, {size_text}\n{size_text}", TIME_X - bytes_x),
+                (
+                    bytes_x,
+                    y,
+                    f"{count(kernel_set.kernels, 'kernel')}, {size_text}\n{size_text}",
+                    TIME_X - bytes_x,
+                ),
                 (time_x, y, time_text, TIME_X + BAR_WIDTH + TEXT_WIDTH - time_x),
             ]
         value_x, value_y, value_texts, widths = zip(*values, strict=True)
         domain = (0.0, TIME_X + BAR_WIDTH + TEXT_WIDTH)
-        names_y = [ROW_PX * (index + 1) + BAR_PX / 2 for index in range(len(ways))]
+        names_y = [ROW_PX * (index + 1) + BAR_PX / 2 for index in range(len(kernel_sets))]
         headings = ["bytes moved", "time"]
         return plot(
-            ROW_PX * (len(ways) + 1),
+            ROW_PX * (len(kernel_sets) + 1),
             domain,
             boxes(segments, [*KERNELS, "other"], inset=0.5, **speaking(sentences)),
             Labels(value_x, value_y, value_texts, dx=6, room=[0.96 * width for width in widths]),
             Labels([0, TIME_X], [BAR_PX / 2] * 2, headings, colour="muted"),
-            y_ticks(names_y, [way.way for way in ways], domain),
+            y_ticks(names_y, [kernel_set.way for kernel_set in kernel_sets], domain),
             left=NAMES_PX,
             label=self.sentence(),
             hint="Point at a part of a bar, or use the arrow keys.",
@@ -234,10 +239,12 @@ def _moved_bytes(expression: Expression) -> int:
     return expression.read_bytes + expression.written_bytes
 
 
-def _part_text(part: Expression) -> str:
-    kernel = f"kernel {part.kernel + 1}"
-    kernel_text = "" if part.name == kernel else f", {kernel}"
-    return f"{part.name}{kernel_text}, {size(_moved_bytes(part))} in {duration(part.time_ns)}"
+def _part_text(expression: Expression) -> str:
+    kernel = f"kernel {expression.kernel + 1}"
+    kernel_text = "" if expression.name == kernel else f", {kernel}"
+    return (
+        f"{expression.name}{kernel_text}, {size(_moved_bytes(expression))} in {duration(expression.time_ns)}"
+    )
 
 
 def _row_text(expression: Expression) -> str:

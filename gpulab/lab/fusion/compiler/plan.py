@@ -87,37 +87,37 @@ class Plan:
         self.edges = [edge for edge in refused_edges if self.group[edge.first] != self.group[edge.then]]
         self.groups = self._ordered()
 
-    def _members(self, number: int) -> list[Node]:
-        return [n for n in self.work if self.group[n.number] == self.group[number]]
+    def _members(self, group_number: int) -> list[Node]:
+        return [n for n in self.work if self.group[n.number] == self.group[group_number]]
 
-    def _merge(self, first: int, second: int) -> None:
-        old_group = self.group[second]
-        new_group = self.group[first]
+    def _merge(self, first_node: int, second_node: int) -> None:
+        old_group = self.group[second_node]
+        new_group = self.group[first_node]
         self.group.update({n: new_group for n, group in self.group.items() if group == old_group})
 
-    def _fusion_obstacle(self, first: Node, second: Node, source: Node) -> str:
+    def _fusion_obstacle(self, first_node: Node, second_node: Node, source: Node) -> str:
         """Return the reason why two expressions cannot share a kernel, or an empty string.
 
         `source` is the node that `second` reads.
         """
-        for node in (first, second):
+        for node in (first_node, second_node):
             if node.kind in ("matmul", "kernel", "other"):
                 return {"matmul": MATMUL, "kernel": KERNEL, "other": OTHER}[node.kind]
-        if self.way == "single" or (self.way == "maps" and "reduce" in (first.kind, second.kind)):
+        if self.way == "single" or (self.way == "maps" and "reduce" in (first_node.kind, second_node.kind)):
             return REDUCTION
-        if (first.stream, first.device) != (second.stream, second.device):
+        if (first_node.stream, first_node.device) != (second_node.stream, second_node.device):
             return STREAM
-        members = [*self._members(first.number), *self._members(second.number)]
-        reason = self._one_loop(members, first, second, source)
+        members = [*self._members(first_node.number), *self._members(second_node.number)]
+        reason = self._one_loop(members, first_node, second_node, source)
         if reason and self.way == "rows":
             reason = self._rows(members)
         return reason or self.alias(members) or self._cycle_message({n.number for n in members}, members)
 
-    def _one_loop(self, members: list[Node], first: Node, second: Node, source_node: Node) -> str:
+    def _one_loop(self, members: list[Node], first_node: Node, second_node: Node, source_node: Node) -> str:
         reductions = [n for n in members if n.kind == "reduce"]
-        if (first.kind == "reduce" and second.shape != first.shape) or len(reductions) > 1:
+        if (first_node.kind == "reduce" and second_node.shape != first_node.shape) or len(reductions) > 1:
             return REDUCTION
-        if source_node is not first and source_node.shape != first.shape:
+        if source_node is not first_node and source_node.shape != first_node.shape:
             return SHAPE
         if not reductions:
             return SHAPE if len({n.shape for n in members}) > 1 else ""
@@ -167,9 +167,9 @@ class Plan:
                     return ALIAS
         return ""
 
-    def _cycle_message(self, numbers: set[int], members: list[Node]) -> str:
+    def _cycle_message(self, fused_numbers: set[int], members: list[Node]) -> str:
         """Return a reason if a fused kernel would depend on its own result, or an empty string."""
-        leaders = {n: -1 if n in numbers else group for n, group in self.group.items()}
+        leaders = {n: -1 if n in fused_numbers else group for n, group in self.group.items()}
         graph: dict[int, set[int]] = defaultdict(set)
         for first_node, second_node in self.orders:
             if leaders[first_node] != leaders[second_node]:
@@ -177,9 +177,9 @@ class Plan:
         try:
             TopologicalSorter(graph).prepare()
         except CycleError:
-            smallest = min(numbers)
-            largest = max(numbers)
-            kinds = {n.kind for n in self.nodes[smallest:largest] if n.number not in numbers}
+            smallest = min(fused_numbers)
+            largest = max(fused_numbers)
+            kinds = {n.kind for n in self.nodes[smallest:largest] if n.number not in fused_numbers}
             return HOST if "host" in kinds else REDUCTION_BETWEEN if "reduce" in kinds else OTHER
         return ""
 
@@ -204,9 +204,9 @@ class Plan:
             ]
         return [(a, b) for a, b in dict.fromkeys(ordered_pairs) if a in self.group and b in self.group]
 
-    def _ancestors(self, number: int) -> set[int]:
+    def _ancestors(self, node_number: int) -> set[int]:
         ancestors: set[int] = set()
-        pending = [number]
+        pending = [node_number]
         while pending:
             for origin_number, _ in self.sources[pending.pop()]:
                 if origin_number not in ancestors:
@@ -270,5 +270,9 @@ def _distinct(nodes: Iterable[Node]) -> Iterator[Node]:
             yield node
 
 
-def _may_overlap(first: object, second: object) -> bool:
-    return hasattr(first, "strides") and hasattr(second, "strides") and overlaps(first, second)
+def _may_overlap(first_array: object, second_array: object) -> bool:
+    return (
+        hasattr(first_array, "strides")
+        and hasattr(second_array, "strides")
+        and overlaps(first_array, second_array)
+    )

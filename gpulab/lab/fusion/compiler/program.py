@@ -91,17 +91,17 @@ class Program:
                 return self._get(env, node.number)
         return env[node.writes if node.writes is not None else node.number]
 
-    def _get(self, env: dict[int, Any], number: int) -> Any:
-        if number not in env:
-            node = self.plan.nodes[number]
+    def _get(self, env: dict[int, Any], node_number: int) -> Any:
+        if node_number not in env:
+            node = self.plan.nodes[node_number]
             if node.writes is not None:
-                env[number] = self._get(env, node.writes)
+                env[node_number] = self._get(env, node.writes)
             elif node.kind == "host":
-                env[number] = self._get(env, node.before[0])
+                env[node_number] = self._get(env, node.before[0])
             else:
                 assert node.call is not None
-                env[number] = node.call(*self._filled(node.args, env), **self._filled(node.kwargs, env))
-        return env[number]
+                env[node_number] = node.call(*self._filled(node.args, env), **self._filled(node.kwargs, env))
+        return env[node_number]
 
     def _filled(self, value: Any, env: dict[int, Any]) -> Any:
         if isinstance(value, Ref):

@@ -189,12 +189,17 @@ class Trace:
         return "map" if values and (name in _MAPS or _is_ufunc(name)) else "other"
 
     def _wrote(
-        self, out: Value, name: str, kind: Kind, predecessors: list[int], details: dict[str, Any]
+        self, out: Value, name: str, node_kind: Kind, predecessors: list[int], details: dict[str, Any]
     ) -> Value:
         """Add an in-place operation; the stand-in of its output then refers to the new node."""
         old_number = out._node.number
         value = self.add(
-            name, "map" if kind == "view" else kind, out._array, predecessors, writes=old_number, **details
+            name,
+            "map" if node_kind == "view" else node_kind,
+            out._array,
+            predecessors,
+            writes=old_number,
+            **details,
         )
         object.__setattr__(out, "_node", value._node)
         return out
