@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -50,31 +51,57 @@ The path of the output file must follow.
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A message of one of ncu's rules about a launch.
+
+    ``saving`` is the estimated share of the kernel's time that a change could save, or None. ncu prints it as
+    "Est. Speedup". ``scope`` is ``"global"`` if it refers to the whole kernel and ``"local"`` if it refers to
+    one section only.
+    """
+
+    section: str
+    name: str
+    message: str
+    saving: float | None
+    scope: str
+
+
 @dataclass(slots=True)
 class Launch:
-    """A profiled launch: the kernel's name, as printed without its parameters, and its metrics."""
+    """A profiled launch: the kernel's name, as printed without its parameters, its metrics and rules."""
 
     kernel: str
     metrics: dict[str, float] = field(default_factory=dict)
     printed: str = ""
+    rules: list[Rule] = field(default_factory=list)
 
 
 def parse_csv(text: str) -> list[Launch]:
-    """Parse ncu's CSV: one row per launch and metric, after lines of ncu and of the program."""
+    """Parse ncu's CSV: one row per launch and metric or rule, after lines of ncu and of the program.
+
+    Rules are in the CSV of ``ncu --import FILE --page details --csv``. If two sections have a metric with the
+    same name, the first value is kept.
+    """
     lines = text.splitlines()
     start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
     if start is None:
         return []
     launches: dict[str, Launch] = {}
     for row in csv.DictReader(lines[start:]):
-        if not row.get("Metric Name"):
+        metric, rule = row.get("Metric Name"), row.get("Rule Name")
+        if not metric and not rule:
             continue
         printed = row["Kernel Name"]
         launch = launches.setdefault(row["ID"], Launch(printed.split("(")[0], printed=printed))
-        try:
-            launch.metrics[row["Metric Name"]] = float(row["Metric Value"].replace(",", ""))
-        except ValueError:  # "n/a"
-            continue
+        if rule and row["Rule Type"] == "OPT":  # others only inform
+            percent = row["Estimated Speedup"]
+            saving = float(percent) / 100 if percent else None
+            scope = row["Estimated Speedup Type"]
+            launch.rules.append(Rule(row["Section Name"], rule, row["Rule Description"], saving, scope))
+        if metric:
+            with contextlib.suppress(ValueError):  # "n/a"
+                launch.metrics.setdefault(metric, float(row["Metric Value"].replace(",", "")))
     return list(launches.values())
 
 

@@ -1,0 +1,73 @@
+"""Reports of real profilers, recorded on an H200 by `tools.recordings.screens`, as tables and files."""
+
+from __future__ import annotations
+
+import textwrap
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+from gpulab.analysis.files.ncu import Launch, parse_csv
+from gpulab.views.tables import Table
+from gpulab.words import duration
+from gpulab_course.content.screens import Screens
+
+PACKAGE = "gpulab_course.content.n09_profiling"
+# Metrics of `ncu --set full` that a first reading needs: the section, the metric, and how it is printed.
+_METRICS = (
+    ("GPU Speed Of Light Throughput", "Duration", duration),
+    ("GPU Speed Of Light Throughput", "DRAM Throughput", "{:.0f} %".format),
+    ("GPU Speed Of Light Throughput", "L2 Cache Throughput", "{:.0f} %".format),
+    ("GPU Speed Of Light Throughput", "L1/TEX Cache Throughput", "{:.0f} %".format),
+    ("GPU Speed Of Light Throughput", "Compute (SM) Throughput", "{:.0f} %".format),
+    ("Occupancy", "Achieved Occupancy", "{:.0f} %".format),
+    ("Warp State Statistics", "Warp Cycles Per Issued Instruction", "{:.0f}".format),
+)
+
+
+def path(name: str) -> Path:
+    """Return the path of a recorded file, such as ``steps.json.gz``."""
+    return Path(str(resources.files(PACKAGE).joinpath(name)))
+
+
+@cache
+def nsight_compute() -> Screens:
+    """Return the recorded session of Nsight Compute with two transposes."""
+    return Screens(PACKAGE, "nsight_compute")
+
+
+def launches() -> list[Launch]:
+    """Return the launches of the recorded report, read from its CSV."""
+    return parse_csv(nsight_compute().screen("--csv"))
+
+
+def ncu_metrics() -> Table:
+    """Tabulate the metrics of the report that a first reading needs, one column per launch."""
+    profiled = launches()
+    rows = tuple(
+        (section, metric, *(text(launch.metrics[metric]) for launch in profiled))
+        for section, metric, text in _METRICS
+    )
+    headings = ("section", "metric", *(launch.kernel for launch in profiled))
+    return Table(f"Nsight Compute, {nsight_compute().label}", headings, rows)
+
+
+def ncu_rules(kernel: str, most: int = 3) -> Table:
+    """Tabulate the rules with the largest estimated savings for a kernel's whole time.
+
+    Parameters
+    ----------
+    kernel
+        The name of the kernel.
+    most
+        The largest number of rules.
+    """
+    launch = next(launch for launch in launches() if launch.kernel == kernel)
+    rules = [rule for rule in launch.rules if rule.saving is not None and rule.scope == "global"]
+    rules.sort(key=lambda rule: -(rule.saving or 0))
+    rows = tuple(
+        (rule.section, f"{rule.saving or 0:.0%}", textwrap.shorten(rule.message, 190, placeholder=" ..."))
+        for rule in rules[:most]
+    )
+    title = f"Rules of Nsight Compute for {kernel}, {nsight_compute().label}"
+    return Table(title, ("section", "Est. Speedup", "message"), rows)
