@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
 import gpulab as gl
+from gpulab import session
 from gpulab.lab.monitor.recorder import recorded_session
-from gpulab_course.content.n09_profiling import figures, nvidia_smi
+from gpulab_course.content import kernels
+from gpulab_course.content.n09_profiling import figures, nvidia_smi, reports
 from gpulab_course.content.screens import Screens
 from virtualgpu.records import Provenance, Timeline
 from virtualgpu.records.analysis import PathStep
@@ -118,3 +122,43 @@ def test_the_picture_of_a_critical_path_shows_what_it_hides() -> None:
     caption = repr(figures.path_of(record, path))
     assert caption.startswith("3 kernels in 2 streams, modelled on virtual T4.")
     assert caption.endswith("On the critical path: embed, gate. Hidden behind it (hatched): mix.")
+
+
+def test_nsight_computes_sectors_are_those_that_the_virtual_gpu_counts() -> None:
+    """Its rule for uncoalesced accesses counts all sectors, and those above one per 32 bytes."""
+    rule = next(rule for rule in reports.launches()[0].rules if rule.name == "UncoalescedGlobalAccess")
+    excess, total = (int(number) for number in re.findall(r"\d{6,}", rule.message))
+    with session.on_device("virtual:H200"):
+        example = kernels.example("transpose", (256, 256))
+        launch = gl.launch(**kernels.launch("transpose_naive", *example.arrays).step)
+        sectors = launch.count().record.total("sectors", space="global")
+    assert sectors * (4096 // 256) ** 2 == total
+    assert excess == total - 2 * 4096**2 * 4 // 32
+    assert rule.saving == pytest.approx(excess / total, abs=0.02)
+
+
+def test_the_report_of_nsight_compute_supports_the_notebook() -> None:
+    naive, tiled = reports.launches()
+    assert (naive.kernel, tiled.kernel) == ("transpose_naive", "transpose_tiled")
+    throughputs = (
+        "DRAM Throughput",
+        "L2 Cache Throughput",
+        "L1/TEX Cache Throughput",
+        "Compute (SM) Throughput",
+    )
+    assert max(throughputs, key=naive.metrics.__getitem__) == "L2 Cache Throughput"
+    assert max(throughputs, key=tiled.metrics.__getitem__) == "L1/TEX Cache Throughput"
+    assert 1 - tiled.metrics["Duration"] / naive.metrics["Duration"] == pytest.approx(0.71, abs=0.005)
+    first = reports.ncu_rules("transpose_tiled", 1).rows[0]
+    assert first[1] == "93 %"
+    assert "bank conflict" in first[2]
+    assert naive.metrics["Memory Throughput"] < 100  # of the first section, in percent
+
+
+def test_a_recorded_trace_of_pytorch_has_the_operations_of_its_table() -> None:
+    timeline = gl.open_timeline(reports.path("steps.json.gz")).record
+    table = Screens("gpulab_course.content.n09_profiling", "torch_profiler").columns("Name", "# of Calls")
+    counts = dict(table.rows)
+    assert sum(one.name == "aten::addmm" for one in timeline.ranges) == int(counts["aten::addmm"]) == 16
+    assert sum("gemm" in one.name for one in timeline.activities) == 16
+    assert timeline.provenance.device == "NVIDIA H200"

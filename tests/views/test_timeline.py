@@ -15,7 +15,7 @@ from gpulab.views.parts.boxes import slider
 from gpulab.views.parts.items import Time, Tracks
 from gpulab.views.parts.palette import KERNELS
 from gpulab.views.parts.plots import plot, time_ticks
-from gpulab.views.timeline.chart import chart, lanes_of, tracks_of
+from gpulab.views.timeline.chart import chart, kernel_legend, lanes_of, tracks_of
 from gpulab.views.timeline.lanes import ENGINES, Lanes
 from gpulab.views.timeline.steered import SteeredTimeline
 from tests.views import timelines
@@ -104,6 +104,18 @@ def test_bars_have_short_names(name: str, short: str) -> None:
     record = replace(record_, activities=(replace(record_.activities[0], name=name),))
     assert items(record)[0]["shorts"] == [short]
     assert items(record)[0]["names"] == [name]
+
+
+def test_a_long_name_of_a_library_fits_into_the_legend() -> None:
+    gemm = (
+        "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize{}_stage3_warpsize2x2x1_ffma_aligna4_alignc4_execute"
+    )
+    labels = [
+        label for _, label in kernel_legend([gemm.format("128x128x8"), gemm.format("64x64x8"), "short"])
+    ]
+    assert max(map(len, labels)) < 70
+    assert len(set(labels)) == 3
+    assert labels[2] == "kernel short"
 
 
 def test_an_event_wait_is_an_arrow_from_end_to_start() -> None:

@@ -243,6 +243,7 @@ def _compact(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
 OF_CUPY = re.compile(r"cupy_(\w+?)(?:__\w+)?")
 _COPY = re.compile(r"(?i)\W*(?:cuda )?memcpy (\w)to(\w)")
 _ARGUMENTS = re.compile(r"<[^<>]*>|\([^()]*\)")
+_LEGEND_LETTERS = 56  # of a kernel's name; those of libraries have more than a hundred
 
 
 def _short_name(name: str) -> str:
@@ -347,9 +348,11 @@ def kernel_colours(names: Iterable[str]) -> dict[str, int]:
 def kernel_legend(names: Sequence[str]) -> list[tuple[str, str]]:
     """Return the legend entries for the colours of kernels."""
     shown_names = names if len(names) <= len(KERNELS) else names[: len(KERNELS) - 1]
-    entries = [
-        (colour, f"kernel {_short_name(name)}") for colour, name in zip(KERNELS, shown_names, strict=False)
+    short_names = [_short_name(name) for name in shown_names]
+    labels = [
+        name if len(name) <= _LEGEND_LETTERS else f"{name[: _LEGEND_LETTERS - 1]}…" for name in short_names
     ]
+    entries = [(colour, f"kernel {label}") for colour, label in zip(KERNELS, labels, strict=False)]
     if further := len(names) - len(shown_names):
         entries.append((KERNELS[-1], f"{further} further kernels"))
     return entries

@@ -66,7 +66,11 @@ def ncu_rules(kernel: str, most: int = 3) -> Table:
     rules = [rule for rule in launch.rules if rule.saving is not None and rule.scope == "global"]
     rules.sort(key=lambda rule: -(rule.saving or 0))
     rows = tuple(
-        (rule.section, f"{rule.saving or 0:.0%}", textwrap.shorten(rule.message, 190, placeholder=" ..."))
+        (
+            rule.section,
+            f"{100 * (rule.saving or 0):.0f} %",
+            textwrap.shorten(rule.message, 190, placeholder=" ..."),
+        )
         for rule in rules[:most]
     )
     title = f"Rules of Nsight Compute for {kernel}, {nsight_compute().label}"
