@@ -44,12 +44,13 @@ def timeline() -> TimelineReport:
 
 
 def open_timeline(path: str | Path, *, most_events: int = 100_000) -> TimelineReport:
-    """Open a file of Chrome trace events, from ``t.save``, the PyTorch profiler or another tool.
+    """Open a file of Chrome trace events, or a database that Nsight Systems exported.
 
     Parameters
     ----------
     path
-        The file, ``.json`` or ``.json.gz``. Nothing in it is executed.
+        A ``.json`` or ``.json.gz`` file from ``t.save``, the PyTorch profiler or another tool, or an
+        ``.sqlite`` file from ``nsys export -t sqlite``. Nothing in it is executed.
     most_events
         The maximum number of events. From a larger file, only the earliest events are read, and a note
         reports it. A file from ``t.save`` is always read completely.

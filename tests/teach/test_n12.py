@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 import gpulab as gl
 from gpulab import session
-from gpulab_course.content.n12_fusion import exercises, figures, pictures
+from gpulab_course.content.n12_fusion import custom_operator, exercises, figures, pictures
 from tests.notebooks.course import FOLDER, read
 from virtualgpu import cp
 
@@ -135,3 +136,59 @@ def test_the_picture_of_fusion_boundaries_agrees_with_the_judge_and_with_the_fus
 def test_the_tile_of_a_block_names_the_columns_of_a_thread() -> None:
     caption = repr(pictures.tile_of_a_block(rows=8, columns=1024, step=32, thread=100))
     assert "Thread 100 keeps columns 400 to 403 of all 8 rows in registers." in caption
+
+
+@pytest.fixture(scope="module")
+def operator() -> dict[str, Any]:
+    """The functions of the custom operator's program that need no PyTorch, with NumPy in its place."""
+    tree = ast.parse(custom_operator.recorded()["program"])
+    names = ("backward", "expressions")
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name in names]
+    torch = SimpleNamespace(exp=np.exp, sigmoid=lambda x: 1 / (1 + np.exp(-x)), Tensor=np.ndarray)
+    namespace: dict[str, Any] = {"torch": torch}
+    exec(compile(ast.Module(functions, []), "custom_op.py", "exec"), namespace)
+    namespace["code"] = strings(custom_operator.recorded()["program"])[0]
+    return namespace
+
+
+def test_the_operators_kernel_computes_its_expressions(operator: Any) -> None:
+    rng = np.random.default_rng(4)
+    x, w, b = rng.standard_normal((5, 70)), rng.standard_normal(70), rng.standard_normal(70)
+    arrays = [cp.asarray(array, dtype="float32") for array in (x, w, b)]
+    y = cp.empty((5, 70), "float32")
+    kernel = cp.RawKernel(operator["code"], "affine_gelu")
+    kernel((2,), (256,), (*arrays, y, np.int32(70), np.int32(350)))
+    np.testing.assert_allclose(cp.asnumpy(y), operator["expressions"](x, w, b), atol=1e-5)
+
+
+def test_the_operators_gradients_are_differences_of_its_results(operator: Any) -> None:
+    rng = np.random.default_rng(5)
+    tensors = [rng.standard_normal(shape) for shape in ((3, 4), 4, 4)]
+    dy = rng.standard_normal((3, 4))
+    gradients = operator["backward"](SimpleNamespace(saved_tensors=tensors), dy)
+    for number, (tensor, gradient) in enumerate(zip(tensors, gradients, strict=True)):
+        expected = np.empty_like(tensor)
+        for index in np.ndindex(tensor.shape):
+            sums = []
+            for step in (1e-6, -1e-6):
+                moved = [array.copy() for array in tensors]
+                moved[number][index] += step
+                sums.append((operator["expressions"](*moved) * dy).sum())
+            expected[index] = (sums[0] - sums[1]) / 2e-6
+        np.testing.assert_allclose(gradient, expected, atol=1e-7)
+
+
+def test_the_recorded_operator_supports_the_notebook() -> None:
+    record = custom_operator.recorded()
+    assert set(record["opcheck"].values()) == {"SUCCESS"}
+    assert max(record["errors"].values()) < 1e-4
+    operator = record["graph of custom_op"]
+    assert (operator["graphs"], operator["breaks"]) == (1, 0)
+    assert operator["nodes"].count("gpulab.affine_gelu.default") == 1
+    assert record["graph of plain"]["breaks"] > 0
+    counts = [custom_operator.compiled_kernels(name) for name in ("expressions", "custom_op")]
+    assert counts == [1, 3]
+    assert "There was no fake impl registered" in record["without register_fake"]["error"]
+    assert custom_operator.origin().device == "NVIDIA H200"
+    names = [row[0] for row in custom_operator.checks().rows]
+    assert names == [*record["opcheck"]]

@@ -512,7 +512,7 @@ def test_a_damaged_file_raises_an_error_of_one_sentence(busy: Timeline, file: Pa
         (b"[" * 200_000, "nested too deeply|not JSON"),
         (b'{"a": NaN}', "not JSON"),
         (b'[{"ph": "X", "name": "a", "ts": ' + b"9" * 5_000 + b"}]", "not JSON"),
-        (b"SQLite format 3\0\xff", "SQLite database"),
+        (b"SQLite format 3\0\xff", "damaged"),
         (b"PK\x03\x04\xff", "zip archive"),
         (b"\x0a\xff\x80", "Perfetto's own"),
         (b"\xff\xfe\x00", "no text"),

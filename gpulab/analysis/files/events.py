@@ -26,7 +26,6 @@ MAX_ABOUT = 8 << 20
 _PIECE = 1 << 20
 _GZIP = b"\x1f\x8b"
 _OTHER_FORMATS = {
-    b"SQLite format 3\0": "an SQLite database, as nsys exports it",
     b"PK\x03\x04": "a zip archive",
     b"\x0a": "a trace of Perfetto's own format",
 }

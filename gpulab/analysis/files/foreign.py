@@ -1,5 +1,7 @@
 """Read Chrome trace events of other tools: the PyTorch profiler (Kineto), and any other program.
 
+`nsys` makes such events from a database of Nsight Systems.
+
 Slices of Kineto's categories become operations, calls and waits. All other slices become ranges of the host,
 like those of NVTX. Kineto numbers calls, and an operation has the number of its call. The nodes of a graph
 launch share one number, so operations get new numbers here, in the order in which they were issued.
@@ -38,6 +40,7 @@ _OPERATIONS: dict[str, ActivityKind] = {
     "gpu_memcpy": "MEMCPY",
     "gpu_memset": "MEMSET",
 }
+_TORCH = "PyTorch profiler"
 _CALLS = ("cuda_runtime", "cuda_driver", "runtime", "driver")
 # Categories as PyTorch 1.8 to 1.11 wrote them.
 _OLD_CATEGORIES = {
@@ -144,8 +147,8 @@ class Contents:
             self.until_ns = self.slices[-1].start_ns
 
 
-def timeline(contents: Contents, header: dict[str, Any], name: str) -> Timeline:
-    """Build a timeline from the events and the header of a file.
+def timeline(contents: Contents, header: dict[str, Any], name: str, tool: str = _TORCH) -> Timeline:
+    """Build a timeline from the events and the header of a file, which `tool` has written.
 
     Raises
     ------
@@ -166,7 +169,7 @@ def timeline(contents: Contents, header: dict[str, Any], name: str) -> Timeline:
     activities = _ordered(operations, waits)
     end_ns = max(record.end_ns for record in contents.slices)
     return Timeline(
-        provenance=_origin(header, name, start_ns),
+        provenance=_origin(header, name, start_ns, tool),
         method="file",
         start_ns=start_ns,
         end_ns=end_ns,
@@ -175,7 +178,7 @@ def timeline(contents: Contents, header: dict[str, Any], name: str) -> Timeline:
         synchronizations=tuple(wait for wait, _ in waits),
         ranges=tuple(_ranges(contents.slices, threads)),
         streams=_streams(activities, contents.tracks),
-        note=_note(contents, name, bool(activities)),
+        note=_note(contents, name, bool(activities) or tool != _TORCH),
     )
 
 
@@ -560,12 +563,12 @@ def _streams(activities: tuple[Activity, ...], tracks: dict[tuple[Any, Any], str
     return tuple(StreamInfo(*key, tracks.get(key) or f"stream {key[1]}") for key in stream_keys)
 
 
-def _origin(header: dict[str, Any], name: str, start_ns: int) -> Provenance:
+def _origin(header: dict[str, Any], name: str, start_ns: int, tool: str) -> Provenance:
     """Return the provenance: the device that the file names, and the date of the recording if known."""
     devices = header.get("deviceProperties")
     names = [_dict(device).get("name") for device in devices] if isinstance(devices, list) else []
     distinct_names = list(dict.fromkeys(device for device in names if isinstance(device, str) and device))
-    details = ["PyTorch profiler"] if distinct_names or "schemaVersion" in header else []
+    details = [tool] if distinct_names or "schemaVersion" in header else []
     recorded_ns = max(_int(header.get("baseTimeNanoseconds")) + start_ns, start_ns)
     if _YEAR_2015_NS < recorded_ns < _YEAR_2100_NS:
         details.append(datetime.fromtimestamp(recorded_ns // 10**9, UTC).date().isoformat())

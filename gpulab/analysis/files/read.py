@@ -1,4 +1,4 @@
-"""Open a trace file of gpulab, of the PyTorch profiler or of another tool that writes Chrome trace events.
+"""Open a trace file of gpulab, of the PyTorch profiler, of Nsight Systems or of another tool.
 
 Files are not trusted: nothing in them is executed, and sizes and depths are limited. Contents that exceed a
 limit are left out and counted, or raise an error.
@@ -11,7 +11,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from gpulab.analysis.files import foreign, ours
+from gpulab.analysis.files import foreign, nsys, ours
 from gpulab.analysis.files.events import Document
 from gpulab.analysis.files.write import FORMAT
 from virtualgpu.records import Timeline
@@ -46,7 +46,11 @@ def open_file(path: str | Path, most_events: int = MAX_EVENTS) -> Timeline:
         raise FileNotFoundError(
             f"The file {name} does not exist. A timeline `t` writes this file with t.save({name!r})."
         )
+    with path.open("rb") as file:
+        is_database = file.read(len(nsys.SIGNATURE)) == nsys.SIGNATURE
     try:
+        if is_database:
+            return nsys.read(path, most_events)
         with Document(path) as document:
             events = document.events()
             first_event = list(islice(events, 1))

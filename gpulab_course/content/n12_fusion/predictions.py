@@ -84,4 +84,14 @@ PREDICTIONS = (
         comparison="about 43 ms",
         misconception="A new process compiles its kernels again.",
     ),
+    PredictionQuestion(
+        "12-operator",
+        "torch.compile compiles relu(f(2 * x, w, b)) + 1. If f is array code, all of it becomes one kernel. "
+        "How many kernels run if f is the custom operator?",
+        "The compiler does not know what a custom operator computes, so it cannot fuse anything with it. "
+        "There is one kernel before the operator, one kernel in it, and one kernel after it.",
+        choices=("1", "2", "3"),
+        comparison="1",
+        misconception="A compiler fuses all operations of its graph.",
+    ),
 )

@@ -1,0 +1,133 @@
+"""Read the database that Nsight Systems exports: ``nsys export -t sqlite report.nsys-rep``.
+
+Its rows become events as `foreign` reads them from other profilers. The tables, and the numbers of the kinds
+of copies and memory, are those in the user guide of Nsight Systems, "SQLite Schema Reference".
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from gpulab.analysis.files import foreign
+from virtualgpu.records import Timeline
+from virtualgpu.records.io import TraceFormatError
+
+SIGNATURE = b"SQLite format 3\0"
+_COPY_KINDS = {1: "HtoD", 2: "DtoH", 8: "DtoD", 10: "PtoP"}
+_MEMORY_KINDS = {0: "Pageable", 1: "Pinned", 2: "Device", 3: "Array", 4: "Managed"}
+_VERSION = re.compile(r"_v\d+$|_ptsz$")
+_KERNELS = """
+    SELECT start, end, deviceId, streamId, correlationId, s.value, registersPerThread,
+        staticSharedMemory + dynamicSharedMemory, gridX, gridY, gridZ, blockX, blockY, blockZ
+    FROM CUPTI_ACTIVITY_KIND_KERNEL JOIN StringIds s ON s.id = demangledName ORDER BY start"""
+_COPIES = """
+    SELECT start, end, deviceId, streamId, correlationId, bytes, copyKind, srcKind, dstKind
+    FROM CUPTI_ACTIVITY_KIND_MEMCPY ORDER BY start"""
+_FILLS = """
+    SELECT start, end, deviceId, streamId, correlationId, bytes
+    FROM CUPTI_ACTIVITY_KIND_MEMSET ORDER BY start"""
+_CALLS = """
+    SELECT start, end, globalTid, correlationId, s.value
+    FROM CUPTI_ACTIVITY_KIND_RUNTIME JOIN StringIds s ON s.id = nameId ORDER BY start"""
+_RANGES = """
+    SELECT start, end, globalTid, coalesce(text, s.value)
+    FROM NVTX_EVENTS LEFT JOIN StringIds s ON s.id = textId
+    WHERE coalesce(text, s.value) NOT NULL ORDER BY start"""
+_GPUS = "SELECT name FROM TARGET_INFO_GPU"
+_START = "SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME"
+
+
+def read(path: Path, most_events: int) -> Timeline:
+    """Read a timeline from a database that Nsight Systems exported.
+
+    Raises
+    ------
+    TraceFormatError
+        If the file is another database, is damaged, or contains no event with a time.
+    """
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)) as database:
+            database.execute("PRAGMA trusted_schema = OFF")  # the file can be of any origin
+            tables = {
+                row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            }
+            if "StringIds" not in tables:
+                raise TraceFormatError(
+                    f"{path.name} is an SQLite database, but was not exported by Nsight Systems. Write "
+                    "one with: nsys export -t sqlite report.nsys-rep"
+                )
+            header = _header(database, tables)
+            contents = foreign.read(_events(database, tables), most_events, path.name)
+    except sqlite3.Error as error:
+        raise TraceFormatError(f"{path.name} is damaged: {error}.") from error
+    return foreign.timeline(contents, header, path.name, tool="Nsight Systems")
+
+
+def _rows(database: sqlite3.Connection, tables: set[str], query: str) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of a query, or nothing if the report has no such table."""
+    table = re.search(r"FROM (\w+)", query)
+    if table is not None and table[1] in tables:
+        yield from database.execute(query)
+
+
+def _header(database: sqlite3.Connection, tables: set[str]) -> dict[str, Any]:
+    """Return the devices and the start of the recording, named as in a file of the PyTorch profiler."""
+    starts_ns = [row[0] for row in _rows(database, tables, _START)]
+    return {
+        "deviceProperties": [{"name": name} for (name,) in _rows(database, tables, _GPUS)],
+        "baseTimeNanoseconds": starts_ns[0] if starts_ns else 0,
+    }
+
+
+def _events(database: sqlite3.Connection, tables: set[str]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of all tables as trace events, with the categories of the PyTorch profiler."""
+    for *place, name, registers, shared_bytes, gx, gy, gz, bx, by, bz in _rows(database, tables, _KERNELS):
+        resources = {"registers per thread": registers, "shared memory": shared_bytes}
+        args = resources | {"grid": [gx, gy, gz], "block": [bx, by, bz]}
+        yield _operation("kernel", name, *place, args)
+    for *place, size, kind, source, target in _rows(database, tables, _COPIES):
+        ends = " -> ".join(_MEMORY_KINDS.get(end_kind, "Unknown") for end_kind in (source, target))
+        name = f"Memcpy {_COPY_KINDS.get(kind, 'other')} ({ends})"
+        yield _operation("gpu_memcpy", name, *place, {"bytes": size})
+    for *place, size in _rows(database, tables, _FILLS):
+        yield _operation("gpu_memset", "Memset (Device)", *place, {"bytes": size})
+    for start_ns, end_ns, thread, call, name in _rows(database, tables, _CALLS):
+        plain_name = _VERSION.sub("", str(name))
+        event = _event("cuda_runtime", plain_name, start_ns, end_ns, 0, _thread(thread))
+        yield event | {"args": {"correlation": call}}
+    for start_ns, end_ns, thread, name in _rows(database, tables, _RANGES):
+        last_ns = start_ns if end_ns is None else end_ns
+        event = _event("user_annotation", name, start_ns, last_ns, 0, _thread(thread))
+        yield event | {"ph": "i"} if end_ns is None else event
+
+
+def _operation(
+    category: str,
+    name: Any,
+    start_ns: Any,
+    end_ns: Any,
+    device: Any,
+    stream: Any,
+    call: Any,
+    args: dict[str, Any],
+) -> dict[str, Any]:
+    """Return the event of an operation on a device."""
+    place = {"device": device, "stream": stream, "correlation": call}
+    return _event(category, name, start_ns, end_ns, device, stream) | {"args": place | args}
+
+
+def _event(category: str, name: Any, start_ns: Any, end_ns: Any, pid: Any, tid: Any) -> dict[str, Any]:
+    """Return a complete event with times in µs, as in a file of trace events."""
+    is_timed = isinstance(start_ns, int) and isinstance(end_ns, int)
+    times_us = {"ts": start_ns / 1000, "dur": (end_ns - start_ns) / 1000} if is_timed else {}
+    return {"ph": "X", "cat": category, "name": name, "pid": pid, "tid": tid, **times_us}
+
+
+def _thread(global_id: Any) -> int:
+    """Return the number of the operating system's thread, which is in the lower 24 bits of a global one."""
+    return global_id & 0xFFFFFF if isinstance(global_id, int) else 0

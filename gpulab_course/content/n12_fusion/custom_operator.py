@@ -1,0 +1,94 @@
+"""A kernel as a custom operator of PyTorch, recorded on an H200 by `tools.recordings.custom_op`."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from gpulab.views.tables import Table
+from gpulab.words import duration
+from virtualgpu.records import Provenance
+
+# The tests of ``torch.library.opcheck``, and what each of them compares.
+_CHECKS = {
+    "test_schema": "the arguments are unchanged, unless mutates_args names them",
+    "test_autograd_registration": "the formula of the gradient is registered in the right way",
+    "test_faketensor": "the fake result has the shape, dtype and layout of the real one",
+    "test_aot_dispatch_dynamic": "compiled with symbolic shapes, results and gradients are the same",
+}
+_VERSIONS = {
+    "expressions": "expressions, as array code",
+    "plain": "launch, not registered",
+    "custom_op": "affine_gelu, the custom operator",
+}
+_TIMES = {
+    "raw launch": "kernel(...), a raw launch with ready arguments",
+    "launch(x, w, b)": "launch(x, w, b), not registered",
+    "affine_gelu(x, w, b)": "affine_gelu(x, w, b)",
+    "affine_gelu(x, w, b), x requires a gradient": "the same, if x requires a gradient",
+    "affine_gelu, compiled, default": "the same, in a function of torch.compile",
+    "CUDA graph of affine_gelu, replay": "a CUDA graph that contains one call",
+    "expressions(x, w, b)": "expressions(x, w, b), nine kernels",
+    "expressions, compiled, default": "the same, in a function of torch.compile, one kernel",
+}
+
+
+@cache
+def recorded() -> dict[str, Any]:
+    """Load the recorded results of the program."""
+    file = resources.files("gpulab_course.content.n12_fusion") / "custom_op.json"
+    record: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return record
+
+
+def origin() -> Provenance:
+    """Return the provenance of the recording."""
+    record = recorded()
+    torch = record["torch"].split("+")[0]
+    return Provenance(
+        "recorded", record["device"], f"{record['date']}, CuPy {record['cupy']}, PyTorch {torch}"
+    )
+
+
+def program() -> str:
+    """Return the source of the program."""
+    return f"# custom_op.py; {origin().label}\n{recorded()['program']}"
+
+
+def checks() -> Table:
+    """Tabulate the results of ``torch.library.opcheck``."""
+    rows = tuple((name, _CHECKS[name], result) for name, result in recorded()["opcheck"].items())
+    return Table(
+        f"opcheck(affine_gelu, (x, w, b)), {origin().label}", ("test", "it checks that", "result"), rows
+    )
+
+
+def graphs() -> Table:
+    """Tabulate the graphs and the kernels that ``torch.compile`` makes of each version."""
+    record = recorded()
+    rows = tuple(
+        (
+            text,
+            str(record[f"graph of {name}"]["graphs"]),
+            str(len(record[f"graph of {name}"]["nodes"])),
+            str(compiled_kernels(name)),
+        )
+        for name, text in _VERSIONS.items()
+    )
+    title = f"torch.compile of relu(f(2 * x, w, b)) + 1, {origin().label}"
+    return Table(title, ("f", "graphs", "operations in the graphs", "kernels"), rows)
+
+
+def compiled_kernels(name: str) -> int:
+    """Return the number of kernels of a compiled version: ``expressions``, ``plain`` or ``custom_op``."""
+    return len(recorded()[f"compiled kernels of {name}"])
+
+
+def times() -> Table:
+    """Tabulate the time of one call of each version, with few elements."""
+    record = recorded()
+    rows = tuple((text, duration(1e3 * record["times_us"][key])) for key, text in _TIMES.items())
+    title = f"Time per call with {record['rows']} × {record['columns']:,} elements, {origin().label}"
+    return Table(title, ("call", "time"), rows)
