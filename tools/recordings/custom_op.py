@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -125,9 +126,7 @@ def graph(torch: Any, function: Callable[..., Any], arguments: tuple[Any, ...]) 
 
 def main(file: Path) -> None:
     """Run the program of the notebook, and write what it does and costs."""
-    import cupy
-    import torch
-
+    cupy, torch = (importlib.import_module(name) for name in ("cupy", "torch"))
     with tempfile.TemporaryDirectory() as scratch:
         Path(scratch, "custom_op.py").write_text(PROGRAM, encoding="utf-8")
         sys.path.insert(0, scratch)
@@ -162,9 +161,9 @@ def main(file: Path) -> None:
         "plain": lambda x, w, b: torch.relu(program.launch(2 * x, w, b)) + 1,
     }
     for name, function in around.items():
-        checked(f"graph of {name}", lambda f=function: graph(torch, f, (x, w, b)))
-        checked(f"kernels of {name}", lambda f=function: kernels(torch, lambda: f(x, w, b)))
-        checked(f"compiled kernels of {name}", lambda f=function: compiled_kernels(torch, f, (x, w, b)))
+        checked(f"graph of {name}", partial(graph, torch, function, (x, w, b)))
+        checked(f"kernels of {name}", partial(kernels, torch, partial(function, x, w, b)))
+        checked(f"compiled kernels of {name}", partial(compiled_kernels, torch, function, (x, w, b)))
 
     fakeless = torch.library.custom_op(
         "gpulab::fakeless", program.launch, mutates_args=(), device_types="cuda"
@@ -188,41 +187,42 @@ def main(file: Path) -> None:
         times[name] = time_us(torch, call)
     for name in ("affine_gelu", "expressions"):
         for mode in ("default", "reduce-overhead"):
-            torch._dynamo.reset()
-            function = getattr(program, name)
-            compiled = torch.compile(lambda x, w, b, f=function: f(x, w, b), mode=mode)
-            try:
-                for _ in range(5):
-                    compiled(x, w, b)
-                times[f"{name}, compiled, {mode}"] = time_us(torch, lambda c=compiled: c(x, w, b))
-            except Exception as error:
-                times[f"{name}, compiled, {mode}"] = str(error)[:300]
+            call = compiled(torch, getattr(program, name), mode)
+            for _ in range(5):
+                call(x, w, b)
+            times[f"{name}, compiled, {mode}"] = time_us(torch, partial(call, x, w, b))
     captured = torch.cuda.CUDAGraph()
     with torch.cuda.graph(captured):
         program.affine_gelu(x, w, b)
     times["CUDA graph of affine_gelu, replay"] = time_us(torch, captured.replay)
     large = torch.randn(65536, 1024, device="cuda", generator=generator)
-    record["large_us"] = {
-        name: time_us(torch, lambda f=function: f(large, w, b))
-        for name, function in (
-            ("launch(x, w, b)", program.launch),
-            ("affine_gelu(x, w, b)", program.affine_gelu),
-            ("expressions(x, w, b)", program.expressions),
-        )
+    functions = {
+        f"{name}(x, w, b)": getattr(program, name) for name in ("launch", "affine_gelu", "expressions")
     }
-    compiled = torch.compile(program.expressions)
-    compiled(large, w, b)
-    record["large_us"]["expressions, compiled, default"] = time_us(torch, lambda: compiled(large, w, b))
+    functions["expressions, compiled, default"] = compiled(torch, program.expressions, "default")
+    record["large_us"] = {
+        name: time_us(torch, partial(function, large, w, b)) for name, function in functions.items()
+    }
     text = json.dumps(record, indent=1, ensure_ascii=False)
     file.write_text(text + "\n", encoding="utf-8")
     print(text)
 
 
+def compiled(torch: Any, function: Callable[..., Any], mode: str) -> Callable[..., Any]:
+    """Return a function of ``torch.compile`` that only calls `function`."""
+
+    def call(x: Any, w: Any, b: Any) -> Any:
+        return function(x, w, b)
+
+    torch._dynamo.reset()
+    result: Callable[..., Any] = torch.compile(call, mode=mode)
+    return result
+
+
 def compiled_kernels(torch: Any, function: Callable[..., Any], arguments: tuple[Any, ...]) -> list[str]:
     """Return the kernels of one call of the compiled function."""
     torch._dynamo.reset()
-    compiled = torch.compile(function)
-    names = kernels(torch, lambda: compiled(*arguments))
+    names = kernels(torch, partial(torch.compile(function), *arguments))
     torch._dynamo.reset()
     return names
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -89,11 +89,11 @@ def _events(database: sqlite3.Connection, tables: set[str]) -> Iterator[dict[str
     for *place, name, registers, shared_bytes, gx, gy, gz, bx, by, bz in _rows(database, tables, _KERNELS):
         resources = {"registers per thread": registers, "shared memory": shared_bytes}
         args = resources | {"grid": [gx, gy, gz], "block": [bx, by, bz]}
-        yield _operation("kernel", name, *place, args)
+        yield _operation("kernel", name, place, args)
     for *place, size, kind, source, target in _rows(database, tables, _COPIES):
         ends = " -> ".join(_MEMORY_KINDS.get(end_kind, "Unknown") for end_kind in (source, target))
         name = f"Memcpy {_COPY_KINDS.get(kind, 'other')} ({ends})"
-        yield _operation("gpu_memcpy", name, *place, {"bytes": size})
+        yield _operation("gpu_memcpy", name, place, {"bytes": size})
     for *place, size in _rows(database, tables, _FILLS):
         yield _operation("gpu_memset", "Memset (Device)", *place, {"bytes": size})
     for start_ns, end_ns, thread, call, name in _rows(database, tables, _CALLS):
@@ -106,19 +106,11 @@ def _events(database: sqlite3.Connection, tables: set[str]) -> Iterator[dict[str
         yield event | {"ph": "i"} if end_ns is None else event
 
 
-def _operation(
-    category: str,
-    name: Any,
-    start_ns: Any,
-    end_ns: Any,
-    device: Any,
-    stream: Any,
-    call: Any,
-    args: dict[str, Any],
-) -> dict[str, Any]:
-    """Return the event of an operation on a device."""
-    place = {"device": device, "stream": stream, "correlation": call}
-    return _event(category, name, start_ns, end_ns, device, stream) | {"args": place | args}
+def _operation(category: str, name: Any, place: Sequence[Any], args: dict[str, Any]) -> dict[str, Any]:
+    """Return the event of an operation; `place` is its start, end, device, stream and call."""
+    start_ns, end_ns, device, stream, call = place
+    numbers = {"device": device, "stream": stream, "correlation": call}
+    return _event(category, name, start_ns, end_ns, device, stream) | {"args": numbers | args}
 
 
 def _event(category: str, name: Any, start_ns: Any, end_ns: Any, pid: Any, tid: Any) -> dict[str, Any]:
