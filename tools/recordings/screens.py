@@ -10,13 +10,18 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
+
+from gpulab.analysis.files import nsys
 
 BLOCK_SUM = '''\
 import sys
@@ -101,6 +106,7 @@ for name in ("transpose_naive", "transpose_tiled"):
 cp.cuda.Device().synchronize()
 """
 TRANSPOSES = Path(__file__).resolve().parents[2] / "gpulab_course/content/kernels/transpose.cu"
+PROGRESS = re.compile(r"^(Processing \d+ events: )?(\[\d+/\d+\] )?\[[= ]*\d+%.*\n?", re.MULTILINE)
 _RECORDED = "-t cuda,nvtx -s none --cpuctxsw=none -c cudaProfilerApi -f true"
 # Without the host's stack, and without the errors of its calls that follow the first.
 _SHORT = "--show-backtrace no --report-api-errors no"
@@ -145,12 +151,28 @@ SCREENS = {
 
 
 def printed(command: str, folder: str) -> str:
-    """Return the whole output of a command."""
+    """Return the whole output of a command, without its progress bars."""
     shell_command = command.replace("python ", f"{sys.executable} ", 1)
     process = subprocess.run(
         shell_command, shell=True, cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
-    return process.stdout.replace(folder, ".")
+    return PROGRESS.sub("", process.stdout.replace(folder, "."))
+
+
+def without_machine(path: Path) -> None:
+    """Remove the tables of a database of Nsight Systems that are not read, which describe the machine."""
+    with closing(sqlite3.connect(path)) as database:
+        names = [row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        for name in names:
+            if name not in nsys.TABLES:
+                database.execute(f"DROP TABLE {name}")
+        used = " UNION ".join(
+            f"SELECT {name} FROM {table} WHERE {name} NOT NULL" for table, name in nsys.STRINGS
+        )
+        database.execute(f"DELETE FROM StringIds WHERE id NOT IN ({used})")
+        database.execute("UPDATE TARGET_INFO_GPU SET uuid = NULL, busLocation = NULL")
+        database.commit()
+        database.execute("VACUUM")
 
 
 def main(folder: Path, names: Sequence[str] = ()) -> None:
@@ -171,9 +193,11 @@ def main(folder: Path, names: Sequence[str] = ()) -> None:
                 "program": program,
                 "screens": screens,
             }
-            for kept in ("steps.json", "loop.sqlite"):
-                if (file_path := Path(scratch) / kept).exists():
-                    (folder / f"{kept}.gz").write_bytes(gzip.compress(file_path.read_bytes(), mtime=0))
+            if (trace := Path(scratch) / "steps.json").exists():
+                (folder / "steps.json.gz").write_bytes(gzip.compress(trace.read_bytes(), mtime=0))
+            if (report := Path(scratch) / "loop.sqlite").exists():
+                without_machine(report)
+                shutil.copy(report, folder)
         text = json.dumps(content, indent=1, ensure_ascii=False)
         (folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
         for screen in screens:

@@ -38,6 +38,23 @@ _RANGES = """
     SELECT start, end, globalTid, coalesce(text, s.value)
     FROM NVTX_EVENTS LEFT JOIN StringIds s ON s.id = textId
     WHERE coalesce(text, s.value) NOT NULL ORDER BY start"""
+TABLES = (
+    "StringIds",
+    "CUPTI_ACTIVITY_KIND_KERNEL",
+    "CUPTI_ACTIVITY_KIND_MEMCPY",
+    "CUPTI_ACTIVITY_KIND_MEMSET",
+    "CUPTI_ACTIVITY_KIND_RUNTIME",
+    "NVTX_EVENTS",
+    "TARGET_INFO_GPU",
+    "TARGET_INFO_SESSION_START_TIME",
+)
+"""The tables that are read."""
+STRINGS = (
+    ("CUPTI_ACTIVITY_KIND_KERNEL", "demangledName"),
+    ("CUPTI_ACTIVITY_KIND_RUNTIME", "nameId"),
+    ("NVTX_EVENTS", "textId"),
+)
+"""The columns that refer to strings, with their tables."""
 _GPUS = "SELECT name FROM TARGET_INFO_GPU"
 _START = "SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME"
 
@@ -95,7 +112,7 @@ def _events(database: sqlite3.Connection, tables: set[str]) -> Iterator[dict[str
         name = f"Memcpy {_COPY_KINDS.get(kind, 'other')} ({ends})"
         yield _operation("gpu_memcpy", name, place, {"bytes": size})
     for *place, size in _rows(database, tables, _FILLS):
-        yield _operation("gpu_memset", "Memset (Device)", *place, {"bytes": size})
+        yield _operation("gpu_memset", "Memset (Device)", place, {"bytes": size})
     for start_ns, end_ns, thread, call, name in _rows(database, tables, _CALLS):
         plain_name = _VERSION.sub("", str(name))
         event = _event("cuda_runtime", plain_name, start_ns, end_ns, 0, _thread(thread))

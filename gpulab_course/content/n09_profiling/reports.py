@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 import textwrap
 from functools import cache
 from importlib import resources
@@ -34,6 +36,35 @@ def path(name: str) -> Path:
 def nsight_compute() -> Screens:
     """Return the recorded session of Nsight Compute with two transposes."""
     return Screens(PACKAGE, "nsight_compute")
+
+
+@cache
+def nsight_systems() -> Screens:
+    """Return the recorded session of Nsight Systems with eight steps of a small model."""
+    return Screens(PACKAGE, "nsight_systems")
+
+
+def nsys_summary(report: str, *headings: str) -> Table:
+    """Tabulate columns of a summary that ``nsys stats`` printed.
+
+    Parameters
+    ----------
+    report
+        The summary, such as ``cuda_api_sum``.
+    headings
+        The headings of its columns.
+    """
+    lines = nsight_systems().screen("stats").splitlines()
+    start = next(row for row, line in enumerate(lines) if line.strip().endswith(f"({report}):"))
+    rule_row = next(row for row in range(start, len(lines)) if lines[row].strip().startswith("--"))
+    spans = [match.span() for match in re.finditer("-+", lines[rule_row])]
+    names = [lines[rule_row - 1][first:last].strip() for first, last in spans]
+    chosen_spans = [spans[names.index(heading)] for heading in headings]
+    rows = tuple(
+        tuple(line[first:last].strip() for first, last in chosen_spans)
+        for line in itertools.takewhile(str.strip, lines[rule_row + 1 :])
+    )
+    return Table(f"nsys stats -r {report}, {nsight_systems().label}", headings, rows)
 
 
 def launches() -> list[Launch]:

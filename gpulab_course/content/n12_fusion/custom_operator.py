@@ -27,11 +27,12 @@ _TIMES = {
     "raw launch": "kernel(...), a raw launch with ready arguments",
     "launch(x, w, b)": "launch(x, w, b), not registered",
     "affine_gelu(x, w, b)": "affine_gelu(x, w, b)",
-    "affine_gelu(x, w, b), x requires a gradient": "the same, if x requires a gradient",
-    "affine_gelu, compiled, default": "the same, in a function of torch.compile",
-    "CUDA graph of affine_gelu, replay": "a CUDA graph that contains one call",
+    "affine_gelu(x, w, b), x requires a gradient": "affine_gelu(x, w, b), x requires a gradient",
+    "affine_gelu, compiled, default": "affine_gelu in a function of torch.compile",
+    "affine_gelu, compiled, reduce-overhead": 'the same, with mode="reduce-overhead" (CUDA graphs)',
+    "CUDA graph of affine_gelu, replay": "replay of a CUDA graph that contains affine_gelu",
     "expressions(x, w, b)": "expressions(x, w, b), nine kernels",
-    "expressions, compiled, default": "the same, in a function of torch.compile, one kernel",
+    "expressions, compiled, default": "expressions in a function of torch.compile, one kernel",
 }
 
 
