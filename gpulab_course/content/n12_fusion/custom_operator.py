@@ -29,7 +29,7 @@ _TIMES = {
     "affine_gelu(x, w, b)": "affine_gelu(x, w, b)",
     "affine_gelu(x, w, b), x requires a gradient": "affine_gelu(x, w, b), x requires a gradient",
     "affine_gelu, compiled, default": "affine_gelu in a function of torch.compile",
-    "affine_gelu, compiled, reduce-overhead": 'the same, with mode="reduce-overhead" (CUDA graphs)',
+    "affine_gelu, compiled, reduce-overhead": 'affine_gelu in one with mode="reduce-overhead"',
     "CUDA graph of affine_gelu, replay": "replay of a CUDA graph that contains affine_gelu",
     "expressions(x, w, b)": "expressions(x, w, b), nine kernels",
     "expressions, compiled, default": "expressions in a function of torch.compile, one kernel",
