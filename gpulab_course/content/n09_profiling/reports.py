@@ -25,6 +25,7 @@ _METRICS = (
     ("Occupancy", "Achieved Occupancy", "{:.0f} %".format),
     ("Warp State Statistics", "Warp Cycles Per Issued Instruction", "{:.0f}".format),
 )
+_LETTERS = 84
 
 
 def path(name: str) -> Path:
@@ -52,7 +53,7 @@ def nsys_summary(report: str, *headings: str) -> Table:
     report
         The summary, such as ``cuda_api_sum``.
     headings
-        The headings of its columns.
+        The headings of its columns. A value of more than `_LETTERS` letters is shortened at its end.
     """
     lines = nsight_systems().screen("stats").splitlines()
     start = next(row for row, line in enumerate(lines) if line.strip().endswith(f"({report}):"))
@@ -61,10 +62,14 @@ def nsys_summary(report: str, *headings: str) -> Table:
     names = [lines[rule_row - 1][first:last].strip() for first, last in spans]
     chosen_spans = [spans[names.index(heading)] for heading in headings]
     rows = tuple(
-        tuple(line[first:last].strip() for first, last in chosen_spans)
+        tuple(_shortened(line[first:last].strip()) for first, last in chosen_spans)
         for line in itertools.takewhile(str.strip, lines[rule_row + 1 :])
     )
     return Table(f"nsys stats -r {report}, {nsight_systems().label}", headings, rows)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LETTERS else f"{text[: _LETTERS - 1]}…"
 
 
 def launches() -> list[Launch]:
