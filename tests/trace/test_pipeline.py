@@ -97,6 +97,15 @@ def test_what_is_left_out_is_a_mistake(left_out: str, kinds: set[str]) -> None:
     assert early.fill.position == first_fill
 
 
+def test_stores_of_a_block_that_never_waits_are_told_apart_by_the_reads_between_them() -> None:
+    program = [step for step in stores(TILES) if step[0] != "barrier"]
+    pipeline = find_pipeline(block([program] * 2))
+    # Without waits, the first two stores belong together; then each one follows a read.
+    assert {mistake.kind for mistake in pipeline.mistakes} == {"early", "overwritten"}
+    assert sum(buffer.size_bytes for buffer in pipeline.buffers) == 2 * 2 * 512
+    assert len(pipeline.fills) >= TILES - 1
+
+
 def test_stores_that_come_before_the_barrier_overwrite() -> None:
     program = stores(TILES)
     assert find_pipeline(block([program] * 2)).mistakes == ()

@@ -1,7 +1,8 @@
 """Buffers of a block's shared memory, and which access fills or uses which of them.
 
 A buffer consists of the bytes that are filled for the first time by the same group of copies, or by stores
-between the same two waits, and that are then read for the first time between the same two waits.
+between the same two waits, and that are then read for the first time between the same two waits. In a block
+that never waits, stores after reads take the place of waits.
 """
 
 from __future__ import annotations
@@ -70,11 +71,12 @@ class Buffers:
         sizes = accesses.width_bytes[~is_read]
         self.piece_bytes = int(min(_WORD_BYTES, sizes.min(initial=_WORD_BYTES)))
         self.count = -(-shared.size_bytes // self.piece_bytes)
-        self.writes = _writes(steps, shared, ~is_read, access_step[~is_read])
+        epoch = steps.waits[access_step] if steps.waits.any() else _turns(steps.warp[access_step], is_read)
+        self.writes = _writes(steps, shared, ~is_read, access_step[~is_read], epoch[~is_read])
         self.read_step: Ints = access_step[is_read]
         written_pieces = self._pieces(accesses.offset[~is_read], accesses.width_bytes[~is_read])
         read_pieces = self._pieces(accesses.offset[is_read], accesses.width_bytes[is_read])
-        self.buffer_of_piece = self._group(steps, written_pieces, read_pieces)
+        self.buffer_of_piece = self._group(written_pieces, read_pieces, epoch[is_read])
         self.written = written_pieces
         is_buffer = self.buffer_of_piece[read_pieces.piece] >= 0
         self.read = Pieces(read_pieces.row[is_buffer], read_pieces.piece[is_buffer])
@@ -93,8 +95,11 @@ class Buffers:
         row_piece_keys = np.unique(rows * np.int64(self.count) + piece)
         return Pieces(row_piece_keys // self.count, row_piece_keys % self.count)
 
-    def _group(self, steps: Steps, written: Pieces, read: Pieces) -> Ints:
-        """Return the buffer of each piece; buffers are numbered by their first byte."""
+    def _group(self, written: Pieces, read: Pieces, read_epoch: Ints) -> Ints:
+        """Return the buffer of each piece; buffers are numbered by their first byte.
+
+        `read_epoch` is the number of waits before each row that reads.
+        """
         unknown = np.iinfo(np.int64).max
         first_write = np.full(self.count, unknown)
         np.minimum.at(first_write, written.piece, self.writes.step[written.row])
@@ -103,7 +108,7 @@ class Buffers:
         by_step = np.argsort(-self.writes.step[written.row], kind="stable")
         first_key[written.piece[by_step]] = self.writes.key[written.row[by_step]]
         first_wait = np.full(self.count, unknown)
-        np.minimum.at(first_wait, read.piece, steps.waits[self.read_step[read.row]])
+        np.minimum.at(first_wait, read.piece, read_epoch[read.row])
         # A piece that is never read, such as an unused component, belongs to the one before it.
         by_key = np.lexsort((np.arange(self.count), first_key))
         is_read = (first_wait < unknown)[by_key]
@@ -137,8 +142,25 @@ class Buffers:
         self.fill = fill_number[inverse]
 
 
-def _writes(steps: Steps, shared: SharedWrites, is_write: npt.NDArray[np.bool_], step: Ints) -> Writes:
-    """Return the stores and copies, with the steps at which the data of the copies land."""
+def _turns(warp: Ints, is_read: npt.NDArray[np.bool_]) -> Ints:
+    """Return for each access how often its warp has written after it had read."""
+    order = np.argsort(warp, kind="stable")
+    follows = np.zeros(warp.size, np.bool_)
+    follows[1:] = ~is_read[order][1:] & is_read[order][:-1] & (np.diff(warp[order]) == 0)
+    counts = np.cumsum(follows)
+    starts = np.searchsorted(warp[order], warp[order])
+    result = np.empty(warp.size, np.int64)
+    result[order] = counts - counts[starts]
+    return result
+
+
+def _writes(
+    steps: Steps, shared: SharedWrites, is_write: npt.NDArray[np.bool_], step: Ints, epoch: Ints
+) -> Writes:
+    """Return the stores and copies, with the steps at which the data of the copies land.
+
+    `epoch` is the number of waits before each of them.
+    """
     accesses = steps.accesses
     is_copy = accesses.kind[is_write] == _COPY
     landing_step = np.where(is_copy, -1, step)
@@ -147,7 +169,7 @@ def _writes(steps: Steps, shared: SharedWrites, is_write: npt.NDArray[np.bool_],
     tick = np.where(landing_step < 0, 0, steps.tick[landing_step])
     mbarrier = np.where(is_copy & (landing_step >= 0), steps.mbarrier_chain[landing_step], -1)
     # Copies are grouped by commits, stores by waits; even and odd keys are different.
-    write_key = np.where(is_copy, 2 * steps.commits[step], 2 * steps.waits[step] + 1)
+    write_key = np.where(is_copy, 2 * steps.commits[step], 2 * epoch + 1)
     return Writes(
         step=step,
         key=write_key,

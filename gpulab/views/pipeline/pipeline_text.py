@@ -35,9 +35,11 @@ class PipelineText:
         return text if len(text) <= _LONGEST_SOURCE else f"{text[:_LONGEST_SOURCE]}…"
 
     def iteration(self, position: int) -> str:
-        """Return the iteration to which a position belongs as text: ``iteration 2``, ``before the loop``."""
+        """Return the iteration of a position as text: `` (iteration 2)``, or nothing if there are none."""
+        if not self.pipeline.iterations:
+            return ""
         started = sum(iteration.position <= position for iteration in self.pipeline.iterations)
-        return f"iteration {started - 1}" if started else "before the loop"
+        return f" (iteration {started - 1})" if started else " (before the loop)"
 
     def fill(self, fill: Fill) -> str:
         """Describe a fill: the warps and lines that start it, and those that wait for it."""
@@ -45,20 +47,20 @@ class PipelineText:
         verb = verb if len(fill.warps) > 1 else verb.replace("start", "starts").replace("store", "stores")
         text = (
             f"Buffer {fill.buffer}, fill {fill.number}: {warps_text(fill.warps)} {verb} it at "
-            f"{lines_text(fill.lines)} ({self.iteration(fill.start)})"
+            f"{lines_text(fill.lines)}{self.iteration(fill.start)}"
         )
         if not fill.asynchronous:
             return f"{text}."
         if fill.landed is None:
             return f"{text}; not all of these copies are waited for."
-        return f"{text}; the wait for it is at {lines_text(fill.wait_lines)} ({self.iteration(fill.landed)})."
+        return f"{text}; the wait for it is at {lines_text(fill.wait_lines)}{self.iteration(fill.landed)}."
 
     def use(self, use: Use) -> str:
         """Describe a use: the warps and lines that read."""
         verb = "read" if len(use.warps) > 1 else "reads"
         return (
             f"Buffer {use.buffer}, use of fill {use.fill}: {warps_text(use.warps)} {verb} it at "
-            f"{lines_text(use.lines)} ({self.iteration(use.start)})."
+            f"{lines_text(use.lines)}{self.iteration(use.start)}."
         )
 
     def mark(self, mark: Mark) -> str:
@@ -73,7 +75,7 @@ class PipelineText:
             "arrival": "arrive at an mbarrier",
             "wait for arrivals": "have waited for an mbarrier",
         }[mark.kind]
-        return f"Line {mark.line} ({self.iteration(mark.position)}): {warps_text(mark.warps)} {meaning}."
+        return f"Line {mark.line}{self.iteration(mark.position)}: {warps_text(mark.warps)} {meaning}."
 
     def mistake(self, mistake: Mistake) -> str:
         """Describe a mistake with its two source lines, and name the remedy."""
@@ -85,7 +87,7 @@ class PipelineText:
         noun = "copy" if is_copy else "store"
         owner = "its own" if use.warp == fill.warp else f"warp {fill.warp}'s"
         reads = (
-            f"warp {use.warp} reads buffer {first_buffer} at line {use.line} ({self.iteration(use.position)})"
+            f"warp {use.warp} reads buffer {first_buffer} at line {use.line}{self.iteration(use.position)}"
         )
         if mistake.kind == "early":
             text = f"Used too early: {reads}, but does not wait for {owner} {noun} of line {fill.line}."

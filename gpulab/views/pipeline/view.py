@@ -24,7 +24,6 @@ BAR_PX = 18
 WARPS_PX = 26
 LEFT_PX = 84
 MAX_BARRIERS = 60
-MAX_MISTAKES = 6
 MAX_EVENTS = 100
 FLIGHT, STORE, USE, LANDED, MISTAKE = "warn", "good", "accent", "good-pale", "error"
 MARK_COLOURS = {
@@ -181,12 +180,14 @@ class PipelineView(View):
             *([(MISTAKE, "mistake")] if pipeline.mistakes else []),
         ]
         marks = [(colour, MARK_MEANINGS[kind]) for kind, colour in MARK_COLOURS.items() if kind in kinds]
-        mistakes = [*map(self._text.mistake, pipeline.mistakes)]
-        if len(mistakes) > MAX_MISTAKES:
-            mistakes[MAX_MISTAKES:] = [f"{len(mistakes) - MAX_MISTAKES} more mistakes."]
+        first_of_kind = {mistake.kind: mistake for mistake in reversed(pipeline.mistakes)}
+        mistakes = [self._text.mistake(mistake) for mistake in reversed(first_of_kind.values())]
+        others = len(pipeline.mistakes) - len(mistakes)
+        others_text = f"{count(others, 'more mistake')} at other lines; each marked bar names its own lines."
         verdict = "No mistake found: every use waits for its fill, and every fill for the use before it."
         return column(
             *(words(text, "strong") for text in mistakes or [verdict]),
+            words(others_text, "note") if others else None,
             legend([*entries, *marks]),
             self._plot(),
             self._lines(),
@@ -352,7 +353,7 @@ class PipelineView(View):
             (f"{line}: {self._text.source(line)}", ", ".join(sorted(actions[line])))
             for line in sorted(actions)
         ]
-        return table(rows, headings=("source line", "action"))
+        return table(rows, headings=("source line", "action"), only="page")
 
 
 def _groups(marks: Iterable[Mark]) -> list[tuple[int, ...]]:
