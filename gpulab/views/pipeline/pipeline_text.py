@@ -85,12 +85,13 @@ class PipelineText:
             f.asynchronous for f in self.pipeline.fills if (f.buffer, f.number) == (first_buffer, first_fill)
         )
         noun = "copy" if is_copy else "store"
-        owner = "its own" if use.warp == fill.warp else f"warp {fill.warp}'s"
-        reads = (
-            f"warp {use.warp} reads buffer {first_buffer} at line {use.line}{self.iteration(use.position)}"
-        )
+        owner = "its own" if (use.warp, mistake.kind) == (fill.warp, "early") else f"warp {fill.warp}'s"
+        place = f"line {use.line}{self.iteration(use.position)}"
         if mistake.kind == "early":
-            text = f"Used too early: {reads}, but does not wait for {owner} {noun} of line {fill.line}."
+            text = (
+                f"Used too early: warp {use.warp} reads buffer {first_buffer} at {place} without waiting for "
+                f"{owner} {noun} of line {fill.line}."
+            )
             if use.warp == fill.warp:
                 remedy = f"Wait for the {noun} between lines {fill.line} and {use.line}."
             elif is_copy:
@@ -102,10 +103,10 @@ class PipelineText:
                 remedy = f"A barrier must come between lines {fill.line} and {use.line}."
         else:
             text = (
-                f"Overwritten while in use: {reads}, but {owner} {noun} of line {fill.line} fills it again "
-                "and does not wait for this."
+                f"Overwritten while in use: {owner} {noun} of line {fill.line} fills buffer {first_buffer} "
+                f"without waiting until warp {use.warp} has read it at {place}."
             )
-            remedy = f"A barrier must come after the use at line {use.line} and before line {fill.line}."
+            remedy = f"A barrier must come after line {use.line} and before line {fill.line}."
         buffers = sorted({number for number, _ in mistake.fills})
         where = f"buffer{'s' if len(buffers) > 1 else ''} {listing([str(number) for number in buffers])}"
         return f"{text} {remedy} {count(mistake.count, 'read')} of {where} in total."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from gpulab.analysis.pipeline.find import find_pipeline
@@ -44,15 +44,14 @@ MARK_MEANINGS = {
 
 @dataclass(frozen=True, slots=True)
 class _Bar:
-    """A fill or a use as a bar in the row of its buffer."""
+    """A fill, a use or a mark: its positions, its top in pixels, and its texts."""
 
     start: int
     end: int
-    buffer: int
+    top: float
     colour: str
-    text: str
     sentence: str
-    mistake: Mistake | None
+    name: str = ""
 
 
 class PipelineView(View):
@@ -80,7 +79,7 @@ class PipelineView(View):
         self.pipeline = find_pipeline(trace)
         self._text = PipelineText(self.pipeline)
         # The first mistake of each use that is too early, and of each fill that overwrites.
-        self._mistake_of = {
+        self._mistake_of: dict[tuple[str, int, int], Mistake] = {
             (mistake.kind, *pair): mistake
             for mistake in reversed(self.pipeline.mistakes)
             for pair in mistake.fills
@@ -187,7 +186,7 @@ class PipelineView(View):
         verdict = "No mistake found: every use waits for its fill, and every fill for the use before it."
         return column(
             *(words(text, "strong") for text in mistakes or [verdict]),
-            words(others_text, "note") if others else None,
+            words(others_text, "note", only="page") if others else None,
             legend([*entries, *marks]),
             self._plot(),
             self._lines(),
@@ -209,15 +208,13 @@ class PipelineView(View):
             *self._iterations(bottom),
             *self._barriers(bottom),
             *self._landed(),
-            *self._fills(),
-            *self._uses(),
-            *self._marks(groups, top_of_warps),
+            *self._rects(self._bars(groups, top_of_warps)),
             y_ticks(middles, names, domain),
             x_axis(
                 bottom,
                 pipeline.length,
                 number,
-                "steps of a warp that copy, use shared memory, or wait\nsteps",
+                "steps of a warp",
                 zoom=True,
                 integers_only=True,
             ),
@@ -266,7 +263,8 @@ class PipelineView(View):
         x0, x1, y0, y1 = map(list, zip(*rows, strict=True))
         return [Rects(x0, x1, y0, y1, LANDED)]
 
-    def _fills(self) -> list[Item]:
+    def _bars(self, groups: Sequence[tuple[int, ...]], top_of_groups: float) -> list[_Bar]:
+        """Return the fills, the uses, and the marks of groups of warps, in the order of their starts."""
         pipeline = self.pipeline
         start_of = {(fill.buffer, fill.number): fill.start for fill in pipeline.fills}
         bars = []
@@ -274,67 +272,53 @@ class PipelineView(View):
             # A fill that is never waited for is drawn until the next one starts.
             next_start = start_of.get((fill.buffer, fill.number + 1), pipeline.length)
             end = next_start if fill.landed is None else fill.landed + 1
-            mistake = self._mistake_of.get(("overwritten", fill.buffer, fill.number))
+            top = HEAD_PX + BUFFER_PX * fill.buffer + 4
             colour = FLIGHT if fill.asynchronous else STORE
-            text = f"fill {fill.number}\n{fill.number}"
-            bars.append(_Bar(fill.start, end, fill.buffer, colour, text, self._text.fill(fill), mistake))
-        return self._bars(bars, 4)
+            name = f"fill {fill.number}\n{fill.number}"
+            bar = _Bar(fill.start, end, top, colour, self._text.fill(fill), name)
+            bars.append(self._marked(bar, "overwritten", fill.buffer, fill.number))
+        for use in pipeline.uses:
+            top = HEAD_PX + BUFFER_PX * use.buffer + 24
+            name = f"use {use.fill}\n{use.fill}"
+            bar = _Bar(use.start, use.end, top, USE, self._text.use(use), name)
+            bars.append(self._marked(bar, "early", use.buffer, use.fill))
+        for row, warps in enumerate(groups):
+            for mark in pipeline.marks:
+                if warps[0] in mark.warps:
+                    colour = MARK_COLOURS[mark.kind]
+                    top = top_of_groups + WARPS_PX * row + 4
+                    bars.append(_Bar(mark.position, mark.position + 1, top, colour, self._text.mark(mark)))
+        return sorted(bars, key=lambda bar: (bar.start, bar.top))
 
-    def _uses(self) -> list[Item]:
-        bars = []
-        for use in self.pipeline.uses:
-            mistake = self._mistake_of.get(("early", use.buffer, use.fill))
-            text = f"use {use.fill}\n{use.fill}"
-            bars.append(_Bar(use.start, use.end, use.buffer, USE, text, self._text.use(use), mistake))
-        return self._bars(bars, 24)
+    def _marked(self, bar: _Bar, kind: str, buffer: int, fill: int) -> _Bar:
+        """Return a bar in the colour of mistakes and with their sentence, if it has one of this kind."""
+        mistake = self._mistake_of.get((kind, buffer, fill))
+        if mistake is None:
+            return bar
+        return replace(bar, colour=MISTAKE, sentence=f"{bar.sentence} {self._text.mistake(mistake)}")
 
-    def _bars(self, bars: Sequence[_Bar], below: float) -> list[Item]:
-        """Return bars `below` pixels below the top of their buffers, with their texts and sentences."""
-        colours = [MISTAKE if bar.mistake else bar.colour for bar in bars]
-        tops = [HEAD_PX + BUFFER_PX * bar.buffer + below for bar in bars]
-        names = [*dict.fromkeys(colours)]
-        sentences = [
-            f"{bar.sentence} {self._text.mistake(bar.mistake)}" if bar.mistake else bar.sentence
-            for bar in bars
-        ]
+    def _rects(self, bars: Sequence[_Bar]) -> list[Item]:
+        """Return the bars in one item, which the arrow keys follow in the order of time, and their texts."""
+        names = [*dict.fromkeys(bar.colour for bar in bars)]
         items: list[Item] = [
             Rects(
                 [bar.start for bar in bars],
                 [bar.end for bar in bars],
-                tops,
-                [top + BAR_PX for top in tops],
-                [names.index(colour) for colour in colours],
+                [bar.top for bar in bars],
+                [bar.top + BAR_PX for bar in bars],
+                [names.index(bar.colour) for bar in bars],
                 names,
                 inset=0.5,
-                **speaking(sentences),
+                **speaking([bar.sentence for bar in bars]),
             )
         ]
         for name in names:
             rows = [
-                ((bar.start + bar.end) / 2, top + BAR_PX / 2, bar.text, bar.end - bar.start)
-                for bar, top, colour in zip(bars, tops, colours, strict=True)
-                if colour == name
+                ((bar.start + bar.end) / 2, bar.top + BAR_PX / 2, bar.name, bar.end - bar.start)
+                for bar in bars
+                if bar.name and bar.colour == name
             ]
-            items.append(texts(rows, colour=ink(name), size=10))
-        return items
-
-    def _marks(self, groups: Sequence[tuple[int, ...]], top: float) -> list[Item]:
-        items: list[Item] = []
-        for row, warps in enumerate(groups):
-            marks = [mark for mark in self.pipeline.marks if warps[0] in mark.warps]
-            y0 = top + WARPS_PX * row + 4
-            items.append(
-                Rects(
-                    [mark.position for mark in marks],
-                    [mark.position + 1 for mark in marks],
-                    [y0] * len(marks),
-                    [y0 + WARPS_PX - 8] * len(marks),
-                    [[*MARK_COLOURS].index(mark.kind) for mark in marks],
-                    [*MARK_COLOURS.values()],
-                    inset=1,
-                    **speaking([self._text.mark(mark) for mark in marks]),
-                )
-            )
+            items += [texts(rows, colour=ink(name), size=10)] if rows else []
         return items
 
     def _lines(self) -> Box:
