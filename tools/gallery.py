@@ -74,6 +74,11 @@ TEXTS = {
         "The lane and the register of each element that a warp multiplies, and a swizzled tile.",
         "Click an element of `a`, and find the elements of the same lane in `b`, `d` and shared memory.",
     ),
+    "pipeline": (
+        "Copies that overlap with their use",
+        "The buffers of a block in shared memory: when each is filled and used, and where the warps wait.",
+        "Follow one buffer from left to right, and find the wait and the barrier before each use.",
+    ),
 }
 _STYLE = """
 :root { color-scheme: light dark; }

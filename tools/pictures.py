@@ -138,6 +138,31 @@ extern "C" __global__ void product(const uint4* a, const uint4* b, float* d) {
 a, b = (cp.arange(n, dtype=cp.float16) / 64 for n in (16 * 64, 16 * 8))
 gl.fragments(product, 1, 32, (a, b, cp.zeros(128, cp.float32)))
 '''
+# Three buffers, with copies two tiles ahead.
+PIPELINE = '''\
+sums = cp.RawKernel(r"""
+#include <cuda_pipeline.h>
+extern "C" __global__ void sums(const float4* x, float* y, int tiles) {
+    __shared__ float4 buffer[3][128];
+    int i = threadIdx.x;
+    float sum = 0;
+    auto fetch = [&](int t) {
+        if (t < tiles) __pipeline_memcpy_async(&buffer[t % 3][i], &x[128 * t + i], 16);
+        __pipeline_commit();
+    };
+    fetch(0);
+    fetch(1);
+    for (int t = 0; t < tiles; ++t) {
+        __pipeline_wait_prior(1);
+        __syncthreads();
+        fetch(t + 2);
+        for (int k = 0; k < 4; ++k) sum += buffer[t % 3][(i + 32 * k) % 128].x;
+    }
+    y[i] = sum;
+}""", "sums")
+tiles = 8
+gl.pipeline(sums, 1, 128, (cp.ones(512 * tiles, cp.float32), cp.zeros(128, cp.float32), np.int32(tiles)))
+'''
 # Picture -> the cell whose output it shows.
 CELLS = {
     "device_card": "gl.device()",
@@ -149,6 +174,7 @@ CELLS = {
     "memory_map": PUZZLE,
     "access": "gl.access(stride=2, offset=3)",
     "fragments": FRAGMENTS,
+    "pipeline": PIPELINE,
 }
 # A view is stepped with the right arrow key until it shows this text.
 STEP_TO = {"warp_stepper": "line 11,"}
@@ -238,6 +264,8 @@ def take(page: Any, address: str, names: list[str]) -> None:
     page.locator(".jp-Notebook .jp-Cell").first.wait_for(timeout=CELL_TIMEOUT_MS)
     page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for(timeout=CELL_TIMEOUT_MS)
     run_all(page)
+    # A cell that runs for seconds shows a message about it until it ends.
+    page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for(timeout=CELL_TIMEOUT_MS)
     for number, name in enumerate(names, start=1):
         cell = page.locator(f'.jp-Cell[data-windowed-list-index="{number}"]')
         cell.scroll_into_view_if_needed()
