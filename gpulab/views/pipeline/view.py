@@ -263,7 +263,7 @@ class PipelineView(View):
         x0, x1, y0, y1 = map(list, zip(*rows, strict=True))
         return [Rects(x0, x1, y0, y1, LANDED)]
 
-    def _bars(self, groups: Sequence[tuple[int, ...]], top_of_groups: float) -> list[_Bar]:
+    def _bars(self, groups: Sequence[tuple[int, ...]], top_of_groups: int) -> list[_Bar]:
         """Return the fills, the uses, and the marks of groups of warps, in the order of their starts."""
         pipeline = self.pipeline
         start_of = {(fill.buffer, fill.number): fill.start for fill in pipeline.fills}
