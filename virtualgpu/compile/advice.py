@@ -151,11 +151,11 @@ def _similar_name(name: str, code: str) -> str:
 
 
 def _namespace_remedies(log: str, code: str) -> Iterator[str]:
-    member = re.search(r'namespace "std" has no member "(\w+)"', log)
-    if member and member[1] in ("cout", "cerr", "endl"):
+    name_match = re.search(r'namespace "std" has no member "(\w+)"', log)
+    if name_match and name_match[1] in ("cout", "cerr", "endl"):
         yield 'Kernels print with printf, such as printf("%d\\n", i).'
-    elif member:
-        function = member[1] if member[1] in _BUILT_IN else "the function"
+    elif name_match:
+        function = name_match[1] if name_match[1] in _BUILT_IN else "the function"
         yield (
             f"Device code cannot use the C++ standard library: write {function} without std::, or with "
             "cuda::std::."

@@ -89,8 +89,8 @@ def as_run(counters: KernelCounters, source: KernelSource, target: int) -> AsRun
     )
     if machine is None:
         raise nvrtc.NvrtcMissingError
-    entry = image.lowered_names.get(source.name, source.name)
-    return anchor(counters, image.ptx, sass.disassemble(machine.cubin), target, entry)
+    entry_name = image.lowered_names.get(source.name, source.name)
+    return anchor(counters, image.ptx, sass.disassemble(machine.cubin), target, entry_name)
 
 
 def anchor(
@@ -194,14 +194,14 @@ def _sites(
         if not functions:
             continue
         name = functions.pop(0)
-        code = module.functions[name].instructions
-        site = _Site(name, code[row.pc], block_numbers[name].get(row.pc, -1))
+        instructions = module.functions[name].instructions
+        site = _Site(name, instructions[row.pc], block_numbers[name].get(row.pc, -1))
         lines[line_numbers[name][row.pc]] = site
         if isinstance(row, AccessCounters):
             site.access = row
         else:
             site.branch = row
-            next_instruction = code[row.pc + 1] if row.pc + 1 < len(code) else None
+            next_instruction = instructions[row.pc + 1] if row.pc + 1 < len(instructions) else None
             if (
                 next_instruction is not None
                 and next_instruction.root == "bra"
@@ -277,11 +277,11 @@ def _atomic_note(site: _Site) -> str:
     """Return a note on machine code that replaces an atomic; empty if every lane executes the atomic."""
     atomics = [instruction for instruction in site.machine if instruction.kind == "atomic"]
     if any(instruction.guarded for instruction in atomics):  # one lane acts for its warp
-        for helper, note in (("REDUX", _COMBINED), ("SHFL", _PREFIXES), ("POPC", _COUNTED_LANES)):
+        for helper, template in (("REDUX", _COMBINED), ("SHFL", _PREFIXES), ("POPC", _COUNTED_LANES)):
             if helper == "SHFL" and len(atomics) == 1:
                 continue  # it passes the old value to the other lanes
             if helper in site.line_opcodes:
-                return note.format(site.line_opcodes[helper])
+                return template.format(site.line_opcodes[helper])
     if any(".POPC" in instruction.opcode for instruction in atomics):
         return _AT_ONCE
     is_atom = site.instruction.root == "atom"
@@ -293,12 +293,12 @@ def _atomic_note(site: _Site) -> str:
 def _merge(sites: Sequence[_Site], rows: Sequence[AccessAsRun]) -> list[AccessAsRun]:
     """Assign each wide machine access to the PTX accesses that it replaces; explain the other accesses."""
     merged = list(rows)
-    groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    site_groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for n, site in enumerate(sites):
         address = site.instruction.operands[0 if site.instruction.root == "st" else -1]
         if isinstance(address, ir.Address) and site.instruction.root in ("ld", "st"):
             unmerged_row = rows[n]
-            groups[
+            site_groups[
                 site.function,
                 site.block,
                 unmerged_row.space,
@@ -306,7 +306,7 @@ def _merge(sites: Sequence[_Site], rows: Sequence[AccessAsRun]) -> list[AccessAs
                 address.base,
                 counted_size(site),
             ].append(n)
-    for members in groups.values():
+    for members in site_groups.values():
         members.sort(key=lambda n: _address_offset(sites[n]))
         for width in sorted(
             {instruction.size_bytes for n in members for instruction in sites[n].machine}, reverse=True
@@ -340,11 +340,11 @@ def _merge_group(sites: Sequence[_Site], rows: list[AccessAsRun], members: list[
         for n in members:
             windows[(_address_offset(sites[n]) - phase) // width].append(n)
         complete = [
-            w
-            for w in windows.values()
-            if any(instruction.size_bytes == width for n in w for instruction in sites[n].machine)
+            other_window
+            for other_window in windows.values()
+            if any(instruction.size_bytes == width for n in other_window for instruction in sites[n].machine)
         ]
-        if complete and all(len(w) * size == width for w in complete):
+        if complete and all(len(other_window) * size == width for other_window in complete):
             break
     else:
         for n in site_at_offset.values():
@@ -359,20 +359,20 @@ def _merge_group(sites: Sequence[_Site], rows: list[AccessAsRun], members: list[
             for n in owners:
                 rows[n] = replace(rows[n], requests=None, executions=None, note=_SOMETIMES)
             continue
-        note = _merge_note(len(window), size, rows[owner], width)
+        merge_note = _merge_note(len(window), size, rows[owner], width)
         for n in window:
             if n == owner:
-                rows[n] = replace(rows[n], note=note)
+                rows[n] = replace(rows[n], note=merge_note)
             else:
                 rows[n] = replace(
-                    rows[n], opcode="", requests=0, executions=0, merged_into=rows[owner].pc, note=note
+                    rows[n], opcode="", requests=0, executions=0, merged_into=rows[owner].pc, note=merge_note
                 )
 
 
 def _merge_note(count: int, size: int, row: AccessAsRun, width: int) -> str:
-    number = {2: "Two", 4: "Four", 8: "Eight", 16: "Sixteen"}.get(count, f"{count:,}")
-    kind = {"load": "loads", "store": "stores"}.get(row.kind, "atomics")
-    accesses = f"{number} {row.space} {kind} of {size} bytes at adjacent addresses"
+    count_word = {2: "Two", 4: "Four", 8: "Eight", 16: "Sixteen"}.get(count, f"{count:,}")
+    access_plural = {"load": "loads", "store": "stores"}.get(row.kind, "atomics")
+    accesses = f"{count_word} {row.space} {access_plural} of {size} bytes at adjacent addresses"
     return f"{accesses} run as one {row.opcode} of {width} bytes."
 
 

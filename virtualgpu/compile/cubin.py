@@ -92,8 +92,8 @@ def _sections(cubin: bytes) -> Iterator[_Section]:
     if not cubin.startswith(_ELF_MAGIC):
         raise GpulabError("These bytes are not a cubin: they have no 64-bit little-endian ELF header.")
     table = struct.unpack_from("<Q", cubin, 0x28)[0]
-    entry_bytes, count, names_index = struct.unpack_from("<HHH", cubin, 0x3A)
-    headers = [struct.unpack_from("<IIQQQQ", cubin, table + i * entry_bytes) for i in range(count)]
+    entry_bytes, section_count, names_index = struct.unpack_from("<HHH", cubin, 0x3A)
+    headers = [struct.unpack_from("<IIQQQQ", cubin, table + i * entry_bytes) for i in range(section_count)]
     names = _slice(cubin, headers[names_index])
     for header in headers:
         yield _Section(_text(names, header[0]), _slice(cubin, header), header[5])

@@ -72,17 +72,17 @@ def trace_blocks(ptx: str, kernel: str) -> InstrumentedPtx:
         If the module has no such entry.
     """
     names = _Names(ptx)
-    entry = find_entry(ptx, kernel)
-    edits = [_parameter(entry, names), (entry.first_code, _block_prologue(names))]
-    for number, statement in enumerate(s for s in entry.statements if s.is_code):
+    kernel_entry = find_entry(ptx, kernel)
+    edits = [_parameter(kernel_entry, names), (kernel_entry.first_code, _block_prologue(names))]
+    for statement_index, statement in enumerate(s for s in kernel_entry.statements if s.is_code):
         match = _EXIT.fullmatch(statement.plain)
         if not match:
             continue
-        epilogue = _block_epilogue(names, number)
+        epilogue = _block_epilogue(names, statement_index)
         if match[2] is None:
             edits.append((statement.start, epilogue))
         else:
-            skip_label = names(f"stay_{number}")
+            skip_label = names(f"stay_{statement_index}")
             negation = "" if match[1] else "!"
             edits.append((statement.start, f"@{negation}{match[2]} bra {skip_label};\n{epilogue}"))
             edits.append((statement.end, f"\n{skip_label}:\n"))
@@ -95,22 +95,22 @@ def trace_warp(ptx: str, kernel: str) -> InstrumentedPtx:
     Functions that the kernel calls are not instrumented. Parameters and errors are those of `trace_blocks`.
     """
     names = _Names(ptx)
-    entry = find_entry(ptx, kernel)
+    kernel_entry = find_entry(ptx, kernel)
     function = parse(ptx).functions[kernel]
     starts = sorted(block.first for block in cfg.build(function).blocks)
-    code = [s for s in entry.statements if s.is_code]
-    if len(code) != len(function.instructions):
+    code_statements = [s for s in kernel_entry.statements if s.is_code]
+    if len(code_statements) != len(function.instructions):
         raise PtxError(f"Kernel {kernel} has statements that this instrumentation cannot distinguish.")
-    edits = [_parameter(entry, names), (entry.first_code, _warp_prologue(names))]
-    for number, block_start in enumerate(starts):
-        edits.append((code[block_start].start, _warp_probe(names, number)))
-    positions = [_position(function, start, end) for start, end in _spans(starts, len(code))]
+    edits = [_parameter(kernel_entry, names), (kernel_entry.first_code, _warp_prologue(names))]
+    for block_index, block_start in enumerate(starts):
+        edits.append((code_statements[block_start].start, _warp_probe(names, block_index)))
+    positions = [_position(function, start, end) for start, end in _spans(starts, len(code_statements))]
     return InstrumentedPtx(
         apply_edits(ptx, edits),
         first_pc=tuple(starts),
         line=tuple(line for line, _ in positions),
         column=tuple(column for _, column in positions),
-        text=tuple(_summary(function, start, end) for start, end in _spans(starts, len(code))),
+        text=tuple(_summary(function, start, end) for start, end in _spans(starts, len(code_statements))),
     )
 
 
@@ -263,15 +263,15 @@ def _linear(names: _Names, destination: str, index: str, size: str) -> str:
     factor = names("factor")
     coordinate = names("part")
     narrow = names("narrow")
-    steps = []
+    ptx_lines = []
     for axis, length in (("z", ""), ("y", "y"), ("x", "x")):
-        steps.append(f"\tmov.u32 %{narrow}, %{index}.{axis};\n\tcvt.u64.u32 %{coordinate}, %{narrow};\n")
+        ptx_lines.append(f"\tmov.u32 %{narrow}, %{index}.{axis};\n\tcvt.u64.u32 %{coordinate}, %{narrow};\n")
         if not length:
-            steps.append(f"\tmov.u64 %{destination}, %{coordinate};\n")
+            ptx_lines.append(f"\tmov.u64 %{destination}, %{coordinate};\n")
             continue
-        steps.append(f"\tmov.u32 %{narrow}, %{size}.{length};\n\tcvt.u64.u32 %{factor}, %{narrow};\n")
-        steps.append(f"\tmad.lo.u64 %{destination}, %{destination}, %{factor}, %{coordinate};\n")
-    return "".join(steps)
+        ptx_lines.append(f"\tmov.u32 %{narrow}, %{size}.{length};\n\tcvt.u64.u32 %{factor}, %{narrow};\n")
+        ptx_lines.append(f"\tmad.lo.u64 %{destination}, %{destination}, %{factor}, %{coordinate};\n")
+    return "".join(ptx_lines)
 
 
 def _block_prologue(names: _Names) -> str:

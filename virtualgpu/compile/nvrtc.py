@@ -143,9 +143,9 @@ def supported_targets() -> tuple[int, ...]:
 @functools.cache
 def _targets() -> tuple[int, ...]:
     library = _library()
-    count = ctypes.c_int()
-    _check(library.nvrtcGetNumSupportedArchs(ctypes.byref(count)))
-    archs = (ctypes.c_int * count.value)()
+    arch_count = ctypes.c_int()
+    _check(library.nvrtcGetNumSupportedArchs(ctypes.byref(arch_count)))
+    archs = (ctypes.c_int * arch_count.value)()
     _check(library.nvrtcGetSupportedArchs(archs))
     return tuple(sorted(archs))
 
@@ -252,8 +252,8 @@ def _compile(
         )
     version_text = ".".join(map(str, version()))
     request = (file_name, *options, "", *expressions, "", code, stamp(code))
-    keys = [disk_cache.key(version_text, kind, *request) for kind in kinds]
-    cached_entries = [data.partition(b"\n") for key in keys if (data := disk_cache.load("nvrtc", key))]
+    cache_keys = [disk_cache.key(version_text, image_kind, *request) for image_kind in kinds]
+    cached_entries = [data.partition(b"\n") for key in cache_keys if (data := disk_cache.load("nvrtc", key))]
     if len(cached_entries) == len(kinds):
         header = json.loads(cached_entries[0][0])
         return [image for _, _, image in cached_entries], header["log"], header["lowered"]
@@ -261,7 +261,7 @@ def _compile(
     def compile_and_store() -> tuple[list[bytes], str, dict[str, str]]:
         images, log, lowered = _compile_now(code, file_name, options, expressions, kinds)
         header = json.dumps({"log": log, "lowered": lowered}).encode()
-        for key, image in zip(keys, images, strict=True):
+        for key, image in zip(cache_keys, images, strict=True):
             disk_cache.store("nvrtc", key, header + b"\n" + image)
         return images, log, lowered
 

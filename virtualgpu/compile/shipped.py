@@ -60,11 +60,11 @@ def find(
 
 def image(key: str) -> ShippedImage | None:
     """Return the compiled image with a key of `key_of`, or None if there is none."""
-    entry = _store()["images"].get(key)
-    if entry is None:
+    image_record = _store()["images"].get(key)
+    if image_record is None:
         return None
-    kernel_resources = {name: KernelResources(**values) for name, values in entry["resources"].items()}
-    return ShippedImage(entry["ptx"], entry["lowered_names"], kernel_resources)
+    kernel_resources = {name: KernelResources(**values) for name, values in image_record["resources"].items()}
+    return ShippedImage(image_record["ptx"], image_record["lowered_names"], kernel_resources)
 
 
 def targets() -> tuple[int, ...]:
@@ -84,20 +84,20 @@ def keys() -> frozenset[str]:
 
 def key_of(code: str, target: int, options: Sequence[str], name_expressions: Sequence[str]) -> str:
     """Return the key of a source: a digest of its text, its target and its options."""
-    parts = (str(target), *options, "", *name_expressions, "", remove_comments(code))
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+    key_parts = (str(target), *options, "", *name_expressions, "", remove_comments(code))
+    return hashlib.sha256("\0".join(key_parts).encode()).hexdigest()[:32]
 
 
 def pack(images: Iterable[tuple[str, ShippedImage]], nvrtc: str) -> bytes:
     """Return the bytes of the file that stores compiled images; `images` maps keys to images."""
-    content = {
+    store_content = {
         "format": FORMAT,
         "version": VERSION,
         "nvrtc": nvrtc,
         "targets": list(TARGETS),
         "images": {key: {**asdict(image), "ptx": strip(image.ptx)} for key, image in sorted(images)},
     }
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    text = json.dumps(store_content, sort_keys=True, separators=(",", ":"))
     return lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME)
 
 
@@ -121,9 +121,9 @@ def remove_comments(code: str) -> str:
 
 def unpack(data: bytes) -> dict[str, Any]:
     """Return the images in the output of `pack`; a file of another version counts as empty."""
-    content = json.loads(lzma.decompress(data))
-    if content.get("format") == FORMAT and content.get("version") == VERSION:
-        return dict(content)
+    store_content = json.loads(lzma.decompress(data))
+    if store_content.get("format") == FORMAT and store_content.get("version") == VERSION:
+        return dict(store_content)
     return {"nvrtc": "", "targets": list(TARGETS), "images": {}}
 
 

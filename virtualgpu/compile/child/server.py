@@ -38,9 +38,9 @@ def compile_now(library: ctypes.CDLL, request: dict[str, Any]) -> tuple[list[byt
     expressions = request["expressions"]
     kinds = request["kinds"]
     program = ctypes.c_void_p()
-    code = request["code"].encode()
+    code_bytes = request["code"].encode()
     name = request["file_name"].encode()
-    _check(library, library.nvrtcCreateProgram(ctypes.byref(program), code, name, 0, None, None))
+    _check(library, library.nvrtcCreateProgram(ctypes.byref(program), code_bytes, name, 0, None, None))
     try:
         for expression in expressions:
             _check(library, library.nvrtcAddNameExpression(program, expression.encode()))
@@ -57,7 +57,7 @@ def compile_now(library: ctypes.CDLL, request: dict[str, Any]) -> tuple[list[byt
                 library, library.nvrtcGetLoweredName(program, expression.encode(), ctypes.byref(lowered_name))
             )
             lowered[expression] = (lowered_name.value or b"").decode()
-        return [_read(library, program, kind) for kind in kinds], log, lowered
+        return [_read(library, program, image_kind) for image_kind in kinds], log, lowered
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))
 

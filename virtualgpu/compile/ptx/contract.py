@@ -49,10 +49,10 @@ def _contract_function(function: ir.Function) -> ir.Function:
     fusions_ = fusions(function)
     if not fusions_:
         return function
-    code = list(function.instructions)
+    instructions = list(function.instructions)
     for sum_index, (product_index, operand_index) in fusions_.items():
-        code[sum_index] = _fma(code[sum_index], code[product_index], operand_index)
-    return dataclasses.replace(function, instructions=code)
+        instructions[sum_index] = _fma(instructions[sum_index], instructions[product_index], operand_index)
+    return dataclasses.replace(function, instructions=instructions)
 
 
 def fusions(function: ir.Function) -> dict[int, tuple[int, int]]:
@@ -76,7 +76,7 @@ def _is_free(instruction: ir.Instruction) -> bool:
 class _FusionChooser:
     def __init__(self, function: ir.Function, kinds: dict[int, str]) -> None:
         self.code = function.instructions
-        self.sums = [pc for pc, kind in kinds.items() if kind != "mul"]
+        self.sums = [pc for pc, operation_kind in kinds.items() if operation_kind != "mul"]
         self.unfused = {pc for pc in self.sums if len(set(self._registers(pc))) == 2}
         self.block = _blocks(self.code)
         self.writers: defaultdict[str, list[int]] = defaultdict(list)
@@ -90,8 +90,8 @@ class _FusionChooser:
         self.literals, self.constants = self._constants()
         self.products = {
             self.writers[name][0]: name
-            for pc, kind in kinds.items()
-            if kind == "mul" and (name := self._single(pc)) and self._is_product(self.code[pc])
+            for pc, operation_kind in kinds.items()
+            if operation_kind == "mul" and (name := self._single(pc)) and self._is_product(self.code[pc])
         }
         self.uses = {name: len(self.readers[name]) for name in self.products.values()}
 
@@ -102,25 +102,25 @@ class _FusionChooser:
                 if sum_index not in self.unfused:
                     continue
                 candidates = [
-                    (self.uses[name], operand_index, product)
+                    (self.uses[name], operand_index, product_index)
                     for operand_index, name in enumerate(self._registers(sum_index))
-                    if (product := self._product(name)) >= 0
+                    if (product_index := self._product(name)) >= 0
                     and len(self.readers[name]) <= most_uses
-                    and all(self._can_fuse(user, product) for user in self.readers[name])
+                    and all(self._can_fuse(user, product_index) for user in self.readers[name])
                 ]
                 if candidates:
-                    _, operand_index, product = min(candidates)
-                    self.readers[self.products[product]].remove(sum_index)
+                    _, operand_index, product_index = min(candidates)
+                    self.readers[self.products[product_index]].remove(sum_index)
                     self.unfused.remove(sum_index)
-                    fused[sum_index] = product, operand_index
+                    fused[sum_index] = product_index, operand_index
         return fused
 
     def _single(self, pc: int) -> str:
         """Return the destination register of an instruction if no other instruction writes it, else ""."""
-        target = self.code[pc].operands[0]
-        if not isinstance(target, ir.Register) or self.code[pc].guard:
+        destination = self.code[pc].operands[0]
+        if not isinstance(destination, ir.Register) or self.code[pc].guard:
             return ""
-        return target.name if len(self.writers[target.name]) == 1 else ""
+        return destination.name if len(self.writers[destination.name]) == 1 else ""
 
     def _is_product(self, mul: ir.Instruction) -> bool:
         """Return whether a multiplication has a factor that is not constant, and does not saturate."""
@@ -139,16 +139,18 @@ class _FusionChooser:
         indices = self.writers.get(name, ())
         return indices[0] if len(indices) == 1 and indices[0] in self.products else -1
 
-    def _can_fuse(self, sum_index: int, product: int) -> bool:
+    def _can_fuse(self, sum_index: int, product_index: int) -> bool:
         """Return whether the instruction at `sum_index` is a sum that may be fused with this product."""
         i = self.code[sum_index]
-        mul = self.code[product]
+        mul = self.code[product_index]
         if sum_index not in self.unfused or i.type != mul.type or ("ftz" in i.parts) != ("ftz" in mul.parts):
             return False
         factors = [o.name for o in mul.operands[1:3] if isinstance(o, ir.Register)]
-        if self.block[sum_index] == self.block[product]:
-            return product < sum_index and not any(
-                product < w < sum_index for f in factors for w in self.writers[f]
+        if self.block[sum_index] == self.block[product_index]:
+            return product_index < sum_index and not any(
+                product_index < writer_pc < sum_index
+                for factor_name in factors
+                for writer_pc in self.writers[factor_name]
             )
         by_constant = len(factors) < 2 or not self.constants.isdisjoint(factors)
         return by_constant and all(len(self.writers[factor]) == 1 for factor in factors)
@@ -158,20 +160,20 @@ class _FusionChooser:
         literals: set[str] = set()
         params: set[str] = set()
         for instruction in self.code:
-            target = next(iter(instruction.operands), None)
+            destination = next(iter(instruction.operands), None)
             if instruction.root == "ld" and "param" in instruction.parts:
                 params.update(cfg.definitions_and_uses(instruction)[0])
             elif (
                 instruction.root == "mov"
-                and isinstance(target, ir.Register)
-                and len(self.writers[target.name]) == 1
+                and isinstance(destination, ir.Register)
+                and len(self.writers[destination.name]) == 1
             ):
-                source = instruction.operands[1]
-                name = source.name if isinstance(source, ir.Register) else ""
-                if isinstance(source, ir.Immediate) or name in literals:
-                    literals.add(target.name)
+                source_operand = instruction.operands[1]
+                name = source_operand.name if isinstance(source_operand, ir.Register) else ""
+                if isinstance(source_operand, ir.Immediate) or name in literals:
+                    literals.add(destination.name)
                 elif name in params:
-                    params.add(target.name)
+                    params.add(destination.name)
         written_once = {name for name in params if len(self.writers[name]) == 1}
         return literals, literals | written_once
 
@@ -182,12 +184,12 @@ def _blocks(code: list[ir.Instruction]) -> list[int]:
     for instruction in code:
         if instruction.root in _CONTROL_FLOW:
             starts |= {instruction.target, *instruction.targets, instruction.pc + 1}
-    number = -1
-    numbers = []
+    block_number = -1
+    block_numbers = []
     for pc in range(len(code)):
-        number += pc in starts
-        numbers.append(number)
-    return numbers
+        block_number += pc in starts
+        block_numbers.append(block_number)
+    return block_numbers
 
 
 def _fma(instruction: ir.Instruction, mul: ir.Instruction, operand_index: int) -> ir.Instruction:

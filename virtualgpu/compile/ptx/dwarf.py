@@ -142,7 +142,7 @@ def declared_variables(ptx: str) -> tuple[list[DeclaredVariable], dict[int, CTyp
                 symbol = location.symbol
                 offset = _read_uleb(location, 10)[0] if location[9:10] == bytes([_PLUS]) else 0
         bounds = scope if scope is not None and _AT_LOW in scope.values else function
-        low, high = (
+        low_pc, high_pc = (
             str(bounds.values[attribute]) if bounds and function else "" for attribute in (_AT_LOW, _AT_HIGH)
         )
         variables.append(
@@ -152,7 +152,7 @@ def declared_variables(ptx: str) -> tuple[list[DeclaredVariable], dict[int, CTyp
                 ctype.kind,
                 int(str(entry.values.get(_AT_DECLARED, 0))),
                 str(function.values[_AT_LOW]) if function else "",
-                (low, high),
+                (low_pc, high_pc),
                 registers,
                 parameter_index,
                 int(str(key)),
@@ -184,12 +184,12 @@ def _assemble(text: str) -> _Section:
         size = int(width) // 8
         for value in values.split(","):
             token = value.strip()
-            number = int(token, 0) if token.lstrip("-").isdigit() or token.startswith("0x") else 0
-            if not number and not token.lstrip("-")[:1].isdigit():
+            token_value = int(token, 0) if token.lstrip("-").isdigit() or token.startswith("0x") else 0
+            if not token_value and not token.lstrip("-")[:1].isdigit():
                 name, _, offset = token.partition("+")
                 section.names[len(section.data)] = name
-                number = int(offset or 0)
-            section.data += (number & ((1 << 8 * size) - 1)).to_bytes(size, "little")
+                token_value = int(offset or 0)
+            section.data += (token_value & ((1 << 8 * size) - 1)).to_bytes(size, "little")
     return section
 
 
@@ -209,8 +209,8 @@ def _abbreviations(data: bytes) -> dict[int, tuple[int, bool, list[tuple[int, in
     abbreviations = {}
     offset = 0
     while offset < len(data):
-        code, offset = _read_uleb(data, offset)
-        if not code:
+        abbreviation_code, offset = _read_uleb(data, offset)
+        if not abbreviation_code:
             break
         tag, offset = _read_uleb(data, offset)
         children = bool(data[offset])
@@ -222,7 +222,7 @@ def _abbreviations(data: bytes) -> dict[int, tuple[int, bool, list[tuple[int, in
             if not name and not form:
                 break
             attributes.append((name, form))
-        abbreviations[code] = tag, children, attributes
+        abbreviations[abbreviation_code] = tag, children, attributes
     return abbreviations
 
 
@@ -236,13 +236,13 @@ def _entries(
     parent: _Entry | None = None
     while offset < len(data):
         entry_offset = offset
-        code, offset = _read_uleb(data, offset)
-        if not code:
+        abbreviation_code, offset = _read_uleb(data, offset)
+        if not abbreviation_code:
             if parent is None:
                 return
             parent = parent.parent
             continue
-        tag, children, attributes = abbreviations[code]
+        tag, children, attributes = abbreviations[abbreviation_code]
         values: dict[int, object] = {}
         for name, form in attributes:
             values[name], offset = _value(info, offset, form)
@@ -298,7 +298,7 @@ def _type(
     size = int(str(entry.values.get(_AT_SIZE, 0)))
     key = entry.values.get(_AT_TYPE)
     inner_key = key if isinstance(key, int) else None
-    kind = ""
+    type_letter = ""
     ctype = CType(name or "void", 0)
     if entry.tag in (_STRUCT, _UNION):
         members = []
@@ -315,8 +315,10 @@ def _type(
                 )
         ctype = CType(name, size, _NUMBERS.get(name, ""), members=tuple(members))
     elif entry.tag in (_BASE, _ENUM):
-        kind = "s" if entry.tag == _ENUM else _KINDS.get(int(str(entry.values.get(_AT_ENCODING, 0))), "")
-        ctype = CType(name, size, f"{kind}{8 * size}" if kind else "")
+        type_letter = (
+            "s" if entry.tag == _ENUM else _KINDS.get(int(str(entry.values.get(_AT_ENCODING, 0))), "")
+        )
+        ctype = CType(name, size, f"{type_letter}{8 * size}" if type_letter else "")
     elif entry.tag == _POINTER:
         ctype = CType(f"{_type(entries, children_of, types, inner_key).name}*", 8, "u64", inner_key)
     elif entry.tag == _ARRAY:
@@ -340,10 +342,10 @@ def _array(
         [dimension for dimension in children_of.get(id(entry), []) if dimension.tag == _SUBRANGE]
     ):
         upper = dimension.values.get(_AT_UPPER)
-        count = dimension.values.get(_AT_COUNT)
+        element_count = dimension.values.get(_AT_COUNT)
         length = 0
-        if count is not None:
-            length = int(str(count))
+        if element_count is not None:
+            length = int(str(element_count))
         elif upper is not None:
             length = int(str(upper)) + 1
         shape = f"[{length or ''}]{shape}"
@@ -374,5 +376,5 @@ def _registers(data: bytearray, offset: int) -> frozenset[str]:
 def _register(expression: bytes) -> str:
     if not expression or expression[0] != _REGX:
         return ""
-    number, _ = _read_uleb(expression, 1)
-    return number.to_bytes((number.bit_length() + 7) // 8, "big").decode("ascii", "replace")
+    register_code, _ = _read_uleb(expression, 1)
+    return register_code.to_bytes((register_code.bit_length() + 7) // 8, "big").decode("ascii", "replace")

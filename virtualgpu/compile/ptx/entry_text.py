@@ -56,14 +56,14 @@ def find_entry(ptx: str, kernel: str) -> EntryText:
     has_parentheses = ptx.startswith("(", offset)
     params_end = ptx.index(")", offset) if has_parentheses else offset
     has_params = bool(ptx[offset:params_end].strip("( \t\r\n"))
-    body = ptx.index("{", params_end) + 1
+    body_start = ptx.index("{", params_end) + 1
     statements: list[Statement] = []
     first_code = -1
-    for start, end, kind in _scan(ptx, body):
-        if kind in ("code", "label") and first_code < 0:
+    for start, end, statement_kind in _scan(ptx, body_start):
+        if statement_kind in ("code", "label") and first_code < 0:
             first_code = start
-        if kind != "label":
-            statements.append(Statement(start, end, ptx[start:end], kind == "code"))
+        if statement_kind != "label":
+            statements.append(Statement(start, end, ptx[start:end], statement_kind == "code"))
     if first_code < 0:
         raise PtxError(f"Kernel {kernel!r} has no instructions.")
     return EntryText(params_end, has_parentheses, has_params, first_code, tuple(statements))
@@ -77,15 +77,17 @@ def code_of(ptx: str, function: str) -> tuple[Statement, ...]:
     PtxError
         If the module does not define that function.
     """
-    head = (
+    head_pattern = (
         rf"\.(?:entry|func)\b(?:\s*\.noreturn)?\s*(?:\([^)]*\)\s*)?{re.escape(function)}(?![\w$])[^;{{]*\{{"
     )
-    match = re.search(head, ptx)
+    match = re.search(head_pattern, ptx)
     if not match:
         raise PtxError(f"The PTX defines no function {function!r}.")
     statements = _scan(ptx, match.end())
     return tuple(
-        Statement(start, end, ptx[start:end], True) for start, end, kind in statements if kind == "code"
+        Statement(start, end, ptx[start:end], True)
+        for start, end, statement_kind in statements
+        if statement_kind == "code"
     )
 
 
@@ -119,9 +121,9 @@ def _scan(ptx: str, offset: int) -> Iterator[tuple[int, int, str]]:
 
 def apply_edits(ptx: str, edits: Sequence[tuple[int, str]]) -> str:
     """Insert strings into PTX text at given offsets; strings at the same offset keep their order."""
-    parts = []
+    text_parts = []
     previous = 0
     for position, text in sorted(edits, key=lambda edit: edit[0]):
-        parts += [ptx[previous:position], text]
+        text_parts += [ptx[previous:position], text]
         previous = position
-    return "".join([*parts, ptx[previous:]])
+    return "".join([*text_parts, ptx[previous:]])

@@ -79,7 +79,7 @@ class _Merger:
             formal = [p.name for p in (*callee.returns, *callee.params)]
             names = {name: f"{name}{COPY_MARK}{copies}" for name in _local_names(callee)}
             names |= dict(zip(formal, call.actual, strict=True))
-            result.registers |= {names[n]: kind for n, kind in callee.registers.items()}
+            result.registers |= {names[n]: register_type for n, register_type in callee.registers.items()}
             result.local |= {names[n]: dataclasses.replace(v, name=names[n]) for n, v in callee.local.items()}
             result.call_params |= {
                 names[n]: dataclasses.replace(p, name=names[n]) for n, p in callee.call_params.items()
@@ -97,35 +97,37 @@ class _Merger:
 
     def body(self, function: ir.Function, names: dict[str, str], call: _Call | None) -> None:
         """Append a copy of a function's instructions for a call; if `call` is None, those of the entry."""
-        base = len(self.code)
+        base_pc = len(self.code)
         call_depth = 0 if call is None else self.code[call.pc].call_depth + 1
-        code = list(function.instructions)
+        instructions = list(function.instructions)
         if (
-            not code or code[-1].guard or code[-1].root not in _BODY_ENDS
+            not instructions or instructions[-1].guard or instructions[-1].root not in _BODY_ENDS
         ):  # no path may continue into the next body
-            line = code[-1].line if code else 0
-            code.append(ir.Instruction(len(code), "ret", ("ret",), (), None, False, line, 0, "ret"))
-        for instruction in code:
-            copy = dataclasses.replace(
+            line = instructions[-1].line if instructions else 0
+            instructions.append(
+                ir.Instruction(len(instructions), "ret", ("ret",), (), None, False, line, 0, "ret")
+            )
+        for instruction in instructions:
+            instruction_copy = dataclasses.replace(
                 instruction,
-                pc=base + instruction.pc,
+                pc=base_pc + instruction.pc,
                 operands=tuple(_rename(operand, names) for operand in instruction.operands),
                 guard=names.get(instruction.guard, instruction.guard) if instruction.guard else None,
-                target=base + instruction.target if instruction.target >= 0 else -1,
-                targets=tuple(base + target for target in instruction.targets),
+                target=base_pc + instruction.target if instruction.target >= 0 else -1,
+                targets=tuple(base_pc + target for target in instruction.targets),
                 origin=(function.name, instruction.pc),
                 call_depth=call_depth,
             )
-            self.code.append(copy)
+            self.code.append(instruction_copy)
             if instruction.root == "ret" and call is not None:
-                copy.parts = ("bra",)
-                copy.target = call.pc + 1
+                instruction_copy.parts = ("bra",)
+                instruction_copy.target = call.pc + 1
             elif instruction.root == "call":
-                callee, arguments, results = callgraph.parts_of(copy)
+                callee, arguments, results = callgraph.parts_of(instruction_copy)
                 if callee in self.inlined:
-                    copy.parts = ("bra",)
-                    copy.operands = ()
-                    self.calls.append(_Call(copy.pc, callee, (*results, *arguments)))
+                    instruction_copy.parts = ("bra",)
+                    instruction_copy.operands = ()
+                    self.calls.append(_Call(instruction_copy.pc, callee, (*results, *arguments)))
 
 
 def _local_names(function: ir.Function) -> list[str]:
@@ -137,9 +139,9 @@ def _rename(operand: ir.Operand | None, names: dict[str, str]) -> ir.Operand | N
         name = names.get(operand.name)
         return operand if name is None else dataclasses.replace(operand, name=name)
     if isinstance(operand, ir.Address):
-        base = _rename(operand.base, names)
-        assert isinstance(base, ir.Register | ir.Symbol | ir.Immediate)
-        return ir.Address(base, operand.offset)
+        base_operand = _rename(operand.base, names)
+        assert isinstance(base_operand, ir.Register | ir.Symbol | ir.Immediate)
+        return ir.Address(base_operand, operand.offset)
     if isinstance(operand, ir.Vector):
         return ir.Vector(tuple(_rename(item, names) for item in operand.items))
     if isinstance(operand, ir.Pair):

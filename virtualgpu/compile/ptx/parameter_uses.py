@@ -28,7 +28,7 @@ def uses_of_parameters(ptx: str, name: str) -> list[int]:
         The kernel's name there.
     """
     function = parse(ptx).functions[name]
-    number_of = {param.name: number for number, param in enumerate(function.params)}
+    number_of = {param.name: param_index for param_index, param in enumerate(function.params)}
     parameters_of: dict[str, set[int]] = defaultdict(set)
     # A variable of the module or of shared memory is the parameter -1.
     changed = True
@@ -40,9 +40,9 @@ def uses_of_parameters(ptx: str, name: str) -> list[int]:
             if instruction.root in ("ld", "ldu", "atom") and "param" not in instruction.parts:
                 continue  # values from memory
             sources = {
-                number
+                param_index
                 for operand in instruction.operands[1:]
-                for number in _sources(operand, number_of, parameters_of)
+                for param_index in _sources(operand, number_of, parameters_of)
             }
             for register in _registers(instruction.operands[0]):
                 if not sources <= parameters_of[register]:
@@ -57,15 +57,15 @@ def uses_of_parameters(ptx: str, name: str) -> list[int]:
         if instruction.root == "call":
             addresses = []
             access = READ | WRITTEN
-            for number in range(len(uses)):
-                uses[number] |= access
+            for param_index in range(len(uses)):
+                uses[param_index] |= access
         for address in addresses if instruction.root not in ("bra", "mbarrier") else ():
             if isinstance(address.base, ir.Symbol):
                 continue
             parameters = parameters_of[address.base.name] if isinstance(address.base, ir.Register) else set()
-            for number in parameters or range(len(uses)):
-                if number >= 0:
-                    uses[number] |= access or READ | WRITTEN
+            for param_index in parameters or range(len(uses)):
+                if param_index >= 0:
+                    uses[param_index] |= access or READ | WRITTEN
     return uses
 
 

@@ -130,14 +130,16 @@ class _Parser:
     # -- functions -------------------------------------------------------------------------------
 
     def read_function(self, match: re.Match[str]) -> None:
-        kind, returns, name, params, attributes, ending = match.groups()
-        function = ir.Function(name, kind == "entry")
+        function_kind, returns, name, params, attributes, ending = match.groups()
+        function = ir.Function(name, function_kind == "entry")
         function.returns, _ = self.params(returns or "")
         function.params, function.param_bytes = self.params(params or "")
-        if limit := _MAXNTID.search(attributes or ""):
-            function.max_threads = int(limit[1]) * int(limit[2] or 1) * int(limit[3] or 1)
-        if limit := _CLUSTER.search(attributes or ""):
-            function.cluster_blocks = int(limit[1]) * int(limit[2] or 1) * int(limit[3] or 1)
+        if limit_match := _MAXNTID.search(attributes or ""):
+            function.max_threads = int(limit_match[1]) * int(limit_match[2] or 1) * int(limit_match[3] or 1)
+        if limit_match := _CLUSTER.search(attributes or ""):
+            function.cluster_blocks = (
+                int(limit_match[1]) * int(limit_match[2] or 1) * int(limit_match[3] or 1)
+            )
         if ending == ";":
             self.module.externals.add(name)
             return
@@ -210,9 +212,9 @@ class _Parser:
         elif caller:
             is_learners = caller[0] == self.learner_file
             here = self.line, self.column
-            known = [(caller[1], caller[2])] if is_learners else self.inlined_at.get(caller, [])
-            if known:
-                place = min((place for place in known if place >= here), default=known[-1])
+            inline_places = [(caller[1], caller[2])] if is_learners else self.inlined_at.get(caller, [])
+            if inline_places:
+                place = min((place for place in inline_places if place >= here), default=inline_places[-1])
                 places = self.inlined_at.setdefault(location, [])
                 if place in places:
                     places.remove(place)
@@ -266,13 +268,13 @@ class _Parser:
         match = _REG.match(statement)
         if not match or match[1] not in ir.TYPE_BYTES:
             raise self.fail(f"cannot read {statement!r}.")
-        for item in (p.strip() for p in match[2].split(",")):
-            if range_match := _REG_RANGE.fullmatch(item):
+        for declarator in (p.strip() for p in match[2].split(",")):
+            if range_match := _REG_RANGE.fullmatch(declarator):
                 if int(range_match[2]) > _MAX_REGISTERS:
                     raise self.fail(f"{range_match[2]} registers are more than PTX allows.")
                 names = [f"{range_match[1]}{i}" for i in range(int(range_match[2]))]
             else:
-                names = [item]
+                names = [declarator]
             for name in names:
                 unique_name = name
                 if self.scopes:
@@ -281,17 +283,17 @@ class _Parser:
                 function.registers[unique_name] = match[1]
 
     def variable(self, match: re.Match[str]) -> ir.Variable:
-        space, align, vector, kind, name, dimensions, initial = match.groups()
-        if kind not in ir.TYPE_BYTES:
-            raise self.fail(f"type .{kind} of {name} is not known.")
-        width = ir.TYPE_BYTES[kind]
+        space, align, vector, type_name, name, dimensions, initial = match.groups()
+        if type_name not in ir.TYPE_BYTES:
+            raise self.fail(f"type .{type_name} of {name} is not known.")
+        width = ir.TYPE_BYTES[type_name]
         size = width * int(vector or 1)
         dynamic = False
         for dimension in re.findall(r"\[(\d*)\]", dimensions):
             dynamic |= not dimension
             size *= int(dimension or 0)
         self.size_bytes(size, name)
-        data, pointers = self.initial(initial, kind, width) if initial else (b"", ())
+        data, pointers = self.initial(initial, type_name, width) if initial else (b"", ())
         if len(data) > size and not dynamic:
             raise self.fail(f"{name} has {size} bytes, but initial values for {len(data)}.")
         alignment = self.alignment(int(align or width), name)
@@ -307,19 +309,21 @@ class _Parser:
             raise self.fail(f"{name} has the alignment {align}, which is not a power of two from 1 to 32768.")
         return align
 
-    def initial(self, text: str, kind: str, width: int) -> tuple[bytes, tuple[tuple[int, ir.Symbol], ...]]:
+    def initial(
+        self, text: str, type_name: str, width: int
+    ) -> tuple[bytes, tuple[tuple[int, ir.Symbol], ...]]:
         data = bytearray()
         pointers: list[tuple[int, ir.Symbol]] = []
-        for item in re.findall(r"generic\([^)]*\)(?:\+\d+)?|[^\s,{}]+", text):
-            if match := re.fullmatch(r"(?:generic\(([\w$]+)\)|([A-Za-z_$][\w$]*))(?:\+(\d+))?", item):
+        for element_text in re.findall(r"generic\([^)]*\)(?:\+\d+)?|[^\s,{}]+", text):
+            if match := re.fullmatch(r"(?:generic\(([\w$]+)\)|([A-Za-z_$][\w$]*))(?:\+(\d+))?", element_text):
                 pointers.append((len(data), ir.Symbol(match[1] or match[2], int(match[3] or 0))))
                 value = 0
-            elif item[:2] in ("0f", "0F", "0d", "0D") or (
-                kind in ("f32", "f64") and re.search(r"[.eE]", item)
+            elif element_text[:2] in ("0f", "0F", "0d", "0D") or (
+                type_name in ("f32", "f64") and re.search(r"[.eE]", element_text)
             ):
-                value = immediate(item, kind).value
+                value = immediate(element_text, type_name).value
             else:
-                value = integer(item)
+                value = integer(element_text)
             data += (value & ((1 << (8 * width)) - 1)).to_bytes(width, "little")
         return bytes(data), tuple(pointers)
 
@@ -340,13 +344,13 @@ class _Parser:
             raise self.fail(f"cannot read {text[:60]!r}.")
         if guard is not None and guard not in function.registers:
             raise self.fail(f"predicate {guard} is not declared.")
-        parts = tuple(opcode[1].split("."))
+        opcode_parts = tuple(opcode[1].split("."))
         operands = tuple(self.operand(o) for o in split(opcode[2]))
         function.instructions.append(
             ir.Instruction(
                 len(function.instructions),
                 opcode[1],
-                parts,
+                opcode_parts,
                 operands,
                 guard,
                 negated,
@@ -386,8 +390,8 @@ class _Parser:
         if text[0] in "{(":
             return ir.Vector(tuple(self.operand(item) for item in split(text[1:-1])))
         if "|" in text:
-            first, second = text.split("|", 1)
-            return ir.Pair(self.operand(first), self.operand(second))
+            first_text, second_text = text.split("|", 1)
+            return ir.Pair(self.operand(first_text), self.operand(second_text))
         if text[0] == "!":
             return ir.Register(self.rename(text[1:].strip()), True)
         if text[0].isdigit() or text[0] == "-":
@@ -408,12 +412,12 @@ class _Parser:
         if not match:
             raise self.fail(f"cannot read address [{text}].")
         offset = integer(match[2]) if match[2] else 0
-        base = self.operand(match[1])
-        if isinstance(base, ir.Immediate):
-            return ir.Address(base, offset)
-        if not isinstance(base, ir.Register | ir.Symbol):
+        base_operand = self.operand(match[1])
+        if isinstance(base_operand, ir.Immediate):
+            return ir.Address(base_operand, offset)
+        if not isinstance(base_operand, ir.Register | ir.Symbol):
             raise self.fail(f"cannot read address [{text}].")
-        return ir.Address(base, offset)
+        return ir.Address(base_operand, offset)
 
     def resolve(self, function: ir.Function) -> None:
         for instruction in list(function.instructions):

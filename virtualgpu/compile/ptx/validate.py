@@ -43,8 +43,10 @@ def validate(module: ir.Module) -> None:
 
 
 def _check_pointer(module: ir.Module, variable: ir.Variable, offset: int, pointer: ir.Symbol) -> None:
-    target = module.variables.get(pointer.name)
-    is_known = target.space in ("global", "const") if target else pointer.name in module.functions
+    target_variable = module.variables.get(pointer.name)
+    is_known = (
+        target_variable.space in ("global", "const") if target_variable else pointer.name in module.functions
+    )
     if not is_known or offset + 8 > variable.size_bytes:
         raise PtxError(f"The variable {variable.name} cannot hold the address of {pointer.name}.")
 
@@ -74,19 +76,19 @@ class _Checker:
         if i.root not in OPERANDS or self.is_unusual(i):
             return
         operands, types = OPERANDS[i.root]
-        kind = next((p for p in reversed(i.parts[1:]) if p in BITS), "")
+        type_name = next((p for p in reversed(i.parts[1:]) if p in BITS), "")
         if TYPED_OPERANDS & set(operands):
-            if not kind:
+            if not type_name:
                 raise self.fail("it does not name a type")
-            if kind not in types:
-                raise self.fail(f"it does not take the type .{kind}")
+            if type_name not in types:
+                raise self.fail(f"it does not take the type .{type_name}")
         if "wide" in i.parts and i.root in ("mul", "mad"):
-            if kind not in INTEGERS or BITS[kind] == 64:
-                raise self.fail(f"it does not take the type .{kind}")
+            if type_name not in INTEGERS or BITS[type_name] == 64:
+                raise self.fail(f"it does not take the type .{type_name}")
             operands = "Wss" if i.root == "mul" else "Wssw"
         if i.root == "setp":
-            self.comparison(i.parts[1], kind, i.parts[2:])
-        self.operands(i, operands, kind)
+            self.comparison(i.parts[1], type_name, i.parts[2:])
+        self.operands(i, operands, type_name)
 
     @staticmethod
     def is_unusual(instruction: ir.Instruction) -> bool:
@@ -115,8 +117,8 @@ class _Checker:
         if not len(required) <= len(instruction.operands) <= len(required) + len(optional):
             raise self.fail(f"it takes {len(required)} operands, not {len(instruction.operands)}")
         allows_wider = instruction.root in WIDER_ALLOWED
-        for code, operand in zip(required + optional, instruction.operands, strict=False):
-            self.check_operand(code, operand, kind, instruction, allows_wider)
+        for operand_code, operand in zip(required + optional, instruction.operands, strict=False):
+            self.check_operand(operand_code, operand, kind, instruction, allows_wider)
 
     def check_operand(
         self,
@@ -166,14 +168,14 @@ class _Checker:
     ) -> None:
         """Check the registers that a load writes or a store reads: one, or as many as .v2 or .v4."""
         width = next((int(p[1:]) for p in instruction.parts[1:] if p in ("v2", "v4", "v8")), 1)
-        items = operand.items if isinstance(operand, ir.Vector) else (operand,)
-        if len(items) != width:
-            raise self.fail(f"it moves {width} elements, not {len(items)}")
-        for item in items:
+        elements = operand.items if isinstance(operand, ir.Vector) else (operand,)
+        if len(elements) != width:
+            raise self.fail(f"it moves {width} elements, not {len(elements)}")
+        for element in elements:
             if loads:
-                self.destination(item, kind, True)
+                self.destination(element, kind, True)
             else:
-                self.source(item, kind, True)
+                self.source(element, kind, True)
 
     def destination(self, operand: ir.Operand | None, kind: str, allows_wider: bool) -> None:
         if operand is None:
@@ -237,38 +239,38 @@ class _Checker:
             return
         if "pack" in instruction.parts:
             return  # the virtual GPU refuses it
-        target, source = self.last_types(instruction)
-        packs = target in ("f16x2", "bf16x2") and source == "f32"
+        target_type, source_type = self.last_types(instruction)
+        packs = target_type in ("f16x2", "bf16x2") and source_type == "f32"
         if len(instruction.operands) != (3 if packs else 2):
             raise self.fail(f"it takes {3 if packs else 2} operands, not {len(instruction.operands)}")
-        if not packs and not {target, source} <= CONVERTIBLE:
-            raise self.fail(f"there is no conversion from .{source} to .{target}")
-        self.destination(instruction.operands[0], target, True)
+        if not packs and not {target_type, source_type} <= CONVERTIBLE:
+            raise self.fail(f"there is no conversion from .{source_type} to .{target_type}")
+        self.destination(instruction.operands[0], target_type, True)
         for operand in instruction.operands[1:]:
-            self.source(operand, source, True)
+            self.source(operand, source_type, True)
 
     def convert_narrow(self, instruction: ir.Instruction) -> None:
         """Check a conversion between the narrow types of tensor cores that virtualgpu supports."""
         kinds = {"e4m3x2": "b16", "e5m2x2": "b16", "tf32": "b32", "f32": "f32", "f16x2": "b32"}
-        target, source = instruction.parts[-2:]
-        if {target, source} <= kinds.keys():
-            count = 3 if kinds[target] == "b16" and source == "f32" else 2
-            if len(instruction.operands) != count:
-                raise self.fail(f"it takes {count} operands, not {len(instruction.operands)}")
-            self.destination(instruction.operands[0], kinds[target], False)
+        target_type, source_type = instruction.parts[-2:]
+        if {target_type, source_type} <= kinds.keys():
+            operand_count = 3 if kinds[target_type] == "b16" and source_type == "f32" else 2
+            if len(instruction.operands) != operand_count:
+                raise self.fail(f"it takes {operand_count} operands, not {len(instruction.operands)}")
+            self.destination(instruction.operands[0], kinds[target_type], False)
             for operand in instruction.operands[1:]:
-                self.source(operand, kinds[source], False)
+                self.source(operand, kinds[source_type], False)
 
     def set(self, instruction: ir.Instruction) -> None:
-        target, source = self.last_types(instruction)
-        if source in ("f16x2", "bf16x2"):
+        target_type, source_type = self.last_types(instruction)
+        if source_type in ("f16x2", "bf16x2"):
             return
-        if BITS[target] not in (16, 32) or source not in INTEGERS | FLOATS:
-            raise self.fail(f"it does not take the types .{target} and .{source}")
-        self.comparison_of_set(instruction, source)
-        self.destination(instruction.operands[0], target, False)
+        if BITS[target_type] not in (16, 32) or source_type not in INTEGERS | FLOATS:
+            raise self.fail(f"it does not take the types .{target_type} and .{source_type}")
+        self.comparison_of_set(instruction, source_type)
+        self.destination(instruction.operands[0], target_type, False)
         for operand in instruction.operands[1:3]:
-            self.source(operand, source, False)
+            self.source(operand, source_type, False)
         if len(instruction.operands) == 4:
             self.source(instruction.operands[3], "pred", False)
 
@@ -278,41 +280,43 @@ class _Checker:
         self.comparison(instruction.parts[1], source, instruction.parts[2:])
 
     def select_by_sign(self, instruction: ir.Instruction) -> None:
-        kind, test = self.last_types(instruction)
-        if test not in ("s32", "f32") or kind not in INTEGERS | {"f32", "f64"}:
-            raise self.fail(f"it does not take the types .{kind} and .{test}")
-        self.operands(instruction, "dssa", kind)
-        self.source(instruction.operands[3], test, False)
+        type_name, test_type = self.last_types(instruction)
+        if test_type not in ("s32", "f32") or type_name not in INTEGERS | {"f32", "f64"}:
+            raise self.fail(f"it does not take the types .{type_name} and .{test_type}")
+        self.operands(instruction, "dssa", type_name)
+        self.source(instruction.operands[3], test_type, False)
 
     def move(self, instruction: ir.Instruction) -> None:
-        kind = instruction.type
-        if kind not in INTEGERS | {"pred", "f32", "f64", "b128"}:
+        type_name = instruction.type
+        if type_name not in INTEGERS | {"pred", "f32", "f64", "b128"}:
             raise self.fail(
-                "it does not name a type" if kind not in BITS else f"it does not take the type .{kind}"
+                "it does not name a type"
+                if type_name not in BITS
+                else f"it does not take the type .{type_name}"
             )
         if len(instruction.operands) != 2:
             raise self.fail(f"it takes 2 operands, not {len(instruction.operands)}")
-        target, source = instruction.operands
-        for operand in (target, source):
+        target_operand, source_operand = instruction.operands
+        for operand in (target_operand, source_operand):
             if isinstance(operand, ir.Vector):
-                self.halves(operand, kind, operand is target)
-        if isinstance(target, ir.Vector) and isinstance(source, ir.Vector):
+                self.halves(operand, type_name, operand is target_operand)
+        if isinstance(target_operand, ir.Vector) and isinstance(source_operand, ir.Vector):
             raise self.fail("one of its operands must be a single register")
-        if not isinstance(target, ir.Vector):
-            self.destination(target, kind, False)
-        if not isinstance(source, ir.Vector):
-            self.source(source, kind, False)
+        if not isinstance(target_operand, ir.Vector):
+            self.destination(target_operand, type_name, False)
+        if not isinstance(source_operand, ir.Vector):
+            self.source(source_operand, type_name, False)
 
     def halves(self, operand: ir.Vector, kind: str, is_destination: bool) -> None:
-        count = len(operand.items)
-        if count not in (2, 4) or BITS[kind] % (8 * count):
-            raise self.fail(f"a .{kind} cannot be divided into {count} parts")
-        element_type = f"b{BITS[kind] // count}"
-        for item in operand.items:
+        element_count = len(operand.items)
+        if element_count not in (2, 4) or BITS[kind] % (8 * element_count):
+            raise self.fail(f"a .{kind} cannot be divided into {element_count} parts")
+        element_type = f"b{BITS[kind] // element_count}"
+        for element in operand.items:
             if is_destination:
-                self.destination(item, element_type, False)
+                self.destination(element, element_type, False)
             else:
-                self.source(item, element_type, False)
+                self.source(element, element_type, False)
 
     def shuffle(self, instruction: ir.Instruction) -> None:
         if not any(p in ("up", "down", "bfly", "idx") for p in instruction.parts):
@@ -325,37 +329,37 @@ class _Checker:
             self.source(operand, "b32", False)
 
     def result_and_predicate(self, instruction: ir.Instruction) -> None:
-        target = instruction.operands[0] if instruction.operands else None
-        if isinstance(target, ir.Pair):
-            self.destination(target.second, "pred", False)
-            target = target.first
-        self.destination(target, "b32", False)
+        destination = instruction.operands[0] if instruction.operands else None
+        if isinstance(destination, ir.Pair):
+            self.destination(destination.second, "pred", False)
+            destination = destination.first
+        self.destination(destination, "b32", False)
 
     def atomic(self, instruction: ir.Instruction) -> None:
-        kind = instruction.type
+        type_name = instruction.type
         width = next((int(p[1:]) for p in instruction.parts[1:] if p in ("v2", "v4", "v8")), 1)
-        if kind not in BITS or kind == "pred":
+        if type_name not in BITS or type_name == "pred":
             raise self.fail("it does not name a type")
-        if width > 1 and (kind not in _IN_VECTORS or width * BITS[kind] > 128):
-            raise self.fail(f"there are no atomics on .v{width}.{kind}")
+        if width > 1 and (type_name not in _IN_VECTORS or width * BITS[type_name] > 128):
+            raise self.fail(f"there are no atomics on .v{width}.{type_name}")
         results = 1 if instruction.root == "atom" else 0
         values = 2 if "cas" in instruction.parts else 1
         required = results + 1 + values
         if not required <= len(instruction.operands) <= required + ("L2::cache_hint" in instruction.parts):
             raise self.fail(f"it takes {required} operands, not {len(instruction.operands)}")
         if results:
-            for item in self.elements(instruction.operands[0], width):
-                self.destination(item, kind, False)
+            for element in self.elements(instruction.operands[0], width):
+                self.destination(element, type_name, False)
         self.address(instruction.operands[results])
         for operand in instruction.operands[results + 1 : required]:
-            for item in self.elements(operand, width):
-                self.source(item, kind, False)
+            for element in self.elements(operand, width):
+                self.source(element, type_name, False)
 
     def elements(self, operand: ir.Operand | None, width: int) -> tuple[ir.Operand | None, ...]:
-        items = operand.items if width > 1 and isinstance(operand, ir.Vector) else (operand,)
-        if len(items) != width:
-            raise self.fail(f"it takes {width} elements, not {len(items)}")
-        return items
+        elements = operand.items if width > 1 and isinstance(operand, ir.Vector) else (operand,)
+        if len(elements) != width:
+            raise self.fail(f"it takes {width} elements, not {len(elements)}")
+        return elements
 
     def vote(self, instruction: ir.Instruction) -> None:
         if not any(p in ("all", "any", "uni", "ballot") for p in instruction.parts):
@@ -380,11 +384,11 @@ class _Checker:
     @staticmethod
     def take_list(operands: list[ir.Operand | None]) -> tuple[ir.Operand | None, ...]:
         """Remove a leading list in braces or parentheses from the operands, and return its items."""
-        first = operands[0] if operands else None
-        if not isinstance(first, ir.Vector):
+        list_operand = operands[0] if operands else None
+        if not isinstance(list_operand, ir.Vector):
             return ()
         operands.pop(0)
-        return first.items
+        return list_operand.items
 
     def call(self, instruction: ir.Instruction) -> None:
         operands = list(instruction.operands)

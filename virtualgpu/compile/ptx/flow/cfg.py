@@ -68,10 +68,10 @@ class Flow:
 
 def build(function: ir.Function) -> Flow:
     """Divide a function into basic blocks and number them in scheduling order."""
-    code = function.instructions
-    count = len(code)
+    instructions = function.instructions
+    instruction_count = len(instructions)
     leaders = {0}
-    for index, instruction in enumerate(code):
+    for index, instruction in enumerate(instructions):
         if instruction.root == "bra":
             leaders |= {instruction.target, index + 1}
         elif instruction.root == "brx":
@@ -80,14 +80,18 @@ def build(function: ir.Function) -> Flow:
             leaders.add(index + 1)
         if is_warp_meeting(instruction):
             leaders.add(index)
-    starts = sorted(leader for leader in leaders if leader < count)
-    ends = dict(zip(starts, [*starts[1:], count], strict=True))
-    successors = {start: _successors(code, start, end, count) for start, end in ends.items()}
+    starts = sorted(leader for leader in leaders if leader < instruction_count)
+    ends = dict(zip(starts, [*starts[1:], instruction_count], strict=True))
+    successors = {
+        start: _successors(instructions, start, end, instruction_count) for start, end in ends.items()
+    }
     order = _schedule(starts, successors)
-    number_of = {start: number for number, start in enumerate(order)}
+    number_of = {start: block_number for block_number, start in enumerate(order)}
     blocks = tuple(
-        Block(number, start, ends[start], tuple(number_of[s] for s in successors[start]))
-        for number, start in enumerate(order)
+        Block(
+            block_number, start, ends[start], tuple(number_of[successor] for successor in successors[start])
+        )
+        for block_number, start in enumerate(order)
     )
     return Flow(blocks, number_of)
 
@@ -115,7 +119,9 @@ def _schedule(starts: Sequence[int], successors: dict[int, tuple[int, ...]]) -> 
             order.append(head)
             if len(component) > 1:
                 inner = set(component) - {head}
-                add_components(inner, [s for s in successors[head] if s in inner] + sorted(inner))
+                add_components(
+                    inner, [successor for successor in successors[head] if successor in inner] + sorted(inner)
+                )
 
     add_components(set(starts), starts[:1])
     scheduled = set(order)
@@ -131,35 +137,35 @@ def _components(
     The algorithm is iterative; the component of the entry node is the first.
     """
     index: dict[int, int] = {}
-    low: dict[int, int] = {}
+    low_link: dict[int, int] = {}
     stack: list[int] = []
     on_stack: set[int] = set()
     components: list[list[int]] = []
     for root in roots:
         if root in index or root not in nodes:
             continue
-        work = [(root, iter(successors[root]))]
-        index[root] = low[root] = len(index)
+        visit_stack = [(root, iter(successors[root]))]
+        index[root] = low_link[root] = len(index)
         stack.append(root)
         on_stack.add(root)
-        while work:
-            node, successors_left = work[-1]
-            for s in successors_left:
-                if s not in nodes:
+        while visit_stack:
+            node, successors_left = visit_stack[-1]
+            for successor in successors_left:
+                if successor not in nodes:
                     continue
-                if s not in index:
-                    index[s] = low[s] = len(index)
-                    stack.append(s)
-                    on_stack.add(s)
-                    work.append((s, iter(successors[s])))
+                if successor not in index:
+                    index[successor] = low_link[successor] = len(index)
+                    stack.append(successor)
+                    on_stack.add(successor)
+                    visit_stack.append((successor, iter(successors[successor])))
                     break
-                if s in on_stack:
-                    low[node] = min(low[node], index[s])
+                if successor in on_stack:
+                    low_link[node] = min(low_link[node], index[successor])
             else:
-                work.pop()
-                if work:
-                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
-                if low[node] == index[node]:
+                visit_stack.pop()
+                if visit_stack:
+                    low_link[visit_stack[-1][0]] = min(low_link[visit_stack[-1][0]], low_link[node])
+                if low_link[node] == index[node]:
                     position = stack.index(node)
                     component = stack[position:]
                     del stack[position:]
@@ -185,11 +191,11 @@ def waits_on_memory(
     depend on such memory.
     """
     blocks = flow.blocks[target : source + 1]
-    code = [instruction for b in blocks for instruction in function.instructions[b.first : b.end]]
+    instructions = [instruction for b in blocks for instruction in function.instructions[b.first : b.end]]
     tainted: set[str] = set()
     while True:
         previous_count = len(tainted)
-        for instruction in code:
+        for instruction in instructions:
             definitions, uses = definitions_and_uses(instruction)
             reads_result = instruction.root == "ld" and any(
                 isinstance(o, ir.Address) and isinstance(o.base, ir.Symbol) and o.base.name in memory_results
@@ -200,7 +206,7 @@ def waits_on_memory(
         if len(tainted) == previous_count:
             break
     return any(
-        instruction.guard in tainted and any(not target <= s <= source for s in b.successors)
+        instruction.guard in tainted and any(not target <= successor <= source for successor in b.successors)
         for b in blocks
         for instruction in function.instructions[b.first : b.end]
         if instruction.root in ("bra", "brx")
@@ -292,8 +298,8 @@ def live_out(function: ir.Function, flow: Flow) -> list[set[str]]:
         changed = False
         for block in reversed(flow.blocks):
             live_after = 0
-            for s in block.successors:
-                live_after |= live_in[s]
+            for successor in block.successors:
+                live_after |= live_in[successor]
             live_before = uses[block.number] | (live_after & ~defines[block.number])
             live_out_bits[block.number] = live_after
             if live_before != live_in[block.number]:
@@ -320,22 +326,22 @@ def blocks_excused_from(function: ir.Function, flow: Flow, pc: int) -> tuple[int
     reconverging with threads that passed this one, for example by an early ``return``. Code after an ``if``
     around a barrier is not excused, because there the threads that skipped it wait for the others.
     """
-    code = function.instructions
+    all_instructions = function.instructions
     blocks = flow.blocks
     barrier_block = _block_of(flow, pc)
 
     def instructions(number: int) -> list[ir.Instruction]:
-        return code[blocks[number].first : blocks[number].end]
+        return all_instructions[blocks[number].first : blocks[number].end]
 
     barriers = {b.number for b in blocks if any(map(is_block_barrier, instructions(b.number)))}
     ends = {b.number for b in blocks if not b.successors}
     after_barrier = set[int]().union(
-        *(_reachable(flow, number) for number in blocks[barrier_block].successors)
+        *(_reachable(flow, block_number) for block_number in blocks[barrier_block].successors)
     )
     with_work = {
-        number
-        for number in after_barrier
-        if any(instruction.root not in ("ret", "exit") for instruction in instructions(number))
+        block_number
+        for block_number in after_barrier
+        if any(instruction.root not in ("ret", "exit") for instruction in instructions(block_number))
     }
 
     def is_excused(start: int) -> bool:
@@ -351,7 +357,7 @@ def blocks_excused_from(function: ir.Function, flow: Flow, pc: int) -> tuple[int
 def is_in_loop(flow: Flow, pc: int) -> bool:
     """Return whether an instruction is in a loop, so that a thread may execute it again."""
     block = _block_of(flow, pc)
-    return any(block in _reachable(flow, number) for number in flow.blocks[block].successors)
+    return any(block in _reachable(flow, successor) for successor in flow.blocks[block].successors)
 
 
 def share_a_loop(flow: Flow, first: int, second: int) -> bool:
@@ -359,7 +365,7 @@ def share_a_loop(flow: Flow, first: int, second: int) -> bool:
     first_block = _block_of(flow, first)
     second_block = _block_of(flow, second)
     return all(
-        any(end in _reachable(flow, number) for number in flow.blocks[start].successors)
+        any(end in _reachable(flow, successor) for successor in flow.blocks[start].successors)
         for start, end in ((first_block, second_block), (second_block, first_block))
     )
 
@@ -373,8 +379,8 @@ def _reachable(flow: Flow, start: int, stop: int = -1) -> set[int]:
     blocks = set[int]()
     pending = [start]
     while pending:
-        number = pending.pop()
-        if number not in blocks:
-            blocks.add(number)
-            pending += flow.blocks[number].successors if number != stop else ()
+        block_number = pending.pop()
+        if block_number not in blocks:
+            blocks.add(block_number)
+            pending += flow.blocks[block_number].successors if block_number != stop else ()
     return blocks

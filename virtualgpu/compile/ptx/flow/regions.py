@@ -16,13 +16,15 @@ def regions(function: ir.Function) -> dict[int, frozenset[int]]:
             continue
         outside = post_dominators[block.number] - {block.number}
         visited: set[int] = set()
-        pending = [s for s in block.successors if s not in outside]
+        pending = [successor for successor in block.successors if successor not in outside]
         while pending:
-            number = pending.pop()
-            if number in visited:
+            block_number = pending.pop()
+            if block_number in visited:
                 continue
-            visited.add(number)
-            pending += [s for s in flow.blocks[number].successors if s not in outside]
+            visited.add(block_number)
+            pending += [
+                successor for successor in flow.blocks[block_number].successors if successor not in outside
+            ]
         result[block.number] = frozenset(visited - {block.number})
     return result
 
@@ -39,7 +41,9 @@ def _post_dominators(flow: cfg.Flow) -> dict[int, set[int]]:
         for block in reversed(flow.blocks):
             if not block.successors:
                 continue
-            updated = set.intersection(*(result[s] for s in block.successors)) | {block.number}
+            updated = set.intersection(*(result[successor] for successor in block.successors)) | {
+                block.number
+            }
             if updated != result[block.number]:
                 result[block.number] = updated
                 changed = True
