@@ -128,10 +128,10 @@ def _accesses_to_resident(
     from virtualgpu.engine.caches.replay import line_of
 
     line = line_of(accesses)
-    base = prepared.device.memory.base_address
+    base_address = prepared.device.memory.base_address
     is_resident = np.zeros(len(accesses), bool)
     for address, size_bytes in watch.resident_bytes.items():
-        end = address + prepared.arrays[address] - base
+        end = address + prepared.arrays[address] - base_address
         is_resident |= (line >= (end - size_bytes) // LINE_BYTES) & (line < -(-end // LINE_BYTES))
     return accesses[is_resident]
 
@@ -146,7 +146,7 @@ def _accesses_in_time(finished: FinishedLaunch, rows: npt.NDArray[np.int64]) -> 
     line = rows[:, 0] >> LINE_SHIFT
     sectors = rows[:, 0] & 15
     block = rows[:, 1] // warps
-    site = rows[:, 2] >> SITE_SHIFT
+    site_numbers = rows[:, 2] >> SITE_SHIFT
     longest_warp = np.maximum(finished.result.block_longest, 1)
     progress = (rows[:, 2] & ((1 << SITE_SHIFT) - 1)) / longest_warp[block]
     time_ns = begin[block] + (end - begin)[block] * progress
@@ -162,7 +162,7 @@ def _accesses_in_time(finished: FinishedLaunch, rows: npt.NDArray[np.int64]) -> 
     packed = np.empty((len(rows), 3), np.int64)
     size_bytes = rows[:, 0] >> BYTES_SHIFT & 63
     packed[:, 0] = pack_lines(line, sectors, size_bytes)[order]
-    packed[:, 1] = (sm[block].astype(np.int64) << 32 | site)[order]
+    packed[:, 1] = (sm[block].astype(np.int64) << 32 | site_numbers)[order]
     packed[:, 2] = time_ns[order].astype(np.int64)
     return packed
 

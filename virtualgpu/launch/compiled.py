@@ -138,8 +138,8 @@ class CompiledModule:
         mangled = _MANGLED.match(expression)
         if mangled:
             return source_params(self.code, mangled[2][: int(mangled[1])])
-        base = _IDENTIFIER.findall(expression.split("<")[0])
-        return source_params(self.code, base[-1]) if base else None
+        identifiers = _IDENTIFIER.findall(expression.split("<")[0])
+        return source_params(self.code, identifiers[-1]) if identifiers else None
 
     def stats(self, symbol: str, info: DeviceInfo) -> KernelStats:
         """Return the resources of a compiled kernel, as CUDA's function attributes report them."""
@@ -266,11 +266,11 @@ def compiled_module(
 def _compile(
     code: str, options: tuple[str, ...], name_expressions: tuple[str, ...], target: int, _headers: str
 ) -> CompiledModule:
-    source = with_headers(code)
+    source_text = with_headers(code)
     try:
         flags = (*options, *nvrtc.CUPY_OPTIONS)
         image, machine = nvrtc.compile_both(
-            source, target=target, options=flags, name_expressions=name_expressions
+            source_text, target=target, options=flags, name_expressions=name_expressions
         )
     except nvrtc.NvrtcCompileError as error:
         log = f"{error.log}\n{advice(error.log, code)}".rstrip()

@@ -63,9 +63,11 @@ class Copies:
         """Return the arguments with copies of their arrays on the device of the array module `target`."""
         args = list(self._args)
         for region, array, is_whole_array in self._regions:
-            copy = target.asarray(array.get())
+            array_copy = target.asarray(array.get())
             for position in region.positions:
-                args[position] = copy if is_whole_array else copy[args[position].data.ptr - region.start :]
+                args[position] = (
+                    array_copy if is_whole_array else array_copy[args[position].data.ptr - region.start :]
+                )
         return tuple(args)
 
 

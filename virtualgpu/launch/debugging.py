@@ -60,7 +60,7 @@ def run_debug_build(prepared: PreparedLaunch, request: TraceRequest) -> DebugBui
     if packed.cooperative or "malloc" in module.ptx:
         obstacle = "cooperative launches" if packed.cooperative else "kernels that allocate memory"
         return DebugBuild(missing_reason=f"debug builds of {obstacle} cannot be run.")
-    source = prepared.launch.source
+    launch_source = prepared.launch.source
     block_order = np.array([linear(request.block_index, packed.grid)], np.int64)
     debug_request = replace(
         request,
@@ -76,7 +76,10 @@ def run_debug_build(prepared: PreparedLaunch, request: TraceRequest) -> DebugBui
     )
     try:
         debug = compiled_module(
-            source.code, (*source.options, "-G"), source.name_expressions, device.info.compute_capability
+            launch_source.code,
+            (*launch_source.options, "-G"),
+            launch_source.name_expressions,
+            device.info.compute_capability,
         )
         declarations, types = declared_variables(debug.ptx)
         program = debug.program(device)
@@ -90,7 +93,7 @@ def run_debug_build(prepared: PreparedLaunch, request: TraceRequest) -> DebugBui
         return DebugBuild(missing_reason=f"its debug build failed ({type(error).__name__}).")
     block_trace = finished.block_trace
     single_trace = finished.trace
-    scalars = [item for item in declarations if item.kind and item.function]
+    scalars = [declaration for declaration in declarations if declaration.kind and declaration.function]
     debug_warps: tuple[WarpTrace, ...] = ()
     if block_trace is not None:
         debug_warps = block_trace.warps

@@ -142,25 +142,25 @@ def kernel_source(kernel: Any) -> KernelSource:
         If `kernel` has no CUDA C++ source.
     """
     name = getattr(kernel, "name", None)
-    code = getattr(kernel, "code", None)
+    source_code = getattr(kernel, "code", None)
     if kernel is None:
         raise TypeError(
             "Expected a kernel, but got None, which is the result of a launch. Pass the "
             "kernel itself, a cp.RawKernel, and do not call it."
         )
-    if not isinstance(code, str) or not isinstance(name, str):
+    if not isinstance(source_code, str) or not isinstance(name, str):
         raise TypeError(
             f"{kernel!r} has no CUDA C++ source; pass a cp.RawKernel or a function of a cp.RawModule."
         )
     expressions = getattr(kernel, "name_expressions", None)
     if expressions is None:
         # A kernel of CuPy's RawModule has them, but only its pickled state contains them.
-        state = kernel.__getstate__()
-        expressions = state.get("name_expressions") if isinstance(state, dict) else None
+        kernel_state = kernel.__getstate__()
+        expressions = kernel_state.get("name_expressions") if isinstance(kernel_state, dict) else None
     expressions = tuple(expressions or ())
     if isinstance(kernel, KernelSource) and "<" in name and name not in expressions:
         expressions = (*expressions, name)
-    return KernelSource(name, code, tuple(getattr(kernel, "options", ()) or ()), expressions)
+    return KernelSource(name, source_code, tuple(getattr(kernel, "options", ()) or ()), expressions)
 
 
 def dims(name: str, value: Any, minimum: int = 1) -> Dim3:
@@ -171,8 +171,8 @@ def dims(name: str, value: Any, minimum: int = 1) -> Dim3:
     TypeError, ValueError
         If `value` is not valid.
     """
-    parts = value if isinstance(value, (tuple, list)) else (value,)
-    sizes = [_checked_integer(name, part, minimum, value) for part in parts]
+    dimensions = value if isinstance(value, (tuple, list)) else (value,)
+    sizes = [_checked_integer(name, dimension, minimum, value) for dimension in dimensions]
     if not 1 <= len(sizes) <= 3:
         raise ValueError(f"`{name}` must have one to three dimensions, not {len(sizes)}: {value!r}.")
     x, y, z = (*sizes, minimum, minimum)[:3]
@@ -203,13 +203,13 @@ def _checked_integer(name: str, value: Any, minimum: int | None, whole_value: An
             f"`{name}` must contain integers, not {value!r}. Divide with //, as in (n + 255) // 256."
         )
     try:
-        number = operator.index(value)
+        integer = operator.index(value)
     except TypeError:
         expected = "a number of bytes" if "shared" in name else "a number or a tuple of one to three numbers"
         raise TypeError(f"`{name}` must be {expected}, not {whole_value!r}.") from None
-    if minimum is not None and number < minimum:
+    if minimum is not None and integer < minimum:
         raise ValueError(f"every value of `{name}` must be at least {minimum}; it is {whole_value!r}.")
-    return number
+    return integer
 
 
 def _check_stream(stream: Any) -> None:

@@ -90,7 +90,7 @@ def pack(
     buffer = bytearray(param_bytes)
     arrays: dict[int, int] = {}
     names: dict[int, str] = {}
-    numbers = {int(value) for value in args if isinstance(value, int | np.integer)}
+    integer_args = {int(value) for value in args if isinstance(value, int | np.integer)}
     has_structure = any(isinstance(value, np.void) for value in args)  # a structure can hold the strides
     for index, (value, param) in enumerate(zip(args, params, strict=False)):
         source_param = source_params[index] if source_params else None
@@ -103,7 +103,7 @@ def pack(
             _record_host_range(int.from_bytes(data, "little"), device, arrays)
         is_array = isinstance(value, DeviceArray)
         if is_array and param.size_bytes == 8 and not has_structure:
-            _warn_of_strides(value, numbers, location)
+            _warn_of_strides(value, integer_args, location)
         if is_array and value.nbytes and source_param and source_param.name:
             names.setdefault(value.data.ptr, source_param.name)
     return Packed(bytes(buffer), arrays, names)
@@ -169,13 +169,13 @@ def _bytes_of(
     raise TypeError(f"{location}: Unsupported type {type(value)}. Pass a device array or a NumPy scalar.")
 
 
-def _warn_of_strides(array: Any, numbers: Set[int], location: str) -> None:
+def _warn_of_strides(array: Any, integer_args: Set[int], location: str) -> None:
     """Warn of a non-contiguous array whose strides are not passed: a kernel gets only its address."""
     if array.flags.c_contiguous or (array.base is None and array.flags.f_contiguous):
         return
-    stride_values = {step // part for step in array.strides for part in (1, array.itemsize)}
+    stride_values = {stride // unit_bytes for stride in array.strides for unit_bytes in (1, array.itemsize)}
     contiguous_strides = np.cumprod([1, *array.shape[:0:-1]]).tolist()  # strides of a contiguous array
-    if numbers & (
+    if integer_args & (
         stride_values
         - {0, 1, array.itemsize, *contiguous_strides, *(array.itemsize * row for row in contiguous_strides)}
     ):
@@ -230,34 +230,36 @@ def _number_bytes(value: Any, param: ir.Param, source_param: SourceParam | None,
     size = param.size_bytes
     is_python = not isinstance(value, np.generic)
     description = f"a Python {type(value).__name__}" if is_python else f"numpy.{value.dtype.name}"
-    number = _as_numpy(value, location)
-    kind = number.dtype.kind
-    size_text = count(number.itemsize, "byte")
+    numpy_scalar = _as_numpy(value, location)
+    dtype_kind = numpy_scalar.dtype.kind
+    size_text = count(numpy_scalar.itemsize, "byte")
     is_structure = param.type == "b8"
     is_pointer = source_param is not None and source_param.type_text.endswith("*")
-    if (is_structure and is_python and kind != "c") or (is_pointer and kind not in _INTEGER_KINDS):
+    if (is_structure and is_python and dtype_kind != "c") or (
+        is_pointer and dtype_kind not in _INTEGER_KINDS
+    ):
         raise TypeError(f"{location}: {description} was passed where the kernel takes {parameter}. {remedy}")
-    if number.itemsize < size or (is_structure and number.itemsize > size and kind != "c"):
+    if numpy_scalar.itemsize < size or (is_structure and numpy_scalar.itemsize > size and dtype_kind != "c"):
         raise TypeError(
             f"{location}: {description} has {size_text} but the kernel takes {parameter}. {remedy}"
         )
-    data = bytes(number.tobytes()[:size])
-    if is_structure and number.itemsize == size:
+    data = bytes(numpy_scalar.tobytes()[:size])
+    if is_structure and numpy_scalar.itemsize == size:
         return data
-    if param.type not in _FLOAT_TYPES and kind in _INTEGER_KINDS:
+    if param.type not in _FLOAT_TYPES and dtype_kind in _INTEGER_KINDS:
         bits = 8 * size
-        if not -(1 << (bits - 1)) <= int(number) < 1 << bits:
+        if not -(1 << (bits - 1)) <= int(numpy_scalar) < 1 << bits:
             value_read = int.from_bytes(data, "little", signed=True)
             warn(
-                f"{location}: {number} does not fit into {parameter}. As with CuPy, the kernel reads "
+                f"{location}: {numpy_scalar} does not fit into {parameter}. As with CuPy, the kernel reads "
                 f"{value_read}, its lower bytes. Use a wider parameter type in the kernel."
             )
-    elif number.itemsize > size:
+    elif numpy_scalar.itemsize > size:
         warn(
             f"{location}: {description} has {size_text} but the kernel takes {parameter}. As with CuPy, it "
             f"reads a part of {value}, as {_as_read_by_kernel(data, param)}. {remedy}"
         )
-    elif (kind == "f") != (param.type in _FLOAT_TYPES):
+    elif (dtype_kind == "f") != (param.type in _FLOAT_TYPES):
         warn(
             f"{location}: {description} was passed where the kernel takes {parameter}. As with CuPy, it "
             f"reads the bytes of {value}, as {_as_read_by_kernel(data, param)}. {remedy}"
@@ -278,9 +280,9 @@ def _as_numpy(value: Any, location: str) -> np.generic:
 
 def _as_read_by_kernel(data: bytes, param: ir.Param) -> str:
     """Return a parameter's bytes as text: the value that the kernel reads from them."""
-    kind = "f" if param.type in _FLOAT_TYPES or param.type == "b8" else "i"
+    dtype_kind = "f" if param.type in _FLOAT_TYPES or param.type == "b8" else "i"
     size = param.size_bytes if param.type != "b8" else 4
-    return ", ".join(map(str, np.frombuffer(data, f"{kind}{size}")))
+    return ", ".join(map(str, np.frombuffer(data, f"{dtype_kind}{size}")))
 
 
 def _parameter_text(param: ir.Param, source_param: SourceParam | None) -> str:

@@ -215,9 +215,11 @@ class PreparedLaunch:
         for parameter in node.parameters:
             buffer[parameter.offset : parameter.offset + len(parameter.data)] = parameter.data
         moves = {
-            old: new
+            old_address: new_address
             for old_parameter, new_parameter in zip(self.parameters, node.parameters, strict=True)
-            for old, new in zip(old_parameter.addresses, new_parameter.addresses, strict=False)
+            for old_address, new_address in zip(
+                old_parameter.addresses, new_parameter.addresses, strict=False
+            )
         }
         launch = replace(self.launch, grid=node.grid, block=node.block, shared_bytes=node.shared_bytes)
         node_occupancy = _check_limits(self.device, self.kernel, launch, self.max_dynamic_bytes)
@@ -348,11 +350,13 @@ class FinishedLaunch:
         `counts`.
         """
         if self.prepared.device.machine.clock.recorder is not None:
-            work = self._work
-            sectors = work.missed_sectors + sum(access.sectors for access in work.of("store", "atomic"))
+            kernel_work = self._work
+            sectors = kernel_work.missed_sectors + sum(
+                access.sectors for access in kernel_work.of("store", "atomic")
+            )
             counts.moved_bytes = SECTOR_BYTES * sectors
-            counts.flop = work.counters.total_flops
-            counts.double_flop = work.counters.flops.get("f64", 0)
+            counts.flop = kernel_work.counters.total_flops
+            counts.double_flop = kernel_work.counters.flops.get("f64", 0)
         prepared = self.prepared
         device = self.prepared.device
         if not device.memory.peers:
@@ -360,9 +364,11 @@ class FinishedLaunch:
         from virtualgpu.launch.peer_traffic import peer_traffic
 
         assert self.result.counters is not None
-        entry = prepared.kernel.entry
+        entry_function = prepared.kernel.entry
         accesses = self.result.counters.accesses
-        transferred_bytes = peer_traffic(device, entry, prepared.packed.params, accesses, prepared.arrays)
+        transferred_bytes = peer_traffic(
+            device, entry_function, prepared.packed.params, accesses, prepared.arrays
+        )
         return bus.over_links_ns(device, self.kernel_and_bus_ns, transferred_bytes, passage)
 
     @property
@@ -418,11 +424,11 @@ def prepare(
     from virtualgpu.engine import PackedLaunch
 
     kernel_occupancy = _check_limits(device, kernel, launch, max_dynamic_bytes)
-    entry = kernel.entry
+    entry_function = kernel.entry
     packed = pack(
         kernel.name,
-        entry.params,
-        entry.param_bytes,
+        entry_function.params,
+        entry_function.param_bytes,
         kernel.source_params,
         launch.args,
         device,

@@ -86,7 +86,9 @@ def _resources(module: ir.Module, kernel: ir.Function) -> KernelResources:
 def register_estimate(function: ir.Function) -> int:
     """Return the largest number of 32-bit registers that hold live values at the same time."""
     flow = cfg.build(function)
-    words_by_register = {name: _word_count(kind) for name, kind in function.registers.items()}
+    words_by_register = {
+        name: _word_count(register_type) for name, register_type in function.registers.items()
+    }
 
     def word_count(names: set[str]) -> int:
         return sum(words_by_register.get(name, 0) for name in names)
@@ -106,8 +108,12 @@ def register_estimate(function: ir.Function) -> int:
     return maximum + _OVERHEAD_REGISTERS
 
 
-def _word_count(kind: str) -> int:
-    return 0 if kind == "pred" else ceil(int("".join(c for c in kind if c.isdigit()) or "32") / 32)
+def _word_count(register_type: str) -> int:
+    return (
+        0
+        if register_type == "pred"
+        else ceil(int("".join(c for c in register_type if c.isdigit()) or "32") / 32)
+    )
 
 
 def _total_bytes(variables: list[ir.Variable]) -> int:
@@ -132,6 +138,6 @@ def _reachable_functions(module: ir.Module, kernel: ir.Function) -> list[ir.Func
 def _symbols(function: ir.Function) -> Iterator[str]:
     for instruction in function.instructions:
         for operand in instruction.operands:
-            base = operand.base if isinstance(operand, ir.Address) else operand
-            if isinstance(base, ir.Symbol):
-                yield base.name
+            base_operand = operand.base if isinstance(operand, ir.Address) else operand
+            if isinstance(base_operand, ir.Symbol):
+                yield base_operand.name

@@ -63,7 +63,7 @@ def source_params(code: str, kernel: str) -> tuple[SourceParam, ...] | None:
             return None
         if parameter_text.strip() in ("", "void"):
             return ()
-        return tuple(_param(part) for part in _split(parameter_text))
+        return tuple(_param(param_text) for param_text in _split(parameter_text))
     return None
 
 
@@ -86,17 +86,17 @@ def _until_closed(text: str, start: int) -> str | None:
 
 
 def _split(parameter_text: str) -> list[str]:
-    parts = []
+    param_texts = []
     depth = 0
     current = ""
     for character in parameter_text:
         if character == "," and not depth:
-            parts.append(current)
+            param_texts.append(current)
             current = ""
             continue
         depth += (character in "<([") - (character in ">)]")
         current += character
-    return [*parts, current]
+    return [*param_texts, current]
 
 
 def _param(text: str) -> SourceParam:
@@ -104,7 +104,7 @@ def _param(text: str) -> SourceParam:
     match = re.fullmatch(r"(.*?)\s*(\*?)\s*(\w+)\s*(\[\s*\w*\s*\])?", declaration)
     if not match or not match[1].strip():
         return SourceParam("", declaration)
-    base = match[1].strip()
-    is_pointer = bool(match[2] or match[4]) and not base.endswith("*")
-    type_text = f"{base}*" if match[2] or match[4] else base
-    return SourceParam(match[3], type_text, _ELEMENT_TYPES.get(base, "") if is_pointer else "")
+    base_type = match[1].strip()
+    is_pointer = bool(match[2] or match[4]) and not base_type.endswith("*")
+    type_text = f"{base_type}*" if match[2] or match[4] else base_type
+    return SourceParam(match[3], type_text, _ELEMENT_TYPES.get(base_type, "") if is_pointer else "")

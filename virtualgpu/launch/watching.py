@@ -93,13 +93,13 @@ class WatchedLaunch:
         prepared = self._prepared
         device = prepared.device
         packed = prepared.packed
-        source = prepared.launch.source
+        launch_source = prepared.launch.source
         program = prepared.kernel.program
         kernel = program.traced_kernel(packed.name, count=True)
         sizes = {variable.name: variable.size_bytes for variable in program.module.variables.values()}
         for plan in kernel.plans:
             sizes |= {variable.name: variable.size_bytes for variable in plan.function.shared.values()}
-        debug = {"-G", "--device-debug"} & set(source.options)
+        debug = {"-G", "--device-debug"} & set(launch_source.options)
         local_symbols = kernel.plans[0].function.local if debug else {}
 
         def address_of(symbol: str) -> int | None:
@@ -111,8 +111,8 @@ class WatchedLaunch:
         return Symbols(
             kernel=packed.name,
             title=prepared.kernel.name,
-            code=source.code,
-            options=tuple(source.options),
+            code=launch_source.code,
+            options=tuple(launch_source.options),
             declared=debug_build.declarations,
             types=debug_build.types,
             kernel_labels=debug_build.labels,
