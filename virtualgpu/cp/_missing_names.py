@@ -106,8 +106,8 @@ def missing_attribute(
     if remedy:
         return AttributeError(f"{message}: {remedy}.", name=name)
     numpy_object: Any = np
-    for step in [*module_name.split(".")[1:], name]:
-        numpy_object = getattr(numpy_object, step, None)
+    for attribute_name in [*module_name.split(".")[1:], name]:
+        numpy_object = getattr(numpy_object, attribute_name, None)
     similar_names = difflib.get_close_matches(
         name, [n for n in known_names if not n.startswith("_")], n=1, cutoff=0.75
     )

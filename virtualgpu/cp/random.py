@@ -55,8 +55,8 @@ def _check_capture() -> None:
 
 def _device_array(host: Any, dtype: Any, name: str) -> ndarray:
     _check_capture()
-    contents = np.asarray(host, dtype=checked_dtype(dtype))
-    return ndarray._computed(f"curand_{name}", contents, lambda: contents)
+    host_values = np.asarray(host, dtype=checked_dtype(dtype))
+    return ndarray._computed(f"curand_{name}", host_values, lambda: host_values)
 
 
 def _float_dtype(dtype: Any) -> np.dtype[Any]:
@@ -229,8 +229,8 @@ def get_random_state() -> RandomState:
     device_id = machine.current_device_id
     if device_id not in states:
         states[device_id] = RandomState()
-    state: RandomState = states[device_id]
-    return state
+    random_state: RandomState = states[device_id]
+    return random_state
 
 
 def set_random_state(rs: RandomState) -> None:

@@ -60,22 +60,25 @@ class ndarray(Operators, FunctionMethods, Exports, DeviceArray):  # noqa: N801 -
         order: str | None = "C",
     ) -> None:
         extents = extents_of(shape)
-        kind = checked_dtype(dtype)
-        count = 1
+        element_dtype = checked_dtype(dtype)
+        element_count = 1
         for n in extents:
-            count *= n
-        size = count * kind.itemsize
+            element_count *= n
+        size = element_count * element_dtype.itemsize
         if memptr is None:
             memptr = alloc(size)
-            label = f"{kind.name} array of shape {extents}"
+            label = f"{element_dtype.name} array of shape {extents}"
             memptr.mem.owner.memory.track(memptr.ptr, size, label)
-        elif strides is not None and count:
-            size = sum((n - 1) * abs(step) for n, step in zip(extents, strides, strict=True)) + kind.itemsize
+        elif strides is not None and element_count:
+            size = (
+                sum((n - 1) * abs(stride) for n, stride in zip(extents, strides, strict=True))
+                + element_dtype.itemsize
+            )
         self._mem = memptr.mem
         self.base = None
         buffer = memptr.mem.owner.memory.view(memptr.ptr, size) if size else None
         layout: Any = "F" if order and order.upper() == "F" else "C"
-        self._host = np.ndarray(extents, kind, buffer=buffer, strides=strides, order=layout)
+        self._host = np.ndarray(extents, element_dtype, buffer=buffer, strides=strides, order=layout)
 
     # Creation
 
@@ -125,12 +128,12 @@ class ndarray(Operators, FunctionMethods, Exports, DeviceArray):  # noqa: N801 -
         check_host_memory(host.nbytes)
         array = cls(host.shape, host.dtype, order=order)
         device = array._mem.owner
-        contents = None if is_capturing(device=device) else host
+        result_contents = None if is_capturing(device=device) else host
         run_kernel(
             device,
             kernel,
             bytes_read + array.nbytes,
-            lambda: array._assign(recompute() if contents is None else contents),
+            lambda: array._assign(recompute() if result_contents is None else result_contents),
             flop,
             reads,
             (array,),
@@ -183,8 +186,8 @@ class ndarray(Operators, FunctionMethods, Exports, DeviceArray):  # noqa: N801 -
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        kind: np.dtype[Any] = self._host.dtype
-        return kind
+        host_dtype: np.dtype[Any] = self._host.dtype
+        return host_dtype
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -312,14 +315,14 @@ class ndarray(Operators, FunctionMethods, Exports, DeviceArray):  # noqa: N801 -
         check_host_memory(self.nbytes)
         strides = np.empty_like(self._host, order=order).strides  # takes no memory: nothing writes to it
         result = ndarray(self.shape, self.dtype, strides=strides)
-        source = self._mem.owner
-        host = self._host if source.memory.is_host_address(self._mem.ptr) else None
-        enable_peer_access(source, result._mem.owner)
+        source_device = self._mem.owner
+        host = self._host if source_device.memory.is_host_address(self._mem.ptr) else None
+        enable_peer_access(source_device, result._mem.owner)
         copy(
             lambda: result._assign(self._host),
             self.nbytes,
             target=result._mem.owner,
-            source=source if host is None else None,
+            source=source_device if host is None else None,
             host=host,
             arrays=(result._host, self._host),
         )
@@ -331,19 +334,20 @@ class ndarray(Operators, FunctionMethods, Exports, DeviceArray):  # noqa: N801 -
         """Return the array converted to another dtype.
 
         With ``copy=False`` it is the array itself if dtype and order are right already."""
-        kind = checked_dtype(dtype)
+        target_dtype = checked_dtype(dtype)
         layout: Any = order or "K"
-        if not copy and kind == self.dtype and self._has_order(layout):
+        if not copy and target_dtype == self.dtype and self._has_order(layout):
             return self
         check_device(self)
-        if not np.can_cast(self.dtype, kind, casting or "unsafe"):
+        if not np.can_cast(self.dtype, target_dtype, casting or "unsafe"):
             raise TypeError(
-                f"Cannot cast array data from {self.dtype!r} to {kind!r} according to the rule '{casting}'"
+                f"Cannot cast array data from {self.dtype!r} to {target_dtype!r} "
+                f"according to the rule '{casting}'"
             )
-        check_host_memory(self.size * kind.itemsize)
-        strides = np.empty_like(self._host, dtype=kind, order=layout).strides
-        result = ndarray(self.shape, kind, strides=strides)
-        name = f"cupy_copy__{self.dtype.name}_{kind.name}"
+        check_host_memory(self.size * target_dtype.itemsize)
+        strides = np.empty_like(self._host, dtype=target_dtype, order=layout).strides
+        result = ndarray(self.shape, target_dtype, strides=strides)
+        name = f"cupy_copy__{self.dtype.name}_{target_dtype.name}"
         run_kernel(
             result._mem.owner,
             name,
@@ -417,28 +421,28 @@ class ndarray(Operators, FunctionMethods, Exports, DeviceArray):  # noqa: N801 -
             check_device(self)
         if isinstance(value, ndarray):
             check_device(value)
-            source = value._host
+            source_array = value._host
         elif index_key.advanced:
-            source = np.asarray(value)
+            source_array = np.asarray(value)
         else:
             self._view_of(self._host[index_key.key]).fill(value)
             return
-        target = self._host[index_key.key]
+        target_view = self._host[index_key.key]
         if index_key.advanced:
-            moved_bytes = 2 * target.nbytes + index_key.index_bytes
+            moved_bytes = 2 * target_view.nbytes + index_key.index_bytes
         else:
-            moved_bytes = 2 * target.nbytes
-            while source.ndim > target.ndim and source.shape[0] == 1:
-                source = source[0]
+            moved_bytes = 2 * target_view.nbytes
+            while source_array.ndim > target_view.ndim and source_array.shape[0] == 1:
+                source_array = source_array[0]
 
         def store(_reference: Any = value) -> None:
             with np.errstate(all="ignore"):
                 if index_key.advanced:
-                    self._host[self._key(key).key] = source
+                    self._host[self._key(key).key] = source_array
                 else:
-                    target[...] = source
+                    target_view[...] = source_array
 
-        output = self if index_key.advanced else self._view_of(target)
+        output = self if index_key.advanced else self._view_of(target_view)
         device = current().current_device
         run_kernel(device, "cupy_copy", moved_bytes, store, reads=(value, key), writes=(output,))
 

@@ -31,12 +31,12 @@ def from_interface(obj: Any) -> ndarray:
     byte_strides = strides or tuple(
         dtype.itemsize * int(np.prod(shape[axis + 1 :])) for axis in range(len(shape))
     )
-    size = sum((n - 1) * step for n, step in zip(shape, byte_strides, strict=True)) + dtype.itemsize
+    size = sum((n - 1) * stride for n, stride in zip(shape, byte_strides, strict=True)) + dtype.itemsize
     if 0 in shape:
         return ndarray(shape, dtype)
     for device in _machine.current().devices:
-        base = device.memory.base_address
-        if base <= address and address + size <= base + device.memory.arena_bytes:
+        base_address = device.memory.base_address
+        if base_address <= address and address + size <= base_address + device.memory.arena_bytes:
             memory = UnownedMemory(address, size, obj, device.id)
             return ndarray(shape, dtype, MemoryPointer(memory, 0), strides)
     raise ValueError(

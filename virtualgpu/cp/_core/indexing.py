@@ -48,43 +48,45 @@ def host_key(key: Any, shape: tuple[int, ...], to_host: Callable[[Any], Any]) ->
     IndexError
         For an object that is not an index, as in CuPy.
     """
-    parts = [_host_part(part, to_host) for part in (key if isinstance(key, tuple) else (key,))]
-    arrays = [part for part in parts if isinstance(part, np.ndarray)]
+    key_parts = [_host_part(key_part, to_host) for key_part in (key if isinstance(key, tuple) else (key,))]
+    arrays = [key_part for key_part in key_parts if isinstance(key_part, np.ndarray)]
     if any(array.dtype.kind not in "biu" for array in arrays):
         raise IndexError("arrays used as indices must be of integer or boolean type")
     if arrays:
-        parts = _wrapped(parts, shape)
-    elif not any(part is Ellipsis for part in parts):
-        parts.append(Ellipsis)  # NumPy then returns a view of any dimension, never a scalar
+        key_parts = _wrapped(key_parts, shape)
+    elif not any(key_part is Ellipsis for key_part in key_parts):
+        key_parts.append(Ellipsis)  # NumPy then returns a view of any dimension, never a scalar
     return HostKey(
-        key=tuple(parts),
+        key=tuple(key_parts),
         advanced=bool(arrays),
         masked=any(array.dtype.kind == "b" for array in arrays),
         index_bytes=sum(array.nbytes for array in arrays),
     )
 
 
-def _host_part(part: Any, to_host: Callable[[Any], Any]) -> Any:
-    if part is None or part is Ellipsis:
-        return part
-    if isinstance(part, slice):
-        return slice(*(_bound(bound, to_host) for bound in (part.start, part.stop, part.step)))
-    host = to_host(part)
+def _host_part(key_part: Any, to_host: Callable[[Any], Any]) -> Any:
+    if key_part is None or key_part is Ellipsis:
+        return key_part
+    if isinstance(key_part, slice):
+        return slice(*(_bound(bound, to_host) for bound in (key_part.start, key_part.stop, key_part.step)))
+    host = to_host(key_part)
     if host is not None:
         return host
-    if isinstance(part, (bool, np.bool_)):
-        return np.asarray(part)
-    if isinstance(part, (int, np.integer)):
-        return int(part)
-    if isinstance(part, (list, tuple, np.ndarray)):
-        if isinstance(part, (list, tuple)):
-            host_items = [to_host(item) for item in part]
+    if isinstance(key_part, (bool, np.bool_)):
+        return np.asarray(key_part)
+    if isinstance(key_part, (int, np.integer)):
+        return int(key_part)
+    if isinstance(key_part, (list, tuple, np.ndarray)):
+        if isinstance(key_part, (list, tuple)):
+            host_items = [to_host(item) for item in key_part]
             if any(item is not None for item in host_items):
-                part = [item if host is None else host for item, host in zip(part, host_items, strict=True)]
-        array = np.asarray(part)
-        return array.astype(np.int32) if array.size == 0 and isinstance(part, (list, tuple)) else array
-    if hasattr(part, "__index__"):
-        return part.__index__()
+                key_part = [
+                    item if host is None else host for item, host in zip(key_part, host_items, strict=True)
+                ]
+        array = np.asarray(key_part)
+        return array.astype(np.int32) if array.size == 0 and isinstance(key_part, (list, tuple)) else array
+    if hasattr(key_part, "__index__"):
+        return key_part.__index__()
     raise IndexError(
         "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or boolean arrays "
         "are valid indices"
@@ -105,25 +107,25 @@ def _axis_count(part: Any) -> int:
     return 1
 
 
-def _wrapped(parts: list[Any], shape: tuple[int, ...]) -> list[Any]:
-    used_axes = sum(_axis_count(part) for part in parts if part is not Ellipsis)
+def _wrapped(key_parts: list[Any], shape: tuple[int, ...]) -> list[Any]:
+    used_axes = sum(_axis_count(key_part) for key_part in key_parts if key_part is not Ellipsis)
     if used_axes > len(shape):
         raise IndexError("too many indices for array")
     axis = 0
     result: list[Any] = []
-    for part in parts:
-        if part is Ellipsis:
+    for key_part in key_parts:
+        if key_part is Ellipsis:
             axis += len(shape) - used_axes
-            result.append(part)
+            result.append(key_part)
             continue
-        if isinstance(part, np.ndarray) and part.dtype.kind != "b":
+        if isinstance(key_part, np.ndarray) and key_part.dtype.kind != "b":
             extent = shape[axis]
-            if extent == 0 and part.size:
+            if extent == 0 and key_part.size:
                 raise IndexError(f"cannot index axis {axis} of length 0")
-            if part.size:
-                part = part.astype(np.int64) % extent
-        result.append(part)
-        axis += _axis_count(part)
+            if key_part.size:
+                key_part = key_part.astype(np.int64) % extent
+        result.append(key_part)
+        axis += _axis_count(key_part)
     return result
 
 

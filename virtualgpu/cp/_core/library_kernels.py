@@ -53,8 +53,8 @@ def run_kernel(
     results = list(_arrays(writes))
     arrays = (*sources, *results)
     if device.machine.library_calls is not None:
-        call = name, tuple(map(_layout, sources)), tuple(map(_layout, results))
-        device.machine.library_calls.append(call)
+        library_call = name, tuple(map(_layout, sources)), tuple(map(_layout, results))
+        device.machine.library_calls.append(library_call)
     size_bytes_by_address = (
         {a.ctypes.data: a.nbytes for a in arrays} if device.memory.uses_remote_memory else {}
     )

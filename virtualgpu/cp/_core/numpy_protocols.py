@@ -18,9 +18,9 @@ def call_numpy_ufunc(
     array_class: Any, function: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Evaluate ``numpy.add(device_array, ...)`` and operators, as CuPy's ``__array_ufunc__`` does."""
-    target = getattr(array_class._module, function.__name__, None)
+    cupy_function = getattr(array_class._module, function.__name__, None)
     out = kwargs.pop("out", None)
-    if target is None or (method != "__call__" and not hasattr(target, method)):
+    if cupy_function is None or (method != "__call__" and not hasattr(cupy_function, method)):
         return NotImplemented
     supported_types = (array_class, np.ndarray, np.generic, bool, int, float, complex)
     for value in (*inputs, *(out or ())):
@@ -32,17 +32,17 @@ def call_numpy_ufunc(
         inputs = tuple(x[()] if isinstance(x, np.ndarray) and not x.ndim else x for x in inputs)
     if out is not None:
         kwargs["out"] = out[0] if len(out) == 1 else out
-    return (target if method == "__call__" else getattr(target, method))(*inputs, **kwargs)
+    return (cupy_function if method == "__call__" else getattr(cupy_function, method))(*inputs, **kwargs)
 
 
 def call_numpy_function(array_class: Any, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
     """Evaluate functions such as ``numpy.sum(device_array)`` with the function of ``cp`` of the same name."""
-    target: Any = array_class._module
+    cupy_object: Any = array_class._module
     try:
-        for part in (*function.__module__.split(".")[1:], function.__name__):
-            target = getattr(target, part)
+        for attribute_name in (*function.__module__.split(".")[1:], function.__name__):
+            cupy_object = getattr(cupy_object, attribute_name)
     except AttributeError:
         return NotImplemented
     if not all(issubclass(t, (array_class, np.ndarray)) for t in types):
         return NotImplemented
-    return target(*args, **kwargs)
+    return cupy_object(*args, **kwargs)

@@ -150,11 +150,11 @@ class ElementwiseKernel:
                 self.reduce_dims,
             )
             kernel = self._kernel(operands, type_map, len(loop))
-            count = 1
+            element_count = 1
             for extent in loop:
-                count *= extent
-            threads = min(block_size, count)
-            blocks = min(MAX_GRID, -(-count // threads))
+                element_count *= extent
+            threads = min(block_size, element_count)
+            blocks = min(MAX_GRID, -(-element_count // threads))
             kernel((blocks,), (threads,), (*arguments, layout_value(loop)), stream=stream)
         if self.no_return:
             return None
@@ -163,10 +163,10 @@ class ElementwiseKernel:
     def _kernel(self, operands: list[Operand], type_map: TypeMap, ndim: int) -> RawKernel:
         key = (tuple(operands), type_map, ndim)
         if key not in self._kernels:
-            source = self._source(operands, type_map, ndim)
-            check_identifiers(self.params, source, self.name)
-            parts = {"operation": self.operation, "preamble": self.preamble}
-            self._kernels[key] = compiled(RawKernel(source, self.name, self.options), parts)
+            source_code = self._source(operands, type_map, ndim)
+            check_identifiers(self.params, source_code, self.name)
+            code_parts = {"operation": self.operation, "preamble": self.preamble}
+            self._kernels[key] = compiled(RawKernel(source_code, self.name, self.options), code_parts)
         return self._kernels[key]
 
     def _source(self, operands: list[Operand], type_map: TypeMap, ndim: int) -> str:

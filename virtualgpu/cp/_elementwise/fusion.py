@@ -158,10 +158,14 @@ def _plan(function: Callable[..., Any], args: tuple[Any, ...], name: str) -> Pla
         returns = "tuple"
     else:
         returns = "single"
-    items = [item for item in (result if isinstance(result, tuple) else (result,)) if item is not None]
-    if not all(isinstance(item, Traced) for item in items):
+    result_items = [
+        result_item
+        for result_item in (result if isinstance(result, tuple) else (result,))
+        if result_item is not None
+    ]
+    if not all(isinstance(result_item, Traced) for result_item in result_items):
         raise NotOneLoop
-    result_values = [trace.operand(item) for item in items]
+    result_values = [trace.operand(result_item) for result_item in result_items]
     outputs = [*result_values, *trace.written_positions.values()]
     in_declarations = ", ".join(f"{a.dtype.name} {a.name}" for a in trace.arguments)
     out_declarations = ", ".join(f"{o.dtype.name} out{k}" for k, o in enumerate(outputs))

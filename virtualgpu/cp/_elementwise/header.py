@@ -83,9 +83,9 @@ struct float16 {
 
 def header(type_names: frozenset[str], code: str = "") -> str:
     """Return the C++ declarations that a kernel needs for these types and for the types in its code."""
-    parts = [ARRAYS]
+    header_texts = [ARRAYS]
     if "float16" in type_names or "float16" in code:
-        parts.append(FLOAT16)
+        header_texts.append(FLOAT16)
     if any(name.startswith("complex") for name in type_names) or "complex<" in code:
-        parts.append(COMPLEX)
-    return "\n".join(parts)
+        header_texts.append(COMPLEX)
+    return "\n".join(header_texts)

@@ -48,7 +48,9 @@ def loop_shape(args: Sequence[Any], params: Sequence[Parameter], size: int | Non
     ValueError
         If arrays and `size` both determine the shape, or neither does.
     """
-    shapes = [a.shape for a, p in zip(args, params, strict=False) if isinstance(a, ndarray) and not p.raw]
+    shapes = [
+        a.shape for a, param in zip(args, params, strict=False) if isinstance(a, ndarray) and not param.raw
+    ]
     if size is not None:
         if shapes:
             raise ValueError("Specified 'size' can be used only if all of the ndarray are 'raw'.")
@@ -61,8 +63,8 @@ def loop_shape(args: Sequence[Any], params: Sequence[Parameter], size: int | Non
 def broadcast(args: Sequence[Any], params: Sequence[Parameter], shape: Shape) -> list[Any]:
     """Return the arguments after broadcasting each non-raw array to `shape`."""
     return [
-        a._view_of(np.broadcast_to(a._host, shape)) if isinstance(a, ndarray) and not p.raw else a
-        for a, p in zip(args, params, strict=True)
+        a._view_of(np.broadcast_to(a._host, shape)) if isinstance(a, ndarray) and not param.raw else a
+        for a, param in zip(args, params, strict=True)
     ]
 
 
@@ -81,7 +83,7 @@ def outputs(
         If an output is not a device array, has another shape, or is raw and of unknown size.
     """
     if not out_args:
-        if any(p.raw for p in params) and not size_is_known:
+        if any(param.raw for param in params) and not size_is_known:
             raise ValueError(
                 "Output array size is Undecided: pass an array for the raw output, or pass size=."
             )
@@ -116,8 +118,8 @@ def merged(shape: Shape, strides: Sequence[Shape]) -> tuple[Shape, list[Shape]]:
             axes.append([axis])
     if not axes:
         return (1,), [(0,) for _ in strides]
-    new_shape = tuple(math.prod(shape[a] for a in group) for group in axes)
-    return new_shape, [tuple(s[group[-1]] for group in axes) for s in strides]
+    new_shape = tuple(math.prod(shape[a] for a in axis_group) for axis_group in axes)
+    return new_shape, [tuple(s[axis_group[-1]] for axis_group in axes) for s in strides]
 
 
 def layout_value(shape: Shape, strides: Shape | None = None) -> Any:
@@ -182,7 +184,9 @@ def lay_out(
 ) -> tuple[list[Operand], list[Any], Shape]:
     """Return the operands, the launch arguments and the loop's shape, with axes merged where possible."""
     loop_positions = [
-        i for i, (a, p) in enumerate(zip(args, params, strict=True)) if isinstance(a, ndarray) and not p.raw
+        i
+        for i, (a, param) in enumerate(zip(args, params, strict=True))
+        if isinstance(a, ndarray) and not param.raw
     ]
     strides_by_position = {i: args[i].strides for i in loop_positions}
     if not shape:
@@ -193,23 +197,25 @@ def lay_out(
         strides_by_position = dict(zip(loop_positions, merged_strides, strict=True))
     operands = []
     values = []
-    for i, (a, p, dtype) in enumerate(zip(args, params, dtypes, strict=True)):
+    for i, (a, param, dtype) in enumerate(zip(args, params, dtypes, strict=True)):
         c_type = c_name(dtype)
         if not isinstance(a, ndarray):
-            operands.append(Operand(p, True, c_type, 0, True, False))
+            operands.append(Operand(param, True, c_type, 0, True, False))
             values.append(a if isinstance(a, TextureObject) else as_scalar(a, dtype))
             continue
-        extents, strides = (a.shape or (1,), a.strides or (0,)) if p.raw else (shape, strides_by_position[i])
+        extents, strides = (
+            (a.shape or (1,), a.strides or (0,)) if param.raw else (shape, strides_by_position[i])
+        )
         contiguous = _is_contiguous(extents, strides, dtype.itemsize)
-        operands.append(Operand(p, constant[i], c_type, len(extents), contiguous, True))
+        operands.append(Operand(param, constant[i], c_type, len(extents), contiguous, True))
         values += [a, layout_value(extents, strides)]
     return operands, values, shape
 
 
 def _is_contiguous(shape: Shape, strides: Shape, itemsize: int) -> bool:
     expected = itemsize
-    for extent, step in zip(reversed(shape), reversed(strides), strict=True):
-        if extent != 1 and step != expected:
+    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if extent != 1 and stride != expected:
             return False
         expected *= extent
     return True

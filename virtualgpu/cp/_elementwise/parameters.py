@@ -69,7 +69,7 @@ def parameters(text: str) -> tuple[Parameter, ...]:
     TypeError
         If a type is not a type of NumPy.
     """
-    return tuple(_parameter(part) for part in text.split(",")) if text else ()
+    return tuple(_parameter(param_text) for param_text in text.split(",")) if text else ()
 
 
 def _parameter(text: str) -> Parameter:
@@ -77,9 +77,9 @@ def _parameter(text: str) -> Parameter:
     if len(words) < 2:
         raise Exception(f"Syntax error: {text}. A parameter is a type and a name, such as 'float32 x'.")
     *qualifiers, type_name, name = words
-    for word in qualifiers:
-        if word != "raw":
-            raise Exception(f'Unknown keyword "{word}" in {text!r}; the only keyword is raw.')
+    for qualifier in qualifiers:
+        if qualifier != "raw":
+            raise Exception(f'Unknown keyword "{qualifier}" in {text!r}; the only keyword is raw.')
     if len(type_name) == 1:
         return Parameter(name, type_name, None, bool(qualifiers))
     try:
@@ -129,18 +129,18 @@ def compiled(kernel: RawKernel, user_parts: Mapping[str, str]) -> RawKernel:
     try:
         kernel.compile(log_stream=io.StringIO())  # so that no warning names generated code
     except CompileException as error:
-        source = kernel.code
+        source_code = kernel.code
 
         def part_and_line(match: re.Match[str]) -> str:
             line = int(match[1])
             for name, text in user_parts.items():
-                first = source.count("\n", 0, source.rfind(text)) + 1
-                if text and text in source and first <= line <= first + text.count("\n"):
-                    return f"{name} of {kernel.name!r}, line {line - first + 1}"
+                first_line = source_code.count("\n", 0, source_code.rfind(text)) + 1
+                if text and text in source_code and first_line <= line <= first_line + text.count("\n"):
+                    return f"{name} of {kernel.name!r}, line {line - first_line + 1}"
             return match[0]
 
         log = re.sub(r"\bkernel\.cu\((\d+)\)", part_and_line, error.log)
-        raise CompileException(log, source, error.name, error.options) from None
+        raise CompileException(log, source_code, error.name, error.options) from None
     return kernel
 
 
@@ -162,8 +162,8 @@ def decide_types(
         If no array determines a placeholder.
     """
     placeholder_dtypes: dict[str, np.dtype[Any]] = {}
-    pairs = [*zip(outputs, output_dtypes, strict=False), *zip(inputs, input_dtypes, strict=True)]
-    for parameter, dtype in pairs:
+    typed_parameters = [*zip(outputs, output_dtypes, strict=False), *zip(inputs, input_dtypes, strict=True)]
+    for parameter, dtype in typed_parameters:
         if dtype is None:
             continue
         expected = parameter.dtype or placeholder_dtypes.setdefault(parameter.placeholder, dtype)

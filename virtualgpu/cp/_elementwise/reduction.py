@@ -222,15 +222,15 @@ class ReductionKernel:
     ) -> RawKernel:
         key = (tuple(in_operands), tuple(out_operands), type_map, in_ndim, out_ndim)
         if key not in self._kernels:
-            source = self._source(in_operands, out_operands, type_map, in_ndim, out_ndim)
-            check_identifiers(self.in_params + self.out_params, source, self.name)
-            parts = {
+            source_code = self._source(in_operands, out_operands, type_map, in_ndim, out_ndim)
+            check_identifiers(self.in_params + self.out_params, source_code, self.name)
+            code_parts = {
                 "map_expr": f"static_cast<_type_reduce>({self.map_expr})",
                 "reduce_expr": "_sum = REDUCE(_sum, _mapped);",  # where NVRTC finds fault with the macro
                 "post_map_expr": "POST_MAP(_reduced);",
                 "preamble": self.preamble,
             }
-            self._kernels[key] = compiled(RawKernel(source, self.name, self.options), parts)
+            self._kernels[key] = compiled(RawKernel(source_code, self.name, self.options), code_parts)
         return self._kernels[key]
 
     def _source(
@@ -332,7 +332,7 @@ def _permuted(args: Sequence[Any], params: Sequence[Parameter], order: tuple[int
     """Return the arguments with the axes that are reduced moved to the front."""
     if order == tuple(range(len(order))):
         return list(args)
-    if any(p.raw and isinstance(a, ndarray) for a, p in zip(args, params, strict=True)):
+    if any(param.raw and isinstance(a, ndarray) for a, param in zip(args, params, strict=True)):
         raise NotImplementedError(
             "Illegal conditions: with a raw argument the axes to be reduced must come first, such as axis 0 "
             "or (0, 1)."

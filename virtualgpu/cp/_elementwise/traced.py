@@ -113,8 +113,8 @@ class Trace:
         self.count += 1
         self.statements[self.stage].append(f"const {c_name(dtype)} {name} = {text};")
         ndim = max(o.ndim for o in operands)
-        kind = TracedArray if ndim >= 0 else Traced
-        return kind(self, name, dtype, ndim, None, self.stage, None)
+        traced_class = TracedArray if ndim >= 0 else Traced
+        return traced_class(self, name, dtype, ndim, None, self.stage, None)
 
     def apply(self, function: np.ufunc, inputs: Sequence[Any], out: Any, dtype: Any) -> Any:
         """Record the call of an element-wise function, and return its result."""
@@ -209,7 +209,9 @@ def _loop(function: np.ufunc, operands: Sequence[Traced]) -> tuple[np.dtype[Any]
 def _narrowest(loops: Sequence[tuple[str, ...]], operands: Sequence[Traced]) -> tuple[np.dtype[Any], ...]:
     for loop in loops:
         dtypes = [np.dtype(char) for char in loop]
-        if all(_accepts_operand(kind, o) for kind, o in zip(dtypes, operands, strict=False)):
+        if all(
+            _accepts_operand(candidate_dtype, o) for candidate_dtype, o in zip(dtypes, operands, strict=False)
+        ):
             return tuple(dtypes)
     raise NotOneLoop
 
@@ -285,9 +287,9 @@ class Traced(Traceable):
             return f"({self.name} != 0)"
         if self.dtype.kind == "c" and dtype.kind != "c":
             return f"{c_name(dtype)}({self.name}.real())"
-        target = "float" if dtype.char == "e" else c_name(dtype)
+        c_type = "float" if dtype.char == "e" else c_name(dtype)
         rounded = f"{c_name(dtype)}({self.name})" if dtype.char == "e" else self.name
-        return f"(({target})({rounded}))"
+        return f"(({c_type})({rounded}))"
 
     def copy(self) -> Traced:
         """Return a new traced value with the same dtype."""
@@ -302,11 +304,13 @@ class Traced(Traceable):
                 raise TypeError(
                     f"{keyword} is not supported yet by astype inside cp.fuse. Remove this argument."
                 )
-        kind = checked_dtype(dtype)
+        target_dtype = checked_dtype(dtype)
         value = self.trace.operand(self)
-        if not copy and kind == self.dtype:
+        if not copy and target_dtype == self.dtype:
             return self
-        return self.trace.value(_converted_text(value.converted(kind), kind), kind, [value])
+        return self.trace.value(
+            _converted_text(value.converted(target_dtype), target_dtype), target_dtype, [value]
+        )
 
     def ufunc(self, function: np.ufunc, inputs: Sequence[Any], out: Any = None, dtype: Any = None) -> Any:
         """Record the call of an element-wise function."""
@@ -319,8 +323,8 @@ class Traced(Traceable):
         if name == "where" and len(args) == 3:
             return self.trace.where(*args)
         if name == "clip":
-            low, high = _clip_bounds(args, kwargs)
-            return np.minimum(np.maximum(args[0], low, dtype=None), high, dtype=None)
+            lower_bound, upper_bound = _clip_bounds(args, kwargs)
+            return np.minimum(np.maximum(args[0], lower_bound, dtype=None), upper_bound, dtype=None)
         if name in _UNFUSED:
             raise NotOneLoop
         raise AttributeError(
@@ -466,15 +470,19 @@ class TracedArray(Traced):
     __ixor__ = _in_place(np.bitwise_xor)
 
     def __getitem__(self, key: Any) -> Any:
-        for part in key if isinstance(key, tuple) else (key,):
-            if isinstance(part, slice):
-                if part.start is not None or part.stop is not None or part.step not in (1, -1, None):
+        for key_part in key if isinstance(key, tuple) else (key,):
+            if isinstance(key_part, slice):
+                if (
+                    key_part.start is not None
+                    or key_part.stop is not None
+                    or key_part.step not in (1, -1, None)
+                ):
                     raise NotImplementedError(
                         "Only full range ``x[::]`` or reverse ``x[::-1]`` is supported "
                         "for basic slicing in CuPy fusion. Slice arrays outside of the "
                         "fused function."
                     )
-            elif not (part is None or part is Ellipsis or isinstance(part, int)):
+            elif not (key_part is None or key_part is Ellipsis or isinstance(key_part, int)):
                 raise IndexError(
                     "Indices must be integers, slices, ellipsis or None inside cp.fuse: "
                     "select elements with cp.where, or index the array outside of "
@@ -512,12 +520,12 @@ def _reduction_arguments(name: str, args: tuple[Any, ...], kwargs: dict[str, Any
 
 def _clip_bounds(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
     """Return both bounds of ``cp.clip``, which must not be None inside a fused function."""
-    low, high = (*args[1:], None, None)[:2]
-    low = kwargs.get("a_min", kwargs.get("min", low))
-    high = kwargs.get("a_max", kwargs.get("max", high))
-    if low is None or high is None:
+    lower_bound, upper_bound = (*args[1:], None, None)[:2]
+    lower_bound = kwargs.get("a_min", kwargs.get("min", lower_bound))
+    upper_bound = kwargs.get("a_max", kwargs.get("max", upper_bound))
+    if lower_bound is None or upper_bound is None:
         raise TypeError(
             "Unsupported type <class 'NoneType'>: inside cp.fuse, cp.clip needs both "
             "bounds. For one bound use cp.maximum or cp.minimum."
         )
-    return low, high
+    return lower_bound, upper_bound

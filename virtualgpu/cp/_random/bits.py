@@ -121,8 +121,8 @@ class CurandGenerator(BitGenerator):
         if threads > self._filled_count:
             begin_byte = self._filled_count * self._type_size()
             end_byte = threads * self._type_size()
-            contents = self._initial_states(self._seed, threads).view(np.int8)
-            self._memory._host[begin_byte:end_byte] = contents[begin_byte:]
+            state_bytes = self._initial_states(self._seed, threads).view(np.int8)
+            self._memory._host[begin_byte:end_byte] = state_bytes[begin_byte:]
             self._filled_count = threads
 
     def _state_size(self) -> int:
@@ -170,8 +170,8 @@ class MRG32k3a(CurandGenerator):
 
 def source(struct_name: str) -> tuple[str, tuple[str, ...]]:
     """Return the CUDA C++ source of the kernels for one state type, and its compiler options."""
-    code = (Path(__file__).parent / "draws.cu").read_text(encoding="utf-8")
-    return code, (f"-DSTATE={struct_name}",)
+    source_code = (Path(__file__).parent / "draws.cu").read_text(encoding="utf-8")
+    return source_code, (f"-DSTATE={struct_name}",)
 
 
 @functools.lru_cache(maxsize=8)
@@ -179,5 +179,5 @@ def _kernels(struct_name: str) -> Any:
     # Imported here because launches need arrays, and the module of arrays imports random numbers.
     from virtualgpu.cp._core.raw_kernel import RawModule
 
-    code, options = source(struct_name)
-    return RawModule(code=code, options=options)
+    source_code, options = source(struct_name)
+    return RawModule(code=source_code, options=options)

@@ -102,11 +102,11 @@ class Generator:
         """Draw samples from the normal distribution with mean 0 and standard deviation 1."""
         if out is not None:
             _check_output(dtype, size, out)
-        kind = np.dtype(dtype)
-        if kind.char not in "fd":
-            raise TypeError(f"Unsupported dtype {kind.name} for standard_normal")
-        result = _empty(size, kind) if out is None else out
-        self._draw("random_normal" if kind.char == "d" else "random_normal_float", result)
+        output_dtype = np.dtype(dtype)
+        if output_dtype.char not in "fd":
+            raise TypeError(f"Unsupported dtype {output_dtype.name} for standard_normal")
+        result = _empty(size, output_dtype) if out is None else out
+        self._draw("random_normal" if output_dtype.char == "d" else "random_normal_float", result)
         return result
 
     def standard_exponential(
@@ -220,10 +220,10 @@ def _shifted(values: ndarray, first: int, dtype: np.dtype[Any]) -> ndarray:
 
 
 def _check_output(dtype: Any, size: Any, out: ndarray) -> None:
-    kind = np.dtype(dtype)
-    if out.dtype != kind:
+    expected_dtype = np.dtype(dtype)
+    if out.dtype != expected_dtype:
         raise TypeError(
-            f"Supplied output array has the wrong type. Expected {kind.name}, got {out.dtype.name}"
+            f"Supplied output array has the wrong type. Expected {expected_dtype.name}, got {out.dtype.name}"
         )
     if not (out.flags.c_contiguous or out.flags.f_contiguous):
         raise ValueError("Supplied output array is not contiguous, writable or aligned.")

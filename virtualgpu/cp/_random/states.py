@@ -46,26 +46,34 @@ def philox(seed: int, threads: int) -> npt.NDArray[Any]:
 
 
 def xorwow(seed: int, threads: int) -> npt.NDArray[Any]:
-    low = 1099087573 * ((seed & 0xFFFFFFFF) ^ 0xAAD26B49) & 0xFFFFFFFF
-    high = 2591861531 * ((seed >> 32) ^ 0xF7DCEFDD) & 0xFFFFFFFF
-    words = 123456789 + low, 362436069 ^ low, 521288629 + high, 88675123 ^ high, 5783321 + low
+    low_word = 1099087573 * ((seed & 0xFFFFFFFF) ^ 0xAAD26B49) & 0xFFFFFFFF
+    high_word = 2591861531 * ((seed >> 32) ^ 0xF7DCEFDD) & 0xFFFFFFFF
+    state_words = (
+        123456789 + low_word,
+        362436069 ^ low_word,
+        521288629 + high_word,
+        88675123 ^ high_word,
+        5783321 + low_word,
+    )
     states = np.zeros(threads, XORWOW)
     # The counter d is equal in all subsequences, since their length, 2^67 steps, is a multiple of its period.
-    states["d"] = 6615241 + low + high & 0xFFFFFFFF
-    start = np.array([word & 0xFFFFFFFF for word in words], np.uint32)
+    states["d"] = 6615241 + low_word + high_word & 0xFFFFFFFF
+    start = np.array([state_word & 0xFFFFFFFF for state_word in state_words], np.uint32)
     states["v"] = _states_by_doubling(start, threads, _advance_xorwow)
     return states
 
 
 def mrg32k3a(seed: int, threads: int) -> npt.NDArray[Any]:
-    low = (seed & 0xFFFFFFFF) ^ 0x55555555
-    high = (seed >> 32) ^ 0xAAAAAAAA
+    low_seed = (seed & 0xFFFFFFFF) ^ 0x55555555
+    high_seed = (seed >> 32) ^ 0xAAAAAAAA
     states = np.zeros(threads, MRG32K3A)
-    for half, (field, seeds) in enumerate((("s1", (low, high, low)), ("s2", (high, low, high)))):
+    for half, (field, seeds) in enumerate(
+        (("s1", (low_seed, high_seed, low_seed)), ("s2", (high_seed, low_seed, high_seed)))
+    ):
         modulus = _MODULI[half]
-        words = [12345 * seed_half % modulus if seed else 12345 for seed_half in seeds]
+        state_words = [12345 * seed_half % modulus if seed else 12345 for seed_half in seeds]
         states[field] = _states_by_doubling(
-            np.array(words, np.uint32),
+            np.array(state_words, np.uint32),
             threads,
             partial(_advance_mrg, half),
         )
@@ -74,11 +82,11 @@ def mrg32k3a(seed: int, threads: int) -> npt.NDArray[Any]:
 
 def _philox_outputs(counter: Words, seed: int) -> Words:
     x, y, z, w = (counter[:, i].astype(np.uint64) for i in range(4))
-    keys = seed & 0xFFFFFFFF, seed >> 32
-    for step in range(10):
+    key_words = seed & 0xFFFFFFFF, seed >> 32
+    for round_index in range(10):
         key0, key1 = (
-            (key + step * increment) & 0xFFFFFFFF
-            for key, increment in zip(keys, _KEY_INCREMENTS, strict=True)
+            (key + round_index * increment) & 0xFFFFFFFF
+            for key, increment in zip(key_words, _KEY_INCREMENTS, strict=True)
         )
         product_x = x * np.uint64(0xD2511F53)
         product_z = z * np.uint64(0xCD9E8D57)
@@ -113,10 +121,10 @@ def _xorwow_matrix(power: int) -> Words:
     if power:
         half_matrix = _xorwow_matrix(power - 1)
         return _multiply(_tables(half_matrix), half_matrix)
-    words = np.packbits(np.eye(160, dtype=np.uint8), axis=1, bitorder="little").view("<u4")
-    mixed = words[:, 0] ^ words[:, 0] >> np.uint32(2)
-    last_word = words[:, 4] ^ words[:, 4] << np.uint32(4) ^ mixed ^ mixed << np.uint32(1)
-    return np.column_stack([words[:, 1:], last_word])
+    state_words = np.packbits(np.eye(160, dtype=np.uint8), axis=1, bitorder="little").view("<u4")
+    mixed = state_words[:, 0] ^ state_words[:, 0] >> np.uint32(2)
+    last_word = state_words[:, 4] ^ state_words[:, 4] << np.uint32(4) ^ mixed ^ mixed << np.uint32(1)
+    return np.column_stack([state_words[:, 1:], last_word])
 
 
 def _tables(matrix: Words) -> Words:

@@ -135,14 +135,14 @@ def array(
     order = order or "K"
     if _contains_device_array(obj):
         result = _stack_nested(obj)
-        kind = result.dtype if dtype is None else checked_dtype(dtype)
+        result_dtype = result.dtype if dtype is None else checked_dtype(dtype)
         device = _machine.current().current_device
         if result._mem.owner is not device:
-            result = result.copy().astype(kind, order=order, copy=False)
+            result = result.copy().astype(result_dtype, order=order, copy=False)
         elif result is not obj:
-            result = result.astype(kind, order=order, copy=False)
+            result = result.astype(result_dtype, order=order, copy=False)
         else:
-            result = result.astype(kind, order=order, copy=bool(copy))
+            result = result.astype(result_dtype, order=order, copy=bool(copy))
         return result.reshape((1,) * (ndmin - result.ndim) + result.shape) if result.ndim < ndmin else result
     if hasattr(obj, "__cuda_array_interface__"):
         return array(from_interface(obj), dtype, copy, order, subok, ndmin)

@@ -173,13 +173,15 @@ def document(
         wrapper.__signature__ = inspect.Signature(parameters)
     # `python -OO` leaves docstrings out.
     docstring = function.__doc__ or getattr(getattr(np, name, None), "__doc__", None) or ""
-    body = _NUMPY_ONLY_SECTIONS.split(docstring, maxsplit=1)[0]
-    indent = "    " if body.startswith("\n    ") else ""
-    if body.startswith(f"{name}("):
-        body = body.partition("\n\n")[2]  # after the signature
+    description = _NUMPY_ONLY_SECTIONS.split(docstring, maxsplit=1)[0]
+    indent = "    " if description.startswith("\n    ") else ""
+    if description.startswith(f"{name}("):
+        description = description.partition("\n\n")[2]  # after the signature
     for keyword in missing_keywords:
-        body = re.sub(rf"\n{indent}{keyword} : .*?(?=\n{indent}\w|\n\n{indent}\w|\Z)", "", body, flags=re.S)
-    summary, _, details = body.strip().partition("\n\n")
+        description = re.sub(
+            rf"\n{indent}{keyword} : .*?(?=\n{indent}\w|\n\n{indent}\w|\Z)", "", description, flags=re.S
+        )
+    summary, _, details = description.strip().partition("\n\n")
     wrapper.__doc__ = f"{summary}\n\n{indent}{place_note}\n\n{indent}{details.lstrip()}".rstrip() + "\n"
 
 
@@ -204,12 +206,12 @@ def ufunc_signature(function: np.ufunc) -> inspect.Signature:
 def add_examples(modules: Mapping[str, Any]) -> None:
     """Add the examples to the docstrings of the functions of ``cp`` and its modules."""
     for line in EXAMPLES.strip().split("\n"):
-        code, _, result = line.partition(" -> ")
-        path = code.partition("(")[0]
+        example_code, _, result = line.partition(" -> ")
+        path = example_code.partition("(")[0]
         module, _, name = path.rpartition(".")
         function = getattr(modules[module], name)
-        body = inspect.cleandoc(function.__doc__ or "")
-        function.__doc__ = f"{body}\n\nExamples\n--------\n>>> {code}\n{result}\n"
+        docstring = inspect.cleandoc(function.__doc__ or "")
+        function.__doc__ = f"{docstring}\n\nExamples\n--------\n>>> {example_code}\n{result}\n"
 
 
 def document_methods(array_class: type, module: Any) -> None:

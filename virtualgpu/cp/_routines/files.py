@@ -52,8 +52,8 @@ class NpzFile:
 
 def load(file: Any, mmap_mode: Any = None, allow_pickle: bool = False) -> Any:
     """Load a ``.npy`` file onto the device, or open a ``.npz`` file of device arrays."""
-    contents = np.load(file, mmap_mode=mmap_mode, allow_pickle=allow_pickle)
-    return array(contents) if isinstance(contents, np.ndarray) else NpzFile(contents)
+    file_contents = np.load(file, mmap_mode=mmap_mode, allow_pickle=allow_pickle)
+    return array(file_contents) if isinstance(file_contents, np.ndarray) else NpzFile(file_contents)
 
 
 def save(file: Any, arr: Any, allow_pickle: bool = True) -> None:

@@ -54,16 +54,16 @@ def _check_operand(value: Any) -> None:
 
 def _to_device(result: Any, sources: list[ndarray]) -> Any:
     if isinstance(result, (tuple, list)):
-        items = [_to_device(item, sources) for item in result]
+        device_items = [_to_device(item, sources) for item in result]
         if isinstance(result, tuple) and hasattr(result, "_fields"):
-            return type(result)(*items)
-        return type(result)(items)
+            return type(result)(*device_items)
+        return type(result)(device_items)
     if not isinstance(result, (np.ndarray, np.generic, bool, int, float, complex)):
         return result
-    for source in sources:
-        if result is source._host:
-            return source
-        view = source._adopt(result)
+    for source_array in sources:
+        if result is source_array._host:
+            return source_array
+        view = source_array._adopt(result)
         if view is not None:
             return view
     return ndarray._stored(result)
@@ -190,8 +190,8 @@ def lift(
         # The result's shape follows from computing it; a graph computes it again at each launch.
         old_contents = [array._host.copy() for array in sources] if is_captured else []
         result = _to_device(compute(), sources)
-        for array, contents in zip(sources, old_contents, strict=False):
-            array._assign(contents)
+        for array, array_contents in zip(sources, old_contents, strict=False):
+            array._assign(array_contents)
         new_arrays = [array for array in _nested_arrays(result) if array.base is None]
 
         def run() -> None:

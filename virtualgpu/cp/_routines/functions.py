@@ -196,9 +196,9 @@ trapezoid = lift(np.trapezoid)
 def _clip(
     a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None
 ) -> Any:
-    low = a_min if min is None else min
-    high = a_max if max is None else max
-    return np.clip(a, low, high, out=out)
+    lower_bound = a_min if min is None else min
+    upper_bound = a_max if max is None else max
+    return np.clip(a, lower_bound, upper_bound, out=out)
 
 
 clip = lift(_clip, name="clip")
@@ -555,8 +555,8 @@ def shares_memory(a: ndarray, b: ndarray, max_work: int | None = None) -> bool:
 
 def byte_bounds(a: ndarray) -> tuple[int, int]:
     """Return the address of an array's first byte and the address after its last byte."""
-    low, high = np.lib.array_utils.byte_bounds(a._host)
-    return int(low), int(high)
+    low_address, high_address = np.lib.array_utils.byte_bounds(a._host)
+    return int(low_address), int(high_address)
 
 
 def may_share_memory(a: ndarray, b: ndarray, max_work: int = 0) -> bool:

@@ -133,10 +133,10 @@ class _Parameter:
 
 def _parameters(words: list[str]) -> tuple[_Parameter, ...]:
     parameters = []
-    for word in words:
-        names = word.rstrip("+^*~#!")
+    for operand_text in words:
+        names = operand_text.rstrip("+^*~#!")
         cupy_name, _, numpy_name = names.partition("=")
-        parameters.append(_Parameter(cupy_name, numpy_name or cupy_name, word[len(names) :]))
+        parameters.append(_Parameter(cupy_name, numpy_name or cupy_name, operand_text[len(names) :]))
     return tuple(parameters)
 
 

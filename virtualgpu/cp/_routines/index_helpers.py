@@ -46,12 +46,15 @@ class _Joiner:
         self._join = lift(lambda *parts: numpy_joiner[parts], name=name, operand_count=0)
 
     def __getitem__(self, key: Any) -> ndarray:
-        parts = key if isinstance(key, tuple) else (key,)
-        if any(isinstance(part, str) for part in parts):
+        key_parts = key if isinstance(key, tuple) else (key,)
+        if any(isinstance(key_part, str) for key_part in key_parts):
             raise NotImplementedError(
                 f"cp.{self._name} does not support directives as strings, such as 'r' or '0,2'."
             )
-        lists = [array(part) if isinstance(part, (list, np.ndarray)) else part for part in parts]
+        lists = [
+            array(key_part) if isinstance(key_part, (list, np.ndarray)) else key_part
+            for key_part in key_parts
+        ]
         return self._join(*lists)  # type: ignore[no-any-return]
 
     def __len__(self) -> int:
@@ -64,9 +67,13 @@ c_ = _Joiner(np.c_, "c_")
 
 def ix_(*args: Any) -> tuple[ndarray, ...]:
     """Return index arrays for all combinations: ``x[cp.ix_(rows, columns)]`` selects a smaller matrix."""
-    parts = [part if isinstance(part, ndarray) else array(part) for part in args]
-    parts = [part.astype(np.intp) if not part.size else part for part in parts]  # [] is an index, too
-    return _open_mesh(*parts)  # type: ignore[no-any-return]
+    axis_arrays = [
+        axis_array if isinstance(axis_array, ndarray) else array(axis_array) for axis_array in args
+    ]
+    axis_arrays = [
+        axis_array.astype(np.intp) if not axis_array.size else axis_array for axis_array in axis_arrays
+    ]  # [] is an index, too
+    return _open_mesh(*axis_arrays)  # type: ignore[no-any-return]
 
 
 _open_mesh = lift(np.ix_, name="ix_", synchronizes=True)
@@ -104,8 +111,8 @@ def apply_over_axes(func: Callable[[ndarray, int], Any], a: ndarray, axes: Any) 
     `func` can keep the axis, with length 1, or remove it; the result keeps all axes.
     """
     result = asarray(a)
-    for number in axes if isinstance(axes, (tuple, list)) else (int(axes),):
-        axis = number + a.ndim if number < 0 else number
+    for signed_axis in axes if isinstance(axes, (tuple, list)) else (int(axes),):
+        axis = signed_axis + a.ndim if signed_axis < 0 else signed_axis
         reduced = func(result, axis)
         if reduced.ndim == result.ndim - 1:
             reduced = expand_dims(reduced, axis)

@@ -167,8 +167,8 @@ class ufunc:  # noqa: N801 - CuPy's name
 
     def outer(self, a: Any, b: Any, **kwargs: Any) -> Any:
         """Apply the function to all pairs of an element of `a` and an element of `b`."""
-        first = a if isinstance(a, ndarray) else ndarray._stored(a)
-        return self(first.reshape(first.shape + (1,) * np.ndim(operand(b))), b, **kwargs)
+        first_operand = a if isinstance(a, ndarray) else ndarray._stored(a)
+        return self(first_operand.reshape(first_operand.shape + (1,) * np.ndim(operand(b))), b, **kwargs)
 
     def reduce(
         self, array: ndarray, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False

@@ -40,14 +40,14 @@ def loaded_object(handle: int, expected_class: type, type_name: str) -> Any:
     CUDADriverError
         Status 400, ``CUDA_ERROR_INVALID_HANDLE``.
     """
-    code = _machine.current().own(LoadedCode).get(handle)
-    if not isinstance(code, expected_class):
+    loaded_code = _machine.current().own(LoadedCode).get(handle)
+    if not isinstance(loaded_code, expected_class):
         raise CUDADriverError(
             400,
             "CUDA_ERROR_INVALID_HANDLE",
             f"invalid resource handle: {handle:#x} is not the handle of a live {type_name}.",
         )
-    return code
+    return loaded_code
 
 
 class Module:
@@ -134,7 +134,8 @@ class Module:
             )
         if images_in_file and image is None:
             targets = " and ".join(
-                f"{item.kind} for sm_{item.number}{item.suffix}" for item in images_in_file
+                f"{file_image.kind} for sm_{file_image.number}{file_image.suffix}"
+                for file_image in images_in_file
             )
             raise CUDADriverError(
                 209,
@@ -178,12 +179,12 @@ class Module:
         from pathlib import Path
 
         try:
-            contents = Path(filename).read_bytes()
+            file_contents = Path(filename).read_bytes()
         except FileNotFoundError as error:
             raise CUDADriverError(
                 301, "CUDA_ERROR_FILE_NOT_FOUND", f"file not found: {filename}. Check the path."
             ) from error
-        self.load(contents)
+        self.load(file_contents)
 
     def get_global_var(self, name: str) -> int:
         """Return the address of a ``__device__`` or ``__constant__`` variable.

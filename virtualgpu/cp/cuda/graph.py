@@ -83,7 +83,7 @@ class Graph:
 
     def _record(self, provenance: Provenance) -> GraphRecord:
         """Return a record of the nodes and edges, with the parameters of the next launch."""
-        nodes = [self._record_of(number) for number in range(len(self._nodes))]
+        nodes = [self._record_of(node_number) for node_number in range(len(self._nodes))]
         edges = sorted(
             (predecessor, successor)
             for successor, node in enumerate(self._nodes)
@@ -132,12 +132,12 @@ class Graph:
         edge_label = " [headlabel=0]" if flags & _VERBOSE else ""
         lines = ["digraph dot {", f"subgraph cluster_{self._id} {{", f'label="{name}" graph[style="dashed"];']
         lines += [
-            f'"{name}_node_{number}"[{_dot_attributes(number, node, flags)}];\n'
-            for number, node in enumerate(self._nodes)
+            f'"{name}_node_{node_number}"[{_dot_attributes(node_number, node, flags)}];\n'
+            for node_number, node in enumerate(self._nodes)
         ]
         lines += [
-            f'"{name}_node_{predecessor}" -> "{name}_node_{number}"{edge_label};'
-            for predecessor, number in sorted(
+            f'"{name}_node_{predecessor}" -> "{name}_node_{node_number}"{edge_label};'
+            for predecessor, node_number in sorted(
                 (predecessor, n) for n, node in enumerate(self._nodes) for predecessor in node.after
             )
         ]

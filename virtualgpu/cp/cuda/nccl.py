@@ -80,8 +80,8 @@ def get_build_version() -> int:
 
 def get_unique_id() -> bytes:
     """Return a new id of 128 bytes, which the ranks of one communicator share."""
-    number = next(world().id_numbers)
-    unique_id = _ID_PREFIX + os.getpid().to_bytes(8, "little") + number.to_bytes(8, "little")
+    id_number = next(world().id_numbers)
+    unique_id = _ID_PREFIX + os.getpid().to_bytes(8, "little") + id_number.to_bytes(8, "little")
     return unique_id.ljust(_ID_BYTES, b"\0")
 
 
@@ -197,13 +197,15 @@ class NcclCommunicator:
         machine = current()
         device_count = len(machine.devices)
         if isinstance(devices, int) and not isinstance(devices, bool):
-            numbers = list(range(min(devices, device_count + 1)))  # the error names the first missing device
+            device_ids = list(
+                range(min(devices, device_count + 1))
+            )  # the error names the first missing device
         elif isinstance(devices, list):
-            numbers = [_as_index(number) for number in devices]
+            device_ids = [_as_index(device_id) for device_id in devices]
         else:
             raise ValueError('"devices" should be an int or a list of int.')
-        invalid_numbers = [number for number in numbers if not 0 <= number < device_count]
-        if invalid_numbers or not numbers:
+        invalid_numbers = [device_id for device_id in device_ids if not 0 <= device_id < device_count]
+        if invalid_numbers or not device_ids:
             problem = (
                 f"Device {invalid_numbers[0]} does not exist"
                 if invalid_numbers
@@ -216,11 +218,13 @@ class NcclCommunicator:
             )
         nccl_world = world()
         with nccl_world.changed:
-            clique = Clique(len(numbers))
+            clique = Clique(len(device_ids))
             comms = []
-            for rank, number in enumerate(numbers):
+            for rank, device_id in enumerate(device_ids):
                 comm = NcclCommunicator.__new__(NcclCommunicator)
-                comm._bind(clique, clique.join(rank, len(numbers), machine.devices[number], has_called=False))
+                comm._bind(
+                    clique, clique.join(rank, len(device_ids), machine.devices[device_id], has_called=False)
+                )
                 comms.append(comm)
         return comms
 

@@ -80,17 +80,17 @@ def compileProgram(prog: int, options: Sequence[str]) -> None:  # noqa: N802
         Status 6, ``NVRTC_ERROR_COMPILATION``, if the source does not compile.
     """
     program = _program(prog)
-    targets = [o for o in options if o.startswith(("-arch", "--gpu-architecture"))]
-    target = int("".join(c for c in targets[-1] if c.isdigit())) if targets else min(getSupportedArchs())
+    targets = [option for option in options if option.startswith(("-arch", "--gpu-architecture"))]
+    target_arch = int("".join(c for c in targets[-1] if c.isdigit())) if targets else min(getSupportedArchs())
     compile_options = {
-        "options": [o for o in options if o not in targets],
+        "options": [option for option in options if option not in targets],
         "name_expressions": program.expressions,
         "file_name": program.name,
     }
     try:
-        image = _compiler.compile_ptx(program.source, target=target, **compile_options)  # type: ignore[arg-type]
+        image = _compiler.compile_ptx(program.source, target=target_arch, **compile_options)  # type: ignore[arg-type]
         if targets and "=sm_" in targets[-1]:
-            machine = _compiler.compile_cubin(program.source, target=target, **compile_options)  # type: ignore[arg-type]
+            machine = _compiler.compile_cubin(program.source, target=target_arch, **compile_options)  # type: ignore[arg-type]
             program.cubin = machine.cubin
     except _compiler.NvrtcCompileError as error:
         program.log = error.log

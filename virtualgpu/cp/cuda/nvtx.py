@@ -101,11 +101,11 @@ def _mark(message: str, color: int | None) -> None:
 def RangeStart(message: str | None, color: int | None) -> int:  # noqa: N802
     """Start a range that any thread can end, in any order, and return its number for `RangeEnd`."""
     log = _log()
-    number = next(log.numbers)
-    log.started[number] = log.open(
+    range_id = next(log.numbers)
+    log.started[range_id] = log.open(
         "" if message is None else _checked_message(message), None if color is None else _checked_color(color)
     )
-    return number
+    return range_id
 
 
 def RangeEnd(range_id: int) -> None:  # noqa: N802

@@ -288,8 +288,8 @@ def is_pinned(array: np.ndarray[Any, Any]) -> bool:
     ranges = _machine.current().pinned_ranges
     if not ranges or not array.size:
         return False
-    low, high = np.lib.array_utils.byte_bounds(array)
-    return any(start <= low and high <= start + size for start, size in list(ranges.items()))
+    low_address, high_address = np.lib.array_utils.byte_bounds(array)
+    return any(start <= low_address and high_address <= start + size for start, size in list(ranges.items()))
 
 
 def is_memory_pinned(address: int) -> bool:

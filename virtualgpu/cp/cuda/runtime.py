@@ -166,13 +166,13 @@ def memcpyAsync(dst: int, src: int, size: int, kind: int, stream: int) -> None: 
 
 
 def _copy(dst: int, src: int, size: int, kind: int, stream: _BaseStream, blocking: bool) -> None:
-    target = device_at(dst)
-    source = device_at(src)
+    target_device = device_at(dst)
+    source_device = device_at(src)
     has_managed_end = is_managed(dst) or is_managed(src)  # managed memory counts as host or device memory
     if (
         kind != memcpyDefault
         and not has_managed_end
-        and (target is not None, source is not None)
+        and (target_device is not None, source_device is not None)
         != (
             kind in (memcpyHostToDevice, memcpyDeviceToDevice),
             kind in (memcpyDeviceToHost, memcpyDeviceToDevice),
@@ -184,18 +184,27 @@ def _copy(dst: int, src: int, size: int, kind: int, stream: _BaseStream, blockin
             f"invalid argument: the copy kind {kind} does not match the addresses. "
             "memcpyDefault determines the kind by itself.",
         )
-    for device, address in ((target, dst), (source, src)):
+    for device, address in ((target_device, dst), (source_device, src)):
         if device is not None:
             device.memory.check(address, size)
-    target_bytes = host_bytes(dst, size) if target is None else target.memory.view(dst, size)
-    source_bytes = host_bytes(src, size) if source is None else source.memory.view(src, size)
+    target_bytes = host_bytes(dst, size) if target_device is None else target_device.memory.view(dst, size)
+    source_bytes = host_bytes(src, size) if source_device is None else source_device.memory.view(src, size)
 
     def move() -> None:
         target_bytes[:] = source_bytes.copy()
 
-    host = target_bytes if target is None else source_bytes
+    host = target_bytes if target_device is None else source_bytes
     arrays = (target_bytes, source_bytes)
-    copy(move, size, target=target, source=source, host=host, stream=stream, blocking=blocking, arrays=arrays)
+    copy(
+        move,
+        size,
+        target=target_device,
+        source=source_device,
+        host=host,
+        stream=stream,
+        blocking=blocking,
+        arrays=arrays,
+    )
 
 
 def memset(ptr: int, value: int, size: int) -> None:
@@ -498,9 +507,11 @@ profilerStop = profilerStart  # noqa: N816
 
 
 def __getattr__(name: str) -> Any:
-    numbers = {f"cudaDevAttr{attribute.name}": attribute.number for attribute in ATTRIBUTES} | _TEXTURES
-    if name in numbers:
-        return numbers[name]
+    constant_values = {
+        f"cudaDevAttr{attribute.name}": attribute.number for attribute in ATTRIBUTES
+    } | _TEXTURES
+    if name in constant_values:
+        return constant_values[name]
     raise missing_attribute("cp.cuda.runtime", name, __dir__())
 
 

@@ -272,35 +272,35 @@ class _BaseStream:
     @property
     def done(self) -> bool:
         """Return whether all work on this stream is done."""
-        work = self._work
+        device_work = self._work
         try:
-            work.check_legacy(self.ptr)
-            work.refuse_capturing(self.ptr)
+            device_work.check_legacy(self.ptr)
+            device_work.refuse_capturing(self.ptr)
         except CUDARuntimeError:
             return False  # CuPy compares the status with 0; the capture is invalidated anyway
         device = _device(self.device_id)
-        is_done = _is_done(device, work.schedule.tail_ns(self.ptr), "cudaStreamQuery")
+        is_done = _is_done(device, device_work.schedule.tail_ns(self.ptr), "cudaStreamQuery")
         if is_done:
-            work.settle(work.schedule.point(self.ptr).after)
+            device_work.settle(device_work.schedule.point(self.ptr).after)
             if device.clock.watch is not None:
-                device.clock.watch.host_waited("stream", work.place(self.ptr))
+                device.clock.watch.host_waited("stream", device_work.place(self.ptr))
         return is_done
 
     def synchronize(self) -> None:
         """Wait on the host for all work queued on this stream."""
         refuse_in_host_function()
-        work = self._work
-        work.check_legacy(self.ptr)
-        work.refuse_capturing(self.ptr)
-        clock = work.schedule.clock
-        start_ns = work.schedule.clock.now_ns
-        work.schedule.synchronize(self.ptr)
-        work.settle(work.schedule.point(self.ptr).after)
+        device_work = self._work
+        device_work.check_legacy(self.ptr)
+        device_work.refuse_capturing(self.ptr)
+        clock = device_work.schedule.clock
+        start_ns = device_work.schedule.clock.now_ns
+        device_work.schedule.synchronize(self.ptr)
+        device_work.settle(device_work.schedule.point(self.ptr).after)
         if clock.watch is not None:
-            clock.watch.host_waited("stream", work.place(self.ptr))
+            clock.watch.host_waited("stream", device_work.place(self.ptr))
         if clock.recorder is not None:
             device_id = _device(self.device_id).id
-            predecessors = work.schedule.point(self.ptr).after
+            predecessors = device_work.schedule.point(self.ptr).after
             clock.recorder.waited(
                 "STREAM_SYNCHRONIZE", "cudaStreamSynchronize", start_ns, device_id, self.ptr, predecessors
             )
@@ -310,15 +310,15 @@ class _BaseStream:
         refuse_in_host_function()
         event = event or Event()
         device = _device(self.device_id)
-        work = device.work
-        work.check_legacy(self.ptr)
-        capture = work.capturing(self.ptr)
+        device_work = device.work
+        device_work.check_legacy(self.ptr)
+        capture = device_work.capturing(self.ptr)
         if capture is not None:
             event._set_captured(capture, capture.frontiers[device.id, self.ptr])
         else:
-            event._set(device, self.ptr, work.schedule.point(self.ptr))
+            event._set(device, self.ptr, device_work.schedule.point(self.ptr))
             if device.clock.watch is not None:
-                device.clock.watch.recorded(event, work.place(self.ptr))
+                device.clock.watch.recorded(event, device_work.place(self.ptr))
         if device.clock.recorder is not None:
             device.clock.recorder.called("cudaEventRecord", device.clock.now_ns)
         return event
@@ -328,20 +328,20 @@ class _BaseStream:
 
         An event recorded in a stream that captures a graph makes this stream take part in the capture.
         """
-        work = self._work
+        device_work = self._work
         device = _device(self.device_id)
         if device.clock.watch is not None and event.capture is None:
-            device.clock.watch.waits(event, work.place(self.ptr), event.moment is not None)
+            device.clock.watch.waits(event, device_work.place(self.ptr), event.moment is not None)
         if event.capture is not None:
             if event.capture.ended:
                 raise event._capture_error(event.capture)
-            work.join(self.ptr, event.capture, event.nodes)
+            device_work.join(self.ptr, event.capture, event.nodes)
         elif event.moment is not None:
-            work.check_legacy(self.ptr)
-            capture = work.capturing(self.ptr)
+            device_work.check_legacy(self.ptr)
+            capture = device_work.capturing(self.ptr)
             if capture is not None:
-                raise work.spoil(capture, 905)
-            schedule = work.schedule
+                raise device_work.spoil(capture, 905)
+            schedule = device_work.schedule
             moment = event.moment
             schedule.hold_until(self.ptr, moment.time_ns, moment.after)
             if schedule.clock.recorder is not None:
@@ -415,10 +415,10 @@ class _BaseStream:
 
     def is_capturing(self) -> bool:
         """Return whether the stream takes part in the capture of a graph."""
-        work = self._work
-        work.check_legacy(self.ptr, spoils=False)
+        device_work = self._work
+        device_work.check_legacy(self.ptr, spoils=False)
         try:
-            return work.capturing(self.ptr) is not None
+            return device_work.capturing(self.ptr) is not None
         except CUDARuntimeError as error:
             raise RuntimeError(
                 "the stream was capturing, but an error has invalidated the capture sequence"

@@ -22,25 +22,26 @@ def as_strided(x: ndarray, shape: Any = None, strides: Any = None) -> ndarray:
         If the view extends beyond the allocation; CuPy does not check this.
     """
     extents = x.shape if shape is None else tuple(shape)
-    steps = x.strides if strides is None else tuple(strides)
-    if len(extents) != len(steps):
+    byte_strides = x.strides if strides is None else tuple(strides)
+    if len(extents) != len(byte_strides):
         raise ValueError(
-            f"`shape` has {len(extents)} axes, but `strides` has {len(steps)}. Pass one stride per axis."
+            f"`shape` has {len(extents)} axes, but `strides` has {len(byte_strides)}. "
+            "Pass one stride per axis."
         )
-    axis_extents = [(int(n) - 1) * int(step) for n, step in zip(extents, steps, strict=True)]
-    low = sum(min(extent, 0) for extent in axis_extents)
-    high = sum(max(extent, 0) for extent in axis_extents) + x.itemsize
+    axis_extents = [(int(n) - 1) * int(stride) for n, stride in zip(extents, byte_strides, strict=True)]
+    low_offset = sum(min(extent, 0) for extent in axis_extents)
+    high_offset = sum(max(extent, 0) for extent in axis_extents) + x.itemsize
     if 0 not in extents:
         start = x.data.ptr
         memory = x.data.mem
-        if start + low < memory.ptr or start + high > memory.ptr + memory.size:
+        if start + low_offset < memory.ptr or start + high_offset > memory.ptr + memory.size:
             raise ValueError(
-                f"Shape {extents} with strides {steps} reaches from byte "
-                f"{start + low - memory.ptr:,} to {start + high - memory.ptr:,} of an "
+                f"Shape {extents} with strides {byte_strides} reaches from byte "
+                f"{start + low_offset - memory.ptr:,} to {start + high_offset - memory.ptr:,} of an "
                 f"allocation of {memory.size:,} bytes. Use the strides of x (x.strides), "
                 "and a shape that ends within x."
             )
-    return x._view_of(np.lib.stride_tricks.as_strided(x._host, extents, steps))
+    return x._view_of(np.lib.stride_tricks.as_strided(x._host, extents, byte_strides))
 
 
 def sliding_window_view(
@@ -64,11 +65,13 @@ def sliding_window_view(
     """
     if writeable:
         raise NotImplementedError("Writeable views are not supported.")
-    source = array(x, copy=False, subok=subok)
+    source_array = array(x, copy=False, subok=subok)
     # NumPy checks the arguments and computes shape and strides, on an array without memory.
-    flat = np.lib.stride_tricks.as_strided(np.empty(0, source.dtype), source.shape, source.strides)
+    flat = np.lib.stride_tricks.as_strided(
+        np.empty(0, source_array.dtype), source_array.shape, source_array.strides
+    )
     windows = np.lib.stride_tricks.sliding_window_view(flat, window_shape, axis)
-    return as_strided(source, windows.shape, windows.strides)
+    return as_strided(source_array, windows.shape, windows.strides)
 
 
 __getattr__ = _module_getattr("cp.lib.stride_tricks", globals())

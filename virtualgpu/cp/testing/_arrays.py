@@ -15,14 +15,14 @@ def _module(xp: Any) -> Any:
     return ndarray._module if xp is None else xp
 
 
-def _integers_as(numbers: npt.NDArray[Any], dtype: Any, shape: Any) -> npt.NDArray[Any]:
+def _integers_as(integers: npt.NDArray[Any], dtype: Any, shape: Any) -> npt.NDArray[Any]:
     """Convert integers to a dtype: even numbers become True, complex numbers have two equal parts."""
     target_dtype = np.dtype(dtype)
     if target_dtype.kind == "b":
-        numbers = numbers % 2 == 0
+        integers = integers % 2 == 0
     elif target_dtype.kind == "c":
-        numbers = numbers * (1 + 1j)
-    return numbers.astype(target_dtype).reshape(shape)
+        integers = integers * (1 + 1j)
+    return integers.astype(target_dtype).reshape(shape)
 
 
 def _element_count(shape: Any) -> int:
@@ -99,5 +99,7 @@ def generate_matrix(shape: Any, xp: Any = None, dtype: Any = np.float32, *, sing
     start = module.random.standard_normal(shape)
     if target_dtype.kind == "c":
         start = start + 1j * module.random.standard_normal(shape)
-    left, singular, right = module.linalg.svd(start, full_matrices=False)
-    return (left * module.broadcast_to(values, singular.shape)[..., None, :] @ right).astype(target_dtype)
+    left_vectors, singular, right_vectors = module.linalg.svd(start, full_matrices=False)
+    return (left_vectors * module.broadcast_to(values, singular.shape)[..., None, :] @ right_vectors).astype(
+        target_dtype
+    )

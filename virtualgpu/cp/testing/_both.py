@@ -60,10 +60,12 @@ def _check_errors(device_error: Exception | None, host_error: Exception | None, 
     """Check that the runs with ``cp`` and with NumPy raised errors that a program cannot distinguish."""
     classes = Exception if accepted is True else accepted or ()
     if device_error is None or host_error is None:
-        side, error = ("NumPy", host_error) if device_error is None else ("cp", device_error)
+        module_name, error = ("NumPy", host_error) if device_error is None else ("cp", device_error)
         if error is None:
             raise AssertionError("Neither cp nor NumPy raised an error.")
-        raise AssertionError(f"Only {side} raised an error: {type(error).__name__}: {error}") from error
+        raise AssertionError(
+            f"Only {module_name} raised an error: {type(error).__name__}: {error}"
+        ) from error
     have_same_classes = all(
         isinstance(device_error, error_class) == isinstance(host_error, error_class)
         for error_class in _ERROR_CLASSES
@@ -99,8 +101,8 @@ def _comparison(
                 _check_errors(device_error, host_error, accept_error)
                 return
             assert device_result is not None, "The test returns what is to be compared."
-            pairs = list(zip(_as_tuple(device_result), _as_tuple(host_result), strict=True))
-            for device_item, host_item in pairs:
+            result_pairs = list(zip(_as_tuple(device_result), _as_tuple(host_result), strict=True))
+            for device_item, host_item in result_pairs:
                 if contiguous_check and isinstance(host_item, np.ndarray):
                     for order in ("c_contiguous", "f_contiguous"):
                         if getattr(host_item.flags, order) and not getattr(device_item.flags, order):
@@ -115,7 +117,7 @@ def _comparison(
                     raise AssertionError(
                         f"The shapes differ. cp: {device_item.shape}, NumPy: {host_item.shape}"
                     )
-            for device_item, host_item in pairs:
+            for device_item, host_item in result_pairs:
                 check(device_item, host_item)
 
         return without_arguments(

@@ -50,8 +50,10 @@ def multi_gpu(gpu_num: int) -> Callable[[Any], Any]:
     """Skip a test unless there are at least `gpu_num` devices."""
     import pytest
 
-    count = len(_machine.current().devices)
-    skip_mark = pytest.mark.skipif(count < gpu_num, reason=f"{gpu_num} GPUs are needed, and there is {count}")
+    device_count = len(_machine.current().devices)
+    skip_mark = pytest.mark.skipif(
+        device_count < gpu_num, reason=f"{gpu_num} GPUs are needed, and there is {device_count}"
+    )
     return lambda test: skip_mark(pytest.mark.multi_gpu(test))
 
 

@@ -20,16 +20,16 @@ _COMPLEX = (np.complex64, np.complex128)
 
 def _for_choices(names: Sequence[str], choices: Iterable[Sequence[Any]]) -> Callable[[Test], Test]:
     """Return a decorator that calls a test once for each choice of values of some arguments."""
-    cases = [dict(zip(names, choice, strict=True)) for choice in choices]
+    argument_sets = [dict(zip(names, choice, strict=True)) for choice in choices]
 
     def decorate(impl: Test) -> Test:
         def test(*args: Any, **kwargs: Any) -> None:
-            for case in cases:
+            for argument_set in argument_sets:
                 try:
-                    impl(*args, **kwargs, **case)
+                    impl(*args, **kwargs, **argument_set)
                 except BaseException as error:
                     error.add_note(
-                        ", ".join(f"{name} is {_display_name(value)}" for name, value in case.items())
+                        ", ".join(f"{name} is {_display_name(value)}" for name, value in argument_set.items())
                     )
                     raise
 
@@ -101,12 +101,12 @@ def for_dtypes_combination(
     dtypes = [np.dtype(dtype).type for dtype in types]
     if full:
         return _for_choices(names, itertools.product(dtypes, repeat=len(names)))
-    count = len(dtypes)
-    shifts = {0, 1 % count, count // 2}
+    dtype_count = len(dtypes)
+    shifts = {0, 1 % dtype_count, dtype_count // 2}
     combinations = [
-        tuple(dtypes[(start + position * shift) % count] for position in range(len(names)))
+        tuple(dtypes[(start + position * shift) % dtype_count] for position in range(len(names)))
         for shift in sorted(shifts)
-        for start in range(count)
+        for start in range(dtype_count)
     ]
     return _for_choices(names, dict.fromkeys(combinations))
 
@@ -159,13 +159,13 @@ def for_contiguous_axes(name: str = "axis") -> Callable[[Test], Test]:
 
     def decorate(impl: Test) -> Test:
         def test(self: Any, *args: Any, **kwargs: Any) -> None:
-            count = len(self.shape)
+            axis_count = len(self.shape)
             is_fortran_order = self.order in ("f", "F")
-            for index in range(count):
+            for index in range(axis_count):
                 axis = (
                     tuple(range(index + 1))
                     if is_fortran_order
-                    else tuple(range(count - 1, count - 2 - index, -1))
+                    else tuple(range(axis_count - 1, axis_count - 2 - index, -1))
                 )
                 impl(self, *args, **kwargs, **{name: axis})
 
@@ -194,7 +194,7 @@ def product_dict(*parameters: Iterable[Mapping[str, Any]]) -> list[dict[str, Any
 def _test_classes(cls: type, sets: Sequence[Mapping[str, Any]]) -> type:
     """Create a `unittest` class for each set of attributes, and add the classes to the module."""
     module = sys.modules[cls.__module__]
-    for number, attributes in enumerate(sets):
+    for set_index, attributes in enumerate(sets):
 
         def initialize(
             self: Any, *args: Any, attributes: Mapping[str, Any] = attributes, **kwargs: Any
@@ -202,7 +202,7 @@ def _test_classes(cls: type, sets: Sequence[Mapping[str, Any]]) -> type:
             cls.__init__(self, *args, **kwargs)  # type: ignore[misc]
             self.__dict__.update(attributes)
 
-        name = f"{cls.__name__}_{number}"
+        name = f"{cls.__name__}_{set_index}"
         setattr(
             module,
             name,

@@ -78,17 +78,17 @@ def copy(
     if device is None:
         move()
         return
-    kind: CopyKind
+    copy_kind: CopyKind
     if target is None or source is None:
-        kind = "HtoD" if source is None else "DtoH"
+        copy_kind = "HtoD" if source is None else "DtoH"
     else:
-        kind = "DtoD" if target is source else "PtoP"
+        copy_kind = "DtoD" if target is source else "PtoP"
     pinned = host is not None and is_pinned(host)
     # Accesses to pageable memory are finished when the call returns.
     target_array, source_array = arrays
     writes = () if target is None and not pinned else (target_array,)
     reads = () if source is None and not pinned else (source_array,)
-    if kind == "HtoD" and not pinned and device.clock.deferral is not None:
+    if copy_kind == "HtoD" and not pinned and device.clock.deferral is not None:
         move = partial(
             np.copyto, target_array, source_array.copy()
         )  # the call reads the host's data, even if the copy is deferred
@@ -98,9 +98,9 @@ def copy(
     links = device.machine.links
     passage = Passage()
     device_pair = (
-        (source.id, target.id) if kind == "PtoP" and source is not None and target is not None else None
+        (source.id, target.id) if copy_kind == "PtoP" and source is not None and target is not None else None
     )
-    duration_ns = cost.copy_ns(device.info, kind, size_bytes, pinned) if device_pair is None else 0.0
+    duration_ns = cost.copy_ns(device.info, copy_kind, size_bytes, pinned) if device_pair is None else 0.0
 
     def run() -> float:
         move()
@@ -118,16 +118,16 @@ def copy(
     synchronized_devices = () if device_pair is None or stream.ptr not in LEGACY else (target, source)
     for device_end in synchronized_devices:
         if device_end is not None and device_end is not device:
-            point = device_end.schedule.point(LEGACY_QUEUE)
-            device.schedule.hold_until(stream.ptr, point.time_ns, point.after)
+            queue_point = device_end.schedule.point(LEGACY_QUEUE)
+            device.schedule.hold_until(stream.ptr, queue_point.time_ns, queue_point.after)
     operation = stream.enqueue(
-        "MEMCPY2" if kind == "PtoP" else "MEMCPY",
-        f"Memcpy {kind}",
+        "MEMCPY2" if copy_kind == "PtoP" else "MEMCPY",
+        f"Memcpy {copy_kind}",
         run,
         device=device,
         size_bytes=size_bytes,
-        copy_kind=kind,
-        pinned=pinned if kind in ("HtoD", "DtoH") else None,
+        copy_kind=copy_kind,
+        pinned=pinned if copy_kind in ("HtoD", "DtoH") else None,
         reads=reads,
         writes=writes,
         passage=passage,
@@ -138,8 +138,8 @@ def copy(
     for device_end in synchronized_devices:
         if device_end is not None and device_end is not device:
             device_end.schedule.hold_until(LEGACY_QUEUE, operation.end_ns, (operation.correlation_id,))
-    pageable = kind in ("HtoD", "DtoH") and not pinned
-    host_waits = blocking or (pageable and (kind == "DtoH" or size_bytes > _STAGED_BYTES))
+    pageable = copy_kind in ("HtoD", "DtoH") and not pinned
+    host_waits = blocking or (pageable and (copy_kind == "DtoH" or size_bytes > _STAGED_BYTES))
     start_ns = device.clock.now_ns
     if host_waits:
         device.clock.wait_until(operation.end_ns)

@@ -104,10 +104,10 @@ class _Limit(TypedDict):
 
 def limit_of_environment() -> _Limit:
     """Return the value of ``CUPY_GPU_MEMORY_LIMIT``: bytes, or a fraction of the device's memory."""
-    limit = os.environ.get("CUPY_GPU_MEMORY_LIMIT")
-    if limit is not None and limit.endswith("%"):
-        return {"size": None, "fraction": float(limit[:-1]) / 100.0}
-    return {"size": None if limit is None else int(limit), "fraction": None}
+    limit_text = os.environ.get("CUPY_GPU_MEMORY_LIMIT")
+    if limit_text is not None and limit_text.endswith("%"):
+        return {"size": None, "fraction": float(limit_text[:-1]) / 100.0}
+    return {"size": None if limit_text is None else int(limit_text), "fraction": None}
 
 
 class SingleDeviceMemoryPool:
@@ -367,8 +367,8 @@ def check_room(size: int) -> None:
     """
     pool = default_memory_pool()
     free = _machine.current().current_device.memory.free_bytes
-    limit = pool.get_limit()
-    if size > free + pool.free_bytes() or 0 < limit < pool.used_bytes() + size:
+    pool_limit_bytes = pool.get_limit()
+    if size > free + pool.free_bytes() or 0 < pool_limit_bytes < pool.used_bytes() + size:
         alloc(size)  # raises, unless the program's allocator has other rules
     check_host_memory(size)
 

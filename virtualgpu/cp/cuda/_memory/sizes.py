@@ -15,12 +15,14 @@ def size_t(size: Any) -> int:
     TypeError
         If it is not a number.
     """
-    number = as_integer(size, " for a size in bytes")
-    if number < 0:
-        raise OverflowError(f"can't convert negative value to size_t: a size of {number} bytes")
-    if number >= 1 << 64:
-        raise OverflowError(f"Python int too large to convert to C unsigned long: a size of {number:,} bytes")
-    return number
+    size_bytes = as_integer(size, " for a size in bytes")
+    if size_bytes < 0:
+        raise OverflowError(f"can't convert negative value to size_t: a size of {size_bytes} bytes")
+    if size_bytes >= 1 << 64:
+        raise OverflowError(
+            f"Python int too large to convert to C unsigned long: a size of {size_bytes:,} bytes"
+        )
+    return size_bytes
 
 
 def as_integer(value: Any, purpose: str = "") -> int:

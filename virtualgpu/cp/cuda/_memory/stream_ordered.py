@@ -97,11 +97,11 @@ class MemoryAsyncPool:
         size = size_t(size)
         rounded_size = round_size(size)
         total_size = self.total_bytes()
-        limit = 0
+        pool_limit_bytes = 0
         if total_size - self.used_bytes() < rounded_size:
-            limit = self.get_limit()
-            if max(limit, total_size) < total_size + rounded_size:
-                raise OutOfMemoryError(size, total_size, limit)
+            pool_limit_bytes = self.get_limit()
+            if max(pool_limit_bytes, total_size) < total_size + rounded_size:
+                raise OutOfMemoryError(size, total_size, pool_limit_bytes)
         try:
             return malloc_async(rounded_size)
         except CUDARuntimeError as error:
@@ -113,7 +113,7 @@ class MemoryAsyncPool:
         except CUDARuntimeError as error:
             if error.status != _OUT_OF_MEMORY:
                 raise
-        raise OutOfMemoryError(size, total_size, limit)
+        raise OutOfMemoryError(size, total_size, pool_limit_bytes)
 
     def free_all_blocks(self, stream: _BaseStream | None = None) -> None:
         """Wait for a stream (default: the current one), then release unused memory to the device."""
@@ -150,8 +150,8 @@ class MemoryAsyncPool:
         self._set_device_limit(_machine.current().current_device, size, fraction)
 
     def _set_device_limit(self, device: VirtualDevice, size: int | None, fraction: float | None) -> None:
-        limit = limit_bytes(size, fraction, device.memory.capacity_bytes) or NO_LIMIT
-        driver_pools().get(self._pools[device.id]).set_attribute(RELEASE_THRESHOLD, limit)
+        pool_limit_bytes = limit_bytes(size, fraction, device.memory.capacity_bytes) or NO_LIMIT
+        driver_pools().get(self._pools[device.id]).set_attribute(RELEASE_THRESHOLD, pool_limit_bytes)
 
     def get_limit(self) -> int:
         """Return the limit in bytes, or 2**64 - 1 if there is no limit."""

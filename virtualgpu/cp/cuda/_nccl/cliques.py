@@ -186,8 +186,8 @@ class Clique:
     def _rows(self) -> list[list[Call]]:
         """Return the calls at the heads of all queues, and the following calls that share their kernel."""
         rows: list[list[Call]] = []
-        for items in zip(*self.queues, strict=False):
-            row = [item for item in items if isinstance(item, Call)]
+        for queued_items in zip(*self.queues, strict=False):
+            row = [queued_item for queued_item in queued_items if isinstance(queued_item, Call)]
             is_complete_row = len(row) == self.size and all(
                 call.signature == row[0].signature for call in row
             )
@@ -207,8 +207,8 @@ class Clique:
                 batches = self._connected_batches(rank)
                 if batches is None:
                     continue
-                pairs = self._matched_pairs(batches)
-                if not pairs:
+                call_pairs = self._matched_pairs(batches)
+                if not call_pairs:
                     waiting_ranks = "; ".join(
                         f"rank {r} waits in {self.queues[r][0].description}" for r in sorted(batches)
                     )
@@ -218,9 +218,9 @@ class Clique:
                         "send(peer) needs a recv by that peer. Put the calls that a rank "
                         "makes at the same time between groupStart() and groupEnd().",
                     )
-                calls = [call for pair in pairs for call in pair]
+                calls = [call for call_pair in call_pairs for call in call_pair]
                 ranks = sorted({call.rank for call in calls})
-                work.exchange(pairs)
+                work.exchange(call_pairs)
                 for call in calls:
                     call.done = True
                 for r in ranks:
@@ -258,7 +258,7 @@ class Clique:
         return batches
 
     def _matched_pairs(self, batches: dict[int, Batch]) -> list[tuple[Call, Call]]:
-        pairs = []
+        call_pairs = []
         for rank, batch in batches.items():
             receives_by_peer: dict[int, list[Call]] = {
                 peer: [c for c in peer_batch.calls if c.name == "recv" and c.other_rank == rank]
@@ -275,8 +275,8 @@ class Clique:
                         f"{call.other_rank} calls {receive.description}: the counts and "
                         "types of a send and its receive must be equal.",
                     )
-                pairs.append((call, receive))
-        return pairs
+                call_pairs.append((call, receive))
+        return call_pairs
 
     # Waiting
 
@@ -352,7 +352,9 @@ class Clique:
             remedy = "All ranks must make the same calls in the same order, even on different communicators"
             reason = f"{have_not_called}, and waits for this rank.{self._locations(missing)} {remedy}."
             return INVALID_USAGE, reason
-        waiting_threads = {thread for thread, item in list(self.world.waiting.items()) if not item.done()}
+        waiting_threads = {
+            thread for thread, waiting_rank in list(self.world.waiting.items()) if not waiting_rank.done()
+        }
         if not any(thread not in waiting_threads for thread in self.world.other_threads()):
             reason = f"{have_not_called}, and no other thread is running that could make the call."
             return INVALID_USAGE, f"{reason}{self._locations(missing)} {remedy}."
@@ -393,9 +395,10 @@ class Clique:
             waiting_rank = self.world.waiting.get(member.thread)
             frame = _program_frame(member.thread)
             if waiting_rank is not None and waiting_rank.clique is not self:
-                number = waiting_rank.clique.number
+                clique_number = waiting_rank.clique.number
                 sentences.append(
-                    f"{waiting_rank.activity} of communicator {number} (this is communicator {self.number})"
+                    f"{waiting_rank.activity} of communicator {clique_number} "
+                    f"(this is communicator {self.number})"
                 )
             elif frame is not None:
                 sentences.append(f"rank {rank} is at line {frame.f_lineno} of {frame.f_code.co_name}()")
@@ -475,11 +478,11 @@ def run_calls(calls: Sequence[tuple[Clique, Call]]) -> None:
                 call.group_token = group_token if len(clique_calls) > 1 else None
             for rank in dict.fromkeys(call.rank for call in clique_calls):
                 rank_calls = [call for call in clique_calls if call.rank == rank]
-                items: list[Item] = [call for call in rank_calls if call.name not in ("send", "recv")]
+                rank_items: list[Item] = [call for call in rank_calls if call.name not in ("send", "recv")]
                 batch = Batch([call for call in rank_calls if call.name in ("send", "recv")])
-                items += [batch] if batch.calls else []
-                clique.enqueue(rank, items)
-                enqueued += [(clique, item, rank_calls[0]) for item in items]
+                rank_items += [batch] if batch.calls else []
+                clique.enqueue(rank, rank_items)
+                enqueued += [(clique, item, rank_calls[0]) for item in rank_items]
         for clique in cliques:
             try:
                 clique.advance()
@@ -487,8 +490,8 @@ def run_calls(calls: Sequence[tuple[Clique, Call]]) -> None:
                 if clique.error is None:  # so that the other ranks do not wait for this call
                     clique.fail(UNHANDLED_CUDA, f"{calls[0][1].name} of rank {calls[0][1].rank}: {error}")
                 raise
-        for clique, item, first in enqueued:
-            activity = f"rank {first.rank} waits in {item.description}"
+        for clique, item, first_call in enqueued:
+            activity = f"rank {first_call.rank} waits in {item.description}"
 
             def missing(clique: Clique = clique, item: Item = item) -> list[int]:
                 if isinstance(item, Call):
@@ -505,6 +508,6 @@ def leave(member: Member, clique: Clique, end_state: str) -> None:
     """End the communicator of a rank without a lock, since the garbage collector can call this function."""
     member.end_state = end_state
     with suppress(KeyError):
-        if all(other.end_state for other in clique.members.values()):
+        if all(other_member.end_state for other_member in clique.members.values()):
             for key in [key for key, value in list(clique.world.cliques.items()) if value is clique]:
                 del clique.world.cliques[key]

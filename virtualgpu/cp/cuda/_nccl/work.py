@@ -110,13 +110,13 @@ def collective(rows: Sequence[Sequence[Call]]) -> None:
     rows = [calls for calls in rows if calls[0].count]
     if not rows:
         return
-    first = rows[0][0]
+    first_call = rows[0][0]
     rank_count = len(rows[0])
-    ring_call = cast(RingCall, first.name)
+    ring_call = cast(RingCall, first_call.name)
     transferred_bytes: Counter[tuple[int, int]] = Counter()
     for calls in rows:
         transferred_bytes.update(
-            moved(ring_call, rank_count, calls[0].count, first.item_bytes, calls[0].other_rank or 0)
+            moved(ring_call, rank_count, calls[0].count, first_call.item_bytes, calls[0].other_rank or 0)
         )
 
     def move_data() -> None:
@@ -126,7 +126,7 @@ def collective(rows: Sequence[Sequence[Call]]) -> None:
     devices = {call.rank: call.member.device for call in rows[0]}
     calls = [calls[rank] for rank in range(rank_count) for calls in rows]
     _run(
-        first.kernel,
+        first_call.kernel,
         calls,
         move_data,
         _transfers(devices, transferred_bytes),
@@ -136,30 +136,34 @@ def collective(rows: Sequence[Sequence[Call]]) -> None:
 
 def _move(calls: Sequence[Call]) -> None:
     """Write the results of one collective call to the receive arrays of all ranks."""
-    first = calls[0]
+    first_call = calls[0]
     rank_count = len(calls)
     root = calls[0].other_rank or 0
     inputs = [call.arrays[0] for call in calls]
-    if first.name == "broadcast":
+    if first_call.name == "broadcast":
         results = [inputs[root].copy()] * rank_count
-    elif first.name == "allGather":
+    elif first_call.name == "allGather":
         results = [np.concatenate(inputs)] * rank_count
     else:
-        assert first.op is not None
-        if first.name == "reduceScatter":
-            rows = [array.reshape(rank_count, first.count) for array in inputs]
+        assert first_call.op is not None
+        if first_call.name == "reduceScatter":
+            rows = [array.reshape(rank_count, first_call.count) for array in inputs]
             results = [
                 reduce_parts(
-                    [rows[rank][chunk] for rank in adding_order(rank_count, chunk)], first.dtype, first.op
+                    [rows[rank][chunk] for rank in adding_order(rank_count, chunk)],
+                    first_call.dtype,
+                    first_call.op,
                 )
                 for chunk in range(rank_count)
             ]
-        elif first.name == "reduce":
+        elif first_call.name == "reduce":
             results = [
-                reduce_parts([inputs[rank] for rank in adding_order(rank_count, root)], first.dtype, first.op)
+                reduce_parts(
+                    [inputs[rank] for rank in adding_order(rank_count, root)], first_call.dtype, first_call.op
+                )
             ] * rank_count
         else:
-            results = [all_reduce_parts(inputs, first.dtype, first.op)] * rank_count
+            results = [all_reduce_parts(inputs, first_call.dtype, first_call.op)] * rank_count
     for call, result in zip(calls, results, strict=True):
         if call.arrays[1].size:
             call.arrays[1][...] = result
@@ -174,11 +178,11 @@ def exchange(pairs: Sequence[tuple[Call, Call]]) -> None:
         for values, (_, target) in zip(copies, array_pairs, strict=True):
             target[...] = values
 
-    devices = {call.rank: call.member.device for pair in pairs for call in pair}
+    devices = {call.rank: call.member.device for call_pair in pairs for call in call_pair}
     transferred_bytes: Counter[tuple[int, int]] = Counter()
     for send, recv in pairs:
         transferred_bytes[send.rank, recv.rank] += send.count * send.item_bytes
-    calls = sorted((call for pair in pairs for call in pair), key=lambda call: call.rank)
+    calls = sorted((call for call_pair in pairs for call in call_pair), key=lambda call: call.rank)
     _run("ncclDevKernel_SendRecv", calls, move_data, _transfers(devices, transferred_bytes), 1)
 
 
@@ -190,10 +194,10 @@ def _transfers(
     Like NCCL, they use NVLink if there is one, even if peer access is not enabled.
     """
     transfers: list[tuple[int, int, int, Over]] = []
-    for (source, target), size_bytes in transferred_bytes.items():
-        device_ids = devices[source].id, devices[target].id
-        if source != target:
-            has_nvlink = devices[source].machine.links.can_access(*device_ids)
+    for (source_rank, target_rank), size_bytes in transferred_bytes.items():
+        device_ids = devices[source_rank].id, devices[target_rank].id
+        if source_rank != target_rank:
+            has_nvlink = devices[source_rank].machine.links.can_access(*device_ids)
             transfers.append((*device_ids, size_bytes, "NVLink" if has_nvlink else "PCIe"))
     return transfers
 
@@ -211,31 +215,32 @@ def _run(
     if transfers:
         sent_bytes: Counter[tuple[int, Over]] = Counter()
         received_bytes: Counter[tuple[int, Over]] = Counter()
-        for source, target, size_bytes, link in transfers:
-            sent_bytes[source, link] += size_bytes
-            received_bytes[target, link] += size_bytes
+        for source_rank, target_rank, size_bytes, link in transfers:
+            sent_bytes[source_rank, link] += size_bytes
+            received_bytes[target_rank, link] += size_bytes
         # Transfers of one port share its bandwidth.
         transfer_costs = [
             (
-                infos[source],
-                infos[target],
-                max(sent_bytes[source, link], received_bytes[target, link]),
+                infos[source_rank],
+                infos[target_rank],
+                max(sent_bytes[source_rank, link], received_bytes[target_rank, link]),
                 link == "NVLink",
             )
-            for source, target, _, link in transfers
+            for source_rank, target_rank, _, link in transfers
         ]
         duration_ns = cost.collective_ns(transfer_costs, steps)
     else:
         moved_bytes = sum(call.arrays[0].nbytes for call in calls)
         duration_ns = cost.copy_ns(calls[0].member.device.info, "DtoD", moved_bytes)
-    parts = []
+    device_parts = []
     other_streams = []
     for _, group_calls in groupby(calls, key=lambda call: call.rank):
         rank_calls = list(group_calls)
         reads, writes = (
-            [call.arrays[side] for call in rank_calls if call.arrays[side].size] for side in (0, 1)
+            [call.arrays[array_index] for call in rank_calls if call.arrays[array_index].size]
+            for array_index in (0, 1)
         )
         streams = list(dict.fromkeys(call.stream for call in rank_calls))
-        parts.append(Part(rank_calls[0].member.device, streams[0], reads, writes))
+        device_parts.append(Part(rank_calls[0].member.device, streams[0], reads, writes))
         other_streams += [Part(rank_calls[0].member.device, stream) for stream in streams[1:]]
-    run_together(name, parts, move_data, duration_ns, transfers, other_streams)
+    run_together(name, device_parts, move_data, duration_ns, transfers, other_streams)

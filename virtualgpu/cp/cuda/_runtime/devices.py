@@ -107,7 +107,8 @@ def getDeviceProperties(device: int) -> dict[str, Any]:  # noqa: N802
     info = _machine.current().device(device).info
     values = {attribute.name: attribute.of(info) for attribute in ATTRIBUTES}
     sizes = {
-        f"max{kind}": tuple(values[f"Max{kind}{side}"] for side in sides) for kind, sides in _SIZES.items()
+        f"max{texture_kind}": tuple(values[f"Max{texture_kind}{axis_name}"] for axis_name in sides)
+        for texture_kind, sides in _SIZES.items()
     }
     return {
         "name": info.name.encode(),
@@ -168,10 +169,10 @@ def deviceGetByPCIBusId(pciBusId: str) -> int:  # noqa: N802, N803
             f"invalid argument: {pciBusId!r} is not a PCI address of the form domain:bus:device.function, "
             "each in hexadecimal.",
         )
-    domain, bus, slot = (int(part or "0", 16) for part in match.groups())
-    for number in range(getDeviceCount()):
-        if tuple(_pci_address(number).values()) == (bus, slot, domain):
-            return number
+    domain, bus, slot = (int(number_text or "0", 16) for number_text in match.groups())
+    for device_id in range(getDeviceCount()):
+        if tuple(_pci_address(device_id).values()) == (bus, slot, domain):
+            return device_id
     addresses = ", ".join(map(deviceGetPCIBusId, range(getDeviceCount())))
     raise CUDARuntimeError(
         101, "cudaErrorInvalidDevice", f"invalid device ordinal: {pciBusId} is not one of {addresses}."

@@ -35,8 +35,8 @@ class _Line:
 
     def report(self, name: str, depth: int = 0) -> Iterator[str]:
         yield f"{'  ' * depth}{name} ({_readable(self.used_bytes)}, {_readable(self.acquired_bytes)})\n"
-        for (filename, number, function), line in self.calls.items():
-            yield from line.report(f"{filename}:{number}:{function}", depth + 1)
+        for (filename, line_number, function), line in self.calls.items():
+            yield from line.report(f"{filename}:{line_number}:{function}", depth + 1)
 
 
 class LineProfileHook(MemoryHook):
@@ -79,8 +79,8 @@ class LineProfileHook(MemoryHook):
 
 
 def _readable(size_bytes: float) -> str:
-    for unit in ("", "K", "M", "G", "T", "P", "E"):
+    for unit_prefix in ("", "K", "M", "G", "T", "P", "E"):
         if size_bytes < 1024:
-            return f"{size_bytes:.2f}{unit}B"
+            return f"{size_bytes:.2f}{unit_prefix}B"
         size_bytes /= 1024
     return f"{size_bytes:.2f}ZB"

@@ -59,7 +59,8 @@ class CUDAarray:
         self.texel = texel_of(desc)
         extents = (width, height, depth)[: self.ndim]
         if any(
-            not 0 < extent <= limit for extent, limit in zip(extents, _MAX_EXTENTS[self.ndim], strict=True)
+            not 0 < extent <= max_extent
+            for extent, max_extent in zip(extents, _MAX_EXTENTS[self.ndim], strict=True)
         ):
             raise invalid(f"the array has {extents} texels, but the maximum is {_MAX_EXTENTS[self.ndim]}.")
         self.device = _machine.current().current_device

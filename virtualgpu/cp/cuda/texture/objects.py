@@ -74,9 +74,9 @@ class TextureObject(_Object):
             ("filterMode", (descriptor.filter_mode,), 2),
             ("readMode", (descriptor.read_mode,), 2),
         )
-        for name, values, count in ranges:
-            if any(not 0 <= value < count for value in values):
-                raise invalid(f"`{name}` is {values}, but valid values are 0 to {count - 1}.")
+        for name, values, value_count in ranges:
+            if any(not 0 <= value < value_count for value in values):
+                raise invalid(f"`{name}` is {values}, but valid values are 0 to {value_count - 1}.")
         normalized_read = descriptor.read_mode == NUMBERS["cudaReadModeNormalizedFloat"]
         is_integer = texel.kind != FLOAT
         if normalized_read and is_integer and texel.channel_bytes == 4:
