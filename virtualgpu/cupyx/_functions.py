@@ -43,7 +43,7 @@ class RuntimeInfo:
     nvrtc_version: tuple[int, int] | None
 
     def __str__(self) -> str:
-        return "\n".join(f"{item.name:26}: {getattr(self, item.name)}" for item in fields(self))
+        return "\n".join(f"{field.name:26}: {getattr(self, field.name)}" for field in fields(self))
 
 
 def get_runtime_info(*, full: bool = True) -> RuntimeInfo:

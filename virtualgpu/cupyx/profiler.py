@@ -122,8 +122,8 @@ def benchmark(
         ends = _record_events(devices)
         for end in ends:
             end.synchronize()
-        pairs = zip(starts, ends, strict=True)
-        rows.append([cpu_s, *(cp.cuda.get_elapsed_time(start, end) * 1e-3 for start, end in pairs)])
+        event_pairs = zip(starts, ends, strict=True)
+        rows.append([cpu_s, *(cp.cuda.get_elapsed_time(start, end) * 1e-3 for start, end in event_pairs)])
         if (clock.now_ns - start_ns) * _NANOSECONDS > max_duration:
             break
     return BenchmarkResult(name, np.array(rows, np.float64).T, devices)

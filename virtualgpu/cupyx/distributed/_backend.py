@@ -98,11 +98,11 @@ class NCCLBackend:
     def all_reduce(self, in_array: Any, out_array: Any, op: str = "sum", stream: Any = None) -> None:
         """Compute the sum (or `op`) of all ranks' arrays, and write it to every rank."""
         _check_contiguous(in_array, out_array)
-        dtype, count = _dtype_and_count(in_array)
+        dtype, element_count = _dtype_and_count(in_array)
         self._comm.allReduce(
             in_array.data.ptr,
             out_array.data.ptr,
-            count,
+            element_count,
             dtype,
             _op_number(op, in_array),
             _stream_handle(stream),
@@ -113,11 +113,11 @@ class NCCLBackend:
     ) -> None:
         """Compute the sum (or `op`) of all ranks' arrays, and write it to rank `root`."""
         _check_contiguous(in_array, *([out_array] if self.rank == root else []))
-        dtype, count = _dtype_and_count(in_array)
+        dtype, element_count = _dtype_and_count(in_array)
         self._comm.reduce(
             in_array.data.ptr,
             out_array.data.ptr,
-            count,
+            element_count,
             dtype,
             _op_number(op, in_array),
             root,
@@ -127,9 +127,9 @@ class NCCLBackend:
     def broadcast(self, in_out_array: Any, root: int = 0, stream: Any = None) -> None:
         """Copy the array of rank `root` to all ranks."""
         _check_contiguous(in_out_array)
-        dtype, count = _dtype_and_count(in_out_array)
+        dtype, element_count = _dtype_and_count(in_out_array)
         self._comm.broadcast(
-            in_out_array.data.ptr, in_out_array.data.ptr, count, dtype, root, _stream_handle(stream)
+            in_out_array.data.ptr, in_out_array.data.ptr, element_count, dtype, root, _stream_handle(stream)
         )
 
     def reduce_scatter(
@@ -218,12 +218,12 @@ class NCCLBackend:
         nccl.groupEnd()
 
     def _send(self, array: Any, peer: int, stream: int) -> None:
-        dtype, count = _dtype_and_count(array)
-        self._comm.send(array.data.ptr, count, dtype, peer, stream)
+        dtype, element_count = _dtype_and_count(array)
+        self._comm.send(array.data.ptr, element_count, dtype, peer, stream)
 
     def _recv(self, array: Any, peer: int, stream: int) -> None:
-        dtype, count = _dtype_and_count(array)
-        self._comm.recv(array.data.ptr, count, dtype, peer, stream)
+        dtype, element_count = _dtype_and_count(array)
+        self._comm.recv(array.data.ptr, element_count, dtype, peer, stream)
 
     def _check_rows(self, call: str, parameter: str, array: Any) -> None:
         if not array.shape or array.shape[0] != self._n_devices:
