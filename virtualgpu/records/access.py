@@ -91,16 +91,16 @@ class Access:
         passes = 0
         ideal = 0
         ways = 0
-        words = self._words
+        access_words = self._words
         units = self._units
-        for group in self._lane_groups():
-            group_units = [units[lane] for lane in group]
+        for lane_group in self._lane_groups():
+            group_units = [units[lane] for lane in lane_group]
             if not self._one_by_one:
                 group_units = list(set(group_units))
-            uses_by_bank = Counter([unit * words % BANKS for unit in group_units])
+            uses_by_bank = Counter([unit * access_words % BANKS for unit in group_units])
             group_passes = max(uses_by_bank.values(), default=0)
             passes = passes + group_passes
-            ideal = ideal + bool(group)
+            ideal = ideal + bool(lane_group)
             ways = max(ways, group_passes)
         if self.rule == "swap":
             return BankCost(2 * passes, passes + ideal, ways, passes)
@@ -108,22 +108,22 @@ class Access:
 
     def pieces(self) -> tuple[BankPiece, ...]:
         """Return the bank and pass of each lane's words; a bank processes words in the order of the lanes."""
-        pieces: list[BankPiece] = []
-        words = self._words
+        bank_pieces: list[BankPiece] = []
+        access_words = self._words
         units = self._units
         passes = 0
-        for group in self._lane_groups():
+        for lane_group in self._lane_groups():
             words_in_bank: Counter[int] = Counter()
             depths: dict[int, int] = {}
-            for lane in group:
-                bank = units[lane] * words % BANKS
+            for lane in lane_group:
+                bank = units[lane] * access_words % BANKS
                 key = lane if self._one_by_one else units[lane]
                 if key not in depths:
                     depths[key] = words_in_bank[bank]
                     words_in_bank[bank] += 1
-                pieces.append(BankPiece(lane, passes + depths[key], depths[key], bank, words))
+                bank_pieces.append(BankPiece(lane, passes + depths[key], depths[key], bank, access_words))
             passes += max(words_in_bank.values(), default=0)
-        return tuple(pieces)
+        return tuple(bank_pieces)
 
     @property
     def _words(self) -> int:
@@ -152,8 +152,12 @@ class Access:
     def _neighbours_agree(self, units: Sequence[int]) -> bool:
         active = set(self.lanes)
         return any(
-            all(units[lane] == units[lane ^ step] for lane in active if lane ^ step in active)
-            for step in (1, 2)
+            all(
+                units[lane] == units[lane ^ lane_distance]
+                for lane in active
+                if lane ^ lane_distance in active
+            )
+            for lane_distance in (1, 2)
         )
 
 
@@ -279,11 +283,11 @@ class AccessTrace:
 
     def access(self, index: int) -> Access:
         """Return one memory request of the warp as an `Access`."""
-        site = int(self.site[index])
+        site_index = int(self.site[index])
         space = SPACES[self.space[index]]
-        size = self.counters.accesses[site].size_bytes
+        size = self.counters.accesses[site_index].size_bytes
         # In local memory lanes never share a word.
-        rule = "load" if space == "local" else self.rules[site]
+        rule = "load" if space == "local" else self.rules[site_index]
         return Access(tuple(self.address[index].tolist()), size, space, rule)
 
     def worst_first(self) -> list[int]:

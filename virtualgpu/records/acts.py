@@ -68,14 +68,14 @@ class Region:
             if stride < 0:  # the same bytes in ascending order
                 address += (length - 1) * stride
         lengths: list[int] = []
-        steps: list[int] = []
-        for step, length, _ in axes:
-            if not lengths and step == item_bytes:
+        axis_strides: list[int] = []
+        for axis_stride, length, _ in axes:
+            if not lengths and axis_stride == item_bytes:
                 item_bytes *= length
             else:
                 lengths.append(length)
-                steps.append(step)
-        return cls(memory, address, item_bytes, tuple(lengths), tuple(steps), array)
+                axis_strides.append(axis_stride)
+        return cls(memory, address, item_bytes, tuple(lengths), tuple(axis_strides), array)
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,9 +49,11 @@ class NodeParameter:
             return self
         data = bytearray(self.data)
         for offset in range(0, len(data) - ADDRESS_BYTES + 1, ADDRESS_BYTES):
-            word = int.from_bytes(data[offset : offset + ADDRESS_BYTES], "little")
-            if word in self.addresses and word in moves:
-                data[offset : offset + ADDRESS_BYTES] = moves[word].to_bytes(ADDRESS_BYTES, "little")
+            stored_address = int.from_bytes(data[offset : offset + ADDRESS_BYTES], "little")
+            if stored_address in self.addresses and stored_address in moves:
+                data[offset : offset + ADDRESS_BYTES] = moves[stored_address].to_bytes(
+                    ADDRESS_BYTES, "little"
+                )
         addresses = tuple(moves.get(address, address) for address in self.addresses)
         return replace(self, data=bytes(data), addresses=addresses)
 
@@ -163,11 +165,13 @@ class GraphRecord:
     def layers(self) -> tuple[int, ...]:
         """Layer of each node: 0 without predecessors, else one more than the largest of its predecessors."""
         predecessors: dict[int, list[int]] = {}
-        for first, second in self.edges:
-            predecessors.setdefault(second, []).append(first)
+        for predecessor, successor in self.edges:
+            predecessors.setdefault(successor, []).append(predecessor)
         layer: dict[int, int] = {}
-        for number in self._in_order(predecessors):
-            layer[number] = max((layer[first] + 1 for first in predecessors.get(number, ())), default=0)
+        for node_number in self._in_order(predecessors):
+            layer[node_number] = max(
+                (layer[predecessor] + 1 for predecessor in predecessors.get(node_number, ())), default=0
+            )
         return tuple(layer[node.number] for node in self.nodes)
 
     @property

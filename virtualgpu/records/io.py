@@ -65,13 +65,13 @@ def save(record: Any, path: str | Path) -> Path:
         )
     arrays: dict[str, Array] = {}
     header = {"format": FORMAT, "version": VERSION, "record": _encode(record, arrays, "")}
-    target = Path(path)
-    if not target.suffix:
-        target = target.with_suffix(".npz")
+    target_path = Path(path)
+    if not target_path.suffix:
+        target_path = target_path.with_suffix(".npz")
     header_bytes = np.frombuffer(json.dumps(header).encode(), np.uint8)
-    with target.open("wb") as file:  # NumPy would add a suffix to a name
+    with target_path.open("wb") as file:  # NumPy would add a suffix to a name
         np.savez_compressed(file, **{_HEADER: header_bytes}, **arrays)  # type: ignore[arg-type]
-    return target
+    return target_path
 
 
 def load(path: str | Path) -> Any:

@@ -28,8 +28,8 @@ class Provenance:
     @property
     def label(self) -> str:
         """A phrase for captions, such as ``measured on NVIDIA H200``."""
-        tail = f" ({self.detail})" if self.detail else ""
-        return f"{self.source} {'for' if self.source == 'published' else 'on'} {self.device}{tail}"
+        detail_text = f" ({self.detail})" if self.detail else ""
+        return f"{self.source} {'for' if self.source == 'published' else 'on'} {self.device}{detail_text}"
 
     @property
     def of_results(self) -> str:

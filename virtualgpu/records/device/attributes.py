@@ -205,9 +205,9 @@ _LIMITS = {
 def driver_limits(runtime: Any) -> tuple[Metric, ...]:
     """Return the current device's limits from ``cudaDeviceGetLimit``; an unsupported limit has no value."""
     metrics = []
-    for name, number in _LIMITS.items():
+    for name, limit_number in _LIMITS.items():
         try:
-            size_bytes = runtime.deviceGetLimit(number)
+            size_bytes = runtime.deviceGetLimit(limit_number)
             shift = next((shift for shift in (20, 10) if size_bytes >> shift), 0)
             metrics.append(Metric(name, size_bytes / (1 << shift), {0: "B", 10: "KiB", 20: "MiB"}[shift]))
         except runtime.CUDARuntimeError:

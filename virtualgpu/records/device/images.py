@@ -76,17 +76,17 @@ def _entries(image: bytes) -> Iterator[Part]:
     """Yield the complete entries of a fat binary, up to the first damaged one."""
     start = struct.unpack_from("<H", image, 6)[0] if len(image) >= 8 else len(image)
     while start + 48 <= len(image):
-        kind, _, header, size = struct.unpack_from("<HHIQ", image, start)
+        entry_kind, _, header, size = struct.unpack_from("<HHIQ", image, start)
         end = start + header + size
         if header < 48 or not size or end > len(image):
             return
         data = image[start + header : end]
-        number = struct.unpack_from("<I", image, start + 28)[0]
-        if kind == 2:
-            yield Part("cubin", number, data=data)
+        arch_number = struct.unpack_from("<I", image, start + 28)[0]
+        if entry_kind == 2:
+            yield Part("cubin", arch_number, data=data)
         elif struct.unpack_from("<I", image, start + 40)[0] & _COMPRESSED:
-            yield Part("PTX", number)
+            yield Part("PTX", arch_number)
         else:
             match = _TARGET.search(data)
-            yield Part("PTX", number, match[2].decode() if match else "", data)
+            yield Part("PTX", arch_number, match[2].decode() if match else "", data)
         start = end

@@ -143,19 +143,19 @@ class LaunchTrace:
         One block of each group of consecutive listed blocks of an SM is chosen at random, so that no period
         of the grid or of the SMs can coincide with that of the sampling.
         """
-        step = -(-self.sm_id.size // max_blocks)
-        if step <= 1:
+        sampling_step = -(-self.sm_id.size // max_blocks)
+        if sampling_step <= 1:
             return self
         order = np.argsort(self.sm_id, kind="stable")
         sms = self.sm_id[order]
         sm_starts = np.flatnonzero(np.append(True, sms[1:] != sms[:-1]))
-        counts = np.diff(np.append(sm_starts, sms.size))
-        rank_in_sm = np.arange(sms.size) - np.repeat(sm_starts, counts)
-        group_starts = np.flatnonzero(rank_in_sm % step == 0)
+        blocks_per_sm = np.diff(np.append(sm_starts, sms.size))
+        rank_in_sm = np.arange(sms.size) - np.repeat(sm_starts, blocks_per_sm)
+        group_starts = np.flatnonzero(rank_in_sm % sampling_step == 0)
         group_sizes = np.diff(np.append(group_starts, sms.size))
         random_positions = np.random.default_rng(0).random(group_starts.size)
         chosen_rows = np.sort(order[group_starts + (random_positions * group_sizes).astype(np.int64)])
         columns = {
             name: getattr(self, name)[chosen_rows] for name in ("block_index", "sm_id", "start_ns", "end_ns")
         }
-        return replace(self, sampled=self.sampled * step, **columns)
+        return replace(self, sampled=self.sampled * sampling_step, **columns)

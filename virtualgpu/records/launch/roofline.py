@@ -126,10 +126,10 @@ class Roofline:
     def _arithmetic_ns(self, point: RooflinePoint) -> dict[Limit, float]:
         """Return the shortest time of a launch's operations on CUDA cores and on tensor cores."""
         times_ns: dict[Limit, float] = {"CUDA cores": 0.0, "tensor cores": 0.0}
-        for kind, count in point.flops.items():
-            unit: Limit = "tensor cores" if kind.startswith(TENSOR) else "CUDA cores"
-            if kind in self.ceilings.gflops:
-                times_ns[unit] += count / self.ceilings.gflops[kind]
+        for operation_kind, operation_count in point.flops.items():
+            compute_unit: Limit = "tensor cores" if operation_kind.startswith(TENSOR) else "CUDA cores"
+            if operation_kind in self.ceilings.gflops:
+                times_ns[compute_unit] += operation_count / self.ceilings.gflops[operation_kind]
         return times_ns
 
     def roof(self, point: RooflinePoint) -> tuple[Limit, float]:

@@ -47,9 +47,9 @@ class KnownCalls:
         routines_by_kernel = {
             kernel: ending.routines for ending in self.endings for kernel, _ in ending.kernels
         }
-        for name, count in kernels.items():
+        for name, launch_count in kernels.items():
             routines = tuple((routine, 0) for routine, _ in routines_by_kernel.get(name, ()))
-            yield with_libraries(Ending(operation=None, routines=routines, kernels=((name, count),)))
+            yield with_libraries(Ending(operation=None, routines=routines, kernels=((name, launch_count),)))
 
     def named(self, name: str, **wanted: str) -> tuple[Ending, ...]:
         """Return all records of a name, such as ``torch.addmm`` or ``matmul``; all for an empty name.
@@ -64,8 +64,8 @@ class KnownCalls:
             package = ""
             operation = name
         operation = operation.rpartition(".")[2]  # cupy.linalg.solve, torch.nn.functional.conv2d
-        keys = {"package": package, "name": operation, **wanted}
-        conditions = {field: value for field, value in keys.items() if value}
+        all_conditions = {"package": package, "name": operation, **wanted}
+        conditions = {field: value for field, value in all_conditions.items() if value}
         matches = tuple(
             ending
             for ending in self.endings

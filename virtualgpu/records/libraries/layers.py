@@ -41,10 +41,10 @@ class Followed:
 
 def interfaces(timeline: Timeline) -> tuple[CallCounts, ...]:
     """Return the calls of the CUDA runtime (``cuda...``) and driver (``cu...``) in a timeline."""
-    counts = Counter(call.name for call in timeline.calls if call.name != "cudaDeviceSynchronize")
-    runtime = {name: count for name, count in counts.items() if name.startswith("cuda")}
+    call_counts = Counter(call.name for call in timeline.calls if call.name != "cudaDeviceSynchronize")
+    runtime = {name: call_count for name, call_count in call_counts.items() if name.startswith("cuda")}
     return tuple(runtime.items()), tuple(
-        (name, count) for name, count in counts.items() if name not in runtime
+        (name, call_count) for name, call_count in call_counts.items() if name not in runtime
     )
 
 
@@ -65,24 +65,26 @@ def known_layers(data: Any) -> tuple[Followed, ...]:
     return tuple(
         Followed(
             provenance=provenance,
-            package=call["package"],
-            call=call["call"],
-            layers=tuple(tuple((str(name), int(count)) for name, count in layer) for layer in call["layers"]),
-            note=call.get("note", ""),
+            package=call_data["package"],
+            call=call_data["call"],
+            layers=tuple(
+                tuple((str(name), int(count)) for name, count in layer) for layer in call_data["layers"]
+            ),
+            note=call_data.get("note", ""),
         )
-        for call in data["calls"]
+        for call_data in data["calls"]
     )
 
 
 def symbols_in_code(function: Callable[..., Any]) -> tuple[tuple[str, int], ...]:
     """Return the names of methods, module functions and operators that a function's own code uses."""
-    code = getattr(function, "__code__", None)
-    counts = Counter(
+    code_object = getattr(function, "__code__", None)
+    symbol_counts = Counter(
         str(instruction.argval) if instruction.opname in ("LOAD_ATTR", "LOAD_METHOD") else instruction.argrepr
-        for instruction in (dis.get_instructions(code) if code else ())
+        for instruction in (dis.get_instructions(code_object) if code_object else ())
         if instruction.opname in ("LOAD_ATTR", "LOAD_METHOD", "BINARY_OP")
     )
-    return tuple(counts.items()) or ((type(function).__name__, 1),)
+    return tuple(symbol_counts.items()) or ((type(function).__name__, 1),)
 
 
 def questions_last(calls: Iterable[tuple[str, int]]) -> CallCounts:
@@ -111,9 +113,9 @@ def stack(
         *(interfaces(timeline) if lower_calls is None else lower_calls),
         tuple(Counter(activity.name for activity in timeline.activities).items()),
     )
-    call = getattr(function, "__name__", "call").replace("<lambda>", "the call")
+    call_name = getattr(function, "__name__", "call").replace("<lambda>", "the call")
     note = _VIRTUAL_NOTE if lower_calls is None else ""
-    return Followed(provenance=provenance, package="here", call=call, layers=layers, note=note)
+    return Followed(provenance=provenance, package="here", call=call_name, layers=layers, note=note)
 
 
 def named(calls: tuple[Followed, ...], call: str) -> tuple[Followed, ...]:

@@ -81,7 +81,7 @@ class AllocatorEvents:
     def rows(self) -> Iterator[tuple[Action, int, int, int, int, int, int]]:
         """Yield action, address, size, requested bytes, stream, time and stack number of each event."""
         columns = (self.addresses, self.size_bytes, self.requested_bytes, self.streams, self.time_ns)
-        actions = [ACTIONS[code] for code in self.actions.tolist()]
+        actions = [ACTIONS[action_code] for action_code in self.actions.tolist()]
         lists = [column.tolist() for column in columns]
         yield from zip(actions, *lists, self.stacks.tolist(), strict=True)
 

@@ -115,8 +115,10 @@ class AllocatorStatistics:
         abbreviated
             Omit the values of each pool.
         """
-        source = " ".join(part for part in (self.provenance.label + ".", self.note) if part)
-        return self.table(abbreviated) + source[:1].upper() + source[1:] + "\n"
+        source_text = " ".join(
+            text_part for text_part in (self.provenance.label + ".", self.note) if text_part
+        )
+        return self.table(abbreviated) + source_text[:1].upper() + source_text[1:] + "\n"
 
     def table(self, abbreviated: bool = False) -> str:
         """Return the `summary` without its last line."""
@@ -160,8 +162,8 @@ def _flat(nested: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, in
 
 def _row(figure: Figure, first: Figure, format_value: Any) -> str:
     """Format one line of the summary, with the units of the line for all pools."""
-    pairs = zip(asdict(figure).values(), asdict(first).values(), strict=True)
-    return " | ".join(format_value(value, reference) for value, reference in pairs)
+    value_pairs = zip(asdict(figure).values(), asdict(first).values(), strict=True)
+    return " | ".join(format_value(value, reference) for value, reference in value_pairs)
 
 
 def _size(value: int, reference: int) -> str:
@@ -175,9 +177,9 @@ def _count(value: int, reference: int) -> str:
 
 
 def _scaled(value: int, reference: float, step: int, limit: int, units: tuple[str, ...]) -> tuple[int, str]:
-    unit = 0
-    while unit < len(units) - 1 and reference >= limit:
+    unit_index = 0
+    while unit_index < len(units) - 1 and reference >= limit:
         value = value // step
         reference = reference / step
-        unit = unit + 1
-    return value, units[unit]
+        unit_index = unit_index + 1
+    return value, units[unit_index]

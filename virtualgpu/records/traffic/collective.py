@@ -143,11 +143,13 @@ def state_after(state: State, moves: Sequence[Move]) -> State:
     """Return the state after transfers that happen at the same time."""
     new_state = [list(chunks) for chunks in state]
     for move in moves:
-        parts = state[move.source][move.chunk]
+        moved_parts = state[move.source][move.chunk]
         if move.add:
             own_parts = new_state[move.target][move.chunk]
-            parts = tuple(own_value + added for own_value, added in zip(own_parts, parts, strict=True))
-        new_state[move.target][move.chunk] = parts
+            moved_parts = tuple(
+                own_value + added for own_value, added in zip(own_parts, moved_parts, strict=True)
+            )
+        new_state[move.target][move.chunk] = moved_parts
     return tuple(tuple(chunks) for chunks in new_state)
 
 
@@ -186,9 +188,9 @@ def is_right(
     """Return whether a GPU has the correct result for these inputs; `bounds` are the chunk boundaries."""
     for chunk in range(len(bounds) - 1):
         elements = slice(bounds[chunk], bounds[chunk + 1])
-        parts = expected_parts(operation, len(inputs), rank, chunk)
-        if parts is not None:
-            sums = sum(array[elements] for array, count in zip(inputs, parts, strict=True) if count)
+        chunk_parts = expected_parts(operation, len(inputs), rank, chunk)
+        if chunk_parts is not None:
+            sums = sum(array[elements] for array, count in zip(inputs, chunk_parts, strict=True) if count)
             if not (result[elements] == sums).all():
                 return False
     return True

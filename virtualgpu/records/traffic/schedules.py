@@ -13,15 +13,17 @@ Steps = list[list[Move]]
 def ring(operation: Operation, gpus: int) -> Steps:
     """Return a ring schedule: every GPU sends to the next one, in n - 1 steps (twice for ``all-reduce``)."""
     ranks = range(gpus)
-    last = gpus - 1
+    last_rank = gpus - 1
     reduce = [
         [Move(rank, (rank + 1) % gpus, (rank - step - 1) % gpus, True) for rank in ranks]
-        for step in range(last)
+        for step in range(last_rank)
     ]
-    gather = [[Move(rank, (rank + 1) % gpus, (rank - step) % gpus) for rank in ranks] for step in range(last)]
+    gather = [
+        [Move(rank, (rank + 1) % gpus, (rank - step) % gpus) for rank in ranks] for step in range(last_rank)
+    ]
     line = [
-        [Move(rank, rank + 1, step - rank) for rank in range(last) if 0 <= step - rank < gpus]
-        for step in range(gpus + last - 1)
+        [Move(rank, rank + 1, step - rank) for rank in range(last_rank) if 0 <= step - rank < gpus]
+        for step in range(gpus + last_rank - 1)
     ]
     schedules: dict[Operation, Steps] = {
         "all-reduce": reduce + gather,
@@ -38,7 +40,7 @@ def ring(operation: Operation, gpus: int) -> Steps:
 def star_or_tree(operation: Operation, gpus: int, algorithm: str) -> Steps:
     """Return a schedule that collects at GPU 0 and then distributes, directly (``naive``) or along a tree."""
     is_chunked = operation in ("all-gather", "reduce-scatter")
-    pairs = _tree(gpus) if algorithm == "tree" else [[(0, r, 1) for r in range(1, gpus)]]
+    rank_steps = _tree(gpus) if algorithm == "tree" else [[(0, r, 1) for r in range(1, gpus)]]
     all_chunks = range(gpus) if is_chunked else range(1)
 
     def subtree_chunks(rank: int, size: int) -> Sequence[int]:
@@ -51,7 +53,7 @@ def star_or_tree(operation: Operation, gpus: int, algorithm: str) -> Steps:
             for near_rank, far_rank, size in step
             for chunk in (subtree_chunks(far_rank, size) if operation == "all-gather" else all_chunks)
         ]
-        for step in pairs
+        for step in rank_steps
     ]
     from_root = [
         [
@@ -59,7 +61,7 @@ def star_or_tree(operation: Operation, gpus: int, algorithm: str) -> Steps:
             for near_rank, far_rank, size in step
             for chunk in (subtree_chunks(far_rank, size) if operation == "reduce-scatter" else all_chunks)
         ]
-        for step in reversed(pairs)
+        for step in reversed(rank_steps)
     ]
     if operation == "reduce":
         return to_root
@@ -81,9 +83,9 @@ def messages(moves: Sequence[Move]) -> list[tuple[Move, int]]:
     """Merge transfers of adjacent chunks between the same GPUs; return each with the end of its chunks."""
     merged_moves: list[tuple[Move, int]] = []
     for move in moves:
-        first, end = merged_moves[-1] if merged_moves else (move, -1)
-        if end == move.chunk and replace(move, chunk=first.chunk) == first:
-            merged_moves[-1] = (first, end + 1)
+        first_move, end = merged_moves[-1] if merged_moves else (move, -1)
+        if end == move.chunk and replace(move, chunk=first_move.chunk) == first_move:
+            merged_moves[-1] = (first_move, end + 1)
         else:
             merged_moves.append((move, move.chunk + 1))
     return merged_moves

@@ -129,19 +129,19 @@ class SharedEvents:
         mask = (np.uint64(1) << width.astype(np.uint64)) - np.uint64(1) << byte_in_word
         # A piece of 8 bytes is an event of two words.
         long_pieces = np.flatnonzero(width > WORD_BYTES)
-        piece = np.append(np.arange(row.size), long_pieces)
-        second = np.repeat([0, 1], [row.size, long_pieces.size])
-        word = offset[piece] // WORD_BYTES + second
-        order = np.lexsort((piece, word))
-        order = order[word[order] < self.words]
-        piece = piece[order]
-        self.second = second[order]
-        self.word = word[order]
-        self.row = row[piece]
-        self.lane = lane[piece]
+        piece_index = np.append(np.arange(row.size), long_pieces)
+        second_word = np.repeat([0, 1], [row.size, long_pieces.size])
+        word_index = offset[piece_index] // WORD_BYTES + second_word
+        order = np.lexsort((piece_index, word_index))
+        order = order[word_index[order] < self.words]
+        piece_index = piece_index[order]
+        self.second = second_word[order]
+        self.word = word_index[order]
+        self.row = row[piece_index]
+        self.lane = lane[piece_index]
         half_bits = 8 * WORD_BYTES * self.second.astype(np.uint64)
-        bits_in_word = bits_in_word[piece] >> half_bits
-        mask = mask[piece] >> np.uint64(WORD_BYTES) * (self.second > 0)
+        bits_in_word = bits_in_word[piece_index] >> half_bits
+        mask = mask[piece_index] >> np.uint64(WORD_BYTES) * (self.second > 0)
         self.word_events = np.searchsorted(self.word, np.arange(self.words + 1))
         self.moments, moment = np.unique(shared.sequence, return_inverse=True)
         self._moment = moment[self.row] + 1
@@ -164,9 +164,9 @@ class SharedEvents:
                 np.uint64(255),
             )
             self.bits |= (value << shift).astype(np.uint32)
-            word = self.word[is_written]
+            word_index = self.word[is_written]
             moment = self._moment[is_written]
-            is_new = np.diff(word, prepend=-1) > 0
+            is_new = np.diff(word_index, prepend=-1) > 0
             new += np.bincount(moment[is_new], minlength=new.size)
             change_counts += np.bincount(
                 moment[is_new | (np.diff(moment, prepend=-1) != 0)], minlength=new.size

@@ -51,8 +51,8 @@ class Visits:
 
 def find_visits(trace: WarpTrace) -> Visits:
     """Group a trace's steps into visits of source lines."""
-    total = len(trace)
-    if not total:
+    step_count = len(trace)
+    if not step_count:
         no_steps = np.zeros(0, np.int32)
         no_masks = np.zeros(0, np.uint32)
         return Visits(
@@ -65,7 +65,7 @@ def find_visits(trace: WarpTrace) -> Visits:
             of=no_steps,
             step_line=no_steps,
         )
-    steps = np.arange(total)
+    step_indices = np.arange(step_count)
     mask = trace.active_mask
     is_setup = _matches(trace, _SETUP)
     has_effect = _matches(trace, _EFFECT)
@@ -75,7 +75,7 @@ def find_visits(trace: WarpTrace) -> Visits:
             [name in ("global", "shared", "generic") for name in (*trace.space, "")], np.bool_
         )
         has_effect |= is_far_space[trace.access_space] & ~is_setup
-    turn_begins = np.zeros(total, np.bool_)
+    turn_begins = np.zeros(step_count, np.bool_)
     position = trace.pc if trace.detail is None else trace.detail.order[trace.text_index]
     turn_begins[1:] = (np.diff(position) <= 0) | (mask[1:] != mask[:-1])
     if trace.detail is not None:
@@ -96,10 +96,10 @@ def find_visits(trace: WarpTrace) -> Visits:
     starts = ~backward
     starts[1:] &= ~forward[:-1]
     starts[0] = True
-    groups = np.cumsum(starts) - 1
-    group_lines = np.full(int(groups[-1]) + 1, -1)
-    group_lines[groups[is_moved]] = part_lines[is_moved]
-    group_lines[groups[~is_moved]] = part_lines[~is_moved]
+    group_of_part = np.cumsum(starts) - 1
+    group_lines = np.full(int(group_of_part[-1]) + 1, -1)
+    group_lines[group_of_part[is_moved]] = part_lines[is_moved]
+    group_lines[group_of_part[~is_moved]] = part_lines[~is_moved]
     opening_steps = part_starts[starts]
     is_continuation = np.zeros(opening_steps.size, np.bool_)
     is_continuation[1:] = (group_lines[1:] == group_lines[:-1]) & (
@@ -107,13 +107,13 @@ def find_visits(trace: WarpTrace) -> Visits:
     )
     begin = opening_steps[~is_continuation].astype(np.int32)
     visit_lines = group_lines[~is_continuation].astype(np.int32)
-    visit_of_step = (np.searchsorted(begin, steps, side="right") - 1).astype(np.int32)
+    visit_of_step = (np.searchsorted(begin, step_indices, side="right") - 1).astype(np.int32)
     moved_lanes: list[set[int]] = [set() for _ in begin]
-    for part in np.flatnonzero(is_moved).tolist():
-        visit = int(visit_of_step[part_starts[part]])
-        if part_lines[part] != visit_lines[visit]:
-            moved_lanes[visit].add(int(part_lines[part]))
-    end = np.append(begin[1:] - 1, total - 1).astype(np.int32)
+    for part_index in np.flatnonzero(is_moved).tolist():
+        visit = int(visit_of_step[part_starts[part_index]])
+        if part_lines[part_index] != visit_lines[visit]:
+            moved_lanes[visit].add(int(part_lines[part_index]))
+    end = np.append(begin[1:] - 1, step_count - 1).astype(np.int32)
     effect_lanes = np.bitwise_or.reduceat(
         np.where(has_effect, trace.executed_mask, 0).astype(np.uint32), begin
     )
@@ -143,14 +143,14 @@ def _lines(
 ) -> npt.NDArray[np.int64]:
     """Return the source line of each step; a step without a line has that of the next or previous step."""
     has_line = (trace.line > 0) & ~is_setup
-    steps = np.arange(len(trace))
-    total = len(trace)
-    next_step = np.minimum.accumulate(np.where(has_line, steps, total)[::-1])[::-1]
-    previous_step = np.maximum.accumulate(np.where(has_line, steps, -1))
+    step_indices = np.arange(len(trace))
+    step_count = len(trace)
+    next_step = np.minimum.accumulate(np.where(has_line, step_indices, step_count)[::-1])[::-1]
+    previous_step = np.maximum.accumulate(np.where(has_line, step_indices, -1))
     padded_turns = np.append(turns, -1)
     in_same_turn = padded_turns[next_step] == turns
-    source = np.where(in_same_turn, next_step, np.where(previous_step >= 0, previous_step, next_step))
-    return np.append(trace.line, 0)[source].astype(np.int64)
+    source_step = np.where(in_same_turn, next_step, np.where(previous_step >= 0, previous_step, next_step))
+    return np.append(trace.line, 0)[source_step].astype(np.int64)
 
 
 def _moved_parts(

@@ -59,42 +59,42 @@ def neighbours(stops: npt.NDArray[Any], steps: Ints) -> tuple[Ints, Ints]:
 
 def find_loops(trace: WarpTrace) -> Loops:
     """Return the loops of a trace; none if the trace does not describe the kernel's loops."""
-    steps = np.arange(len(trace), dtype=np.int32)
+    step_indices = np.arange(len(trace), dtype=np.int32)
     turn = np.full(len(trace), -1, np.int32)
-    next_turn = steps.copy()
-    previous_turn = steps.copy()
-    after_loop = steps.copy()
-    begins = [steps[:0]]
-    ends = [steps[:0]]
-    runs = [steps[:0]]
+    next_turn = step_indices.copy()
+    previous_turn = step_indices.copy()
+    after_loop = step_indices.copy()
+    begins = [step_indices[:0]]
+    ends = [step_indices[:0]]
+    runs = [step_indices[:0]]
     outer_turns = []
     turn_offsets = [0]
-    words = list[str]()
+    turn_words = list[str]()
     alone = list[str]()
-    for number, (first_step, last_step, head_steps, factor) in enumerate(_runs(trace)):
+    for run_index, (first_step, last_step, head_steps, factor) in enumerate(_runs(trace)):
         outer_turns.append(int(turn[first_step]))
         loop_steps = slice(first_step, last_step + 1)
         # Before its head has run for the first time a loop is in its first turn.
         turn[loop_steps] = turn_offsets[-1] + np.maximum(
-            np.searchsorted(head_steps, steps[loop_steps], side="right") - 1, 0
+            np.searchsorted(head_steps, step_indices[loop_steps], side="right") - 1, 0
         )
-        next_turn[loop_steps], previous_turn[loop_steps] = neighbours(head_steps, steps[loop_steps])
+        next_turn[loop_steps], previous_turn[loop_steps] = neighbours(head_steps, step_indices[loop_steps])
         after_loop[loop_steps] = min(last_step + 1, len(trace) - 1)
         begins.append(np.concatenate([[first_step], head_steps[1:]]))
         ends.append(np.concatenate([head_steps[1:] - 1, [last_step]]))
-        runs.append(np.full(head_steps.size, number))
+        runs.append(np.full(head_steps.size, run_index))
         turn_offsets.append(turn_offsets[-1] + head_steps.size)
         suffix = "+" if trace.truncated and last_step == len(trace) - 1 else ""
-        texts = [
+        turn_texts = [
             f"{iteration:,} of {head_steps.size:,}{suffix}" for iteration in range(1, head_steps.size + 1)
         ]
-        prefix = f"{words[outer_turns[-1]]}, inside it " if outer_turns[-1] >= 0 else "iteration "
-        note = f" (unrolled: each is {factor} in the source)" if factor else ""
-        words += [f"{prefix}{text}{note}" for text in texts]
-        forms = [note, f" ({factor} each)", ""] if factor else [""]
+        prefix = f"{turn_words[outer_turns[-1]]}, inside it " if outer_turns[-1] >= 0 else "iteration "
+        factor_note = f" (unrolled: each is {factor} in the source)" if factor else ""
+        turn_words += [f"{prefix}{text}{factor_note}" for text in turn_texts]
+        forms = [factor_note, f" ({factor} each)", ""] if factor else [""]
         alone += [
             "\n".join([*(f"iteration {text}{form}" for form in forms), text.replace(" of ", "/")])
-            for text in texts
+            for text in turn_texts
         ]
     begin = np.concatenate(begins).astype(np.int32)
     end = np.concatenate(ends).astype(np.int32)
@@ -108,7 +108,7 @@ def find_loops(trace: WarpTrace) -> Loops:
         turn_begin=begin,
         turn_end=end,
         turn_run=run_of_turn,
-        words=tuple(words),
+        words=tuple(turn_words),
         alone=tuple(alone),
         turn=turn,
         moves=moves,
@@ -117,16 +117,16 @@ def find_loops(trace: WarpTrace) -> Loops:
 
 def calls_of(depth: npt.NDArray[np.int16]) -> npt.NDArray[np.int64]:
     """Return the number of the function call of each step, 0 in the kernel itself."""
-    number = np.zeros(depth.size, np.int64)
+    call_of_step = np.zeros(depth.size, np.int64)
     stack: list[int] = []
-    count = 0
+    call_count = 0
     for step, level in enumerate(depth.tolist() if depth.any() else []):
         del stack[level + 1 :]
         while len(stack) <= level:
-            stack.append(count)
-            count += 1
-        number[step] = stack[level]
-    return number
+            stack.append(call_count)
+            call_count += 1
+        call_of_step[step] = stack[level]
+    return call_of_step
 
 
 def _runs(trace: WarpTrace) -> list[tuple[int, int, Ints, int]]:
@@ -141,19 +141,23 @@ def _runs(trace: WarpTrace) -> list[tuple[int, int, Ints, int]]:
     calls = calls_of(detail.depth)
     factors = detail.unroll_factors or (0,) * len(detail.loops)
     order = np.argsort(calls, kind="stable")
-    for steps in np.split(order, np.flatnonzero(np.diff(calls[order])) + 1):
-        positions = detail.order[trace.text_index[steps]]
-        for (head, end), factor in zip(detail.loops.tolist(), factors, strict=True):
-            edges = np.diff(((positions >= head) & (positions <= end)).astype(np.int8), prepend=0, append=0)
+    for call_steps in np.split(order, np.flatnonzero(np.diff(calls[order])) + 1):
+        positions = detail.order[trace.text_index[call_steps]]
+        for (head_position, end), factor in zip(detail.loops.tolist(), factors, strict=True):
+            edges = np.diff(
+                ((positions >= head_position) & (positions <= end)).astype(np.int8), prepend=0, append=0
+            )
             for first_index, last_index in zip(
                 np.flatnonzero(edges == 1), np.flatnonzero(edges == -1), strict=True
             ):
                 run = slice(first_index, last_index)
-                head_steps = steps[run][positions[run] == head]
-                if head_steps.size >= 2 and _ends_with_check(trace, steps[run], positions[run], head_steps):
+                head_steps = call_steps[run][positions[run] == head_position]
+                if head_steps.size >= 2 and _ends_with_check(
+                    trace, call_steps[run], positions[run], head_steps
+                ):
                     head_steps = head_steps[:-1]
                 if head_steps.size >= 2:
-                    first_step, last_step = int(steps[first_index]), int(steps[last_index - 1])
+                    first_step, last_step = int(call_steps[first_index]), int(call_steps[last_index - 1])
                     runs.append((first_step, last_step, head_steps.astype(np.int32), factor))
     return sorted(runs, key=lambda run: (run[0], -run[1]))
 
@@ -170,13 +174,13 @@ def _ends_with_check(
     memory that other threads can see.
     """
     furthest = np.maximum.reduceat(positions, np.searchsorted(steps, head_steps))
-    last = steps[steps >= head_steps[-1]]
-    lines = set(trace.line[last].tolist()) - {0}
-    is_cut = trace.truncated and last[-1] == len(trace) - 1
+    last_turn = steps[steps >= head_steps[-1]]
+    lines = set(trace.line[last_turn].tolist()) - {0}
+    is_cut = trace.truncated and last_turn[-1] == len(trace) - 1
     if is_cut or furthest[-1] >= furthest[:-1].min() or len(lines) != 1:
         return False
     if trace.access_space is not None:
-        spaces = {trace.space[space] for space in trace.access_space[last].tolist() if space >= 0}
+        spaces = {trace.space[space] for space in trace.access_space[last_turn].tolist() if space >= 0}
         if spaces & {"global", "shared", "generic"}:
             return False
     line = lines.pop()

@@ -47,7 +47,7 @@ class TraceSteps:
 
     def __init__(self, trace: WarpTrace) -> None:
         self.trace = trace
-        steps = np.arange(len(trace), dtype=np.int32)
+        step_indices = np.arange(len(trace), dtype=np.int32)
         self.visits = find_visits(trace)
         self.line = self.visits.step_line
         space = np.full(len(trace), -1) if trace.access_space is None else trace.access_space
@@ -55,7 +55,7 @@ class TraceSteps:
         self.loops = find_loops(trace)
         self.moves = dict(self.loops.moves)
         for name, stops in (("line", self.visits.begin), ("access", self.accesses)):
-            self.moves[f"next_{name}"], self.moves[f"previous_{name}"] = neighbours(stops, steps)
+            self.moves[f"next_{name}"], self.moves[f"previous_{name}"] = neighbours(stops, step_indices)
         self.threads = max(0, min(WARP_SIZE, math.prod(trace.block) - trace.warp_index * WARP_SIZE))
         self.sites = kinds(trace.pc, self.line)
         self.masks = kinds(trace.active_mask, trace.executed_mask)
