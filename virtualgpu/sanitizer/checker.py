@@ -241,10 +241,10 @@ class Checker:
         for i in self.accesses:
             access_site = site(0, i)
             if access_site.writes and access_site.space in ("global", "generic"):
-                low, _ = self.bounds(i)
-                if not low:
+                low_address, _ = self.bounds(i)
+                if not low_address:
                     return None
-                starts.add(low)
+                starts.add(low_address)
         return starts
 
     def never_written(self, start: int) -> npt.NDArray[np.bool_] | None:
@@ -303,11 +303,11 @@ class Checker:
             assert site == structures.MIXED
             assert lanes is not None
             row = self.ordering.slot(block).row
-            code = self.function.instructions
+            instructions = self.function.instructions
             arrivals = self._arrivals.setdefault(
-                block, [Arrival(row.wait_warp, code[row.wait_pc], row.wait_mask & 0xFFFFFFFF)]
+                block, [Arrival(row.wait_warp, instructions[row.wait_pc], row.wait_mask & 0xFFFFFFFF)]
             )
-            own_arrival = Arrival(warp, code[int(lanes[0])], mask)
+            own_arrival = Arrival(warp, instructions[int(lanes[0])], mask)
             if all(arrival.instruction is not own_arrival.instruction for arrival in arrivals):
                 arrivals.append(own_arrival)
 
@@ -340,31 +340,31 @@ class Checker:
         return description if stores_scalar else replace(description, scalar=False)
 
     def _number(self, i: ir.Instruction, describe: Callable[[int], Site]) -> int:
-        number = self._numbers.get(id(i))
-        if number is None:
-            number = len(self.sites)
-            self._numbers[id(i)] = number
-            self.sites.append(describe(number))
-        return number
+        site_number = self._numbers.get(id(i))
+        if site_number is None:
+            site_number = len(self.sites)
+            self._numbers[id(i)] = site_number
+            self.sites.append(describe(site_number))
+        return site_number
 
     def _open_region(self, number: int) -> None:
         row = self._regions[number]
-        words = -(-(row.end - row.start) // self.granule_bytes)
+        granule_count = -(-(row.end - row.start) // self.granule_bytes)
         unwritten = self.unwritten_words.get(row.start) if self.unwritten else None
         if unwritten is not None:
-            write_table = self._table(np.dtype(np.uint8), words)
+            write_table = self._table(np.dtype(np.uint8), granule_count)
             write_table[:] = ~unwritten
             row.written = write_table.ctypes.data
             self._written_granules[row.start] = write_table
         if self.races:
             row.quiet = self._writable_starts is not None and row.start not in self._writable_starts
             try:
-                if words > _REGION_WORDS:
+                if granule_count > _REGION_WORDS:
                     raise MemoryError
                 # The host maps pages of zeros at the first write, so large regions need little memory.
-                planes = self._table(np.dtype(np.int64), structures.PLANES * words)
+                planes = self._table(np.dtype(np.int64), structures.PLANES * granule_count)
                 row.planes = planes.ctypes.data
-                row.step = 8 * words
+                row.step = 8 * granule_count
             except MemoryError:
                 self.left_out += 1
         row.known = 1
@@ -389,11 +389,13 @@ class Checker:
         self, block: int, warp: int, i: ir.Instruction, sources: npt.NDArray[np.int64], mask: int
     ) -> None:
         for lane in range(layout.LANES):
-            source = int(sources[lane])
-            if mask >> lane & 1 and not mask >> source & 1:
-                number = self._number(i, lambda new_number: register_site(new_number, i))
+            source_lane = int(sources[lane])
+            if mask >> lane & 1 and not mask >> source_lane & 1:
+                site_number = self._number(i, lambda new_number: register_site(new_number, i))
                 segment = self.ordering.slot(block).row.segment
-                self.findings.add_absent_lane(Access(segment, number, warp * layout.LANES + lane), source)
+                self.findings.add_absent_lane(
+                    Access(segment, site_number, warp * layout.LANES + lane), source_lane
+                )
 
     def wait(self, block: int, warp: int, i: ir.Instruction, mask: int, expected: int) -> None:
         # Without .aligned, PTX permits the lanes of a warp to arrive one by one.
@@ -412,8 +414,8 @@ class Checker:
             row.wait_pc = -1
             row.mixed = 0
             arrivals = self._arrivals.pop(block, [])
-            for other in arrivals[1:]:
-                self.findings.add_divergent_barrier(block, other, arrivals[0])
+            for other_arrival in arrivals[1:]:
+                self.findings.add_divergent_barrier(block, other_arrival, arrivals[0])
         self.ordering.learn(block)
         arrived_messages = self._barrier_messages.pop((block, number), None)
         if is_complete and arrived_messages is None:
@@ -428,17 +430,19 @@ class Checker:
         """Pass the findings to the receiver in the order of their accesses, and clear them."""
         entries = self._entries[self._entries["key"] != 0]
         for entry in entries[np.argsort(entries["second"], kind="stable")].tolist():
-            key, count, differs, start, word, first, second = entry
-            kind = key & 3
+            key, occurrence_count, differs, start, word, first_record, second_record = entry
+            finding_kind = key & 3
             self.findings.add(
                 Occurrences(
-                    kind,
+                    finding_kind,
                     _CHECKED[key >> 6 & 3],
-                    count,
+                    occurrence_count,
                     start,
                     word,
-                    Access.unpacked(second),
-                    Access.unpacked(first) if kind in (structures.RACE, structures.PENDING_COPY) else None,
+                    Access.unpacked(second_record),
+                    Access.unpacked(first_record)
+                    if finding_kind in (structures.RACE, structures.PENDING_COPY)
+                    else None,
                     (bool(key >> 2 & 1), bool(key >> 3 & 1)),
                     key >> 4 & 3,
                     not differs,

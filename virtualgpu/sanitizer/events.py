@@ -69,9 +69,9 @@ def warp_sync(c: Context, b: Block, g: Checker, members: int, mask: int) -> None
     remaining = mask
     while remaining:
         lane = lowest(remaining)
-        group = load64(members + 8 * lane) & mask | 1 << lane
-        partial_barrier(c, b, g, c.warp << 5, group)
-        remaining = remaining & ~group
+        group_mask = load64(members + 8 * lane) & mask | 1 << lane
+        partial_barrier(c, b, g, c.warp << 5, group_mask)
+        remaining = remaining & ~group_mask
 
 
 def wait(c: Context, b: Block, g: Checker, lanes: int, mask: int) -> None:
@@ -162,10 +162,10 @@ def observe(c: Context, site: int, lanes: int, mask: int, values: int) -> None:
         b.arrived = 1
         call(b.ask, c, site, lanes, mask, values)
     else:
-        what = layout.COPY - site
-        s = struct_at(Site, g.sites + (what >> 2) * SITE_BYTES)
+        copy_code = layout.COPY - site
+        s = struct_at(Site, g.sites + (copy_code >> 2) * SITE_BYTES)
         if s.known:
-            access(c, b, g, s, lanes, mask, 0, (what & 3) + ARRIVED)
+            access(c, b, g, s, lanes, mask, 0, (copy_code & 3) + ARRIVED)
 
 
 _COMPILED = (

@@ -63,27 +63,36 @@ class Findings:
 
     def add(self, occurrences: Occurrences) -> None:
         """Add occurrences of one finding at one pair of instructions."""
-        second = occurrences.second
-        first = occurrences.first
-        line = self.sites[second.site].line
-        entry = Finding(
+        second_access = occurrences.second
+        first_access = occurrences.first
+        line = self.sites[second_access.site].line
+        finding = Finding(
             occurrences.count,
             occurrences.agree,
             occurrences.space,
             occurrences.start,
             occurrences.word,
-            first,
-            second,
+            first_access,
+            second_access,
         )
         if occurrences.what == structures.UNWRITTEN:
-            self._count((UNWRITTEN, occurrences.space, 0, line, 0), entry)
+            self._count((UNWRITTEN, occurrences.space, 0, line, 0), finding)
         elif occurrences.what == structures.OUTSIDE_ARRAY:
-            self._count((OUTSIDE_ARRAY, "global", self.sites[second.site].low, line, 0), entry)
+            self._count((OUTSIDE_ARRAY, "global", self.sites[second_access.site].low, line, 0), finding)
         else:
-            assert first is not None
-            kind = PENDING_COPY if occurrences.what == structures.PENDING_COPY else _KINDS[occurrences.wrote]
+            assert first_access is not None
+            finding_kind = (
+                PENDING_COPY if occurrences.what == structures.PENDING_COPY else _KINDS[occurrences.wrote]
+            )
             self._count(
-                (kind, occurrences.space, self.sites[first.site].line, line, occurrences.relation), entry
+                (
+                    finding_kind,
+                    occurrences.space,
+                    self.sites[first_access.site].line,
+                    line,
+                    occurrences.relation,
+                ),
+                finding,
             )
 
     def add_absent_lane(self, access: Access, source: int) -> None:
@@ -103,9 +112,9 @@ class Findings:
         assert heap is not None
         freed = heap.freed or {}
         is_freed = any(start <= address < start + size for start, size in freed.items())
-        kind = FREED if is_freed else OUTSIDE_BLOCK
-        key = (kind, "global", 0, self.sites[access.site].line, 0)
-        blocks = freed if kind == FREED else heap.used
+        finding_kind = FREED if is_freed else OUTSIDE_BLOCK
+        key = (finding_kind, "global", 0, self.sites[access.site].line, 0)
+        blocks = freed if finding_kind == FREED else heap.used
         start = max((start for start in blocks if start <= address), default=0)
         self.heap_blocks.setdefault(key, (start, blocks.get(start, 0)))
         self._count(key, Finding(1, False, "global", address, 0, None, access))

@@ -167,8 +167,8 @@ class History:
         return self._lines.here()[0]
 
     def _current_value(self) -> Any:
-        contents = self._device.memory.view(self.start, self._dtype.itemsize)
-        return contents.copy().view(self._dtype)[0].item()
+        element_bytes = self._device.memory.view(self.start, self._dtype.itemsize)
+        return element_bytes.copy().view(self._dtype)[0].item()
 
     def _overlaps(self, region: Region) -> bool:
         if region.memory != self._device.id or region.start >= self.end or region.end <= self.start:
@@ -176,8 +176,8 @@ class History:
         if not region.shape or np.prod(region.shape) > _MAX_ITEMS:
             return True
         item_addresses: Any = np.array(region.address)
-        for count, step in zip(region.shape, region.strides, strict=True):
-            item_addresses = np.add.outer(item_addresses, np.arange(count) * step)
+        for extent, stride in zip(region.shape, region.strides, strict=True):
+            item_addresses = np.add.outer(item_addresses, np.arange(extent) * stride)
         return bool(((item_addresses < self.end) & (item_addresses + region.item_bytes > self.start)).any())
 
 

@@ -128,7 +128,11 @@ class Ordering:
     def has_news(self, block: int, threads: Sequence[int], message: Message) -> bool:
         """Return whether a message orders accesses of these threads that were not ordered before."""
         slot = self.slot(block)
-        if any(slot.ticks.get(other, -1) < tick for other, tick in message.ticks.items() if other != block):
+        if any(
+            slot.ticks.get(other_block, -1) < tick
+            for other_block, tick in message.ticks.items()
+            if other_block != block
+        ):
             return True
         row = message.rows.get(block)
         return row is not None and bool((self.matrix(slot)[threads] < row).any())
@@ -140,9 +144,12 @@ class Ordering:
         next fence.
         """
         slot = self.slot(block)
-        for other, tick in message.ticks.items():
-            if other != block and max(slot.ticks.get(other, -1), slot.unfenced_ticks.get(other, -1)) < tick:
-                slot.unfenced_ticks[other] = tick
+        for other_block, tick in message.ticks.items():
+            if (
+                other_block != block
+                and max(slot.ticks.get(other_block, -1), slot.unfenced_ticks.get(other_block, -1)) < tick
+            ):
+                slot.unfenced_ticks[other_block] = tick
                 slot.row.has_unfenced_reads = 1
         if fenced:
             self.learn(block)
@@ -157,11 +164,11 @@ class Ordering:
         This happens at a fence or barrier.
         """
         slot = self.slot(block)
-        for other, tick in slot.unfenced_ticks.items():
-            slot.ticks[other] = tick
+        for other_block, tick in slot.unfenced_ticks.items():
+            slot.ticks[other_block] = tick
             if slot.published is None:
                 slot.published = np.zeros(self.blocks, np.int64)
-            slot.published[other] = (block + 1 << 32) + tick + 1
+            slot.published[other_block] = (block + 1 << 32) + tick + 1
             slot.row.published = slot.published.ctypes.data
         slot.unfenced_ticks.clear()
         slot.row.has_unfenced_reads = 0
@@ -174,8 +181,8 @@ class Ordering:
         self.has_messages = True
         slot = self.slot(block)
         if wide:
-            for other, tick in (*slot.ticks.items(), (block, slot.row.tick)):
-                message.ticks[other] = max(message.ticks.get(other, -1), tick)
+            for other_block, tick in (*slot.ticks.items(), (block, slot.row.tick)):
+                message.ticks[other_block] = max(message.ticks.get(other_block, -1), tick)
         row = self.matrix(slot)[threads].max(axis=0)
         row[threads] = slot.row.cut
         previous_row = message.rows.get(block)
@@ -194,21 +201,21 @@ def new_slot(shared: structures.Checker, ask: int, *, races: bool, unwritten: bo
         arrays.append(np.zeros(max(count, 1), kind))
         return arrays[-1].ctypes.data
 
-    words = shared.shared_words
+    shared_words = shared.shared_words
     row.checker = address_of(shared)
     row.ask = ask
     row.number = -1
     row.fenced = zeros(shared.warps, np.int32)
     row.wide = zeros(shared.warps, np.int32)
     if races:
-        row.planes = zeros(structures.PLANES * words, np.int64)
-        row.step = 8 * words
+        row.planes = zeros(structures.PLANES * shared_words, np.int64)
+        row.step = 8 * shared_words
         if shared.partial:
-            row.readers = zeros(words * shared.warps, np.int64)
-        row.pending_copies = zeros(words, np.int32)
-        row.latest = zeros(words, np.int64)
-        row.barriers = zeros(words, np.int32)
+            row.readers = zeros(shared_words * shared.warps, np.int64)
+        row.pending_copies = zeros(shared_words, np.int32)
+        row.latest = zeros(shared_words, np.int64)
+        row.barriers = zeros(shared_words, np.int32)
     if unwritten:
-        row.written = zeros(words, np.int32)
+        row.written = zeros(shared_words, np.int32)
         row.local = zeros(shared.local_words * shared.threads, np.int32)
     return Slot(row, arrays)

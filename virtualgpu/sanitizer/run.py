@@ -284,10 +284,10 @@ def _unwritten(
         allocation = memory.nearest(address)
         if allocation is None or allocation.address in granules_by_start:
             continue
-        words = memory.unwritten(allocation.address, allocation.size_bytes)
-        if words.any():
+        unwritten_words = memory.unwritten(allocation.address, allocation.size_bytes)
+        if unwritten_words.any():
             granules = np.zeros(-(-allocation.size_bytes // granule_size), np.bool_)
-            flags = np.repeat(words, 4 // granule_size)
+            flags = np.repeat(unwritten_words, 4 // granule_size)
             granules[: flags.size] = flags
             granules_by_start[allocation.address] = granules
     return granules_by_start
@@ -305,13 +305,13 @@ def _never_written(
     ]
     for address, size in launch.arrays.items():
         allocation = memory.nearest(address)
-        words = None if allocation is None else checker.never_written(allocation.address)
+        unwritten_words = None if allocation is None else checker.never_written(allocation.address)
         is_reported = any(read is not None and address <= read < address + size for read in reads)
-        if allocation is None or words is None or is_reported:
+        if allocation is None or unwritten_words is None or is_reported:
             continue
         start = (address - allocation.address) // granule_size
         granules = slice(start, start + size // granule_size)
-        unwritten_granules = words[granules]
+        unwritten_granules = unwritten_words[granules]
         initially_unwritten = checker.unwritten_words[allocation.address][granules]
         if unwritten_granules.any():
             first_address = address + int(np.flatnonzero(unwritten_granules)[0]) * granule_size
@@ -340,7 +340,7 @@ def _never_written(
 
 
 def _hazard_of(fault: KernelFault, kernel: str) -> Hazard:
-    site = fault.site
+    fault_site = fault.site
     return Hazard(
         tool=_TOOL_OF.get(fault.kind, "program"),
         kind=fault.kind or fault.error_name,
@@ -348,8 +348,8 @@ def _hazard_of(fault: KernelFault, kernel: str) -> Hazard:
         space=fault.space,
         kernel=kernel,
         first=None,
-        second=Place(site.line, site.source_text, site.block, site.thread),
-        address=site.address,
+        second=Place(fault_site.line, fault_site.source_text, fault_site.block, fault_site.thread),
+        address=fault_site.address,
         array=fault.array,
         count=1,
         message=str(fault).removeprefix(f"{fault.error_name}: "),

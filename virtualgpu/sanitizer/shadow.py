@@ -163,19 +163,19 @@ def remember_access(
     b: Block, g: Checker, plane: int, step: int, floor: int, record: int, shared: int
 ) -> None:
     """Store an access as the last one of its class to a word."""
-    last = load64(plane)
-    if last >= floor:
-        thread_difference = (last ^ record) & _THREAD
+    last_record = load64(plane)
+    if last_record >= floor:
+        thread_difference = (last_record ^ record) & _THREAD
         is_other_group = thread_difference >> 5
         if shared == 0:
             is_other_group = 0
-            if last >> WHO_BITS != record >> WHO_BITS:
-                is_other_group = load64(g.blocks + 8 * ((last >> WHO_BITS) - 1)) != b.number
+            if last_record >> WHO_BITS != record >> WHO_BITS:
+                is_other_group = load64(g.blocks + 8 * ((last_record >> WHO_BITS) - 1)) != b.number
             thread_difference = thread_difference | is_other_group
         if thread_difference:
-            store64(plane + step, last)
+            store64(plane + step, last_record)
             if is_other_group:
-                store64(plane + 2 * step, last)
+                store64(plane + 2 * step, last_record)
     store64(plane, record)
 
 
@@ -185,23 +185,23 @@ def add_finding(
     """Count one occurrence of a finding, by kind and pair of instructions."""
     key = (first >> THREAD_BITS & 0x3FFFFF) << 32 | (second >> THREAD_BITS & 0x3FFFFF) << 10 | flags | 512
     slot = key * 0x9E3779B97F4A7C15 >> 40 & (ENTRIES - 1)
-    e = struct_at(Entry, g.entries + ENTRY_BYTES * slot)
-    while e.key != 0 and e.key != key:
+    entry = struct_at(Entry, g.entries + ENTRY_BYTES * slot)
+    while entry.key != 0 and entry.key != key:
         slot = (slot + 1) & (ENTRIES - 1)
-        e = struct_at(Entry, g.entries + ENTRY_BYTES * slot)
-    if e.key == 0:
-        e.key = key
-        e.count = 0
-        e.differs = 0
-        e.second = 0
+        entry = struct_at(Entry, g.entries + ENTRY_BYTES * slot)
+    if entry.key == 0:
+        entry.key = key
+        entry.count = 0
+        entry.differs = 0
+        entry.second = 0
         g.used += 1
-    if e.second == 0 or second < e.second:
-        e.start = start
-        e.word = word
-        e.first = first
-        e.second = second
-    e.count += 1
-    e.differs = e.differs | differs
+    if entry.second == 0 or second < entry.second:
+        entry.start = start
+        entry.word = word
+        entry.first = first
+        entry.second = second
+    entry.count += 1
+    entry.differs = entry.differs | differs
     if g.used > g.room:
         call(b.ask, c, DRAIN, 0, 0, 0)
 
@@ -226,12 +226,12 @@ def values_differ(b: Block, g: Checker, s: Site, first: int, record: int, host: 
     if s.scalar == 0 or b.values == 0:
         return 1
     lane = record & 31
-    other = first & 31
+    other_lane = first & 31
     value = stored_value(b, g, lane, part)
     # The value of the earlier store is in memory, unless it is from a lane of the same instruction.
-    is_same_instruction = (first ^ record) >> 5 == 0 and other < lane and b.mask >> other & 1
-    if is_same_instruction and load64(b.lanes + 8 * other) == load64(b.lanes + 8 * lane):
-        return stored_value(b, g, other, part) != value
+    is_same_instruction = (first ^ record) >> 5 == 0 and other_lane < lane and b.mask >> other_lane & 1
+    if is_same_instruction and load64(b.lanes + 8 * other_lane) == load64(b.lanes + 8 * lane):
+        return stored_value(b, g, other_lane, part) != value
     return memory_value(g, host) != value
 
 
@@ -281,19 +281,19 @@ def touch_word(
 ) -> None:
     """Check an access to a word against earlier accesses to it, and remember the access."""
     thread = tick & _THREAD
-    first = last_unordered_access(b, g, planes, step, floor, thread)
-    if first:
-        add_race(c, b, g, s, kind, WEAK_WRITE, first, tick, shared, start, word, host, part)
+    first_record = last_unordered_access(b, g, planes, step, floor, thread)
+    if first_record:
+        add_race(c, b, g, s, kind, WEAK_WRITE, first_record, tick, shared, start, word, host, part)
     if kind in (WEAK_READ, WEAK_WRITE):
-        first = last_unordered_access(b, g, planes + 3 * step, step, floor, thread)
-        if first:
-            add_race(c, b, g, s, kind, STRONG_WRITE, first, tick, shared, start, word, host, part)
+        first_record = last_unordered_access(b, g, planes + 3 * step, step, floor, thread)
+        if first_record:
+            add_race(c, b, g, s, kind, STRONG_WRITE, first_record, tick, shared, start, word, host, part)
     if kind <= STRONG_WRITE:
-        first = last_unordered_access(b, g, planes + 6 * step, step, floor, thread)
-        if first == 0 and shared and g.partial and b.known:
-            first = last_unordered_reader(b, g, word, floor, thread)
-        if first:
-            add_race(c, b, g, s, kind, WEAK_READ, first, tick, shared, start, word, host, part)
+        first_record = last_unordered_access(b, g, planes + 6 * step, step, floor, thread)
+        if first_record == 0 and shared and g.partial and b.known:
+            first_record = last_unordered_reader(b, g, word, floor, thread)
+        if first_record:
+            add_race(c, b, g, s, kind, WEAK_READ, first_record, tick, shared, start, word, host, part)
     if kind != STRONG_READ:
         remember_access(b, g, planes + 3 * kind * step, step, floor, tick, shared)
     if kind == WEAK_READ and shared and g.partial:
@@ -303,23 +303,23 @@ def touch_word(
 def update_copies(c: Context, b: Block, g: Checker, s: Site, step: int, record: int, word: int) -> int:
     """Update the pending copies to a word for an access; return whether no further check is needed."""
     address = b.pending_copies + 4 * word
-    count = load32(address)
+    copy_count = load32(address)
     is_early = 0
-    if count > 0 and step <= ISSUED:
+    if copy_count > 0 and step <= ISSUED:
         is_early = 1
-        copy = load64(b.latest + 8 * word)
+        copy_record = load64(b.latest + 8 * word)
         flags = PENDING_COPY | 1 << 6
-        if unordered(b, g, copy, record & _THREAD):
+        if unordered(b, g, copy_record, record & _THREAD):
             flags = flags | IN_BLOCK << 4
-        add_finding(c, b, g, flags, 0, word, copy, record, 1)
+        add_finding(c, b, g, flags, 0, word, copy_record, record, 1)
     if step == ISSUED:
-        store32(address, count + 1)
+        store32(address, copy_count + 1)
         store64(b.latest + 8 * word, record)
         if s.bulk:
             store32(b.barriers + 4 * word, b.barrier)
             b.has_bulk = 1
     elif step == ARRIVED or (step == LANDED and s.bulk == 0):
-        store32(address, count - 1)
+        store32(address, copy_count - 1)
     return is_early or step == LANDED
 
 
@@ -328,7 +328,7 @@ def await_bulk_copies(b: Block, g: Checker, barrier: int) -> None:
 
     They may arrive at any time until then, although the virtual GPU copies the data at once.
     """
-    others = 0
+    has_other_bulk = 0
     word = 0
     while word < g.shared_words:
         awaited = load32(b.barriers + 4 * word)
@@ -336,9 +336,9 @@ def await_bulk_copies(b: Block, g: Checker, barrier: int) -> None:
             store32(b.barriers + 4 * word, 0)
             store32(b.pending_copies + 4 * word, 0)
         elif awaited != 0:
-            others = 1
+            has_other_bulk = 1
         word += 1
-    b.has_bulk = others
+    b.has_bulk = has_other_bulk
 
 
 def touch_shared(
@@ -390,7 +390,7 @@ def read_shared(c: Context, b: Block, g: Checker, s: Site, lanes: int, mask: int
     tags = b.written
     tag = b.number + 1
     shift = g.shift
-    parts = s.parts
+    part_count = s.parts
     remaining = mask
     while remaining:
         lane = lowest(remaining)
@@ -398,7 +398,7 @@ def read_shared(c: Context, b: Block, g: Checker, s: Site, lanes: int, mask: int
         record = first | lane
         word = load64(lanes + 8 * lane) >> shift
         part = 0
-        while part < parts:
+        while part < part_count:
             offset = 8 * word
             if (
                 load64(planes + offset) >= floor
@@ -407,13 +407,13 @@ def read_shared(c: Context, b: Block, g: Checker, s: Site, lanes: int, mask: int
             ):
                 touch_shared(c, b, g, s, word, record, 0, part)
             else:
-                last = load64(reads + offset)
-                if last >= floor:
-                    thread_difference = (last ^ record) & _THREAD
+                last_record = load64(reads + offset)
+                if last_record >= floor:
+                    thread_difference = (last_record ^ record) & _THREAD
                     if thread_difference:
-                        store64(reads + offset + step, last)
+                        store64(reads + offset + step, last_record)
                         if thread_difference >> 5:
-                            store64(reads + offset + 2 * step, last)
+                            store64(reads + offset + 2 * step, last_record)
                 store64(reads + offset, record)
             word += 1
             part += 1
@@ -506,10 +506,10 @@ def access(c: Context, b: Block, g: Checker, s: Site, lanes: int, mask: int, val
     b.lanes = lanes
     b.mask = mask
     b.values = values
-    first = (b.segment + 1) << WHO_BITS | s.number << THREAD_BITS | c.warp << 5
+    record_base = (b.segment + 1) << WHO_BITS | s.number << THREAD_BITS | c.warp << 5
     space = s.space
     if space == SHARED and s.kind_shared == WEAK_READ and step + b.copied + g.partial == 0 and g.races:
-        read_shared(c, b, g, s, lanes, mask, first)
+        read_shared(c, b, g, s, lanes, mask, record_base)
         return
     outside = 0
     remaining = mask
@@ -517,7 +517,7 @@ def access(c: Context, b: Block, g: Checker, s: Site, lanes: int, mask: int, val
         lane = lowest(remaining)
         remaining = remaining & (remaining - 1)
         address = load64(lanes + 8 * lane)
-        record = first | lane
+        record = record_base | lane
         lane_space = space
         if space == GENERIC:
             lane_space = address >> _TAG

@@ -66,19 +66,19 @@ def polling_loads(plans: Iterable[FunctionPlan]) -> Set[int]:
     load_ids = set()
     for plan in plans:
         for block in plan.flow.blocks:
-            for head in block.successors:
-                if plan.flow.is_back_edge(block.number, head) and cfg.waits_on_memory(
-                    plan.function, plan.flow, block.number, head
+            for loop_head in block.successors:
+                if plan.flow.is_back_edge(block.number, loop_head) and cfg.waits_on_memory(
+                    plan.function, plan.flow, block.number, loop_head
                 ):
-                    loop_blocks = plan.flow.blocks[head : block.number + 1]
-                    code = [
+                    loop_blocks = plan.flow.blocks[loop_head : block.number + 1]
+                    instructions = [
                         i
                         for loop_block in loop_blocks
                         for i in plan.function.instructions[loop_block.first : loop_block.end]
                     ]
                     load_ids |= {
                         id(i)
-                        for i in _deciding(code)
+                        for i in _deciding(instructions)
                         if (i.root == "ld" and "volatile" in i.parts) or _only_reads(i)
                     }
     return load_ids
@@ -130,10 +130,10 @@ def site(
     `bounds` is the allocation (start, end) to which its pointer belongs; `polled` are the kernel's loads of
     flags.
     """
-    kind = memory_ops.kind_of(i)
+    access_kind = memory_ops.kind_of(i)
     space = memory_ops.space_of(i)
-    parts = set(i.parts[1:])
-    atomic = kind == "atomic"
+    opcode_parts = set(i.parts[1:])
+    atomic = access_kind == "atomic"
     # The opcode in the PTX text: the instruction may be one of several accesses of another instruction.
     opcode = i.text.split(maxsplit=1)[1] if i.text.startswith("@") else i.text
     return Site(
@@ -141,16 +141,16 @@ def site(
         instruction=i,
         space=space if space in _SUBSPACES else "",
         size_bytes=memory_ops.size_of(i),
-        writes=kind != "load",
-        reads=kind != "store" and not opcode.startswith("mbarrier.init"),
-        strong=atomic or bool(parts & _STRONG),
-        volatile="volatile" in parts,
-        flag=bool(polled) and (kind == "store" or id(i) in polled),
-        releases=bool(parts & {"release", "acq_rel"}) or (atomic and opcode.startswith(_ARRIVES)),
-        acquires=bool(parts & {"acquire", "acq_rel"}) or opcode.startswith("mbarrier"),
-        scalar=kind == "store" and memory_ops.vector_width(i) == 1,
-        swaps="cas" in parts,
-        copies=async_ops.COPYING in parts,
+        writes=access_kind != "load",
+        reads=access_kind != "store" and not opcode.startswith("mbarrier.init"),
+        strong=atomic or bool(opcode_parts & _STRONG),
+        volatile="volatile" in opcode_parts,
+        flag=bool(polled) and (access_kind == "store" or id(i) in polled),
+        releases=bool(opcode_parts & {"release", "acq_rel"}) or (atomic and opcode.startswith(_ARRIVES)),
+        acquires=bool(opcode_parts & {"acquire", "acq_rel"}) or opcode.startswith("mbarrier"),
+        scalar=access_kind == "store" and memory_ops.vector_width(i) == 1,
+        swaps="cas" in opcode_parts,
+        copies=async_ops.COPYING in opcode_parts,
         bulk=opcode.startswith("cp.async.bulk"),
         awaits=opcode.startswith(_WAITS),
         low=bounds[0],

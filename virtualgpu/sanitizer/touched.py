@@ -103,11 +103,11 @@ def touch(c: Context, number: int, lanes: int, mask: int, values: int) -> None:
                     map_address = load64(g.maps + 8 * (lower - 1))
                     shift = load64(g.shifts + 8 * (lower - 1))
         if map_address and address < end:
-            first = map_address + ((address - start) >> shift)
-            last = map_address + ((address + size - 1 - start) >> shift)
-            while first <= last:
-                store8(first, load8(first) | effect)
-                first += 1
+            mark_address = map_address + ((address - start) >> shift)
+            last_mark_address = map_address + ((address + size - 1 - start) >> shift)
+            while mark_address <= last_mark_address:
+                store8(mark_address, load8(mark_address) | effect)
+                mark_address += 1
 
 
 @functools.cache
@@ -124,9 +124,9 @@ class AccessRecorder:
         self._unit = granule_bytes(accesses)
         self._starts, self._ends = device.memory.live()
         self._maps: dict[int, npt.NDArray[np.uint8]] = {}
-        count = max(len(self._starts), 1)
-        self._map_addresses = np.zeros(count, np.int64)
-        self._shifts = np.zeros(count, np.int64)
+        allocation_count = max(len(self._starts), 1)
+        self._map_addresses = np.zeros(allocation_count, np.int64)
+        self._shifts = np.zeros(allocation_count, np.int64)
         self._sites = np.array([_effect_of(i) for i in accesses] or [(0, 0)], np.int64)
         self._table = AllocationTable()
         self._table.starts = self._starts.ctypes.data
@@ -166,7 +166,7 @@ class AccessRecorder:
 
     def _regions_of(self, number: int, effect: int) -> Iterator[Region]:
         start = int(self._starts[number])
-        unit = 1 << int(self._shifts[number])
+        unit_bytes = 1 << int(self._shifts[number])
         size = int(self._ends[number]) - start
         label = _label(self._device, start)
         memory = HOST if self._device.memory.is_host_address(start) else self._device.id
@@ -175,10 +175,10 @@ class AccessRecorder:
         has_effect = np.zeros(len(self._maps[number]) + 2, np.int8)
         has_effect[1:-1] = self._maps[number] & effect != 0
         edges = np.flatnonzero(np.diff(has_effect))
-        starts = edges[::2] * unit
-        ends = np.minimum(edges[1::2] * unit, size)
-        for first, item, shape, strides in _pieces(starts, ends):
-            yield Region(memory, start + first, item, shape, strides, label)
+        starts = edges[::2] * unit_bytes
+        ends = np.minimum(edges[1::2] * unit_bytes, size)
+        for first_byte, item_bytes, shape, strides in _pieces(starts, ends):
+            yield Region(memory, start + first_byte, item_bytes, shape, strides, label)
 
 
 def _label(device: VirtualDevice, address: int) -> str:
@@ -202,9 +202,9 @@ def _pieces(
     """Yield ranges of bytes as address, item size, shape and strides; regular ranges are merged."""
     if len(starts) > 2:
         sizes = ends - starts
-        steps = np.diff(starts)
-        if (sizes == sizes[0]).all() and (steps == steps[0]).all():
-            yield int(starts[0]), int(sizes[0]), (len(starts),), (int(steps[0]),)
+        distances = np.diff(starts)
+        if (sizes == sizes[0]).all() and (distances == distances[0]).all():
+            yield int(starts[0]), int(sizes[0]), (len(starts),), (int(distances[0]),)
             return
     if len(starts) > _MAX_PIECES:
         gaps = starts[1:] - ends[:-1]

@@ -114,18 +114,18 @@ class Declarations:
         if shape is None:
             return ""
         if size_bytes:
-            count = math.prod(shape)
-            if size_bytes % count or (element_bytes and element_bytes * count != size_bytes):
+            element_count = math.prod(shape)
+            if size_bytes % element_count or (element_bytes and element_bytes * element_count != size_bytes):
                 return ""
-            element_bytes = size_bytes // count
+            element_bytes = size_bytes // element_count
         if not element_bytes:
             return ""
-        number, byte_offset = divmod(offset, element_bytes)
+        element_index, byte_offset = divmod(offset, element_bytes)
         indices = []
         for extent in reversed(shape[1:]):
-            number, index = divmod(number, extent)
+            element_index, index = divmod(element_index, extent)
             indices.append(index)
-        indices = [number, *reversed(indices)] if shape else []
+        indices = [element_index, *reversed(indices)] if shape else []
         element_name = name + "".join(f"[{index}]" for index in indices)
         vector_type = re.fullmatch(r"[a-z]+([234])", declaration.type)
         if vector_type and not byte_offset % (element_bytes // int(vector_type[1])):
@@ -214,32 +214,36 @@ def declarations(code: str) -> Declarations:
     """Return the declarations of a CUDA C++ source in shared, global and constant memory."""
     text = _ALIGNED.sub(" ", _COMMENT.sub(" ", code.replace("\\\n", " ")))
     constants = dict(_DEFINE.findall(text))
-    for group in _CONSTANTS.findall(text):
-        constants |= {m[1]: m[2] for part in _split_at_commas(group) if (m := _CONSTANT.search(part))}
+    for declaration_text in _CONSTANTS.findall(text):
+        constants |= {
+            m[1]: m[2]
+            for declarator in _split_at_commas(declaration_text)
+            if (m := _CONSTANT.search(declarator))
+        }
     variables: dict[str, list[Declaration]] = {}
-    for group in _DECLARED.findall(text):
-        kind = ""
-        for position, part in enumerate(_split_at_commas(_NOISE.sub(" ", group))):
-            match = _DECLARATOR.match(part if position == 0 else f" {part.strip()}")
+    for declaration_text in _DECLARED.findall(text):
+        type_name = ""
+        for position, declarator in enumerate(_split_at_commas(_NOISE.sub(" ", declaration_text))):
+            match = _DECLARATOR.match(declarator if position == 0 else f" {declarator.strip()}")
             if match is None:
                 continue
             if position == 0:
-                kind = " ".join(match["type"].split())
+                type_name = " ".join(match["type"].split())
             extents = tuple(_EXTENT.findall(match["extents"]))
             variables.setdefault(match["name"], []).append(
-                Declaration("size_t" if match["pointer"] == "*" else kind.rstrip("* "), extents)
+                Declaration("size_t" if match["pointer"] == "*" else type_name.rstrip("* "), extents)
             )
     return Declarations(variables, constants)
 
 
 def _split_at_commas(text: str) -> list[str]:
     """Split a string at the commas that are outside of brackets."""
-    parts = [""]
+    text_parts = [""]
     depth = 0
     for letter in text:
         depth += (letter in "[<(") - (letter in "]>)")
         if letter == "," and depth == 0:
-            parts.append("")
+            text_parts.append("")
         else:
-            parts[-1] += letter
-    return parts
+            text_parts[-1] += letter
+    return text_parts

@@ -72,13 +72,13 @@ class Report:
         """Return one hazard per mistake, without those in memory that the system reserves."""
         races: list[_Race] = []
         other_hazards: list[Hazard] = []
-        for (kind, space, _, _, relation), finding in self.findings.found.items():
+        for (hazard_kind, space, _, _, relation), finding in self.findings.found.items():
             if space == "shared" and self._is_reserved(finding):
                 continue
-            if kind in _RACES:
-                races.append(_Race(kind, relation, finding, self._update(finding)))
+            if hazard_kind in _RACES:
+                races.append(_Race(hazard_kind, relation, finding, self._update(finding)))
             else:
-                other_hazards.append(self._other_hazard(kind, space, relation, finding))
+                other_hazards.append(self._other_hazard(hazard_kind, space, relation, finding))
         barrier_hazards = [
             self._barrier_hazard(finding) for finding in self.findings.divergent_barriers.values()
         ]
@@ -109,9 +109,9 @@ class Report:
     def _update(self, finding: Finding) -> Update | None:
         """Return the read-modify-write to which both accesses of a race belong, or None."""
         assert finding.first is not None
-        first = self.updates.get(id(self._site(finding.first).instruction))
-        second = self.updates.get(id(self._site(finding.second).instruction))
-        return first if first == second else None
+        first_update = self.updates.get(id(self._site(finding.first).instruction))
+        second_update = self.updates.get(id(self._site(finding.second).instruction))
+        return first_update if first_update == second_update else None
 
     def _is_reserved(self, finding: Finding) -> bool:
         start = self.names.offsets.get(layout.RESERVED_SHARED)
@@ -122,8 +122,8 @@ class Report:
         granule_bytes = self.findings.granule_bytes
         if space == "global":
             return finding.start + finding.word * granule_bytes
-        words = self.names.words if space == "shared" else self.names.local_words
-        return finding.word % max(words, 1) * granule_bytes
+        space_words = self.names.words if space == "shared" else self.names.local_words
+        return finding.word % max(space_words, 1) * granule_bytes
 
     def _element(self, space: str, address: int) -> str:
         if space == "global":
@@ -133,8 +133,10 @@ class Report:
         return f"byte {address:,} of the thread's own stack"
 
     def _place(self, access: Access) -> Place:
-        number = results.unlinear(self._ordering.block(access.segment), self.grid)
-        return self._place_at(self._site(access).line, number, results.unlinear(access.thread, self.block))
+        block_number = results.unlinear(self._ordering.block(access.segment), self.grid)
+        return self._place_at(
+            self._site(access).line, block_number, results.unlinear(access.thread, self.block)
+        )
 
     def _place_at(self, line: int, block: Dim3, thread: Dim3) -> Place:
         text = self.lines[line - 1].strip() if 0 < line <= len(self.lines) else ""
@@ -144,18 +146,18 @@ class Report:
 
     def _race_hazard(self, race: _Race, all_races: Sequence[_Race]) -> Hazard:
         finding = race.found
-        kind = race.kind
+        hazard_kind = race.kind
         assert finding.first is not None
-        first = self._place(finding.first)
-        second = self._place(finding.second)
+        first_place = self._place(finding.first)
+        second_place = self._place(finding.second)
         address = self._address(finding.space, finding)
         element = self._element(finding.space, address)
         if race.update is not None:
             in_loop, inside, outside = self._turns(finding, race.relation)
             message = sentences.update_message(
                 race.update,
-                first,
-                second,
+                first_place,
+                second_place,
                 element,
                 race.relation,
                 self._locks,
@@ -167,8 +169,8 @@ class Report:
                 severity="error",
                 space=finding.space,
                 kernel=self.kernel,
-                first=first,
-                second=second,
+                first=first_place,
+                second=second_place,
                 address=address,
                 array=element,
                 count=finding.count,
@@ -178,25 +180,34 @@ class Report:
         copy_hint = ""
         if self._site(finding.first).copies:
             copy_hint = sentences.AFTER_COPY
-        elif kind == "WAR" and self._site(finding.second).copies:
+        elif hazard_kind == "WAR" and self._site(finding.second).copies:
             copy_hint = sentences.IN_USE
-        severity: Severity = "warning" if race.relation == sentences.WARP and kind != "WAW" else "error"
-        if race.sort in (sentences.STALE, sentences.CHECK) or (kind == "WAW" and finding.agree):
+        severity: Severity = (
+            "warning" if race.relation == sentences.WARP and hazard_kind != "WAW" else "error"
+        )
+        if race.sort in (sentences.STALE, sentences.CHECK) or (hazard_kind == "WAW" and finding.agree):
             severity = "info"
         elif race.sort:
             severity = "warning"
         context = self._remedied(race, all_races)
         message = sentences.race_message(
-            kind, first, second, element, context, finding.agree, race.sort, len(race.pairs)
+            hazard_kind,
+            first_place,
+            second_place,
+            element,
+            context,
+            finding.agree,
+            race.sort,
+            len(race.pairs),
         )
         return Hazard(
             tool="race",
-            kind=kind,
+            kind=hazard_kind,
             severity=severity,
             space=finding.space,
             kernel=self.kernel,
-            first=first,
-            second=second,
+            first=first_place,
+            second=second_place,
             address=address,
             array=element,
             count=finding.count,
@@ -208,9 +219,9 @@ class Report:
         lines = self._lines(race.found)
         space = race.found.space
         relation = max(
-            other.relation
-            for other in all_races
-            if self._lines(other.found) == lines and other.found.space == space
+            other_race.relation
+            for other_race in all_races
+            if self._lines(other_race.found) == lines and other_race.found.space == space
         )
         in_loop, inside, outside = self._turns(race.found, relation)
         all_sites = self.findings.sites
@@ -246,14 +257,17 @@ class Report:
         For lanes of one warp, barriers of a warp count, too.
         """
         assert finding.first is not None
-        first = self._site(finding.first).instruction
-        second = self._site(finding.second).instruction
+        first_instruction = self._site(finding.first).instruction
+        second_instruction = self._site(finding.second).instruction
         kernel_code = self.function.instructions
-        if any(i.pc >= len(kernel_code) or kernel_code[i.pc] is not i for i in (first, second)):
+        if any(
+            i.pc >= len(kernel_code) or kernel_code[i.pc] is not i
+            for i in (first_instruction, second_instruction)
+        ):
             return False, 0, 0
-        if not self._in_one_loop(first, second):
+        if not self._in_one_loop(first_instruction, second_instruction):
             return False, 0, 0
-        first_line, last_line = sorted((first.line, second.line))
+        first_line, last_line = sorted((first_instruction.line, second_instruction.line))
         inside = 0
         outside = 0
         for i in kernel_code:
@@ -262,8 +276,8 @@ class Report:
             )
             if (
                 (is_warp_barrier or cfg.is_block_barrier(i))
-                and self._in_one_loop(first, i)
-                and self._in_one_loop(second, i)
+                and self._in_one_loop(first_instruction, i)
+                and self._in_one_loop(second_instruction, i)
             ):
                 if first_line < i.line < last_line:
                     inside = inside or i.line
@@ -283,9 +297,11 @@ class Report:
 
     def _copies(self, i: ir.Instruction) -> list[int]:
         """Return the program counters of all copies of an instruction in an unrolled loop."""
-        source = (i.line, i.column, i.parts)
+        source_place = (i.line, i.column, i.parts)
         return [
-            copy.pc for copy in self.function.instructions if (copy.line, copy.column, copy.parts) == source
+            copy.pc
+            for copy in self.function.instructions
+            if (copy.line, copy.column, copy.parts) == source_place
         ]
 
     def _sort(self, race: _Race, swapped: Set[int], grid_races: Set[tuple[int, frozenset[int]]]) -> str:
@@ -295,11 +311,11 @@ class Report:
         between blocks.
         """
         sites = self._sides(race.found)
-        for site, other in (sites, sites[::-1]):
-            if site.strong and site.writes and not other.writes and not other.strong:
+        for site, other_site in (sites, sites[::-1]):
+            if site.strong and site.writes and not other_site.writes and not other_site.strong:
                 if site.swaps:
                     return sentences.STALE
-                if id(other.instruction) in self.checks:
+                if id(other_site.instruction) in self.checks:
                     return sentences.CHECK
                 if race.found.space == "global" and (race.found.start, self._lines(race.found)) in grid_races:
                     return sentences.WEAK
@@ -310,7 +326,7 @@ class Report:
     # -- everything else -----------------------------------------------------------------------------
 
     def _other_hazard(self, kind: str, space: str, relation: int, finding: Finding) -> Hazard:
-        second = self._place(finding.second)
+        second_place = self._place(finding.second)
         site = self._site(finding.second)
         if kind in (ABSENT_LANE, ABSENT_MASK_LANE):
             message_of = sentences.absent_message if kind == ABSENT_LANE else sentences.unmet_message
@@ -321,43 +337,45 @@ class Report:
                 space="",
                 kernel=self.kernel,
                 first=None,
-                second=second,
+                second=second_place,
                 address=None,
                 array="",
                 count=finding.count,
-                message=message_of(second, finding.word),
+                message=message_of(second_place, finding.word),
             )
         address = self._address(space, finding)
         element = self._element(space, address)
         tool = "memory"
-        first = None
+        first_place = None
         severity: Severity = "error"
         if kind in (FREED, OUTSIDE_BLOCK):
             key = kind, space, 0, site.line, 0
             element, message = sentences.heap_message(
-                kind == FREED, site, second, address, *self.findings.heap_blocks[key]
+                kind == FREED, site, second_place, address, *self.findings.heap_blocks[key]
             )
         elif kind == OUTSIDE_ARRAY:
-            message = sentences.stray_message(self.findings.memory, site, second, address, element)
+            message = sentences.stray_message(self.findings.memory, site, second_place, address, element)
         elif kind == UNWRITTEN:
             tool = "init"
             severity = "warning"
-            message = sentences.unwritten_message(space, second, element)
+            message = sentences.unwritten_message(space, second_place, element)
         else:
             assert kind == PENDING_COPY
             assert finding.first is not None
             tool = "race"
-            first = self._place(finding.first)
-            copy = self._site(finding.first)
-            message = sentences.hasty_message(copy, site, first, second, element, relation != 0)
+            first_place = self._place(finding.first)
+            copy_site = self._site(finding.first)
+            message = sentences.hasty_message(
+                copy_site, site, first_place, second_place, element, relation != 0
+            )
         return Hazard(
             tool=tool,
             kind=kind,
             severity=severity,
             space=space,
             kernel=self.kernel,
-            first=first,
-            second=second,
+            first=first_place,
+            second=second_place,
             address=address,
             array=element,
             count=finding.count,
@@ -374,21 +392,21 @@ class Report:
                 results.unlinear(arrival.thread, self.block),
             )
 
-        second = arrival_place(barrier.here)
+        second_place = arrival_place(barrier.here)
         is_overlooked = barrier.other is None and self._is_overlooked(barrier.here.instruction)
-        first = None if barrier.other is None else arrival_place(barrier.other)
+        first_place = None if barrier.other is None else arrival_place(barrier.other)
         return Hazard(
             tool="sync",
             kind="divergent barrier",
             severity="warning" if is_overlooked else "error",
             space="",
             kernel=self.kernel,
-            first=first,
-            second=second,
+            first=first_place,
+            second=second_place,
             address=None,
             array="",
             count=barrier.count,
-            message=sentences.apart_message(barrier.here.mask, first, second, is_overlooked),
+            message=sentences.apart_message(barrier.here.mask, first_place, second_place, is_overlooked),
         )
 
     def _is_overlooked(self, barrier: ir.Instruction) -> bool:
@@ -401,7 +419,7 @@ class Report:
 
 def _merge_races(races: Iterable[_Race], site: Callable[[Access], Site]) -> Iterator[_Race]:
     """Merge races that have the same cause into one, which gets the widest relation between threads."""
-    groups: dict[tuple[object, ...], list[_Race]] = {}
+    race_groups: dict[tuple[object, ...], list[_Race]] = {}
     for race in races:
         finding = race.found
         update = race.update
@@ -412,11 +430,13 @@ def _merge_races(races: Iterable[_Race], site: Callable[[Access], Site]) -> Iter
             key = race.sort, finding.space, finding.start
         else:
             key = finding.space, race.kind, site(finding.first).line, site(finding.second).line
-        groups.setdefault(key, []).append(race)
-    for group in groups.values():
-        widest = max(group, key=lambda race: (race.relation, not race.found.agree))
-        count = sum(race.found.count for race in group)
-        agree = all(race.found.agree for race in group)
-        accesses = [(race.found.first, race.found.second) for race in group if race.sort]
-        pairs = frozenset((site(a).line, site(b).line) for a, b in accesses if a is not None)
-        yield replace(widest, found=replace(widest.found, count=count, agree=agree), pairs=pairs)
+        race_groups.setdefault(key, []).append(race)
+    for race_group in race_groups.values():
+        widest = max(race_group, key=lambda race: (race.relation, not race.found.agree))
+        occurrence_count = sum(race.found.count for race in race_group)
+        agree = all(race.found.agree for race in race_group)
+        accesses = [(race.found.first, race.found.second) for race in race_group if race.sort]
+        line_pairs = frozenset((site(a).line, site(b).line) for a, b in accesses if a is not None)
+        yield replace(
+            widest, found=replace(widest.found, count=occurrence_count, agree=agree), pairs=line_pairs
+        )

@@ -41,9 +41,9 @@ def checks(function: ir.Function) -> set[int]:
     load_ids = set[int]()
     for i in function.instructions:
         if i.root in ("atom", "red") and ("min" in i.parts or "max" in i.parts):
-            target = i.operands[0 if i.root == "red" else 1]
-            if isinstance(target, ir.Address):
-                load, _ = _compared(function, writers, target, i)
+            target_operand = i.operands[0 if i.root == "red" else 1]
+            if isinstance(target_operand, ir.Address):
+                load, _ = _compared(function, writers, target_operand, i)
                 load_ids |= {id(load)} if load is not None else set()
     return load_ids
 
@@ -55,12 +55,14 @@ def updates(function: ir.Function) -> dict[int, Update]:
     for i in function.instructions:
         if i.root != "st" or len(i.operands) < 2 or "param" in i.parts:
             continue
-        target = i.operands[0]
+        target_operand = i.operands[0]
         value = i.operands[1]
-        if isinstance(target, ir.Address) and isinstance(target.base, ir.Register | ir.Symbol):
-            load, atomic = _source(writers, target, value, i.pc)
+        if isinstance(target_operand, ir.Address) and isinstance(
+            target_operand.base, ir.Register | ir.Symbol
+        ):
+            load, atomic = _source(writers, target_operand, value, i.pc)
             if load is None:
-                load, atomic = _compared(function, writers, target, i)
+                load, atomic = _compared(function, writers, target_operand, i)
             if load is not None:
                 update = Update(load.line, i.line, atomic)
                 updates_by_id[id(i)] = update
@@ -106,9 +108,9 @@ def _compared(
 
     There is no barrier between the load and the store.
     """
-    code = function.instructions[max(0, store.pc - _MAX_INSTRUCTIONS) : store.pc]
-    for i in code:
-        if i.root != "setp" or not _decides(i, code, store):
+    instructions = function.instructions[max(0, store.pc - _MAX_INSTRUCTIONS) : store.pc]
+    for i in instructions:
+        if i.root != "setp" or not _decides(i, instructions, store):
             continue
         for operand in i.operands[1:]:
             if isinstance(operand, ir.Register):
