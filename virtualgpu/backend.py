@@ -202,9 +202,11 @@ class VirtualBackend:
         return prepared.as_cooperative() if kernel.enable_cooperative_groups else prepared
 
     def _compiled(self, kernel: Any) -> CompiledModule:
-        source = kernel_source(kernel)
+        launch_source = kernel_source(kernel)
         capability = self.device_info().compute_capability
-        return compiled_module(source.code, source.options, source.name_expressions, capability)
+        return compiled_module(
+            launch_source.code, launch_source.options, launch_source.name_expressions, capability
+        )
 
 
 def _runs(observations: Sequence[Observation[Any]]) -> list[list[Observation[Any]]]:
@@ -356,8 +358,8 @@ def _restored(launch: PreparedLaunch, afterwards: bool = True) -> Iterator[Calla
     saved = {address: memory.view(address, size).copy() for address, size in launch.arrays.items()}
 
     def restore() -> None:
-        for address, contents in saved.items():
-            memory.view(address, contents.size)[:] = contents
+        for address, old_contents in saved.items():
+            memory.view(address, old_contents.size)[:] = old_contents
 
     try:
         yield restore

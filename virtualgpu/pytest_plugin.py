@@ -11,15 +11,15 @@ from virtualgpu import as_cupy
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add ``--virtual-gpu`` and ``--virtual-gpu-count``."""
-    group = parser.getgroup("virtual GPU")
-    group.addoption(
+    option_group = parser.getgroup("virtual GPU")
+    option_group.addoption(
         "--virtual-gpu",
         nargs="?",
         const="",
         metavar="NAME",
         help="run tests of CuPy on a virtual GPU, such as T4 (default: VIRTUALGPU_DEVICE or A100)",
     )
-    group.addoption(
+    option_group.addoption(
         "--virtual-gpu-count",
         type=int,
         metavar="N",
@@ -58,5 +58,5 @@ def pytest_report_header(config: pytest.Config) -> str | None:
     from virtualgpu.model import machine
 
     devices = machine.current().devices
-    count = f"{len(devices)} x " if len(devices) > 1 else ""
-    return f"cupy: {count}{devices[0].info.as_virtual.label} (virtualgpu)"
+    count_text = f"{len(devices)} x " if len(devices) > 1 else ""
+    return f"cupy: {count_text}{devices[0].info.as_virtual.label} (virtualgpu)"
