@@ -82,7 +82,7 @@ _BUILT_IN: list[str] = re.findall(
 # The largest dynamic shared memory of a block on any GPU so far (compute capability 9.0 and 10.0).
 _MAX_DYNAMIC_BYTES = 232_448
 _MAIN = re.compile(r"\bint\s+main\s*\(")
-_DYNAMIC = "`extern __shared__ float s[];`, with its size at the launch, shared_mem="
+_DYNAMIC_REMEDY = "`extern __shared__ float s[];`, with its size at the launch, shared_mem="
 
 
 def advice(log: str, code: str) -> str:
@@ -121,7 +121,7 @@ def _remedies(log: str, code: str) -> Iterator[str]:
         )
         if used_bytes <= _MAX_DYNAMIC_BYTES:
             opt_in = f"kernel.max_dynamic_shared_size_bytes = {used_bytes}"
-            yield f"For more shared memory, use {_DYNAMIC}{used_bytes}, after {opt_in}."
+            yield f"For more shared memory, use {_DYNAMIC_REMEDY}{used_bytes}, after {opt_in}."
         else:
             yield f"No block has more than {_MAX_DYNAMIC_BYTES:,} bytes of shared memory: use smaller tiles."
     if _MAIN.search(code):
@@ -171,11 +171,11 @@ def _phrase_remedies(log: str) -> Iterator[str]:
     if "must have a void return type" in log:
         yield "A kernel cannot return a value: let it write its results to an array argument."
     if re.search(r'incomplete type "\w+ \[\]" is not allowed', log) and "__shared__" in log:
-        yield f"Dynamic shared memory is declared with extern: {_DYNAMIC}bytes."
+        yield f"Dynamic shared memory is declared with extern: {_DYNAMIC_REMEDY}bytes."
     if "expression must have a constant value" in log:
         yield "The compiler must know an array's size: use a number, a #define or a template parameter."
         if "__shared__" in log:
-            yield f"For shared memory whose size is known only at the launch, use {_DYNAMIC}bytes."
+            yield f"For shared memory whose size is known only at the launch, use {_DYNAMIC_REMEDY}bytes."
     if re.search(r'more than one instance of overloaded function "(min|max)"', log):
         yield "Give both arguments the same type, such as x and 3.0f if x is a float."
     if "__host__ function is not allowed" in log:

@@ -27,20 +27,26 @@ from virtualgpu.compile.sass import SassInstruction
 from virtualgpu.records import AccessCounters, BranchCounters, KernelCounters, KernelSource, Provenance
 from virtualgpu.records.as_run import AccessAsRun, AsRun, BranchAsRun
 
-_PREDICATED = "ptxas removed a short branch: its body is predicated, so all warps that reach it execute it."
-_EARLY_ACCESS = "ptxas removed a short branch: all lanes make the access before the condition is tested."
-_UNSPLIT = "ptxas removed a short branch: its body is predicated, so warps do not diverge."
-_BY_EXIT = "Lanes that have finished execute EXIT, which is not a divergent branch."
-_COPIED = "ptxas has copied the loop's body: the branch appears {} times in machine code."
-_SWAPS = "Machine code has no such atomic: a compare-and-swap loop replaces it and repeats if lanes collide."
-_COMBINED = "The warp combines its lanes' values first ({}); one lane updates memory with the result."
-_COUNTED_LANES = "The warp counts its lanes first (POPC); one lane adds their number to memory."
-_PREFIXES = "A whole warp adds up its lanes' values first (SHFL); one lane updates memory with the result."
-_AT_ONCE = "One instruction (ATOMS.POPC.INC) adds to an address for all lanes of a warp that access it."
-_NO_ANSWER = "The old value is not used: RED updates memory and returns no value."
-_NOTHING = "ptxas removed this access, because its value is known or not used."
-_ACROSS = "ptxas has copied the loop's body and loads the bytes of several iterations at once."
-_SOMETIMES = "ptxas merges this access with adjacent accesses, but only in some copies of the loop's body."
+_PREDICATED_NOTE = (
+    "ptxas removed a short branch: its body is predicated, so all warps that reach it execute it."
+)
+_EARLY_ACCESS_NOTE = "ptxas removed a short branch: all lanes make the access before the condition is tested."
+_NO_DIVERGENCE = "ptxas removed a short branch: its body is predicated, so warps do not diverge."
+_EXIT_NOTE = "Lanes that have finished execute EXIT, which is not a divergent branch."
+_COPIES_NOTE = "ptxas has copied the loop's body: the branch appears {} times in machine code."
+_SWAP_LOOP_NOTE = (
+    "Machine code has no such atomic: a compare-and-swap loop replaces it and repeats if lanes collide."
+)
+_COMBINING_NOTE = "The warp combines its lanes' values first ({}); one lane updates memory with the result."
+_LANE_COUNT_NOTE = "The warp counts its lanes first (POPC); one lane adds their number to memory."
+_PREFIX_SUM_NOTE = (
+    "A whole warp adds up its lanes' values first (SHFL); one lane updates memory with the result."
+)
+_POPC_INC_NOTE = "One instruction (ATOMS.POPC.INC) adds to an address for all lanes of a warp that access it."
+_RED_NOTE = "The old value is not used: RED updates memory and returns no value."
+_REMOVED_NOTE = "ptxas removed this access, because its value is known or not used."
+_ITERATIONS_NOTE = "ptxas has copied the loop's body and loads the bytes of several iterations at once."
+_PARTIAL_NOTE = "ptxas merges this access with adjacent accesses, but only in some copies of the loop's body."
 
 _ACCESSES = ("ld", "ldu", "st", "atom", "red")
 # PTX instructions whose machine code has its own branches; helper functions for slow cases are listed under
@@ -263,11 +269,11 @@ def _access(site: _Site, warps: int) -> AccessAsRun:
     )
     if warps > counters.requests:
         if all(instruction.guarded for instruction in site.machine):
-            row = replace(row, executions=warps, note=_PREDICATED)
+            row = replace(row, executions=warps, note=_PREDICATED_NOTE)
         else:
-            row = replace(row, executions=warps, requests=warps, note=_EARLY_ACCESS)
+            row = replace(row, executions=warps, requests=warps, note=_EARLY_ACCESS_NOTE)
     if "CAS" in row.opcode and ".cas" not in counters.text:
-        return replace(row, requests=None, executions=None, note=_SWAPS)
+        return replace(row, requests=None, executions=None, note=_SWAP_LOOP_NOTE)
     if row.kind == "atomic":
         row = replace(row, note=" ".join(filter(None, (row.note, _atomic_note(site)))))
     return row
@@ -277,16 +283,20 @@ def _atomic_note(site: _Site) -> str:
     """Return a note on machine code that replaces an atomic; empty if every lane executes the atomic."""
     atomics = [instruction for instruction in site.machine if instruction.kind == "atomic"]
     if any(instruction.guarded for instruction in atomics):  # one lane acts for its warp
-        for helper, template in (("REDUX", _COMBINED), ("SHFL", _PREFIXES), ("POPC", _COUNTED_LANES)):
+        for helper, template in (
+            ("REDUX", _COMBINING_NOTE),
+            ("SHFL", _PREFIX_SUM_NOTE),
+            ("POPC", _LANE_COUNT_NOTE),
+        ):
             if helper == "SHFL" and len(atomics) == 1:
                 continue  # it passes the old value to the other lanes
             if helper in site.line_opcodes:
                 return template.format(site.line_opcodes[helper])
     if any(".POPC" in instruction.opcode for instruction in atomics):
-        return _AT_ONCE
+        return _POPC_INC_NOTE
     is_atom = site.instruction.root == "atom"
     return (
-        _NO_ANSWER if is_atom and all(instruction.root in ("RED", "REDG") for instruction in atomics) else ""
+        _RED_NOTE if is_atom and all(instruction.root in ("RED", "REDG") for instruction in atomics) else ""
     )
 
 
@@ -349,7 +359,7 @@ def _merge_group(sites: Sequence[_Site], rows: list[AccessAsRun], members: list[
     else:
         for n in site_at_offset.values():
             if any(instruction.size_bytes == width for instruction in sites[n].machine):
-                rows[n] = replace(rows[n], requests=None, executions=None, note=_ACROSS)
+                rows[n] = replace(rows[n], requests=None, executions=None, note=_ITERATIONS_NOTE)
         return
     for window in complete:
         owners = [n for n in window if sites[n].machine]
@@ -357,7 +367,7 @@ def _merge_group(sites: Sequence[_Site], rows: list[AccessAsRun], members: list[
         owner = owners[0]
         if len(widths) > 1:
             for n in owners:
-                rows[n] = replace(rows[n], requests=None, executions=None, note=_SOMETIMES)
+                rows[n] = replace(rows[n], requests=None, executions=None, note=_PARTIAL_NOTE)
             continue
         merge_note = _merge_note(len(window), size, rows[owner], width)
         for n in window:
@@ -369,15 +379,15 @@ def _merge_group(sites: Sequence[_Site], rows: list[AccessAsRun], members: list[
                 )
 
 
-def _merge_note(count: int, size: int, row: AccessAsRun, width: int) -> str:
-    count_word = {2: "Two", 4: "Four", 8: "Eight", 16: "Sixteen"}.get(count, f"{count:,}")
+def _merge_note(access_count: int, size: int, row: AccessAsRun, width: int) -> str:
+    count_word = {2: "Two", 4: "Four", 8: "Eight", 16: "Sixteen"}.get(access_count, f"{access_count:,}")
     access_plural = {"load": "loads", "store": "stores"}.get(row.kind, "atomics")
     accesses = f"{count_word} {row.space} {access_plural} of {size} bytes at adjacent addresses"
     return f"{accesses} run as one {row.opcode} of {width} bytes."
 
 
 def _note_unused(row: AccessAsRun) -> AccessAsRun:
-    return replace(row, note=_NOTHING) if row.written else row
+    return replace(row, note=_REMOVED_NOTE) if row.written else row
 
 
 def _branch(site: _Site) -> BranchAsRun:
@@ -393,11 +403,11 @@ def _branch(site: _Site) -> BranchAsRun:
         column=counters.column,
     )
     if not site.machine:
-        return replace(row, note=_UNSPLIT if counters.divergent else "")
+        return replace(row, note=_NO_DIVERGENCE if counters.divergent else "")
     branches = [instruction for instruction in site.machine if instruction.root != "EXIT"]
     row = replace(row, opcode=site.machine[0].opcode)
     if not branches:
-        return replace(row, note=_BY_EXIT if counters.divergent else "")
+        return replace(row, note=_EXIT_NOTE if counters.divergent else "")
     if counters.divergent and len(branches) > 1:
-        return replace(row, divergent=None, note=_COPIED.format(len(branches)))
+        return replace(row, divergent=None, note=_COPIES_NOTE.format(len(branches)))
     return replace(row, divergent=counters.divergent)

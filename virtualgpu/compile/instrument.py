@@ -37,9 +37,9 @@ _BLOCK_HEADER = 2
 _BLOCK_WORDS = 3
 _WARP_HEADER = 6
 _WARP_WORDS = 2
-_UNSET = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
+_UNSET_TIME = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 # 2**64 divided by the golden ratio (Knuth, The Art of Computer Programming, 6.4): neighbours become distant.
-_GOLDEN = 0x9E37_79B9_7F4A_7C15
+_HASH_FACTOR = 0x9E37_79B9_7F4A_7C15
 
 _EXIT = re.compile(r"(?:@(!?)\s*(%?[\w$]+)\s+)?(?:ret|exit)(?:\.uni)?\s*;")
 _VERSION = re.compile(r"^(\s*\.version\s+)(\d+)\.(\d+)", re.M)
@@ -148,7 +148,7 @@ def block_buffer(blocks: int, sampled: int = 1) -> Words:
     if sampled < 1 or sampled & (sampled - 1):
         raise ValueError(f"`sampled` must be a power of two, not {sampled}.")
     rows = np.zeros((-(-blocks // sampled), _BLOCK_WORDS), np.uint64)
-    rows[:, 0] = _UNSET
+    rows[:, 0] = _UNSET_TIME
     header = np.array([sampled.bit_length() - 1, 0], np.uint64)
     return np.concatenate([header, rows.reshape(-1)])
 
@@ -160,7 +160,7 @@ def recorded_blocks(rows: int, sampled: int) -> npt.NDArray[np.int64]:
     of SMs or resident blocks, so that some of them would never be recorded.
     """
     row = np.arange(rows, dtype=np.uint64)
-    random = (row * np.uint64(_GOLDEN)) >> np.uint64(40)
+    random = (row * np.uint64(_HASH_FACTOR)) >> np.uint64(40)
     blocks = row * np.uint64(sampled) + random % np.uint64(sampled)
     return blocks.astype(np.int64)
 
@@ -172,7 +172,7 @@ def read_blocks(buffer: Words) -> tuple[npt.NDArray[np.int64], Words, Words, npt
     """
     rows = buffer[_BLOCK_HEADER:].reshape(-1, _BLOCK_WORDS)
     block = recorded_blocks(len(rows), 1 << int(buffer[0]))
-    has_run = rows[:, 0] != _UNSET
+    has_run = rows[:, 0] != _UNSET_TIME
     rows = rows[has_run]
     return block[has_run], rows[:, 0].copy(), rows[:, 1].copy(), rows[:, 2].astype(np.int32)
 
@@ -204,8 +204,8 @@ class _Names:
         return f"{self.prefix}_{name}"
 
 
-def _spans(starts: list[int], count: int) -> Iterator[tuple[int, int]]:
-    yield from zip(starts, [*starts[1:], count], strict=True)
+def _spans(starts: list[int], statement_count: int) -> Iterator[tuple[int, int]]:
+    yield from zip(starts, [*starts[1:], statement_count], strict=True)
 
 
 def _position(function: ir.Function, start: int, end: int) -> tuple[int, int]:
@@ -296,7 +296,7 @@ def _block_prologue(names: _Names) -> str:
 	cvta.to.global.u64 %{base}, %{base};
 {_linear(names, block, "ctaid", "nctaid")}	ld.global.u32 %{shift}, [%{base}];
 	shr.u64 %{row}, %{block}, %{shift};
-	mul.lo.u64 %{recorded}, %{row}, {_GOLDEN - (1 << 64)};
+	mul.lo.u64 %{recorded}, %{row}, {_HASH_FACTOR - (1 << 64)};
 	shr.u64 %{recorded}, %{recorded}, 40;
 	xor.b64 %{recorded}, %{recorded}, %{block};
 	shl.b64 %{names("factor")}, -1, %{shift};
@@ -313,11 +313,11 @@ def _block_prologue(names: _Names) -> str:
 	"""
 
 
-def _block_epilogue(names: _Names, number: int) -> str:
-    lowest = names(f"lowest_{number}")
-    time = names(f"time_{number}")
-    mask = names(f"mask_{number}")
-    lower = names(f"lower_{number}")
+def _block_epilogue(names: _Names, statement_index: int) -> str:
+    lowest = names(f"lowest_{statement_index}")
+    time = names(f"time_{statement_index}")
+    mask = names(f"mask_{statement_index}")
+    lower = names(f"lower_{statement_index}")
     return f"""{{
 	.reg .pred %{lowest};
 	.reg .b32 %{mask}, %{lower};
@@ -361,7 +361,7 @@ def _warp_prologue(names: _Names) -> str:
 	"""
 
 
-def _warp_probe(names: _Names, number: int) -> str:
+def _warp_probe(names: _Names, block_index: int) -> str:
     lowest = names("lowest")
     fits_name = names("fits")
     event_address = names("place")
@@ -381,7 +381,7 @@ def _warp_probe(names: _Names, number: int) -> str:
 	setp.lt.and.u64 %{fits_name}, %{event_address}, %{event_word}, %{lowest};
 	mad.lo.u64 %{event_address}, %{event_address}, {8 * _WARP_WORDS}, %{base};
 	@%{fits_name} st.global.u64 [%{event_address}+{8 * _WARP_HEADER}], %{clock};
-	mov.u32 %{names("number")}, {number};
+	mov.u32 %{names("number")}, {block_index};
 	mov.b64 %{event_word}, {{%{names("mask")}, %{names("number")}}};
 	@%{fits_name} st.global.u64 [%{event_address}+{8 * _WARP_HEADER + 8}], %{event_word};
 	}}

@@ -128,7 +128,7 @@ def version() -> tuple[int, int]:
     """Return NVRTC's version as (major, minor)."""
     major = ctypes.c_int()
     minor = ctypes.c_int()
-    _check(_library().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
+    _check_status(_library().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
     return major.value, minor.value
 
 
@@ -144,9 +144,9 @@ def supported_targets() -> tuple[int, ...]:
 def _targets() -> tuple[int, ...]:
     library = _library()
     arch_count = ctypes.c_int()
-    _check(library.nvrtcGetNumSupportedArchs(ctypes.byref(arch_count)))
+    _check_status(library.nvrtcGetNumSupportedArchs(ctypes.byref(arch_count)))
     archs = (ctypes.c_int * arch_count.value)()
-    _check(library.nvrtcGetSupportedArchs(archs))
+    _check_status(library.nvrtcGetSupportedArchs(archs))
     return tuple(sorted(archs))
 
 
@@ -373,7 +373,7 @@ def _refuse_unlinked(flags: Sequence[str]) -> None:
         )
 
 
-def _check(status: int) -> None:
+def _check_status(status: int) -> None:
     if status:
         reason = _library().nvrtcGetErrorString(status).decode()
         raise GpulabError(f"NVRTC call failed: {reason}.")

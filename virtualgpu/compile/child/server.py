@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 _POLL_S = 0.1
-_MEMORY = Path("/proc/self/statm")
+_MEMORY_FILE = Path("/proc/self/statm")
 
 
 class CompilationRefusedError(Exception):
@@ -40,44 +40,44 @@ def compile_now(library: ctypes.CDLL, request: dict[str, Any]) -> tuple[list[byt
     program = ctypes.c_void_p()
     code_bytes = request["code"].encode()
     name = request["file_name"].encode()
-    _check(library, library.nvrtcCreateProgram(ctypes.byref(program), code_bytes, name, 0, None, None))
+    _check_status(library, library.nvrtcCreateProgram(ctypes.byref(program), code_bytes, name, 0, None, None))
     try:
         for expression in expressions:
-            _check(library, library.nvrtcAddNameExpression(program, expression.encode()))
+            _check_status(library, library.nvrtcAddNameExpression(program, expression.encode()))
         encoded = [option.encode() for option in request["options"]]
         array = (ctypes.c_char_p * len(encoded))(*encoded)
         status = library.nvrtcCompileProgram(program, len(encoded), array)
-        log = _read(library, program, "ProgramLog").rstrip(b"\0").decode(errors="replace").strip()
+        log = _read_output(library, program, "ProgramLog").rstrip(b"\0").decode(errors="replace").strip()
         if status:
-            raise CompilationRefusedError(log or f"NVRTC gave up: {_reason(library, status)}.")
+            raise CompilationRefusedError(log or f"NVRTC gave up: {_failure_reason(library, status)}.")
         lowered = {}
         for expression in expressions:
             lowered_name = ctypes.c_char_p()
-            _check(
+            _check_status(
                 library, library.nvrtcGetLoweredName(program, expression.encode(), ctypes.byref(lowered_name))
             )
             lowered[expression] = (lowered_name.value or b"").decode()
-        return [_read(library, program, image_kind) for image_kind in kinds], log, lowered
+        return [_read_output(library, program, image_kind) for image_kind in kinds], log, lowered
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))
 
 
-def _read(library: ctypes.CDLL, program: ctypes.c_void_p, kind: str) -> bytes:
+def _read_output(library: ctypes.CDLL, program: ctypes.c_void_p, output_kind: str) -> bytes:
     size = ctypes.c_size_t()
-    _check(library, getattr(library, f"nvrtcGet{kind}Size")(program, ctypes.byref(size)))
+    _check_status(library, getattr(library, f"nvrtcGet{output_kind}Size")(program, ctypes.byref(size)))
     buffer = ctypes.create_string_buffer(size.value)
-    _check(library, getattr(library, f"nvrtcGet{kind}")(program, buffer))
+    _check_status(library, getattr(library, f"nvrtcGet{output_kind}")(program, buffer))
     return buffer.raw
 
 
-def _reason(library: ctypes.CDLL, status: int) -> str:
+def _failure_reason(library: ctypes.CDLL, status: int) -> str:
     text: bytes = library.nvrtcGetErrorString(status)
     return text.decode()
 
 
-def _check(library: ctypes.CDLL, status: int) -> None:
+def _check_status(library: ctypes.CDLL, status: int) -> None:
     if status:
-        raise RuntimeError(f"NVRTC call failed: {_reason(library, status)}.")
+        raise RuntimeError(f"NVRTC call failed: {_failure_reason(library, status)}.")
 
 
 def reply_to(library: ctypes.CDLL, request: dict[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
@@ -117,7 +117,9 @@ class _Watch(threading.Thread):
         if time.process_time() > deadline_s:
             return "time"
         used_bytes = (
-            int(_MEMORY.read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE") if _MEMORY.exists() else 0
+            int(_MEMORY_FILE.read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+            if _MEMORY_FILE.exists()
+            else 0
         )
         return "memory" if used_bytes > max_bytes else ""
 

@@ -33,8 +33,10 @@ def stamp(code: str, options: Sequence[str] = ()) -> str:
     return digest.hexdigest() if visited_paths else ""
 
 
-def _files(code: str, quoted: list[Path], folders: list[Path], visited_paths: set[Path]) -> Iterator[Path]:
-    for name, angled in _INCLUDE.findall(code):
+def _files(
+    source_code: str, quoted: list[Path], folders: list[Path], visited_paths: set[Path]
+) -> Iterator[Path]:
+    for name, angled in _INCLUDE.findall(source_code):
         search_folders = quoted if name else folders
         path = next((p for folder in search_folders if (p := folder / (name or angled)).is_file()), None)
         if path is not None and path not in visited_paths:

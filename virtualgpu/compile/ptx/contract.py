@@ -31,7 +31,7 @@ NEGATED_ADDEND = "neg_addend"
 """Parts of a fused instruction that PTX's own ``fma`` does not have: ``c - a * b`` and ``a * b - c``."""
 
 _FLOATS = {"f16", "f16x2", "bf16", "bf16x2", "f32", "f64"}
-_ROUNDED = {"rn", "rz", "rm", "rp"}
+_ROUNDING_MODES = {"rn", "rz", "rm", "rp"}
 _CONTROL_FLOW = {"bra", "brx", "ret", "exit", "trap"}
 
 
@@ -69,7 +69,7 @@ def _is_free(instruction: ir.Instruction) -> bool:
     return (
         instruction.root in ("add", "sub", "mul")
         and instruction.type in _FLOATS
-        and _ROUNDED.isdisjoint(instruction.parts)
+        and _ROUNDING_MODES.isdisjoint(instruction.parts)
     )
 
 
@@ -178,15 +178,15 @@ class _FusionChooser:
         return literals, literals | written_once
 
 
-def _blocks(code: list[ir.Instruction]) -> list[int]:
+def _blocks(instructions: list[ir.Instruction]) -> list[int]:
     """Return the number of the basic block of each instruction, with blocks divided as in ptxas."""
     starts = {0}
-    for instruction in code:
+    for instruction in instructions:
         if instruction.root in _CONTROL_FLOW:
             starts |= {instruction.target, *instruction.targets, instruction.pc + 1}
     block_number = -1
     block_numbers = []
-    for pc in range(len(code)):
+    for pc in range(len(instructions)):
         block_number += pc in starts
         block_numbers.append(block_number)
     return block_numbers

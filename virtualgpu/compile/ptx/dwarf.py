@@ -42,9 +42,9 @@ _REGX = 0x90
 _ADDR = 0x03
 _PLUS = 0x23
 # Structs that contain one number.
-_NUMBERS = {"__half": "f16", "__nv_bfloat16": "bf16"}
-_KINDS = {0x02: "u", 0x04: "f", 0x05: "s", 0x06: "s", 0x07: "u", 0x08: "u"}
-_FIXED = {0x01: 8, 0x0B: 1, 0x05: 2, 0x06: 4, 0x07: 8, 0x0C: 1, 0x11: 1, 0x12: 2, 0x13: 4, 0x14: 8}
+_HALF_TYPES = {"__half": "f16", "__nv_bfloat16": "bf16"}
+_TYPE_LETTERS = {0x02: "u", 0x04: "f", 0x05: "s", 0x06: "s", 0x07: "u", 0x08: "u"}
+_FORM_BYTES = {0x01: 8, 0x0B: 1, 0x05: 2, 0x06: 4, 0x07: 8, 0x0C: 1, 0x11: 1, 0x12: 2, 0x13: 4, 0x14: 8}
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +265,7 @@ def _value(info: _Section, offset: int, form: int) -> tuple[object, int]:
         return block, offset + width + size
     if form in (0x0D, 0x0F):
         return _read_uleb(data, offset)
-    width = _FIXED[form]
+    width = _FORM_BYTES[form]
     name = info.names.get(offset, "")
     if form == 0x01:
         return name, offset + width
@@ -313,10 +313,10 @@ def _type(
                 members.append(
                     (str(member.values.get(_AT_NAME, "")), offset, int(str(member.values[_AT_TYPE])))
                 )
-        ctype = CType(name, size, _NUMBERS.get(name, ""), members=tuple(members))
+        ctype = CType(name, size, _HALF_TYPES.get(name, ""), members=tuple(members))
     elif entry.tag in (_BASE, _ENUM):
         type_letter = (
-            "s" if entry.tag == _ENUM else _KINDS.get(int(str(entry.values.get(_AT_ENCODING, 0))), "")
+            "s" if entry.tag == _ENUM else _TYPE_LETTERS.get(int(str(entry.values.get(_AT_ENCODING, 0))), "")
         )
         ctype = CType(name, size, f"{type_letter}{8 * size}" if type_letter else "")
     elif entry.tag == _POINTER:

@@ -112,48 +112,48 @@ class _Checker:
             if stem in ("%tid", "%ntid", "%ctaid", "%nctaid") and axis not in ("x", "y", "z"):
                 raise self.fail(f"the special register {operand.name} does not exist")
 
-    def operands(self, instruction: ir.Instruction, expected: str, kind: str) -> None:
+    def operands(self, instruction: ir.Instruction, expected: str, type_name: str) -> None:
         required, _, optional = expected.partition("?")
         if not len(required) <= len(instruction.operands) <= len(required) + len(optional):
             raise self.fail(f"it takes {len(required)} operands, not {len(instruction.operands)}")
         allows_wider = instruction.root in WIDER_ALLOWED
         for operand_code, operand in zip(required + optional, instruction.operands, strict=False):
-            self.check_operand(operand_code, operand, kind, instruction, allows_wider)
+            self.check_operand(operand_code, operand, type_name, instruction, allows_wider)
 
     def check_operand(
         self,
-        code: str,
+        operand_code: str,
         operand: ir.Operand | None,
-        kind: str,
+        type_name: str,
         instruction: ir.Instruction,
         allows_wider: bool,
     ) -> None:
-        if code == "d":
-            self.destination(operand, kind, allows_wider)
-        elif code == "s":
-            self.source(operand, kind, allows_wider)
-        elif code in "Du":
-            check = self.destination if code == "D" else self.source
+        if operand_code == "d":
+            self.destination(operand, type_name, allows_wider)
+        elif operand_code == "s":
+            self.source(operand, type_name, allows_wider)
+        elif operand_code in "Du":
+            check = self.destination if operand_code == "D" else self.source
             check(operand, "b32", False)
-        elif code in "Ww":
-            double = f"b{2 * BITS[kind]}"
-            check = self.destination if code == "W" else self.source
+        elif operand_code in "Ww":
+            double = f"b{2 * BITS[type_name]}"
+            check = self.destination if operand_code == "W" else self.source
             check(operand, double, False)
-        elif code == "P" or (code == "Q" and not isinstance(operand, ir.Pair)):
+        elif operand_code == "P" or (operand_code == "Q" and not isinstance(operand, ir.Pair)):
             self.destination(operand, "pred", False)
-        elif code == "Q":
+        elif operand_code == "Q":
             assert isinstance(operand, ir.Pair)
             self.destination(operand.first, "pred", False)
             self.destination(operand.second, "pred", False)
-        elif code == "p":
+        elif operand_code == "p":
             self.source(operand, "pred", False)
-        elif code == "i":
+        elif operand_code == "i":
             if not isinstance(operand, ir.Immediate):
                 raise self.fail("a constant is missing")
-        elif code == "m":
+        elif operand_code == "m":
             self.address(operand)
-        elif code in "vV":
-            self.check_elements(operand, kind, instruction, code == "v")
+        elif operand_code in "vV":
+            self.check_elements(operand, type_name, instruction, operand_code == "v")
 
     def address(self, operand: ir.Operand | None) -> None:
         if not isinstance(operand, ir.Address):
@@ -164,7 +164,7 @@ class _Checker:
                 raise self.fail(f"{operand.base.name} ({register_type}) is not an address")
 
     def check_elements(
-        self, operand: ir.Operand | None, kind: str, instruction: ir.Instruction, loads: bool
+        self, operand: ir.Operand | None, type_name: str, instruction: ir.Instruction, loads: bool
     ) -> None:
         """Check the registers that a load writes or a store reads: one, or as many as .v2 or .v4."""
         width = next((int(p[1:]) for p in instruction.parts[1:] if p in ("v2", "v4", "v8")), 1)
@@ -173,51 +173,51 @@ class _Checker:
             raise self.fail(f"it moves {width} elements, not {len(elements)}")
         for element in elements:
             if loads:
-                self.destination(element, kind, True)
+                self.destination(element, type_name, True)
             else:
-                self.source(element, kind, True)
+                self.source(element, type_name, True)
 
-    def destination(self, operand: ir.Operand | None, kind: str, allows_wider: bool) -> None:
+    def destination(self, operand: ir.Operand | None, type_name: str, allows_wider: bool) -> None:
         if operand is None:
             return
         if not isinstance(operand, ir.Register) or operand.negated:
             raise self.fail("its result needs a register")
-        self.check_width(operand, kind, allows_wider)
+        self.check_width(operand, type_name, allows_wider)
 
-    def source(self, operand: ir.Operand | None, kind: str, allows_wider: bool) -> None:
+    def source(self, operand: ir.Operand | None, type_name: str, allows_wider: bool) -> None:
         if isinstance(operand, ir.Register):
-            if operand.negated and kind != "pred":
+            if operand.negated and type_name != "pred":
                 raise self.fail(f"only predicates can be negated, and {operand.name} is not a predicate")
-            self.check_width(operand, kind, allows_wider)
+            self.check_width(operand, type_name, allows_wider)
         elif isinstance(operand, ir.Immediate):
-            if kind in ("f32", "f64") and not operand.float_bits:
+            if type_name in ("f32", "f64") and not operand.float_bits:
                 raise self.fail(f"{operand.value} is not a floating-point constant")
-            if kind == "pred" and operand.float_bits:
+            if type_name == "pred" and operand.float_bits:
                 raise self.fail("a floating-point constant is not a predicate")
         elif isinstance(operand, ir.Symbol):
-            if kind in FLOATS or BITS[kind] < 32:
-                raise self.fail(f"{operand.name} is an address, not a .{kind}")
-        elif not isinstance(operand, ir.Special) or kind == "pred":
+            if type_name in FLOATS or BITS[type_name] < 32:
+                raise self.fail(f"{operand.name} is an address, not a .{type_name}")
+        elif not isinstance(operand, ir.Special) or type_name == "pred":
             raise self.fail("an operand is missing or has the wrong kind")
 
-    def check_width(self, register: ir.Register, kind: str, allows_wider: bool) -> None:
+    def check_width(self, register: ir.Register, type_name: str, allows_wider: bool) -> None:
         register_type = self.function.registers[register.name]
         register_bits = BITS[register_type]
-        type_bits = BITS[kind]
+        type_bits = BITS[type_name]
         is_wide_enough = register_bits >= type_bits if allows_wider else register_bits == type_bits
-        if (register_type == "pred") != (kind == "pred") or not is_wide_enough:
-            raise self.fail(f"{register.name} is declared .{register_type}, which is not a .{kind}")
-        is_float = kind in ("f32", "f64")
-        is_integer = kind[0] in "us"
+        if (register_type == "pred") != (type_name == "pred") or not is_wide_enough:
+            raise self.fail(f"{register.name} is declared .{register_type}, which is not a .{type_name}")
+        is_float = type_name in ("f32", "f64")
+        is_integer = type_name[0] in "us"
         if not allows_wider and (
             (is_float and register_type[0] in "us") or (is_integer and register_type in ("f32", "f64"))
         ):
-            raise self.fail(f"{register.name} is declared .{register_type}, which is not a .{kind}")
+            raise self.fail(f"{register.name} is declared .{register_type}, which is not a .{type_name}")
 
-    def comparison(self, comparison_name: str, kind: str, modifiers: Sequence[str]) -> None:
-        comparisons = COMPARISONS | (FLOAT_COMPARISONS if kind in FLOATS else UNSIGNED_COMPARISONS)
+    def comparison(self, comparison_name: str, type_name: str, modifiers: Sequence[str]) -> None:
+        comparisons = COMPARISONS | (FLOAT_COMPARISONS if type_name in FLOATS else UNSIGNED_COMPARISONS)
         if comparison_name not in comparisons:
-            raise self.fail(f"there is no comparison .{comparison_name} of .{kind}")
+            raise self.fail(f"there is no comparison .{comparison_name} of .{type_name}")
         combines = any(p in ("and", "or", "xor") for p in modifiers)
         assert self.current is not None
         if combines != (len(self.current.operands) == 4):
@@ -274,10 +274,10 @@ class _Checker:
         if len(instruction.operands) == 4:
             self.source(instruction.operands[3], "pred", False)
 
-    def comparison_of_set(self, instruction: ir.Instruction, source: str) -> None:
+    def comparison_of_set(self, instruction: ir.Instruction, source_type: str) -> None:
         if len(instruction.operands) not in (3, 4):
             raise self.fail(f"it takes 3 or 4 operands, not {len(instruction.operands)}")
-        self.comparison(instruction.parts[1], source, instruction.parts[2:])
+        self.comparison(instruction.parts[1], source_type, instruction.parts[2:])
 
     def select_by_sign(self, instruction: ir.Instruction) -> None:
         type_name, test_type = self.last_types(instruction)
@@ -307,11 +307,11 @@ class _Checker:
         if not isinstance(source_operand, ir.Vector):
             self.source(source_operand, type_name, False)
 
-    def halves(self, operand: ir.Vector, kind: str, is_destination: bool) -> None:
+    def halves(self, operand: ir.Vector, type_name: str, is_destination: bool) -> None:
         element_count = len(operand.items)
-        if element_count not in (2, 4) or BITS[kind] % (8 * element_count):
-            raise self.fail(f"a .{kind} cannot be divided into {element_count} parts")
-        element_type = f"b{BITS[kind] // element_count}"
+        if element_count not in (2, 4) or BITS[type_name] % (8 * element_count):
+            raise self.fail(f"a .{type_name} cannot be divided into {element_count} parts")
+        element_type = f"b{BITS[type_name] // element_count}"
         for element in operand.items:
             if is_destination:
                 self.destination(element, element_type, False)

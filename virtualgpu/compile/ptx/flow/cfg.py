@@ -96,11 +96,13 @@ def build(function: ir.Function) -> Flow:
     return Flow(blocks, number_of)
 
 
-def _successors(code: Sequence[ir.Instruction], start: int, end: int, count: int) -> tuple[int, ...]:
+def _successors(
+    instructions: Sequence[ir.Instruction], start: int, end: int, instruction_count: int
+) -> tuple[int, ...]:
     if start == end:
         return ()
-    last_instruction = code[end - 1]
-    fall_through = (end,) if end < count else ()
+    last_instruction = instructions[end - 1]
+    fall_through = (end,) if end < instruction_count else ()
     if last_instruction.root == "bra":
         return (last_instruction.target, *(fall_through if last_instruction.guard else ()))
     if last_instruction.root == "brx":
@@ -374,7 +376,7 @@ def _block_of(flow: Flow, pc: int) -> int:
     return next(block.number for block in flow.blocks if block.first <= pc < block.end)
 
 
-def _reachable(flow: Flow, start: int, stop: int = -1) -> set[int]:
+def _reachable(flow: Flow, start: int, stop_block: int = -1) -> set[int]:
     """Return the blocks on paths from block `start`, itself included, that do not pass block `stop`."""
     blocks = set[int]()
     pending = [start]
@@ -382,5 +384,5 @@ def _reachable(flow: Flow, start: int, stop: int = -1) -> set[int]:
         block_number = pending.pop()
         if block_number not in blocks:
             blocks.add(block_number)
-            pending += flow.blocks[block_number].successors if block_number != stop else ()
+            pending += flow.blocks[block_number].successors if block_number != stop_block else ()
     return blocks
