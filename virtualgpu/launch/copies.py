@@ -71,11 +71,11 @@ class Copies:
         return tuple(args)
 
 
-def _regions(args: Sequence[Any], source: Any) -> list[_Region]:
+def _regions(args: Sequence[Any], array_module: Any) -> list[_Region]:
     byte_ranges = sorted(
         (*_byte_range(argument), position)
         for position, argument in enumerate(args)
-        if isinstance(argument, source.ndarray)
+        if isinstance(argument, array_module.ndarray)
     )
     regions: list[_Region] = []
     for start, end, position in byte_ranges:
@@ -100,6 +100,6 @@ def _byte_range(array: Any) -> tuple[int, int]:
     return start, end
 
 
-def _bytes_of(array: Any, region: _Region, source: Any) -> Any:
+def _bytes_of(array: Any, region: _Region, array_module: Any) -> Any:
     pointer = array.data + (region.start - array.data.ptr)
-    return source.ndarray((region.end - region.start,), dtype="uint8", memptr=pointer)
+    return array_module.ndarray((region.end - region.start,), dtype="uint8", memptr=pointer)
