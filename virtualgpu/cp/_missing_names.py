@@ -46,14 +46,14 @@ _NAMES_ELSEWHERE = {
     },
     "cp.random": {"manual_seed": "write cp.random.seed(n)"},
 }
-_GET = "write x.get(), or cp.asnumpy(x), to copy it to the host as a NumPy array"
+_GET_REMEDY = "write x.get(), or cp.asnumpy(x), to copy it to the host as a NumPy array"
 _ALREADY_ON_GPU = "arrays of cp are already on the GPU; cp.asarray(a) copies a NumPy array to the GPU"
 _NO_GRADIENTS = "cp does not compute gradients; "
 _ARRAY_NAMES_ELSEWHERE = {
-    "cpu": _GET,
-    "numpy": _GET,
-    "to_numpy": _GET,
-    "copy_to_host": _GET,
+    "cpu": _GET_REMEDY,
+    "numpy": _GET_REMEDY,
+    "to_numpy": _GET_REMEDY,
+    "copy_to_host": _GET_REMEDY,
     "cuda": _ALREADY_ON_GPU,
     "gpu": _ALREADY_ON_GPU,
     "to": f"{_ALREADY_ON_GPU}, x.astype(cp.float32) converts, and x.get() copies to the host",

@@ -386,12 +386,12 @@ class ndarray(Operators, FunctionMethods, Exports, DeviceArray):  # noqa: N801 -
     # Indexing
 
     def _key(self, key: Any) -> Any:
-        def to_host(part: Any) -> Any:
-            if not isinstance(part, ndarray):
+        def to_host(key_part: Any) -> Any:
+            if not isinstance(key_part, ndarray):
                 return None
-            check_device(part)
+            check_device(key_part)
             settle(self._mem.owner)
-            return part._host
+            return key_part._host
 
         return host_key(key, self.shape, to_host)
 

@@ -48,12 +48,14 @@ def host_key(key: Any, shape: tuple[int, ...], to_host: Callable[[Any], Any]) ->
     IndexError
         For an object that is not an index, as in CuPy.
     """
-    key_parts = [_host_part(key_part, to_host) for key_part in (key if isinstance(key, tuple) else (key,))]
+    key_parts = [
+        _host_key_part(key_part, to_host) for key_part in (key if isinstance(key, tuple) else (key,))
+    ]
     arrays = [key_part for key_part in key_parts if isinstance(key_part, np.ndarray)]
     if any(array.dtype.kind not in "biu" for array in arrays):
         raise IndexError("arrays used as indices must be of integer or boolean type")
     if arrays:
-        key_parts = _wrapped(key_parts, shape)
+        key_parts = _wrap_indices(key_parts, shape)
     elif not any(key_part is Ellipsis for key_part in key_parts):
         key_parts.append(Ellipsis)  # NumPy then returns a view of any dimension, never a scalar
     return HostKey(
@@ -64,11 +66,13 @@ def host_key(key: Any, shape: tuple[int, ...], to_host: Callable[[Any], Any]) ->
     )
 
 
-def _host_part(key_part: Any, to_host: Callable[[Any], Any]) -> Any:
+def _host_key_part(key_part: Any, to_host: Callable[[Any], Any]) -> Any:
     if key_part is None or key_part is Ellipsis:
         return key_part
     if isinstance(key_part, slice):
-        return slice(*(_bound(bound, to_host) for bound in (key_part.start, key_part.stop, key_part.step)))
+        return slice(
+            *(_slice_bound(bound, to_host) for bound in (key_part.start, key_part.stop, key_part.step))
+        )
     host = to_host(key_part)
     if host is not None:
         return host
@@ -93,21 +97,21 @@ def _host_part(key_part: Any, to_host: Callable[[Any], Any]) -> Any:
     )
 
 
-def _bound(bound: Any, to_host: Callable[[Any], Any]) -> Any:
+def _slice_bound(bound: Any, to_host: Callable[[Any], Any]) -> Any:
     host = None if bound is None else to_host(bound)
     return bound if host is None else int(host)
 
 
-def _axis_count(part: Any) -> int:
+def _axis_count(key_part: Any) -> int:
     """Return the number of array axes to which one part of an index applies."""
-    if part is None:
+    if key_part is None:
         return 0
-    if isinstance(part, np.ndarray) and part.dtype.kind == "b":
-        return part.ndim
+    if isinstance(key_part, np.ndarray) and key_part.dtype.kind == "b":
+        return key_part.ndim
     return 1
 
 
-def _wrapped(key_parts: list[Any], shape: tuple[int, ...]) -> list[Any]:
+def _wrap_indices(key_parts: list[Any], shape: tuple[int, ...]) -> list[Any]:
     used_axes = sum(_axis_count(key_part) for key_part in key_parts if key_part is not Ellipsis)
     if used_axes > len(shape):
         raise IndexError("too many indices for array")

@@ -27,11 +27,11 @@ def _defers(other: Any) -> bool:
     return float(getattr(other, "__array_priority__", -1.0)) > Operators.__array_priority__
 
 
-def _binary(ufunc: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+def _binary_method(ufunc: Callable[..., Any]) -> Callable[[Any, Any], Any]:
     return lambda self, other: NotImplemented if _defers(other) else ufunc(self, other)
 
 
-def _reflected(ufunc: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+def _reflected_method(ufunc: Callable[..., Any]) -> Callable[[Any, Any], Any]:
     return lambda self, other: NotImplemented if _defers(other) else ufunc(other, self)
 
 
@@ -44,7 +44,7 @@ def _compares_by_identity(value: Any) -> bool:
     return getattr(type(value), "__eq__", None) is getattr(object, "__eq__", None)
 
 
-def _comparison(
+def _comparison_method(
     ufunc: Callable[..., Any], result_for_others: bool | None = None
 ) -> Callable[[Any, Any], Any]:
     def compare(self: Any, other: Any) -> Any:
@@ -59,7 +59,7 @@ def _comparison(
     return compare
 
 
-def _forward(name: str) -> Callable[..., Any]:
+def _forwarded_method(name: str) -> Callable[..., Any]:
     """Return a method that passes the array to the function of ``cp`` with the same name."""
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -76,52 +76,52 @@ class Operators:
     __slots__ = ()
     __array_priority__ = 100.0
 
-    __add__ = _binary(np.add)
-    __radd__ = _reflected(np.add)
+    __add__ = _binary_method(np.add)
+    __radd__ = _reflected_method(np.add)
     __iadd__ = _in_place(np.add)
-    __sub__ = _binary(np.subtract)
-    __rsub__ = _reflected(np.subtract)
+    __sub__ = _binary_method(np.subtract)
+    __rsub__ = _reflected_method(np.subtract)
     __isub__ = _in_place(np.subtract)
-    __mul__ = _binary(np.multiply)
-    __rmul__ = _reflected(np.multiply)
+    __mul__ = _binary_method(np.multiply)
+    __rmul__ = _reflected_method(np.multiply)
     __imul__ = _in_place(np.multiply)
-    __truediv__ = _binary(np.true_divide)
-    __rtruediv__ = _reflected(np.true_divide)
+    __truediv__ = _binary_method(np.true_divide)
+    __rtruediv__ = _reflected_method(np.true_divide)
     __itruediv__ = _in_place(np.true_divide)
-    __floordiv__ = _binary(np.floor_divide)
-    __rfloordiv__ = _reflected(np.floor_divide)
+    __floordiv__ = _binary_method(np.floor_divide)
+    __rfloordiv__ = _reflected_method(np.floor_divide)
     __ifloordiv__ = _in_place(np.floor_divide)
-    __mod__ = _binary(np.remainder)
-    __rmod__ = _reflected(np.remainder)
+    __mod__ = _binary_method(np.remainder)
+    __rmod__ = _reflected_method(np.remainder)
     __imod__ = _in_place(np.remainder)
-    __pow__ = _binary(np.power)
-    __rpow__ = _reflected(np.power)
+    __pow__ = _binary_method(np.power)
+    __rpow__ = _reflected_method(np.power)
     __ipow__ = _in_place(np.power)
-    __divmod__ = _binary(np.divmod)
-    __rdivmod__ = _reflected(np.divmod)
-    __matmul__ = _binary(np.matmul)
-    __rmatmul__ = _reflected(np.matmul)
-    __lshift__ = _binary(np.left_shift)
-    __rlshift__ = _reflected(np.left_shift)
+    __divmod__ = _binary_method(np.divmod)
+    __rdivmod__ = _reflected_method(np.divmod)
+    __matmul__ = _binary_method(np.matmul)
+    __rmatmul__ = _reflected_method(np.matmul)
+    __lshift__ = _binary_method(np.left_shift)
+    __rlshift__ = _reflected_method(np.left_shift)
     __ilshift__ = _in_place(np.left_shift)
-    __rshift__ = _binary(np.right_shift)
-    __rrshift__ = _reflected(np.right_shift)
+    __rshift__ = _binary_method(np.right_shift)
+    __rrshift__ = _reflected_method(np.right_shift)
     __irshift__ = _in_place(np.right_shift)
-    __and__ = _binary(np.bitwise_and)
-    __rand__ = _reflected(np.bitwise_and)
+    __and__ = _binary_method(np.bitwise_and)
+    __rand__ = _reflected_method(np.bitwise_and)
     __iand__ = _in_place(np.bitwise_and)
-    __or__ = _binary(np.bitwise_or)
-    __ror__ = _reflected(np.bitwise_or)
+    __or__ = _binary_method(np.bitwise_or)
+    __ror__ = _reflected_method(np.bitwise_or)
     __ior__ = _in_place(np.bitwise_or)
-    __xor__ = _binary(np.bitwise_xor)
-    __rxor__ = _reflected(np.bitwise_xor)
+    __xor__ = _binary_method(np.bitwise_xor)
+    __rxor__ = _reflected_method(np.bitwise_xor)
     __ixor__ = _in_place(np.bitwise_xor)
-    __lt__ = _comparison(np.less)
-    __le__ = _comparison(np.less_equal)
-    __gt__ = _comparison(np.greater)
-    __ge__ = _comparison(np.greater_equal)
-    __eq__ = _comparison(np.equal, result_for_others=False)
-    __ne__ = _comparison(np.not_equal, result_for_others=True)
+    __lt__ = _comparison_method(np.less)
+    __le__ = _comparison_method(np.less_equal)
+    __gt__ = _comparison_method(np.greater)
+    __ge__ = _comparison_method(np.greater_equal)
+    __eq__ = _comparison_method(np.equal, result_for_others=False)
+    __ne__ = _comparison_method(np.not_equal, result_for_others=True)
 
     def __neg__(self) -> Any:
         return np.negative(self)  # type: ignore[call-overload]
@@ -141,39 +141,39 @@ class FunctionMethods:
 
     __slots__ = ()
 
-    all = _forward("all")
-    any = _forward("any")
-    sum = _forward("sum")
-    prod = _forward("prod")
-    mean = _forward("mean")
-    std = _forward("std")
-    var = _forward("var")
-    ptp = _forward("ptp")
-    max = _forward("max")
-    min = _forward("min")
-    argmax = _forward("argmax")
-    argmin = _forward("argmin")
-    cumsum = _forward("cumsum")
-    cumprod = _forward("cumprod")
-    trace = _forward("trace")
-    clip = _forward("clip")
-    round = _forward("round")
-    conj = _forward("conj")
-    conjugate = _forward("conjugate")
-    dot = _forward("dot")
-    take = _forward("take")
-    repeat = _forward("repeat")
-    ravel = _forward("ravel")
-    squeeze = _forward("squeeze")
-    swapaxes = _forward("swapaxes")
-    nonzero = _forward("nonzero")
-    compress = _forward("compress")
-    diagonal = _forward("diagonal")
-    argsort = _forward("argsort")
-    searchsorted = _forward("searchsorted")
-    argpartition = _forward("argpartition")
-    put = _forward("put")
-    choose = _forward("choose")
+    all = _forwarded_method("all")
+    any = _forwarded_method("any")
+    sum = _forwarded_method("sum")
+    prod = _forwarded_method("prod")
+    mean = _forwarded_method("mean")
+    std = _forwarded_method("std")
+    var = _forwarded_method("var")
+    ptp = _forwarded_method("ptp")
+    max = _forwarded_method("max")
+    min = _forwarded_method("min")
+    argmax = _forwarded_method("argmax")
+    argmin = _forwarded_method("argmin")
+    cumsum = _forwarded_method("cumsum")
+    cumprod = _forwarded_method("cumprod")
+    trace = _forwarded_method("trace")
+    clip = _forwarded_method("clip")
+    round = _forwarded_method("round")
+    conj = _forwarded_method("conj")
+    conjugate = _forwarded_method("conjugate")
+    dot = _forwarded_method("dot")
+    take = _forwarded_method("take")
+    repeat = _forwarded_method("repeat")
+    ravel = _forwarded_method("ravel")
+    squeeze = _forwarded_method("squeeze")
+    swapaxes = _forwarded_method("swapaxes")
+    nonzero = _forwarded_method("nonzero")
+    compress = _forwarded_method("compress")
+    diagonal = _forwarded_method("diagonal")
+    argsort = _forwarded_method("argsort")
+    searchsorted = _forwarded_method("searchsorted")
+    argpartition = _forwarded_method("argpartition")
+    put = _forwarded_method("put")
+    choose = _forwarded_method("choose")
 
     def sort(self: Any, axis: int = -1, kind: str | None = None) -> None:
         """Sort the array in place with a stable algorithm."""

@@ -47,7 +47,7 @@ template <typename T> __device__ T _right_shift(T a, T b) {
 }
 """
 
-_ANY = {
+_ANY_TYPE = {
     "subtract": "{0} - {1}",
     "negative": "-{0}",
     "positive": "{0}",
@@ -55,11 +55,11 @@ _ANY = {
     "equal": "{0} == {1}",
     "not_equal": "{0} != {1}",
 }
-_NUMBER = {
+_NUMBER_TYPES = {
     "add": "{0} + {1}",
     "multiply": "{0} * {1}",
 }
-_ORDERED = {
+_ORDERED_TYPES = {
     "less": "{0} < {1}",
     "less_equal": "{0} <= {1}",
     "greater": "{0} > {1}",
@@ -77,12 +77,12 @@ _SAME_NAME = (
     *("sqrt", "cbrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p"),
     *("sin", "cos", "tan", "sinh", "cosh", "tanh", "floor", "ceil", "trunc", "rint", "fabs"),
 )
-_PAIRS = {"arctan2": "atan2", "hypot": "hypot", "fmod": "fmod", "fmax": "fmax", "fmin": "fmin"}
-_ARCS = ("sin", "cos", "tan", "sinh", "cosh", "tanh")
-_REAL = {
+_TWO_OPERAND_NAMES = {"arctan2": "atan2", "hypot": "hypot", "fmod": "fmod", "fmax": "fmax", "fmin": "fmin"}
+_INVERTIBLE_NAMES = ("sin", "cos", "tan", "sinh", "cosh", "tanh")
+_REAL_TYPES = {
     **{name: f"{name}({{0}})" for name in _SAME_NAME},
-    **{f"arc{name}": f"a{name}({{0}})" for name in _ARCS},
-    **{name: f"{c}({{0}}, {{1}})" for name, c in (*_PAIRS.items(), ("copysign", "copysign"))},
+    **{f"arc{name}": f"a{name}({{0}})" for name in _INVERTIBLE_NAMES},
+    **{name: f"{c}({{0}}, {{1}})" for name, c in (*_TWO_OPERAND_NAMES.items(), ("copysign", "copysign"))},
     "divide": "{0} / {1}",
     "power": "pow({0}, {1})",
     "float_power": "pow({0}, {1})",
@@ -99,7 +99,7 @@ _REAL = {
     "rad2deg": "{0} * 57.29577951308232",
     "degrees": "{0} * 57.29577951308232",
 }
-_INTEGER = {
+_INTEGER_TYPES = {
     "absolute": "{0} < 0 ? -{0} : {0}",
     "floor_divide": "_floor_divide({0}, {1})",
     "remainder": "_remainder({0}, {1})",
@@ -117,7 +117,7 @@ _INTEGER = {
     "isinf": "{0} != {0}",
     "isfinite": "{0} == {0}",
 }
-_BOOL = {
+_BOOL_TYPE = {
     "add": "{0} || {1}",
     "multiply": "{0} && {1}",
     "bitwise_and": "{0} && {1}",
@@ -130,7 +130,7 @@ _BOOL = {
     "isinf": "{0} != {0}",
     "isfinite": "{0} == {0}",
 }
-_COMPLEX = {
+_COMPLEX_TYPES = {
     "divide": "{0} / {1}",
     "absolute": "abs({0})",
     "conjugate": "conj({0})",
@@ -139,11 +139,11 @@ _COMPLEX = {
     "sqrt": "sqrt({0})",
 }
 _BY_KIND: dict[str, dict[str, str]] = {
-    "f": {**_ANY, **_NUMBER, **_ORDERED, **_REAL},
-    "i": {**_ANY, **_NUMBER, **_ORDERED, **_INTEGER},
-    "u": {**_ANY, **_NUMBER, **_ORDERED, **_INTEGER, "absolute": "{0}"},
-    "b": {**_ANY, **_ORDERED, **_BOOL},
-    "c": {**_ANY, **_NUMBER, **_COMPLEX},
+    "f": {**_ANY_TYPE, **_NUMBER_TYPES, **_ORDERED_TYPES, **_REAL_TYPES},
+    "i": {**_ANY_TYPE, **_NUMBER_TYPES, **_ORDERED_TYPES, **_INTEGER_TYPES},
+    "u": {**_ANY_TYPE, **_NUMBER_TYPES, **_ORDERED_TYPES, **_INTEGER_TYPES, "absolute": "{0}"},
+    "b": {**_ANY_TYPE, **_ORDERED_TYPES, **_BOOL_TYPE},
+    "c": {**_ANY_TYPE, **_NUMBER_TYPES, **_COMPLEX_TYPES},
 }
 
 

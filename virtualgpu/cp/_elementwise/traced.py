@@ -18,7 +18,7 @@ from virtualgpu.cp._core.dtypes import checked_dtype
 from virtualgpu.cp._elementwise.expressions import expression
 from virtualgpu.cp._elementwise.parameters import c_name
 
-_SUMS = {"sum": ("a + b", "0"), "prod": ("a * b", "1")}
+_SUM_REDUCTIONS = {"sum": ("a + b", "0"), "prod": ("a * b", "1")}
 _EXTREMES = {"max": "(a != a || a > b) ? a : b", "min": "(a != a || a < b) ? a : b"}
 _BOOLEAN_REDUCTIONS = {"all": ("a && b", "true"), "any": ("a || b", "false")}
 _UNSUPPORTED_TYPES = frozenset("gGOSUVMm")
@@ -33,8 +33,8 @@ _AS_OPERATION: dict[str, Callable[[Any], Any]] = {"square": lambda x: x * x, "re
 _BY_METHOD = frozenset({"fmod", "arctan2", "hypot"})
 _REDUCTIONS = frozenset({"sum", "prod", "max", "min", "all", "any", "nansum", "nanprod"})
 # CuPy fuses these too, but not into one plain loop.
-_UNFUSED = frozenset({"round", "real", "imag", "angle", "sinc", "copyto"})
-_SELECT = "use cp.where(condition, x, y), and & and | for conditions"
+_UNFUSED_NAMES = frozenset({"round", "real", "imag", "angle", "sinc", "copyto"})
+_WHERE_REMEDY = "use cp.where(condition, x, y), and & and | for conditions"
 
 
 class NotOneLoop(Exception):
@@ -121,7 +121,7 @@ class Trace:
         operands = [self.operand(value) for value in inputs]
         if function.nout != 1 or dtype is not None:
             raise NotOneLoop
-        loop = _loop(function, operands)
+        loop = _ufunc_loop(function, operands)
         operand_dtype = loop[0]
         result_dtype = checked_dtype(loop[-1])
         text = expression(function, operand_dtype)
@@ -151,7 +151,7 @@ class Trace:
                 "Wrong type of arguments for cupy_where: inside cp.fuse the condition is a boolean, such as "
                 "x != 0."
             )
-        dtype = _narrowest([(d, d) for d in "?bBhHiIlLefdFD"], choices)[0]
+        dtype = _narrowest_loop([(d, d) for d in "?bBhHiIlLefdFD"], choices)[0]
         terms = [o.converted(dtype) for o in choices]
         return self.value(
             f"{condition_value.name} ? {terms[0]} : {terms[1]}", dtype, [condition_value, *choices]
@@ -169,13 +169,13 @@ class Trace:
         ):
             raise NotOneLoop
         dtype = value.dtype
-        if name in _SUMS:
-            text, identity = _SUMS[name]
+        if name in _SUM_REDUCTIONS:
+            text, identity = _SUM_REDUCTIONS[name]
             if options.get("dtype") is None:  # with one, CuPy's kernel keeps the elements' type
                 dtype = getattr(np, name)(np.zeros(1, dtype)).dtype
         elif name in _EXTREMES and dtype.kind != "c":
             text = _EXTREMES[name]
-            identity = _extreme(dtype, lowest=name == "max")
+            identity = _extreme_value(dtype, lowest=name == "max")
         elif name in _BOOLEAN_REDUCTIONS and dtype.kind != "c":
             (text, identity), dtype = _BOOLEAN_REDUCTIONS[name], np.dtype(bool)
         else:
@@ -188,7 +188,7 @@ class Trace:
         return (TracedArray if ndim else Traced)(self, "a", dtype, ndim or -1, None, 1, None)
 
 
-def _loop(function: np.ufunc, operands: Sequence[Traced]) -> tuple[np.dtype[Any], ...]:
+def _ufunc_loop(function: np.ufunc, operands: Sequence[Traced]) -> tuple[np.dtype[Any], ...]:
     """Return the operand and result dtypes with which a fused kernel computes an element-wise function.
 
     If some operands are numbers, the result is the first loop whose types can represent the values of all
@@ -203,10 +203,12 @@ def _loop(function: np.ufunc, operands: Sequence[Traced]) -> tuple[np.dtype[Any]
         raise NotOneLoop from None
     signatures = [types.replace("->", "") for types in function.types]
     usable = [tuple(types) for types in signatures if not _UNSUPPORTED_TYPES & set(types)]
-    return _narrowest(usable, operands)
+    return _narrowest_loop(usable, operands)
 
 
-def _narrowest(loops: Sequence[tuple[str, ...]], operands: Sequence[Traced]) -> tuple[np.dtype[Any], ...]:
+def _narrowest_loop(
+    loops: Sequence[tuple[str, ...]], operands: Sequence[Traced]
+) -> tuple[np.dtype[Any], ...]:
     for loop in loops:
         dtypes = [np.dtype(char) for char in loop]
         if all(
@@ -216,13 +218,15 @@ def _narrowest(loops: Sequence[tuple[str, ...]], operands: Sequence[Traced]) -> 
     raise NotOneLoop
 
 
-def _accepts_operand(kind: np.dtype[Any], operand: Traced) -> bool:
-    if np.can_cast(operand.dtype, kind):
+def _accepts_operand(loop_dtype: np.dtype[Any], operand: Traced) -> bool:
+    if np.can_cast(operand.dtype, loop_dtype):
         return True
-    return operand.scalar_type is not None and np.result_type(operand.scalar_type(0), kind) == kind
+    return (
+        operand.scalar_type is not None and np.result_type(operand.scalar_type(0), loop_dtype) == loop_dtype
+    )
 
 
-def _extreme(dtype: np.dtype[Any], lowest: bool) -> str:
+def _extreme_value(dtype: np.dtype[Any], lowest: bool) -> str:
     """Return the C++ expression of the smallest or largest value of a type."""
     if dtype.kind == "b":
         return "false" if lowest else "true"
@@ -236,11 +240,11 @@ def _converted_text(text: str, dtype: np.dtype[Any]) -> str:
     return f"{c_name(dtype)}({text})" if dtype.char == "e" else f"({text})"
 
 
-def _binary(function: np.ufunc) -> Callable[[Any, Any], Any]:
+def _binary_method(function: np.ufunc) -> Callable[[Any, Any], Any]:
     return lambda self, other: self.ufunc(function, (self, other))
 
 
-def _reflected(function: np.ufunc) -> Callable[[Any, Any], Any]:
+def _reflected_method(function: np.ufunc) -> Callable[[Any, Any], Any]:
     return lambda self, other: self.ufunc(function, (other, self))
 
 
@@ -325,7 +329,7 @@ class Traced(Traceable):
         if name == "clip":
             lower_bound, upper_bound = _clip_bounds(args, kwargs)
             return np.minimum(np.maximum(args[0], lower_bound, dtype=None), upper_bound, dtype=None)
-        if name in _UNFUSED:
+        if name in _UNFUSED_NAMES:
             raise NotOneLoop
         raise AttributeError(
             f"A fused value has no attribute {name!r}: cp.{name} cannot be fused, because "
@@ -346,35 +350,35 @@ class Traced(Traceable):
 
     sum = prod = max = min = all = any = _method
 
-    __add__ = _binary(np.add)
-    __radd__ = _reflected(np.add)
-    __sub__ = _binary(np.subtract)
-    __rsub__ = _reflected(np.subtract)
-    __mul__ = _binary(np.multiply)
-    __rmul__ = _reflected(np.multiply)
-    __truediv__ = _binary(np.true_divide)
-    __rtruediv__ = _reflected(np.true_divide)
-    __floordiv__ = _binary(np.floor_divide)
-    __rfloordiv__ = _reflected(np.floor_divide)
-    __mod__ = _binary(np.remainder)
-    __rmod__ = _reflected(np.remainder)
-    __pow__ = _binary(np.power)
-    __lshift__ = _binary(np.left_shift)
-    __rlshift__ = _reflected(np.left_shift)
-    __rshift__ = _binary(np.right_shift)
-    __rrshift__ = _reflected(np.right_shift)
-    __and__ = _binary(np.bitwise_and)
-    __rand__ = _reflected(np.bitwise_and)
-    __or__ = _binary(np.bitwise_or)
-    __ror__ = _reflected(np.bitwise_or)
-    __xor__ = _binary(np.bitwise_xor)
-    __rxor__ = _reflected(np.bitwise_xor)
-    __lt__ = _binary(np.less)
-    __le__ = _binary(np.less_equal)
-    __gt__ = _binary(np.greater)
-    __ge__ = _binary(np.greater_equal)
-    __eq__ = _binary(np.equal)
-    __ne__ = _binary(np.not_equal)
+    __add__ = _binary_method(np.add)
+    __radd__ = _reflected_method(np.add)
+    __sub__ = _binary_method(np.subtract)
+    __rsub__ = _reflected_method(np.subtract)
+    __mul__ = _binary_method(np.multiply)
+    __rmul__ = _reflected_method(np.multiply)
+    __truediv__ = _binary_method(np.true_divide)
+    __rtruediv__ = _reflected_method(np.true_divide)
+    __floordiv__ = _binary_method(np.floor_divide)
+    __rfloordiv__ = _reflected_method(np.floor_divide)
+    __mod__ = _binary_method(np.remainder)
+    __rmod__ = _reflected_method(np.remainder)
+    __pow__ = _binary_method(np.power)
+    __lshift__ = _binary_method(np.left_shift)
+    __rlshift__ = _reflected_method(np.left_shift)
+    __rshift__ = _binary_method(np.right_shift)
+    __rrshift__ = _reflected_method(np.right_shift)
+    __and__ = _binary_method(np.bitwise_and)
+    __rand__ = _reflected_method(np.bitwise_and)
+    __or__ = _binary_method(np.bitwise_or)
+    __ror__ = _reflected_method(np.bitwise_or)
+    __xor__ = _binary_method(np.bitwise_xor)
+    __rxor__ = _reflected_method(np.bitwise_xor)
+    __lt__ = _binary_method(np.less)
+    __le__ = _binary_method(np.less_equal)
+    __gt__ = _binary_method(np.greater)
+    __ge__ = _binary_method(np.greater_equal)
+    __eq__ = _binary_method(np.equal)
+    __ne__ = _binary_method(np.not_equal)
 
     def __neg__(self) -> Any:
         return self.ufunc(np.negative, (self,))
@@ -426,7 +430,7 @@ class Traced(Traceable):
     def __bool__(self) -> bool:
         raise TypeError(
             "Cannot convert to Python scalar in cupy.fuse: the function is traced without values, so "
-            f"`if`, `and`, `or`, `while`, max() and min() cannot depend on them; {_SELECT}."
+            f"`if`, `and`, `or`, `while`, max() and min() cannot depend on them; {_WHERE_REMEDY}."
         )
 
     def _scalar(self) -> Any:

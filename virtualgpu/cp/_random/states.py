@@ -102,12 +102,12 @@ _32 = np.uint64(32)
 _LOW_32_BITS = np.uint64(0xFFFFFFFF)
 
 
-def _states_by_doubling(first: Words, threads: int, step: Callable[[int, Words], Words]) -> Words:
+def _states_by_doubling(first_states: Words, threads: int, step: Callable[[int, Words], Words]) -> Words:
     """Return the states of all threads; each step doubles the number of states that are known.
 
     The state of thread t + 2^level is the state of thread t, advanced by 2^level subsequences.
     """
-    vectors = first[None]
+    vectors = first_states[None]
     level = 0
     while len(vectors) < threads:
         vectors = np.concatenate([vectors, step(level, vectors[: threads - len(vectors)])])

@@ -99,7 +99,7 @@ def _refill(result: Any, contents: Any, new_arrays: list[ndarray]) -> None:
 
 
 # Functions that read only the indexed elements of their first argument.
-_GATHERING = frozenset({"take", "take_along_axis"})
+_GATHER_FUNCTIONS = frozenset({"take", "take_along_axis"})
 # Functions that write to their first argument; all others write to `out` at most.
 _MODIFYING_FIRST = frozenset({"copyto", "put", "place", "putmask", "put_along_axis", "fill_diagonal"})
 
@@ -200,7 +200,7 @@ def lift(
 
         outputs = _written_arguments(function, name, args, kwargs)
         if new_arrays or outputs or not any(True for _ in _nested_arrays(result)):
-            inputs = sources[1:] if name in _GATHERING and len(sources) > 1 else sources
+            inputs = sources[1:] if name in _GATHER_FUNCTIONS and len(sources) > 1 else sources
             moved_bytes = sum(array.nbytes for array in (*inputs, *new_arrays))
             operations = flop(*hosts) if flop else 0.0
             time_options = {"passes": passes(*hosts, **host_kwargs)} if passes else {}

@@ -422,10 +422,10 @@ def copyto(dst: Any, src: Any, *args: Any, **kwargs: Any) -> None:
             _copy_on_device(dst, src.copy(), *args, **kwargs)
 
 
-def _same_contiguous_order(first: ndarray, second: ndarray) -> bool:
+def _same_contiguous_order(first_array: ndarray, second_array: ndarray) -> bool:
     """Return whether both arrays are C-contiguous or both are Fortran-contiguous."""
-    both_c = first.flags.c_contiguous and second.flags.c_contiguous
-    return bool(both_c or (first.flags.f_contiguous and second.flags.f_contiguous))
+    both_c = first_array.flags.c_contiguous and second_array.flags.c_contiguous
+    return bool(both_c or (first_array.flags.f_contiguous and second_array.flags.f_contiguous))
 
 
 putmask = lift(np.putmask)

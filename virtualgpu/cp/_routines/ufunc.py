@@ -17,8 +17,10 @@ from virtualgpu.model import machine as _machine
 from virtualgpu.model.machine import VirtualDevice
 from virtualgpu.model.memory.host import check_host_memory
 
-_REDUCIBLE = frozenset({"add", "multiply"})
-_SCATTERING = frozenset({"add", "subtract", "maximum", "minimum", "bitwise_and", "bitwise_or", "bitwise_xor"})
+_REDUCIBLE_UFUNCS = frozenset({"add", "multiply"})
+_SCATTER_UFUNCS = frozenset(
+    {"add", "subtract", "maximum", "minimum", "bitwise_and", "bitwise_or", "bitwise_xor"}
+)
 
 
 @lru_cache(maxsize=4096)
@@ -152,7 +154,7 @@ class ufunc:  # noqa: N801 - CuPy's name
 
     def at(self, a: ndarray, indices: Any, b: Any = None) -> None:
         """Apply the function in place at the given indices, like `numpy.ufunc.at`."""
-        if self.__name__ not in _SCATTERING:
+        if self.__name__ not in _SCATTER_UFUNCS:
             raise NotImplementedError(f"`{self.name}.at` is not supported yet")
         device = _machine.current().current_device
         key = a._key(indices)
@@ -174,13 +176,13 @@ class ufunc:  # noqa: N801 - CuPy's name
         self, array: ndarray, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False
     ) -> Any:
         """Reduce an array along an axis; CuPy supports this method for ``add`` and ``multiply``."""
-        if self.__name__ not in _REDUCIBLE:
+        if self.__name__ not in _REDUCIBLE_UFUNCS:
             raise NotImplementedError(f"`{self.name}.reduce` is not supported yet")
         return (array.sum if self.__name__ == "add" else array.prod)(axis, dtype, out, keepdims)
 
     def accumulate(self, array: ndarray, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
         """Return running totals along an axis; CuPy supports this method for ``add`` and ``multiply``."""
-        if self.__name__ not in _REDUCIBLE:
+        if self.__name__ not in _REDUCIBLE_UFUNCS:
             raise NotImplementedError(f"`{self.name}.accumulate` is not supported yet")
         return (array.cumsum if self.__name__ == "add" else array.cumprod)(axis, dtype, out)
 

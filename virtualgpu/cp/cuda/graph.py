@@ -11,7 +11,7 @@ from virtualgpu.model.machine import Machine
 from virtualgpu.records import Dim3, GraphNode, GraphRecord, Provenance
 
 # cudaGraphDebugDotFlags: everything, or the parameters of kernels only.
-_VERBOSE = 1 << 0
+_VERBOSE_FLAG = 1 << 0
 _KERNEL_PARAMETERS = 1 << 2
 _FIRST_HANDLE = 0x6000_0000
 # Shapes of the nodes in CUDA's drawings.
@@ -91,9 +91,9 @@ class Graph:
         )
         return GraphRecord(provenance, tuple(nodes), tuple(edges))
 
-    def _record_of(self, number: int) -> GraphNode:
-        node = self._executable[number]
-        return node.record(number, self._machine.device(node.device_id).memory)
+    def _record_of(self, node_number: int) -> GraphNode:
+        node = self._executable[node_number]
+        return node.record(node_number, self._machine.device(node.device_id).memory)
 
     def _set_node(self, node: GraphNode) -> None:
         """Set the parameters of a node for later launches, like ``cuGraphExecKernelNodeSetParams``."""
@@ -129,7 +129,7 @@ class Graph:
             ``runtime.cudaGraphDebugDotFlags...``; 1 (verbose) or 4 add the kernels' launch shapes.
         """
         name = f"graph_{self._id}"
-        edge_label = " [headlabel=0]" if flags & _VERBOSE else ""
+        edge_label = " [headlabel=0]" if flags & _VERBOSE_FLAG else ""
         lines = ["digraph dot {", f"subgraph cluster_{self._id} {{", f'label="{name}" graph[style="dashed"];']
         lines += [
             f'"{name}_node_{node_number}"[{_dot_attributes(node_number, node, flags)}];\n'
@@ -144,25 +144,26 @@ class Graph:
         return "\n".join([*lines, "}", "}", ""])
 
 
-def _dot_attributes(number: int, node: Node, flags: int) -> str:
+def _dot_attributes(node_number: int, node: Node, flags: int) -> str:
     """Return the DOT attributes of one node: shape and label."""
     operation = node.operation
     if operation.kind == "CONCURRENT_KERNEL":
         kernel = _escape(operation.name)
         shape = ""
-        if flags & (_VERBOSE | _KERNEL_PARAMETERS) and operation.grid and operation.block:
+        if flags & (_VERBOSE_FLAG | _KERNEL_PARAMETERS) and operation.grid and operation.block:
             sizes = f"{_dot_extent(operation.grid)},{_dot_extent(operation.block)},{operation.shared_bytes}"
             shape = f"\\<\\<\\<{sizes}\\>\\>\\>"
-        if flags & _VERBOSE:
-            return f'style="bold" shape="record" label="{{KERNEL\n| {{ID | {number} | {kernel}{shape}}}\n}}"'
-        return f'style="bold" shape="octagon" label="{number}\n{kernel}\n{shape}"'
+        if flags & _VERBOSE_FLAG:
+            label = f"{{KERNEL\n| {{ID | {node_number} | {kernel}{shape}}}\n}}"
+            return f'style="bold" shape="record" label="{label}"'
+        return f'style="bold" shape="octagon" label="{node_number}\n{kernel}\n{shape}"'
     if operation.node_kind is not None:
-        return f'{_SHAPES["HOST_LAUNCH"]}label="{number}\n{operation.node_kind}\n"'
+        return f'{_SHAPES["HOST_LAUNCH"]}label="{node_number}\n{operation.node_kind}\n"'
     detail = {
         "MEMSET": f"MEMSET\n(0,{operation.size_bytes})\n",
         "HOST_LAUNCH": "HOST\n",
     }.get(operation.kind, f"MEMCPY\n({operation.copy_kind},{operation.size_bytes})\n")
-    return f'{_SHAPES[operation.kind]}label="{number}\n{detail}"'
+    return f'{_SHAPES[operation.kind]}label="{node_number}\n{detail}"'
 
 
 def _dot_extent(sizes: Dim3) -> str:

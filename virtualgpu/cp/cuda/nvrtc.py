@@ -12,7 +12,7 @@ from virtualgpu.model import machine as _machine
 
 _ERRORS = {4: "NVRTC_ERROR_INVALID_PROGRAM", 6: "NVRTC_ERROR_COMPILATION"}
 _INVALID_PROGRAM = 4
-_COMPILATION = 6
+_COMPILATION_ERROR = 6
 
 
 class NVRTCError(RuntimeError):
@@ -94,7 +94,7 @@ def compileProgram(prog: int, options: Sequence[str]) -> None:  # noqa: N802
             program.cubin = machine.cubin
     except _compiler.NvrtcCompileError as error:
         program.log = error.log
-        raise NVRTCError(_COMPILATION) from error
+        raise NVRTCError(_COMPILATION_ERROR) from error
     program.ptx = image.ptx
     program.log = image.log
     program.lowered_names = image.lowered_names

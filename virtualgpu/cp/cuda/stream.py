@@ -178,13 +178,13 @@ def get_elapsed_time(start_event: Event, end_event: Event) -> float:
     return (end - start) / 1e6
 
 
-def _is_done(device: VirtualDevice, time_ns: int, call: str) -> bool:
+def _is_done(device: VirtualDevice, time_ns: int, call_name: str) -> bool:
     """Return whether the modelled clock has passed a time; the query takes some host time."""
     clock = device.clock
     start_ns = device.clock.now_ns
     is_done = device.work.schedule.is_done(time_ns)
     if clock.recorder is not None:
-        clock.recorder.called(call, start_ns)
+        clock.recorder.called(call_name, start_ns)
     return is_done
 
 

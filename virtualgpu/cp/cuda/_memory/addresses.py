@@ -19,7 +19,7 @@ HOST = 1
 DEVICE = 2
 MANAGED = 3
 INVALID_DEVICE = -2
-_ADVICE = range(1, 7)
+_ADVICE_CODES = range(1, 7)
 _READ_MOSTLY = 1
 _NOT_READ_MOSTLY = 2
 _DEVICE_ADVICE = (3, 5, 6)  # advice that names a device: preferred location, accessed by
@@ -111,7 +111,7 @@ def advise(address: int, size_bytes: int, advice: int, device_id: int) -> None:
         Status 1 unless the range is managed, `advice` is valid and the device exists.
     """
     pages = _managed_range(address, size_bytes)[2]
-    if advice not in _ADVICE:
+    if advice not in _ADVICE_CODES:
         raise _invalid(f"{advice} is not a valid memory advice; the values of cudaMemAdvise... are 1 to 6.")
     if advice in _DEVICE_ADVICE and not 0 <= device_id < len(_machine.current().devices):
         raise _invalid(

@@ -14,7 +14,7 @@ from virtualgpu.model.machine import VirtualDevice
 from virtualgpu.model.memory.ordered import RELEASE_THRESHOLD, OrderedPool
 
 # Properties of the only kind of pool that the virtual GPU supports.
-_PINNED = 1
+_PINNED_TYPE = 1
 _NO_HANDLE = 0
 _ON_DEVICE = 1
 
@@ -110,7 +110,7 @@ def make_pool(props: MemPoolProps) -> int:
         Status 1 for any other kind of pool, also for pools that other processes can open, which a virtual
         GPU does not support.
     """
-    if (props.allocType, props.handleType, props.locationType) != (_PINNED, _NO_HANDLE, _ON_DEVICE):
+    if (props.allocType, props.handleType, props.locationType) != (_PINNED_TYPE, _NO_HANDLE, _ON_DEVICE):
         raise _invalid("the virtual GPU supports only memory pools with the properties (1, 0, 1, device).")
     return driver_pools().make(device_of(props.devId)).handle
 

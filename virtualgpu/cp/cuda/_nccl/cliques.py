@@ -36,7 +36,7 @@ from virtualgpu.model.machine import VirtualDevice, current
 # Interval of the checks whether the other ranks can still call.
 _POLL_S = 0.02
 # A rank's thread may be computing, so the others wait for this multiple of the kernels' time limit.
-_PATIENCE = 3.0
+_PATIENCE_S = 3.0
 THREAD_REMEDY = "The ranks of virtual GPUs are threads of one process, not processes. Start a thread per rank"
 GROUP_REMEDY = "If one thread makes the calls of several ranks, put them between groupStart() and groupEnd()"
 
@@ -358,7 +358,7 @@ class Clique:
         if not any(thread not in waiting_threads for thread in self.world.other_threads()):
             reason = f"{have_not_called}, and no other thread is running that could make the call."
             return INVALID_USAGE, f"{reason}{self._locations(missing)} {remedy}."
-        if waited_s > _PATIENCE * current().current_device.watchdog_s:
+        if waited_s > _PATIENCE_S * current().current_device.watchdog_s:
             reason = f"{have_not_called} within {waited_s:.3g} s.{self._locations(missing)} {remedy}."
             lock = "A rank never calls if it waits for a lock that another rank holds during the call."
             return REMOTE, f"{reason} {lock}"

@@ -207,7 +207,7 @@ def _run(
     calls: Sequence[Call],
     move_data: Callable[[], object],
     transfers: list[tuple[int, int, int, Over]],
-    steps: int,
+    step_count: int,
 ) -> None:
     """Run one kernel per device; `calls` contains the calls of all ranks, sorted by rank."""
     machine = calls[0].member.device.machine
@@ -228,7 +228,7 @@ def _run(
             )
             for source_rank, target_rank, _, link in transfers
         ]
-        duration_ns = cost.collective_ns(transfer_costs, steps)
+        duration_ns = cost.collective_ns(transfer_costs, step_count)
     else:
         moved_bytes = sum(call.arrays[0].nbytes for call in calls)
         duration_ns = cost.copy_ns(calls[0].member.device.info, "DtoD", moved_bytes)

@@ -18,8 +18,8 @@ from virtualgpu.model import machine as _machine
 # Maximum extents of all GPUs since compute capability 6.0, in texels.
 _MAX_EXTENTS = {1: (131_072,), 2: (131_072, 65_536), 3: (16_384, 16_384, 16_384)}
 # cudaArrayLayered, cudaArraySurfaceLoadStore
-_LAYERS = 1
-_SURFACES = 2
+_LAYERED_FLAG = 1
+_SURFACE_FLAG = 2
 
 
 class CUDAarray:
@@ -45,7 +45,7 @@ class CUDAarray:
             raise ValueError("To create a CUDA array, width must be nonzero.")
         if height == 0 and depth > 0:
             raise ValueError("To create a 2D CUDA array, height must be nonzero.")
-        if flags & ~(_LAYERS | _SURFACES):
+        if flags & ~(_LAYERED_FLAG | _SURFACE_FLAG):
             raise NotSupportedError(
                 f"The virtual GPU does not support CUDA arrays with the flags {flags}, "
                 "such as cube maps. Use an array of layers or a three-dimensional array."

@@ -10,7 +10,7 @@ import numpy as np
 from virtualgpu.cuda_errors import CUDARuntimeError
 from virtualgpu.model.memory.textures import FLOAT, SIGNED, UNSIGNED
 
-_KINDS = {SIGNED: ("int", (8, 16, 32)), UNSIGNED: ("uint", (8, 16, 32)), FLOAT: ("float", (16, 32))}
+_CHANNEL_KINDS = {SIGNED: ("int", (8, 16, 32)), UNSIGNED: ("uint", (8, 16, 32)), FLOAT: ("float", (16, 32))}
 
 
 def invalid(reason: str, status: int = 1, name: str = "cudaErrorInvalidValue") -> CUDARuntimeError:
@@ -53,7 +53,7 @@ class Texel:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return np.dtype(f"{_KINDS[self.kind][0]}{8 * self.channel_bytes}")
+        return np.dtype(f"{_CHANNEL_KINDS[self.kind][0]}{8 * self.channel_bytes}")
 
 
 def texel_of(format: ChannelFormatDescriptor) -> Texel:
@@ -67,7 +67,7 @@ def texel_of(format: ChannelFormatDescriptor) -> Texel:
     fields = format.get_channel_format()
     bits = tuple(fields[name] for name in "xyzw")
     used_widths = tuple(width for width in bits if width)
-    _, widths = _KINDS.get(fields["f"], ("", ()))
+    _, widths = _CHANNEL_KINDS.get(fields["f"], ("", ()))
     if (
         len(used_widths) not in (1, 2, 4)
         or bits[: len(used_widths)] != used_widths
