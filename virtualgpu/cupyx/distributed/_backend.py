@@ -225,11 +225,11 @@ class NCCLBackend:
         dtype, element_count = _dtype_and_count(array)
         self._comm.recv(array.data.ptr, element_count, dtype, peer, stream)
 
-    def _check_rows(self, call: str, parameter: str, array: Any) -> None:
+    def _check_rows(self, call_name: str, parameter: str, array: Any) -> None:
         if not array.shape or array.shape[0] != self._n_devices:
             raise RuntimeError(
-                f"{call} requires {parameter} to have {self._n_devices} elements in its first dimension, "
-                f"found {array.shape}"
+                f"{call_name} requires {parameter} to have {self._n_devices} elements "
+                f"in its first dimension, found {array.shape}"
             )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from virtualgpu.cp._missing_names import module_getattr
 from virtualgpu.cp._routines.from_numpy import lift
 
-_MISSING = (
+_MISSING_MESSAGE = (
     "The virtual GPU's cupyx.scipy.{part} computes with SciPy, which is not installed: "
     'pip install "gpulab[scipy]", or pip install scipy.'
 )
@@ -44,7 +44,7 @@ def lifted(
         try:
             module = importlib.import_module(f"scipy.{part}")
         except ModuleNotFoundError:
-            raise ModuleNotFoundError(_MISSING.format(part=part), name="scipy") from None
+            raise ModuleNotFoundError(_MISSING_MESSAGE.format(part=part), name="scipy") from None
         full_name = f"{part}_{name}"
         scipy_function = getattr(module, name)
         function = lift(scipy_function, name=full_name, operand_count=names[name], place_note=_PLACE_NOTE)
