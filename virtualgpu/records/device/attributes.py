@@ -146,7 +146,7 @@ ATTRIBUTES: tuple[DeviceAttribute, ...] = (
 )
 
 # Fields of `DeviceInfo` that can be unknown.
-_OPTIONAL = {field.name for field in fields(DeviceInfo) if "None" in str(field.type)}
+_OPTIONAL_FIELDS = {field.name for field in fields(DeviceInfo) if "None" in str(field.type)}
 
 
 def info_fields(query: Callable[[int], int | None]) -> dict[str, Any]:
@@ -166,9 +166,9 @@ def info_fields(query: Callable[[int], int | None]) -> dict[str, Any]:
         answer = query(attribute.number)
         if attribute.index is not None:
             values[name] = (*values.get(name, ()), answer or 0)
-        elif name in _OPTIONAL and not answer:
+        elif name in _OPTIONAL_FIELDS and not answer:
             values[name] = answer if attribute.per == 1 else None  # a clock of 0 is unknown
-        elif name in _OPTIONAL and attribute.per != 1:
+        elif name in _OPTIONAL_FIELDS and attribute.per != 1:
             values[name] = (answer or 0) / attribute.per
         else:
             values[name] = (answer or 0) // attribute.per

@@ -161,7 +161,9 @@ class LoadSamples:
         previous_ns = np.concatenate(([-np.inf], self.time_ns[:-1]))
         in_phase = (previous_ns >= begin_ns) & (self.time_ns <= end_ns)
         since_ns = self.time_ns[in_phase] - begin_ns
-        columns = {name: _settled(column[in_phase], since_ns, name) for name, column in self.columns.items()}
+        columns = {
+            name: _settled_values(column[in_phase], since_ns, name) for name, column in self.columns.items()
+        }
         return replace(self, time_ns=since_ns, columns=columns, phases=((phase, 0.0),))
 
     def mean(self, name: str) -> float | None:
@@ -200,7 +202,7 @@ class LoadSamples:
         return cls(**values)
 
 
-def _settled(column: Column, since_ns: Column, name: str) -> Column:
+def _settled_values(column: Column, since_ns: Column, name: str) -> Column:
     """Replace means that include time before 0 by NaN; unchanged if no other value would remain."""
     is_early = since_ns < _REACH_NS.get(name, 0)
     return column if np.isnan(column[~is_early]).all() else np.where(is_early, np.nan, column)

@@ -14,7 +14,7 @@ from virtualgpu.records.origin import Provenance
 
 FORMAT = "gpulab-recorded-calls"
 # Weights of equal fields in the similarity of operations: package, name, dtype, size, layout.
-_WEIGHTS = (4, 16, 3, 1, 2)
+_FIELD_WEIGHTS = (4, 16, 3, 1, 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class KnownCalls:
 
     def _nearest(self, operation: Operation) -> Operation | None:
         def similarity(other: Operation) -> int:
-            fields = zip(_WEIGHTS, astuple(operation), astuple(other), strict=True)
+            fields = zip(_FIELD_WEIGHTS, astuple(operation), astuple(other), strict=True)
             return sum(weight for weight, value, other_value in fields if value == other_value)
 
         recorded_operations = [ending.operation for ending in self.endings if ending.operation]

@@ -11,7 +11,7 @@ PRODUCTS = frozenset({"matmul", "dot", "inner", "vdot", "tensordot", "einsum"})
 _LINALG = frozenset(
     {"solve", "inv", "pinv", "det", "slogdet", "cholesky", "qr", "svd", "eigh", "eigvalsh", "lstsq", "norm"}
 )
-_REDUCED = frozenset({"sum", "max", "min", "mean", "prod"})
+_REDUCTIONS = frozenset({"sum", "max", "min", "mean", "prod"})
 _OTHER_NAMES = {
     "curand_random": "random",
     "curand_standard_normal": "standard_normal",
@@ -57,7 +57,7 @@ def operation_of(call: LibraryCall) -> Operation:
         name = "astype"
     if name in PRODUCTS:
         return _product(name, reads, writes, dtype)
-    if name in _REDUCED and reads and writes and len(reads[0][1]) == 2 and len(writes[0][1]) == 1:
+    if name in _REDUCTIONS and reads and writes and len(reads[0][1]) == 2 and len(writes[0][1]) == 1:
         name += " of rows" if reads[0][1][0] == writes[0][1][0] else " of columns"
     largest_size = max((math.prod(shape) for _, shape, _ in (*reads, *writes)), default=0)
     if name in _LINALG:

@@ -8,10 +8,10 @@ from typing import Any
 
 from virtualgpu.records.origin import Provenance
 
-_WIDTH = 75
+_TABLE_WIDTH = 75
 _BYTES = ("B  ", "KiB", "MiB", "GiB", "TiB", "PiB")
 _POOLS = {"large_pool": "      from large pool", "small_pool": "      from small pool"}
-_LINES = {
+_LINE_TITLES = {
     "allocated_bytes": "Allocated memory",
     "active_bytes": "Active memory",
     "requested_bytes": "Requested memory",
@@ -105,7 +105,7 @@ class AllocatorStatistics:
 
         The keys are sorted: ``{"active.all.current": 3, ...}``.
         """
-        return dict(sorted(_flat(self.nested())))
+        return dict(sorted(_flatten(self.nested())))
 
     def summary(self, abbreviated: bool = False) -> str:
         """Return the text of ``torch.cuda.memory_summary()``, and a line with the origin of the numbers.
@@ -123,7 +123,7 @@ class AllocatorStatistics:
     def table(self, abbreviated: bool = False) -> str:
         """Return the `summary` without its last line."""
         suffix = "" if self.is_host else f", device ID {self.device_id}"
-        rows = ["=" * _WIDTH, f"{'':18}{self.title + suffix:<{_WIDTH - 18}}", "-" * _WIDTH]
+        rows = ["=" * _TABLE_WIDTH, f"{'':18}{self.title + suffix:<{_TABLE_WIDTH - 18}}", "-" * _TABLE_WIDTH]
         if self.is_host:
             allocations = self.counts.get("num_host_alloc", 0)
             frees = self.counts.get("num_host_free", 0)
@@ -132,19 +132,22 @@ class AllocatorStatistics:
             ooms = self.counts.get("num_ooms", 0)
             retries = self.counts.get("num_alloc_retries", 0)
             rows.append(f"{'':12}CUDA OOMs: {ooms:<12d} | {'':7}cudaMalloc retries: {retries:<8d}  ")
-        rows += ["=" * _WIDTH, "        Metric         | Cur Usage  | Peak Usage | Tot Alloc  | Tot Freed  "]
-        for metric, name in (_HOST_LINES if self.is_host else _LINES).items():
+        rows += [
+            "=" * _TABLE_WIDTH,
+            "        Metric         | Cur Usage  | Peak Usage | Tot Alloc  | Tot Freed  ",
+        ]
+        for metric, name in (_HOST_LINES if self.is_host else _LINE_TITLES).items():
             pools = self.figures.get(metric, {})
             labels = {"": name, "all": name}
             if not abbreviated:
                 labels |= _POOLS
             lines = [(label, pools[pool]) for pool, label in labels.items() if pool in pools]
             if lines:
-                rows.append("-" * _WIDTH)
-            format_value = _size if metric.endswith("_bytes") else _count
+                rows.append("-" * _TABLE_WIDTH)
+            format_value = _size_text if metric.endswith("_bytes") else _count_text
             for label, figure in lines:
-                rows.append(f" {label:<21} | {_row(figure, lines[0][1], format_value)} ")
-        rows.append("=" * _WIDTH)
+                rows.append(f" {label:<21} | {_summary_row(figure, lines[0][1], format_value)} ")
+        rows.append("=" * _TABLE_WIDTH)
         return "|" + "|\n|".join(rows) + "|\n"
 
     def _figure(self, metric: str) -> Figure:
@@ -152,34 +155,36 @@ class AllocatorStatistics:
         return pools.get("all") or pools.get("") or Figure()
 
 
-def _flat(nested: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, int]]:
+def _flatten(nested: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, int]]:
     for key, value in nested.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
+            yield from _flatten(value, f"{prefix}{key}.")
         else:
             yield prefix + key, value
 
 
-def _row(figure: Figure, first: Figure, format_value: Any) -> str:
+def _summary_row(figure: Figure, first_figure: Figure, format_value: Any) -> str:
     """Format one line of the summary, with the units of the line for all pools."""
-    value_pairs = zip(asdict(figure).values(), asdict(first).values(), strict=True)
+    value_pairs = zip(asdict(figure).values(), asdict(first_figure).values(), strict=True)
     return " | ".join(format_value(value, reference) for value, reference in value_pairs)
 
 
-def _size(value: int, reference: int) -> str:
-    scaled_value, unit = _scaled(value, reference, 1024, 768 * 1024, _BYTES)
+def _size_text(value: int, reference: int) -> str:
+    scaled_value, unit = _scaled_value(value, reference, 1024, 768 * 1024, _BYTES)
     return f"{scaled_value:6d} {unit}"
 
 
-def _count(value: int, reference: int) -> str:
-    scaled_value, unit = _scaled(value, reference, 1000, 750 * 1000, (" ", "K", "M"))
+def _count_text(value: int, reference: int) -> str:
+    scaled_value, unit = _scaled_value(value, reference, 1000, 750 * 1000, (" ", "K", "M"))
     return f"{scaled_value:7d} {unit} "
 
 
-def _scaled(value: int, reference: float, step: int, limit: int, units: tuple[str, ...]) -> tuple[int, str]:
+def _scaled_value(
+    value: int, reference: float, unit_factor: int, limit: int, units: tuple[str, ...]
+) -> tuple[int, str]:
     unit_index = 0
     while unit_index < len(units) - 1 and reference >= limit:
-        value = value // step
-        reference = reference / step
+        value = value // unit_factor
+        reference = reference / unit_factor
         unit_index = unit_index + 1
     return value, units[unit_index]

@@ -164,7 +164,7 @@ def _runs(trace: WarpTrace) -> list[tuple[int, int, Ints, int]]:
 
 def _ends_with_check(
     trace: WarpTrace,
-    steps: npt.NDArray[Any],
+    run_steps: npt.NDArray[Any],
     positions: npt.NDArray[Any],
     head_steps: npt.NDArray[Any],
 ) -> bool:
@@ -173,8 +173,8 @@ def _ends_with_check(
     It stops before the end of every iteration, in the line of the ``for`` or ``while``, without an access to
     memory that other threads can see.
     """
-    furthest = np.maximum.reduceat(positions, np.searchsorted(steps, head_steps))
-    last_turn = steps[steps >= head_steps[-1]]
+    furthest = np.maximum.reduceat(positions, np.searchsorted(run_steps, head_steps))
+    last_turn = run_steps[run_steps >= head_steps[-1]]
     lines = set(trace.line[last_turn].tolist()) - {0}
     is_cut = trace.truncated and last_turn[-1] == len(trace) - 1
     if is_cut or furthest[-1] >= furthest[:-1].min() or len(lines) != 1:
