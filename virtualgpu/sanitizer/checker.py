@@ -34,7 +34,7 @@ _SPACES = {
     "generic": structures.GENERIC,
     "": structures.NOWHERE,
 }
-_CHECKED = ("global", "shared", "local")
+_CHECKED_SPACES = ("global", "shared", "local")
 _ENTRY = np.dtype([(name, "<i8") for name in ("key", "count", "differs", "start", "word", "first", "second")])
 
 
@@ -212,8 +212,8 @@ class Checker:
             self.watch_heap(memory.heap)
         self._find_regions()
 
-    def _table(self, kind: npt.DTypeLike, count: int) -> npt.NDArray[Any]:
-        table = np.zeros(count, kind)
+    def _table(self, dtype: npt.DTypeLike, row_count: int) -> npt.NDArray[Any]:
+        table = np.zeros(row_count, dtype)
         self._tables.append(table)
         return table
 
@@ -335,8 +335,8 @@ class Checker:
             row.high = site.high - site.size_bytes
         row.known = 1
 
-    def _site(self, number: int, i: ir.Instruction, stores_scalar: bool) -> Site:
-        description = site(number, i, self.bounds(i), self.polled)
+    def _site(self, site_number: int, i: ir.Instruction, stores_scalar: bool) -> Site:
+        description = site(site_number, i, self.bounds(i), self.polled)
         return description if stores_scalar else replace(description, scalar=False)
 
     def _number(self, i: ir.Instruction, describe: Callable[[int], Site]) -> int:
@@ -347,8 +347,8 @@ class Checker:
             self.sites.append(describe(site_number))
         return site_number
 
-    def _open_region(self, number: int) -> None:
-        row = self._regions[number]
+    def _open_region(self, region_number: int) -> None:
+        row = self._regions[region_number]
         granule_count = -(-(row.end - row.start) // self.granule_bytes)
         unwritten = self.unwritten_words.get(row.start) if self.unwritten else None
         if unwritten is not None:
@@ -370,19 +370,19 @@ class Checker:
         row.known = 1
 
     def _check_heap_access(
-        self, block: int, warp: int, lanes: npt.NDArray[np.int64], mask: int, number: int
+        self, block: int, warp: int, lanes: npt.NDArray[np.int64], mask: int, site_number: int
     ) -> None:
         """Report the lanes whose access to the device heap is outside of an allocated block of memory."""
         assert self.memory.heap is not None
         used_blocks = self.memory.heap.used
-        site = self.sites[number]
+        site = self.sites[site_number]
         segment = self.ordering.slot(block).row.segment
         for lane in range(layout.LANES):
             address = int(lanes[lane])
             start = max((start for start in used_blocks if start <= address), default=None)
             is_inside = start is not None and address + site.size_bytes <= start + used_blocks[start]
             if mask >> lane & 1 and not is_inside:
-                access = Access(segment, number, warp * layout.LANES + lane)
+                access = Access(segment, site_number, warp * layout.LANES + lane)
                 self.findings.add_outside_block(access, address)
 
     def shuffle(
@@ -435,7 +435,7 @@ class Checker:
             self.findings.add(
                 Occurrences(
                     finding_kind,
-                    _CHECKED[key >> 6 & 3],
+                    _CHECKED_SPACES[key >> 6 & 3],
                     occurrence_count,
                     start,
                     word,

@@ -22,7 +22,7 @@ PENDING_COPY = "copy not awaited"
 FREED = "use after free"
 LEAK = "leak"
 OUTSIDE_BLOCK = "out of bounds"
-_KINDS = {(True, True): "WAW", (True, False): "RAW", (False, True): "WAR"}
+_RACE_KINDS = {(True, True): "WAW", (True, False): "RAW", (False, True): "WAR"}
 
 
 @dataclass(slots=True)
@@ -82,7 +82,9 @@ class Findings:
         else:
             assert first_access is not None
             finding_kind = (
-                PENDING_COPY if occurrences.what == structures.PENDING_COPY else _KINDS[occurrences.wrote]
+                PENDING_COPY
+                if occurrences.what == structures.PENDING_COPY
+                else _RACE_KINDS[occurrences.wrote]
             )
             self._count(
                 (

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from virtualgpu.model.machine import VirtualDevice
 
 ELEMENT_WRITE = -(1 << 28)  # sites of callbacks: this number minus the number of the access
-_TAG = 56
-_OFFSET = (1 << 56) - 1
+_TAG_SHIFT = 56
+_OFFSET_MASK = (1 << 56) - 1
 _MAX_WRITES = 10_000
 _MAX_ITEMS = 1 << 20
 
@@ -57,9 +57,9 @@ def check_write(c: Context, number: int, lanes: int, mask: int, values: int) -> 
     while remaining:
         address = load64(lanes + 8 * lowest(remaining))
         remaining = remaining & (remaining - 1)
-        tag = address >> _TAG
+        tag = address >> _TAG_SHIFT
         if tag:
-            address = address & _OFFSET
+            address = address & _OFFSET_MASK
             if tag <= LOCAL:
                 address = 0
         if address < g.end and address + size > g.start:
@@ -215,7 +215,7 @@ class _ElementObserver:
         atomic = access_site.instruction.root in ("atom", "red")
         is_first = True
         for lane in range(layout.LANES):
-            address = int(lanes[lane]) & _OFFSET
+            address = int(lanes[lane]) & _OFFSET_MASK
             overlaps = address < history.end and address + access_site.size_bytes > history.start
             if mask >> lane & 1 and overlaps:
                 if not is_first:

@@ -48,7 +48,7 @@ _TOOL_OF = {
 # Asynchronous copies in CUDA C++, and the first compute capability with instructions for them.
 _ASYNC_COPY = re.compile(r"\b(?:__pipeline_memcpy_async|memcpy_async)\b")
 _ASYNC_CAPABILITY = (8, 0)
-_SEVERITY = ("error", "warning", "info")
+_SEVERITIES = ("error", "warning", "info")
 
 
 def sanitize(
@@ -121,7 +121,7 @@ def sanitize(
         fault_key = (fault.kind, fault.site.line)
         hazards = [hazard for hazard in hazards if (hazard.kind, hazard.second.line) != fault_key]
         hazards.insert(0, _hazard_of(fault, name))
-    hazards.sort(key=lambda hazard: _SEVERITY.index(hazard.severity))
+    hazards.sort(key=lambda hazard: _SEVERITIES.index(hazard.severity))
     return SanitizerReport(
         provenance=launch.device.info.as_virtual,
         kernel_name=name,

@@ -49,10 +49,10 @@ from virtualgpu.sanitizer.structures import (
     Site,
 )
 
-_THREAD = (1 << THREAD_BITS) - 1
-_TICK = (1 << 32) - 1
-_TAG = 56
-_OFFSET = (1 << 56) - 1
+_THREAD_MASK = (1 << THREAD_BITS) - 1
+_TICK_MASK = (1 << 32) - 1
+_TAG_SHIFT = 56
+_OFFSET_MASK = (1 << 56) - 1
 
 
 def renew(c: Context, b: Block, g: Checker) -> None:
@@ -108,7 +108,7 @@ def begin(c: Context, b: Block, g: Checker) -> None:
 def unordered(b: Block, g: Checker, record: int, thread: int) -> int:
     """Return whether an earlier access is unordered with an access that `thread` makes now."""
     segment = (record >> WHO_BITS) - 1
-    other_thread = record & _THREAD
+    other_thread = record & _THREAD_MASK
     block = load64(g.blocks + 8 * segment)
     if block == b.number:
         if other_thread == thread or load64(g.epochs + 8 * segment) != b.epoch:
@@ -119,7 +119,9 @@ def unordered(b: Block, g: Checker, record: int, thread: int) -> int:
     if b.published == 0:
         return 1
     published_tick = load64(b.published + 8 * block)
-    return published_tick >> 32 != b.number + 1 or (published_tick & _TICK) <= load64(g.ticks + 8 * segment)
+    return published_tick >> 32 != b.number + 1 or (published_tick & _TICK_MASK) <= load64(
+        g.ticks + 8 * segment
+    )
 
 
 def last_unordered_access(b: Block, g: Checker, plane: int, step: int, floor: int, thread: int) -> int:
@@ -141,7 +143,7 @@ def last_unordered_access(b: Block, g: Checker, plane: int, step: int, floor: in
         return record
     if record != 0:
         is_same_block = load64(g.blocks + 8 * ((record >> WHO_BITS) - 1)) == b.number
-        if is_same_block == 0 or (record ^ thread) & _THREAD >= 32:
+        if is_same_block == 0 or (record ^ thread) & _THREAD_MASK >= 32:
             return record
     if unordered(b, g, other_record, thread):
         return other_record
@@ -165,7 +167,7 @@ def remember_access(
     """Store an access as the last one of its class to a word."""
     last_record = load64(plane)
     if last_record >= floor:
-        thread_difference = (last_record ^ record) & _THREAD
+        thread_difference = (last_record ^ record) & _THREAD_MASK
         is_other_group = thread_difference >> 5
         if shared == 0:
             is_other_group = 0
@@ -254,7 +256,7 @@ def add_race(
     relation = ACROSS_BLOCKS
     if load64(g.blocks + 8 * ((first >> WHO_BITS) - 1)) == b.number:
         relation = IN_BLOCK
-        if (first ^ tick) & _THREAD < 32:
+        if (first ^ tick) & _THREAD_MASK < 32:
             relation = IN_WARP
     differs = 1
     if kind == WEAK_WRITE and old == WEAK_WRITE:
@@ -280,7 +282,7 @@ def touch_word(
     part: int,
 ) -> None:
     """Check an access to a word against earlier accesses to it, and remember the access."""
-    thread = tick & _THREAD
+    thread = tick & _THREAD_MASK
     first_record = last_unordered_access(b, g, planes, step, floor, thread)
     if first_record:
         add_race(c, b, g, s, kind, WEAK_WRITE, first_record, tick, shared, start, word, host, part)
@@ -309,7 +311,7 @@ def update_copies(c: Context, b: Block, g: Checker, s: Site, step: int, record: 
         is_early = 1
         copy_record = load64(b.latest + 8 * word)
         flags = PENDING_COPY | 1 << 6
-        if unordered(b, g, copy_record, record & _THREAD):
+        if unordered(b, g, copy_record, record & _THREAD_MASK):
             flags = flags | IN_BLOCK << 4
         add_finding(c, b, g, flags, 0, word, copy_record, record, 1)
     if step == ISSUED:
@@ -409,7 +411,7 @@ def read_shared(c: Context, b: Block, g: Checker, s: Site, lanes: int, mask: int
             else:
                 last_record = load64(reads + offset)
                 if last_record >= floor:
-                    thread_difference = (last_record ^ record) & _THREAD
+                    thread_difference = (last_record ^ record) & _THREAD_MASK
                     if thread_difference:
                         store64(reads + offset + step, last_record)
                         if thread_difference >> 5:
@@ -484,7 +486,7 @@ def touch_local(c: Context, b: Block, g: Checker, s: Site, address: int, tick: i
     """
     if b.local == 0:
         return
-    word = (tick & _THREAD) * g.local_words + (address >> g.shift)
+    word = (tick & _THREAD_MASK) * g.local_words + (address >> g.shift)
     tags = b.local + 4 * word
     written = 0
     part = 0
@@ -520,11 +522,11 @@ def access(c: Context, b: Block, g: Checker, s: Site, lanes: int, mask: int, val
         record = record_base | lane
         lane_space = space
         if space == GENERIC:
-            lane_space = address >> _TAG
+            lane_space = address >> _TAG_SHIFT
             if lane_space > LOCAL:
                 lane_space = GLOBAL
             if lane_space:
-                address = address & _OFFSET
+                address = address & _OFFSET_MASK
         if lane_space == SHARED:
             if s.bulk and s.meets:
                 b.barrier = address + 1

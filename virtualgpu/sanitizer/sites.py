@@ -11,9 +11,9 @@ from virtualgpu.engine.lower.ops import async_ops, memory_ops
 from virtualgpu.engine.lower.plan import FunctionPlan
 from virtualgpu.sanitizer import structures
 
-_STRONG = {"relaxed", "acquire", "release", "acq_rel", "mmio"}
-_ARRIVES = ("mbarrier.arrive", "cp.async.mbarrier.arrive", "cp.async.bulk")
-_WAITS = ("mbarrier.test_wait", "mbarrier.try_wait")
+_STRONG_MODIFIERS = {"relaxed", "acquire", "release", "acq_rel", "mmio"}
+_ARRIVE_OPCODES = ("mbarrier.arrive", "cp.async.mbarrier.arrive", "cp.async.bulk")
+_WAIT_OPCODES = ("mbarrier.test_wait", "mbarrier.try_wait")
 _SUBSPACES = ("global", "shared", "local", "generic")
 
 
@@ -78,16 +78,16 @@ def polling_loads(plans: Iterable[FunctionPlan]) -> Set[int]:
                     ]
                     load_ids |= {
                         id(i)
-                        for i in _deciding(instructions)
+                        for i in _branch_inputs(instructions)
                         if (i.root == "ld" and "volatile" in i.parts) or _only_reads(i)
                     }
     return load_ids
 
 
-def _deciding(code: Sequence[ir.Instruction]) -> list[ir.Instruction]:
+def _branch_inputs(instructions: Sequence[ir.Instruction]) -> list[ir.Instruction]:
     """Return the instructions of a loop whose results determine whether its branches are taken."""
-    register_names = {i.guard for i in code if i.root in ("bra", "brx") and i.guard}
-    registers = [(i, *cfg.definitions_and_uses(i)) for i in code]
+    register_names = {i.guard for i in instructions if i.root in ("bra", "brx") and i.guard}
+    registers = [(i, *cfg.definitions_and_uses(i)) for i in instructions]
     while True:
         deciding = [
             (i, uses)
@@ -143,16 +143,17 @@ def site(
         size_bytes=memory_ops.size_of(i),
         writes=access_kind != "load",
         reads=access_kind != "store" and not opcode.startswith("mbarrier.init"),
-        strong=atomic or bool(opcode_parts & _STRONG),
+        strong=atomic or bool(opcode_parts & _STRONG_MODIFIERS),
         volatile="volatile" in opcode_parts,
         flag=bool(polled) and (access_kind == "store" or id(i) in polled),
-        releases=bool(opcode_parts & {"release", "acq_rel"}) or (atomic and opcode.startswith(_ARRIVES)),
+        releases=bool(opcode_parts & {"release", "acq_rel"})
+        or (atomic and opcode.startswith(_ARRIVE_OPCODES)),
         acquires=bool(opcode_parts & {"acquire", "acq_rel"}) or opcode.startswith("mbarrier"),
         scalar=access_kind == "store" and memory_ops.vector_width(i) == 1,
         swaps="cas" in opcode_parts,
         copies=async_ops.COPYING in opcode_parts,
         bulk=opcode.startswith("cp.async.bulk"),
-        awaits=opcode.startswith(_WAITS),
+        awaits=opcode.startswith(_WAIT_OPCODES),
         low=bounds[0],
         high=bounds[1],
     )

@@ -37,13 +37,13 @@ READ = 1
 WRITTEN = 2
 ATOMIC = 4
 OPEN = -(1 << 29)  # site of the callback for the first access to an allocation
-_TAG = 56
-_OFFSET = (1 << 56) - 1
+_TAG_SHIFT = 56
+_OFFSET_MASK = (1 << 56) - 1
 # Larger allocations have larger granules; a kernel with more pieces than this has larger ones.
 _MAX_GRANULES = 1 << 26
 _MAX_PIECES = 64
 # Memory that the driver allocates for every cooperative launch, and the virtual GPU for every module.
-_PRIVATE = "cooperative groups"
+_PRIVATE_LABEL = "cooperative groups"
 
 
 @struct
@@ -77,9 +77,9 @@ def touch(c: Context, number: int, lanes: int, mask: int, values: int) -> None:
         lane = lowest(remaining)
         remaining = remaining & (remaining - 1)
         address = load64(lanes + 8 * lane)
-        tag = address >> _TAG
+        tag = address >> _TAG_SHIFT
         if tag:
-            address = address & _OFFSET
+            address = address & _OFFSET_MASK
             if tag <= LOCAL:
                 end = 0
                 address = 0
@@ -164,16 +164,16 @@ class AccessRecorder:
         """Return the memory regions that the launch read, wrote or changed with atomics, as `effect` says."""
         return tuple(region for number in sorted(self._maps) for region in self._regions_of(number, effect))
 
-    def _regions_of(self, number: int, effect: int) -> Iterator[Region]:
-        start = int(self._starts[number])
-        unit_bytes = 1 << int(self._shifts[number])
-        size = int(self._ends[number]) - start
+    def _regions_of(self, region_number: int, effect: int) -> Iterator[Region]:
+        start = int(self._starts[region_number])
+        unit_bytes = 1 << int(self._shifts[region_number])
+        size = int(self._ends[region_number]) - start
         label = _label(self._device, start)
         memory = HOST if self._device.memory.is_host_address(start) else self._device.id
-        if label.startswith(_PRIVATE):
+        if label.startswith(_PRIVATE_LABEL):
             return
-        has_effect = np.zeros(len(self._maps[number]) + 2, np.int8)
-        has_effect[1:-1] = self._maps[number] & effect != 0
+        has_effect = np.zeros(len(self._maps[region_number]) + 2, np.int8)
+        has_effect[1:-1] = self._maps[region_number] & effect != 0
         edges = np.flatnonzero(np.diff(has_effect))
         starts = edges[::2] * unit_bytes
         ends = np.minimum(edges[1::2] * unit_bytes, size)

@@ -16,19 +16,19 @@ _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(.+?)[ \t]*$", re.M)
 _CONSTANTS = re.compile(r"\bconst(?:expr)?\s+([^;(){}]+);")
 _CONSTANT = re.compile(r"(\w+)\s*=\s*(.+)$", re.S)
-_DECLARED = re.compile(
+_DECLARATION = re.compile(
     r"\b__(?:shared|device|constant|managed)__\s+((?:[^;(){}=\[\]]|\[[^;{}\]]*\])+?)\s*[;={]"
 )
 _DECLARATOR = re.compile(
     r"^(?P<type>.*?)(?P<pointer>[*\s])\s*(?P<name>\w+)\s*(?P<extents>(?:\[[^\]]*\]\s*)*)$", re.S
 )
-_ALIGNED = re.compile(r"\b(?:__align__|alignas)\s*\([^()]*(?:\([^()]*\))?[^()]*\)")
-_NOISE = re.compile(
+_ALIGNMENT = re.compile(r"\b(?:__align__|alignas)\s*\([^()]*(?:\([^()]*\))?[^()]*\)")
+_QUALIFIERS = re.compile(
     r"\b(?:volatile|const|static|extern|struct|unsigned|"
     r"signed|__shared__|__device__|__constant__|__restrict__)\b"
 )
 _EXTENT = re.compile(r"\[([^\]]*)\]")
-_BYTES = {
+_TYPE_BYTES = {
     "char": 1,
     "bool": 1,
     "int8_t": 1,
@@ -107,7 +107,7 @@ class Declarations:
         return names.pop() if len(names) == 1 else ""
 
     def _element(self, name: str, declaration: Declaration, offset: int, size_bytes: int) -> str:
-        element_bytes = _BYTES.get(declaration.type, 0)
+        element_bytes = _TYPE_BYTES.get(declaration.type, 0)
         shape = self._shape(
             declaration.extents, size_bytes // element_bytes if element_bytes and size_bytes else 0
         )
@@ -132,7 +132,7 @@ class Declarations:
             return f"{element_name}.{'xyzw'[byte_offset // (element_bytes // int(vector_type[1]))]}"
         return f"byte {byte_offset} of {element_name}" if byte_offset else element_name
 
-    def _shape(self, extents: Sequence[str], count: int) -> list[int] | None:
+    def _shape(self, extents: Sequence[str], element_count: int) -> list[int] | None:
         """Return the extents of an array as numbers.
 
         If one name is unknown, its value is computed from `count`, the number of elements.
@@ -141,18 +141,18 @@ class Declarations:
             inner = self._shape(extents[1:], 0)
             if inner is None:
                 return None
-            return [max(count // math.prod(inner), 1), *inner]
+            return [max(element_count // math.prod(inner), 1), *inner]
         missing = {name for text in extents for name in self._unknown_names(text, ())}
         if not missing:
             return self._values(extents, {})
-        if len(missing) > 1 or not count:
+        if len(missing) > 1 or not element_count:
             return None
         (name,) = missing
-        for value in range(1, min(count, _MAX_TRIALS) + 1):
+        for value in range(1, min(element_count, _MAX_TRIALS) + 1):
             shape = self._values(extents, {name: value})
-            if shape is None or math.prod(shape) > count:
+            if shape is None or math.prod(shape) > element_count:
                 return None
-            if math.prod(shape) == count:
+            if math.prod(shape) == element_count:
                 return shape
         return None
 
@@ -212,7 +212,7 @@ class Declarations:
 
 def declarations(code: str) -> Declarations:
     """Return the declarations of a CUDA C++ source in shared, global and constant memory."""
-    text = _ALIGNED.sub(" ", _COMMENT.sub(" ", code.replace("\\\n", " ")))
+    text = _ALIGNMENT.sub(" ", _COMMENT.sub(" ", code.replace("\\\n", " ")))
     constants = dict(_DEFINE.findall(text))
     for declaration_text in _CONSTANTS.findall(text):
         constants |= {
@@ -221,9 +221,9 @@ def declarations(code: str) -> Declarations:
             if (m := _CONSTANT.search(declarator))
         }
     variables: dict[str, list[Declaration]] = {}
-    for declaration_text in _DECLARED.findall(text):
+    for declaration_text in _DECLARATION.findall(text):
         type_name = ""
-        for position, declarator in enumerate(_split_at_commas(_NOISE.sub(" ", declaration_text))):
+        for position, declarator in enumerate(_split_at_commas(_QUALIFIERS.sub(" ", declaration_text))):
             match = _DECLARATOR.match(declarator if position == 0 else f" {declarator.strip()}")
             if match is None:
                 continue

@@ -325,14 +325,14 @@ class Report:
 
     # -- everything else -----------------------------------------------------------------------------
 
-    def _other_hazard(self, kind: str, space: str, relation: int, finding: Finding) -> Hazard:
+    def _other_hazard(self, hazard_kind: str, space: str, relation: int, finding: Finding) -> Hazard:
         second_place = self._place(finding.second)
         site = self._site(finding.second)
-        if kind in (ABSENT_LANE, ABSENT_MASK_LANE):
-            message_of = sentences.absent_message if kind == ABSENT_LANE else sentences.unmet_message
+        if hazard_kind in (ABSENT_LANE, ABSENT_MASK_LANE):
+            message_of = sentences.absent_message if hazard_kind == ABSENT_LANE else sentences.unmet_message
             return Hazard(
                 tool="sync",
-                kind=kind,
+                kind=hazard_kind,
                 severity="warning",
                 space="",
                 kernel=self.kernel,
@@ -348,19 +348,19 @@ class Report:
         tool = "memory"
         first_place = None
         severity: Severity = "error"
-        if kind in (FREED, OUTSIDE_BLOCK):
-            key = kind, space, 0, site.line, 0
+        if hazard_kind in (FREED, OUTSIDE_BLOCK):
+            key = hazard_kind, space, 0, site.line, 0
             element, message = sentences.heap_message(
-                kind == FREED, site, second_place, address, *self.findings.heap_blocks[key]
+                hazard_kind == FREED, site, second_place, address, *self.findings.heap_blocks[key]
             )
-        elif kind == OUTSIDE_ARRAY:
+        elif hazard_kind == OUTSIDE_ARRAY:
             message = sentences.stray_message(self.findings.memory, site, second_place, address, element)
-        elif kind == UNWRITTEN:
+        elif hazard_kind == UNWRITTEN:
             tool = "init"
             severity = "warning"
             message = sentences.unwritten_message(space, second_place, element)
         else:
-            assert kind == PENDING_COPY
+            assert hazard_kind == PENDING_COPY
             assert finding.first is not None
             tool = "race"
             first_place = self._place(finding.first)
@@ -370,7 +370,7 @@ class Report:
             )
         return Hazard(
             tool=tool,
-            kind=kind,
+            kind=hazard_kind,
             severity=severity,
             space=space,
             kernel=self.kernel,

@@ -14,8 +14,8 @@ WARP = structures.IN_WARP
 BLOCK = structures.IN_BLOCK
 GRID = structures.ACROSS_BLOCKS
 FLAGS = 3
-_WAIT = {WARP: "__syncwarp()", BLOCK: "__syncthreads()", FLAGS: "__syncthreads()"}
-_REASON = {
+_BARRIER_CALLS = {WARP: "__syncwarp()", BLOCK: "__syncthreads()", FLAGS: "__syncthreads()"}
+_REASONS = {
     WARP: "{}: lanes of a warp do not wait for each other by themselves.",
     BLOCK: "{}.",
     FLAGS: "{}. If not all threads of the block reach it, let the second thread wait for a flag that the "
@@ -128,31 +128,36 @@ def race_message(
     return f"{description} {_remedy(kind, first.line, second.line, context)}{lock_advice}"
 
 
-def _remedy(kind: str, first: int, second: int, context: RemedyContext) -> str:
-    first_line, last_line = sorted((first, second))
+def _remedy(hazard_kind: str, line: int, other_line: int, context: RemedyContext) -> str:
+    first_line, last_line = sorted((line, other_line))
     if context.is_flag:
         return "Write the flag with an atomic, such as atomicExch(), and put __threadfence() before it."
     if context.relation == GRID:
-        if kind == "WAW":
+        if hazard_kind == "WAW":
             return "Blocks run in any order and at the same time. Let one thread write it, or use an atomic."
-        signal_advice = SIGNAL if context.signals and kind == "RAW" else ""
+        signal_advice = SIGNAL if context.signals and hazard_kind == "RAW" else ""
         remedy = "Write to another array, use an atomic, or launch two kernels"
         return f"Blocks run in any order and at the same time. {remedy}.{signal_advice}"
-    wait = _WAIT[context.relation]
-    reason = _REASON[context.relation]
+    wait = _BARRIER_CALLS[context.relation]
+    reason = _REASONS[context.relation]
     single_line_remedy = f"Read into a variable, call {wait}, then write"
-    if kind == "WAW":
+    if hazard_kind == "WAW":
         single_line_remedy = "Let one thread write it, or give each thread its own element"
-    if context.in_loop and first == second and not context.inside and not context.outside:
+    if context.in_loop and line == other_line and not context.inside and not context.outside:
         fallback = f"If the race remains, {single_line_remedy[0].lower()}{single_line_remedy[1:]}"
         return reason.format(f"Put {wait} between two iterations of the loop. {fallback}")
-    if context.in_loop and first != second and not context.outside and (context.inside or first > second):
+    if (
+        context.in_loop
+        and line != other_line
+        and not context.outside
+        and (context.inside or line > other_line)
+    ):
         barrier_note = f"The barrier in line {context.inside} does not separate two iterations of the loop. "
         barrier_remedy = f"Put {wait} after line {last_line}, before line {first_line} runs again"
         return reason.format(f"{barrier_note if context.inside else ''}{barrier_remedy}")
-    if first != second:
+    if line != other_line:
         return reason.format(f"Put {wait} between lines {first_line} and {last_line}")
-    return f"{single_line_remedy}." if kind == "WAW" else reason.format(single_line_remedy)
+    return f"{single_line_remedy}." if hazard_kind == "WAW" else reason.format(single_line_remedy)
 
 
 def update_message(
@@ -177,7 +182,7 @@ def update_message(
         element = array.split(" (")[0]  # without its position in an array of several axes
         remedy = f"Use {update.atomic}({'' if ' of ' in element else f'&{element}, ...'})."
     if turns and relation != GRID:
-        wait = f"put {_WAIT[relation]} between two iterations of the loop"
+        wait = f"put {_BARRIER_CALLS[relation]} between two iterations of the loop"
         remedy += f" If only one thread uses each element in an iteration, {wait}."
     return f"{description} {remedy}{LOCK if locks else ''}"
 

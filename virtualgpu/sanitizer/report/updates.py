@@ -22,7 +22,7 @@ _ATOMICS = {
     "or": "atomicOr",
     "xor": "atomicXor",
 }
-_MOVES = ("mov", "cvt", "selp")
+_MOVE_OPCODES = ("mov", "cvt", "selp")
 _WITHOUT_FLOATS = ("atomicMin", "atomicMax")
 
 
@@ -43,7 +43,7 @@ def checks(function: ir.Function) -> set[int]:
         if i.root in ("atom", "red") and ("min" in i.parts or "max" in i.parts):
             target_operand = i.operands[0 if i.root == "red" else 1]
             if isinstance(target_operand, ir.Address):
-                load, _ = _compared(function, writers, target_operand, i)
+                load, _ = _compared_load(function, writers, target_operand, i)
                 load_ids |= {id(load)} if load is not None else set()
     return load_ids
 
@@ -60,9 +60,9 @@ def updates(function: ir.Function) -> dict[int, Update]:
         if isinstance(target_operand, ir.Address) and isinstance(
             target_operand.base, ir.Register | ir.Symbol
         ):
-            load, atomic = _source(writers, target_operand, value, i.pc)
+            load, atomic = _source_load(writers, target_operand, value, i.pc)
             if load is None:
-                load, atomic = _compared(function, writers, target_operand, i)
+                load, atomic = _compared_load(function, writers, target_operand, i)
             if load is not None:
                 update = Update(load.line, i.line, atomic)
                 updates_by_id[id(i)] = update
@@ -70,8 +70,8 @@ def updates(function: ir.Function) -> dict[int, Update]:
     return updates_by_id
 
 
-def _source(
-    writers: Writers, target: ir.Address, value: ir.Operand | None, pc: int
+def _source_load(
+    writers: Writers, target_address: ir.Address, value: ir.Operand | None, pc: int
 ) -> tuple[ir.Instruction | None, str]:
     """Return the load on which the value stored at `pc` depends, and the equivalent atomic, if any.
 
@@ -86,11 +86,11 @@ def _source(
         if len(searched_names) > _MAX_INSTRUCTIONS:
             return None, ""
         for maker in writers.by_register.get(name, ()):
-            if maker.root == "ld" and maker.operands[1] == target and atomic and maker.pc < pc:
+            if maker.root == "ld" and maker.operands[1] == target_address and atomic and maker.pc < pc:
                 return maker, atomic
             if maker.root in ("ld", "atom", "call") or maker.pc > pc:
                 continue
-            if not atomic and maker.root not in _MOVES:
+            if not atomic and maker.root not in _MOVE_OPCODES:
                 atomic = _ATOMICS.get(maker.root, "none")
                 if atomic in _WITHOUT_FLOATS and maker.type.startswith(("f", "bf")):
                     atomic = "none"
@@ -101,8 +101,8 @@ def _source(
     return None, ""
 
 
-def _compared(
-    function: ir.Function, writers: Writers, target: ir.Address, store: ir.Instruction
+def _compared_load(
+    function: ir.Function, writers: Writers, target_address: ir.Address, store: ir.Instruction
 ) -> tuple[ir.Instruction | None, str]:
     """Return the load from the address `target` on which a branch around the store depends.
 
@@ -110,24 +110,26 @@ def _compared(
     """
     instructions = function.instructions[max(0, store.pc - _MAX_INSTRUCTIONS) : store.pc]
     for i in instructions:
-        if i.root != "setp" or not _decides(i, instructions, store):
+        if i.root != "setp" or not _decides_store(i, instructions, store):
             continue
         for operand in i.operands[1:]:
             if isinstance(operand, ir.Register):
                 for maker in writers.by_register.get(operand.name, ()):
-                    is_target = maker.root == "ld" and maker.operands[1] == target
+                    is_target = maker.root == "ld" and maker.operands[1] == target_address
                     code_between = function.instructions[maker.pc : store.pc]
                     if is_target and code_between and not any(map(cfg.is_block_barrier, code_between)):
                         return maker, "compare"
     return None, ""
 
 
-def _decides(comparison: ir.Instruction, code: Sequence[ir.Instruction], store: ir.Instruction) -> bool:
+def _decides_store(
+    comparison: ir.Instruction, instructions: Sequence[ir.Instruction], store: ir.Instruction
+) -> bool:
     """Return whether a store is executed only if a comparison is true: by its guard or by a branch."""
     predicates = set(cfg.definitions_and_uses(comparison)[0])
-    for i in code:
+    for i in instructions:
         if i.pc > comparison.pc and i.root in ("and", "or", "not") and "pred" in i.parts:
             written, read = cfg.definitions_and_uses(i)
             predicates |= set(written) if predicates & set(read) else set()
-    branches = (i for i in code if i.root == "bra" and i.guard in predicates)
+    branches = (i for i in instructions if i.root == "bra" and i.guard in predicates)
     return store.guard in predicates or any(i.target > store.pc for i in branches)
