@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 ALLOCATION_UNIT_BYTES = 512
-_BEYOND = 1 << 64  # CuPy computes in 64 bits, so that sizes close to this become small ones
+_SIZE_LIMIT = 1 << 64  # CuPy computes in 64 bits, so that sizes close to this become small ones
 
 
 def round_size(size: int) -> int:
     """Return `size` rounded up to the pool's unit of 512 bytes."""
-    return -(-size // ALLOCATION_UNIT_BYTES) * ALLOCATION_UNIT_BYTES % _BEYOND
+    return -(-size // ALLOCATION_UNIT_BYTES) * ALLOCATION_UNIT_BYTES % _SIZE_LIMIT
 
 
 def round_pinned_size(size: int) -> int:
     """Return `size` rounded up to a power of two of at least 512 bytes, as the pool of pinned memory does."""
-    return max(ALLOCATION_UNIT_BYTES, 1 << (size - 1).bit_length()) % _BEYOND
+    return max(ALLOCATION_UNIT_BYTES, 1 << (size - 1).bit_length()) % _SIZE_LIMIT
 
 
 def limit_bytes(size: int | None, fraction: float | None, capacity_bytes: int) -> int:
