@@ -38,9 +38,9 @@ def shared() -> Path | None:
 def key(*parts: str) -> str:
     """Return the cache key of an entry: a digest of all strings on which its contents depend."""
     digest = hashlib.sha256()
-    for part in parts:
-        digest.update(f"{len(part)}:".encode())
-        digest.update(part.encode())
+    for key_part in parts:
+        digest.update(f"{len(key_part)}:".encode())
+        digest.update(key_part.encode())
     return digest.hexdigest()
 
 
@@ -107,7 +107,7 @@ def store(kind: str, name: str, data: bytes) -> None:
         if hasattr(os, "getuid") and folder.stat().st_mode & 0o022:
             folder.chmod(0o755)  # created under a umask that lets the group write
         replace_file(folder / name, _signature(name, data) + data)
-        entries = [entry for entry in folder.iterdir() if not entry.name.startswith(".")]
+        entries = [path for path in folder.iterdir() if not path.name.startswith(".")]
         if len(entries) > MAX_ENTRIES:
             for oldest in sorted(entries, key=lambda p: p.stat().st_mtime)[: MAX_ENTRIES // 10]:
                 oldest.unlink(missing_ok=True)

@@ -125,14 +125,16 @@ class _FusionChooser:
     def _is_product(self, mul: ir.Instruction) -> bool:
         """Return whether a multiplication has a factor that is not constant, and does not saturate."""
         factors = mul.operands[1:3]
-        is_constant = all(not isinstance(o, ir.Register) or o.name in self.literals for o in factors)
+        is_constant = all(
+            not isinstance(factor, ir.Register) or factor.name in self.literals for factor in factors
+        )
         return not is_constant and "sat" not in mul.parts
 
     def _registers(self, pc: int) -> list[str]:
         """Return the names of the two summands of a sum; constants get names that no register has."""
         return [
-            o.name if isinstance(o, ir.Register) else f"={n}"
-            for n, o in enumerate(self.code[pc].operands[1:3])
+            operand.name if isinstance(operand, ir.Register) else f"={n}"
+            for n, operand in enumerate(self.code[pc].operands[1:3])
         ]
 
     def _product(self, name: str) -> int:
@@ -145,7 +147,7 @@ class _FusionChooser:
         mul = self.code[product_index]
         if sum_index not in self.unfused or i.type != mul.type or ("ftz" in i.parts) != ("ftz" in mul.parts):
             return False
-        factors = [o.name for o in mul.operands[1:3] if isinstance(o, ir.Register)]
+        factors = [operand.name for operand in mul.operands[1:3] if isinstance(operand, ir.Register)]
         if self.block[sum_index] == self.block[product_index]:
             return product_index < sum_index and not any(
                 product_index < writer_pc < sum_index
@@ -194,7 +196,7 @@ def _blocks(instructions: list[ir.Instruction]) -> list[int]:
 
 def _fma(instruction: ir.Instruction, mul: ir.Instruction, operand_index: int) -> ir.Instruction:
     """Return the ``fma`` instruction that replaces a sum, from a product and the sum's other operand."""
-    modifiers = tuple(part for part in instruction.parts[1:-1] if part in ("ftz", "sat"))
+    modifiers = tuple(modifier for modifier in instruction.parts[1:-1] if modifier in ("ftz", "sat"))
     signs: tuple[str, ...] = ()
     if instruction.root == "sub":
         signs = (NEGATED_ADDEND,) if operand_index == 0 else (NEGATED_PRODUCT,)

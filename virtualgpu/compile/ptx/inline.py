@@ -114,7 +114,7 @@ class _Merger:
                 operands=tuple(_rename(operand, names) for operand in instruction.operands),
                 guard=names.get(instruction.guard, instruction.guard) if instruction.guard else None,
                 target=base_pc + instruction.target if instruction.target >= 0 else -1,
-                targets=tuple(base_pc + target for target in instruction.targets),
+                targets=tuple(base_pc + branch_target for branch_target in instruction.targets),
                 origin=(function.name, instruction.pc),
                 call_depth=call_depth,
             )

@@ -345,7 +345,7 @@ class _Parser:
         if guard is not None and guard not in function.registers:
             raise self.fail(f"predicate {guard} is not declared.")
         opcode_parts = tuple(opcode[1].split("."))
-        operands = tuple(self.operand(o) for o in split(opcode[2]))
+        operands = tuple(self.operand(operand_text) for operand_text in split(opcode[2]))
         function.instructions.append(
             ir.Instruction(
                 len(function.instructions),

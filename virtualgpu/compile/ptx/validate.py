@@ -229,7 +229,9 @@ class _Checker:
 
     def last_types(self, instruction: ir.Instruction) -> tuple[str, str]:
         kinds = instruction.parts[-2:]
-        if len(instruction.parts) < 3 or not all(kind in BITS and kind != "pred" for kind in kinds):
+        if len(instruction.parts) < 3 or not all(
+            type_name in BITS and type_name != "pred" for type_name in kinds
+        ):
             raise self.fail("it does not name two types")
         return kinds[0], kinds[1]
 

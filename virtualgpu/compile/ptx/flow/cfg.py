@@ -42,7 +42,9 @@ def waits_for_all(instruction: ir.Instruction) -> bool:
         return False
     reduces = "red" in instruction.parts  # ``bar.red`` has its result first and a predicate last
     operands = instruction.operands[1:-1] if reduces else instruction.operands
-    return len(operands) <= 1 and all(isinstance(o, ir.Immediate) and not o.value for o in operands)
+    return len(operands) <= 1 and all(
+        isinstance(operand, ir.Immediate) and not operand.value for operand in operands
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,8 +202,10 @@ def waits_on_memory(
         for instruction in instructions:
             definitions, uses = definitions_and_uses(instruction)
             reads_result = instruction.root == "ld" and any(
-                isinstance(o, ir.Address) and isinstance(o.base, ir.Symbol) and o.base.name in memory_results
-                for o in instruction.operands
+                isinstance(operand, ir.Address)
+                and isinstance(operand.base, ir.Symbol)
+                and operand.base.name in memory_results
+                for operand in instruction.operands
             )
             if reads_result or reads_shared_state(instruction) or not tainted.isdisjoint(uses):
                 tainted.update(definitions)
