@@ -117,7 +117,10 @@ class WatchedLaunch:
             types=debug_build.types,
             kernel_labels=debug_build.labels,
             missing_reason=debug_build.missing_reason,
-            parameters=tuple((p.name, p.offset, len(p.data), p.type) for p in prepared.parameters),
+            parameters=tuple(
+                (parameter.name, parameter.offset, len(parameter.data), parameter.type)
+                for parameter in prepared.parameters
+            ),
             arrays=prepared.arrays,
             shared={name: (address, sizes.get(name, 0)) for name, address in kernel.tables.shared.items()},
             shared_bytes=kernel.static_shared_bytes + packed.shared_bytes,
