@@ -43,6 +43,6 @@ def call_numpy_function(array_class: Any, function: Any, types: Any, args: Any, 
             cupy_object = getattr(cupy_object, attribute_name)
     except AttributeError:
         return NotImplemented
-    if not all(issubclass(t, (array_class, np.ndarray)) for t in types):
+    if not all(issubclass(array_type, (array_class, np.ndarray)) for array_type in types):
         return NotImplemented
     return cupy_object(*args, **kwargs)

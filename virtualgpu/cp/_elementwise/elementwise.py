@@ -170,10 +170,14 @@ class ElementwiseKernel:
         return self._kernels[key]
 
     def _source(self, operands: list[Operand], type_map: TypeMap, ndim: int) -> str:
-        declarations = ", ".join([*(o.declared for o in operands), f"CLayout<{ndim}> _whole_layout"])
-        setup = "\n  ".join(line for o in operands if (line := o.setup))
-        elements = "\n    ".join(line for o in operands if (line := o.element("_ind", "i")))
-        type_names = frozenset([o.c_type for o in operands] + [c_name(dtype) for _, dtype in type_map])
+        declarations = ", ".join(
+            [*(operand.declared for operand in operands), f"CLayout<{ndim}> _whole_layout"]
+        )
+        setup = "\n  ".join(line for operand in operands if (line := operand.setup))
+        elements = "\n    ".join(line for operand in operands if (line := operand.element("_ind", "i")))
+        type_names = frozenset(
+            [operand.c_type for operand in operands] + [c_name(dtype) for _, dtype in type_map]
+        )
         return f"""{header(type_names, self.preamble + self.operation)}
 {typedefs(type_map)}{self.preamble}
 extern "C" __global__ void {self.name}({declarations}) {{
@@ -198,7 +202,9 @@ extern "C" __global__ void {self.name}({declarations}) {{
                 "No codes are cached because compilation is deferred until the first function call.",
                 stacklevel=2,
             )
-        return {tuple(o.c_type for o in key[0]): kernel.code for key, kernel in self._kernels.items()}
+        return {
+            tuple(operand.c_type for operand in key[0]): kernel.code for key, kernel in self._kernels.items()
+        }
 
     @property
     def cached_code(self) -> str:

@@ -168,8 +168,8 @@ def _plan(function: Callable[..., Any], args: tuple[Any, ...], name: str) -> Pla
     result_values = [trace.operand(result_item) for result_item in result_items]
     outputs = [*result_values, *trace.written_positions.values()]
     in_declarations = ", ".join(f"{a.dtype.name} {a.name}" for a in trace.arguments)
-    out_declarations = ", ".join(f"{o.dtype.name} out{k}" for k, o in enumerate(outputs))
-    assignments = [f"out{k} = {o.name};" for k, o in enumerate(outputs)]
+    out_declarations = ", ".join(f"{output.dtype.name} out{k}" for k, output in enumerate(outputs))
+    assignments = [f"out{k} = {output.name};" for k, output in enumerate(outputs)]
     kernel: ElementwiseKernel | ReductionKernel
     if trace.reduction is None:
         operation = "\n    ".join([*trace.statements[0], *assignments])
@@ -182,7 +182,7 @@ def _plan(function: Callable[..., Any], args: tuple[Any, ...], name: str) -> Pla
         kernel = _reduction_kernel(
             trace, trace.reduction, outputs, in_declarations, out_declarations, assignments, name
         )
-    result_dtypes = [o.dtype for o in result_values]
+    result_dtypes = [output.dtype for output in result_values]
     return Plan(
         kernel, trace.arguments, list(trace.written_positions), result_dtypes, returns, trace.reduction
     )

@@ -112,14 +112,16 @@ def merged(shape: Shape, strides: Sequence[Shape]) -> tuple[Shape, list[Shape]]:
     for axis, extent in enumerate(shape):
         if extent == 1 and len(shape) > 1:
             continue
-        if axes and all(s[axes[-1][-1]] == s[axis] * extent for s in strides):
+        if axes and all(
+            axis_strides[axes[-1][-1]] == axis_strides[axis] * extent for axis_strides in strides
+        ):
             axes[-1].append(axis)
         else:
             axes.append([axis])
     if not axes:
         return (1,), [(0,) for _ in strides]
     new_shape = tuple(math.prod(shape[a] for a in axis_group) for axis_group in axes)
-    return new_shape, [tuple(s[axis_group[-1]] for axis_group in axes) for s in strides]
+    return new_shape, [tuple(axis_strides[axis_group[-1]] for axis_group in axes) for axis_strides in strides]
 
 
 def layout_value(shape: Shape, strides: Shape | None = None) -> Any:

@@ -244,17 +244,21 @@ class ReductionKernel:
         operands = [*in_operands, *out_operands]
         declarations = ", ".join(
             [
-                *(o.declared for o in operands),
+                *(operand.declared for operand in operands),
                 f"CLayout<{in_ndim}> _whole_layout",
                 f"CLayout<{out_ndim}> _result_layout",
                 "int _block_stride",
             ]
         )
-        setup = "\n  ".join(line for o in operands if (line := o.setup))
-        reads = "\n      ".join(line for o in in_operands if (line := o.element("_in_ind", "_j")))
-        writes = "\n      ".join(line for o in out_operands if (line := o.element("_out_ind", "_i")))
+        setup = "\n  ".join(line for operand in operands if (line := operand.setup))
+        reads = "\n      ".join(line for operand in in_operands if (line := operand.element("_in_ind", "_j")))
+        writes = "\n      ".join(
+            line for operand in out_operands if (line := operand.element("_out_ind", "_i"))
+        )
         type_names = frozenset(
-            [o.c_type for o in operands] + [c_name(dtype) for _, dtype in type_map] + [self.reduce_type]
+            [operand.c_type for operand in operands]
+            + [c_name(dtype) for _, dtype in type_map]
+            + [self.reduce_type]
         )
         # Threads of a block are split into _block_stride outputs and the parts that reduce each of them.
         return f"""{header(type_names, self.preamble)}
@@ -311,7 +315,8 @@ extern "C" __global__ void {self.name}({declarations}) {{
                 stacklevel=2,
             )
         return {
-            tuple(o.c_type for o in (*key[0], *key[1])): kernel.code for key, kernel in self._kernels.items()
+            tuple(operand.c_type for operand in (*key[0], *key[1])): kernel.code
+            for key, kernel in self._kernels.items()
         }
 
     @property
@@ -349,7 +354,11 @@ def _outputs_per_block(
     neighbours in memory.
     """
     outputs_that_fit = BLOCK_SIZE // max(1, min(length, BLOCK_SIZE))
-    arrays = [a for a, o in zip(inputs, in_operands, strict=True) if o.is_array and not o.parameter.raw]
+    arrays = [
+        a
+        for a, operand in zip(inputs, in_operands, strict=True)
+        if operand.is_array and not operand.parameter.raw
+    ]
     has_rows = any(a.ndim and a.shape[-1] > 1 and a.strides[-1] == a.itemsize for a in arrays)
     coalesced = min(_COALESCED_OUTPUTS, count_out) if has_rows and count_out > 1 else 1
     output_count = min(max(outputs_that_fit, coalesced), BLOCK_SIZE)

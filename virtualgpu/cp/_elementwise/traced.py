@@ -112,7 +112,7 @@ class Trace:
         name = f"v{self.count}"
         self.count += 1
         self.statements[self.stage].append(f"const {c_name(dtype)} {name} = {text};")
-        ndim = max(o.ndim for o in operands)
+        ndim = max(operand.ndim for operand in operands)
         traced_class = TracedArray if ndim >= 0 else Traced
         return traced_class(self, name, dtype, ndim, None, self.stage, None)
 
@@ -127,7 +127,7 @@ class Trace:
         text = expression(function, operand_dtype)
         if text is None or any(k != operand_dtype for k in loop[1 : function.nin]):
             raise NotOneLoop
-        terms = [o.converted(operand_dtype) for o in operands]
+        terms = [operand.converted(operand_dtype) for operand in operands]
         traced = self.value(_converted_text(text.format(*terms), result_dtype), result_dtype, operands)
         return traced if out is None else self.assign(out, traced)
 
@@ -151,8 +151,8 @@ class Trace:
                 "Wrong type of arguments for cupy_where: inside cp.fuse the condition is a boolean, such as "
                 "x != 0."
             )
-        dtype = _narrowest_loop([(d, d) for d in "?bBhHiIlLefdFD"], choices)[0]
-        terms = [o.converted(dtype) for o in choices]
+        dtype = _narrowest_loop([(type_letter, type_letter) for type_letter in "?bBhHiIlLefdFD"], choices)[0]
+        terms = [operand.converted(dtype) for operand in choices]
         return self.value(
             f"{condition_value.name} ? {terms[0]} : {terms[1]}", dtype, [condition_value, *choices]
         )
@@ -194,10 +194,10 @@ def _ufunc_loop(function: np.ufunc, operands: Sequence[Traced]) -> tuple[np.dtyp
     If some operands are numbers, the result is the first loop whose types can represent the values of all
     arrays, as in CuPy's fusion; a number does not widen the type. Numbers alone use the narrowest type.
     """
-    operand_dtypes = [o.dtype for o in operands]
+    operand_dtypes = [operand.dtype for operand in operands]
     try:
         dtypes = function.resolve_dtypes((*operand_dtypes, None))
-        if all(o.scalar_type is None for o in operands):
+        if all(operand.scalar_type is None for operand in operands):
             return tuple(dtypes)
     except TypeError:  # which the function itself explains
         raise NotOneLoop from None
@@ -212,7 +212,8 @@ def _narrowest_loop(
     for loop in loops:
         dtypes = [np.dtype(char) for char in loop]
         if all(
-            _accepts_operand(candidate_dtype, o) for candidate_dtype, o in zip(dtypes, operands, strict=False)
+            _accepts_operand(candidate_dtype, operand)
+            for candidate_dtype, operand in zip(dtypes, operands, strict=False)
         ):
             return tuple(dtypes)
     raise NotOneLoop

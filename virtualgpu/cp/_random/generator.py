@@ -190,7 +190,9 @@ class Generator:
 
     def _sampled(self, name: str, size: Any, dtype: Any, *parameters: Any) -> ndarray:
         """Return samples that NumPy draws from a distribution, with a seed from the bit generator."""
-        values = [p._host if isinstance(p, ndarray) else p for p in parameters]
+        values = [
+            parameter._host if isinstance(parameter, ndarray) else parameter for parameter in parameters
+        ]
         if size is not None:
             check_room(math.prod(np.atleast_1d(size).tolist()) * np.dtype(dtype).itemsize)
         seeds = empty(4, np.uint32)

@@ -174,9 +174,9 @@ def exchange(pairs: Sequence[tuple[Call, Call]]) -> None:
     array_pairs = [(send.arrays[0], recv.arrays[1]) for send, recv in pairs]
 
     def move_data() -> None:
-        copies = [np.array(source) for source, _ in array_pairs]
-        for values, (_, target) in zip(copies, array_pairs, strict=True):
-            target[...] = values
+        copies = [np.array(sent_array) for sent_array, _ in array_pairs]
+        for values, (_, received_array) in zip(copies, array_pairs, strict=True):
+            received_array[...] = values
 
     devices = {call.rank: call.member.device for call_pair in pairs for call in call_pair}
     transferred_bytes: Counter[tuple[int, int]] = Counter()
