@@ -42,7 +42,10 @@ class BenchmarkResult:
         """Return a line with the host's times, and with `show_gpu` also the times of each device."""
         rows = [("CPU", self.cpu_times)]
         if show_gpu:
-            rows += [(f"GPU-{d}", times) for d, times in zip(self._devices, self.gpu_times, strict=True)]
+            rows += [
+                (f"GPU-{device_id}", times)
+                for device_id, times in zip(self._devices, self.gpu_times, strict=True)
+            ]
         return f"{self.name:<20s}:{' '.join(_row(*row) for row in rows)}"
 
     def __str__(self) -> str:
