@@ -232,11 +232,16 @@ class AccessPattern:
     def __post_init__(self) -> None:
         if self.element_bytes not in ELEMENT_BYTES:
             raise ValueError(f"`element_bytes` must be 1, 2, 4, 8 or 16, not {self.element_bytes!r}.")
-        for name, limit in (("stride", MOST_ELEMENTS), ("offset", MOST_ELEMENTS), ("padding", ROW_ELEMENTS)):
+        for name, max_elements in (
+            ("stride", MOST_ELEMENTS),
+            ("offset", MOST_ELEMENTS),
+            ("padding", ROW_ELEMENTS),
+        ):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= limit:
+            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= max_elements:
                 raise ValueError(
-                    f"`{name}` must be an integer number of elements from 0 to {limit:,}, not {value!r}."
+                    f"`{name}` must be an integer number of elements "
+                    f"from 0 to {max_elements:,}, not {value!r}."
                 )
 
     def places(self) -> tuple[int, ...]:

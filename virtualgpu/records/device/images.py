@@ -57,8 +57,12 @@ class Part:
 
 def chosen(parts: Iterable[Part], capability: Capability) -> Part | None:
     """Return the part that a driver selects for a device: machine code before PTX, then the newest."""
-    usable = [part for part in parts if part.runs_on(capability)]
-    return max(usable, key=lambda part: (part.kind == "cubin", part.number, part.suffix), default=None)
+    usable = [image_part for image_part in parts if image_part.runs_on(capability)]
+    return max(
+        usable,
+        key=lambda image_part: (image_part.kind == "cubin", image_part.number, image_part.suffix),
+        default=None,
+    )
 
 
 def parts(image: bytes) -> tuple[Part, ...]:

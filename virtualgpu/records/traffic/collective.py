@@ -135,7 +135,7 @@ State = tuple[tuple[Parts, ...], ...]
 
 def initial_state(gpus: int, chunks: int) -> State:
     """Return the initial state, in which each GPU has only its own contribution."""
-    own_parts = [tuple(int(other == rank) for other in range(gpus)) for rank in range(gpus)]
+    own_parts = [tuple(int(contributor == rank) for contributor in range(gpus)) for rank in range(gpus)]
     return tuple((parts,) * chunks for parts in own_parts)
 
 

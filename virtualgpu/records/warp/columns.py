@@ -152,7 +152,7 @@ class SharedEvents:
         self.bits = np.zeros(bits_in_word.size, np.uint32)
         first_events = self.word_events[self.word]
         events = np.arange(bits_in_word.size)
-        new = np.zeros(self.moments.size + 1, np.int64)
+        new_byte_counts = np.zeros(self.moments.size + 1, np.int64)
         change_counts = np.zeros(self.moments.size + 1, np.int64)
         for byte in range(WORD_BYTES):
             is_written = (mask >> np.uint64(byte) & np.uint64(1)).astype(np.bool_)
@@ -167,11 +167,11 @@ class SharedEvents:
             word_index = self.word[is_written]
             moment = self._moment[is_written]
             is_new = np.diff(word_index, prepend=-1) > 0
-            new += np.bincount(moment[is_new], minlength=new.size)
+            new_byte_counts += np.bincount(moment[is_new], minlength=new_byte_counts.size)
             change_counts += np.bincount(
-                moment[is_new | (np.diff(moment, prepend=-1) != 0)], minlength=new.size
+                moment[is_new | (np.diff(moment, prepend=-1) != 0)], minlength=new_byte_counts.size
             )
-        self.written_bytes = np.cumsum(new)
+        self.written_bytes = np.cumsum(new_byte_counts)
         self.changed_bytes = change_counts
 
     def moments_until(self, sequence: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
