@@ -186,7 +186,7 @@ class _ElementObserver:
 
     def __init__(self, history: History, launch: PreparedLaunch) -> None:
         kernel = launch.kernel.program.generated(launch.packed.name, observe=True)
-        self._sites = [site(number, i) for number, (_, i) in enumerate(kernel.tables.accesses)]
+        self._sites = [site(access_index, i) for access_index, (_, i) in enumerate(kernel.tables.accesses)]
         sizes = [
             access_site.size_bytes if access_site.writes and access_site.space in ("global", "generic") else 0
             for access_site in self._sites

@@ -162,7 +162,11 @@ class AccessRecorder:
 
     def regions(self, effect: int) -> tuple[Region, ...]:
         """Return the memory regions that the launch read, wrote or changed with atomics, as `effect` says."""
-        return tuple(region for number in sorted(self._maps) for region in self._regions_of(number, effect))
+        return tuple(
+            region
+            for region_number in sorted(self._maps)
+            for region in self._regions_of(region_number, effect)
+        )
 
     def _regions_of(self, region_number: int, effect: int) -> Iterator[Region]:
         start = int(self._starts[region_number])
