@@ -71,13 +71,15 @@ def pace(kernel: Kernel, clk_by_pipe: Mapping[str, float]) -> Pace:
     unused_atomics = [_unused_atomics(function) for function in functions]
     alignments = [_Alignment(function) for function in functions]
     for row, (function, block) in enumerate(blocks):
-        code = functions[function].instructions[block.first : block.end]
+        block_code = functions[function].instructions[block.first : block.end]
         is_backward = any(successor <= block.number for successor in block.successors)
-        rows |= dict.fromkeys(map(results.source_index, code), row)
-        shares = _merged_loads(code, alignments[function])
-        merged_shares |= {results.source_index(code[k]): share for k, share in shares.items()}
+        rows |= dict.fromkeys(map(results.source_index, block_code), row)
+        shares = _merged_loads(block_code, alignments[function])
+        merged_shares |= {
+            results.source_index(block_code[k]): access_share for k, access_share in shares.items()
+        }
         piece = _Piece.of(
-            code,
+            block_code,
             block.number in block.successors,
             is_backward,
             block.number in repeated[function],
@@ -85,18 +87,20 @@ def pace(kernel: Kernel, clk_by_pipe: Mapping[str, float]) -> Pace:
             shares,
         )
         waits_for_stores = block.number >= last_stores[function]
-        for cost, share in zip(piece.costs, piece.shares, strict=True):
-            pipes[row, 0] += share * cost.issued
+        for cost, access_share in zip(piece.costs, piece.shares, strict=True):
+            pipes[row, 0] += access_share * cost.issued
             for name, count in cost.pipes:
-                pipes[row, PIPES.index(name)] += share * count
+                pipes[row, PIPES.index(name)] += access_share * count
         loads.append(
             tuple(
                 results.source_index(i)
-                for i, m in zip(code, piece.costs, strict=True)
-                if i.root in ("ld", "wmma") and m.waits == "global"
+                for i, instruction_cost in zip(block_code, piece.costs, strict=True)
+                if i.root in ("ld", "wmma") and instruction_cost.waits == "global"
             )
         )
-        waits_for_memory = any(m.waits in ("global", "atomic") for m in piece.costs)
+        waits_for_memory = any(
+            instruction_cost.waits in ("global", "atomic") for instruction_cost in piece.costs
+        )
         for column, latency in enumerate(LATENCIES):
             chain_clk[row, column] = (
                 _chain_clk(piece, latency, clk_by_pipe, STORE_CLK if waits_for_stores else 0.0)
@@ -136,62 +140,74 @@ class _Piece:
     @classmethod
     def of(
         cls,
-        code: Sequence[ir.Instruction],
+        instructions: Sequence[ir.Instruction],
         is_loop: bool,
         is_backward: bool,
         is_repeated: bool,
         unused_atomics: frozenset[int],
         merged_shares: Mapping[int, float],
     ) -> _Piece:
-        flow = [cfg.definitions_and_uses(i) for i in code]
-        written_registers = {name for defined, _ in flow for name in defined}
+        flow = [cfg.definitions_and_uses(i) for i in instructions]
+        written_registers = {name for defined_names, _ in flow for name in defined_names}
         constant_registers: set[str] = set()
         wide_registers: set[str] = set()
         costs = []
-        for i, (defined, used) in zip(code, flow, strict=True):
+        for i, (defined_names, used_names) in zip(instructions, flow, strict=True):
             cost = _UNUSED_RESULT if i.pc in unused_atomics else _cost_of(i, is_loop, written_registers)
-            if i.root in ("add", "sub") and i.type in ("s64", "u64") and not wide_registers.isdisjoint(used):
+            if (
+                i.root in ("add", "sub")
+                and i.type in ("s64", "u64")
+                and not wide_registers.isdisjoint(used_names)
+            ):
                 cost = ADDRESS_SUM
             if (i.root in ("mul", "mad") and "wide" in i.parts) or i.opcode in (
                 "shl.b64",
                 "cvt.u64.u32",
                 "cvt.s64.s32",
             ):
-                wide_registers.update(defined)
+                wide_registers.update(defined_names)
             is_plain_move = i.root in ("mov", "cvt") and not any(
                 isinstance(o, ir.Special | ir.Symbol) for o in i.operands
             )
-            if is_plain_move and all(name in constant_registers for name in used):
-                constant_registers.update(defined)
+            if is_plain_move and all(name in constant_registers for name in used_names):
+                constant_registers.update(defined_names)
                 cost = FREE
             else:
-                constant_registers.difference_update(defined)
+                constant_registers.difference_update(defined_names)
             costs.append(cost)
-        loop_control = _loop_counter(code, flow) if is_loop else ()
+        loop_control = _loop_counter(instructions, flow) if is_loop else ()
         is_unrolled = (
             bool(loop_control)
-            and len(code) <= UNROLL_LIMIT
+            and len(instructions) <= UNROLL_LIMIT
             and all(cost.issued < 8 and cost.waits != "barrier" for cost in costs)
         )
         copies = UNROLL_FACTOR if is_unrolled else 1
-        shares = [1 / copies if k in loop_control else merged_shares.get(k, 1.0) for k in range(len(code))]
-        return cls(code, costs, flow, is_loop, is_backward, is_repeated, copies, shares)
+        shares = [
+            1 / copies if k in loop_control else merged_shares.get(k, 1.0) for k in range(len(instructions))
+        ]
+        return cls(instructions, costs, flow, is_loop, is_backward, is_repeated, copies, shares)
 
 
 def _loop_counter(
-    code: Sequence[ir.Instruction], flow: Sequence[tuple[list[str], list[str]]]
+    instructions: Sequence[ir.Instruction], flow: Sequence[tuple[list[str], list[str]]]
 ) -> tuple[int, ...]:
     """Return the positions of increment, comparison and branch of a counted loop, else ()."""
-    end = len(code) - 1
-    if end < 2 or code[end].root != "bra" or not code[end].guard:
+    end = len(instructions) - 1
+    if end < 2 or instructions[end].root != "bra" or not instructions[end].guard:
         return ()
-    comparisons = [k for k in range(end) if code[end].guard in flow[k][0] and code[k].root == "setp"]
+    comparisons = [
+        k for k in range(end) if instructions[end].guard in flow[k][0] and instructions[k].root == "setp"
+    ]
     if len(comparisons) != 1:
         return ()
     for name in flow[comparisons[0]][1]:
-        steps = [k for k in range(end) if name in flow[k][0]]
-        if len(steps) == 1 and code[steps[0]].root in ("add", "sub") and flow[steps[0]][1] == [name]:
-            return steps[0], comparisons[0], end
+        update_indices = [k for k in range(end) if name in flow[k][0]]
+        if (
+            len(update_indices) == 1
+            and instructions[update_indices[0]].root in ("add", "sub")
+            and flow[update_indices[0]][1] == [name]
+        ):
+            return update_indices[0], comparisons[0], end
     return ()
 
 
@@ -223,7 +239,9 @@ def _chain_clk(piece: _Piece, latency: float, clk: Mapping[str, float], store_cl
         "const": CONST_CLK,
         "parameter": 0.0 if piece.is_repeated else PARAMETER_CLK,
     }
-    busy_clk = sum(share * cost.issued for cost, share in zip(piece.costs, piece.shares, strict=True))
+    busy_clk = sum(
+        access_share * cost.issued for cost, access_share in zip(piece.costs, piece.shares, strict=True)
+    )
     for name in PIPES[1:]:
         used_clk = sum(count for cost in piece.costs for pipe, count in cost.pipes if pipe == name)
         busy_clk = max(busy_clk, 4.0 * clk[name] * used_clk)
@@ -234,9 +252,9 @@ def _chain_clk(piece: _Piece, latency: float, clk: Mapping[str, float], store_cl
     start_clk = 0.0
     iteration_clk = [0.0]
     # Properties of each instruction, computed once since long blocks are simulated many times.
-    steps = []
+    chain_steps = []
     has_products = any(pipe == "tensor" for cost in piece.costs for pipe, _ in cost.pipes)
-    for i, cost, (defined, used) in zip(piece.code, piece.costs, piece.flow, strict=True):
+    for i, cost, (defined_names, used_names) in zip(piece.code, piece.costs, piece.flow, strict=True):
         space = next((name for name in ("shared", "local") if name in i.parts), "global")
         is_load = i.root in ("ld", "ldmatrix", "wmma") and cost.waits in ("global", "shared")
         is_store = not is_load and i.root in ("st", "red", "atom")
@@ -247,10 +265,10 @@ def _chain_clk(piece: _Piece, latency: float, clk: Mapping[str, float], store_cl
         latency_clk += PRODUCT_STEPS * ISSUE_PER_CLK * clk["tensor"] * min(products, 1.0)
         is_barrier = cost.waits == "barrier"
         is_ordered = is_load and "nc" not in i.parts
-        steps.append(
+        chain_steps.append(
             (
-                used,
-                defined,
+                used_names,
+                defined_names,
                 cost.issued,
                 latency_clk,
                 space,
@@ -272,8 +290,8 @@ def _chain_clk(piece: _Piece, latency: float, clk: Mapping[str, float], store_cl
         matrix_clk = start_clk  # ptxas puts loads of factors directly before the product that needs them
         for _ in range(piece.copies):
             for (
-                used,
-                defined,
+                used_names,
+                defined_names,
                 issued,
                 latency_clk,
                 space,
@@ -285,9 +303,9 @@ def _chain_clk(piece: _Piece, latency: float, clk: Mapping[str, float], store_cl
                 is_barrier,
                 is_tensor,
                 is_in_order,
-            ) in steps:
+            ) in chain_steps:
                 begin_clk = max(fence_clk, matrix_clk) if is_in_order else fence_clk
-                for name in used:
+                for name in used_names:
                     ready_clk = ready.get(name, 0.0)
                     if ready_clk > begin_clk:
                         begin_clk = ready_clk
@@ -315,7 +333,7 @@ def _chain_clk(piece: _Piece, latency: float, clk: Mapping[str, float], store_cl
                 done_clk = begin_clk + latency_clk
                 if is_barrier:
                     fence_clk = done_clk = issue_clk + BARRIER_CLK
-                for name in defined:
+                for name in defined_names:
                     ready[name] = done_clk
                     if is_tensor:
                         sums.add(name)
@@ -412,7 +430,7 @@ def _copy_waits(
 def _unused_atomics(function: ir.Function) -> frozenset[int]:
     """Return the positions of atomics whose result is not used."""
     flow = [cfg.definitions_and_uses(i) for i in function.instructions]
-    used_registers = {name for _, used in flow for name in used}
+    used_registers = {name for _, used_names in flow for name in used_names}
     return frozenset(
         i.pc
         for i, (defined, _) in zip(function.instructions, flow, strict=True)
@@ -437,13 +455,13 @@ def _warp_combined_atomics(function: ir.Function, unused_atomics: frozenset[int]
     flow = [cfg.definitions_and_uses(i) for i in function.instructions]
     while True:
         previous_count = len(thread_dependent)
-        for i, (defined, used) in zip(function.instructions, flow, strict=True):
+        for i, (defined_names, used_names) in zip(function.instructions, flow, strict=True):
             is_thread_index = any(
                 isinstance(o, ir.Special) and o.name.startswith(("%tid", "%lane")) for o in i.operands
             )
             is_loaded = i.root in ("ld", "atom", "shfl") and "param" not in i.parts
-            if is_thread_index or is_loaded or any(name in thread_dependent for name in used):
-                thread_dependent.update(defined)
+            if is_thread_index or is_loaded or any(name in thread_dependent for name in used_names):
+                thread_dependent.update(defined_names)
         if len(thread_dependent) == previous_count:
             break
     positions = set()
@@ -464,10 +482,10 @@ def _pointer_chasing_loads(function: ir.Function) -> frozenset[int]:
     positions: set[int] = set()
     while True:
         previous_count = len(loaded_registers)
-        for i, is_load, (defined, used) in zip(function.instructions, loads, flow, strict=True):
-            if is_load or not loaded_registers.isdisjoint(used):
-                loaded_registers.update(defined)
-            if is_load and not loaded_registers.isdisjoint(used):
+        for i, is_load, (defined_names, used_names) in zip(function.instructions, loads, flow, strict=True):
+            if is_load or not loaded_registers.isdisjoint(used_names):
+                loaded_registers.update(defined_names)
+            if is_load and not loaded_registers.isdisjoint(used_names):
                 positions.add(results.source_index(i))
         if len(loaded_registers) == previous_count:
             return frozenset(positions)
@@ -483,34 +501,34 @@ class _Alignment:
                 self._definitions.setdefault(name, []).append(i)
         self._alignment_by_register: dict[str, int] = {}
 
-    def of(self, operand: ir.Operand | None, steps: int = MAX_STEPS) -> int:
+    def of(self, operand: ir.Operand | None, max_steps: int = MAX_STEPS) -> int:
         """Return the largest power of two, up to 16, that divides an operand; 1 if it is not known."""
         if isinstance(operand, ir.Symbol):
             return _divisor(operand.offset)
         if isinstance(operand, ir.Immediate):
             return _divisor(operand.value)
-        if not isinstance(operand, ir.Register) or not steps:
+        if not isinstance(operand, ir.Register) or not max_steps:
             return 1
         if operand.name not in self._alignment_by_register:
             # In a loop, the other definitions determine the alignment.
             self._alignment_by_register[operand.name] = MAX_ACCESS_BYTES
             definitions = self._definitions.get(operand.name, [])
             self._alignment_by_register[operand.name] = min(
-                (self._result_alignment(i, steps - 1) for i in definitions), default=1
+                (self._result_alignment(i, max_steps - 1) for i in definitions), default=1
             )
         return self._alignment_by_register[operand.name]
 
-    def _result_alignment(self, i: ir.Instruction, steps: int) -> int:
-        parts = [self.of(o, steps) for o in i.operands[1:]]
+    def _result_alignment(self, i: ir.Instruction, max_steps: int) -> int:
+        operand_alignments = [self.of(o, max_steps) for o in i.operands[1:]]
         if i.root in ("mov", "cvta", "cvt"):
-            return parts[0]
+            return operand_alignments[0]
         if i.root in ("add", "sub", "or"):
-            return min(parts[:2])
+            return min(operand_alignments[:2])
         if i.root == "shl" and isinstance(i.operands[2], ir.Immediate):
-            return min(parts[0] << min(i.operands[2].value, 4), MAX_ACCESS_BYTES)
+            return min(operand_alignments[0] << min(i.operands[2].value, 4), MAX_ACCESS_BYTES)
         if i.root in ("mul", "mad") and "hi" not in i.parts:
-            product = min(parts[0] * parts[1], MAX_ACCESS_BYTES)
-            return min(product, parts[2]) if i.root == "mad" else product
+            product_alignment = min(operand_alignments[0] * operand_alignments[1], MAX_ACCESS_BYTES)
+            return min(product_alignment, operand_alignments[2]) if i.root == "mad" else product_alignment
         return 1
 
 
@@ -518,13 +536,13 @@ def _divisor(value: int) -> int:
     return min(value & -value, MAX_ACCESS_BYTES) if value else MAX_ACCESS_BYTES
 
 
-def _merged_loads(code: Sequence[ir.Instruction], alignment: _Alignment) -> dict[int, float]:
+def _merged_loads(instructions: Sequence[ir.Instruction], alignment: _Alignment) -> dict[int, float]:
     """Return the loads from adjacent words of shared memory that ptxas merges into one instruction.
 
     The result maps their positions in a block to their share of that instruction.
     """
     load_positions: dict[tuple[ir.Immediate | str, int], int] = {}
-    for k, i in enumerate(code):
+    for k, i in enumerate(instructions):
         address = i.operands[1] if len(i.operands) > 1 else None
         if (
             i.root == "ld"
@@ -532,19 +550,24 @@ def _merged_loads(code: Sequence[ir.Instruction], alignment: _Alignment) -> dict
             and isinstance(address, ir.Address)
             and ir.TYPE_BYTES.get(i.type) == 4
         ):
-            base = address.base
+            base_operand = address.base
             if (
                 len(i.parts) <= 4
                 and "v2" not in i.parts
                 and "v4" not in i.parts
-                and alignment.of(base) == MAX_ACCESS_BYTES
+                and alignment.of(base_operand) == MAX_ACCESS_BYTES
             ):
-                load_positions[base if isinstance(base, ir.Immediate) else base.name, address.offset] = k
+                load_positions[
+                    base_operand if isinstance(base_operand, ir.Immediate) else base_operand.name,
+                    address.offset,
+                ] = k
         elif i.root in ("st", "bar", "barrier", "atom"):
             load_positions = {}
     shares = {}
     for (name, offset), k in load_positions.items():
         start = offset - offset % MAX_ACCESS_BYTES
-        group = [n for n in range(start, start + MAX_ACCESS_BYTES, 4) if (name, n) in load_positions]
-        shares[k] = 1.0 / len(group) if len(group) in (2, 4) else 1.0
-    return {k: share for k, share in shares.items() if share < 1.0}
+        adjacent_offsets = [
+            n for n in range(start, start + MAX_ACCESS_BYTES, 4) if (name, n) in load_positions
+        ]
+        shares[k] = 1.0 / len(adjacent_offsets) if len(adjacent_offsets) in (2, 4) else 1.0
+    return {k: access_share for k, access_share in shares.items() if access_share < 1.0}
