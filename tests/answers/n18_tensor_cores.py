@@ -143,6 +143,7 @@ _TILES = (
     Wrong("18-tile", "the first warp does all", _changed(_TILE, ("if (warp >= n) return;", "if (warp > 0) return; for (int m = 0; m < n; ++m) {"),
           ("a += warp * 256;", ""), ("b += warp * 128;", ""), ("d += warp * 128;", ""), (_STORE, f"{_STORE} a += 256; b += 128; d += 128; }}")),
           "parallelism", "few threads do the work of many"),
+    Wrong("18-tile", "512 matrices at most", _changed(_TILE, ("warp >= n", "warp >= min(n, 512)")), "results", ""),
     Right("18-tile", "by the table", _TILE),
     Right("18-tile", "bits of b", _changed(_TILE, (_LOAD_B, _BITS))),
     Right("18-tile", "element by element", _changed(_TILE, (_STORE, "for (int i = 0; i < 4; ++i) d[(g + i / 2 * 8) * 8 + s + i % 2] = sum[i];"))),
@@ -196,6 +197,7 @@ _WAIT = """if (k0 + 32 < k) __pipeline_wait_prior(1);
 _FIRST_TWO = """fetch(0);
     fetch(32);"""
 _NEXT = "fetch(k0 + 64);"
+_COPY_A = "__pipeline_memcpy_async(&to[0][8 * i], a + (y + i / 4) * k + k0 + i % 4 * 8, 16);"
 _TWO_BUFFERS = _changed(_STAGES, ("tile[3]", "tile[2]"), ("% 3", "% 2"), (_FIRST_TWO, "fetch(0);"), (_NEXT, "fetch(k0 + 32);"),
                         (_WAIT, "__pipeline_wait_prior(0);"))
 _PIPELINES = (
@@ -219,6 +221,13 @@ _PIPELINES = (
           "budget", "one barrier per tile is enough"),
     Wrong("18-stages", "ordinary copies", re.sub(r"__pipeline_memcpy_async\((.*), (.*), 16\);", r"*(uint4*)(\1) = *(const uint4*)(\2);", _STAGES),
           "budget", "Copy the tiles with __pipeline_memcpy_async"),
+    Wrong("18-stages", "a and b in groups of their own, one group pending", _changed(_STAGES, (_COPY_A, f"{_COPY_A}\n            __pipeline_commit();")),
+          "budget", "all copies of the next tile pending"),
+    Right("18-stages", "a and b in groups of their own, two groups pending", _changed(_STAGES, (_COPY_A, f"{_COPY_A}\n            __pipeline_commit();"),
+          ("__pipeline_wait_prior(1)", "__pipeline_wait_prior(2)"))),
+    Right("18-stages", "cp.async in PTX", _changed(re.sub(r"__pipeline_memcpy_async\((.*), 16\);", r"copy(\1);", _STAGES),
+          ('extern "C"', ("__device__ void copy(void* to, const void* from) { asm volatile(\"cp.async.cg.shared.global [%0], [%1], 16;\""
+           " :: \"r\"((unsigned)__cvta_generic_to_shared(to)), \"l\"(from) : \"memory\"); }\nextern \"C\"")))),
     Right("18-stages", "three buffers", _STAGES),
     Right("18-stages", "a group in each iteration", _changed(_STAGES, (_WAIT, "__pipeline_wait_prior(1);"))),
     Right("18-stages", "copies after the multiplication", _changed(_STAGES, (_NEXT, ""),
@@ -254,6 +263,8 @@ _EPILOGUES = (
           "float2 f = __half22float2(*(const half2*)(w + 8 * j + i % 4 * 2)); float e = __half2float(x[r * k + j]); u += e * f.x; v += e * f.y; }"
           f"*(half2*)(y + 8 * r + i % 4 * 2) = {_BOTH.replace('d[2 * h]', 'u').replace('d[2 * h + 1]', 'v')}; }}",
           f"#include <cuda_fp16.h>\n__device__ float gelu(float v) {{ return {_GELU}; }}"), "budget", "Let the tensor cores multiply"),
+    Wrong("18-epilogue", "rounded before the bias", _changed(_DENSE, (_BOTH, _BOTH.replace("d[2 * h]", "__half2float(__float2half(d[2 * h]))"))), "results", ""),
+    Wrong("18-epilogue", "bias in half", _changed(_DENSE, (_BOTH, _BOTH.replace("add.x", "__half2float(__float2half(add.x))"))), "results", ""),
     Right("18-epilogue", "erff", _DENSE),
     Right("18-epilogue", "erfcf", _changed(_DENSE, (_GELU, "0.5f * v * erfcf(-0.70710678f * v)"))),
     Right("18-epilogue", "normcdff", _changed(_DENSE, (_GELU, "v * normcdff(v)"))),

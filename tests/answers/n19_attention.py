@@ -73,6 +73,14 @@ _ATTENTION = (
     Wrong("19-attention", "row in local memory", _tiled(
         ("float score = 0;\n            for (int c = 0; c < d; ++c)", ("float score = 0;\n            #pragma unroll 1\n"
          "            for (int c = 0; c < d; ++c)"))), "budget", "known when the kernel"),
+    Wrong("19-attention", "1,024 keys at most", _tiled(("first < keys;", "first < min(keys, 1024);")), "results", "many keys"),
+    Wrong("19-attention", "values in half precision", "#include <cuda_fp16.h>\n" + _tiled(("weight * vs[j][c]", "weight * __half2float(__float2half(vs[j][c]))")),
+          "results", ""),
+    Right("19-attention", "a running mean instead of sums", _tiled(
+        (_SUM, "float total = sum * scale + weight, share = weight / total;\n            sum = total;"),
+        (_RESULT, "result[c] = result[c] * (1 - share) + share * vs[j][c];"), (" / sum", ""))),
+    Right("19-attention", "from the last tile to the first", _tiled(
+        ("int first = 0; first < keys; first += tile", "int first = (keys - 1) / tile * tile; first >= 0; first -= tile"))),
     Right("19-attention", "tiles of 16", _tiled()),
     Right("19-attention", "tiles of 32", _tiled((_TILE, "const int d = 64, tile = 32;"))),
     Right("19-attention", "rescales only if the largest changes", _tiled(
@@ -115,6 +123,10 @@ _MASKS = (
         ("        int count = min(tile, end - first);", "        if (first + tile <= row - window + 1) continue;\n        int count = min(tile, end - first);")),
           "results", ""),
     Wrong("19-mask", "sum not rescaled", _masked((_SUM, "sum += weight;")), "results", ""),
+    Wrong("19-mask", "512 keys at most", _masked((_SKIP, f"if (first + j >= 512) continue;\n            {_SKIP}")), "results", ""),
+    Wrong("19-mask", "masked scores smaller by 100", _masked((_SKIP, ""), ("            float larger",
+          "            if (first + j > row || first + j <= row - window) score -= 100;\n            float larger")), "results", ""),
+    Right("19-mask", "an unsigned distance", _masked((_SKIP, "if ((unsigned)(row - first - j) >= (unsigned)window) continue;"))),
     Right("19-mask", "from the first key on", _masked()),
     Right("19-mask", "tiles at multiples of 16", _masked((_START, f"{_START} / tile * tile"))),
     Right("19-mask", "tiles of 8", _masked((_TILE, "const int d = 64, tile = 8;"))),
@@ -191,6 +203,8 @@ _PAGES = (
         ("float2 key = ((const float2*)k)[row * 32 + lane], value = ((const float2*)v)[row * 32 + lane];",
          ("float2 key = ((const float2*)k)[row * 32 + lane], value = ((const float2*)v)[row * 32 + lane];\n"
          "        for (int other = 0; other < 64; other += 16) key.x += 0 * k[row * 64 + (other + lane * 33) % 64];"))), "budget", "load one row together"),
+    Wrong("19-paged", "64 pages at most", _paged(("j < length[s]", "j < min(length[s], 1024)")), "results", ""),
+    Right("19-paged", "from the last token back", _paged(("int j = 0; j < length[s]; ++j", "int j = length[s] - 1; j >= 0; --j"))),
     Right("19-paged", "token by token", _paged()),
     Right("19-paged", "page by page", _paged(
         (f"    for (int j = 0; j < length[s]; ++j) {{\n        int row = {_ROW};\n",
@@ -225,6 +239,9 @@ _ROTARIES = (
          ("    float sum = 0;\n    for (int i = 0; i < 32; ++i) {\n        a = k[j * 64 + i], b = k[j * 64 + i + 32];\n"
          "        c = cosine[position[j] * 32 + i], s = sine[position[j] * 32 + i];\n"
          f"        sum += {_TURNED.replace('lane', 'i')};\n    }}\n"))), "parallelism", "repeat each other's work"),
+    Wrong("19-rotary", "keys in half precision", "#include <cuda_fp16.h>\n" + _rotary(
+        ("a = k[j * 64 + lane], b = k[j * 64 + lane + 32]", "a = __half2float(__float2half(k[j * 64 + lane])), b = __half2float(__float2half(k[j * 64 + lane + 32]))")),
+          "results", ""),
     Right("19-rotary", "one key for each warp", _rotary()),
     Right("19-rotary", "the query is rotated back", _rotary(
         (_TURNED, "a * (q[lane] * c + q[lane + 32] * s) + b * (q[lane + 32] * c - q[lane] * s)"))),

@@ -56,6 +56,11 @@ def _conflict_ways(costs: Costs) -> int:
     return max(ways, default=0)
 
 
+def _pending_percent(costs: Costs) -> int:
+    counts = costs.counters.opcode_warp_instructions
+    return 100 * counts.get("cp.async.pending", 0) // max(1, counts.get("cp.async.commit_group", 0))
+
+
 # Counters of budgets: the words for n of it, and the function that reads it from the counters of a launch.
 # Instructions count once per warp.
 COUNTERS: dict[str, tuple[str, Reader]] = {
@@ -94,6 +99,7 @@ COUNTERS: dict[str, tuple[str, Reader]] = {
     ),
     "async_copies": ("<n instruction|instructions> of asynchronous copies", _opcodes("cp")),
     "full_waits": ("<n wait|waits> for all pending copies", _opcodes("cp.async.wait_all")),
+    "pending_groups": ("<n %|%> of the groups of copies still pending after a wait", _pending_percent),
     "barriers": ("<n barrier|barriers>", _opcodes("bar", "barrier")),
 }
 

@@ -68,8 +68,8 @@ def kernel_amounts(kernel: Kernel) -> KernelAmounts:
         for instruction in functions[function].instructions[block.first : block.end]:
             result.lines.add(instruction.line, number)
             result.opcodes.add(instruction.root, number)
-            if async_ops.waits_for_all_copies(instruction):
-                result.opcodes.add("cp.async.wait_all", number)
+            for name, amount in async_ops.group_counts(instruction).items():
+                result.opcodes.add(name, number, amount)
             kind, operations_per_lane = operations(instruction)
             if kind:
                 result.flops.add(kind, number, operations_per_lane)

@@ -37,14 +37,20 @@ def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
     return True
 
 
-def waits_for_all_copies(instruction: ir.Instruction) -> bool:
-    """Return whether an instruction waits for all asynchronous copies of its thread (not for bulk copies)."""
+def group_counts(instruction: ir.Instruction) -> dict[str, int]:
+    """Return what an instruction adds to the counters of groups of asynchronous copies (not of bulk copies).
+
+    ``cp.async.commit_group`` counts closed groups, ``cp.async.wait_all`` counts waits for all copies of a
+    thread, and ``cp.async.pending`` adds up the groups that waits may leave pending.
+    """
     if instruction.root != "cp" or instruction.parts[1:2] != ("async",):
-        return False
-    if instruction.parts[2] == "wait_group":
+        return {}
+    name = ".".join(instruction.parts[:3])
+    if name == "cp.async.wait_group":
         count = instruction.operands[0]
-        return isinstance(count, ir.Immediate) and count.value == 0
-    return instruction.parts[2] == "wait_all"
+        pending_groups = count.value if isinstance(count, ir.Immediate) else 0
+        return {"cp.async.pending": pending_groups} if pending_groups else {"cp.async.wait_all": 1}
+    return {name: 1} if name in ("cp.async.commit_group", "cp.async.wait_all") else {}
 
 
 def _copy(code: WarpCode, instruction: ir.Instruction) -> None:
