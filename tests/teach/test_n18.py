@@ -79,7 +79,7 @@ def test_tensor_operations_and_full_waits_are_counted(monkeypatch: pytest.Monkey
         costs = Costs(gl.count(**step), None)  # type: ignore[arg-type]
         assert COUNTERS["tensor_operations"][1](costs) == 2 * 128**3
         assert COUNTERS["full_waits"][1](costs) == waits
-        # Of two tiles, two buffers are filled in advance, and both waits leave one group pending; 4 are closed.
+        # Four groups are closed, and each of the two waits leaves one of them pending.
         assert COUNTERS["pending_groups"][1](costs) == (50 if name == "stages" else 0)
 
 

@@ -140,7 +140,8 @@ class KernelCounters:
     ``cp.async.commit_group`` counts groups of asynchronous copies, ``cp.async.wait_all`` the waits for all of
     them, and ``cp.async.pending`` adds up the groups that waits may leave pending. ``flops`` are
     floating-point operations of CUDA cores by type (``f16``, ``bf16``, ``f32``, ``f64``). A multiply-add
-    counts two, a sum, product, quotient, root or function one, for each active lane, also one that a predicate switches off.
+    counts two, a sum, product, quotient, root or function one, for each active lane, also one that a
+    predicate switches off.
     ``tensor_operations`` are operations of tensor cores by format (`TENSOR_FORMATS`), such as ``f16 to f32``
     for FP16 factors with an FP32 accumulator: 2 m n k for each matrix multiplication of a warp. ``caches``
     is None if no model of the caches was requested.
