@@ -234,7 +234,7 @@ def test_figures_of_a_shared_gpu_are_the_recorded_ones() -> None:
         "12 % of the large matrix multiplications",
         "13 % of the small kernels",
         "63 to 89 %",
-        "stayed at 13 %",
+        "still 13 %",
     ):
         assert phrase in text
     others = {run_["role"]: run_ for run_ in record[f"{small}: eight"]}
