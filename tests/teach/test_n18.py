@@ -16,6 +16,7 @@ from gpulab_course.content.n18_tensor_cores import figures, layouts, versions
 from gpulab_course.content.n18_tensor_cores.versions import VERSIONS
 from gpulab_course.teach.judge.budget import COUNTERS, Costs
 from gpulab_course.teach.judge.check import judge
+from gpulab_course.teach.judge.exercise import KernelExercise
 from tools.recordings import tensor_cores
 from virtualgpu.compile import nvrtc
 from virtualgpu.engine.lower.ops.matrices.tensor import _mma_positions
@@ -123,6 +124,7 @@ def test_a_trial_of_the_recording_on_a_virtual_gpu(tmp_path: Path) -> None:
 @needs_nvrtc
 def test_waits_are_judged_on_a_device_without_asynchronous_copies() -> None:
     exercise = folders.exercises()["18-stages"]
+    assert isinstance(exercise, KernelExercise)
     code = exercise.source(exercise.reference)
     session.use_device("virtual:T4")
     verdict = judge(exercise, code)

@@ -44,16 +44,17 @@ def test_attention_on_tensor_cores_is_right(device: str, d: int, causal: bool) -
         q, k, v, out = figures.tensors(n, d, heads=heads, dtype="float16")
         q *= np.float16(factor)  # 30: scores of which most weights are 0
         gl.launch(**figures.tensor_launch(q, k, v, out, causal))
-        expected = attended(*(cp.asnumpy(array) for array in (q, k, v)), causal)
+        expected = attended(cp.asnumpy(q), cp.asnumpy(k), cp.asnumpy(v), causal)
         np.testing.assert_allclose(cp.asnumpy(out), expected, rtol=2e-3, atol=3e-3)
 
 
 def test_tiles_of_tensor_cores_have_no_conflicts_and_no_races(device: str) -> None:
-    launch = figures.tensor_launch(*figures.tensors(200, 128, dtype="float16"), causal=True)
+    q, k, v, out = figures.tensors(200, 128, dtype="float16")
+    launch = figures.tensor_launch(q, k, v, out, causal=True)
     counters = gl.count(**launch)
     assert counters.total("bank_conflicts", "shared") == 0
     # Blocks of 64 rows go over 64, 128, 192 and 200 keys, in tiles of 32; two products of 2 · 64 · 32 · 128.
-    assert sum(counters.tensor_flops.values()) == (2 + 4 + 6 + 7) * 4 * 64 * 32 * 128
+    assert sum(counters.record.tensor_operations.values()) == (2 + 4 + 6 + 7) * 4 * 64 * 32 * 128
     assert gl.sanitize(**launch).record.hazards == ()
 
 

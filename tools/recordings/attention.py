@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import importlib
 import json
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
@@ -79,13 +80,13 @@ def measure(tokens: int, heads: int) -> dict[str, Any]:
 
 def forward_speeds(tokens: int, d: int, heads: int) -> dict[str, float]:
     """Return the speeds of the forward pass in TFLOP/s; a causal mask halves the operations."""
-    speeds = {}
+    speeds: dict[str, float] = {}
     for dtype, causal in (("float32", False), ("float16", False), ("float16", True)):
-        arrays = figures.tensors(tokens, d, heads=heads, dtype=dtype)
+        arrays = q, k, v, out = figures.tensors(tokens, d, heads=heads, dtype=dtype)
         if dtype == "float32":
             name, launch = "CUDA cores", forward_launch(arrays)
         else:
-            name, launch = "tensor cores", figures.tensor_launch(*arrays, causal=causal)
+            name, launch = "tensor cores", figures.tensor_launch(q, k, v, out, causal)
         times_us = {name: best_us(Step(**launch))}
         if session.real_cp() is not None and find_spec("torch"):
             times_us["PyTorch"] = _library_us(arrays, causal)
@@ -107,14 +108,14 @@ def _library_name() -> str:
     """Return the name and the version of PyTorch, or an empty string without it."""
     if not find_spec("torch"):
         return ""
-    import torch
+    torch = importlib.import_module("torch")
 
     return f"PyTorch {torch.__version__}, scaled_dot_product_attention"
 
 
 def _library_us(arrays: Sequence[Any], causal: bool) -> float:
     """Return the time of PyTorch's attention in µs, after a comparison with the result in ``arrays[3]``."""
-    import torch
+    torch = importlib.import_module("torch")
 
     q, k, v, own_result = (torch.from_dlpack(array)[None] for array in arrays)
     attend = torch.nn.functional.scaled_dot_product_attention

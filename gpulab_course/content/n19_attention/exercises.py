@@ -130,7 +130,7 @@ _ATTENTION_ROWS = (
     Row("all scores around -200", _shifted_case(-200), _ATTENTION_SIZES),
     Row("scores that rise", _sorted_case(1), _ATTENTION_SIZES),
     Row("scores that fall", _sorted_case(-1), _ATTENTION_SIZES),
-    Row("many keys", attention, ((1, 2500),), (64, 1, 1)),
+    Row("many keys", attention, ((1, 2500),), (32, 1, 1)),
 )
 
 
