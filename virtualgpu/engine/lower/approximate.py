@@ -54,8 +54,8 @@ class _Series(Emitter):
         return self.convert("bitcast", "i64", scaled, "double")
 
     def bounded(self, x: str, bound: float) -> str:
-        low = self.intrinsic("maximumnum", "double", x, self.number(-bound))
-        return self.intrinsic("minimumnum", "double", low, self.number(bound))
+        bounded_below = self.intrinsic("maximumnum", "double", x, self.number(-bound))
+        return self.intrinsic("minimumnum", "double", bounded_below, self.number(bound))
 
     def unless_nan(self, x: str, value: str) -> str:
         return self.select("double", self.compare("uno", "double", x, x), x, value)
@@ -74,11 +74,11 @@ def _log2(emitter: _Series, x: str) -> str:
     """Emit the logarithm of x = m 2^k with m around 1, as k + 2 atanh((m - 1) / (m + 1)) / ln 2."""
     raw = emitter.convert("bitcast", "double", x, "i64")
     root = constant("i64", _raw(math.sqrt(0.5)))
-    steps = emitter.binary("ashr", "i64", emitter.binary("sub", "i64", raw, root), constant("i64", 52))
-    mantissa = emitter.binary("sub", "i64", raw, emitter.binary("shl", "i64", steps, constant("i64", 52)))
+    exponent = emitter.binary("ashr", "i64", emitter.binary("sub", "i64", raw, root), constant("i64", 52))
+    mantissa = emitter.binary("sub", "i64", raw, emitter.binary("shl", "i64", exponent, constant("i64", 52)))
     m = emitter.convert("bitcast", "i64", mantissa, "double")
     offset = constant("i64", _raw(_ROUNDING_OFFSET))
-    k = emitter.convert("bitcast", "i64", emitter.binary("add", "i64", steps, offset), "double")
+    k = emitter.convert("bitcast", "i64", emitter.binary("add", "i64", exponent, offset), "double")
     s = emitter.float_operation(
         "div", emitter.float_operation("sub", m, 1.0), emitter.float_operation("add", m, 1.0)
     )
@@ -121,8 +121,8 @@ def _circle(emitter: _Series, x: str, first_quarter: int) -> str:
     odd = emitter.convert("trunc", "i64", quarter, "i1")
     value = emitter.convert("bitcast", "double", emitter.select("double", odd, cosine, sine), "i64")
     half_turn = emitter.binary("and", "i64", quarter, constant("i64", 2))
-    sign = emitter.binary("shl", "i64", half_turn, constant("i64", 62))
-    value = emitter.convert("bitcast", "i64", emitter.binary("xor", "i64", value, sign), "double")
+    sign_bit = emitter.binary("shl", "i64", half_turn, constant("i64", 62))
+    value = emitter.convert("bitcast", "i64", emitter.binary("xor", "i64", value, sign_bit), "double")
     size = emitter.intrinsic("fabs", "double", x)
     is_large = emitter.compare("ogt", "double", size, emitter.number(_MOST_REDUCIBLE))
     value = emitter.select("double", is_large, emitter.number(float(first_quarter)), value)
@@ -165,8 +165,12 @@ def function(root: str) -> tuple[str, str]:
     name = f"approximate_{root}"
     value = _FUNCTIONS[root](emitter, emitter.convert("fpext", "float", "%x", "double"))
     result = emitter.convert("fptrunc", "double", value, "float")
-    kind = vector("float")
+    row_type = vector("float")
     lines = "\n".join(
-        [*sorted(emitter.declared), f"define internal {kind} @{name}({kind} %x) noinline {{", *emitter.lines]
+        [
+            *sorted(emitter.declared),
+            f"define internal {row_type} @{name}({row_type} %x) noinline {{",
+            *emitter.lines,
+        ]
     )
-    return name, f"{lines}\n  ret {kind} {result}\n}}\n"
+    return name, f"{lines}\n  ret {row_type} {result}\n}}\n"

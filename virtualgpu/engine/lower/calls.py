@@ -104,8 +104,10 @@ def _return(
     emitter = code.emitter
     for byte in range(0, min(to_record[1], from_record[1]), 8):
         host = []
-        for base, (offset, stride) in (("%frame", to_record), (frame, from_record)):
-            start = emitter.op(f"add i64 {emitter.op(f'ptrtoint ptr {base} to i64')}, {offset + byte}")
+        for frame_pointer, (offset, stride) in (("%frame", to_record), (frame, from_record)):
+            start = emitter.op(
+                f"add i64 {emitter.op(f'ptrtoint ptr {frame_pointer} to i64')}, {offset + byte}"
+            )
             offsets = emitter.binary("mul", "i64", IOTA, constant("i64", stride))
             host.append(emitter.binary("add", "i64", emitter.splat("i64", start), offsets))
         memory_ops.scatter(code, memory_ops.gather(code, host[1], lanes, "b64"), host[0], lanes, "b64")
@@ -122,11 +124,11 @@ def _indirect(code: WarpCode, instruction: ir.Instruction, arguments: list[str],
     )
     remaining = code.executed(instruction)
     candidates = [
-        p
-        for p in code.plans.values()
-        if not p.function.is_entry
-        and len(p.function.params) == len(arguments)
-        and len(p.function.returns) == len(results)
+        callee_plan
+        for callee_plan in code.plans.values()
+        if not callee_plan.function.is_entry
+        and len(callee_plan.function.params) == len(arguments)
+        and len(callee_plan.function.returns) == len(results)
     ]
     for candidate in candidates:
         name = candidate.function.name
@@ -163,7 +165,7 @@ def service(
     """
     emitter = code.emitter
     code.tables.services.append(request)
-    number = len(code.tables.services) - 1
+    service_index = len(code.tables.services) - 1
     input_rows = code.scratch(f"[{max(len(inputs), 1)} x <32 x i64>]")
     output_rows = code.scratch(f"[{max(outputs, 1)} x <32 x i64>]")
     for n, value in enumerate(inputs):
@@ -171,7 +173,7 @@ def service(
         emitter.raw(f"store <32 x i64> {value}, ptr {row}")
     function = emitter.op(f"inttoptr i64 {emitter.context_load('service')} to ptr")
     status = emitter.op(
-        f"call i32 {function}(ptr %ctx, i32 {number}, ptr {input_rows}, i32 {len(inputs)}, ptr {output_rows}, "
+        f"call i32 {function}(ptr %ctx, i32 {service_index}, ptr {input_rows}, i32 {len(inputs)}, ptr {output_rows}, "
         f"i32 {outputs}, i32 {code.executed(instruction)})"
     )
     _fail_if(code, instruction, status)
@@ -226,8 +228,8 @@ def _argument(code: WarpCode, instruction: ir.Instruction, name: str) -> str:
     """Return the values of a 64-bit call argument in all lanes."""
     offset, record = code.parameter_record(name)
     emitter = code.emitter
-    base = emitter.op("ptrtoint ptr %frame to i64")
-    start = emitter.splat("i64", emitter.op(f"add i64 {base}, {offset}"))
+    frame_address = emitter.op("ptrtoint ptr %frame to i64")
+    start = emitter.splat("i64", emitter.op(f"add i64 {frame_address}, {offset}"))
     lanes = emitter.binary("mul", "i64", IOTA, constant("i64", record))
     return memory_ops.gather(
         code, emitter.binary("add", "i64", start, lanes), code.executed(instruction), "b64"
@@ -253,8 +255,10 @@ def _printf(code: WarpCode, instruction: ir.Instruction, arguments: list[str], r
         )
         lanes = emitter.binary("mul", "i64", IOTA, constant("i64", record))
         host = emitter.binary("add", "i64", start, lanes)
-        count = emitter.op(f"load <32 x i64>, ptr {values}")
-        memory_ops.scatter(code, emitter.cast(count, "i64", "i32"), host, code.executed(instruction), "b32")
+        return_values = emitter.op(f"load <32 x i64>, ptr {values}")
+        memory_ops.scatter(
+            code, emitter.cast(return_values, "i64", "i32"), host, code.executed(instruction), "b32"
+        )
 
 
 def _assert(code: WarpCode, instruction: ir.Instruction, arguments: list[str]) -> None:

@@ -91,7 +91,7 @@ def _symbols(operand: ir.Operand | None) -> list[str]:
     if isinstance(operand, ir.Address):
         return _symbols(operand.base)
     if isinstance(operand, ir.Vector):
-        return [name for item in operand.items for name in _symbols(item)]
+        return [name for element in operand.items for name in _symbols(element)]
     return []
 
 
@@ -123,8 +123,8 @@ def generate(
     module = inline(module, entry)
     functions = reachable(module, entry)
     plans = {
-        function.name: plan(function, number, callgraph.memory_dependent_results(module, function))
-        for number, function in enumerate(functions)
+        function.name: plan(function, function_index, callgraph.memory_dependent_results(module, function))
+        for function_index, function in enumerate(functions)
     }
     tables = Tables(functions=[f.name for f in functions])
     tables.shared, static_shared = shared_layout(module, functions)

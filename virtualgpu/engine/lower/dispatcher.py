@@ -16,7 +16,7 @@ def prologue(code: WarpCode) -> None:
         emitter.context_store("budget", str(layout.BACK_EDGE_BUDGET))
     emitter.raw("br label %dispatch")
     code.begin("dispatch")
-    cases = " ".join(f"i32 {b.number}, label %bb{b.number}" for b in code.flow.blocks)
+    switch_cases = " ".join(f"i32 {b.number}, label %bb{b.number}" for b in code.flow.blocks)
     emitter.lines += [
         "  %d.pcs = load <32 x i32>, ptr %frame, align 64",
         "  %d.low = call i32 @llvm.vector.reduce.umin.v32i32(<32 x i32> %d.pcs)",
@@ -31,7 +31,7 @@ def prologue(code: WarpCode) -> None:
         "  %go.pc = phi i32 [%d.low, %dispatch]" + (", [%r.pc, %rotate]" if code.expired_edges else ""),
         "  %go.mask = phi i32 [%d.mask, %dispatch]" + (", [%r.mask, %rotate]" if code.expired_edges else ""),
         "  %go.wait = phi i32 [%d.wait, %dispatch]" + (", [-1, %rotate]" if code.expired_edges else ""),
-        f"  switch i32 %go.pc, label %other [{cases}]",
+        f"  switch i32 %go.pc, label %other [{switch_cases}]",
         "other:",
         f"  %o.done = icmp eq i32 %go.pc, {layout.EXITED}",
         "  br i1 %o.done, label %done, label %o1",
@@ -115,8 +115,8 @@ def rotation(code: WarpCode) -> None:
     emitter.context_store("budget", str(layout.BACK_EDGE_BUDGET))
     flag_pointer = emitter.op(f"inttoptr i64 {emitter.context_load('abort_flag')} to ptr")
     flag = emitter.op(f"load atomic i32, ptr {flag_pointer} monotonic, align 4")
-    stop = emitter.op(f"icmp ne i32 {flag}, 0")
-    emitter.raw(f"br i1 {stop}, label %aborted, label %turn")
+    is_aborted = emitter.op(f"icmp ne i32 {flag}, 0")
+    emitter.raw(f"br i1 {is_aborted}, label %aborted, label %turn")
     code.begin("aborted")
     pcs = emitter.op("load <32 x i32>, ptr %frame, align 64")
     lanes = emitter.mask_bits(emitter.compare("eq", "i32", pcs, emitter.splat("i32", "%x.block")))

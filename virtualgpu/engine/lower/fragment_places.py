@@ -21,39 +21,45 @@ def allocate(
 
     Fragments that no later basic block reads share offsets with fragments of other times.
     """
-    groups = _groups(function)
-    if not groups:
+    register_groups = _groups(function)
+    if not register_groups:
         return {}, frame_end
-    spans = _spans(function, {name for group in groups for name in group})
+    spans = _spans(function, {name for register_group in register_groups for name in register_group})
     slots: dict[str, int] = {}
 
     def assign(group: tuple[str, ...], start: int) -> None:
         slots.update((name, start + ROW_BYTES * n) for n, name in enumerate(group))
 
     block_local = []
-    for group in groups:
-        if live_across_blocks.isdisjoint(group):
-            block_local.append((min(spans[n][0] for n in group), max(spans[n][1] for n in group), group))
+    for register_group in register_groups:
+        if live_across_blocks.isdisjoint(register_group):
+            block_local.append(
+                (
+                    min(spans[n][0] for n in register_group),
+                    max(spans[n][1] for n in register_group),
+                    register_group,
+                )
+            )
         else:
-            assign(group, frame_end)
-            frame_end += ROW_BYTES * len(group)
+            assign(register_group, frame_end)
+            frame_end += ROW_BYTES * len(register_group)
     free: dict[int, list[int]] = {}
     occupied: list[tuple[int, int, int]] = []  # last use, registers, offset
-    for first_use, last_use, group in sorted(block_local):
+    for first_use, last_use, register_group in sorted(block_local):
         freed = [h for h in occupied if h[0] < first_use]
         occupied = [h for h in occupied if h[0] >= first_use]
         for _, size, start in freed:
             free.setdefault(size, []).append(start)
-        free_starts = free.get(len(group))
+        free_starts = free.get(len(register_group))
         start = free_starts.pop() if free_starts else frame_end
-        frame_end += 0 if start < frame_end else ROW_BYTES * len(group)
-        assign(group, start)
-        occupied.append((last_use, len(group), start))
+        frame_end += 0 if start < frame_end else ROW_BYTES * len(register_group)
+        assign(register_group, start)
+        occupied.append((last_use, len(register_group), start))
     return slots, frame_end
 
 
 def _groups(function: ir.Function) -> list[tuple[str, ...]]:
-    groups: dict[str, tuple[str, ...]] = {}
+    group_of: dict[str, tuple[str, ...]] = {}
     for instruction in function.instructions:
         if instruction.root not in ROOTS:
             continue
@@ -61,16 +67,18 @@ def _groups(function: ir.Function) -> list[tuple[str, ...]]:
             names = names_of(operand)
             if not names or any(function.registers.get(name) not in KINDS for name in names):
                 continue
-            if len(set(names)) == len(names) and groups.keys().isdisjoint(names):
-                groups.update(dict.fromkeys(names, names))
-    return list(dict.fromkeys(groups.values()))
+            if len(set(names)) == len(names) and group_of.keys().isdisjoint(names):
+                group_of.update(dict.fromkeys(names, names))
+    return list(dict.fromkeys(group_of.values()))
 
 
 def names_of(operand: ir.Operand | None) -> tuple[str, ...]:
     """Return the register names in a matrix fragment; empty if an operand is not a register."""
     if not isinstance(operand, ir.Vector):
         return ()
-    names = tuple(item.name for item in operand.items if isinstance(item, ir.Register) and not item.negated)
+    names = tuple(
+        element.name for element in operand.items if isinstance(element, ir.Register) and not element.negated
+    )
     return names if len(names) == len(operand.items) else ()
 
 

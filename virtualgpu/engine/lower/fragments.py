@@ -20,10 +20,10 @@ def _start(code: WarpCode, operand: ir.Operand | None) -> int | None:
     """Return the frame offset of a fragment if its registers are adjacent, else None."""
     names = names_of(operand)
     offsets = [code.plan.slots.get(name) for name in names]
-    first = offsets[0] if offsets else None
-    if first is None or any(code.function.registers[name] not in KINDS for name in names):
+    first_offset = offsets[0] if offsets else None
+    if first_offset is None or any(code.function.registers[name] not in KINDS for name in names):
         return None
-    return first if offsets == [first + ROW_BYTES * n for n in range(len(offsets))] else None
+    return first_offset if offsets == [first_offset + ROW_BYTES * n for n in range(len(offsets))] else None
 
 
 def input_pointer(code: WarpCode, operand: ir.Operand | None, role: str) -> str:
@@ -32,9 +32,9 @@ def input_pointer(code: WarpCode, operand: ir.Operand | None, role: str) -> str:
     start = _start(code, operand)
     if start is None:
         pointer = _stack_space(code, operand, role)
-        for n, item in enumerate(items_of(operand)):
+        for n, register in enumerate(items_of(operand)):
             row = emitter.op(f"getelementptr i8, ptr {pointer}, i64 {ROW_BYTES * n}")
-            emitter.raw(f"store <32 x i32> {code.get(item, 'b32')}, ptr {row}, align 64")
+            emitter.raw(f"store <32 x i32> {code.get(register, 'b32')}, ptr {row}, align 64")
         return pointer
     _store_pending(code, operand)
     return emitter.op(f"getelementptr i8, ptr %frame, i64 {start}")
@@ -42,9 +42,9 @@ def input_pointer(code: WarpCode, operand: ir.Operand | None, role: str) -> str:
 
 def _stack_space(code: WarpCode, operand: ir.Operand | None, role: str) -> str:
     """Return stack space for a fragment, which all instructions with the same role share."""
-    count = len(items_of(operand))
-    name = f"%fragment.{role}.{count}"
-    line = f"  {name} = alloca [{count} x <32 x i32>], align 64"
+    register_count = len(items_of(operand))
+    name = f"%fragment.{role}.{register_count}"
+    line = f"  {name} = alloca [{register_count} x <32 x i32>], align 64"
     if line not in code.allocas:
         code.allocas.append(line)
     return name
@@ -52,12 +52,12 @@ def _stack_space(code: WarpCode, operand: ir.Operand | None, role: str) -> str:
 
 def _store_pending(code: WarpCode, operand: ir.Operand | None) -> None:
     """Emit stores of those values of a fragment to the frame that exist only in LLVM values so far."""
-    for item in items_of(operand):
-        if isinstance(item, ir.Register) and item.name in code.dirty:
-            value = code.get(item, "b32")
-            pointer = code.slot(item.name)
+    for register in items_of(operand):
+        if isinstance(register, ir.Register) and register.name in code.dirty:
+            value = code.get(register, "b32")
+            pointer = code.slot(register.name)
             code.emitter.store_lanes("i32", value, pointer, code.active_lanes)
-            code.dirty.discard(item.name)
+            code.dirty.discard(register.name)
 
 
 def output_pointer(code: WarpCode, operand: ir.Operand | None, role: str) -> str:
@@ -77,13 +77,13 @@ def finish_output(code: WarpCode, operand: ir.Operand | None, pointer: str) -> N
     """Make the new value of a fragment available to the code that follows."""
     emitter = code.emitter
     if _start(code, operand) is None:
-        for n, item in enumerate(items_of(operand)):
+        for n, register in enumerate(items_of(operand)):
             row = emitter.op(f"getelementptr i8, ptr {pointer}, i64 {ROW_BYTES * n}")
-            code.set(item, emitter.op(f"load <32 x i32>, ptr {row}, align 64"), "b32")
+            code.set(register, emitter.op(f"load <32 x i32>, ptr {row}, align 64"), "b32")
         return
-    for item in items_of(operand):
-        assert isinstance(item, ir.Register)
-        code.cache.pop(item.name, None)
-        code.dirty.discard(item.name)
+    for register in items_of(operand):
+        assert isinstance(register, ir.Register)
+        code.cache.pop(register.name, None)
+        code.dirty.discard(register.name)
         if code.options.trace:
-            code.read(item.name)
+            code.read(register.name)

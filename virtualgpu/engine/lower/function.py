@@ -117,10 +117,10 @@ class FunctionCompiler(WarpCode):
         ):  # a call or return of a copied body
             return
         emitter = self.emitter
-        number = len(self.tables.branches)
+        branch_index = len(self.tables.branches)
         self.tables.branches.append((self.index, instruction))
-        base = emitter.op(f"inttoptr i64 {emitter.context_load('branch_counters')} to ptr")
-        executed = emitter.op(f"getelementptr i64, ptr {base}, i64 {2 * number}")
+        counters_pointer = emitter.op(f"inttoptr i64 {emitter.context_load('branch_counters')} to ptr")
+        executed = emitter.op(f"getelementptr i64, ptr {counters_pointer}, i64 {2 * branch_index}")
         emitter.add_to(executed, times)
         uniform = emitter.op(f"or i1 {none_stay}, {none_go}")
         divergent = emitter.op(f"zext i1 {emitter.op(f'xor i1 {uniform}, true')} to i64")
@@ -151,12 +151,12 @@ class FunctionCompiler(WarpCode):
         Another iteration follows, or registers and counters are stored.
         """
         emitter = self.emitter
-        target = self.block.number
+        loop_block = self.block.number
         none_stay, none_go = self.votes(instruction)
         iterations = emitter.op(f"add i64 {loop.iterations}, 1")
-        budget = emitter.op(f"sub i32 {loop.budget_left}, {dispatcher.jump_cost(self, target)[0]}")
+        budget = emitter.op(f"sub i32 {loop.budget_left}, {dispatcher.jump_cost(self, loop_block)[0]}")
         affordable = emitter.op(f"icmp sgt i32 {budget}, 0")
-        is_first = emitter.op(f"icmp ult i32 {target}, {self.wait}")
+        is_first = emitter.op(f"icmp ult i32 {loop_block}, {self.wait}")
         continues = emitter.op(f"and i1 {none_stay}, {emitter.op(f'and i1 {affordable}, {is_first}')}")
         exit_label = emitter.name("out")
         carried = loop.at_end(emitter, self.cache)
@@ -168,7 +168,7 @@ class FunctionCompiler(WarpCode):
         self.count_block(iterations)
         self.count_branch(instruction, none_stay, none_go, iterations)
         self.flush()
-        self.jump_by_votes(none_stay, none_go, target, self.next_block())
+        self.jump_by_votes(none_stay, none_go, loop_block, self.next_block())
 
     def next_block(self) -> int:
         return self.flow.number_of.get(self.block.end, -1)
@@ -198,16 +198,16 @@ class FunctionCompiler(WarpCode):
     def terminate(self, instruction: ir.Instruction | None) -> None:
         root = instruction.root if instruction else ""
         if instruction is not None and root == "bra":
-            target = self.flow.number_of[instruction.target]
+            target_block = self.flow.number_of[instruction.target]
             if self.guard is not None and self.next_block() >= 0:
-                self.branch(instruction, target, self.next_block())
+                self.branch(instruction, target_block, self.next_block())
             else:
-                self.go_to(target)
+                self.go_to(target_block)
         elif instruction is not None and root == "brx":
             branch_index = self.get(instruction.operands[0], "u32")
             targets = constant("i32", self.flow.number_of[instruction.targets[0]])
-            for number, instruction_index in enumerate(instruction.targets[1:], 1):
-                matches = self.emitter.compare("eq", "i32", branch_index, constant("i32", number))
+            for target_index, instruction_index in enumerate(instruction.targets[1:], 1):
+                matches = self.emitter.compare("eq", "i32", branch_index, constant("i32", target_index))
                 targets = self.emitter.select(
                     "i32", matches, constant("i32", self.flow.number_of[instruction_index]), targets
                 )
@@ -253,38 +253,40 @@ class FunctionCompiler(WarpCode):
         reduces = "red" in instruction.parts
         operands = list(instruction.operands[1:] if reduces else instruction.operands)
         predicate = operands.pop() if reduces else None
-        number = self.first_lane_value(operands[0]) if operands and operands[0] is not None else "0"
-        number = emitter.op(f"and i32 {number}, {layout.BARRIERS - 1}")
+        barrier_index = self.first_lane_value(operands[0]) if operands and operands[0] is not None else "0"
+        barrier_index = emitter.op(f"and i32 {barrier_index}, {layout.BARRIERS - 1}")
         if len(operands) > 1 and operands[1] is not None:
-            base = emitter.context_pointer("barrier_counts")
-            pointer = emitter.op(f"getelementptr i32, ptr {base}, i32 {number}")
+            array_pointer = emitter.context_pointer("barrier_counts")
+            pointer = emitter.op(f"getelementptr i32, ptr {array_pointer}, i32 {barrier_index}")
             emitter.raw(f"store i32 {self.first_lane_value(operands[1])}, ptr {pointer}")
         lanes = self.executed(instruction)
         if "arrive" in instruction.parts:
             if self.options.observe:
-                wide = emitter.op(f"zext i32 {number} to i64")
+                wide = emitter.op(f"zext i32 {barrier_index} to i64")
                 self.observe(layout.ARRIVE, emitter.splat("i64", wide), lanes)
-            base = emitter.context_pointer("barrier_arrived")
-            pointer = emitter.op(f"getelementptr i32, ptr {base}, i32 {number}")
-            old = emitter.op(f"load i32, ptr {pointer}")
+            array_pointer = emitter.context_pointer("barrier_arrived")
+            pointer = emitter.op(f"getelementptr i32, ptr {array_pointer}, i32 {barrier_index}")
+            old_word = emitter.op(f"load i32, ptr {pointer}")
             arriving = emitter.op(f"call i32 @llvm.ctpop.i32(i32 {lanes})")
-            emitter.raw(f"store i32 {emitter.op(f'add i32 {old}, {arriving}')}, ptr {pointer}")
+            emitter.raw(f"store i32 {emitter.op(f'add i32 {old_word}, {arriving}')}, ptr {pointer}")
             self.guard = None
             self.go_to(self.next_block())
             return
         if predicate is not None:
-            base = emitter.op(f"inttoptr i64 {emitter.context_load('predicates')} to ptr")
-            pointer = emitter.op(f"getelementptr i32, ptr {base}, i32 {emitter.context_load('warp')}")
-            old = emitter.op(f"load i32, ptr {pointer}")
-            other_bits = emitter.op(f"and i32 {old}, {emitter.op(f'xor i32 {lanes}, -1')}")
-            new = emitter.op(f"and i32 {emitter.mask_bits(self.get(predicate, 'pred'))}, {lanes}")
-            emitter.raw(f"store i32 {emitter.op(f'or i32 {other_bits}, {new}')}, ptr {pointer}")
+            array_pointer = emitter.op(f"inttoptr i64 {emitter.context_load('predicates')} to ptr")
+            pointer = emitter.op(
+                f"getelementptr i32, ptr {array_pointer}, i32 {emitter.context_load('warp')}"
+            )
+            old_word = emitter.op(f"load i32, ptr {pointer}")
+            other_bits = emitter.op(f"and i32 {old_word}, {emitter.op(f'xor i32 {lanes}, -1')}")
+            new_bits = emitter.op(f"and i32 {emitter.mask_bits(self.get(predicate, 'pred'))}, {lanes}")
+            emitter.raw(f"store i32 {emitter.op(f'or i32 {other_bits}, {new_bits}')}, ptr {pointer}")
         if self.options.observe:
             self.observe(layout.AT_BLOCK_BARRIER, constant("i64", instruction.pc), lanes)
-        mark = emitter.op(f"shl i32 {number}, {layout.BARRIER_SHIFT}")
+        wait_code = emitter.op(f"shl i32 {barrier_index}, {layout.BARRIER_SHIFT}")
         offset = layout.AT_BARRIER + (layout.REDUCES if reduces else 0) + max(self.next_block(), 0)
-        mark = emitter.op(f"add i32 {mark}, {offset}")
-        self.leave(emitter.splat("i32", mark), layout.WAITS)
+        wait_code = emitter.op(f"add i32 {wait_code}, {offset}")
+        self.leave(emitter.splat("i32", wait_code), layout.WAITS)
 
     # -- blocks --------------------------------------------------------------------------------------
 
@@ -324,15 +326,15 @@ class FunctionCompiler(WarpCode):
     def count_block(self, times: str = "1") -> None:
         """Emit code that counts one execution of the basic block, or `times` (an i64) executions."""
         emitter = self.emitter
-        number = len(self.tables.blocks)
+        block_index = len(self.tables.blocks)
         size = str(self.block.end - self.block.first)
         emitter.add_to(
             emitter.context_pointer("clock"), size if times == "1" else emitter.op(f"mul i64 {times}, {size}")
         )
         self.tables.blocks.append((self.index, self.block))
         if self.options.count:
-            base = emitter.op(f"inttoptr i64 {emitter.context_load('block_counters')} to ptr")
-            pointer = emitter.op(f"getelementptr i64, ptr {base}, i64 {2 * number}")
+            counters_pointer = emitter.op(f"inttoptr i64 {emitter.context_load('block_counters')} to ptr")
+            pointer = emitter.op(f"getelementptr i64, ptr {counters_pointer}, i64 {2 * block_index}")
             emitter.add_to(pointer, times)
             lanes = emitter.op(f"zext i32 {emitter.op(f'call i32 @llvm.ctpop.i32(i32 {self.mask})')} to i64")
             lanes = lanes if times == "1" else emitter.op(f"mul i64 {times}, {lanes}")
@@ -367,10 +369,10 @@ class FunctionCompiler(WarpCode):
         emitter.lines.append(f"@phi {block.number}")
         self.mask = f"%m{block.number}"
         self.wait = f"%w{block.number}"
-        code = self.function.instructions[block.first : block.end]
-        if code and cfg.is_warp_meeting(code[0]):
-            self.meet(code[0])
-        last_instruction = code[-1] if code else None
+        instructions = self.function.instructions[block.first : block.end]
+        if instructions and cfg.is_warp_meeting(instructions[0]):
+            self.meet(instructions[0])
+        last_instruction = instructions[-1] if instructions else None
         keeps_loop = not (self.options.observe or self.options.trace)
         keeps_loop = keeps_loop and len(self.function.instructions) <= _MAX_LOOP_INSTRUCTIONS
         if keeps_loop and loops.is_single_block_loop(self.plan, block, _ALLOWED_IN_LOOPS):
@@ -381,7 +383,7 @@ class FunctionCompiler(WarpCode):
         has_end = last_instruction is not None and (
             last_instruction.root in _BLOCK_ENDS or cfg.is_block_barrier(last_instruction)
         )
-        for instruction in code:
+        for instruction in instructions:
             self.guard = None
             if instruction.guard is not None:
                 guard = self.read(instruction.guard)
@@ -412,11 +414,15 @@ class FunctionCompiler(WarpCode):
                     f"Kernel {self.function.name} is too large for the virtual GPU: "
                     f"{len(self.function.instructions):,} instructions. Unroll its loops less."
                 )
-        body = self.emitter.lines
+        body_lines = self.emitter.lines
         self.emitter.lines = []
         dispatcher.prologue(self)
-        head = [*self.emitter.lines[:1], *self.allocas, *self.emitter.lines[1:]]
-        lines = [*head, *(self.phis(line) if line.startswith("@phi") else line for line in body), "}"]
+        head_lines = [*self.emitter.lines[:1], *self.allocas, *self.emitter.lines[1:]]
+        lines = [
+            *head_lines,
+            *(self.phis(line) if line.startswith("@phi") else line for line in body_lines),
+            "}",
+        ]
         header = (
             f"define internal i32 @{self.plan.symbol}(ptr noalias %ctx, ptr noalias %frame, "
             "i32 %lanes, i64 %local_at) {"
@@ -424,9 +430,9 @@ class FunctionCompiler(WarpCode):
         return "\n".join([header, *lines])
 
     def phis(self, line: str) -> str:
-        number = int(line.split()[1])
-        masks = ", ".join(f"[{m}, %{label}]" for m, _, label in self.incoming[number])
-        waits = ", ".join(f"[{w}, %{label}]" for _, w, label in self.incoming[number])
+        block_number = int(line.split()[1])
+        masks = ", ".join(f"[{m}, %{label}]" for m, _, label in self.incoming[block_number])
+        waits = ", ".join(f"[{w}, %{label}]" for _, w, label in self.incoming[block_number])
         masks = f"[%go.mask, %switch]{', ' if masks else ''}{masks}"
         waits = f"[%go.wait, %switch]{', ' if waits else ''}{waits}"
-        return f"  %m{number} = phi i32 {masks}\n  %w{number} = phi i32 {waits}"
+        return f"  %m{block_number} = phi i32 {masks}\n  %w{block_number} = phi i32 {waits}"

@@ -19,21 +19,24 @@ from virtualgpu.engine.lower.plan import FunctionPlan
 
 def is_single_block_loop(plan: FunctionPlan, block: cfg.Block, roots: Container[str]) -> bool:
     """Return whether a basic block is a loop by itself and contains only instructions with these roots."""
-    code = plan.function.instructions[block.first : block.end]
-    last_instruction = code[-1] if code else None
+    instructions = plan.function.instructions[block.first : block.end]
+    last_instruction = instructions[-1] if instructions else None
     return (
         last_instruction is not None
         and last_instruction.root == "bra"
         and last_instruction.guard is not None
         and plan.flow.number_of[last_instruction.target] == block.number
         and block.end in plan.flow.number_of
-        and all(instruction.root in roots and not _reads_clock(instruction) for instruction in code[:-1])
+        and all(
+            instruction.root in roots and not _reads_clock(instruction) for instruction in instructions[:-1]
+        )
     )
 
 
 def _reads_clock(instruction: ir.Instruction) -> bool:
     return any(
-        isinstance(o, ir.Special) and ("clock" in o.name or "timer" in o.name) for o in instruction.operands
+        isinstance(operand, ir.Special) and ("clock" in operand.name or "timer" in operand.name)
+        for operand in instruction.operands
     )
 
 
@@ -92,18 +95,18 @@ class Loop:
         loads = []
         masks = []
         for name, value in self.at_start.items():
-            kind = self._kind(name)
+            lane_type = self._kind(name)
             offset = self.plan.slots[name]
             loads.append(f"  {value}.slot = getelementptr i8, ptr %frame, i64 {offset}")
-            row_type = vector(kind)
+            row_type = vector(lane_type)
             row = value
-            if kind == "i1":
+            if lane_type == "i1":
                 row_type = "i32"
                 row = f"{value}.bits"
                 masks.append(mask_to_lanes(row, value).rstrip())
             initial = f"{value}.first" if name in carried else row
             loads.append(
-                f"  {initial} = load {row_type}, ptr {value}.slot, align {4 if kind == 'i1' else 64}"
+                f"  {initial} = load {row_type}, ptr {value}.slot, align {4 if lane_type == 'i1' else 64}"
             )
             if name in carried:
                 phis.append(

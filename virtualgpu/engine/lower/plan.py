@@ -80,10 +80,10 @@ def plan(function: ir.Function, index: int, memory_results: frozenset[str] = fro
         records[param.name] = (end, size)
         end += 32 * size
     slots, end = fragment_places.allocate(function, live_across_blocks, end)
-    for name, kind in function.registers.items():
+    for name, register_type in function.registers.items():
         if name in live_across_blocks and name not in slots:
             slots[name] = end
-            end += -(-max(4, 4 * bits(llvm_of(kind))) // 64) * 64
+            end += -(-max(4, 4 * bits(llvm_of(register_type))) // 64) * 64
     local_offsets = {}
     local_end = 0
     for variable in function.local.values():

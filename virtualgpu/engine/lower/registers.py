@@ -75,16 +75,16 @@ class Registers:
         """Return the values of an operand in all lanes, as the LLVM type of `ptx_type`."""
         llvm = llvm_of(ptx_type)
         if isinstance(operand, ir.Register):
-            kind = llvm_of(self.function.registers[operand.name])
+            stored_type = llvm_of(self.function.registers[operand.name])
             value = self.read(operand.name)
             if operand.negated:
                 value = self.emitter.binary("xor", "i1", value, constant("i1", 1))
-            return self.emitter.cast(value, kind, llvm)
+            return self.emitter.cast(value, stored_type, llvm)
         if isinstance(operand, ir.Immediate):
             return self.immediate(operand, llvm)
         if isinstance(operand, ir.Special):
-            value, kind = self.special(operand.name)
-            return self.emitter.cast(value, kind, llvm)
+            value, stored_type = self.special(operand.name)
+            return self.emitter.cast(value, stored_type, llvm)
         if isinstance(operand, ir.Symbol):
             return self.emitter.cast(self.symbol(operand), "i64", llvm)
         raise NotSupportedError(f"The virtual GPU cannot read the operand {operand!r}.")
@@ -107,9 +107,11 @@ class Registers:
         value = operand.value
         width = operand.float_bits
         if is_float and width and width != bits(llvm):
-            number = struct.unpack("<d" if width == 64 else "<f", value.to_bytes(width // 8, "little"))[0]
+            (float_value,) = struct.unpack(
+                "<d" if width == 64 else "<f", value.to_bytes(width // 8, "little")
+            )
             format_ = {"double": "<d", "float": "<f", "half": "<e"}[llvm]
-            value = int.from_bytes(struct.pack(format_, number), "little")
+            value = int.from_bytes(struct.pack(format_, float_value), "little")
         return float_constant(llvm, value) if is_float else constant(llvm, value)
 
     def slot(self, name: str) -> str:
@@ -138,10 +140,10 @@ class Registers:
             return
         if not isinstance(operand, ir.Register):
             raise NotSupportedError(f"The virtual GPU cannot write to {operand!r}.")
-        kind = self.function.registers[operand.name]
-        value = self.emitter.cast(value, llvm_of(ptx_type), llvm_of(kind), ptx_type[0] == "s")
+        register_type = self.function.registers[operand.name]
+        value = self.emitter.cast(value, llvm_of(ptx_type), llvm_of(register_type), ptx_type[0] == "s")
         if self.guard is not None:
-            value = self.emitter.select(llvm_of(kind), self.guard, value, self.read(operand.name))
+            value = self.emitter.select(llvm_of(register_type), self.guard, value, self.read(operand.name))
         self.cache[operand.name] = value
         self.dirty.add(operand.name)
 
@@ -149,10 +151,10 @@ class Registers:
         """Return the values of a special register in all lanes, and their LLVM type."""
         emitter = self.emitter
         if name.startswith("%tid."):
-            base = emitter.op(f"inttoptr i64 {emitter.context_load('tids')} to ptr")
+            indices_pointer = emitter.op(f"inttoptr i64 {emitter.context_load('tids')} to ptr")
             row = emitter.op(f"mul i32 {emitter.context_load('warp')}, 384")
             offset = emitter.op(f"add i32 {row}, {128 * _AXES[name[-1]]}")
-            pointer = emitter.op(f"getelementptr i8, ptr {base}, i32 {offset}")
+            pointer = emitter.op(f"getelementptr i8, ptr {indices_pointer}, i32 {offset}")
             return emitter.op(f"load <32 x i32>, ptr {pointer}, align 4"), "i32"
         if name in _CONTEXT_SPECIALS:
             return emitter.splat("i32", emitter.context_load(_CONTEXT_SPECIALS[name])), "i32"
@@ -177,8 +179,8 @@ class Registers:
             return emitter.splat("i64", clock), "i64"
         if name == "%smid":
             block = emitter.context_load("block_linear")
-            count = emitter.op(f"zext i32 {emitter.context_load('sm_count')} to i64")
-            return emitter.splat("i64", emitter.op(f"urem i64 {block}, {count}")), "i64"
+            sm_count = emitter.op(f"zext i32 {emitter.context_load('sm_count')} to i64")
+            return emitter.splat("i64", emitter.op(f"urem i64 {block}, {sm_count}")), "i64"
         if name == "%nsmid":
             return emitter.splat("i32", emitter.context_load("sm_count")), "i32"
         if name in ("%dynamic_smem_size", "%total_smem_size", "%aggr_smem_size"):
@@ -188,8 +190,8 @@ class Registers:
         if name in ("%envreg1", "%envreg2"):
             # Cooperative groups read the driver's grid workspace from here, high word first.
             address = emitter.context_load("grid_workspace")
-            word = emitter.op(f"lshr i64 {address}, 32") if name == "%envreg1" else address
-            return emitter.splat("i64", word), "i64"
+            address_word = emitter.op(f"lshr i64 {address}, 32") if name == "%envreg1" else address
+            return emitter.splat("i64", address_word), "i64"
         if name.startswith(layout.RESERVED_SHARED):
             size = layout.RESERVED_SHARED_BYTES if name.endswith(("_end", "_cap")) else 0
             return constant("i32", self.tables.shared[layout.RESERVED_SHARED] + size), "i32"
@@ -230,8 +232,10 @@ class Registers:
         if variable is not None and variable.space in ("global", "const"):
             if name not in self.tables.globals:
                 self.tables.globals.append(name)
-            base = emitter.op(f"inttoptr i64 {emitter.context_load('globals')} to ptr")
-            pointer = emitter.op(f"getelementptr i64, ptr {base}, i64 {self.tables.globals.index(name)}")
+            globals_pointer = emitter.op(f"inttoptr i64 {emitter.context_load('globals')} to ptr")
+            pointer = emitter.op(
+                f"getelementptr i64, ptr {globals_pointer}, i64 {self.tables.globals.index(name)}"
+            )
             address = emitter.op(f"load i64, ptr {pointer}")
             return emitter.splat("i64", emitter.op(f"add i64 {address}, {operand.offset}"))
         if name in self.module.functions:

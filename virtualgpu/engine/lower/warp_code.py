@@ -50,10 +50,14 @@ class WarpCode(ReportingRegisters):
             value = self.cache[name]
             pointer = self.slot(name)
             if llvm == "i1":
-                old = self.emitter.op(f"load i32, ptr {pointer}")
-                other_bits = self.emitter.op(f"and i32 {old}, {self.emitter.op(f'xor i32 {self.mask}, -1')}")
-                new = self.emitter.op(f"and i32 {self.emitter.mask_bits(value)}, {self.mask}")
-                self.emitter.raw(f"store i32 {self.emitter.op(f'or i32 {other_bits}, {new}')}, ptr {pointer}")
+                old_word = self.emitter.op(f"load i32, ptr {pointer}")
+                other_bits = self.emitter.op(
+                    f"and i32 {old_word}, {self.emitter.op(f'xor i32 {self.mask}, -1')}"
+                )
+                new_bits = self.emitter.op(f"and i32 {self.emitter.mask_bits(value)}, {self.mask}")
+                self.emitter.raw(
+                    f"store i32 {self.emitter.op(f'or i32 {other_bits}, {new_bits}')}, ptr {pointer}"
+                )
                 continue
             self.emitter.store_lanes(llvm, value, pointer, self.active_lanes)
         self.dirty.clear()

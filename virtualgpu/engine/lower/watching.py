@@ -49,14 +49,14 @@ class ReportingRegisters(Registers):
             return
         width = bits(llvm)
         for bit in range(0, width, 64):
-            word = value
+            chunk_bits = value
             address = host
             if width > 64:
-                word = self.emitter.binary("lshr", llvm, value, constant(llvm, bit)) if bit else value
+                chunk_bits = self.emitter.binary("lshr", llvm, value, constant(llvm, bit)) if bit else value
                 address = self.emitter.binary("add", "i64", host, constant("i64", bit // 8)) if bit else host
             self.trace_row(address, mask, layout.ROW_PLACE)
             size = min(width, 64) // 8
-            self.trace_row(self.emitter.cast(word, llvm, "i64"), mask, layout.ROW_WRITTEN + size)
+            self.trace_row(self.emitter.cast(chunk_bits, llvm, "i64"), mask, layout.ROW_WRITTEN + size)
 
     def observe(self, site: int, address: str, mask: str, stored_values: str = "") -> None:
         """Emit a report of an access to the observer, before the access, with the values to store."""
@@ -79,8 +79,8 @@ class ReportingRegisters(Registers):
     def observe_synchronisation(self, instruction: ir.Instruction) -> None:
         """Emit a report of an instruction to the observer if it is a fence or ``__syncwarp``."""
         if instruction.root in ("membar", "fence"):
-            site = layout.BLOCK_FENCE if "cta" in instruction.parts else layout.FENCE
-            self.observe(site, "zeroinitializer", self.executed(instruction))
+            fence_kind = layout.BLOCK_FENCE if "cta" in instruction.parts else layout.FENCE
+            self.observe(fence_kind, "zeroinitializer", self.executed(instruction))
         elif cfg.is_warp_meeting(instruction):
             members = self.emitter.convert("zext", "i32", self.get(instruction.operands[-1], "b32"), "i64")
             self.observe(layout.WARP_SYNC, members, self.mask)

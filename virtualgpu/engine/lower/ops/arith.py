@@ -20,7 +20,7 @@ def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
     if handler is None:
         return False
     if instruction.type in ("f16x2", "bf16x2"):
-        _each_half(code, instruction)
+        _apply_to_halves(code, instruction)
     else:
         handler(code, instruction)
     return True
@@ -41,10 +41,10 @@ class _Half:
         if ptx_type == "pred":
             return self.compiler.get(operand, ptx_type)
         emitter = self.compiler.emitter
-        word = self.compiler.get(operand, "b32")
+        packed_word = self.compiler.get(operand, "b32")
         if self.half:
-            word = emitter.binary("lshr", "i32", word, constant("i32", 16))
-        short = emitter.cast(word, "i32", "i16")
+            packed_word = emitter.binary("lshr", "i32", packed_word, constant("i32", 16))
+        short = emitter.cast(packed_word, "i32", "i16")
         return emitter.cast(short, "i16", llvm_of(ptx_type))
 
     def set(self, operand: ir.Operand | None, value: str, ptx_type: str) -> None:
@@ -53,7 +53,8 @@ class _Half:
         self.result = emitter.cast(short, "i16", "i32")
 
 
-def _each_half(code: WarpCode, instruction: ir.Instruction) -> None:
+def _apply_to_halves(code: WarpCode, instruction: ir.Instruction) -> None:
+    """Emit an instruction on 16-bit numbers for both halves of 32-bit registers."""
     if instruction.root not in ("add", "sub", "mul", "fma", "neg", "abs", "min", "max", "ex2", "tanh", "set"):
         raise NotSupportedError(
             f"The virtual GPU does not support the packed instruction {instruction.opcode}."
@@ -77,8 +78,8 @@ def _each_half(code: WarpCode, instruction: ir.Instruction) -> None:
         view = _Half(code, half)
         HANDLERS[instruction.root](view, scalar_instruction)  # type: ignore[arg-type]
         halves.append(view.result)
-    high = code.emitter.binary("shl", "i32", halves[1], constant("i32", 16))
-    code.set(instruction.operands[0], code.emitter.binary("or", "i32", halves[0], high), "b32")
+    upper_half = code.emitter.binary("shl", "i32", halves[1], constant("i32", 16))
+    code.set(instruction.operands[0], code.emitter.binary("or", "i32", halves[0], upper_half), "b32")
 
 
 # -- floating point ---------------------------------------------------------------------------------
@@ -135,15 +136,15 @@ def _add(code: WarpCode, instruction: ir.Instruction) -> None:
 def _integer_product(code: WarpCode, instruction: ir.Instruction) -> tuple[str, str]:
     """Return the integer product of an instruction (lower, upper or all bits) and its PTX type."""
     emitter = code.emitter
-    kind = instruction.type
-    a = code.get(instruction.operands[1], kind)
-    b = code.get(instruction.operands[2], kind)
-    llvm = llvm_of(kind)
-    width = bits(llvm_of(kind))
-    extend = "sext" if kind[0] == "s" else "zext"
+    ptx_type = instruction.type
+    a = code.get(instruction.operands[1], ptx_type)
+    b = code.get(instruction.operands[2], ptx_type)
+    llvm = llvm_of(ptx_type)
+    width = bits(llvm_of(ptx_type))
+    extend = "sext" if ptx_type[0] == "s" else "zext"
     if instruction.root in ("mul24", "mad24"):
         unused_bits = constant("i32", 8)
-        shift = "ashr" if kind[0] == "s" else "lshr"
+        shift = "ashr" if ptx_type[0] == "s" else "lshr"
         a, b = (
             emitter.binary(shift, "i32", emitter.binary("shl", "i32", v, unused_bits), unused_bits)
             for v in (a, b)
@@ -154,34 +155,36 @@ def _integer_product(code: WarpCode, instruction: ir.Instruction) -> tuple[str, 
             "mul", double, emitter.convert(extend, llvm, a, double), emitter.convert(extend, llvm, b, double)
         )
         if "wide" in instruction.parts:
-            return wide, f"{kind[0]}{2 * width}"
+            return wide, f"{ptx_type[0]}{2 * width}"
         # The 24-bit kinds have a product of 48 bits, of which the upper 32 are returned.
         low_bits = 16 if instruction.root in ("mul24", "mad24") else width
-        high = emitter.binary("lshr", double, wide, constant(double, low_bits))
-        return emitter.convert("trunc", double, high, llvm), kind
-    return emitter.binary("mul", llvm, a, b), kind
+        upper_bits = emitter.binary("lshr", double, wide, constant(double, low_bits))
+        return emitter.convert("trunc", double, upper_bits, llvm), ptx_type
+    return emitter.binary("mul", llvm, a, b), ptx_type
 
 
 def _mul(code: WarpCode, instruction: ir.Instruction) -> None:
     if floats.is_float(instruction.type):
         floats.binary(code, instruction, "fmul")
         return
-    value, kind = _integer_product(code, instruction)
-    code.set(instruction.operands[0], value, kind)
+    value, ptx_type = _integer_product(code, instruction)
+    code.set(instruction.operands[0], value, ptx_type)
 
 
 def _mad(code: WarpCode, instruction: ir.Instruction) -> None:
     if floats.is_float(instruction.type):
         _fma(code, instruction)
         return
-    value, kind = _integer_product(code, instruction)
-    addend = code.get(instruction.operands[3], kind)
+    value, ptx_type = _integer_product(code, instruction)
+    addend = code.get(instruction.operands[3], ptx_type)
     if "cc" in instruction.parts or instruction.root == "madc":
         _with_carry(code, instruction, value, addend, False)
     elif "sat" in instruction.parts:
-        code.set(instruction.operands[0], code.emitter.intrinsic("sadd.sat", "i32", value, addend), kind)
+        code.set(instruction.operands[0], code.emitter.intrinsic("sadd.sat", "i32", value, addend), ptx_type)
     else:
-        code.set(instruction.operands[0], code.emitter.binary("add", llvm_of(kind), value, addend), kind)
+        code.set(
+            instruction.operands[0], code.emitter.binary("add", llvm_of(ptx_type), value, addend), ptx_type
+        )
 
 
 def _fma(code: WarpCode, instruction: ir.Instruction) -> None:
@@ -201,11 +204,11 @@ def _div(code: WarpCode, instruction: ir.Instruction) -> None:
         floats.binary(code, instruction, "fdiv")
         return
     emitter = code.emitter
-    kind = instruction.type
-    llvm = llvm_of(kind)
-    is_signed = kind[0] == "s"
-    a = code.get(instruction.operands[1], kind)
-    b = code.get(instruction.operands[2], kind)
+    ptx_type = instruction.type
+    llvm = llvm_of(ptx_type)
+    is_signed = ptx_type[0] == "s"
+    a = code.get(instruction.operands[1], ptx_type)
+    b = code.get(instruction.operands[2], ptx_type)
     # A zero divisor has no result in PTX but must not trap here; an H200 returns all ones, for rem too.
     is_zero = emitter.compare("eq", llvm, b, constant(llvm, 0))
     divisor = emitter.select(llvm, is_zero, constant(llvm, 1), b)
@@ -228,13 +231,13 @@ def _div(code: WarpCode, instruction: ir.Instruction) -> None:
         quotient = emitter.binary("udiv", llvm, a, divisor)
     if instruction.root == "rem":
         quotient = emitter.binary("sub", llvm, a, emitter.binary("mul", llvm, quotient, divisor))
-    code.set(instruction.operands[0], emitter.select(llvm, is_zero, constant(llvm, -1), quotient), kind)
+    code.set(instruction.operands[0], emitter.select(llvm, is_zero, constant(llvm, -1), quotient), ptx_type)
 
 
 def _abs_neg(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
-    kind = instruction.type
-    if floats.is_float(kind):
+    ptx_type = instruction.type
+    if floats.is_float(ptx_type):
         llvm, (a,) = floats.inputs(code, instruction, 1)
         value = (
             emitter.intrinsic("fabs", llvm, a)
@@ -243,26 +246,26 @@ def _abs_neg(code: WarpCode, instruction: ir.Instruction) -> None:
         )
         floats.result(code, instruction, llvm, value)
         return
-    llvm = llvm_of(kind)
-    a = code.get(instruction.operands[1], kind)
+    llvm = llvm_of(ptx_type)
+    a = code.get(instruction.operands[1], ptx_type)
     result = emitter.binary("sub", llvm, constant(llvm, 0), a)
     if instruction.root == "abs":
         result = emitter.select(llvm, emitter.compare("slt", llvm, a, constant(llvm, 0)), result, a)
-    code.set(instruction.operands[0], result, kind)
+    code.set(instruction.operands[0], result, ptx_type)
 
 
 def _min_max(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
-    kind = instruction.type
-    if not floats.is_float(kind):
-        name = ("s" if kind[0] == "s" else "u") + instruction.root
+    ptx_type = instruction.type
+    if not floats.is_float(ptx_type):
+        name = ("s" if ptx_type[0] == "s" else "u") + instruction.root
         value = emitter.intrinsic(
             name,
-            llvm_of(kind),
-            code.get(instruction.operands[1], kind),
-            code.get(instruction.operands[2], kind),
+            llvm_of(ptx_type),
+            code.get(instruction.operands[1], ptx_type),
+            code.get(instruction.operands[2], ptx_type),
         )
-        code.set(instruction.operands[0], value, kind)
+        code.set(instruction.operands[0], value, ptx_type)
         return
     llvm, values = floats.inputs(code, instruction, len(instruction.operands) - 1)
     # Without .NaN the other operand wins over a NaN, and -0 is below +0.
@@ -270,17 +273,17 @@ def _min_max(code: WarpCode, instruction: ir.Instruction) -> None:
     if llvm == "half":
         values = [floats.widen_half(code, value) for value in values]
     wide_type = "float" if llvm == "half" else llvm
-    sign = ""
+    product_sign = ""
     if (
         "xorsign" in instruction.parts
     ):  # the minimum or maximum of the absolute values, with the product's sign
-        sign = _sign_of_product(code, wide_type, values)
+        product_sign = _sign_of_product(code, wide_type, values)
         values = [emitter.intrinsic("fabs", wide_type, value) for value in values]
     result = values[0]
     for value in values[1:]:
         result = emitter.intrinsic(name, wide_type, result, value)
-    if sign:
-        result = emitter.intrinsic("copysign", wide_type, result, sign)
+    if product_sign:
+        result = emitter.intrinsic("copysign", wide_type, result, product_sign)
     if "NaN" in instruction.parts:
         result = floats.canonical_nan(code, wide_type, result)
     if llvm == "half":
@@ -292,8 +295,8 @@ def _sign_of_product(code: WarpCode, llvm: str, values: Sequence[str]) -> str:
     """Emit numbers whose sign is that of the product of two numbers."""
     emitter = code.emitter
     integer = f"i{bits(llvm)}"
-    first, second = (emitter.convert("bitcast", llvm, value, integer) for value in values)
-    return emitter.convert("bitcast", integer, emitter.binary("xor", integer, first, second), llvm)
+    first_bits, second_bits = (emitter.convert("bitcast", llvm, value, integer) for value in values)
+    return emitter.convert("bitcast", integer, emitter.binary("xor", integer, first_bits, second_bits), llvm)
 
 
 def _copysign(code: WarpCode, instruction: ir.Instruction) -> None:
@@ -312,11 +315,11 @@ def _unary_function(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
     llvm, (a,) = floats.inputs(code, instruction, 1)
     if instruction.root == "rcp":
-        one = float_constant(llvm, floats.ONE[llvm])
+        float_one = float_constant(llvm, floats.ONE[llvm])
         if floats.rounding(instruction) != "rn":
-            value = directed(code, "fdiv", floats.rounding(instruction), llvm, llvm, one, a)
+            value = directed(code, "fdiv", floats.rounding(instruction), llvm, llvm, float_one, a)
         else:
-            value = emitter.binary("fdiv", llvm, one, a)
+            value = emitter.binary("fdiv", llvm, float_one, a)
     elif instruction.root == "rsqrt":
         wide = emitter.convert("fpext", llvm, a, "double") if llvm != "double" else a
         root = emitter.intrinsic("sqrt", "double", wide)
@@ -387,9 +390,9 @@ def _comparison(code: WarpCode, instruction: ir.Instruction, kind: str) -> str:
 
 
 def _setp(code: WarpCode, instruction: ir.Instruction) -> None:
-    target = instruction.operands[0]
+    destination = instruction.operands[0]
     combine = next((p for p in instruction.parts[2:] if p in ("and", "or", "xor")), None)
-    if isinstance(target, ir.Pair):
+    if isinstance(destination, ir.Pair):
         a, b = (code.get(operand, instruction.type) for operand in instruction.operands[1:3])
         test = compare(code, instruction.parts[1], instruction.type, a, b, "ftz" in instruction.parts)
         opposite = code.emitter.binary("xor", "i1", test, constant("i1", 1))
@@ -397,27 +400,27 @@ def _setp(code: WarpCode, instruction: ir.Instruction) -> None:
             combined_with = code.get(instruction.operands[3], "pred")
             test = code.emitter.binary(combine, "i1", test, combined_with)
             opposite = code.emitter.binary(combine, "i1", opposite, combined_with)
-        if target.first is not None:
-            code.set(target.first, test, "pred")
-        if target.second is not None:
-            code.set(target.second, opposite, "pred")
+        if destination.first is not None:
+            code.set(destination.first, test, "pred")
+        if destination.second is not None:
+            code.set(destination.second, opposite, "pred")
         return
-    code.set(target, _comparison(code, instruction, instruction.type), "pred")
+    code.set(destination, _comparison(code, instruction, instruction.type), "pred")
 
 
 def _set(code: WarpCode, instruction: ir.Instruction) -> None:
-    kind = instruction.parts[-1]
-    target = instruction.parts[-2]
-    test = _comparison(code, instruction, kind)
-    llvm = llvm_of(target)
-    if floats.is_float(target):
-        one = 0x3F80 if target == "bf16" else floats.ONE[llvm]
-        if_true = constant(llvm, one) if target == "bf16" else float_constant(llvm, one)
-        if_false = constant(llvm, 0) if target == "bf16" else float_constant(llvm, 0)
+    source_type = instruction.parts[-1]
+    target_type = instruction.parts[-2]
+    test = _comparison(code, instruction, source_type)
+    llvm = llvm_of(target_type)
+    if floats.is_float(target_type):
+        true_value = 0x3F80 if target_type == "bf16" else floats.ONE[llvm]
+        if_true = constant(llvm, true_value) if target_type == "bf16" else float_constant(llvm, true_value)
+        if_false = constant(llvm, 0) if target_type == "bf16" else float_constant(llvm, 0)
     else:
         if_true = constant(llvm, -1)
         if_false = constant(llvm, 0)
-    code.set(instruction.operands[0], code.emitter.select(llvm, test, if_true, if_false), target)
+    code.set(instruction.operands[0], code.emitter.select(llvm, test, if_true, if_false), target_type)
 
 
 def _selp(code: WarpCode, instruction: ir.Instruction) -> None:
@@ -430,16 +433,16 @@ def _selp(code: WarpCode, instruction: ir.Instruction) -> None:
 
 
 def _slct(code: WarpCode, instruction: ir.Instruction) -> None:
-    kind = instruction.parts[-2]
+    ptx_type = instruction.parts[-2]
     test_kind = instruction.parts[-1]
     zero = float_constant("float", 0) if test_kind == "f32" else constant("i32", 0)
     value = code.get(instruction.operands[3], test_kind)
     if "ftz" in instruction.parts:
         value = floats.flush(code, "float", value)
     test = code.emitter.compare("oge" if test_kind == "f32" else "sge", llvm_of(test_kind), value, zero)
-    a = code.get(instruction.operands[1], kind)
-    b = code.get(instruction.operands[2], kind)
-    code.set(instruction.operands[0], code.emitter.select(llvm_of(kind), test, a, b), kind)
+    a = code.get(instruction.operands[1], ptx_type)
+    b = code.get(instruction.operands[2], ptx_type)
+    code.set(instruction.operands[0], code.emitter.select(llvm_of(ptx_type), test, a, b), ptx_type)
 
 
 def _testp(code: WarpCode, instruction: ir.Instruction) -> None:

@@ -47,8 +47,8 @@ def group_counts(instruction: ir.Instruction) -> dict[str, int]:
         return {}
     name = ".".join(instruction.parts[:3])
     if name == "cp.async.wait_group":
-        count = instruction.operands[0]
-        pending_groups = count.value if isinstance(count, ir.Immediate) else 0
+        count_operand = instruction.operands[0]
+        pending_groups = count_operand.value if isinstance(count_operand, ir.Immediate) else 0
         return {"cp.async.pending": pending_groups} if pending_groups else {"cp.async.wait_all": 1}
     return {name: 1} if name in ("cp.async.commit_group", "cp.async.wait_all") else {}
 
@@ -67,14 +67,14 @@ def _copy(code: WarpCode, instruction: ir.Instruction) -> None:
         emitter.raw(f"call void @{copy_queue.commit(code)}(ptr %ctx, i32 {mask})")
         return
     if instruction.parts[2] in ("wait_group", "wait_all"):
-        count = instruction.operands[0] if instruction.operands else None
+        count_operand = instruction.operands[0] if instruction.operands else None
         if instruction.parts[2] == "wait_all":
             emitter.raw(f"call void @{copy_queue.commit(code)}(ptr %ctx, i32 {mask})")
-        elif not isinstance(count, ir.Immediate):
+        elif not isinstance(count_operand, ir.Immediate):
             raise PtxError(
                 f"{instruction.text!r} (line {instruction.line}) does not name a number of groups."
             )
-        pending_groups = count.value if isinstance(count, ir.Immediate) else 0
+        pending_groups = count_operand.value if isinstance(count_operand, ir.Immediate) else 0
         emitter.raw(
             f"call void @{copy_queue.wait(code)}(ptr %ctx, i32 {mask}, i32 {pending_groups & 0x7FFFFFFF})"
         )
@@ -93,16 +93,16 @@ def _copy(code: WarpCode, instruction: ir.Instruction) -> None:
             f"{instruction.text!r} (line {instruction.line}) copies {size} bytes; copy 4, 8 or 16 bytes."
         )
     destination = memory_ops.address_of(code, instruction.operands[0], "shared")
-    source = memory_ops.address_of(code, instruction.operands[1], "global")
+    source_address = memory_ops.address_of(code, instruction.operands[1], "global")
     from_host = memory_ops.host_addresses(
-        code, memory_ops.as_access(instruction, "ld", "global", size), source, "global", size
+        code, memory_ops.as_access(instruction, "ld", "global", size), source_address, "global", size
     )
     store = memory_ops.as_access(instruction, "st", "shared", size)
     store = dataclasses.replace(store, parts=("st", COPYING, *store.parts[1:]))
     to_host = memory_ops.host_addresses(code, store, destination, "shared", size)
-    site = len(code.tables.accesses) - 1
+    access_index = len(code.tables.accesses) - 1
     size_limit = instruction.operands[3] if len(instruction.operands) > 3 else None
-    limit = code.get(size_limit, "u32") if isinstance(size_limit, ir.Register | ir.Immediate) else None
+    source_bytes = code.get(size_limit, "u32") if isinstance(size_limit, ir.Register | ir.Immediate) else None
     copied_words = "%copied.words"
     line = f"  {copied_words} = alloca [4 x <32 x i32>], align 64"
     if line not in code.allocas:
@@ -110,14 +110,14 @@ def _copy(code: WarpCode, instruction: ir.Instruction) -> None:
     for byte in range(0, size, 4):
         address = emitter.binary("add", "i64", from_host, constant("i64", byte))
         value = memory_ops.gather(code, address, mask, "b32")
-        if limit is not None:
-            inside = emitter.compare("ugt", "i32", limit, constant("i32", byte))
+        if source_bytes is not None:
+            inside = emitter.compare("ugt", "i32", source_bytes, constant("i32", byte))
             value = emitter.select("i32", inside, value, constant("i32", 0))
         row = emitter.op(f"getelementptr i8, ptr {copied_words}, i64 {32 * byte}")
         emitter.raw(f"store <32 x i32> {value}, ptr {row}, align 64")
     emitter.raw(
         f"call void @{copy_queue.begin(code)}(ptr %ctx, <32 x i64> {to_host}, i32 {mask}, ptr {copied_words}, "
-        f"i32 {size // 4}, i32 {site}, i64 0)"
+        f"i32 {size // 4}, i32 {access_index}, i64 0)"
     )
 
 
@@ -289,8 +289,8 @@ on:
 def _binds_copies(code: WarpCode) -> bool:
     return any(
         instruction.root == "cp" and any(modifier.startswith("mbarrier") for modifier in instruction.parts)
-        for p in code.plans.values()
-        for instruction in p.function.instructions
+        for function_plan in code.plans.values()
+        for instruction in function_plan.function.instructions
     )
 
 
@@ -313,13 +313,13 @@ def _arrive(
 
     `expected_bytes` is added to the bytes for which each mbarrier waits.
     """
-    state = code.emitter.op(
+    old_states = code.emitter.op(
         f"call <32 x i64> @{_update(code)}(ptr %ctx, <32 x i64> {host}, i32 {mask}, <32 x i64> {count}, "
         f"i64 {int(drop)}, <32 x i64> {expected_bytes})"
     )
     if code.options.trace:
         code.trace_write(memory_ops.gather(code, host, mask, "b64"), "i64", host, mask)
-    return state
+    return old_states
 
 
 _MBARRIER = (
@@ -345,9 +345,9 @@ def _mbarrier(code: WarpCode, instruction: ir.Instruction) -> None:
         pending = emitter.binary("and", "i64", code.get(operands[1], "b64"), constant("i64", _FIELD))
         code.set(operands[0], emitter.cast(pending, "i64", "i32"), "u32")
         return
-    target = None if isinstance(operands[0], ir.Address) else operands.pop(0)
+    destination = None if isinstance(operands[0], ir.Address) else operands.pop(0)
     if len(operands) and not isinstance(operands[0], ir.Address):
-        target = operands.pop(0)
+        destination = operands.pop(0)
     space = memory_ops.space_of(instruction)
     address = memory_ops.address_of(code, operands[0], space)
     host = memory_ops.host_addresses(
@@ -355,30 +355,30 @@ def _mbarrier(code: WarpCode, instruction: ir.Instruction) -> None:
     )
     mask = code.executed(instruction)
     if operation in ("init", "inval"):
-        count = (
+        arrival_count = (
             emitter.cast(code.get(operands[1], "u32"), "i32", "i64")
             if operation == "init"
             else constant("i64", 0)
         )
         pending_and_expected = emitter.binary(
-            "or", "i64", count, emitter.binary("shl", "i64", count, constant("i64", 20))
+            "or", "i64", arrival_count, emitter.binary("shl", "i64", arrival_count, constant("i64", 20))
         )
         memory_ops.scatter(code, pending_and_expected, host, mask, "b64")
     elif operation in ("arrive", "arrive_drop"):
-        count = (
+        arrival_count = (
             emitter.cast(code.get(operands[1], "u32"), "i32", "i64")
             if len(operands) > 1
             else constant("i64", 1)
         )
         expected_bytes = "zeroinitializer"
         if "expect_tx" in instruction.parts:  # the operand after the address is a number of bytes
-            expected_bytes = count
-            count = constant("i64", 1)
-        state = _arrive(
-            code, host, mask, count, drop=operation == "arrive_drop", expected_bytes=expected_bytes
+            expected_bytes = arrival_count
+            arrival_count = constant("i64", 1)
+        old_states = _arrive(
+            code, host, mask, arrival_count, drop=operation == "arrive_drop", expected_bytes=expected_bytes
         )
-        if isinstance(target, ir.Register):
-            code.set(target, state, "b64")
+        if isinstance(destination, ir.Register):
+            code.set(destination, old_states, "b64")
     elif operation in ("expect_tx", "complete_tx"):
         expected_bytes = emitter.cast(code.get(operands[1], "u32"), "i32", "i64")
         if operation == "complete_tx":
@@ -394,4 +394,4 @@ def _mbarrier(code: WarpCode, instruction: ir.Instruction) -> None:
         else:
             awaited_phase = emitter.binary("lshr", "i64", code.get(operands[1], "b64"), shift)
             awaited_phase = emitter.binary("and", "i64", awaited_phase, constant("i64", _PHASES))
-        code.set(target, emitter.compare("ne", "i64", phase, awaited_phase), "pred")
+        code.set(destination, emitter.compare("ne", "i64", phase, awaited_phase), "pred")

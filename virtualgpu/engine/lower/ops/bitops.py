@@ -72,11 +72,11 @@ def _shift(code: WarpCode, instruction: ir.Instruction) -> None:
         )
         return
     amount = code.get(amount_operand, "u32")
-    limit = constant("i32", width - 1)
-    clamped_amount = emitter.intrinsic("umin", "i32", amount, limit)
+    last_bit = constant("i32", width - 1)
+    clamped_amount = emitter.intrinsic("umin", "i32", amount, last_bit)
     value = emitter.binary(operation, llvm, a, emitter.cast(clamped_amount, "i32", llvm))
     if operation != "ashr":
-        too_large = emitter.compare("ugt", "i32", amount, limit)
+        too_large = emitter.compare("ugt", "i32", amount, last_bit)
         value = emitter.select(llvm, too_large, constant(llvm, 0), value)
     code.set(instruction.operands[0], value, instruction.type)
 
@@ -122,10 +122,10 @@ def _field_number(code: WarpCode, operand: ir.Operand | None, width: int) -> str
     PTX leaves larger values undefined. An H200 uses their lowest byte if the field is in 32 bits, and the
     whole integer if it is in 64.
     """
-    number = code.get(operand, "u32")
+    field_value = code.get(operand, "u32")
     if width == 32:
-        return code.emitter.binary("and", "i32", number, constant("i32", 0xFF))
-    return code.emitter.intrinsic("umin", "i32", number, constant("i32", 0xFF))
+        return code.emitter.binary("and", "i32", field_value, constant("i32", 0xFF))
+    return code.emitter.intrinsic("umin", "i32", field_value, constant("i32", 0xFF))
 
 
 def _bfe(code: WarpCode, instruction: ir.Instruction) -> None:
@@ -141,9 +141,9 @@ def _bfe(code: WarpCode, instruction: ir.Instruction) -> None:
         last_bit = emitter.binary("add", "i32", position, length)
         last_bit = emitter.binary("sub", "i32", last_bit, constant("i32", 1))
         last_bit = emitter.intrinsic("umin", "i32", last_bit, constant("i32", width - 1))
-        sign = emitter.binary("lshr", llvm, a, emitter.cast(last_bit, "i32", llvm))
+        sign_bits = emitter.binary("lshr", llvm, a, emitter.cast(last_bit, "i32", llvm))
         negative = emitter.compare(
-            "ne", llvm, emitter.binary("and", llvm, sign, constant(llvm, 1)), constant(llvm, 0)
+            "ne", llvm, emitter.binary("and", llvm, sign_bits, constant(llvm, 1)), constant(llvm, 0)
         )
         filled = emitter.binary("or", llvm, value, emitter.binary("xor", llvm, mask, constant(llvm, -1)))
         value = emitter.select(llvm, negative, filled, value)
@@ -170,13 +170,13 @@ def _bmsk(code: WarpCode, instruction: ir.Instruction) -> None:
     ``clamp`` removes bits above 31, ``wrap`` uses both operands modulo 32.
     """
     emitter = code.emitter
-    start, count = (code.get(operand, "b32") for operand in instruction.operands[1:3])
-    low, length = (emitter.binary("and", "i32", n, constant("i32", 31)) for n in (start, count))
-    from_start = emitter.binary("shl", "i32", constant("i32", -1), low)
-    end = emitter.binary("add", "i32", low, length)
+    start, bit_count = (code.get(operand, "b32") for operand in instruction.operands[1:3])
+    first_bit, length = (emitter.binary("and", "i32", n, constant("i32", 31)) for n in (start, bit_count))
+    from_start = emitter.binary("shl", "i32", constant("i32", -1), first_bit)
+    end = emitter.binary("add", "i32", first_bit, length)
     is_cut = emitter.compare("ugt", "i32", end, constant("i32", 31))
     if "clamp" in instruction.parts:
-        long = emitter.compare("ugt", "i32", count, constant("i32", 31))
+        long = emitter.compare("ugt", "i32", bit_count, constant("i32", 31))
         is_cut = emitter.binary("or", "i1", is_cut, long)
         starts_outside = emitter.compare("ugt", "i32", start, constant("i32", 31))
         from_start = emitter.select("i32", starts_outside, constant("i32", 0), from_start)
@@ -250,9 +250,9 @@ def _prmt(code: WarpCode, instruction: ir.Instruction) -> None:
         )
     emitter = code.emitter
     a, b, selector = (code.get(operand, "b32") for operand in instruction.operands[1:4])
-    low = emitter.convert("zext", "i32", a, "i64")
-    high = emitter.binary("shl", "i64", emitter.convert("zext", "i32", b, "i64"), constant("i64", 32))
-    all_bytes = emitter.binary("or", "i64", low, high)
+    lower_word = emitter.convert("zext", "i32", a, "i64")
+    upper_word = emitter.binary("shl", "i64", emitter.convert("zext", "i32", b, "i64"), constant("i64", 32))
+    all_bytes = emitter.binary("or", "i64", lower_word, upper_word)
     result = constant("i32", 0)
     for position in range(4):
         nibble = emitter.binary("lshr", "i32", selector, constant("i32", 4 * position))
@@ -261,10 +261,10 @@ def _prmt(code: WarpCode, instruction: ir.Instruction) -> None:
             "zext", "i32", emitter.binary("shl", "i32", byte_number, constant("i32", 3)), "i64"
         )
         byte = emitter.convert("trunc", "i64", emitter.binary("lshr", "i64", all_bytes, amount), "i8")
-        sign = emitter.binary("ashr", "i8", byte, constant("i8", 7))
+        sign_byte = emitter.binary("ashr", "i8", byte, constant("i8", 7))
         replicate_sign = emitter.binary("and", "i32", nibble, constant("i32", 8))
         byte = emitter.select(
-            "i8", emitter.compare("ne", "i32", replicate_sign, constant("i32", 0)), sign, byte
+            "i8", emitter.compare("ne", "i32", replicate_sign, constant("i32", 0)), sign_byte, byte
         )
         shifted = emitter.binary(
             "shl", "i32", emitter.convert("zext", "i8", byte, "i32"), constant("i32", 8 * position)
@@ -280,7 +280,7 @@ def _dot_product(code: WarpCode, instruction: ir.Instruction) -> None:
     kind_b = instruction.parts[-1]
     a = code.get(instruction.operands[1], "b32")
     b = code.get(instruction.operands[2], "b32")
-    total = code.get(instruction.operands[3], "b32")
+    dot_product = code.get(instruction.operands[3], "b32")
     positions = [(8 * k, 8 * k, 8) for k in range(4)]
     if instruction.root == "dp2a":
         start = 16 if "hi" in instruction.parts else 0
@@ -293,17 +293,20 @@ def _dot_product(code: WarpCode, instruction: ir.Instruction) -> None:
 
     for bit_a, bit_b, width in positions:
         product = emitter.binary("mul", "i32", extract(a, kind_a, bit_a, width), extract(b, kind_b, bit_b, 8))
-        total = emitter.binary("add", "i32", total, product)
-    code.set(instruction.operands[0], total, "b32")
+        dot_product = emitter.binary("add", "i32", dot_product, product)
+    code.set(instruction.operands[0], dot_product, "b32")
 
 
 def _sad(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
     llvm = llvm_of(instruction.type)
     a, b, addend = (code.get(operand, instruction.type) for operand in instruction.operands[1:4])
-    sign = "s" if instruction.type[0] == "s" else "u"
+    signedness = "s" if instruction.type[0] == "s" else "u"
     difference = emitter.binary(
-        "sub", llvm, emitter.intrinsic(f"{sign}max", llvm, a, b), emitter.intrinsic(f"{sign}min", llvm, a, b)
+        "sub",
+        llvm,
+        emitter.intrinsic(f"{signedness}max", llvm, a, b),
+        emitter.intrinsic(f"{signedness}min", llvm, a, b),
     )
     code.set(instruction.operands[0], emitter.binary("add", llvm, difference, addend), instruction.type)
 

@@ -59,8 +59,8 @@ def rule_of(function: ir.Function, instruction: ir.Instruction) -> Rule:
         and isinstance(addend, ir.Immediate)
         and addend.value == 1
     ):
-        target = instruction.operands[0] if instruction.root == "atom" else None
-        if target is None or not is_read(function, target):
+        destination = instruction.operands[0] if instruction.root == "atom" else None
+        if destination is None or not is_read(function, destination):
             return "count"
     return "atomic"
 
@@ -82,9 +82,9 @@ def as_access(instruction: ir.Instruction, root: str, space: str, size: int) -> 
     It is used for checks and counters.
     """
     vector_modifier = () if size <= 8 else (f"v{size // 4}",)
-    kind = "b32" if size > 8 else f"b{8 * size}"
-    parts = (root, *(() if space == "generic" else (space,)), *vector_modifier, kind)
-    return dataclasses.replace(instruction, opcode=".".join(parts), parts=parts)
+    access_type = "b32" if size > 8 else f"b{8 * size}"
+    opcode_parts = (root, *(() if space == "generic" else (space,)), *vector_modifier, access_type)
+    return dataclasses.replace(instruction, opcode=".".join(opcode_parts), parts=opcode_parts)
 
 
 ROOTS = {"ld", "ldu", "st", "atom", "red", "createpolicy"}
@@ -143,27 +143,27 @@ def host_addresses(
     """
     emitter = code.emitter
     mask = mask or code.executed(instruction)
-    site = code.site(instruction)
+    access_index = code.site(instruction)
     rule = rule_of(code.function, instruction)
     if space == "generic":
         resolve = resolve_generic(size, code, rule)
         host_address = code.emitter.op(
             f"call <32 x i64> @{resolve}(ptr %ctx, <32 x i64> {address}, i32 {mask}, "
-            f"i32 {code.index}, i32 {instruction.pc}, i32 {site})"
+            f"i32 {code.index}, i32 {instruction.pc}, i32 {access_index})"
         )
         failed = emitter.op(f"icmp ne i32 {emitter.context_load('fault_code')}, 0")
         code.leave_on_fault(failed)
         code.trace_address(address, mask)
         prepare(host_address)
         if code.options.observe:
-            code.observe(site, address, mask, stored_values)
+            code.observe(access_index, address, mask, stored_values)
         return host_address
     check = {"shared": checks.check_shared, "local": checks.check_local}.get(space, checks.check_global)
-    name, body = check(size, code.options.count, rule)
-    code.add_support(name, body)
-    kind = "<32 x i32>" if space == "shared" else "<32 x i64>"
+    name, check_text = check(size, code.options.count, rule)
+    code.add_support(name, check_text)
+    address_row_type = "<32 x i32>" if space == "shared" else "<32 x i64>"
     failed = emitter.op(
-        f"call i1 @{name}(ptr %ctx, {kind} {address}, i32 {mask}, i32 {code.index}, i32 {instruction.pc}, i32 {site})"
+        f"call i1 @{name}(ptr %ctx, {address_row_type} {address}, i32 {mask}, i32 {code.index}, i32 {instruction.pc}, i32 {access_index})"
     )
     if code.options.trace:
         reported = emitter.cast(address, "i32", "i64") if space == "shared" else address
@@ -178,7 +178,7 @@ def host_addresses(
     prepare(host)
     if code.options.observe:
         reported = emitter.cast(address, "i32", "i64") if space == "shared" else address
-        code.observe(site, reported, mask, stored_values)
+        code.observe(access_index, reported, mask, stored_values)
     return host
 
 
@@ -212,7 +212,7 @@ def resolve_generic(size: int, code: WarpCode, rule: Rule) -> str:
     shared_offset, local_offset, local_bytes_offset = (
         layout.offset(f) for f in ("shared", "local_base", "local_bytes")
     )
-    body = f"""
+    llvm_text = f"""
 define internal <32 x i64> @{name}(ptr %ctx, <32 x i64> %a, i32 %mask, i32 %function, i32 %pc, i32 %site) noinline {{
   %tag = lshr <32 x i64> %a, splat (i64 56)
   %plain = and <32 x i64> %a, splat (i64 {(1 << 56) - 1})
@@ -250,45 +250,45 @@ define internal <32 x i64> @{name}(ptr %ctx, <32 x i64> %a, i32 %mask, i32 %func
   ret <32 x i64> %h2
 }}
 """
-    code.add_support(name, body)
+    code.add_support(name, llvm_text)
     return name
 
 
 def _load_store(code: WarpCode, instruction: ir.Instruction) -> None:
     space = space_of(instruction)
     is_load = instruction.root != "st"
-    target, source = instruction.operands[:2]
+    register_operand, address_operand = instruction.operands[:2]
     if not is_load:
-        target, source = source, target
-    address = address_of(code, source, space)
-    if _is_plain(code, instruction, target) and (
+        register_operand, address_operand = address_operand, register_operand
+    address = address_of(code, address_operand, space)
+    if _is_plain(code, instruction, register_operand) and (
         space in ("global", "const") or (space == "shared" and is_load)
     ):
-        _plain_access(code, instruction, target, address, space)
+        _plain_access(code, instruction, register_operand, address, space)
         return
     stored_values = ""
     if (
         code.options.observe
         and not is_load
-        and not isinstance(target, ir.Vector)
+        and not isinstance(register_operand, ir.Vector)
         and size_of(instruction) <= 8
     ):
         stored_values = code.emitter.cast(
-            code.get(target, instruction.type), llvm_of(instruction.type), "i64"
+            code.get(register_operand, instruction.type), llvm_of(instruction.type), "i64"
         )
     host = host_addresses(code, instruction, address, space, size_of(instruction), stored_values)
     mask = code.executed(instruction)
-    items = target.items if isinstance(target, ir.Vector) else (target,)
+    registers = register_operand.items if isinstance(register_operand, ir.Vector) else (register_operand,)
     width = ir.TYPE_BYTES[instruction.type]
-    for position, item in enumerate(items):
+    for position, register in enumerate(registers):
         address_of_item = (
             code.emitter.binary("add", "i64", host, constant("i64", position * width)) if position else host
         )
         if is_load:
-            if item is not None:
-                code.set(item, gather(code, address_of_item, mask, instruction.type), instruction.type)
+            if register is not None:
+                code.set(register, gather(code, address_of_item, mask, instruction.type), instruction.type)
         else:
-            scatter(code, code.get(item, instruction.type), address_of_item, mask, instruction.type)
+            scatter(code, code.get(register, instruction.type), address_of_item, mask, instruction.type)
 
 
 def _is_plain(code: WarpCode, instruction: ir.Instruction, target: ir.Operand | None) -> bool:
@@ -310,18 +310,26 @@ def _plain_access(
     """Emit a load or store, including checks and counters, as the call of one function."""
     emitter = code.emitter
     size = size_of(instruction)
-    count = code.options.count
+    with_counters = code.options.count
     llvm = f"i{8 * size}"
     is_load = instruction.root != "st"
     if space == "shared":
-        functions = [checks.check_shared(size, count), lanes.gather(llvm), rows.load_shared(llvm, count)]
+        functions = [
+            checks.check_shared(size, with_counters),
+            lanes.gather(llvm),
+            rows.load_shared(llvm, with_counters),
+        ]
     elif is_load:
-        functions = [checks.check_global(size, count), lanes.gather(llvm), rows.load_global(llvm, count)]
+        functions = [
+            checks.check_global(size, with_counters),
+            lanes.gather(llvm),
+            rows.load_global(llvm, with_counters),
+        ]
     else:
         functions = [
-            checks.check_global(size, count, "store"),
+            checks.check_global(size, with_counters, "store"),
             lanes.scatter(llvm),
-            rows.store_global(llvm, count),
+            rows.store_global(llvm, with_counters),
         ]
     for function in functions:
         code.add_support(*function)
@@ -363,9 +371,9 @@ def _parameter(code: WarpCode, instruction: ir.Instruction) -> None:
     per lane.
     """
     is_load = instruction.root == "ld"
-    target, address = instruction.operands[:2]
+    register_operand, address = instruction.operands[:2]
     if not is_load:
-        target, address = address, target
+        register_operand, address = address, register_operand
     assert isinstance(address, ir.Address)
     if not isinstance(address.base, ir.Symbol):
         if not (is_load and code.function.is_entry):
@@ -378,38 +386,42 @@ def _parameter(code: WarpCode, instruction: ir.Instruction) -> None:
         )
         _load_store(code, dataclasses.replace(instruction, opcode=".".join(modifiers), parts=modifiers))
         return
-    items = target.items if isinstance(target, ir.Vector) else (target,)
+    registers = register_operand.items if isinstance(register_operand, ir.Vector) else (register_operand,)
     width = ir.TYPE_BYTES[instruction.type]
     offset = address.offset + address.base.offset
-    _check_parameter_bounds(code, instruction, address.base.name, offset, len(items) * width)
-    for position, item in enumerate(items):
+    _check_parameter_bounds(code, instruction, address.base.name, offset, len(registers) * width)
+    for position, register in enumerate(registers):
         item_offset = offset + position * width
         if code.function.is_entry and address.base.name in code.entry_params:
             record_offset = code.entry_params[address.base.name].offset + item_offset
-            base = code.emitter.op(f"inttoptr i64 {code.emitter.context_load('params')} to ptr")
-            pointer = code.emitter.op(f"getelementptr i8, ptr {base}, i64 {record_offset}")
+            base_pointer = code.emitter.op(f"inttoptr i64 {code.emitter.context_load('params')} to ptr")
+            pointer = code.emitter.op(f"getelementptr i8, ptr {base_pointer}, i64 {record_offset}")
             llvm = f"i{8 * width}"
             scalar = code.emitter.op(f"load {llvm}, ptr {pointer}, align 1")
-            if item is not None:
+            if register is not None:
                 code.set(
-                    item,
+                    register,
                     code.emitter.cast(code.emitter.splat(llvm, scalar), llvm, llvm_of(instruction.type)),
                     instruction.type,
                 )
             continue
         record_offset, record = code.parameter_record(address.base.name)
-        base = code.emitter.op("ptrtoint ptr %frame to i64")
-        start = code.emitter.splat("i64", code.emitter.op(f"add i64 {base}, {record_offset + item_offset}"))
+        base_pointer = code.emitter.op("ptrtoint ptr %frame to i64")
+        start = code.emitter.splat(
+            "i64", code.emitter.op(f"add i64 {base_pointer}, {record_offset + item_offset}")
+        )
         offsets = code.emitter.binary("mul", "i64", IOTA, constant("i64", record))
         host = code.emitter.binary("add", "i64", start, offsets)
         if is_load:
-            if item is not None:
+            if register is not None:
                 code.set(
-                    item, gather(code, host, code.executed(instruction), instruction.type), instruction.type
+                    register,
+                    gather(code, host, code.executed(instruction), instruction.type),
+                    instruction.type,
                 )
         else:
             scatter(
-                code, code.get(item, instruction.type), host, code.executed(instruction), instruction.type
+                code, code.get(register, instruction.type), host, code.executed(instruction), instruction.type
             )
 
 
@@ -431,17 +443,21 @@ _OPERATIONS = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "d
 
 def _atomic(code: WarpCode, instruction: ir.Instruction) -> None:
     space = space_of(instruction)
-    kind = instruction.type
+    ptx_type = instruction.type
     operation = next((p for p in instruction.parts[1:] if p in _OPERATIONS), None)
     is_red = instruction.root == "red"
     operands = instruction.operands if is_red else instruction.operands[1:]
     values = operands[1].items if isinstance(operands[1], ir.Vector) else (operands[1],)
-    only_add = kind in _HALVES or len(values) > 1
-    if operation is None or kind == "b128" or (only_add and operation != "add"):
+    only_add = ptx_type in _HALVES or len(values) > 1
+    if operation is None or ptx_type == "b128" or (only_add and operation != "add"):
         raise NotSupportedError(f"The virtual GPU does not support {instruction.opcode}.")
     address = address_of(code, operands[0], space)
     host = host_addresses(code, instruction, address, space, size_of(instruction))
-    kind = f"b{bits(llvm_of(kind))}" if kind not in _HALVES and operation in ("exch", "cas") else kind
+    ptx_type = (
+        f"b{bits(llvm_of(ptx_type))}"
+        if ptx_type not in _HALVES and operation in ("exch", "cas")
+        else ptx_type
+    )
     swap_value = operands[2] if operation == "cas" else operands[1]
     old_values = []
     for n, value in enumerate(values):
@@ -454,7 +470,7 @@ def _atomic(code: WarpCode, instruction: ir.Instruction) -> None:
             code,
             instruction,
             operation,
-            kind,
+            ptx_type,
             element_address,
             value,
             swap_value if len(values) == 1 else value,
@@ -467,44 +483,49 @@ def _atomic(code: WarpCode, instruction: ir.Instruction) -> None:
         if isinstance(instruction.operands[0], ir.Vector)
         else (instruction.operands[0],)
     )
-    kind = f"b{8 * ir.TYPE_BYTES[kind]}" if kind in _HALVES else kind
+    ptx_type = f"b{8 * ir.TYPE_BYTES[ptx_type]}" if ptx_type in _HALVES else ptx_type
     for result, old_value in zip(results, old_values, strict=True):
         if result is not None:
-            code.set(result, old_value, kind)
+            code.set(result, old_value, ptx_type)
 
 
 def _read_modify_write(
     code: WarpCode,
     instruction: ir.Instruction,
     operation: str,
-    kind: str,
+    ptx_type: str,
     host: str,
     value: ir.Operand | None,
     swap_value: ir.Operand | None,
 ) -> str:
     """Emit an atomic that changes one element per lane, and return the old values."""
-    if kind in _HALVES:
-        kind, (name, body) = f"b{8 * ir.TYPE_BYTES[kind]}", lanes.atomic_half_add(kind)
+    if ptx_type in _HALVES:
+        ptx_type, (name, llvm_text) = f"b{8 * ir.TYPE_BYTES[ptx_type]}", lanes.atomic_half_add(ptx_type)
         code.options.float_atomics = True
-        llvm = llvm_of(kind)
+        llvm = llvm_of(ptx_type)
     else:
-        llvm = llvm_of(kind)
+        llvm = llvm_of(ptx_type)
         if llvm in INTRINSIC_SUFFIX:
             if operation != "add":
                 raise NotSupportedError(f"The virtual GPU does not support {instruction.opcode}.")
             code.options.float_atomics = True
-        name, body = lanes.atomic(operation, llvm, kind[0] == "s", flush=space_of(instruction) != "shared")
-    code.add_support(name, body)
-    operand = code.get(value, kind)
-    swap_operand = code.get(swap_value, kind)
+        name, llvm_text = lanes.atomic(
+            operation, llvm, ptx_type[0] == "s", flush=space_of(instruction) != "shared"
+        )
+    code.add_support(name, llvm_text)
+    operand = code.get(value, ptx_type)
+    swap_operand = code.get(swap_value, ptx_type)
     vector = f"<32 x {llvm}>"
-    old = code.emitter.op(
+    old_values = code.emitter.op(
         f"call {vector} @{name}(<32 x i64> {host}, i32 {code.executed(instruction)}, {vector} {operand}, {vector} {swap_operand})"
     )
     if code.options.trace:  # the new contents: lanes that share an address see the last lane's result
         mask = code.executed(instruction)
         integer_type = f"i{bits(llvm)}"
         code.trace_write(
-            code.emitter.cast(gather(code, host, mask, kind), llvm, integer_type), integer_type, host, mask
+            code.emitter.cast(gather(code, host, mask, ptx_type), llvm, integer_type),
+            integer_type,
+            host,
+            mask,
         )
-    return old
+    return old_values

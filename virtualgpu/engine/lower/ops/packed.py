@@ -64,12 +64,12 @@ def _relu(code: WarpCode, instruction: ir.Instruction) -> None:
 
 def _packed_pairs(code: WarpCode, instruction: ir.Instruction) -> None:
     elements = _Elements(code, 2)
-    sign = "s" if "s16x2" in instruction.parts else "u"
+    signedness = "s" if "s16x2" in instruction.parts else "u"
     values = [elements.split(code.get(operand, "b32")) for operand in instruction.operands[1:]]
     if instruction.root == "add":
         result = elements.binary("add", values[0], values[1])
     else:
-        result = elements.intrinsic(sign + instruction.root, values[0], values[1])
+        result = elements.intrinsic(signedness + instruction.root, values[0], values[1])
     if "relu" in instruction.parts:
         result = elements.intrinsic("smax", result, "zeroinitializer")
     code.set(instruction.operands[0], elements.join(result), "b32")
@@ -115,13 +115,18 @@ def _video(code: WarpCode, instruction: ir.Instruction, operation: str, count: i
     a, b = (elements.split(code.get(operand, "b32")) for operand in instruction.operands[1:3])
     result = elements.join(_VIDEO_STEPS[operation](elements, kinds[1][0], a, b))
     if "add" in instruction.parts[1:]:
-        total = code.get(instruction.operands[3], "b32")
+        packed_sum = code.get(instruction.operands[3], "b32")
         width = 32 // count
         shift = "ashr" if kinds[0] == "s32" else "lshr"
-        for number in range(count):
-            high = emitter.binary("shl", "i32", result, constant("i32", 32 - width * (number + 1)))
-            total = emitter.binary(
-                "add", "i32", total, emitter.binary(shift, "i32", high, constant("i32", 32 - width))
+        for element_index in range(count):
+            shifted_element = emitter.binary(
+                "shl", "i32", result, constant("i32", 32 - width * (element_index + 1))
             )
-        result = total
+            packed_sum = emitter.binary(
+                "add",
+                "i32",
+                packed_sum,
+                emitter.binary(shift, "i32", shifted_element, constant("i32", 32 - width)),
+            )
+        result = packed_sum
     code.set(instruction.operands[0], result, "b32")

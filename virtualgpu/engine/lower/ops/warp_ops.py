@@ -141,39 +141,41 @@ def _members(code: WarpCode, instruction: ir.Instruction) -> str:
 def _shfl(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
     mode = next(p for p in instruction.parts if p in ("up", "down", "bfly", "idx"))
-    target = (
+    destination = (
         instruction.operands[0]
         if isinstance(instruction.operands[0], ir.Pair)
         else ir.Pair(instruction.operands[0], None)
     )
-    predicate = target.second if code.options.trace or code.is_read(target.second) else None
+    predicate = destination.second if code.options.trace or code.is_read(destination.second) else None
     value = code.get(instruction.operands[1], "b32")
     delta = code.known_value(instruction.operands[2])
     control = code.known_value(instruction.operands[3])
     in_range = ""
     if delta is not None and control is not None:
         sources, bits = known_sources(mode, delta, control)
-        source = "<" + ", ".join(f"i32 {lane}" for lane in sources) + ">"
-        _observe_sources(code, instruction, source)
-        result = emitter.op(f"shufflevector <32 x i32> {value}, <32 x i32> poison, <32 x i32> {source}")
+        source_lanes = "<" + ", ".join(f"i32 {lane}" for lane in sources) + ">"
+        _observe_sources(code, instruction, source_lanes)
+        result = emitter.op(f"shufflevector <32 x i32> {value}, <32 x i32> poison, <32 x i32> {source_lanes}")
         if predicate is not None:
             in_range = emitter.mask_vector(str(bits))
     else:
         operands = [code.get(operand, "u32") for operand in instruction.operands[2:4]]
         code.add_support(*lanes.permute("i32"))
-        source = ""
+        source_lanes = ""
         if predicate is not None or code.options.observe:
-            source, in_range = _shuffle_sources(emitter, mode, *operands)
-            _observe_sources(code, instruction, source)
-            result = emitter.op(f"call <32 x i32> @permute_i32(<32 x i32> {value}, <32 x i32> {source})")
+            source_lanes, in_range = _shuffle_sources(emitter, mode, *operands)
+            _observe_sources(code, instruction, source_lanes)
+            result = emitter.op(
+                f"call <32 x i32> @permute_i32(<32 x i32> {value}, <32 x i32> {source_lanes})"
+            )
         else:
             if f"shuffle_{mode}" not in code.tables.support:
                 code.add_support(*_shuffle_function(mode))
             kinds = ", ".join(f"<32 x i32> {vector}" for vector in (value, *operands))
             result = emitter.op(f"call <32 x i32> @shuffle_{mode}({kinds})")
     if code.options.observe:
-        result = _mark_absent(code, instruction, result, source)
-    code.set(target.first, result, "b32")
+        result = _mark_absent(code, instruction, result, source_lanes)
+    code.set(destination.first, result, "b32")
     if predicate is not None:
         code.set(predicate, in_range, "pred")
 
@@ -187,20 +189,22 @@ def _shuffle_sources(emitter: Emitter, mode: str, delta: str, control: str) -> t
     )
     clamp = emitter.binary("and", "i32", control, five_bits)
     outside = emitter.binary("xor", "i32", segment, constant("i32", -1))
-    low = emitter.binary("and", "i32", IOTA_I32, segment)
-    high = emitter.binary("or", "i32", low, emitter.binary("and", "i32", clamp, outside))
+    lowest_lane = emitter.binary("and", "i32", IOTA_I32, segment)
+    bound_lane = emitter.binary("or", "i32", lowest_lane, emitter.binary("and", "i32", clamp, outside))
     if mode == "up":
-        source = emitter.binary("sub", "i32", IOTA_I32, delta)
-        inside = emitter.compare("sge", "i32", source, high)
+        source_lanes = emitter.binary("sub", "i32", IOTA_I32, delta)
+        inside = emitter.compare("sge", "i32", source_lanes, bound_lane)
     else:
         if mode == "down":
-            source = emitter.binary("add", "i32", IOTA_I32, delta)
+            source_lanes = emitter.binary("add", "i32", IOTA_I32, delta)
         elif mode == "bfly":
-            source = emitter.binary("xor", "i32", IOTA_I32, delta)
+            source_lanes = emitter.binary("xor", "i32", IOTA_I32, delta)
         else:
-            source = emitter.binary("or", "i32", low, emitter.binary("and", "i32", delta, outside))
-        inside = emitter.compare("sle", "i32", source, high)
-    return emitter.select("i32", inside, source, IOTA_I32), inside
+            source_lanes = emitter.binary(
+                "or", "i32", lowest_lane, emitter.binary("and", "i32", delta, outside)
+            )
+        inside = emitter.compare("sle", "i32", source_lanes, bound_lane)
+    return emitter.select("i32", inside, source_lanes, IOTA_I32), inside
 
 
 def known_sources(mode: str, delta: int, control: int) -> tuple[list[int], int]:
@@ -214,15 +218,15 @@ def known_sources(mode: str, delta: int, control: int) -> tuple[list[int], int]:
     sources = []
     in_range_lanes = 0
     for lane in range(layout.LANES):
-        low = lane & segment
-        high = low | (clamp & ~segment)
+        lowest_lane = lane & segment
+        bound_lane = lowest_lane | (clamp & ~segment)
         requested = {
             "up": lane - delta,
             "down": lane + delta,
             "bfly": lane ^ delta,
-            "idx": low | (delta & ~segment),
+            "idx": lowest_lane | (delta & ~segment),
         }[mode]
-        in_range = requested >= high if mode == "up" else requested <= high
+        in_range = requested >= bound_lane if mode == "up" else requested <= bound_lane
         in_range_lanes |= in_range << lane
         sources.append(requested if in_range else lane)
     return sources, in_range_lanes
@@ -231,7 +235,7 @@ def known_sources(mode: str, delta: int, control: int) -> tuple[list[int], int]:
 def _shuffle_function(mode: str) -> tuple[str, str]:
     """Return an LLVM function for a shuffle in which each lane may read from a different lane."""
     emitter = Emitter()
-    source, _ = _shuffle_sources(emitter, mode, "%delta", "%control")
+    source_lanes, _ = _shuffle_sources(emitter, mode, "%delta", "%control")
     row = "<32 x i32>"
     lines = "\n".join(emitter.lines)
     return (
@@ -239,7 +243,7 @@ def _shuffle_function(mode: str) -> tuple[str, str]:
         f"""
 define internal {row} @shuffle_{mode}({row} %v, {row} %delta, {row} %control) noinline {{
 {lines}
-  %r = call {row} @permute_i32({row} %v, {row} {source})
+  %r = call {row} @permute_i32({row} %v, {row} {source_lanes})
   ret {row} %r
 }}
 """,
@@ -320,20 +324,20 @@ def _match(code: WarpCode, instruction: ir.Instruction) -> None:
     _observe_members(code, instruction)
     code.add_support(*MATCH_ANY)
     matching = emitter.op(f"call <32 x i32> @match_any(<32 x i64> {value}, i32 {code.executed(instruction)})")
-    groups = emitter.binary("and", "i32", matching, members)
-    target = instruction.operands[0]
+    equal_lanes = emitter.binary("and", "i32", matching, members)
+    destination = instruction.operands[0]
     if "any" in instruction.parts:
-        code.set(target, groups, "b32")
+        code.set(destination, equal_lanes, "b32")
         return
-    all_equal = emitter.compare("eq", "i32", groups, members)
-    result = emitter.select("i32", all_equal, groups, constant("i32", 0))
-    if isinstance(target, ir.Pair):
-        if target.first is not None:
-            code.set(target.first, result, "b32")
-        if target.second is not None:
-            code.set(target.second, all_equal, "pred")
+    all_equal = emitter.compare("eq", "i32", equal_lanes, members)
+    result = emitter.select("i32", all_equal, equal_lanes, constant("i32", 0))
+    if isinstance(destination, ir.Pair):
+        if destination.first is not None:
+            code.set(destination.first, result, "b32")
+        if destination.second is not None:
+            code.set(destination.second, all_equal, "pred")
     else:
-        code.set(target, result, "b32")
+        code.set(destination, result, "b32")
 
 
 _IDENTITY = {"add": 0, "or": 0, "xor": 0, "and": -1}
@@ -380,13 +384,13 @@ done:
 
 def _redux(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
-    kind = instruction.type
+    ptx_type = instruction.type
     operation = next(p for p in instruction.parts[1:] if p in ("add", "min", "max", "and", "or", "xor"))
-    if kind == "f32":
+    if ptx_type == "f32":
         raise NotSupportedError(
             f"The virtual GPU does not support {instruction.opcode}; write the reduction with shuffles."
         )
-    is_signed = kind[0] == "s"
+    is_signed = ptx_type[0] == "s"
     if operation in _IDENTITY:
         identity = _IDENTITY[operation]
         name = operation
@@ -395,15 +399,15 @@ def _redux(code: WarpCode, instruction: ir.Instruction) -> None:
         lowest = -0x80000000 if is_signed else 0
         identity = highest if operation == "min" else lowest
         name = ("s" if is_signed else "u") + operation
-    function, body = _reduce(name, identity)
-    code.add_support(function, body)
-    value = code.get(instruction.operands[1], kind)
+    function, reduce_text = _reduce(name, identity)
+    code.add_support(function, reduce_text)
+    value = code.get(instruction.operands[1], ptx_type)
     members = _members(code, instruction)
     _observe_members(code, instruction)
     result = emitter.op(
         f"call <32 x i32> @{function}(<32 x i32> {value}, <32 x i32> {members}, i32 {code.executed(instruction)})"
     )
-    code.set(instruction.operands[0], result, kind)
+    code.set(instruction.operands[0], result, ptx_type)
 
 
 def _activemask(code: WarpCode, instruction: ir.Instruction) -> None:
@@ -413,12 +417,12 @@ def _activemask(code: WarpCode, instruction: ir.Instruction) -> None:
 def _elect(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
     leader = emitter.intrinsic("cttz", "i32", _members(code, instruction), extra=("i1 false",))
-    target = instruction.operands[0]
-    assert isinstance(target, ir.Pair)
-    if target.first is not None:
-        code.set(target.first, leader, "b32")
-    if target.second is not None:
-        code.set(target.second, emitter.compare("eq", "i32", leader, IOTA_I32), "pred")
+    destination = instruction.operands[0]
+    assert isinstance(destination, ir.Pair)
+    if destination.first is not None:
+        code.set(destination.first, leader, "b32")
+    if destination.second is not None:
+        code.set(destination.second, emitter.compare("eq", "i32", leader, IOTA_I32), "pred")
 
 
 _FNS = (
@@ -484,12 +488,12 @@ done:
 
 def _fns(code: WarpCode, instruction: ir.Instruction) -> None:
     """Emit ``fns``: the position of the n-th set bit at or above (for negative n, below) a base."""
-    value, base, offset = (code.get(operand, "b32") for operand in instruction.operands[1:4])
+    value, base_position, offset = (code.get(operand, "b32") for operand in instruction.operands[1:4])
     code.add_support(*_FNS)
     v = "<32 x i32>"
     code.set(
         instruction.operands[0],
-        code.emitter.op(f"call {v} @find_nth_set({v} {value}, {v} {base}, {v} {offset})"),
+        code.emitter.op(f"call {v} @find_nth_set({v} {value}, {v} {base_position}, {v} {offset})"),
         "b32",
     )
 

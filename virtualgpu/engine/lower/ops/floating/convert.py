@@ -32,55 +32,57 @@ def _cvt(code: WarpCode, instruction: ir.Instruction) -> None:
     if instruction.parts[-1] in ("f16x2", "bf16x2") or instruction.parts[-2] in ("f16x2", "bf16x2"):
         _cvt_pack(code, instruction)
         return
-    target = instruction.parts[-2]
-    source = instruction.parts[-1]
-    value = code.get(instruction.operands[1], source)
-    target_llvm = llvm_of(target)
-    source_llvm = llvm_of(source)
-    if source == "bf16":
+    target_type = instruction.parts[-2]
+    source_type = instruction.parts[-1]
+    value = code.get(instruction.operands[1], source_type)
+    target_llvm = llvm_of(target_type)
+    source_llvm = llvm_of(source_type)
+    if source_type == "bf16":
         value = floats.widen_bf16(code, value)
-        source = "f32"
+        source_type = "f32"
         source_llvm = "float"
-    elif source == "f16":
+    elif source_type == "f16":
         value = floats.widen_half(code, value)
         source_llvm = "float"
-    if floats.is_float(source) and "ftz" in instruction.parts and source == "f32":
+    if floats.is_float(source_type) and "ftz" in instruction.parts and source_type == "f32":
         value = floats.flush(code, source_llvm, value)
-    from_float = floats.is_float(source)
-    to_float = floats.is_float(target)
+    from_float = floats.is_float(source_type)
+    to_float = floats.is_float(target_type)
     rounding = next((p for p in instruction.parts if p in _ROUND_TO_INTEGER), None)
     if from_float and rounding:
         value = emitter.intrinsic(_ROUND_TO_INTEGER[rounding], source_llvm, value)
     if from_float and to_float:
-        value = _float_to_float(code, instruction, value, source_llvm, target)
+        value = _float_to_float(code, instruction, value, source_llvm, target_type)
     elif from_float:
-        value = _float_to_integer(code, value, source_llvm, target)
+        value = _float_to_integer(code, value, source_llvm, target_type)
     elif to_float:
-        value = _integer_to_float(code, instruction, value, source, target)
+        value = _integer_to_float(code, instruction, value, source_type, target_type)
     else:
         if "sat" in instruction.parts:
-            value = _saturate_integer(code, value, source, target)
-        value = emitter.cast(value, source_llvm, target_llvm, source[0] == "s")
-    code.set(instruction.operands[0], value, target)
+            value = _saturate_integer(code, value, source_type, target_type)
+        value = emitter.cast(value, source_llvm, target_llvm, source_type[0] == "s")
+    code.set(instruction.operands[0], value, target_type)
 
 
-def _float_to_float(code: WarpCode, instruction: ir.Instruction, value: str, source: str, target: str) -> str:
+def _float_to_float(
+    code: WarpCode, instruction: ir.Instruction, value: str, source_type: str, target_type: str
+) -> str:
     emitter = code.emitter
-    llvm = "float" if target == "bf16" else llvm_of(target)
+    llvm = "float" if target_type == "bf16" else llvm_of(target_type)
     mode = floats.rounding(instruction)
-    if source == "double" and target in ("f16", "bf16"):  # LLVM has no function for it here
+    if source_type == "double" and target_type in ("f16", "bf16"):  # LLVM has no function for it here
         value = floats.odd_float(code, value)
-        source = "float"
-    if bits(source) < bits(llvm):
-        value = emitter.convert("fpext", source, value, llvm)
-    elif bits(source) > bits(llvm) and mode != "rn" and llvm != "half":
-        value = directed(code, "fptrunc", mode, llvm, source, value)
-    elif bits(source) > bits(llvm):
-        nearest = emitter.convert("fptrunc", source, value, llvm)
+        source_type = "float"
+    if bits(source_type) < bits(llvm):
+        value = emitter.convert("fpext", source_type, value, llvm)
+    elif bits(source_type) > bits(llvm) and mode != "rn" and llvm != "half":
+        value = directed(code, "fptrunc", mode, llvm, source_type, value)
+    elif bits(source_type) > bits(llvm):
+        nearest = emitter.convert("fptrunc", source_type, value, llvm)
         if mode != "rn":
-            widened = emitter.convert("fpext", llvm, nearest, source)
+            widened = emitter.convert("fpext", llvm, nearest, source_type)
             is_below, is_above = (
-                emitter.compare(predicate, source, value, widened) for predicate in ("olt", "ogt")
+                emitter.compare(predicate, source_type, value, widened) for predicate in ("olt", "ogt")
             )
             nearest = floats.correct_rounding(code, llvm, nearest, is_below, is_above, mode)
         value = nearest
@@ -88,9 +90,9 @@ def _float_to_float(code: WarpCode, instruction: ir.Instruction, value: str, sou
         value = floats.saturate(code, llvm, value)
     if "relu" in instruction.parts:
         value = floats.relu(code, llvm, value)
-    if target == "f32" and "ftz" in instruction.parts:
+    if target_type == "f32" and "ftz" in instruction.parts:
         value = floats.flush(code, llvm, value)
-    if target == "bf16":
+    if target_type == "bf16":
         value = floats.narrow_bf16(code, value, mode)
     return value
 
@@ -140,60 +142,62 @@ def _saturate_integer(code: WarpCode, value: str, source: str, target: str) -> s
     emitter = code.emitter
     llvm = llvm_of(source)
     width = int(target[1:])
-    low = -(1 << (width - 1)) if target[0] == "s" else 0
-    high = (1 << (width - 1)) - 1 if target[0] == "s" else (1 << width) - 1
+    minimum = -(1 << (width - 1)) if target[0] == "s" else 0
+    maximum = (1 << (width - 1)) - 1 if target[0] == "s" else (1 << width) - 1
     if source[0] == "s":
         if width < bits(llvm) or target[0] == "u":
-            value = emitter.intrinsic("smax", llvm, value, constant(llvm, low))
+            value = emitter.intrinsic("smax", llvm, value, constant(llvm, minimum))
         if width < bits(llvm):
-            value = emitter.intrinsic("smin", llvm, value, constant(llvm, high))
-    elif high < (1 << bits(llvm)) - 1:
-        value = emitter.intrinsic("umin", llvm, value, constant(llvm, high))
+            value = emitter.intrinsic("smin", llvm, value, constant(llvm, maximum))
+    elif maximum < (1 << bits(llvm)) - 1:
+        value = emitter.intrinsic("umin", llvm, value, constant(llvm, maximum))
     return value
 
 
 def _cvt_pack(code: WarpCode, instruction: ir.Instruction) -> None:
     """Emit two floats, rounded and packed into one word; the first source is the upper half."""
-    target = instruction.parts[-2]
-    source = instruction.parts[-1]
-    if source != "f32" or target not in ("f16x2", "bf16x2"):
+    target_type = instruction.parts[-2]
+    source_type = instruction.parts[-1]
+    if source_type != "f32" or target_type not in ("f16x2", "bf16x2"):
         raise NotSupportedError(f"The virtual GPU does not support {instruction.opcode}.")
     halves = []
     for operand in instruction.operands[1:3]:
-        value = _float_to_float(code, instruction, code.get(operand, "f32"), "float", target[:-2])
-        halves.append(code.emitter.cast(code.emitter.cast(value, llvm_of(target[:-2]), "i16"), "i16", "i32"))
-    high = code.emitter.binary("shl", "i32", halves[0], constant("i32", 16))
-    code.set(instruction.operands[0], code.emitter.binary("or", "i32", high, halves[1]), "b32")
+        value = _float_to_float(code, instruction, code.get(operand, "f32"), "float", target_type[:-2])
+        halves.append(
+            code.emitter.cast(code.emitter.cast(value, llvm_of(target_type[:-2]), "i16"), "i16", "i32")
+        )
+    upper_half = code.emitter.binary("shl", "i32", halves[0], constant("i32", 16))
+    code.set(instruction.operands[0], code.emitter.binary("or", "i32", upper_half, halves[1]), "b32")
 
 
 def _mov(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
-    target = instruction.operands[0]
-    source = instruction.operands[1]
-    if isinstance(target, ir.Vector):
-        width = bits(llvm_of(instruction.type)) // len(target.items)
-        vector_bits = code.get(source, f"b{width * len(target.items)}")
-        llvm = f"i{width * len(target.items)}"
-        for position, item in enumerate(target.items):
-            if item is not None:
+    destination = instruction.operands[0]
+    source_operand = instruction.operands[1]
+    if isinstance(destination, ir.Vector):
+        width = bits(llvm_of(instruction.type)) // len(destination.items)
+        vector_bits = code.get(source_operand, f"b{width * len(destination.items)}")
+        llvm = f"i{width * len(destination.items)}"
+        for position, register in enumerate(destination.items):
+            if register is not None:
                 element = (
                     emitter.binary("lshr", llvm, vector_bits, constant(llvm, position * width))
                     if position
                     else vector_bits
                 )
-                code.set(item, emitter.cast(element, llvm, f"i{width}"), f"b{width}")
-    elif isinstance(source, ir.Vector):
-        width = bits(llvm_of(instruction.type)) // len(source.items)
-        llvm = f"i{width * len(source.items)}"
+                code.set(register, emitter.cast(element, llvm, f"i{width}"), f"b{width}")
+    elif isinstance(source_operand, ir.Vector):
+        width = bits(llvm_of(instruction.type)) // len(source_operand.items)
+        llvm = f"i{width * len(source_operand.items)}"
         vector_bits = constant(llvm, 0)
-        for position, item in enumerate(source.items):
-            element = emitter.cast(code.get(item, f"b{width}"), f"i{width}", llvm)
+        for position, register in enumerate(source_operand.items):
+            element = emitter.cast(code.get(register, f"b{width}"), f"i{width}", llvm)
             if position:
                 element = emitter.binary("shl", llvm, element, constant(llvm, position * width))
             vector_bits = emitter.binary("or", llvm, vector_bits, element)
-        code.set(target, vector_bits, f"b{width * len(source.items)}")
+        code.set(destination, vector_bits, f"b{width * len(source_operand.items)}")
     else:
-        code.set(target, code.get(source, instruction.type), instruction.type)
+        code.set(destination, code.get(source_operand, instruction.type), instruction.type)
 
 
 _TAGS = {"shared": layout.SHARED_TAG, "local": layout.LOCAL_TAG}

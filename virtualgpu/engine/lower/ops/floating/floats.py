@@ -57,22 +57,22 @@ def narrow_bf16(code: WarpCode, value: str, mode: str = "rn") -> str:
     """Emit the conversion of float lanes to bf16, rounded; NaN becomes 0x7FFF."""
     emitter = code.emitter
     raw = emitter.convert("bitcast", "float", value, "i32")
-    high = emitter.binary("lshr", "i32", raw, constant("i32", 16))
+    upper_half = emitter.binary("lshr", "i32", raw, constant("i32", 16))
     if mode == "rn":
-        last_bit = emitter.binary("and", "i32", high, constant("i32", 1))
+        last_bit = emitter.binary("and", "i32", upper_half, constant("i32", 1))
         raw = emitter.binary(
             "add", "i32", emitter.binary("add", "i32", raw, constant("i32", 0x7FFF)), last_bit
         )
-        high = emitter.binary("lshr", "i32", raw, constant("i32", 16))
+        upper_half = emitter.binary("lshr", "i32", raw, constant("i32", 16))
     elif mode != "rz":
         rounds_away = emitter.compare("slt" if mode == "rm" else "sge", "i32", raw, constant("i32", 0))
         rounded_up = emitter.binary(
             "add", "i32", raw, emitter.select("i32", rounds_away, constant("i32", 0xFFFF), constant("i32", 0))
         )
-        high = emitter.binary("lshr", "i32", rounded_up, constant("i32", 16))
+        upper_half = emitter.binary("lshr", "i32", rounded_up, constant("i32", 16))
     nan = emitter.compare("uno", "float", value, value)
-    high = emitter.select("i32", nan, constant("i32", 0x7FFF), high)
-    return emitter.convert("trunc", "i32", high, "i16")
+    upper_half = emitter.select("i32", nan, constant("i32", 0x7FFF), upper_half)
+    return emitter.convert("trunc", "i32", upper_half, "i16")
 
 
 def widen_half(code: WarpCode, value: str) -> str:
@@ -141,9 +141,9 @@ def correct_rounding(code: WarpCode, llvm: str, nearest: str, is_below: str, is_
     raw = emitter.convert("bitcast", llvm, nearest, integer)
     negative = emitter.compare("slt", integer, raw, constant(integer, 0))
     positive = emitter.compare("sge", integer, raw, constant(integer, 0))
-    one = constant(integer, 1)
-    grow = emitter.binary("add", integer, raw, one)
-    shrink = emitter.binary("sub", integer, raw, one)
+    one_unit = constant(integer, 1)
+    grow = emitter.binary("add", integer, raw, one_unit)
+    shrink = emitter.binary("sub", integer, raw, one_unit)
     if mode == "rz":
         too_large = emitter.binary(
             "or",
@@ -179,10 +179,10 @@ def fused(code: WarpCode, kind: str, a: str, b: str, d: str, mode: str) -> str:
         wide_type = "float" if kind == "f16" else "double"
         wide_values = [emitter.convert("fpext", llvm, v, wide_type) for v in (a, b, d)]
         product = emitter.binary("fmul", wide_type, wide_values[0], wide_values[1])  # exact
-        total = odd_sum(code, wide_type, product, wide_values[2])
+        odd_rounded_sum = odd_sum(code, wide_type, product, wide_values[2])
         if kind == "f16":
-            return emitter.convert("fptrunc", "float", total, "half")
-        return odd_float(code, total)
+            return emitter.convert("fptrunc", "float", odd_rounded_sum, "half")
+        return odd_float(code, odd_rounded_sum)
     if mode == "rn":
         return emitter.intrinsic("fma", llvm, a, b, d)
     return directed(code, "fma", mode, llvm, llvm, a, b, d)
@@ -211,18 +211,18 @@ def odd_sum(code: WarpCode, llvm: str, a: str, b: str) -> str:
     """Emit a sum that is rounded to odd, so that a second rounding to a shorter type is exact."""
     emitter = code.emitter
     integer = f"i{bits(llvm)}"
-    zero, one, minus = (constant(integer, n) for n in (0, 1, -1))
+    zero, one_unit, minus = (constant(integer, n) for n in (0, 1, -1))
     s, error = two_sum(code, llvm, a, b)
     raw = emitter.convert("bitcast", llvm, s, integer)
     inexact = emitter.compare("one", llvm, error, float_constant(llvm, 0))
-    is_even = emitter.compare("eq", integer, emitter.binary("and", integer, raw, one), zero)
+    is_even = emitter.compare("eq", integer, emitter.binary("and", integer, raw, one_unit), zero)
     error_bits = emitter.convert("bitcast", llvm, error, integer)
     same_sign = emitter.compare("sge", integer, emitter.binary("xor", integer, raw, error_bits), zero)
     changes = emitter.binary("and", "i1", inexact, is_even)
     raw = emitter.select(
         integer,
         changes,
-        emitter.binary("add", integer, raw, emitter.select(integer, same_sign, one, minus)),
+        emitter.binary("add", integer, raw, emitter.select(integer, same_sign, one_unit, minus)),
         raw,
     )
     return emitter.convert("bitcast", integer, raw, llvm)

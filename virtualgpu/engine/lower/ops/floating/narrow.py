@@ -37,18 +37,21 @@ _FORMATS = {
 
 def convert(code: WarpCode, instruction: ir.Instruction) -> bool:
     """Emit LLVM IR for a conversion to or from a narrow type; return False for any other conversion."""
-    target, source = instruction.parts[-2:]
-    if (target, source) == ("tf32", "f32"):
+    target_type, source_type = instruction.parts[-2:]
+    if (target_type, source_type) == ("tf32", "f32"):
         _to_tf32(code, instruction)
-    elif target in _FORMATS and source == "f32":
+    elif target_type in _FORMATS and source_type == "f32":
         upper, lower = (code.get(operand, "f32") for operand in instruction.operands[1:3])
-        _store_pair(code, instruction, upper, lower, _FORMATS[target])
-    elif target in _FORMATS and source == "f16x2":
+        _store_pair(code, instruction, upper, lower, _FORMATS[target_type])
+    elif target_type in _FORMATS and source_type == "f16x2":
         upper, lower = _halves(code, instruction)
-        _store_pair(code, instruction, upper, lower, _FORMATS[target])
-    elif target == "f16x2" and source in _FORMATS:
-        _to_halves(code, instruction, source)
-    elif any(kind.startswith(("e2m", "e3m", "ue8", "s2f")) or kind in _FORMATS for kind in (target, source)):
+        _store_pair(code, instruction, upper, lower, _FORMATS[target_type])
+    elif target_type == "f16x2" and source_type in _FORMATS:
+        _to_halves(code, instruction, source_type)
+    elif any(
+        number_type.startswith(("e2m", "e3m", "ue8", "s2f")) or number_type in _FORMATS
+        for number_type in (target_type, source_type)
+    ):
         raise NotSupportedError(
             f"The virtual GPU does not support {instruction.opcode}; the supported narrow types are e4m3 and e5m2."
         )
@@ -76,8 +79,12 @@ def _halves(code: WarpCode, instruction: ir.Instruction) -> tuple[str, str]:
 
 def _store_pair(code: WarpCode, instruction: ir.Instruction, upper: str, lower: str, kind: _Format) -> None:
     emitter = code.emitter
-    high, low = (_encode(code, value, kind, relu="relu" in instruction.parts) for value in (upper, lower))
-    packed = emitter.binary("or", "i32", emitter.binary("shl", "i32", high, constant("i32", 8)), low)
+    upper_code, lower_code = (
+        _encode(code, value, kind, relu="relu" in instruction.parts) for value in (upper, lower)
+    )
+    packed = emitter.binary(
+        "or", "i32", emitter.binary("shl", "i32", upper_code, constant("i32", 8)), lower_code
+    )
     code.set(instruction.operands[0], emitter.cast(packed, "i32", "i16"), "b16")
 
 
@@ -101,17 +108,20 @@ def _encode(warp_code: WarpCode, value: str, kind: _Format, relu: bool) -> str:
         "sub", "i32", emitter.convert("bitcast", "float", shifted, "i32"), constant("i32", kind.magic)
     )
     is_small = emitter.compare("ult", "i32", magnitude, constant("i32", kind.smallest_normal))
-    code = emitter.select("i32", is_small, subnormal, normal)
-    sign = emitter.binary(
+    float8_code = emitter.select("i32", is_small, subnormal, normal)
+    sign_bits = emitter.binary(
         "lshr", "i32", emitter.binary("and", "i32", raw, constant("i32", _SIGN)), constant("i32", 24)
     )
     if relu:
-        code = emitter.select(
-            "i32", emitter.compare("ne", "i32", sign, constant("i32", 0)), constant("i32", 0), code
+        float8_code = emitter.select(
+            "i32",
+            emitter.compare("ne", "i32", sign_bits, constant("i32", 0)),
+            constant("i32", 0),
+            float8_code,
         )
     else:
-        code = emitter.binary("or", "i32", code, sign)
-    return emitter.select("i32", nan, constant("i32", 0x7F), code)
+        float8_code = emitter.binary("or", "i32", float8_code, sign_bits)
+    return emitter.select("i32", nan, constant("i32", 0x7F), float8_code)
 
 
 def _to_halves(warp_code: WarpCode, instruction: ir.Instruction, source: str) -> None:
@@ -123,12 +133,12 @@ def _to_halves(warp_code: WarpCode, instruction: ir.Instruction, source: str) ->
     codes = emitter.cast(warp_code.get(instruction.operands[1], "b16"), "i16", "i32")
     halves = []
     for shift in (8, 0):
-        code = emitter.binary(
+        float8_code = emitter.binary(
             "and", "i32", emitter.binary("lshr", "i32", codes, constant("i32", shift)), constant("i32", 0xFF)
         )
-        magnitude = emitter.binary("and", "i32", code, constant("i32", 0x7F))
-        sign = emitter.binary(
-            "shl", "i32", emitter.binary("and", "i32", code, constant("i32", 0x80)), constant("i32", 8)
+        magnitude = emitter.binary("and", "i32", float8_code, constant("i32", 0x7F))
+        sign_bits = emitter.binary(
+            "shl", "i32", emitter.binary("and", "i32", float8_code, constant("i32", 0x80)), constant("i32", 8)
         )
         if source == "e5m2x2":
             bits = emitter.binary("shl", "i32", magnitude, constant("i32", 8))
@@ -141,14 +151,14 @@ def _to_halves(warp_code: WarpCode, instruction: ir.Instruction, source: str) ->
                 emitter.convert("bitcast", "half", floats.narrow_half(warp_code, value), "i16"), "i16", "i32"
             )
             nan = emitter.compare("eq", "i32", magnitude, constant("i32", 0x7F))
-        half = emitter.binary("or", "i32", bits, sign)
+        half = emitter.binary("or", "i32", bits, sign_bits)
         if "relu" in instruction.parts:
             half = emitter.select(
-                "i32", emitter.compare("ne", "i32", sign, constant("i32", 0)), constant("i32", 0), half
+                "i32", emitter.compare("ne", "i32", sign_bits, constant("i32", 0)), constant("i32", 0), half
             )
         halves.append(emitter.select("i32", nan, constant("i32", 0x7FFF), half))
-    high = emitter.binary("shl", "i32", halves[0], constant("i32", 16))
-    warp_code.set(instruction.operands[0], emitter.binary("or", "i32", high, halves[1]), "b32")
+    upper_half = emitter.binary("shl", "i32", halves[0], constant("i32", 16))
+    warp_code.set(instruction.operands[0], emitter.binary("or", "i32", upper_half, halves[1]), "b32")
 
 
 def _to_tf32(code: WarpCode, instruction: ir.Instruction) -> None:
@@ -173,8 +183,8 @@ def _to_tf32(code: WarpCode, instruction: ir.Instruction) -> None:
         )
     rounded = emitter.binary("and", "i32", rounded, constant("i32", 0xFFFFE000))
     if "satfinite" in instruction.parts:
-        sign = emitter.binary("and", "i32", raw, constant("i32", _SIGN))
-        largest = emitter.binary("or", "i32", sign, constant("i32", 0x7F7FE000))
+        sign_bits = emitter.binary("and", "i32", raw, constant("i32", _SIGN))
+        largest = emitter.binary("or", "i32", sign_bits, constant("i32", 0x7F7FE000))
         exponent_bits = emitter.binary("and", "i32", rounded, constant("i32", _INFINITY))
         overflows = emitter.compare("eq", "i32", exponent_bits, constant("i32", _INFINITY))
         rounded = emitter.select("i32", emitter.binary("or", "i1", overflows, special), largest, rounded)

@@ -19,11 +19,11 @@ def directed(code: WarpCode, operation: str, mode: str, target: str, source: str
     types = [target, source] if operation in _CONVERSIONS else [target]
     suffix = "".join(f".v32{INTRINSIC_SUFFIX.get(t, t)}" for t in types)
     intrinsic = f"llvm.experimental.constrained.{operation}{suffix}"
-    kind = vector(source)
+    row_type = vector(source)
     result = vector(target)
-    kinds = ", ".join([kind] * len(values))
+    kinds = ", ".join([row_type] * len(values))
     names = [f"%a{n}" for n in range(len(values))]
-    parameters = ", ".join(f"{kind} {n}" for n in names)
+    parameters = ", ".join(f"{row_type} {n}" for n in names)
     code.add_support(
         name,
         f"""
@@ -37,7 +37,7 @@ define internal {result} @{name}({parameters}) noinline strictfp {{
 }}
 """,
     )
-    return code.emitter.op(f"call {result} @{name}({', '.join(f'{kind} {v}' for v in values)})")
+    return code.emitter.op(f"call {result} @{name}({', '.join(f'{row_type} {v}' for v in values)})")
 
 
 def directed_from_integer(code: WarpCode, mode: str, target: str, kind: str, value: str) -> str:
@@ -52,11 +52,14 @@ def directed_from_integer(code: WarpCode, mode: str, target: str, kind: str, val
     if kind[0] == "s" or bits(integer_type) < 64:
         extended = emitter.cast(value, integer_type, "i64", kind[0] == "s")
         return directed(code, "sitofp", mode, target, "i64", extended)
-    one = constant("i64", 1)
+    one_row = constant("i64", 1)
     is_large = emitter.compare("slt", "i64", value, constant("i64", 0))
     # Half of a large number, with the lost bit kept in its last bit, rounds like the number itself.
     half = emitter.binary(
-        "or", "i64", emitter.binary("lshr", "i64", value, one), emitter.binary("and", "i64", value, one)
+        "or",
+        "i64",
+        emitter.binary("lshr", "i64", value, one_row),
+        emitter.binary("and", "i64", value, one_row),
     )
     rounded = directed(code, "sitofp", mode, target, "i64", emitter.select("i64", is_large, half, value))
     return emitter.select(target, is_large, emitter.binary("fadd", target, rounded, rounded), rounded)

@@ -64,7 +64,7 @@ def call(
     `base` and `stride` are the lanes' addresses and strides in elements.
     """
     emitter = code.emitter
-    site = code.site(move.access)
+    access_index = code.site(move.access)
     if move.name not in code.tables.support:
         code.add_support(move.name, _function(code, move))
     pointer_of = fragments.output_pointer if move.is_load else fragments.input_pointer
@@ -76,7 +76,7 @@ def call(
         f"i32 {code.executed(instruction)}",
         f"i32 {code.index}",
         f"i32 {instruction.pc}",
-        f"i32 {site}",
+        f"i32 {access_index}",
         f"ptr {registers}",
     ]
     code.leave_on_fault(emitter.op(f"call i1 @{move.name}({', '.join(arguments)})"))
@@ -87,18 +87,18 @@ def call(
 def _function(code: WarpCode, move: Move) -> str:
     """Return the LLVM text of a function that loads or stores a fragment, and returns true after a fault."""
     raw = f"i{8 * move.size}"
-    count = move.elements if move.is_load else min(move.elements, move.registers * 4 // move.size)
+    part_count = move.elements if move.is_load else min(move.elements, move.registers * 4 // move.size)
     parameters = [
         "ptr %ctx",
         f"<32 x {move.address}> %base",
         "<32 x i32> %stride32",
     ]
     parameters += ["i32 %mask", "i32 %function", "i32 %pc", "i32 %site", "ptr %registers"]
-    body = _loading(code, move, raw) if move.is_load else _storing(code, move, raw)
+    move_text = _loading(code, move, raw) if move.is_load else _storing(code, move, raw)
     return f"""
 define internal i1 @{move.name}({", ".join(parameters)}) noinline {{
 entry:
-  %parts = alloca [{count} x <32 x {raw}>], align 64
+  %parts = alloca [{part_count} x <32 x {raw}>], align 64
   %told = alloca <32 x i64>
   %lanes = bitcast i32 %mask to <32 x i1>
   br label %loop
@@ -106,14 +106,14 @@ loop:
   %n = phi i32 [0, %entry], [%n1, %go.on]
 {_element_address(code, move)}{_check_access(code, move)}
 fine:
-{_report(code, move)}{body}
+{_report(code, move)}{move_text}
   br label %go.on
 go.on:
   %n1 = add i32 %n, 1
-  %more = icmp ult i32 %n1, {count}
+  %more = icmp ult i32 %n1, {part_count}
   br i1 %more, label %loop, label %done
 done:
-{_pack_registers(code, move, raw, count) if move.is_load else ""}  ret i1 false
+{_pack_registers(code, move, raw, part_count) if move.is_load else ""}  ret i1 false
 fail:
   ret i1 true
 }}
@@ -155,8 +155,8 @@ def _check_access(code: WarpCode, move: Move) -> str:
   br i1 %failed, label %fail, label %fine
 """
     check = checks.check_shared if move.space == "shared" else checks.check_global
-    name, body = check(move.size, code.options.count, rule)
-    code.add_support(name, body)
+    name, check_text = check(move.size, code.options.count, rule)
+    code.add_support(name, check_text)
     text = (
         f"  %failed = call i1 @{name}(ptr %ctx, <32 x {move.address}> %a, i32 %mask, i32 %function, "
         "i32 %pc, i32 %site)\n"

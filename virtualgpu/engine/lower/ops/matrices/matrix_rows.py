@@ -49,7 +49,7 @@ def _load(code: WarpCode, instruction: ir.Instruction, rows: str, matrix: int, m
     """Return the register with each lane's two elements of a matrix."""
     if "trans" not in instruction.parts:
         return memory_ops.gather(code, _addresses(code, rows, matrix, None), mask, "b32")
-    low, high = (
+    lower_half, upper_half = (
         code.emitter.convert(
             "zext",
             "i16",
@@ -58,7 +58,9 @@ def _load(code: WarpCode, instruction: ir.Instruction, rows: str, matrix: int, m
         )
         for half in range(2)
     )
-    return code.emitter.binary("or", "i32", low, code.emitter.binary("shl", "i32", high, "splat (i32 16)"))
+    return code.emitter.binary(
+        "or", "i32", lower_half, code.emitter.binary("shl", "i32", upper_half, "splat (i32 16)")
+    )
 
 
 def _store(

@@ -79,7 +79,7 @@ def _wmma_positions(name: str, shape: tuple[int, int, int]) -> ElementPositions:
 def _mma_positions(name: str, shape: tuple[int, int, int], kind: str) -> ElementPositions:
     """Return the rows and columns of each lane's elements of an ``mma.sync`` operand."""
     lane = np.arange(32)[:, None]
-    group = lane >> 2
+    lane_group = lane >> 2
     lane_in_group = lane & 3
     _, _, k = shape
     is_tf32 = kind == "tf32"
@@ -88,22 +88,22 @@ def _mma_positions(name: str, shape: tuple[int, int, int], kind: str) -> Element
         # Runs of four; the runs of A are in both halves of the rows before the columns continue.
         run = element >> (3 if name == "a" and shape[0] == 16 else 2)
         inner_index = 4 * lane_in_group + (element & 3) + 16 * run
-        outer_index = group + (8 * (element >> 2 & 1) if name == "a" and shape[0] == 16 else 0 * element)
+        outer_index = lane_group + (8 * (element >> 2 & 1) if name == "a" and shape[0] == 16 else 0 * element)
         return (outer_index, inner_index) if name == "a" else (inner_index, outer_index)
     if name == "a":
-        count = {4: 2, 8: 4, 16: 8}[k]
-        element = np.arange(count)
+        element_count = {4: 2, 8: 4, 16: 8}[k]
+        element = np.arange(element_count)
         if is_tf32:
-            return group + 8 * (element & 1), lane_in_group + 4 * (element >> 1)
-        return group + 8 * (element >> 1 & 1), 2 * lane_in_group + (element & 1) + 8 * (element >> 2)
+            return lane_group + 8 * (element & 1), lane_in_group + 4 * (element >> 1)
+        return lane_group + 8 * (element >> 1 & 1), 2 * lane_in_group + (element & 1) + 8 * (element >> 2)
     if name == "b":
         if is_tf32:
             element = np.arange(k // 4)
-            return lane_in_group + 4 * element, group + 0 * element
+            return lane_in_group + 4 * element, lane_group + 0 * element
         element = np.arange(k // 4)
-        return 2 * lane_in_group + (element & 1) + 8 * (element >> 1), group + 0 * element
+        return 2 * lane_in_group + (element & 1) + 8 * (element >> 1), lane_group + 0 * element
     element = np.arange(shape[0] // 4)
-    return group + 8 * (element >> 1), 2 * lane_in_group + (element & 1)
+    return lane_group + 8 * (element >> 1), 2 * lane_in_group + (element & 1)
 
 
 def positions_of(instruction: ir.Instruction, name: str) -> ElementPositions:
@@ -118,8 +118,8 @@ def rows_positions(instruction: ir.Instruction) -> ElementPositions:
     """Return the rows and columns of each lane's two elements of a matrix of ``ldmatrix`` or ``stmatrix``."""
     lane = np.arange(32)[:, None]
     one_each = lane >> 2 | np.zeros(2, np.int64)
-    pairs = 2 * (lane & 3) + np.arange(2)
-    return (pairs, one_each) if "trans" in instruction.parts else (one_each, pairs)
+    pair_indices = 2 * (lane & 3) + np.arange(2)
+    return (pair_indices, one_each) if "trans" in instruction.parts else (one_each, pair_indices)
 
 
 def _fp8_order(name: str, positions: ElementPositions) -> ElementPositions:
@@ -144,7 +144,9 @@ def _wmma_load_or_store(code: WarpCode, instruction: ir.Instruction) -> None:
     """Emit ``wmma.load`` or ``wmma.store``."""
     is_load = instruction.parts[1] == "load"
     name = instruction.parts[2]
-    kind = {"tf32": "b32", "f32": "b32", "s32": "b32", "s8": "b8", "u8": "b8"}.get(instruction.type, "b16")
+    element_type = {"tf32": "b32", "f32": "b32", "s32": "b32", "s8": "b8", "u8": "b8"}.get(
+        instruction.type, "b16"
+    )
     if instruction.type not in (*_INPUTS, *BYTES, "f32", "s32"):
         raise NotSupportedError(f"The virtual GPU does not support {instruction.opcode}; {_SUPPORTED_TYPES}.")
     space = _space(instruction)
@@ -153,20 +155,20 @@ def _wmma_load_or_store(code: WarpCode, instruction: ir.Instruction) -> None:
     assert isinstance(fragment, ir.Vector)
     rows, columns = extent_of(name, shape_of(instruction))
     by_row = "row" in instruction.parts
-    base = memory_ops.address_of(code, operands[0], space)
+    base_address = memory_ops.address_of(code, operands[0], space)
     stride = (
         code.get(operands[1], "u32") if len(operands) > 1 else f"splat (i32 {columns if by_row else rows})"
     )
-    move = matrix_moves.Move(
-        memory_ops.as_access(instruction, "ld" if is_load else "st", space, ir.TYPE_BYTES[kind]),
+    matrix_move = matrix_moves.Move(
+        memory_ops.as_access(instruction, "ld" if is_load else "st", space, ir.TYPE_BYTES[element_type]),
         space,
-        kind,
+        element_type,
         rows * columns // 32,
         len(fragment.items),
         columns,
         by_row,
     )
-    matrix_moves.call(code, instruction, move, base, stride, fragment)
+    matrix_moves.call(code, instruction, matrix_move, base_address, stride, fragment)
 
 
 # -- the product -------------------------------------------------------------------------------------
@@ -208,17 +210,19 @@ def _double_product(code: WarpCode, instruction: ir.Instruction) -> None:
     """Emit ``mma.m8n8k4`` of doubles: for each element of D, four fused multiply-adds in order."""
     if shape_of(instruction) != (8, 8, 4) or "sp" in instruction.parts:
         raise NotSupportedError(f"The virtual GPU does not support {instruction.opcode}.")
-    target, a, b, accumulator = instruction.operands
-    (a_value,) = (code.get(item, "f64") for item in fragments.items_of(a))
-    (b_value,) = (code.get(item, "f64") for item in fragments.items_of(b))
-    sums = [code.get(item, "f64") for item in fragments.items_of(accumulator)]
-    for element, item in enumerate(fragments.items_of(target)):
-        total = sums[element]
-        for step in range(4):
-            row = _permuted(code, a_value, [lane // 4 * 4 + step for lane in range(32)])
-            column = _permuted(code, b_value, [(2 * (lane % 4) + element) * 4 + step for lane in range(32)])
-            total = code.emitter.intrinsic("fma", "double", row, column, total)
-        code.set(item, total, "f64")
+    destination, a, b, accumulator = instruction.operands
+    (a_value,) = (code.get(register, "f64") for register in fragments.items_of(a))
+    (b_value,) = (code.get(register, "f64") for register in fragments.items_of(b))
+    sums = [code.get(register, "f64") for register in fragments.items_of(accumulator)]
+    for element, register in enumerate(fragments.items_of(destination)):
+        element_sum = sums[element]
+        for k_index in range(4):
+            row = _permuted(code, a_value, [lane // 4 * 4 + k_index for lane in range(32)])
+            column = _permuted(
+                code, b_value, [(2 * (lane % 4) + element) * 4 + k_index for lane in range(32)]
+            )
+            element_sum = code.emitter.intrinsic("fma", "double", row, column, element_sum)
+        code.set(register, element_sum, "f64")
 
 
 def _permuted(code: WarpCode, value: str, order: list[int]) -> str:
@@ -242,13 +246,13 @@ def _matrix_product(code: WarpCode, instruction: ir.Instruction) -> None:
     kinds = {"a": input_kind, "b": second_input_kind, "c": sum_kind, "d": result_kind}
     operands = dict(zip("dabc", instruction.operands, strict=True))
     positions = {}
-    for matrix, kind in kinds.items():
+    for matrix, element_type in kinds.items():
         positions[matrix] = positions_of(instruction, matrix)
         if input_kind in FP8_TYPES and matrix in "ab":
             positions[matrix] = _fp8_order(matrix, positions[matrix])
         elements = positions[matrix][0].shape[1]
         register_count = len(fragments.items_of(operands[matrix]))
-        required = elements // elements_per_register(kind)
+        required = elements // elements_per_register(element_type)
         if register_count < required or (matrix == "d" and register_count != required):
             raise PtxError(
                 f"{instruction.text!r} (line {instruction.line}) needs {required} registers for {matrix.upper()}."

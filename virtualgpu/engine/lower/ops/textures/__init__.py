@@ -61,9 +61,11 @@ def _handles_and_coordinates(
     handles = code.scratch("<32 x i64>")
     code.emitter.raw(f"store <32 x i64> {code.get(handle, 'u64')}, ptr {handles}")
     rows = code.scratch(_ROWS)
-    for n, item in enumerate(coordinates.items):
-        kind = "u32" if types == "f32" and n == 0 and "a" in _geometry(instruction) else types
-        value = code.emitter.cast(code.get(item, kind), "float" if kind == "f32" else "i32", "i32")
+    for n, coordinate in enumerate(coordinates.items):
+        coordinate_type = "u32" if types == "f32" and n == 0 and "a" in _geometry(instruction) else types
+        value = code.emitter.cast(
+            code.get(coordinate, coordinate_type), "float" if coordinate_type == "f32" else "i32", "i32"
+        )
         row = code.emitter.op(f"getelementptr [32 x i32], ptr {rows}, i64 {n}")
         code.emitter.raw(f"store <32 x i32> {value}, ptr {row}")
     return handles, rows, len(coordinates.items)
@@ -77,17 +79,17 @@ def _texture(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
     mask = code.executed(instruction)
     geometry = _geometry(instruction)
-    target = instruction.operands[0]
+    destination = instruction.operands[0]
     is_known = set(instruction.parts) <= {"tex", "base", "level", "grad", "v4", geometry, "f32", "s32", "u32"}
-    if not geometry or not is_known or not isinstance(target, ir.Vector):
+    if not geometry or not is_known or not isinstance(destination, ir.Vector):
         raise _not_supported(instruction)
     dimensions, layered = _GEOMETRIES[geometry]
-    kind = instruction.parts[-2]
+    texel_type = instruction.parts[-2]
     coordinates = instruction.parts[-1]
     channels = tuple(
         n
-        for n, item in enumerate(target.items)
-        if item is not None and memory_ops.is_read(code.function, item)
+        for n, register in enumerate(destination.items)
+        if register is not None and memory_ops.is_read(code.function, register)
     ) or (0,)
     handles, rows, _ = _handles_and_coordinates(code, instruction, instruction.operands[1], coordinates)
     for support in (
@@ -100,8 +102,10 @@ def _texture(code: WarpCode, instruction: ir.Instruction) -> None:
         fetch.WEIGHTED_SUM,
     ):
         code.add_support(*support)
-    name, body = fetch.fetch(dimensions, channels, layered=layered, integer_coordinates=coordinates != "f32")
-    code.add_support(name, body)
+    name, fetch_text = fetch.fetch(
+        dimensions, channels, layered=layered, integer_coordinates=coordinates != "f32"
+    )
+    code.add_support(name, fetch_text)
     addresses = code.scratch("<32 x i64>")
     values = code.scratch(_ROWS)
     emitter.raw(f"store <32 x i64> zeroinitializer, ptr {addresses}")
@@ -110,12 +114,12 @@ def _texture(code: WarpCode, instruction: ir.Instruction) -> None:
         f"call i32 @{name}(ptr %ctx, ptr {handles}, ptr {rows}, i32 {mask}, ptr {values}, ptr {addresses})"
     )
     _check_texels(code, instruction, "ld", 4 * len(channels), invalid_mask, handles, addresses, mask)
-    for n, item in enumerate(target.items):
-        if item is None:
+    for n, register in enumerate(destination.items):
+        if register is None:
             continue
         row = emitter.op(f"getelementptr [32 x i32], ptr {values}, i64 {n}")
         value = emitter.op(f"load <32 x i32>, ptr {row}")
-        code.set(item, emitter.cast(value, "i32", "float") if kind == "f32" else value, kind)
+        code.set(register, emitter.cast(value, "i32", "float") if texel_type == "f32" else value, texel_type)
 
 
 def _check_texels(
@@ -139,16 +143,16 @@ def _check_texels(
     has_texel = emitter.mask_bits(emitter.compare("ne", "i64", address, constant("i64", 0)))
     inside = emitter.op(f"and i32 {has_texel}, {mask}")
     access = memory_ops.as_access(instruction, root, "global", {1: 1, 2: 2, 4: 4, 8: 8}.get(size, 16))
-    site = code.site(access)
-    check, body = checks.check_global(1, code.options.count, "load" if root == "ld" else "store")
-    code.add_support(check, body)
+    access_index = code.site(access)
+    check, check_text = checks.check_global(1, code.options.count, "load" if root == "ld" else "store")
+    code.add_support(check, check_text)
     failed = emitter.op(
-        f"call i1 @{check}(ptr %ctx, <32 x i64> {address}, i32 {inside}, i32 {code.index}, i32 {instruction.pc}, i32 {site})"
+        f"call i1 @{check}(ptr %ctx, <32 x i64> {address}, i32 {inside}, i32 {code.index}, i32 {instruction.pc}, i32 {access_index})"
     )
     code.trace_address(address, inside)
     code.leave_on_fault(failed)
     if code.options.observe:
-        code.observe(site, address, inside)
+        code.observe(access_index, address, inside)
     return inside
 
 
@@ -158,21 +162,23 @@ def _surface(code: WarpCode, instruction: ir.Instruction) -> None:
     loads = instruction.root == "suld"
     geometry = _geometry(instruction)
     mode = next((modifier for modifier in instruction.parts if modifier in _MODES), "trap")
-    kind = next((modifier for modifier in instruction.parts if modifier in ("b8", "b16", "b32", "b64")), "")
-    if not geometry or not kind or "p" in instruction.parts:
+    element_type = next(
+        (modifier for modifier in instruction.parts if modifier in ("b8", "b16", "b32", "b64")), ""
+    )
+    if not geometry or not element_type or "p" in instruction.parts:
         raise _not_supported(instruction)
     dimensions, layered = _GEOMETRIES[geometry]
     value, surface = instruction.operands[:2]
     if not loads:
         value, surface = surface, value
-    items = value.items if isinstance(value, ir.Vector) else (value,)
-    width = ir.TYPE_BYTES[kind]
-    size = width * len(items)
+    registers = value.items if isinstance(value, ir.Vector) else (value,)
+    width = ir.TYPE_BYTES[element_type]
+    size = width * len(registers)
     handles, rows, _ = _handles_and_coordinates(code, instruction, surface, "u32")
     for support in (fetch.OBJECT, fetch.INDEX):
         code.add_support(*support)
-    name, body = surfaces.surface(dimensions, size, mode, layered=layered)
-    code.add_support(name, body)
+    name, surface_text = surfaces.surface(dimensions, size, mode, layered=layered)
+    code.add_support(name, surface_text)
     addresses = code.scratch("<32 x i64>")
     outside = code.scratch("i32")
     emitter.raw(f"store <32 x i64> zeroinitializer, ptr {addresses}")
@@ -186,10 +192,12 @@ def _surface(code: WarpCode, instruction: ir.Instruction) -> None:
         outside_mask = emitter.op(f"load i32, ptr {outside}")
         code.fault_if(outside_mask, layout.OUTSIDE_SURFACE, instruction.pc)
     address = emitter.op(f"load <32 x i64>, ptr {addresses}")
-    for n, item in enumerate(items):
+    for n, register in enumerate(registers):
         element_address = emitter.binary("add", "i64", address, constant("i64", n * width)) if n else address
         if loads:
-            if item is not None:
-                code.set(item, memory_ops.gather(code, element_address, inside, kind), kind)
+            if register is not None:
+                code.set(
+                    register, memory_ops.gather(code, element_address, inside, element_type), element_type
+                )
         else:
-            memory_ops.scatter(code, code.get(item, kind), element_address, inside, kind)
+            memory_ops.scatter(code, code.get(register, element_type), element_address, inside, element_type)

@@ -341,8 +341,8 @@ def fetch(
     row per channel, of which those in `channels` are written. ``%places`` receives the address of each lane's
     first texel (0: on the border).
     """
-    kind = f"{'a' if layered else ''}{dimensions}d_{'s' if integer_coordinates else 'f'}"
-    name = f"texture_{kind}_{''.join(map(str, channels))}"
+    geometry = f"{'a' if layered else ''}{dimensions}d_{'s' if integer_coordinates else 'f'}"
+    name = f"texture_{geometry}_{''.join(map(str, channels))}"
     axes = range(dimensions)
     is_line = dimensions == 1 and not integer_coordinates
     text = f"""
@@ -421,21 +421,21 @@ fetch:
   %place.p = getelementptr i64, ptr %places, i64 %l64
   store i64 %place, ptr %place.p
 """
-    point = ""
+    point_fetch = ""
     for channel in channels:
-        point += f"""  %v{channel} = call i32 @texture_channel(ptr %t, i64 %place, i32 {channel})
+        point_fetch += f"""  %v{channel} = call i32 @texture_channel(ptr %t, i64 %place, i32 {channel})
   %o{channel}.r = getelementptr [32 x i32], ptr %out, i64 {channel}
   %o{channel} = getelementptr i32, ptr %o{channel}.r, i64 %l64
   store i32 %v{channel}, ptr %o{channel}
 """
     if integer_coordinates:
-        text += point + "  br label %next\n"
+        text += point_fetch + "  br label %next\n"
     else:
         text += load("interpolated", "i32", "%smooth.i")
         text += f"""  %smooth = icmp ne i32 %smooth.i, 0
   br i1 %smooth, label %interpolate, label %point
 point:
-{point}  br label %next
+{point_fetch}  br label %next
 interpolate:
 {_interpolation(dimensions, channels, z if layered else "")}  br label %next
 """
