@@ -42,5 +42,5 @@ def first_lines() -> Iterator[None]:
 def print_omitted(lines: int) -> None:
     """Print the number of omitted lines, if there are any."""
     if lines > 0:
-        words = noun(lines, "more line was", "more lines were")
-        print(f"... {lines:,} {words} printed during the check.")
+        phrase = noun(lines, "more line was", "more lines were")
+        print(f"... {lines:,} {phrase} printed during the check.")

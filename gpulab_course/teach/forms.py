@@ -14,7 +14,7 @@ import traitlets
 from gpulab.views._base import close_widgets_of_earlier_runs, module_text
 from gpulab.views.parts import palette
 
-_HERE = files("gpulab_course.teach")
+_TEACH_FILES = files("gpulab_course.teach")
 
 
 class Form(anywidget.AnyWidget):
@@ -32,8 +32,8 @@ class Form(anywidget.AnyWidget):
         Function that receives each message.
     """
 
-    _esm = module_text("forms", _HERE)
-    _css = palette.css(".gpulab-form") + (_HERE / "forms.css").read_text(encoding="utf-8")
+    _esm = module_text("forms", _TEACH_FILES)
+    _css = palette.css(".gpulab-form") + (_TEACH_FILES / "forms.css").read_text(encoding="utf-8")
 
     form = traitlets.Unicode().tag(sync=True)
     facts = traitlets.Dict().tag(sync=True)
@@ -60,11 +60,11 @@ class Form(anywidget.AnyWidget):
         """Show the current state."""
         self.state = self._read_state()
 
-    def _hear(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+    def _hear(self, _widget: object, message: dict[str, Any], _buffers: object) -> None:
         self.heard += 1
         if self.state.get("wrong"):  # an error belongs to the message before
             self.state = {**self.state, "wrong": ""}
         # No cell is running, so a warning, such as about answers that cannot be saved, has no output area.
         with contextlib.redirect_stderr(io.StringIO()) as warnings:
-            self._react(content)
+            self._react(message)
         self.notice = warnings.getvalue().strip()

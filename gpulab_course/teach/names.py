@@ -63,7 +63,7 @@ class Names:
         self.record = tuple(rows)
         suffix = f" about {query!r}" if query else ""
         title = f"torch.cuda and CuPy: {count(len(self.record), 'name')}{suffix}.{hint}"
-        cells = [(row.torch, row.here, _description(row), row.section) for row in self.record]
+        cells = [(row.torch, row.here, _description_of(row), row.section) for row in self.record]
         self._table = Table(title, _HEADINGS, tuple(cells))
 
     def __repr__(self) -> str:
@@ -105,7 +105,7 @@ def everything() -> tuple[NameRow, ...]:
     return tuple(NameRow(**{**row, "run": row["run"].replace("\\n", "\n")}) for row in rows)
 
 
-def _description(row: NameRow) -> str:
-    kind = "" if row.kind in ("direct", "none") else f" ({row.kind})"
-    parts = [f"{row.meaning}{kind}", _REQUIREMENTS.get(row.where, ""), row.notes]
-    return "; ".join(part for part in parts if part)
+def _description_of(row: NameRow) -> str:
+    kind_text = "" if row.kind in ("direct", "none") else f" ({row.kind})"
+    phrases = [f"{row.meaning}{kind_text}", _REQUIREMENTS.get(row.where, ""), row.notes]
+    return "; ".join(phrase for phrase in phrases if phrase)

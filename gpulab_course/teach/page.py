@@ -33,9 +33,9 @@ def prose(text: str) -> str:
 
 def verdict_page(opening: str, message: str, passed: bool) -> str:
     """Return HTML of a verdict, with a sign and a word so that it does not depend on colour alone."""
-    sign = "✓" if passed else "✗"
-    content = f"<b>{sign} {html.escape(opening)}</b> {prose(message)}"
-    return boxed(content, "good" if passed else "tail")
+    check_mark = "✓" if passed else "✗"
+    verdict_html = f"<b>{check_mark} {html.escape(opening)}</b> {prose(message)}"
+    return boxed(verdict_html, "good" if passed else "tail")
 
 
 def in_jupyter() -> bool:

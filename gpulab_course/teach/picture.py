@@ -11,7 +11,7 @@ from PIL import Image
 
 from gpulab.views.parts import palette
 
-_COLOURS = 160
+_COLOUR_COUNT = 160
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -29,7 +29,7 @@ class Picture:
         figure.savefig(drawn, format="png", facecolor="white")
         image = Image.open(drawn).convert("RGB")
         buffer = io.BytesIO()
-        image.quantize(_COLOURS, dither=Image.Dither.NONE).save(buffer, "PNG", optimize=True)
+        image.quantize(_COLOUR_COUNT, dither=Image.Dither.NONE).save(buffer, "PNG", optimize=True)
         return cls(buffer.getvalue(), caption)
 
     def __repr__(self) -> str:

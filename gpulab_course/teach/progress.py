@@ -105,7 +105,7 @@ class Progress(Savable):
     @property
     def quizzes(self) -> dict[str, tuple[int, int]]:
         """The number of right first answers and the number of questions, by quiz topic."""
-        return {n.topic: (_right(n.quiz)[0], len(n.quiz)) for n in self.notebooks if n.quiz}
+        return {n.topic: (_count_right(n.quiz)[0], len(n.quiz)) for n in self.notebooks if n.quiz}
 
     @property
     def passed(self) -> int:
@@ -132,23 +132,25 @@ class Progress(Savable):
 
     def calibration(self, sure: bool) -> tuple[int, int]:
         """Return the number of right predictions and of all predictions that were sure (or guesses)."""
-        return _right(p for p in self.predictions if p.sure is sure)
+        return _count_right(p for p in self.predictions if p.sure is sure)
 
     def __repr__(self) -> str:
-        right, total = _right(self.predictions)
+        right_count, answer_count = _count_right(self.predictions)
         answers = [answer for notebook in self.notebooks for answer in notebook.quiz]
         text = (
             f"Progress: {self.passed} of {count(len(self.exercises), 'exercise')} passed; "
-            f"{right} of {count(total, 'prediction')} right, "
+            f"{right_count} of {count(answer_count, 'prediction')} right, "
             f"of {len(self.predictions)} that the course asks for; "
-            f"{_right(answers)[0]} of {count(len(answers), 'question')} right first time."
+            f"{_count_right(answers)[0]} of {count(len(answers), 'question')} right first time."
         )
         if next_exercise := self.next_exercise:
             text += f" Your next exercise: {next_exercise.name}."
         sure_share = self.calibration(True)
         guess_share = self.calibration(False)
         if sure_share[1] or guess_share[1]:
-            text += f" When sure, right {_share(*sure_share)}; when guessing, {_share(*guess_share)}."
+            text += (
+                f" When sure, right {_share_text(*sure_share)}; when guessing, {_share_text(*guess_share)}."
+            )
         if self.interview[0]:
             text += f" Interview: {count(self.interview[0], 'card')} answered, {self.interview[1]} due."
         return text
@@ -160,13 +162,13 @@ class Progress(Savable):
 
     def _story(self) -> Any:
         """Return the table of the running example up to the latest notebook with results, or None."""
-        numbers = [
+        notebook_numbers = [
             notebook.number
             for notebook in self.notebooks
             if any(exercise.passed for exercise in notebook.exercises)
             or any(prediction.value is not None for prediction in notebook.predictions)
         ]
-        return self.story(max(numbers)) if numbers and self.story else None
+        return self.story(max(notebook_numbers)) if notebook_numbers and self.story else None
 
     def _repr_html_(self) -> str:
         exercise = self.next_exercise
@@ -178,7 +180,7 @@ class Progress(Savable):
             if exercise.best
         ]
         card = page(
-            tuple(map(_tile, self.notebooks)),
+            tuple(map(_notebook_tile, self.notebooks)),
             {"sure": self.calibration(True), "guess": self.calibration(False)},
             (exercise.name, _file_of(exercise.name)) if exercise else ("", ""),
             [f"Interview: {count(answered, 'card')} answered, {due} due."] if answered else [],
@@ -190,13 +192,14 @@ class Progress(Savable):
     def _rows(self) -> Iterable[tuple[str, ...]]:
         for notebook in self.notebooks:
             passed_count = sum(exercise.passed for exercise in notebook.exercises)
-            right, total = _right(notebook.predictions)
+            right_count, answer_count = _count_right(notebook.predictions)
             scores = [f"{exercise.name}: {exercise.best}" for exercise in notebook.exercises if exercise.best]
             yield (
                 f"{notebook.number} {notebook.topic.replace('_', ' ')}",
                 f"{passed_count} of {len(notebook.exercises)}",
-                (f"{right} of {total}" if total else "none yet") + f" ({len(notebook.predictions)} asked)",
-                f"{_right(notebook.quiz)[0]} of {len(notebook.quiz)}",
+                (f"{right_count} of {answer_count}" if answer_count else "none yet")
+                + f" ({len(notebook.predictions)} asked)",
+                f"{_count_right(notebook.quiz)[0]} of {len(notebook.quiz)}",
                 "; ".join(scores),
             )
 
@@ -224,15 +227,15 @@ def progress(notebooks: Iterable[Notebook], story: Callable[[str], Any]) -> Prog
 
 def _notebook_progress(notebook: Notebook) -> NotebookProgress:
     files = sorted(path.name for path in Path.cwd().glob(f"{notebook.number}*_*.ipynb"))
-    answers, points = _quiz(notebook)
+    answers, ticked_points = _quiz_results(notebook)
     return NotebookProgress(
         notebook.number,
         notebook.topic,
         files[0] if files else "",
-        tuple(_exercise(exercise) for exercise in notebook.exercises.values()),
-        tuple(_prediction(key) for key in notebook.predictions),
+        tuple(_exercise_result(exercise) for exercise in notebook.exercises.values()),
+        tuple(_prediction_result(key) for key in notebook.predictions),
         answers,
-        points,
+        ticked_points,
     )
 
 
@@ -244,19 +247,19 @@ def _file_of(exercise: str) -> str:
     return ""
 
 
-def _exercise(exercise: Exercise) -> ExerciseResult:
+def _exercise_result(exercise: Exercise) -> ExerciseResult:
     name = exercise.exercise_id
     best = [f"{value:,} {counter}" for counter, value in scores.best(exercise).items()]
     return ExerciseResult(name, bool(store().get("exercises", name)), ", ".join(best))
 
 
-def _prediction(key: str) -> PredictionResult:
+def _prediction_result(key: str) -> PredictionResult:
     record = store().get(PREDICTIONS, key)
     record = record if isinstance(record, dict) else {"value": record}
     return PredictionResult(key, record.get("value"), record.get("sure"), record.get("right"))
 
 
-def _quiz(notebook: Notebook) -> tuple[tuple[QuizAnswer, ...], tuple[int, int]]:
+def _quiz_results(notebook: Notebook) -> tuple[tuple[QuizAnswer, ...], tuple[int, int]]:
     if notebook.quiz is None:
         return (), (0, 0)
     title, questions = notebook.quiz
@@ -264,14 +267,14 @@ def _quiz(notebook: Notebook) -> tuple[tuple[QuizAnswer, ...], tuple[int, int]]:
     answers = []
     for question in questions:
         if isinstance(question, Question):
-            first = quiz.given(question, "first")
-            text = first.text if first else None
-            right = first.right if first else None
-            answers.append(QuizAnswer(question.text, text, right))
+            first_choice = quiz.given(question, "first")
+            text = first_choice.text if first_choice else None
+            is_right = first_choice.right if first_choice else None
+            answers.append(QuizAnswer(question.text, text, is_right))
     return tuple(answers), quiz.points
 
 
-def _tile(notebook: NotebookProgress) -> Tile:
+def _notebook_tile(notebook: NotebookProgress) -> Tile:
     def outcomes(results: Iterable[PredictionResult | QuizAnswer]) -> list[bool | None]:
         # A file may hold anything.
         return [result.right if isinstance(result.right, bool) else None for result in results]
@@ -287,7 +290,7 @@ def _tile(notebook: NotebookProgress) -> Tile:
     )
 
 
-def _right(results: Iterable[Any]) -> tuple[int, int]:
+def _count_right(results: Iterable[Any]) -> tuple[int, int]:
     """Return the number of right results, and the number of results that are either right or wrong."""
     outcomes = [
         result.right for result in results if isinstance(result.right, bool)
@@ -295,5 +298,5 @@ def _right(results: Iterable[Any]) -> tuple[int, int]:
     return sum(outcomes), len(outcomes)
 
 
-def _share(right: int, count: int) -> str:
-    return f"{right} of {count} ({right / count:.0%})" if count else "0 of 0"
+def _share_text(right_count: int, total_count: int) -> str:
+    return f"{right_count} of {total_count} ({right_count / total_count:.0%})" if total_count else "0 of 0"

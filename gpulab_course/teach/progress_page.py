@@ -10,20 +10,20 @@ from math import sqrt
 from gpulab.views.parts.card import bars, card, fold, items, legend, paragraph
 from gpulab.words import percent
 
-_Z = 1.96  # of 95 %
-_STATES = {True: "right", False: "wrong", None: "open"}
-_LEGEND = [
+_Z_SCORE = 1.96  # of 95 %
+_MARK_CLASSES = {True: "right", False: "wrong", None: "open"}
+_MARK_LEGEND = [
     ("good", "filled: passed or right"),
     ("tail", "crossed: wrong at first"),
     ("bg", "empty: not yet"),
 ]
-_TOTALS = {
+_TOTAL_LABELS = {
     "exercises": "exercises passed",
     "predictions": "predictions right",
     "quiz questions": "quiz answers right first time",
 }
 _PLOT_WIDTH = 360
-_LEFT = 60
+_PLOT_LEFT = 60
 
 
 def interval(right: int, total: int) -> tuple[float, float]:
@@ -34,10 +34,10 @@ def interval(right: int, total: int) -> tuple[float, float]:
     >>> [round(end, 2) for end in interval(8, 10)]
     [0.49, 0.94]
     """
-    share = right / total
-    centre = share + _Z**2 / (2 * total)
-    half_width = _Z * sqrt(share * (1 - share) / total + _Z**2 / (4 * total**2))
-    scale = 1 + _Z**2 / total
+    right_share = right / total
+    centre = right_share + _Z_SCORE**2 / (2 * total)
+    half_width = _Z_SCORE * sqrt(right_share * (1 - right_share) / total + _Z_SCORE**2 / (4 * total**2))
+    scale = 1 + _Z_SCORE**2 / total
     return (centre - half_width) / scale, (centre + half_width) / scale
 
 
@@ -73,71 +73,76 @@ def page(
         The best scores of exercises.
     """
     name, file = next_exercise
-    link = _linked(name, file)
+    link = _link_html(name, file)
     next_text = f'<p class="gl-words-plain">Your next exercise: {link}.</p>' if name else ""
     return card(
         "Progress",
-        _totals(tiles),
+        _total_bars(tiles),
         next_text,
         *map(paragraph, sentences),
-        f'<ol class="gl-map">{"".join(map(_tile, tiles))}</ol>',
-        legend(_LEGEND),
-        _calibration(calibration),
+        f'<ol class="gl-map">{"".join(map(_tile_html, tiles))}</ol>',
+        legend(_MARK_LEGEND),
+        _calibration_html(calibration),
         fold("Best scores", items(scores), opened=False) if scores else "",
     )
 
 
-def _linked(name: str, file: str) -> str:
+def _link_html(name: str, file: str) -> str:
     return f'<a href="{escape(file)}">{escape(name)}</a>' if file else escape(name)
 
 
-def _totals(tiles: Sequence[Tile]) -> str:
+def _total_bars(tiles: Sequence[Tile]) -> str:
     rows = []
-    for kind, label in _TOTALS.items():
-        results = [result for tile in tiles for result in tile.results[kind]]
-        right = sum(result is True for result in results)
-        rows.append((label, right / max(1, len(results)), f"{right} of {len(results)}", "good"))
+    for result_kind, label in _TOTAL_LABELS.items():
+        results = [result for tile in tiles for result in tile.results[result_kind]]
+        right_count = sum(result is True for result in results)
+        rows.append((label, right_count / max(1, len(results)), f"{right_count} of {len(results)}", "good"))
     return bars(rows)
 
 
-def _tile(tile: Tile) -> str:
-    marks = "".join(_marks(kind, results) for kind, results in tile.results.items() if results)
-    return f"<li><b>{_linked(tile.name, tile.file)}</b>{marks}</li>"
+def _tile_html(tile: Tile) -> str:
+    marks_html = "".join(
+        _marks_html(result_kind, results) for result_kind, results in tile.results.items() if results
+    )
+    return f"<li><b>{_link_html(tile.name, tile.file)}</b>{marks_html}</li>"
 
 
-def _marks(kind: str, results: Sequence[bool | None]) -> str:
+def _marks_html(result_kind: str, results: Sequence[bool | None]) -> str:
     """Return a coloured mark per result as HTML, followed by the number of successful results."""
-    marks = "".join(f'<i class="gl-{_STATES[result]}"></i>' for result in results)
-    right = sum(result is True for result in results)
+    marks_html = "".join(f'<i class="gl-{_MARK_CLASSES[result]}"></i>' for result in results)
+    right_count = sum(result is True for result in results)
     return (
-        f'<span class="gl-marks gl-{kind.partition(" ")[0]}" aria-hidden="true">{marks}</span>'
-        f" <small>{right} of {len(results)} {kind}</small>"
+        f'<span class="gl-marks gl-{result_kind.partition(" ")[0]}" aria-hidden="true">{marks_html}</span>'
+        f" <small>{right_count} of {len(results)} {result_kind}</small>"
     )
 
 
-def _calibration(calibration: Mapping[str, tuple[int, int]]) -> str:
+def _calibration_html(calibration: Mapping[str, tuple[int, int]]) -> str:
     """Return a plot of the shares of right answers among sure predictions and guesses, or ""."""
-    groups = [(label, *counts) for label, counts in calibration.items()]
-    texts = [
-        f"{label}: {right} of {total} right ({percent(right / total)})"
-        for label, right, total in groups
-        if total
+    certainties = [(label, *answer_counts) for label, answer_counts in calibration.items()]
+    share_texts = [
+        f"{label}: {right_count} of {answer_count} right ({percent(right_count / answer_count)})"
+        for label, right_count, answer_count in certainties
+        if answer_count
     ]
-    if not texts:
+    if not share_texts:
         return ""
     rows = "".join(
-        _plot_row(26 * index + 14, label, right, total) for index, (label, right, total) in enumerate(groups)
+        _plot_row(26 * index + 14, label, right_count, answer_count)
+        for index, (label, right_count, answer_count) in enumerate(certainties)
     )
-    note = "Dot: share that was right; line: its 95 % interval, which becomes shorter with more predictions."
+    plot_note = (
+        "Dot: share that was right; line: its 95 % interval, which becomes shorter with more predictions."
+    )
     return (
         paragraph("Calibration of your predictions", "heading")
         + f'<div class="gl-calibration"><svg width="{_PLOT_WIDTH}" height="84" aria-hidden="true">'
-        + f"{_axis()}{rows}</svg>{items(texts)}</div>"
-        + paragraph(note, "note")
+        + f"{_axis_svg()}{rows}</svg>{items(share_texts)}</div>"
+        + paragraph(plot_note, "note")
     )
 
 
-def _axis() -> str:
+def _axis_svg() -> str:
     ticks: Iterable[int] = range(0, 101, 25)
     return "".join(
         f'<path d="M{_x(tick / 100)} 2V58" style="stroke:var(--gl-grid)"/>'
@@ -146,16 +151,17 @@ def _axis() -> str:
     )
 
 
-def _plot_row(y: int, label: str, right: int, total: int) -> str:
+def _plot_row(y: int, label: str, right_count: int, answer_count: int) -> str:
     text = f'<text x="0" y="{y + 4}" style="fill:var(--gl-fg)">{label}</text>'
-    if not total:
+    if not answer_count:
         return text
-    low, high = interval(right, total)
+    low_share, high_share = interval(right_count, answer_count)
     return (
-        f'{text}<path d="M{_x(low)} {y}H{_x(high)}" style="stroke:var(--gl-accent-2);stroke-width:4"/>'
-        f'<circle cx="{_x(right / total)}" cy="{y}" r="6" style="fill:var(--gl-accent)"/>'
+        f'{text}<path d="M{_x(low_share)} {y}H{_x(high_share)}" '
+        'style="stroke:var(--gl-accent-2);stroke-width:4"/>'
+        f'<circle cx="{_x(right_count / answer_count)}" cy="{y}" r="6" style="fill:var(--gl-accent)"/>'
     )
 
 
 def _x(share: float) -> str:
-    return f"{_LEFT + share * (_PLOT_WIDTH - _LEFT - 24):.1f}"
+    return f"{_PLOT_LEFT + share * (_PLOT_WIDTH - _PLOT_LEFT - 24):.1f}"

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 SECTION = "quizzes"
 _LETTERS = "abcdefgh"
-_WORDS = "words"
-_POINTS = "points"
+_WORDS_KEY = "words"
+_POINTS_KEY = "points"
 
 
 class UnknownQuizError(GpulabError, ValueError):
@@ -36,7 +36,7 @@ class Quiz:
         answers = record.get("answers") if isinstance(record, dict) else None
         # By the question's text: a question that was changed is asked again.
         self._answers: dict[str, dict[str, Any]] = dict(answers) if isinstance(answers, dict) else {}
-        self._seed = _seed()
+        self._seed = _learner_seed()
 
     @property
     def answered(self) -> int:
@@ -69,13 +69,13 @@ class Quiz:
 
     def words(self, question: WhyQuestion) -> str | None:
         """Return the sentence that the learner wrote as an answer, or None if there is none yet."""
-        words = self._answers.get(question.text, {}).get(_WORDS)
-        return None if words is None else str(words)
+        sentence = self._answers.get(question.text, {}).get(_WORDS_KEY)
+        return None if sentence is None else str(sentence)
 
     def ticked(self, question: WhyQuestion) -> list[int]:
         """Return the indices of the points that the learner has ticked for a question."""
-        texts = self._answers.get(question.text, {}).get(_POINTS, ())
-        return [index for index, point in enumerate(question.points) if point in texts]
+        ticked_texts = self._answers.get(question.text, {}).get(_POINTS_KEY, ())
+        return [index for index, point in enumerate(question.points) if point in ticked_texts]
 
     def answer(self, number: int, choice: int | str) -> str:
         """Answer question `number` (from 1) with a letter or a position (from 1), and return feedback.
@@ -89,21 +89,23 @@ class Quiz:
         """
         question = self._question(number)
         if isinstance(question, WhyQuestion):
-            self._keep(question, {_WORDS: str(choice)})
-            points = "\n".join(f"  {index}. {point}" for index, point in enumerate(question.points, start=1))
+            self._keep(question, {_WORDS_KEY: str(choice)})
+            points_text = "\n".join(
+                f"  {index}. {point}" for index, point in enumerate(question.points, start=1)
+            )
             return (
-                f"A good answer says:\n{points}\nTick the points that your answer contains: "
+                f"A good answer says:\n{points_text}\nTick the points that your answer contains: "
                 f"q.tick({number}, 1, 2)."
             )
         options = self.options(number)
-        position = _position(choice)
+        position = _choice_position(choice)
         if not 0 <= position < len(options):
             raise ValueError(
                 f"{choice!r} is not a choice. Use a letter from a to {_LETTERS[len(options) - 1]}."
             )
         option = options[position]
-        first = self.given(question, "first") or option
-        self._keep(question, {"first": first.text, "last": option.text})
+        first_choice = self.given(question, "first") or option
+        self._keep(question, {"first": first_choice.text, "last": option.text})
         return feedback(option)
 
     def tick(self, number: int, *points: int) -> str:
@@ -121,22 +123,22 @@ class Quiz:
             raise ValueError(
                 f"Point {unknown[0]} does not exist. The points have the numbers 1 to {len(question.points)}."
             )
-        self._keep(question, {_POINTS: [question.points[point - 1] for point in points]})
+        self._keep(question, {_POINTS_KEY: [question.points[point - 1] for point in points]})
         return f"{len(self.ticked(question))} of {count(len(question.points), 'point')}."
 
     def score_words(self) -> str:
         """Return a sentence about the learner's score so far."""
-        total = len(self.questions)
+        question_count = len(self.questions)
         own_words = [question for question in self.questions if isinstance(question, WhyQuestion)]
         answered = self.answered + sum(self.words(question) is not None for question in own_words)
         if not answered:
             kinds = f", {len(own_words)} of them in your own words" if own_words else ""
-            return f"{count(total, 'question')}{kinds}, none answered yet."
+            return f"{count(question_count, 'question')}{kinds}, none answered yet."
         scores = [f"{self.score} of {self.answered} right first time"] if self.answered else []
         ticked_count, point_count = self.points
         if ticked_count:
             scores.append(f"{ticked_count} of {count(point_count, 'point')} in your own words")
-        return f"{'; '.join([f'{answered} of {total} answered', *scores])}."
+        return f"{'; '.join([f'{answered} of {question_count} answered', *scores])}."
 
     @property
     def _with_choices(self) -> list[Question]:
@@ -155,11 +157,11 @@ class Quiz:
 
     def __str__(self) -> str:
         lines = [self.title]
-        for number, question in enumerate(self.questions, start=1):
-            lines.append(f"{number}. {question.text}")
+        for question_number, question in enumerate(self.questions, start=1):
+            lines.append(f"{question_number}. {question.text}")
             lines += [
                 f"   {letter}) {option.text}"
-                for letter, option in zip(_LETTERS, self.options(number), strict=False)
+                for letter, option in zip(_LETTERS, self.options(question_number), strict=False)
             ]
         lines.append("Answer with q.answer(number, 'a').")
         return "\n".join(lines)
@@ -175,10 +177,10 @@ class Quiz:
             + "</ol></li>"
             for question in self.questions
         )
-        content = f"<b>{page.prose(self.title)}</b><ol>{questions}</ol>"
+        quiz_html = f"<b>{page.prose(self.title)}</b><ol>{questions}</ol>"
         live = page.in_jupyter()
         text = f"{self.title}." if live else str(self)
-        return page.bundle_of(quiz_form(self) if live else None, text, content)
+        return page.bundle_of(quiz_form(self) if live else None, text, quiz_html)
 
 
 def feedback(option: Choice) -> str:
@@ -190,7 +192,7 @@ def _neutral_order(question: Question | WhyQuestion) -> Sequence[Choice]:
     return question.shuffled("") if isinstance(question, Question) else ()
 
 
-def _seed() -> str:
+def _learner_seed() -> str:
     """Return the seed of this learner's order of choices, which is drawn once and stored."""
     seed = store().get("learner", "seed")
     if not isinstance(seed, str):
@@ -199,7 +201,7 @@ def _seed() -> str:
     return seed
 
 
-def _position(choice: int | str) -> int:
+def _choice_position(choice: int | str) -> int:
     if isinstance(choice, int):
         return choice - 1
     text = choice.strip().lower()
@@ -210,41 +212,42 @@ def quiz_form(quiz: Quiz) -> Form:
     """Return the form that displays all questions of a quiz in JupyterLab."""
     from gpulab_course.teach.forms import Form
 
-    def question_state(number: int, question: Question | WhyQuestion) -> dict[str, object]:
+    def question_state(question_number: int, question: Question | WhyQuestion) -> dict[str, object]:
         if isinstance(question, WhyQuestion):
-            words = quiz.words(question)
-            is_answered = words is not None
-            points = list(question.points) if is_answered else []
+            sentence = quiz.words(question)
+            is_answered = sentence is not None
+            shown_points = list(question.points) if is_answered else []
             return {
-                "words": words or "",
-                "points": points,
+                "words": sentence or "",
+                "points": shown_points,
                 "ticked": quiz.ticked(question) if is_answered else [],
             }
         choice = quiz.given(question)
-        options = quiz.options(number)
+        options = quiz.options(question_number)
         if choice is None:
             return {}
         return {"choice": options.index(choice) + 1, "right": choice.right, "text": feedback(choice)}
 
     def state() -> dict[str, object]:
         answers = [
-            question_state(number, question) for number, question in enumerate(quiz.questions, start=1)
+            question_state(question_number, question)
+            for question_number, question in enumerate(quiz.questions, start=1)
         ]
         return {"answers": answers, "score": quiz.score_words()}
 
     def react(message: dict[str, Any]) -> None:
-        number = int(message["number"])
+        question_number = int(message["number"])
         if "ticked" in message:
-            quiz.tick(number, *(int(point) + 1 for point in message["ticked"]))
+            quiz.tick(question_number, *(int(point) + 1 for point in message["ticked"]))
         else:
-            quiz.answer(number, message["answer"])
+            quiz.answer(question_number, message["answer"])
         form.refresh()
 
     facts = {
         "title": quiz.title,
         "questions": [
-            {"text": question.text, "choices": [option.text for option in quiz.options(number)]}
-            for number, question in enumerate(quiz.questions, start=1)
+            {"text": question.text, "choices": [option.text for option in quiz.options(question_number)]}
+            for question_number, question in enumerate(quiz.questions, start=1)
         ],
     }
     form = Form("quiz", facts, state, react)

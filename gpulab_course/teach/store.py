@@ -76,7 +76,7 @@ class LearnerStore:
         sections: Sections = {}
         try:
             data = self.path.read_bytes()
-            sections = _decode(data)
+            sections = _decode_sections(data)
         except (FileNotFoundError, NotADirectoryError):
             pass
         except OSError as error:
@@ -92,15 +92,15 @@ class LearnerStore:
 
     def _set_aside(self, damaged_bytes: bytes, reason: ValueError, locked: bool) -> None:
         """Rename a damaged file, so that no later answer overwrites it."""
-        copy = self.path.with_name(f"{self.path.name}.damaged-{time.strftime('%Y-%m-%d_%H%M%S')}")
+        new_path = self.path.with_name(f"{self.path.name}.damaged-{time.strftime('%Y-%m-%d_%H%M%S')}")
         try:
             if locked:
-                self.path.rename(copy)
+                self.path.rename(new_path)
             else:
                 with self._lock():
                     if self.path.read_bytes() != damaged_bytes:  # another notebook has been faster
                         return
-                    self.path.rename(copy)
+                    self.path.rename(new_path)
         except FileNotFoundError:
             return
         except OSError as error:
@@ -108,7 +108,9 @@ class LearnerStore:
                 raise
             self._warn_unsaved(error)
             return
-        _warn(f"Your earlier answers in {self.path} cannot be read ({reason}). The file is {copy.name} now.")
+        _warn(
+            f"Your earlier answers in {self.path} cannot be read ({reason}). The file is {new_path.name} now."
+        )
 
     def _lock(self) -> FileLock:
         return FileLock(self.path.with_name(f".{self.path.name}.lock"), timeout=LOCK_S)
@@ -122,7 +124,7 @@ class LearnerStore:
             )
 
 
-def _decode(data: bytes) -> Sections:
+def _decode_sections(data: bytes) -> Sections:
     """Parse the sections of a learner's file.
 
     Raises

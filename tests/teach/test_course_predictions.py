@@ -50,7 +50,7 @@ def test_the_order_of_choices_follows_from_the_key_and_keeps_stored_answers() ->
 
 def test_a_scale_stays_a_scale_upwards_or_downwards() -> None:
     scale = ("less than 2 times", "2 to 10 times", "more than 10 times")
-    displayed = {asking._ordered(f"00-{n}", (scale[1], scale[2], scale[0])) for n in range(20)}
+    displayed = {asking._ordered_choices(f"00-{n}", (scale[1], scale[2], scale[0])) for n in range(20)}
     assert displayed == {scale, scale[::-1]}
 
 

@@ -246,7 +246,7 @@ EXERCISE = PythonExercise("demo-kept", "Demo", str)
 
 def keep(passed: bool, *figures: int, exercise: Any = EXERCISE, golf: bool = True) -> Verdict:
     result = tuple(Score(name, "w", n, 1, golf=golf) for name, n in zip("ab", figures, strict=False))
-    return checking._stored(exercise, Verdict(exercise.exercise_id, passed, "m", (), result))
+    return checking._store_verdict(exercise, Verdict(exercise.exercise_id, passed, "m", (), result))
 
 
 def test_the_least_that_passed_is_kept_and_shown() -> None:

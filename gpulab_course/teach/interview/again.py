@@ -51,7 +51,7 @@ class CardHistory:
         }
 
 
-def _read(value: Any) -> CardHistory:
+def _read_history(value: Any) -> CardHistory:
     """Parse a card's history from an entry of the learner's JSON file.
 
     Raises
@@ -62,14 +62,19 @@ def _read(value: Any) -> CardHistory:
     try:
         box = value["box"]
         due = value["due"]
-        last = value["last"]
+        last_answers = value["last"]
         met = value["met"]
         score = value["score"]
-        if not (type(met) is int and met >= 0 and isinstance(score, int | float) and isinstance(last, dict)):
+        if not (
+            type(met) is int
+            and met >= 0
+            and isinstance(score, int | float)
+            and isinstance(last_answers, dict)
+        ):
             raise ValueError(value)
         if box not in (None, *range(len(DAYS))) or (box is None) != (due is None):
             raise ValueError(value)
-        return CardHistory(met, float(score), box, date.fromisoformat(due) if due else None, last)
+        return CardHistory(met, float(score), box, date.fromisoformat(due) if due else None, last_answers)
     except (KeyError, TypeError) as error:
         raise ValueError(value) from error
 
@@ -83,7 +88,7 @@ def history(key: str) -> CardHistory:
     if value is None:
         return CardHistory()
     try:
-        return _read(value)
+        return _read_history(value)
     except ValueError:
         damaged_entries = store().get(ASIDE, key)
         damaged_entries = damaged_entries if isinstance(damaged_entries, list) else []

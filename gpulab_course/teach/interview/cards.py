@@ -119,10 +119,10 @@ class Part:
             raise ValueError(f"{value!r} is not one of the choices: {', '.join(self.choices)}.")
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise ValueError(f"{value!r} is not a number, but this part needs one.")
-        number = read_answer(value, self.unit)
-        if not math.isfinite(number):
+        answer = read_answer(value, self.unit)
+        if not math.isfinite(answer):
             raise ValueError(f"{value!r} is not a number, but this part needs one.")
-        return number
+        return answer
 
     def outcome(self, value: Any, **launch: Any) -> Outcome:
         """Compare an answer with the measured value, or judge a program with the candidate's launch."""
@@ -132,13 +132,13 @@ class Part:
             return self.judge(value, **launch)
         assert self.measure is not None
         truth = self.measure()
-        worth, right = (1.0, True) if value in truth.also else merit(value, truth.value, self.near)
+        worth, is_right = (1.0, True) if value in truth.also else merit(value, truth.value, self.near)
         text = self.scale.show(truth.value)
         distance = self.scale.distance(value, truth.value)
         comparison = "" if value == truth.value else f"; you said {self.scale.show(value)}"
         comparison += ", which is right, too" if value in truth.also else ""
         message = f"{text}{comparison}{f', {distance}' if distance else ''}. {truth.because}".strip()
-        return Outcome(worth, right, message, truth.label, truth.table, truth.code)
+        return Outcome(worth, is_right, message, truth.label, truth.table, truth.code)
 
 
 def merit(answer: Value, truth: Value, max_factor: float) -> tuple[float, bool]:

@@ -16,30 +16,30 @@ if TYPE_CHECKING:
 Interview = Any
 """A `gpulab_course.teach.interview.talk.Interview`; its module imports this one."""
 
-_MISSING = "Choose or type an answer first."
-_ALOUD = "Say it aloud, as you would in the room: what is the answer, and why?"
-_TICK = "Tick the points that the candidate made."
+_MISSING_TEXT = "Choose or type an answer first."
+_ALOUD_TEXT = "Say it aloud, as you would in the room: what is the answer, and why?"
+_TICK_TEXT = "Tick the points that the candidate made."
 
 
 def page_of(talk: Interview) -> str:
     """Return static HTML of the current card and the results of its answers, for viewers without a kernel."""
-    pieces = [f"<p><small>{html.escape(talk.place)}</small></p>"]
-    for step in _steps(talk):
-        truth = f"<p>Truth: {page.prose(step['truth'])}</p>" if step["truth"] else ""
-        pieces.append(f"<p><b>{page.prose(step['question'])}</b></p>{truth}{step['html']}")
-        if step["said"]:
-            sign, colour = ("✓", "good") if step["right"] else ("✗", "tail")
-            text = f"<b>{sign}</b> {page.prose(step['said'])} <i>{page.prose(step['label'])}</i>"
-            pieces.append(page.boxed(text, colour))
-    if (question := _question(talk)) is not None:
+    html_parts = [f"<p><small>{html.escape(talk.place)}</small></p>"]
+    for record in _question_records(talk):
+        truth = f"<p>Truth: {page.prose(record['truth'])}</p>" if record["truth"] else ""
+        html_parts.append(f"<p><b>{page.prose(record['question'])}</b></p>{truth}{record['html']}")
+        if record["said"]:
+            check_mark, colour = ("✓", "good") if record["right"] else ("✗", "tail")
+            text = f"<b>{check_mark}</b> {page.prose(record['said'])} <i>{page.prose(record['label'])}</i>"
+            html_parts.append(page.boxed(text, colour))
+    if (question := _current_question(talk)) is not None:
         choices = "".join(f"<li>{page.prose(choice)}</li>" for choice in question["choices"])
-        pieces.append(f"<p><b>{page.prose(question['question'])}</b></p>")
-        pieces.append(question["html"] + (f"<ol>{choices}</ol>" if choices else ""))
+        html_parts.append(f"<p><b>{page.prose(question['question'])}</b></p>")
+        html_parts.append(question["html"] + (f"<ol>{choices}</ol>" if choices else ""))
     if _is_open(talk):
-        points = "".join(f"<li>{page.prose(point)}</li>" for point in talk.drawn.points)
-        pieces.append(f"<p>A strong answer says:</p><ol>{points}</ol>")
-        pieces.append(f"<p><i>{page.prose(talk.drawn.sentence)}</i></p>")
-    return card(talk.card.title, *pieces, notes=[talk.source])
+        points_html = "".join(f"<li>{page.prose(point)}</li>" for point in talk.drawn.points)
+        html_parts.append(f"<p>A strong answer says:</p><ol>{points_html}</ol>")
+        html_parts.append(f"<p><i>{page.prose(talk.drawn.sentence)}</i></p>")
+    return card(talk.card.title, *html_parts, notes=[talk.source])
 
 
 def interview_form(talk: Interview) -> Form:
@@ -55,8 +55,8 @@ def interview_form(talk: Interview) -> Form:
             "title": talk.card.title,
             "source": talk.source,
             "clock": {"elapsed_s": talk.elapsed_s, "since_s": talk.since_s},
-            "steps": _steps(talk),
-            "question": _question(talk),
+            "steps": _question_records(talk),
+            "question": _current_question(talk),
             "rubric": _rubric(talk),
             "next": "" if is_last else "Skip them" if is_warned else "Next card",
             "warning": f"This card still has {talk.rest}." if is_warned else "",
@@ -79,7 +79,7 @@ def interview_form(talk: Interview) -> Form:
             try:
                 talk.answer(message.get("value", ""), sure=message.get("sure"))
             except (ValueError, GpulabError) as exception:
-                error = str(exception) if message.get("value") else _MISSING
+                error = str(exception) if message.get("value") else _MISSING_TEXT
         form.state = state(error)
 
     form = Form("interview", {}, state, react)
@@ -96,41 +96,43 @@ def _is_open(talk: Interview) -> bool:
     return talk.chair == "interviewer" or talk.part is None
 
 
-def _steps(talk: Interview) -> list[dict[str, Any]]:
+def _question_records(talk: Interview) -> list[dict[str, Any]]:
     """Return the answered questions with their results; for the interviewer, all questions with the truth."""
-    steps: list[dict[str, Any]] = []
+    records: list[dict[str, Any]] = []
     if talk.chair == "interviewer":
         for part, (question, truth, model) in zip(talk.drawn.parts, talk.answers(), strict=True):
             code = "" if part.judge is not None else part.code  # otherwise it is in the field of the answer
-            content = "".join(map(_item_html, (part.table, code, model)))
-            steps.append({"question": question, "truth": truth, "html": content})
+            question_html = "".join(map(_table_or_code_html, (part.table, code, model)))
+            records.append({"question": question, "truth": truth, "html": question_html})
     else:
-        steps = [{"question": part.question, "truth": "", "html": ""} for part in talk.drawn.parts]
-        del steps[len(talk.outcomes) :]
-    for step in steps:
-        step.update(said="", label="", right=False)
-    for step, outcome in zip(steps, talk.outcomes, strict=False):
-        step.update(said=outcome.said, label=outcome.label, right=outcome.right)
-        step["html"] += _item_html(outcome.table) + _item_html(outcome.code)
-    return steps
+        records = [{"question": part.question, "truth": "", "html": ""} for part in talk.drawn.parts]
+        del records[len(talk.outcomes) :]
+    for record in records:
+        record.update(said="", label="", right=False)
+    for record, outcome in zip(records, talk.outcomes, strict=False):
+        record.update(said=outcome.said, label=outcome.label, right=outcome.right)
+        record["html"] += _table_or_code_html(outcome.table) + _table_or_code_html(outcome.code)
+    return records
 
 
-def _question(talk: Interview) -> dict[str, Any] | None:
+def _current_question(talk: Interview) -> dict[str, Any] | None:
     """Return the current question, or None if all are answered."""
     part = talk.part
     if part is None:
         return None
     is_kernel = part.judge is not None
-    total = len(talk.drawn.parts)
+    question_count = len(talk.drawn.parts)
     is_candidate = talk.chair == "candidate"
-    number = f"Question {len(talk.outcomes) + 1} of {total}" if total > 1 else "Question"
+    label = f"Question {len(talk.outcomes) + 1} of {question_count}" if question_count > 1 else "Question"
     return {
         "key": _key(talk),
-        "label": number if is_candidate else f"The candidate's answer to {number.lower()}",
+        "label": label if is_candidate else f"The candidate's answer to {label.lower()}",
         "question": part.question if is_candidate else "",
         "choices": list(part.choices),
         "unit": part.unit,
-        "html": _item_html(part.table) + ("" if is_kernel else _item_html(part.code)) if is_candidate else "",
+        "html": _table_or_code_html(part.table) + ("" if is_kernel else _table_or_code_html(part.code))
+        if is_candidate
+        else "",
         **({"code": part.code} if is_kernel else {}),
         **({} if is_candidate else {"sure": "The candidate was sure", "guess": "The candidate guessed"}),
     }
@@ -146,7 +148,7 @@ def _rubric(talk: Interview) -> dict[str, Any] | None:
     return {
         "key": str(talk.index),
         "label": "What to listen for" if is_interviewer else "Explanation",
-        "text": _TICK if is_interviewer else _ALOUD,
+        "text": _TICK_TEXT if is_interviewer else _ALOUD_TEXT,
         "written": not is_interviewer,
         "words": talk.words or "",
         "points": list(drawn.points) if are_points_open else [],
@@ -156,10 +158,14 @@ def _rubric(talk: Interview) -> dict[str, Any] | None:
     }
 
 
-def _item_html(item: Table | str | None) -> str:
+def _table_or_code_html(table_or_code: Table | str | None) -> str:
     """Return a table or source code as HTML; nothing for an empty item."""
-    if isinstance(item, Table):
-        return item.html()
+    if isinstance(table_or_code, Table):
+        return table_or_code.html()
     style = "overflow:auto;max-height:300px;padding:6px 8px;font-size:12px;line-height:1.35;"
     style += "background:var(--gl-panel);border-radius:4px"
-    return f'<pre tabindex="0" aria-label="source" style="{style}">{html.escape(item)}</pre>' if item else ""
+    return (
+        f'<pre tabindex="0" aria-label="source" style="{style}">{html.escape(table_or_code)}</pre>'
+        if table_or_code
+        else ""
+    )

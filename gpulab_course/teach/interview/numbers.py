@@ -8,19 +8,19 @@ from fractions import Fraction
 from gpulab_course.teach.predictions.numbers import Number, read_number
 
 # All factors are integers, so that an answer in exact bytes stays exact when its unit is converted.
-_TIMES = {"ns": 1, "µs": 1_000, "μs": 1_000, "us": 1_000, "ms": 10**6, "s": 10**9}
-_DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-_BINARY = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
-_BYTES = {
-    **{f"{prefix}B": factor for prefix, factor in (_DECIMAL | _BINARY).items()},
+_TIME_FACTORS = {"ns": 1, "µs": 1_000, "μs": 1_000, "us": 1_000, "ms": 10**6, "s": 10**9}
+_DECIMAL_PREFIXES = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_BINARY_PREFIXES = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
+_BYTE_FACTORS = {
+    **{f"{prefix}B": factor for prefix, factor in (_DECIMAL_PREFIXES | _BINARY_PREFIXES).items()},
     **dict.fromkeys(("byte", "bytes"), 1),
 }
-_RATES = {f"{unit}/s": factor for unit, factor in _BYTES.items()}
-_FAMILIES = (_TIMES, _BYTES, _RATES)
+_RATE_FACTORS = {f"{unit}/s": factor for unit, factor in _BYTE_FACTORS.items()}
+_UNIT_FAMILIES = (_TIME_FACTORS, _BYTE_FACTORS, _RATE_FACTORS)
 # Units of integers: with other units, a point before three digits is a decimal point.
-_COUNTED = ("", "blocks", "waves", "warps", "sectors", "wavefronts", "bytes")
+_COUNT_UNITS = ("", "blocks", "waves", "warps", "sectors", "wavefronts", "bytes")
 # Other words for a unit.
-_WORDS = {
+_UNIT_WORDS = {
     "times": ("x", "×", "-fold", "fold"),
     "wavefronts": ("passes", "pass", "-way", "ways", "way"),
     "operations": ("FLOP/byte", "FLOPs/byte", "FLOP/B", "FLOPs", "FLOP", "ops/byte", "ops"),
@@ -49,24 +49,24 @@ def read_answer(value: str | int | float, unit: str) -> Number:
     if not isinstance(value, str):
         return 100 * value if unit == "%" and isinstance(value, float) and 0 < value <= 1 else value
     text = value.strip()
-    for factors in _FAMILIES:
+    for factors in _UNIT_FAMILIES:
         endings = "|".join(map(re.escape, factors))
         if unit in factors and (match := re.fullmatch(rf"(.*\d\.?)\s*({endings})", text)):
             fraction = Fraction(read_answer(match[1], match[2])) * factors[match[2]] / factors[unit]
             return int(fraction) if fraction.denominator == 1 else float(fraction)
     has_percent_sign = False
-    for unit_word in (unit, *_WORDS.get(unit, ())) if unit else ():
+    for unit_word in (unit, *_UNIT_WORDS.get(unit, ())) if unit else ():
         if text.casefold().endswith(unit_word.casefold()):
             text = text[: -len(unit_word)].strip()
             has_percent_sign = unit == "%"
             break
     text = text.lstrip("~≈ ")
-    if unit not in _COUNTED and re.fullmatch(r"\d{1,3}\.\d{3}", text):
+    if unit not in _COUNT_UNITS and re.fullmatch(r"\d{1,3}\.\d{3}", text):
         text += "0"  # three decimals, and no thousands
     if unit in ("%", "times") and re.fullmatch(r"\d{1,3},\d{3}", text):
         text = f"{text.replace(',', '.')}0"  # thousands of them make no sense
-    number = read_number(text, unit)
+    answer = read_number(text, unit)
     if unit == "%" and not has_percent_sign:
-        is_share = 0 < number < 1 or (number == 1 and re.search("[/.,]", text))
-        return 100 * number if is_share else number
-    return number
+        is_share = 0 < answer < 1 or (answer == 1 and re.search("[/.,]", text))
+        return 100 * answer if is_share else answer
+    return answer

@@ -47,12 +47,12 @@ def interview(
     if seed is None:
         seed = SystemRandom().randrange(10_000)
         due_keys = again.due([card.key for card in candidates], today())
-        due = _shuffled([card for card in candidates if card.key in due_keys], seed, set())
+        due = _shuffled_cards([card for card in candidates if card.key in due_keys], seed, set())
         due.sort(key=lambda card: again.history(card.key).due or today())
         repeated_keys = [card.key for card in due][:cards]
         notice = f" {count(len(repeated_keys), 'card')} came back." if repeated_keys else ""
         notice += _due_sentence(candidates, set(repeated_keys), today())
-    selection = [by_key[key] for key in repeated_keys] + _shuffled(candidates, seed, set(repeated_keys))
+    selection = [by_key[key] for key in repeated_keys] + _shuffled_cards(candidates, seed, set(repeated_keys))
     return Interview(selection[:cards], seed, chair, today, notice)
 
 
@@ -68,10 +68,12 @@ def _due_sentence(cards: list[Card], excluded: set[str], today: date) -> str:
     return f" {count(len(days), 'other card')} {verb} back, the next {date_text}."
 
 
-def _shuffled(cards: list[Card], seed: int, excluded: set[str]) -> list[Card]:
+def _shuffled_cards(cards: list[Card], seed: int, excluded: set[str]) -> list[Card]:
     """Return the cards in a random order that alternates between the kinds of cards."""
     rng = Random(seed)
-    piles = [[card for card in cards if card.kind == kind and card.key not in excluded] for kind in KINDS]
+    piles = [
+        [card for card in cards if card.kind == card_kind and card.key not in excluded] for card_kind in KINDS
+    ]
     for pile in piles:
         rng.shuffle(pile)
     piles = [pile for pile in piles if pile]

@@ -72,8 +72,8 @@ class CardResult:
     @property
     def well(self) -> bool:
         """Return whether all answers are right and sure, and at least half of the points are ticked."""
-        right = self.done and all(part.right and part.sure for part in self.parts)
-        return right and 2 * len(self.ticked) >= len(self.points)
+        all_right = self.done and all(part.right and part.sure for part in self.parts)
+        return all_right and 2 * len(self.ticked) >= len(self.points)
 
 
 def calibration(parts: Sequence[PartResult]) -> float:

@@ -137,8 +137,10 @@ class Interview:
     def say(self, words: str) -> str:
         """Store an explanation in the candidate's own words, and return the points of a good answer."""
         self._words[self.index] = str(words)
-        points = "\n".join(f"  {number}. {point}" for number, point in enumerate(self.drawn.points, start=1))
-        return f"A strong answer says:\n{points}\nTick the points that your answer contains: tick(1, 2)."
+        points_text = "\n".join(
+            f"  {position}. {point}" for position, point in enumerate(self.drawn.points, start=1)
+        )
+        return f"A strong answer says:\n{points_text}\nTick the points that your answer contains: tick(1, 2)."
 
     def tick(self, *points: int) -> str:
         """Tick the rubric points (from 1) that the candidate's explanation contains, and return their number.
@@ -148,23 +150,25 @@ class Interview:
         ValueError
             If there is no such point, or a question of the card is not answered yet.
         """
-        total = len(self.drawn.points)
-        if unknown := [point for point in points if not 1 <= point <= total]:
-            raise ValueError(f"Point {unknown[0]} does not exist. The points have the numbers 1 to {total}.")
+        point_count = len(self.drawn.points)
+        if unknown := [point for point in points if not 1 <= point <= point_count]:
+            raise ValueError(
+                f"Point {unknown[0]} does not exist. The points have the numbers 1 to {point_count}."
+            )
         if self.part is not None and self.chair == "candidate":
             raise ValueError("Answer all questions of this card before you tick points.")
         self._ticked[self.index] = tuple(sorted({point - 1 for point in points}))
         self._keep()
-        return f"{len(self.ticked)} of {count(total, 'point')}. {self.drawn.sentence}"
+        return f"{len(self.ticked)} of {count(point_count, 'point')}. {self.drawn.sentence}"
 
     @property
     def rest(self) -> str:
         """The open questions of the current card as text, and "the rubric" if it is open, or ""."""
         open_count = len(self.drawn.parts) - len(self.outcomes)
-        texts = [count(open_count, "question")] if open_count else []
+        open_items = [count(open_count, "question")] if open_count else []
         if self.chair == "candidate" and self.words is None and not self.ticked:
-            texts.append("the rubric")
-        return " and ".join(texts)
+            open_items.append("the rubric")
+        return " and ".join(open_items)
 
     def next(self) -> Interview:
         """Go to the next card; at the last card, stay there."""
@@ -186,7 +190,7 @@ class Interview:
     def _scored(self, index: int) -> CardResult:
         card = self.cards[index]
         drawn = self._drawn.get(index)
-        parts = tuple(self._parts.get(index, ()))
+        part_results = tuple(self._parts.get(index, ()))
         if drawn is None:
             return CardResult(card.key, card.kind, card.level, {}, (), (), (), 1)
         return CardResult(
@@ -194,7 +198,7 @@ class Interview:
             card.kind,
             card.level,
             drawn.parameters,
-            parts,
+            part_results,
             drawn.points,
             self._ticked.get(index, ()),
             len(drawn.parts),
@@ -254,21 +258,21 @@ class Interview:
         """Return the tables and code to display with the current question and with the latest result."""
         part = self.part
         outcome = self.outcomes[-1] if self.outcomes else None
-        parts = [(part.table, part.code)] if part is not None else []
+        question_items = [(part.table, part.code)] if part is not None else []
         outcome_items = [(outcome.table, outcome.code)] if outcome is not None else []
-        return [item for pair in (*outcome_items, *parts) for item in pair if item]
+        return [item for pair in (*outcome_items, *question_items) for item in pair if item]
 
     def __str__(self) -> str:
         lines = [f"{self.place} · {self.card.title}. {self.source}"]
         for outcome in self.outcomes:
             lines.append(f"{'✓' if outcome.right else '✗'} {outcome.said} ({outcome.label})")
         lines += [item if isinstance(item, str) else item.text() for item in self.shown()]
-        points = [f"  {number}. {point}" for number, point in enumerate(self.drawn.points, start=1)]
+        point_lines = [f"  {position}. {point}" for position, point in enumerate(self.drawn.points, start=1)]
         if self.chair == "interviewer":
-            for number, (question, truth, model) in enumerate(self.answers(), start=1):
-                lines.append(f"Question {number}: {question}")
-                if number == 1:
-                    lines += ["What to listen for:", *points]
+            for position, (question, truth, model) in enumerate(self.answers(), start=1):
+                lines.append(f"Question {position}: {question}")
+                if position == 1:
+                    lines += ["What to listen for:", *point_lines]
                 lines += [f"Truth: {truth}", *filter(None, [model])]
             if self.part is not None:
                 lines.append(
@@ -276,19 +280,19 @@ class Interview:
                 )
         elif self.part is not None:
             lines.append(self.part.question)
-            lines += [f"  {number}. {choice}" for number, choice in enumerate(self.part.choices, start=1)]
+            lines += [f"  {position}. {choice}" for position, choice in enumerate(self.part.choices, start=1)]
             lines.append("Lock an answer: .answer(value, sure=True).")
         else:
-            lines += ["A strong answer says:", *points]
+            lines += ["A strong answer says:", *point_lines]
         if self.part is None or self.chair == "interviewer":
             lines.append(f"In one sentence: {self.drawn.sentence}")
         return "\n".join(lines)
 
     def __repr__(self) -> str:
         finished_cards = sum(self._scored(index).done for index in range(len(self.cards)))
-        total = count(len(self.cards), "card")
-        state = f"{finished_cards} of {total} answered.{self.notice}"
-        return f"Interview, {self.chair}'s chair, seed {self.seed}: {state}"
+        card_count = count(len(self.cards), "card")
+        progress_text = f"{finished_cards} of {card_count} answered.{self.notice}"
+        return f"Interview, {self.chair}'s chair, seed {self.seed}: {progress_text}"
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, object]:
         from gpulab_course.teach.interview.form import interview_form, page_of

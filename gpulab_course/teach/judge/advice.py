@@ -45,14 +45,14 @@ def in_stage(stage: str) -> Matcher:
 
 def unchanged(m: Mistake) -> bool:
     """Return whether the whole output still has its initial contents."""
-    return m.found is not None and m.start is not None and _same(m.found, m.start)
+    return m.found is not None and m.start is not None and _is_same(m.found, m.start)
 
 
 def partly_unwritten(m: Mistake) -> bool:
     """Return whether all wrong elements of the output still have their initial contents."""
     if m.found is None or m.start is None or not m.wrong.any():
         return False
-    return _same(m.found[m.wrong], m.start[m.wrong])
+    return _is_same(m.found[m.wrong], m.start[m.wrong])
 
 
 def not_finite(m: Mistake) -> bool:
@@ -96,7 +96,7 @@ def holds(compute: Callable[[Mistake], Any]) -> Matcher:
         if m.found is None:
             return False
         with np.errstate(all="ignore"):
-            return bool(_close(m.found, compute(m)))
+            return bool(_is_close(m.found, compute(m)))
 
     return matches
 
@@ -105,12 +105,12 @@ def transposed(m: Mistake) -> bool:
     """Return whether the output is the transpose of the expected output."""
     if m.found is None or m.wanted is None or m.wanted.ndim != 2:
         return False
-    return _close(m.found.reshape(m.wanted.shape[::-1]).T, m.wanted)
+    return _is_close(m.found.reshape(m.wanted.shape[::-1]).T, m.wanted)
 
 
 def times(factor: float) -> Matcher:
     """Return a matcher for outputs that equal the expected output multiplied by `factor`."""
-    return lambda m: m.found is not None and m.wanted is not None and _close(m.found, factor * m.wanted)
+    return lambda m: m.found is not None and m.wanted is not None and _is_close(m.found, factor * m.wanted)
 
 
 def both(*matchers: Matcher) -> Matcher:
@@ -141,11 +141,11 @@ def advised(advice_list: tuple[Advice, ...], mistake: Mistake) -> str:
     return f"{mistake.said} {sentence}".rstrip()
 
 
-def _same(a: Array, b: Array) -> bool:
+def _is_same(a: Array, b: Array) -> bool:
     return a.tobytes() == b.tobytes()
 
 
-def _close(a: Array, b: Any) -> bool:
+def _is_close(a: Array, b: Any) -> bool:
     b = np.asarray(b)
     if a.dtype.kind in "iub" and b.dtype.kind in "iub":
         return bool(np.array_equal(a, b))
@@ -156,15 +156,15 @@ def _initial_contents(m: Mistake) -> bool:
     # Values added to uninitialized memory, on which no kernel may rely.
     if m.found is None or m.start is None or m.wanted is None or m.name in m.case.values:
         return False
-    if unchanged(m) or not np.isfinite(m.start).all() or _same(m.found, m.wanted):
+    if unchanged(m) or not np.isfinite(m.start).all() or _is_same(m.found, m.wanted):
         return False
     with np.errstate(all="ignore"):
-        total = m.wanted + m.start
-        if total.dtype.kind != "f":
-            return bool((m.found == total).all())
-        tolerance = 4 * np.finfo(total.dtype).eps * (np.abs(m.wanted) + np.abs(m.start))
-        is_sum = (np.abs(m.found - total) <= tolerance) | (m.found == total)
-    return bool((is_sum | (np.isnan(m.found) & np.isnan(total))).all())
+        expected_sum = m.wanted + m.start
+        if expected_sum.dtype.kind != "f":
+            return bool((m.found == expected_sum).all())
+        tolerance = 4 * np.finfo(expected_sum.dtype).eps * (np.abs(m.wanted) + np.abs(m.start))
+        is_sum = (np.abs(m.found - expected_sum) <= tolerance) | (m.found == expected_sum)
+    return bool((is_sum | (np.isnan(m.found) & np.isnan(expected_sum))).all())
 
 
 # Comes first, because no other mistake looks like it.

@@ -22,15 +22,15 @@ class Costs:
 Reader = Callable[[Costs], int]
 
 
-def _opcodes(*roots: str) -> Reader:
+def _count_opcodes(*roots: str) -> Reader:
     return lambda costs: sum(costs.counters.opcode_warp_instructions.get(root, 0) for root in roots)
 
 
-def _accesses(field: str, space: str | None = None, kind: str | None = None) -> Reader:
-    return lambda costs: costs.counters.total(field, space, kind)
+def _count_accesses(field: str, space: str | None = None, access_kind: str | None = None) -> Reader:
+    return lambda costs: costs.counters.total(field, space, access_kind)
 
 
-def _field(field: str) -> Reader:
+def _read_field(field: str) -> Reader:
     return lambda costs: int(getattr(costs.counters, field))
 
 
@@ -42,7 +42,7 @@ def _atomic_lanes(space: str | None = None) -> Reader:
     )
 
 
-def _caches(*fields: str) -> Reader:
+def _count_caches(*fields: str) -> Reader:
     return lambda costs: sum(getattr(costs.counters.caches, field) for field in fields)
 
 
@@ -64,43 +64,49 @@ def _pending_percent(costs: Costs) -> int:
 # Counters of budgets: the words for n of it, and the function that reads it from the counters of a launch.
 # Instructions count once per warp.
 COUNTERS: dict[str, tuple[str, Reader]] = {
-    "sectors": ("<n sector|sectors> of global memory", _accesses("sectors", "global")),
-    "load_sectors": ("<n sector|sectors> loaded", _accesses("sectors", "global", "load")),
-    "store_sectors": ("<n sector|sectors> stored", _accesses("sectors", "global", "store")),
-    "requests": ("<n request|requests> to global memory", _accesses("requests", "global")),
-    "local_requests": ("<n request|requests> to local memory", _accesses("requests", "local")),
-    "l2_sectors": ("<n sector|sectors> requested from L2", _caches("l2_sectors")),
-    "dram_bytes": ("<n byte|bytes> of device memory", _caches("dram_read_bytes", "dram_write_bytes")),
-    "shared_bytes": ("<n byte|bytes> of shared memory per block", _field("shared_bytes")),
-    "shared_wavefronts": ("<n wavefront|wavefronts> of shared memory", _accesses("wavefronts", "shared")),
+    "sectors": ("<n sector|sectors> of global memory", _count_accesses("sectors", "global")),
+    "load_sectors": ("<n sector|sectors> loaded", _count_accesses("sectors", "global", "load")),
+    "store_sectors": ("<n sector|sectors> stored", _count_accesses("sectors", "global", "store")),
+    "requests": ("<n request|requests> to global memory", _count_accesses("requests", "global")),
+    "local_requests": ("<n request|requests> to local memory", _count_accesses("requests", "local")),
+    "l2_sectors": ("<n sector|sectors> requested from L2", _count_caches("l2_sectors")),
+    "dram_bytes": ("<n byte|bytes> of device memory", _count_caches("dram_read_bytes", "dram_write_bytes")),
+    "shared_bytes": ("<n byte|bytes> of shared memory per block", _read_field("shared_bytes")),
+    "shared_wavefronts": (
+        "<n wavefront|wavefronts> of shared memory",
+        _count_accesses("wavefronts", "shared"),
+    ),
     "conflict_ways": ("<n way|ways> in the worst bank conflict", _conflict_ways),
     "local_bytes": ("<n byte|bytes> of local memory per thread", lambda costs: costs.stats.local_bytes),
-    "bank_conflicts": ("bank <n conflict|conflicts>", _accesses("bank_conflicts", "shared")),
-    "atomics": ("atomic <n request|requests>", _accesses("requests", None, "atomic")),
+    "bank_conflicts": ("bank <n conflict|conflicts>", _count_accesses("bank_conflicts", "shared")),
+    "atomics": ("atomic <n request|requests>", _count_accesses("requests", None, "atomic")),
     "atomic_lanes": ("<n lane|lanes> with atomic operations", _atomic_lanes()),
     "global_atomic_lanes": (
         "<n lane|lanes> with atomic operations in global memory",
         _atomic_lanes("global"),
     ),
-    "divergent_branches": ("divergent <n branch|branches>", _field("divergent_branches")),
-    "warp_instructions": ("warp <n instruction|instructions>", _field("warp_instructions")),
-    "longest_warp": ("<n instruction|instructions> of the busiest warp", _field("longest_warp_instructions")),
-    "shuffles": ("<n shuffle|shuffles>", _opcodes("shfl")),
-    "votes": ("<n vote|votes>", _opcodes("vote", "activemask")),
-    "matches": ("<n match|matches>", _opcodes("match")),
-    "warp_reductions": ("warp-wide <n reduction|reductions>", _opcodes("redux")),
+    "divergent_branches": ("divergent <n branch|branches>", _read_field("divergent_branches")),
+    "warp_instructions": ("warp <n instruction|instructions>", _read_field("warp_instructions")),
+    "longest_warp": (
+        "<n instruction|instructions> of the busiest warp",
+        _read_field("longest_warp_instructions"),
+    ),
+    "shuffles": ("<n shuffle|shuffles>", _count_opcodes("shfl")),
+    "votes": ("<n vote|votes>", _count_opcodes("vote", "activemask")),
+    "matches": ("<n match|matches>", _count_opcodes("match")),
+    "warp_reductions": ("warp-wide <n reduction|reductions>", _count_opcodes("redux")),
     "warp_exchanges": (
         "shuffles, votes, matches and warp-wide reductions",
-        _opcodes("shfl", "vote", "activemask", "match", "redux"),
+        _count_opcodes("shfl", "vote", "activemask", "match", "redux"),
     ),
     "tensor_operations": (
         "<n operation|operations> of tensor cores",
         lambda costs: sum(costs.counters.tensor_operations.values()),
     ),
-    "async_copies": ("<n instruction|instructions> of asynchronous copies", _opcodes("cp")),
-    "full_waits": ("<n wait|waits> for all pending copies", _opcodes("cp.async.wait_all")),
+    "async_copies": ("<n instruction|instructions> of asynchronous copies", _count_opcodes("cp")),
+    "full_waits": ("<n wait|waits> for all pending copies", _count_opcodes("cp.async.wait_all")),
     "pending_groups": ("<n %|%> of the groups of copies still pending after a wait", _pending_percent),
-    "barriers": ("<n barrier|barriers>", _opcodes("bar", "barrier")),
+    "barriers": ("<n barrier|barriers>", _count_opcodes("bar", "barrier")),
 }
 
 # Counters that need the cache model, with caches that are empty before the launch.
@@ -109,7 +115,7 @@ _CACHE_COUNTERS = ("l2_sectors", "dram_bytes")
 
 def counting(budgets: tuple[Budget, ...]) -> Counters:
     """Return the options for counting a launch, with the cache model if one of the budgets needs it."""
-    return Counters("cold" if any(item.counter in _CACHE_COUNTERS for item in budgets) else "")
+    return Counters("cold" if any(budget.counter in _CACHE_COUNTERS for budget in budgets) else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +123,6 @@ class Score:
     """The counts of one counter: the learner's, the reference's, the naive version's, and the learner's best.
 
     ``golf`` is true if a lower count is a better score, so that the best score is stored.
-
-    ``golf``: fewer are better, so that a best is worth keeping.
     """
 
     counter: str
@@ -145,28 +149,33 @@ class Score:
 
 def score(budget: Budget, answer_costs: Costs, reference_costs: Costs, naive_costs: Costs | None) -> Score:
     """Return the score for one budget from the costs of the answer, the reference and the naive version."""
-    words, read_count = COUNTERS[budget.counter]
+    description, read_count = COUNTERS[budget.counter]
     naive_count = None if naive_costs is None else read_count(naive_costs)
     golf = budget.most is None and budget.least is None
     return Score(
-        budget.counter, words, read_count(answer_costs), read_count(reference_costs), naive_count, golf=golf
+        budget.counter,
+        description,
+        read_count(answer_costs),
+        read_count(reference_costs),
+        naive_count,
+        golf=golf,
     )
 
 
 def passes(budget: Budget, score: Score) -> bool:
     """Return whether the learner's count is within the budget."""
-    limit = budget.limit(score.reference)
-    least = budget.floor(score.reference)
-    return (limit is None or score.yours <= limit) and (least is None or score.yours >= least)
+    max_count = budget.limit(score.reference)
+    min_count = budget.floor(score.reference)
+    return (max_count is None or score.yours <= max_count) and (min_count is None or score.yours >= min_count)
 
 
 def complaint(budget: Budget, score: Score) -> str:
     """Return the message for a count that is not within the budget."""
-    limit = budget.limit(score.reference)
-    if limit is not None and score.yours > limit:
-        limit_text = {0: "none is allowed", 1: "1 is allowed"}.get(limit, f"{limit:,} are allowed")
+    max_count = budget.limit(score.reference)
+    if max_count is not None and score.yours > max_count:
+        limit_text = {0: "none is allowed", 1: "1 is allowed"}.get(max_count, f"{max_count:,} are allowed")
         message = f"the results are right, but it takes {score.figure}, and {limit_text}"
     else:
-        least = budget.floor(score.reference)
-        message = f"the results are right, but it has {score.figure}, not {least:,} or more"
+        min_count = budget.floor(score.reference)
+        message = f"the results are right, but it has {score.figure}, not {min_count:,} or more"
     return f"{message} (reference {score.reference:,}). {budget.advice}".rstrip()

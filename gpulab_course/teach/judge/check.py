@@ -31,7 +31,7 @@ def check(exercise: Exercise, answer: Any) -> Verdict:
     verdict = judge(exercise, answer, past.of(name))
     if verdict:
         past.forget(name)
-    return _stored(exercise, verdict)
+    return _store_verdict(exercise, verdict)
 
 
 def judge(exercise: Exercise, answer: Any, past: Past | None = None) -> Verdict:
@@ -48,7 +48,7 @@ def judge(exercise: Exercise, answer: Any, past: Past | None = None) -> Verdict:
         return Verdict(exercise.exercise_id, False, "you stopped the check.")
 
 
-def _stored(exercise: Exercise, verdict: Verdict) -> Verdict:
+def _store_verdict(exercise: Exercise, verdict: Verdict) -> Verdict:
     """Store a passed exercise and its best scores, and return the verdict with those best scores."""
     records = store()
     name = verdict.exercise_id

@@ -79,7 +79,7 @@ def first_wrong(name: str, actual: Array, expected: Array, is_wrong: Array) -> s
     """Return a message such as ``y[3] is 0.5, but it should be 1 (2 of 7 elements differ)``."""
     position = tuple(int(axis[0]) for axis in np.nonzero(is_wrong)) if is_wrong.ndim else ()
     index = f"[{', '.join(map(str, position))}]" if position else ""
-    count = f"{int(is_wrong.sum()):,} of {is_wrong.size:,} elements differ" if is_wrong.size > 1 else ""
+    count_text = f"{int(is_wrong.sum()):,} of {is_wrong.size:,} elements differ" if is_wrong.size > 1 else ""
     actual_text = shown(actual[position])
     expected_text = shown(expected[position])
     if actual_text == expected_text:  # show all digits, in which they differ
@@ -89,7 +89,7 @@ def first_wrong(name: str, actual: Array, expected: Array, is_wrong: Array) -> s
     if expected.dtype.kind == "f" and np.isnan(actual[position]) and np.isnan(expected[position]):
         bits = actual[position].view(f"u{actual.itemsize}")
         message = f"{name}{index} is NaN with the bits {int(bits):#x}"
-    return f"{message} ({count})" if count else message
+    return f"{message} ({count_text})" if count_text else message
 
 
 def shown(value: Any) -> str:

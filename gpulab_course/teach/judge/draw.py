@@ -27,9 +27,9 @@ KINDS = (RANDOM, DUPLICATES, EXTREME, ZEROS, INFINITE, NAN)
 # Three of the largest still have a sum: whether a product is rounded before it is added must not decide
 # between a number and infinity. CuPy has kernels compiled to take subnormal numbers for 0 (-ftz=true), so
 # that they, and what makes them, come only where nothing is computed.
-_EXTREMES = (3e-15, -3e-15, 16777215.0, -3e9, 1e37, -1e37)
-_SUBNORMAL = (1e-45, -1e-45, 3e-42, -7e-39, 1.2e-38)
-_SPECIAL = {EXTREME: _EXTREMES, ZEROS: (0.0, -0.0), INFINITE: (np.inf, -np.inf), NAN: (np.nan,)}
+_EXTREME_VALUES = (3e-15, -3e-15, 16777215.0, -3e9, 1e37, -1e37)
+_SUBNORMAL_VALUES = (1e-45, -1e-45, 3e-42, -7e-39, 1.2e-38)
+_SPECIAL_VALUES = {EXTREME: _EXTREME_VALUES, ZEROS: (0.0, -0.0), INFINITE: (np.inf, -np.inf), NAN: (np.nan,)}
 _SPECIAL_SHARE = 0.2
 # So many blocks at most in a launch of few elements: blocks of a single thread take a warp each.
 _MAX_BLOCKS = 600
@@ -64,9 +64,11 @@ class Draw:
         values = self.rng.standard_normal(shape)
         if self.kind == DUPLICATES:
             values = np.rint(values)
-        if self.kind in _SPECIAL:
+        if self.kind in _SPECIAL_VALUES:
             mask = self.rng.random(shape) < _SPECIAL_SHARE
-            specials = _SPECIAL[self.kind] + (_SUBNORMAL if moved and self.kind == EXTREME else ())
+            specials = _SPECIAL_VALUES[self.kind] + (
+                _SUBNORMAL_VALUES if moved and self.kind == EXTREME else ()
+            )
             values[mask] = self.rng.choice(specials, int(mask.sum()))
         return values.astype(dtype)
 
@@ -87,9 +89,9 @@ class Draw:
 
     def any_integers(self, shape: Shape) -> Array:
         """Return int32 values: half of them from 0 to 8, the others from the whole range of an int."""
-        low = np.iinfo(np.int32).min
-        high = np.iinfo(np.int32).max
-        values = self.integers(shape, low, high + 1, np.int64)
+        min_value = np.iinfo(np.int32).min
+        max_value = np.iinfo(np.int32).max
+        values = self.integers(shape, min_value, max_value + 1, np.int64)
         mask = self.rng.random(shape) < 0.5
         values[mask] %= 9
         return values.astype(np.int32)
@@ -102,12 +104,12 @@ def garbage(seed: int, shape: Shape, dtype: Any, number: int = 0) -> Array:
     to NaN cannot be recognised.
     """
     rng = np.random.default_rng((seed, number))
-    kind = np.dtype(dtype)
-    if kind.kind == "f" and seed % 3 == 2:
-        return np.full(shape, np.nan, kind)
-    if kind.kind == "f":
-        return (rng.standard_normal(shape) * 1000).astype(kind)
-    return rng.integers(1, 100, shape).astype(kind)
+    numpy_dtype = np.dtype(dtype)
+    if numpy_dtype.kind == "f" and seed % 3 == 2:
+        return np.full(shape, np.nan, numpy_dtype)
+    if numpy_dtype.kind == "f":
+        return (rng.standard_normal(shape) * 1000).astype(numpy_dtype)
+    return rng.integers(1, 100, shape).astype(numpy_dtype)
 
 
 def four_blocks(block: Dim3) -> int:
@@ -153,8 +155,8 @@ def matrices(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
         (1, int(rng.integers(65_600, 68_000))),
         (int(rng.integers(65_600, 68_000)), 1),
     ]  # beyond 16 bits
-    side = int((3 * threads_at_once) ** 0.5)
-    return [six_tiles, *small, *lines, (257, 65), *long_lines, (side - 5, side + 3)]
+    square_side = int((3 * threads_at_once) ** 0.5)
+    return [six_tiles, *small, *lines, (257, 65), *long_lines, (square_side - 5, square_side + 3)]
 
 
 def lines(rng: np.random.Generator) -> list[Dim3]:
@@ -167,17 +169,19 @@ def lines(rng: np.random.Generator) -> list[Dim3]:
 
 def whole_warps(rng: np.random.Generator, warps: int = 1) -> list[Dim3]:
     """Return one-dimensional block shapes whose number of warps is a multiple of `warps`."""
-    counts = (*(int(rng.integers(low, high)) for low, high in ((3, 6), (6, 12), (12, 25))), 1, 2, 32)
-    return [(threads, 1, 1) for threads in dict.fromkeys(32 * max(warps, n // warps * warps) for n in counts)]
+    warp_counts = (*(int(rng.integers(low, high)) for low, high in ((3, 6), (6, 12), (12, 25))), 1, 2, 32)
+    return [
+        (threads, 1, 1) for threads in dict.fromkeys(32 * max(warps, n // warps * warps) for n in warp_counts)
+    ]
 
 
 def planes(rng: np.random.Generator) -> list[Dim3]:
     """Return two-dimensional block shapes to test: wide, tall, square, 1 thread, and 1,024 threads."""
     wide = (int(rng.integers(20, 64)), int(rng.integers(2, 8)), 1)
     tall = (int(rng.integers(3, 9)), int(rng.integers(17, 40)), 1)
-    side = int(rng.integers(6, 20))
+    square_side = int(rng.integers(6, 20))
     line = (int(rng.integers(33, 65)), 1, 1)
-    return [wide, line, tall, (side, side, 1), (1, 1, 1), (32, 32, 1)]
+    return [wide, line, tall, (square_side, square_side, 1), (1, 1, 1), (32, 32, 1)]
 
 
 def plan(sizes: Sequence[Any], blocks: Sequence[Dim3], max_small: int = 5000) -> list[tuple[Any, Dim3]]:
@@ -187,20 +191,20 @@ def plan(sizes: Sequence[Any], blocks: Sequence[Dim3], max_small: int = 5000) ->
 
     A size may be a function of the block, such as `four_blocks`.
     """
-    pairs: list[tuple[Any, Dim3]] = []
+    size_block_pairs: list[tuple[Any, Dim3]] = []
     for index, size in enumerate(sizes):
         elements = 0 if callable(size) else int(np.prod(size))
         if callable(size):
-            pairs += [(size(block), block) for block in blocks]
+            size_block_pairs += [(size(block), block) for block in blocks]
         elif elements > max_small:
-            pairs.append((size, blocks[(1 - index % 2) % len(blocks)]))
+            size_block_pairs.append((size, blocks[(1 - index % 2) % len(blocks)]))
         else:
             suitable = [block for block in blocks if elements <= _MAX_BLOCKS * prod(block)] or list(blocks)
             offset = index if elements > _MAX_TINY else 0
             tries = len(suitable) if elements <= _MAX_TINY else min(4, len(suitable))
             chosen_blocks = [suitable[(offset + k) % len(suitable)] for k in range(tries)]
-            pairs += [(size, block) for block in chosen_blocks]
-    return pairs
+            size_block_pairs += [(size, block) for block in chosen_blocks]
+    return size_block_pairs
 
 
 def cost_launches(size: Any, blocks: Sequence[Dim3], rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
@@ -225,8 +229,8 @@ def cost_launches(size: Any, blocks: Sequence[Dim3], rng: np.random.Generator) -
     ]
 
 
-def _scaled(size: Any, rng: np.random.Generator, low: float, high: float) -> Any:
-    sides = [int(side * rng.uniform(low, high)) | 1 for side in np.atleast_1d(size)]
+def _scaled(size: Any, rng: np.random.Generator, min_factor: float, max_factor: float) -> Any:
+    sides = [int(side * rng.uniform(min_factor, max_factor)) | 1 for side in np.atleast_1d(size)]
     return tuple(sides) if isinstance(size, tuple) else sides[0]
 
 

@@ -57,9 +57,9 @@ class Parameter:
     @classmethod
     def read(cls, text: str) -> Parameter:
         """Parse the C++ declaration of a parameter."""
-        words = text.replace("*", " * ").replace("__restrict__", " ").split()
-        kind = " ".join(word for word in words[:-1] if word not in ("const", "*"))
-        return cls(words[-1], kind, "*" in words, "const" in words)
+        tokens = text.replace("*", " * ").replace("__restrict__", " ").split()
+        type_name = " ".join(token for token in tokens[:-1] if token not in ("const", "*"))
+        return cls(tokens[-1], type_name, "*" in tokens, "const" in tokens)
 
     def scalar(self, value: Any) -> Any:
         """Convert a number to the type of this scalar parameter."""

@@ -41,8 +41,8 @@ class Past:
     def seed(self, text_seed: int) -> int:
         """Return the seed of the data for an answer, which changes after each failure of the same text."""
         self._text_seed = text_seed
-        number = self.number + self.failures[text_seed]
-        return zlib.crc32(f"{text_seed} {self.salt} {number}".encode()) if number else text_seed
+        draw_number = self.number + self.failures[text_seed]
+        return zlib.crc32(f"{text_seed} {self.salt} {draw_number}".encode()) if draw_number else text_seed
 
     def failed(self, stage: str, case: Any) -> None:
         """Record that the current answer failed, with the stage and the case."""

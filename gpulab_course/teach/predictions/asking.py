@@ -68,10 +68,10 @@ def _with_fields(question: PredictionQuestion, fields: dict[str, Value]) -> Pred
     """Return the question with its choices in display order and its `comparison` filled in from `fields`."""
     name = re.fullmatch(r"\{(\w+)\}", str(question.comparison))
     comparison = fields.get(name[1]) if name else question.comparison
-    return replace(question, choices=_ordered(question.key, question.choices), comparison=comparison)
+    return replace(question, choices=_ordered_choices(question.key, question.choices), comparison=comparison)
 
 
-def _ordered(key: str, choices: tuple[Value, ...]) -> tuple[Value, ...]:
+def _ordered_choices(key: str, choices: tuple[Value, ...]) -> tuple[Value, ...]:
     """Return the choices in a fixed order that depends on the key, so that the position reveals nothing.
 
     The order is the same for all learners, so a teacher can refer to "the second choice". Choices that form a
@@ -84,12 +84,12 @@ def _ordered(key: str, choices: tuple[Value, ...]) -> tuple[Value, ...]:
     matches = [_SCALE_STEP.match(str(choice)) for choice in choices]
     if not choices or None in matches:
         return tuple(sorted(choices, key=digest))
-    keys = {
+    sort_keys = {
         choice: (float(match["number"].replace(",", "")), _BOUND_SIGNS.get(match["bound"], 0), str(choice))
         for choice, match in zip(choices, matches, strict=True)
         if match is not None
     }
-    return tuple(sorted(choices, key=keys.__getitem__, reverse=digest("scale")[0] % 2 == 0))
+    return tuple(sorted(choices, key=sort_keys.__getitem__, reverse=digest("scale")[0] % 2 == 0))
 
 
 def _number_text(value: Value) -> str:

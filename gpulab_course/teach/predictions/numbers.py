@@ -9,9 +9,9 @@ Number = int | float
 
 _SPACES = str.maketrans("", "", " \t\u00a0\u2009\u202f_'\u2019")
 _SIGNS = str.maketrans({"\u2212": "-", "\u2013": "-", "\u00d7": "*", "\u00b7": "*"})
-_PLAIN = re.compile(r"[0-9]+(?:\.[0-9]+)?|\.[0-9]+")
-_GROUPS = re.compile(r"[0-9]{1,3}(?:([.,])[0-9]{3})(?:\1[0-9]{3})*")
-_SPACED = re.compile(r"[+-]?[0-9]{1,3}(?:[ \u00a0\u2009\u202f_'\u2019][0-9]{3})+(?:[.,][0-9]+)?")
+_PLAIN_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?|\.[0-9]+")
+_DIGIT_GROUPS = re.compile(r"[0-9]{1,3}(?:([.,])[0-9]{3})(?:\1[0-9]{3})*")
+_SPACED_NUMBER = re.compile(r"[+-]?[0-9]{1,3}(?:[ \u00a0\u2009\u202f_'\u2019][0-9]{3})+(?:[.,][0-9]+)?")
 _POWER = re.compile(
     r"(?:(?P<factor>[0-9.,]+)\*)?(?P<base>[0-9.,]+)(?:\^|\*\*)(?P<sign>[+-]?)(?P<exponent>[0-9]{1,3})"
 )
@@ -36,12 +36,14 @@ def read_number(text: str, unit: str = "") -> Number:
     (3.9, 1000, 0.5, 4)
     """
     number_text = _without_unit(text.strip().lstrip("~≈").strip(), unit)
-    if re.search(r"[0-9][ \u00a0\u2009\u202f]+[0-9]", number_text) and not _SPACED.fullmatch(number_text):
+    if re.search(r"[0-9][ \u00a0\u2009\u202f]+[0-9]", number_text) and not _SPACED_NUMBER.fullmatch(
+        number_text
+    ):
         raise _no_number(text)  # "1 2" is two numbers
     normalized = number_text.translate(_SPACES).translate(_SIGNS)
     sign = -1 if normalized.startswith("-") else 1
     try:
-        value = sign * _unsigned(normalized.removeprefix("-").removeprefix("+"))
+        value = sign * _read_unsigned(normalized.removeprefix("-").removeprefix("+"))
         if not math.isfinite(value):
             raise _NoNumber
     except (ArithmeticError, _NoNumber):
@@ -69,43 +71,45 @@ def _without_unit(text: str, unit: str) -> str:
     return text
 
 
-def _unsigned(text: str) -> Number:
+def _read_unsigned(text: str) -> Number:
     """Parse a number without a sign: a fraction, a power, a number with an exponent, or plain digits."""
     operands = text.split("/")
     if len(operands) == 2:
-        return _unsigned(operands[0]) / _unsigned(operands[1])
+        return _read_unsigned(operands[0]) / _read_unsigned(operands[1])
     if power := _POWER.fullmatch(text):
-        factor = _decimal(power["factor"]) if power["factor"] else 1
-        power_value: Number = _decimal(power["base"]) ** int(power["sign"] + power["exponent"])
+        factor = _read_decimal(power["factor"]) if power["factor"] else 1
+        power_value: Number = _read_decimal(power["base"]) ** int(power["sign"] + power["exponent"])
         return factor * power_value
     mantissa_text, marker, exponent_text = text.lower().partition("e")
     if marker:
         if not re.fullmatch(r"[+-]?[0-9]{1,3}", exponent_text):
             raise _NoNumber
-        return _decimal(mantissa_text) * 10.0 ** int(exponent_text)
-    return _decimal(text)
+        return _read_decimal(mantissa_text) * 10.0 ** int(exponent_text)
+    return _read_decimal(text)
 
 
-def _decimal(text: str) -> Number:
+def _read_decimal(text: str) -> Number:
     """Parse a number that consists of digits, points and commas."""
     if "," in text and "." in text:
-        mark = max(",.", key=text.rfind)  # whichever comes last
-        integer, _, decimals = text.rpartition(mark)
-        if not (_GROUPS.fullmatch(integer) and re.fullmatch(r"[0-9]+", decimals)):
+        decimal_mark = max(",.", key=text.rfind)  # whichever comes last
+        integer, _, decimals = text.rpartition(decimal_mark)
+        if not (_DIGIT_GROUPS.fullmatch(integer) and re.fullmatch(r"[0-9]+", decimals)):
             raise _NoNumber
         return float(f"{re.sub('[.,]', '', integer)}.{decimals}")
-    if _GROUPS.fullmatch(text) and not text.startswith("0"):
+    if _DIGIT_GROUPS.fullmatch(text) and not text.startswith("0"):
         digits = re.sub("[.,]", "", text)
         if text.count(".") == 1:
-            raise ValueError(f"{text} means {int(digits):,} in some countries. {_readings(text, digits)}")
+            raise ValueError(
+                f"{text} means {int(digits):,} in some countries. {_readings_hint(text, digits)}"
+            )
         return int(digits)
     plain = text.replace(",", ".")
-    if not _PLAIN.fullmatch(plain):
+    if not _PLAIN_NUMBER.fullmatch(plain):
         raise _NoNumber
     return float(plain) if "." in plain else int(plain)
 
 
-def _readings(text: str, digits: str) -> str:
+def _readings_hint(text: str, digits: str) -> str:
     """Return a hint that shows the two possible meanings of a number such as ``1.000``."""
     short = text.rstrip("0").rstrip(".")
     if short == text:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from gpulab_course.teach.forms import Form
 
 SECTION = "predictions"
-_WAIT = "Lock your prediction above, and the comparison appears here."
-_MISSING = "Choose or type an answer first."
-_VERBS = {True: "were sure of", False: "guessed", None: "said"}
+_WAIT_TEXT = "Lock your prediction above, and the comparison appears here."
+_MISSING_TEXT = "Choose or type an answer first."
+_CERTAINTY_VERBS = {True: "were sure of", False: "guessed", None: "said"}
 
 
 class Prediction:
@@ -175,14 +175,14 @@ class Prediction:
         return f"Prediction {self.key!r} ({self.question}): {status}."
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, object]:
-        content = f"<b>Predict:</b> {page.prose(self.question)}"
+        question_html = f"<b>Predict:</b> {page.prose(self.question)}"
         if self.asked.choices:
-            content += "<br>" + " &nbsp;/&nbsp; ".join(
+            question_html += "<br>" + " &nbsp;/&nbsp; ".join(
                 page.prose(str(choice)) for choice in self.asked.choices
             )
         if page.in_jupyter():
             self._form = asking_form(self)
-        return page.bundle_of(self._form if page.in_jupyter() else None, str(self), page.boxed(content))
+        return page.bundle_of(self._form if page.in_jupyter() else None, str(self), page.boxed(question_html))
 
     def compared_in(self, form: Form) -> None:
         """Set the form that shows the comparison, so that it is updated when the answer changes."""
@@ -225,9 +225,11 @@ class Reveal:
             if wrong_answer is not None and wrong_answer != self.found:
                 hint = f" The usual wrong answer: {scale.show(wrong_answer)}."
             return f"No prediction. {value if '_' in value else value[:1].upper() + value[1:]}.{hint}"
-        verb = f"you {_VERBS[prediction.sure]}"
+        verb = f"you {_CERTAINTY_VERBS[prediction.sure]}"
         if prediction.value == self.found:
-            return f"{value}, as you {_VERBS[prediction.sure].replace('were sure of', 'were sure')}."
+            return (
+                f"{value}, as you {_CERTAINTY_VERBS[prediction.sure].replace('were sure of', 'were sure')}."
+            )
         distance = scale.distance(prediction.value, self.found)
         answer = f"{verb} {scale.show(prediction.value)}"
         return f"{value}; {answer}{f', {distance}' if distance else ''}."
@@ -243,13 +245,15 @@ class Reveal:
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, object]:
         colour = {True: "good", False: "tail", None: "accent"}[self.right]
-        sign = html.escape(self.sign) + (" " if self.sign else "")
-        content = page.boxed(f"<b>{sign}{page.prose(self.head)}</b> {page.prose(self.rest)}", colour)
+        sign_html = html.escape(self.sign) + (" " if self.sign else "")
+        comparison_html = page.boxed(
+            f"<b>{sign_html}{page.prose(self.head)}</b> {page.prose(self.rest)}", colour
+        )
         form = None
         if page.in_jupyter() and not self.prediction.locked:
             form = comparing_form(self)
             self.prediction.compared_in(form)
-        return page.bundle_of(form, repr(self), content)
+        return page.bundle_of(form, repr(self), comparison_html)
 
 
 def asking_form(prediction: Prediction) -> Form:
@@ -273,7 +277,7 @@ def asking_form(prediction: Prediction) -> Form:
         try:
             prediction.lock(message.get("value", ""), sure=message.get("sure"))
         except ValueError as error:
-            form.state = state(str(error) if message.get("value") else _MISSING)
+            form.state = state(str(error) if message.get("value") else _MISSING_TEXT)
 
     facts = {
         "question": prediction.question,
@@ -293,12 +297,12 @@ def comparing_form(reveal: Reveal) -> Form:
     def state() -> dict[str, object]:
         is_shown = prediction.final
         verdict = {True: "right", False: "wrong", None: ""}[reveal.right]
-        head, details = (reveal.head, reveal.rest) if is_shown else ("", "")
+        headline, details = (reveal.head, reveal.rest) if is_shown else ("", "")
         return {
             "verdict": verdict if is_shown else "",
             "sign": reveal.sign if is_shown else "",
-            "head": head,
+            "head": headline,
             "rest": details,
         }
 
-    return Form("reveal", {"wait": _WAIT}, state, lambda _: prediction.look())
+    return Form("reveal", {"wait": _WAIT_TEXT}, state, lambda _: prediction.look())

@@ -57,20 +57,20 @@ class Scale:
 
     def distance(self, answer: Value, value: Value) -> str:
         """Return the difference in words, such as ``1.4 times too high``; "" for choices and equal values."""
-        kind = self.kind_of(value)
-        if answer == value or kind == "choice" or isinstance(answer, str) or isinstance(value, str):
+        scale_kind = self.kind_of(value)
+        if answer == value or scale_kind == "choice" or isinstance(answer, str) or isinstance(value, str):
             return ""
         direction = "too high" if answer > value else "too low"
         difference = abs(answer - value)
-        if kind == "share":
+        if scale_kind == "share":
             return f"{_number_text(difference)} points {direction}"
-        if kind != "index" and answer > 0 and value > 0:
+        if scale_kind != "index" and answer > 0 and value > 0:
             ratio = max(answer / value, value / answer)
-            if kind == "quantity" and (ratio < _MAX_PERCENT_RATIO or self.right(answer, value)):
+            if scale_kind == "quantity" and (ratio < _MAX_PERCENT_RATIO or self.right(answer, value)):
                 return f"{_number_text(100 * difference / value)} % {direction}"
-            if kind == "quantity" or (ratio >= _MIN_RATIO and difference > 2):
+            if scale_kind == "quantity" or (ratio >= _MIN_RATIO and difference > 2):
                 return f"{_number_text(ratio)} times {direction}"
-        if kind == "count" and isinstance(difference, int):
+        if scale_kind == "count" and isinstance(difference, int):
             direction = "too many" if answer > value else "too few"
         is_small = isinstance(difference, int) and difference < len(_NUMBER_WORDS)
         return f"{_NUMBER_WORDS[int(difference)] if is_small else _number_text(difference)} {direction}"

@@ -39,7 +39,7 @@ _COMPILE_BYTES = 1 << 30
 
 # The declaration of dynamic shared memory. A kernel without it gets none, because an array that is too small
 # would reach into it.
-_DYNAMIC = re.compile(r'\bextern\b(?!\s*"C")')
+_DYNAMIC_SHARED = re.compile(r'\bextern\b(?!\s*"C")')
 
 
 class Fault(Exception):
@@ -96,7 +96,7 @@ class Bench:
             If the kernel causes a CUDA error, does not end, or has other parameters.
         """
         arrays, args, start = on_device(self.cp, exercise, case, seed)
-        launch = Launch.of(source, case.grid, case.block, args, _dynamic(source, case))
+        launch = Launch.of(source, case.grid, case.block, args, _dynamic_bytes(source, case))
         counters = self._observe(exercise, case, launch, counting or Counters())
         outputs = {name: self.cp.asnumpy(arrays[name]) for name in case.wanted}
         inputs = [p.name for p in exercise.arguments if p.pointer and p.read_only]
@@ -112,7 +112,7 @@ class Bench:
     ) -> tuple[SanitizerReport, dict[str, Array]]:
         """Launch a kernel with all checks of the sanitizer, and return the report and the outputs."""
         arrays, args, _ = on_device(self.cp, exercise, case)
-        launch = Launch.of(source, case.grid, case.block, args, _dynamic(source, case))
+        launch = Launch.of(source, case.grid, case.block, args, _dynamic_bytes(source, case))
         report: SanitizerReport = self._observe(exercise, case, launch, Hazards(restore=False))
         return report, {name: self.cp.asnumpy(arrays[name]) for name in case.wanted}
 
@@ -138,18 +138,18 @@ class Bench:
         except (TypeError, ArgumentWarning) as error:
             raise Fault("parameters", _parameter_message(exercise, error)) from None
         except RuntimeError as error:
-            empty = any(np.size(value) == 0 for value in case.values.values())
-            raise _fault(error, empty, self.side.machine.current_device.watchdog_s) from None
+            has_empty_array = any(np.size(value) == 0 for value in case.values.values())
+            raise _fault_of(error, has_empty_array, self.side.machine.current_device.watchdog_s) from None
 
 
 @contextmanager
 def bench() -> Iterator[Bench]:
     """Create a `Bench` with short time limits for a `with` block."""
-    with session.bench() as side:
-        for device in side.machine.devices:
+    with session.bench() as backend:
+        for device in backend.machine.devices:
             device.watchdog_s = WATCHDOG_S
             device.idle_s = IDLE_S
-        yield Bench(side, side.cp)
+        yield Bench(backend, backend.cp)
 
 
 def read(exercise: KernelExercise, answer: Any) -> KernelSource:
@@ -204,7 +204,7 @@ def compiled(bench: Bench, exercise: KernelExercise, source: KernelSource) -> No
         log = getattr(error, "log", None)
         if isinstance(log, str):
             raise NotYet(f"it does not compile: {_first_error(log, source.code)}") from None
-        raise NotYet(_plain(str(error))) from None
+        raise NotYet(_plain_text(str(error))) from None
 
 
 def has_todo(source: KernelSource) -> bool:
@@ -223,12 +223,14 @@ def _first_error(log: str, code: str) -> str:
     match = re.match(r".*?\((\d+)\): (?:catastrophic )?error: (.*)", error_line)
     if match is None:
         return f"{error_line.strip().rstrip('.')}."
-    number = int(match[1])
+    line_number = int(match[1])
     error_text = match[2].strip().rstrip(".")
-    source = code.splitlines()
-    source_text = short(source[number - 1]) if 0 < number <= len(source) else ""
+    source_lines = code.splitlines()
+    source_text = short(source_lines[line_number - 1]) if 0 < line_number <= len(source_lines) else ""
     message = (
-        f"line {number} `{source_text}`: {error_text}." if source_text else f"line {number}: {error_text}."
+        f"line {line_number} `{source_text}`: {error_text}."
+        if source_text
+        else f"line {line_number}: {error_text}."
     )
     return message + (_pasted_character_message(source_text) if "token" in error_text else "")
 
@@ -240,8 +242,8 @@ def _pasted_character_message(line: str) -> str:
     return f" U+{ord(letter):04X} ({name}) is not a character of C++. Type it again." if letter else ""
 
 
-def _dynamic(source: KernelSource, case: Case) -> int:
-    return case.shared_bytes if _DYNAMIC.search(source.code) else 0
+def _dynamic_bytes(source: KernelSource, case: Case) -> int:
+    return case.shared_bytes if _DYNAMIC_SHARED.search(source.code) else 0
 
 
 def short(text: str) -> str:
@@ -251,58 +253,58 @@ def short(text: str) -> str:
 
 
 def _parameter_message(exercise: KernelExercise, error: Exception) -> str:
-    reason = _plain(str(error))
-    argument = re.search(r"argument (\d+) \('(\w+)'\)", reason)
-    counts = re.search(r"takes (\d+) arguments? but (\d+)", reason)
+    reason = _plain_text(str(error))
+    argument_match = re.search(r"argument (\d+) \('(\w+)'\)", reason)
+    count_match = re.search(r"takes (\d+) arguments? but (\d+)", reason)
     problem = "its parameters are not those of the exercise"
-    if argument and int(argument[1]) <= len(exercise.arguments):
-        declaration = exercise.parameters.split(",")[int(argument[1]) - 1].strip()
-        problem = f"parameter {argument[1]}, `{argument[2]}`, must be `{declaration}`"
-    elif counts:
-        problem = f"it has {count(int(counts[1]), 'parameter')} instead of {counts[2]}"
+    if argument_match and int(argument_match[1]) <= len(exercise.arguments):
+        declaration = exercise.parameters.split(",")[int(argument_match[1]) - 1].strip()
+        problem = f"parameter {argument_match[1]}, `{argument_match[2]}`, must be `{declaration}`"
+    elif count_match:
+        problem = f"it has {count(int(count_match[1]), 'parameter')} instead of {count_match[2]}"
     return f"{problem}; keep the given list: {exercise.signature}."
 
 
-def _fault(error: RuntimeError, has_empty_array: bool, limit_s: float) -> Fault:
-    kind = getattr(error, "kind", "") or "refused"
-    site = getattr(error, "site", None)
-    if site is None:
-        return Fault(kind, _plain(str(error)))
-    text = f" `{short(site.source_text)}`" if site.source_text else ""
-    line = f"line {site.line}{text}, " if site.line else ""
-    location = f"{line}block {site.block}, thread {site.thread}"
-    message = _plain(str(error)).replace(f" `{site.source_text}`", text)
+def _fault_of(error: RuntimeError, has_empty_array: bool, limit_s: float) -> Fault:
+    fault_kind = getattr(error, "kind", "") or "refused"
+    fault_site = getattr(error, "site", None)
+    if fault_site is None:
+        return Fault(fault_kind, _plain_text(str(error)))
+    text = f" `{short(fault_site.source_text)}`" if fault_site.source_text else ""
+    line = f"line {fault_site.line}{text}, " if fault_site.line else ""
+    location = f"{line}block {fault_site.block}, thread {fault_site.thread}"
+    message = _plain_text(str(error)).replace(f" `{fault_site.source_text}`", text)
     array = re.search(r"\(parameter (\w+)\)", getattr(error, "array", ""))
-    if kind == "endless":
+    if fault_kind == "endless":
         return Fault(
-            kind,
+            fault_kind,
             f"it does not end ({location}). Look for an infinite loop, or a wait for a "
             "value that is never written.",
         )
-    if kind == "too long":
+    if fault_kind == "too long":
         return Fault(
-            kind,
+            fault_kind,
             f"it takes longer than {limit_s:g} s of processor time ({location}). "
             "Look for a loop with too many iterations.",
         )
     verb = {"read": "reads", "wrote": "writes"}.get(message.split()[0], "changes an element")
-    if kind == "out of bounds" and getattr(error, "space", "") == "shared":
+    if fault_kind == "out of bounds" and getattr(error, "space", "") == "shared":
         size = re.search(r"the block has [\d,]+ bytes? of shared memory", message)
-        return Fault(kind, f"{location}, {verb} outside shared memory{f': {size[0]}' if size else ''}.")
-    if kind == "out of bounds" and re.search("No allocation is near|null pointer", message):
+        return Fault(fault_kind, f"{location}, {verb} outside shared memory{f': {size[0]}' if size else ''}.")
+    if fault_kind == "out of bounds" and re.search("No allocation is near|null pointer", message):
         if has_empty_array:
-            return Fault(kind, f"{location}, {verb} an element of an array that has none.")
+            return Fault(fault_kind, f"{location}, {verb} an element of an array that has none.")
         return Fault(
-            kind,
-            f"{location}, {verb} at address {site.address:#x}, which is not near any "
+            fault_kind,
+            f"{location}, {verb} at address {fault_site.address:#x}, which is not near any "
             "array. Check the pointer.",
         )
-    if kind == "out of bounds" and array:
-        return Fault(kind, f"{location}, {verb} outside `{array[1]}`.", array[1])
-    return Fault(kind, message)
+    if fault_kind == "out of bounds" and array:
+        return Fault(fault_kind, f"{location}, {verb} outside `{array[1]}`.", array[1])
+    return Fault(fault_kind, message)
 
 
-def _plain(text: str) -> str:
+def _plain_text(text: str) -> str:
     text = " ".join(text.split())
     text = re.sub(r"^(?:cudaError|CUDA_ERROR_)\w+: ", "", text)
     text = re.sub(r"^named symbol not found: ", "", text)
@@ -326,12 +328,12 @@ def on_device(
     initial: dict[str, Array] = {}
     gaps = []
     args = []
-    for number, parameter in enumerate(exercise.arguments):
+    for argument_index, parameter in enumerate(exercise.arguments):
         name = parameter.name
         value = case.values.get(name)
         if name in case.wanted:
             expected = values_of(case.wanted[name])
-            value = garbage(seed, expected.shape, expected.dtype, number) if value is None else value
+            value = garbage(seed, expected.shape, expected.dtype, argument_index) if value is None else value
             initial[name] = value
         if parameter.pointer:
             gaps.append(cp.cuda.alloc(_GAP_BYTES))

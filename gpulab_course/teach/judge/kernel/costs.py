@@ -42,13 +42,13 @@ def _count_launches(trial: Trial) -> Iterator[Counted]:
     draw_launches = measured.drawn or (
         lambda rng: draw.cost_launches(measured.size, exercise.blocks(rng), rng)
     )
-    for number, (size, block) in enumerate([(measured.size, measured.block), *draw_launches(rng)]):
+    for launch_index, (size, block) in enumerate([(measured.size, measured.block), *draw_launches(rng)]):
         case = labelled_case(exercise, Draw(0), size, block)
-        if number == 0:
+        if launch_index == 0:
             reference = _solution_costs(exercise, exercise.reference, size, block, device)
             naive = _solution_costs(exercise, exercise.naive, size, block, device) if exercise.naive else None
         else:
-            reference = _costs(trial.bench, exercise, exercise.reference, case)
+            reference = _costs_of_file(trial.bench, exercise, exercise.reference, case)
             naive = None
         run = trial.run(case, "budget", counting=counting)
         yield Counted(case, budget.Costs(run.counters, stats), reference, naive)
@@ -59,7 +59,7 @@ def _count_launches(trial: Trial) -> Iterator[Counted]:
         if all(np.atleast_1d(case.size)[1:2] >= _MIN_COLUMNS)
     ]
     for case, counters in [] if counting.caches else wide:
-        reference = _costs(trial.bench, exercise, exercise.reference, case)
+        reference = _costs_of_file(trial.bench, exercise, exercise.reference, case)
         yield Counted(case, budget.Costs(counters, stats), reference)
 
 
@@ -69,31 +69,36 @@ def keep_budget(trial: Trial) -> str:
     if not budgets:
         return "this exercise has no budget."
     for launch in counted_launches(trial):
-        scores = [budget.score(item, launch.yours, launch.reference, launch.naive) for item in budgets]
+        scores = [
+            budget.score(counter_budget, launch.yours, launch.reference, launch.naive)
+            for counter_budget in budgets
+        ]
         trial.scores = trial.scores or scores
-        for item, score in zip(budgets, scores, strict=True):
-            if _is_required(item, score) and not budget.passes(item, score):
-                raise NotYet(f"{launch.case.label}: {budget.complaint(item, score)}")
-    counts = "; ".join(score.figure for score in trial.scores)
-    return f"{counts}; within the budget in {len(counted_launches(trial)) - 1} other launches, too."
+        for counter_budget, score in zip(budgets, scores, strict=True):
+            if _is_required(counter_budget, score) and not budget.passes(counter_budget, score):
+                raise NotYet(f"{launch.case.label}: {budget.complaint(counter_budget, score)}")
+    figures_text = "; ".join(score.figure for score in trial.scores)
+    return f"{figures_text}; within the budget in {len(counted_launches(trial)) - 1} other launches, too."
 
 
-def _is_required(item: Budget, score: budget.Score) -> bool:
+def _is_required(counter_budget: Budget, score: budget.Score) -> bool:
     """Return whether the reference keeps the budget in this launch; otherwise it is not checked."""
-    limit = item.limit(score.reference)
-    least = item.floor(score.reference)
-    return (limit is None or score.reference <= limit) and (least is None or score.reference >= least)
+    max_count = counter_budget.limit(score.reference)
+    min_count = counter_budget.floor(score.reference)
+    return (max_count is None or score.reference <= max_count) and (
+        min_count is None or score.reference >= min_count
+    )
 
 
 def share_work(trial: Trial) -> str:
     """Check that the threads share the work: instructions, busiest warp and lane efficiency."""
     for launch in counted_launches(trial):
-        message = _complaint(trial, launch)
+        message = _busy_warp_text(trial, launch)
         if message:
             raise trial.record_mistake(Mistake("parallelism", launch.case, message))
     if trial.longest is not None:
         case, counters = trial.longest
-        reference = _costs(trial.bench, trial.exercise, trial.exercise.reference, case).counters
+        reference = _costs_of_file(trial.bench, trial.exercise, trial.exercise.reference, case).counters
         if (
             counters.longest_warp_instructions
             > _BUSIEST_FACTOR * reference.longest_warp_instructions + _BUSIEST_EXTRA
@@ -106,7 +111,7 @@ def share_work(trial: Trial) -> str:
     return f"{costs.lane_efficiency:.0%} of the lanes at work, {busiest:,} instructions in the busiest warp."
 
 
-def _complaint(trial: Trial, launch: Counted) -> str:
+def _busy_warp_text(trial: Trial, launch: Counted) -> str:
     limits = trial.exercise.measured
     counters = launch.yours.counters
     reference = launch.reference.counters
@@ -150,7 +155,7 @@ def repeated_work_message(case: Case, counters: KernelCounters, reference: Kerne
     )
 
 
-def _costs(test_bench: Bench, exercise: KernelExercise, file: str, case: Case) -> budget.Costs:
+def _costs_of_file(test_bench: Bench, exercise: KernelExercise, file: str, case: Case) -> budget.Costs:
     source = KernelSource(exercise.kernel, exercise.source(file))
     run = test_bench.run(exercise, source, case.shipped or case, counting=budget.counting(exercise.budgets))
     return budget.Costs(run.counters, test_bench.stats(source))
@@ -163,4 +168,4 @@ def _solution_costs(exercise: KernelExercise, file: str, size: Any, block: Dim3,
     The name `device` is only a part of the cache key.
     """
     with bench() as test_bench:
-        return _costs(test_bench, exercise, file, labelled_case(exercise, Draw(0), size, block))
+        return _costs_of_file(test_bench, exercise, file, labelled_case(exercise, Draw(0), size, block))

@@ -27,7 +27,7 @@ from gpulab_course.teach.judge.verdict import StageResult, Verdict
 from virtualgpu.records import KernelSource
 
 STAGES: tuple[Stage, ...] = ("results", "orders", "hazards", "budget", "parallelism")
-_ORDERS = (
+_BLOCK_ORDERS = (
     ("reversed", 0, "in reverse order"),
     ("random", 1, "in random order"),
     ("in turns", 2, "with blocks that are interleaved at barriers"),
@@ -41,7 +41,7 @@ _BARRIER_ADVICE = (
 )
 _Step = tuple[Stage, Callable[[Trial], str]]
 # The sanitizer's name for a value that a shuffle takes from a missing lane.
-_ABSENT = "shuffle from an absent lane"
+_ABSENT_LANE = "shuffle from an absent lane"
 # The device on which exercises are judged that need more than the device in use has.
 _CAPABLE_DEVICE = "A100"
 # With this factor of the reference's instructions, large sizes would take minutes.
@@ -55,21 +55,23 @@ def judge_kernel(exercise: KernelExercise, answer: Any, past: Past) -> Verdict:
     """
     device = session.virtual_side().device_info()
     if device.compute_capability >= exercise.capability:
-        return _judge(exercise, answer, past)
+        return _judge_on_bench(exercise, answer, past)
     with session.on_device(f"virtual:{_CAPABLE_DEVICE}"):
-        verdict = _judge(exercise, answer, past)
-    needed, present = (".".join(map(str, c)) for c in (exercise.capability, device.compute_capability))
-    note = (
-        f"Judged on a virtual {_CAPABLE_DEVICE}: the exercise needs compute capability {needed}, and "
-        f"{device.name} has {present}."
+        verdict = _judge_on_bench(exercise, answer, past)
+    needed_version, device_version = (
+        ".".join(map(str, c)) for c in (exercise.capability, device.compute_capability)
     )
-    return replace(verdict, message=f"{verdict.message} {note}") if verdict else verdict
+    device_note = (
+        f"Judged on a virtual {_CAPABLE_DEVICE}: the exercise needs compute capability {needed_version}, and "
+        f"{device.name} has {device_version}."
+    )
+    return replace(verdict, message=f"{verdict.message} {device_note}") if verdict else verdict
 
 
-def _judge(exercise: KernelExercise, answer: Any, past: Past) -> Verdict:
+def _judge_on_bench(exercise: KernelExercise, answer: Any, past: Past) -> Verdict:
     name = exercise.exercise_id
-    steps = _STEPS if session.real_cp() is not None else _STEPS[:-1]
-    with session.steps(len(steps), "gl.check") as begin_step, bench() as test_bench:
+    stage_steps = _STAGE_STEPS if session.real_cp() is not None else _STAGE_STEPS[:-1]
+    with session.steps(len(stage_steps), "gl.check") as begin_step, bench() as test_bench:
         try:
             source = read(exercise, answer)
             if exercise.adapt is not None:
@@ -77,7 +79,7 @@ def _judge(exercise: KernelExercise, answer: Any, past: Past) -> Verdict:
             compiled(test_bench, exercise, source)
             seed = past.seed(draw.seed_of(name + source.code))
             trial = Trial(exercise, source, test_bench, seed, past)
-            stages = _judge_stages(trial, steps, begin_step)
+            stages = _judge_stages(trial, stage_steps, begin_step)
         except NotYet as reason:
             return Verdict(name, False, str(reason))
     failures = [stage for stage in stages if stage.state == "failed"]
@@ -88,9 +90,11 @@ def _judge(exercise: KernelExercise, answer: Any, past: Past) -> Verdict:
     return Verdict(name, not failures, message, tuple(stages), tuple(trial.scores))
 
 
-def _judge_stages(trial: Trial, steps: Sequence[_Step], begin_step: Callable[[], None]) -> list[StageResult]:
+def _judge_stages(
+    trial: Trial, stage_steps: Sequence[_Step], begin_step: Callable[[], None]
+) -> list[StageResult]:
     outcomes = {stage: StageResult(stage, "not reached") for stage in STAGES}
-    for stage, step in steps:
+    for stage, run_stage in stage_steps:
         begin_step()
         failures = [stage for stage in STAGES if outcomes[stage].state == "failed"]
         if failures and not (failures == ["budget"] and stage == "parallelism"):
@@ -98,7 +102,7 @@ def _judge_stages(trial: Trial, steps: Sequence[_Step], begin_step: Callable[[],
         if trial.hopeless and stage == "budget":
             continue
         try:
-            message = " ".join(filter(None, (outcomes[stage].said, step(trial))))
+            message = " ".join(filter(None, (outcomes[stage].said, run_stage(trial))))
             outcomes[stage] = StageResult(stage, "passed", message)
         except Unwritten:
             raise
@@ -110,7 +114,7 @@ def _judge_stages(trial: Trial, steps: Sequence[_Step], begin_step: Callable[[],
 def results(trial: Trial) -> str:
     """Check the results for small sizes with all block shapes, special values, and the exercise's table."""
     cases = [*trial.small_cases, *trial.data_cases(), *trial.table_cases()]
-    runs = [trial.run(case, "results", number) for number, case in enumerate(cases)]
+    runs = [trial.run(case, "results", seed) for seed, case in enumerate(cases)]
     trial.hopeless = _hopeless_mistake(trial, cases, runs)
     sizes = len({case.size for case in cases})
     shapes = len({case.block for case in cases})
@@ -140,10 +144,10 @@ def counted_results(trial: Trial) -> str:
 def orders(trial: Trial) -> str:
     """Check that the results are the same if blocks run in reverse order, in random order, or interleaved."""
     for case in trial.order_cases():
-        for order, seed, words in _ORDERS:
+        for order, seed, order_text in _BLOCK_ORDERS:
             with trial.bench.order(order, seed):
                 try:
-                    trial.run(replace(case, label=f"{case.label}, run {words}"), "orders", seed)
+                    trial.run(replace(case, label=f"{case.label}, run {order_text}"), "orders", seed)
                 except NotYet as reason:
                     if order != "in turns":
                         raise NotYet(f"{reason} {_ORDER_ADVICE}") from None
@@ -164,7 +168,7 @@ def hazards(trial: Trial) -> str:
             not wrong_elements(outputs[name], expected).any() for name, expected in case.wanted.items()
         )
         for hazard in report.hazards:
-            if hazard.kind == _ABSENT and is_unused:
+            if hazard.kind == _ABSENT_LANE and is_unused:
                 continue  # a lane may receive an undefined value and ignore it
             is_double_write = hazard.kind == "WAW" and hazard.space == "global"
             if hazard.severity == "info" and trial.exercise.once and is_double_write:
@@ -204,7 +208,7 @@ def on_real_gpu(trial: Trial) -> str:
 
 
 # The last step needs a real GPU.
-_STEPS: tuple[_Step, ...] = (
+_STAGE_STEPS: tuple[_Step, ...] = (
     ("results", results),
     ("orders", orders),
     ("hazards", hazards),
@@ -218,7 +222,9 @@ _STEPS: tuple[_Step, ...] = (
 
 def _hopeless_mistake(trial: Trial, cases: list[Case], runs: list[Run]) -> Mistake | None:
     # Blocks below a warp are left out, because work per block dominates there.
-    candidates = [number for number, case in enumerate(cases) if prod(case.block) > 32] or range(len(cases))
+    candidates = [case_index for case_index, case in enumerate(cases) if prod(case.block) > 32] or range(
+        len(cases)
+    )
     heaviest = max(candidates, key=lambda number: runs[number].counters.warp_instructions)
     busiest = max(candidates, key=lambda number: runs[number].counters.longest_warp_instructions)
     trial.longest = cases[busiest], runs[busiest].counters

@@ -92,26 +92,30 @@ class Trial:
         size, block = min(self.plan, key=lambda entry: abs(int(np.prod(entry[0])) - _MEDIUM_SIZE))
         self.exercise.case(data, size, block)
         kinds = draw.KINDS[1:] if data.special else (draw.DUPLICATES, draw.EXTREME)
-        small = [entry for entry in self.plan if np.prod(entry[0]) <= MAX_SMALL]
+        small = [size_and_block for size_and_block in self.plan if np.prod(size_and_block[0]) <= MAX_SMALL]
         widest = max(small, key=lambda entry: (prod(entry[1]), np.prod(entry[0])))
-        return [self.case(*entry, kind) for kind in kinds for entry in dict.fromkeys(((size, block), widest))]
+        return [
+            self.case(*size_and_block, kind)
+            for kind in kinds
+            for size_and_block in dict.fromkeys(((size, block), widest))
+        ]
 
     def table_cases(self) -> list[Case]:
         """Return launches with the special inputs of the exercise's table."""
         medium_size, block = min(self.plan, key=lambda entry: abs(int(np.prod(entry[0])) - _MEDIUM_SIZE))
-        blocks = list(dict.fromkeys(entry[1] for entry in self.plan))
+        blocks = list(dict.fromkeys(size_and_block[1] for size_and_block in self.plan))
         cases = []
-        for number, row in enumerate(self.exercise.table):
-            for size_number, size in enumerate(row.sizes or (medium_size,)):
+        for row_index, row in enumerate(self.exercise.table):
+            for size_index, size in enumerate(row.sizes or (medium_size,)):
                 suitable = (
                     [b for b in blocks if np.prod(size) <= _MAX_ROW_BLOCKS * prod(b)]
                     if row.sizes
                     else [block]
                 )
                 row_block = (
-                    row.block or (suitable or blocks)[(number + size_number) % len(suitable or blocks)]
+                    row.block or (suitable or blocks)[(row_index + size_index) % len(suitable or blocks)]
                 )
-                data = Draw([self.seed, number, size_number])
+                data = Draw([self.seed, row_index, size_index])
                 cases.append(labelled_case(self.exercise, data, size, row_block, row.case, row.what))
         return cases
 
@@ -125,7 +129,9 @@ class Trial:
         cases = self._failed_cases(True, "orders")
         cases += [multi_block[len(multi_block) // 2], multi_block[-1]] if multi_block else []
         if self.exercise.crowded:
-            cases.append(self.case(*max(self.plan, key=lambda entry: int(np.prod(entry[0])))))
+            cases.append(
+                self.case(*max(self.plan, key=lambda size_and_block: int(np.prod(size_and_block[0]))))
+            )
         return cases
 
     def hazard_cases(self) -> list[Case]:
@@ -220,8 +226,8 @@ def labelled_case(
     case.size = size
     threads = "×".join(str(n) for n in block if n > 1) or "1"
     shape = f"{count(prod(case.launch_grid), 'block')} of {threads} {noun(prod(block), 'thread')}"
-    numbers = {p.name: case.values.get(p.name) for p in exercise.arguments if not p.pointer}
-    integers = [f"{name} = {n:,}" for name, n in numbers.items() if isinstance(n, int | np.integer)]
+    scalar_values = {p.name: case.values.get(p.name) for p in exercise.arguments if not p.pointer}
+    integers = [f"{name} = {n:,}" for name, n in scalar_values.items() if isinstance(n, int | np.integer)]
     data_text = f", data with {data.kind}" if data.kind else f", {row_title}" if row_title else ""
     case.label = f"{', '.join([*integers, shape])}{data_text}"
     return case

@@ -31,7 +31,7 @@ MODULES = ("gpulab_course.teach.judge.python.performed", __name__)
 SHOWN_LINES = 20
 _SHOWN_COLUMNS = 200
 _SENT_BYTES = 256 << 20
-_DAMAGED = (
+_DAMAGED_TEXT = (
     "the reply from the answer's process is damaged, because the answer wrote to a file "
     "descriptor that it did "
     "not open. Write only to files that you open yourself."
@@ -71,18 +71,18 @@ def _judge_on(exercise: PythonExercise | ProgramExercise, answer: Any, device: s
     try:
         answer_bytes = cloudpickle.dumps(answer)
     except Exception as error:
-        return not_yet(_unsendable(error))
+        return not_yet(_unsendable_text(error))
     if len(answer_bytes) > _SENT_BYTES:
         return not_yet("it contains more than 256 MiB of data. Create large arrays inside the function.")
     text_seed = seed_of_answer(answer, answer_bytes)
     try:
         if isinstance(exercise, ProgramExercise):
-            with _talk(device, exercise.limit_s) as talk:
+            with _answer_process(device, exercise.limit_s) as talk:
                 remote = _load_answer(talk, answer_bytes, past.seed(text_seed))
                 references = functools.partial(_reference_process, device, exercise.limit_s)
                 return judge_program(exercise, remote, references, past)
         for seed in dict.fromkeys([*([past.again] if past.again is not None else []), past.seed(text_seed)]):
-            with _talk(device, exercise.limit_s) as talk:
+            with _answer_process(device, exercise.limit_s) as talk:
                 try:
                     praise = exercise.judge(_load_answer(talk, answer_bytes, seed))
                 except NotYet:
@@ -92,7 +92,7 @@ def _judge_on(exercise: PythonExercise | ProgramExercise, answer: Any, device: s
     except ProcessError as reason:
         return not_yet(str(reason))
     except DamagedError:
-        return not_yet(_DAMAGED)
+        return not_yet(_DAMAGED_TEXT)
     except Exception as error:
         error_text = unexpected(error).removeprefix("it ").rstrip(".")
         return not_yet(
@@ -101,7 +101,7 @@ def _judge_on(exercise: PythonExercise | ProgramExercise, answer: Any, device: s
 
 
 @contextlib.contextmanager
-def _talk(device: str, limit_s: float) -> Iterator[Talk]:
+def _answer_process(device: str, limit_s: float) -> Iterator[Talk]:
     """Start a process for an answer, and print the output of the answer when the process ends."""
     with Talk(device, limit_s, modules=MODULES) as talk:
         try:
@@ -112,11 +112,11 @@ def _talk(device: str, limit_s: float) -> Iterator[Talk]:
 
 def _show_printed(talk: Talk) -> None:
     """End an answer's process, print the first lines of its output, and the number of omitted lines."""
-    text, count = talk.printed()
+    text, line_count = talk.printed()
     lines = text.splitlines()[:SHOWN_LINES]
     for line in lines:
         print(line if len(line) <= _SHOWN_COLUMNS else f"{line[:_SHOWN_COLUMNS]}…")
-    print_omitted(count - len(lines))
+    print_omitted(line_count - len(lines))
 
 
 def let_cupy_be_found(_: Any) -> None:
@@ -140,8 +140,8 @@ def _load_answer(talk: Talk, answer_bytes: bytes, seed: int) -> Answer:
 
     if b"cupy" in answer_bytes:
         ask("", let_cupy_be_found)
-    is_function, kind = ask("", child.load, answer_bytes)
-    return Answer(ask, seed, bool(is_function), str(kind))
+    is_function, type_name = ask("", child.load, answer_bytes)
+    return Answer(ask, seed, bool(is_function), str(type_name))
 
 
 @contextlib.contextmanager
@@ -161,7 +161,7 @@ def _virtual_device() -> str:
         return "virtual"
 
 
-def _unsendable(error: Exception) -> str:
+def _unsendable_text(error: Exception) -> str:
     if isinstance(error.__cause__ or error, RecursionError | MemoryError):  # cloudpickle raises another
         return "it refers to too much data to be checked. Create the data inside the function."
     if isinstance(error, pickle.PicklingError | TypeError | AttributeError):

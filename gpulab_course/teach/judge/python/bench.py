@@ -70,14 +70,14 @@ class Bench:
     def pinned(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return a copy of a NumPy array in pinned memory."""
         memory = self.cp.cuda.alloc_pinned_memory(max(array.nbytes, 1))
-        copy: npt.NDArray[Any] = np.frombuffer(memory, array.dtype, array.size).reshape(array.shape)
-        copy[...] = array
-        self._pinned.append((array, copy))
-        return copy
+        pinned_copy: npt.NDArray[Any] = np.frombuffer(memory, array.dtype, array.size).reshape(array.shape)
+        pinned_copy[...] = array
+        self._pinned.append((array, pinned_copy))
+        return pinned_copy
 
     def pinned_of(self, array: Any) -> list[npt.NDArray[Any]]:
         """Return the copies of an array that `pinned` has made."""
-        return [copy for source, copy in self._pinned if source is array]
+        return [pinned_copy for original, pinned_copy in self._pinned if original is array]
 
     def read(self, result: Any) -> Any:
         """Return a result as NumPy array or number, read in the current stream as a caller would do."""
@@ -92,7 +92,9 @@ class Bench:
     ) -> None:
         """Record that the host reads or writes arrays; messages about hazards contain the two strings."""
         if self._checker is not None:
-            self._checker.see(HostUse(verb, _regions(reads, object_name), _regions(writes, object_name)))
+            self._checker.see(
+                HostUse(verb, _memory_regions(reads, object_name), _memory_regions(writes, object_name))
+            )
 
     @contextmanager
     def checking(self, current: Any) -> Iterator[list[StreamHazard]]:
@@ -142,7 +144,7 @@ def _work_of(act: Act) -> tuple[Work, ...]:
     return (act,) if isinstance(act, Work) else act.nodes if isinstance(act, GraphLaunch) else ()
 
 
-def _regions(arrays: Sequence[npt.NDArray[Any]], object_name: str) -> tuple[Region, ...]:
+def _memory_regions(arrays: Sequence[npt.NDArray[Any]], object_name: str) -> tuple[Region, ...]:
     regions = []
     for a in arrays:
         region = Region.of_array(HOST, a.ctypes.data, a.itemsize, a.shape, a.strides, object_name)

@@ -80,7 +80,9 @@ class ProgramRecord:
         for a in self.activities:
             if a.graph_id:
                 first_id = a.correlation_id - a.graph_node_id  # of this launch
-                depths = (depth[number] for number in a.after if first_id <= number < a.correlation_id)
+                depths = (
+                    depth[earlier_id] for earlier_id in a.after if first_id <= earlier_id < a.correlation_id
+                )
                 depth[a.correlation_id] = 1 + max(depths, default=0)
         return max(depth.values(), default=0)
 

@@ -28,30 +28,37 @@ class Flow:
 def flow(acts: Sequence[Act], results: Iterable[Region]) -> Flow:
     """Return the operations on which the final contents of the memory regions `results` depend."""
     regions = list(results)
-    numbers = set[int]()
+    work_numbers = set[int]()
     launches = 0
     for act in reversed(acts):
         if isinstance(act, Work):
-            regions = _inputs_of(act, regions, numbers)
+            regions = _inputs_of(act, regions, work_numbers)
         elif isinstance(act, GraphLaunch):
-            previous = len(numbers)
+            earlier_count = len(work_numbers)
             for node in reversed(act.nodes):
-                regions = _inputs_of(node, regions, numbers)
-            launches += len(numbers) > previous
-    return Flow(frozenset(numbers), launches)
+                regions = _inputs_of(node, regions, work_numbers)
+            launches += len(work_numbers) > earlier_count
+    return Flow(frozenset(work_numbers), launches)
 
 
-def _inputs_of(work: Work, regions: list[Region], numbers: set[int]) -> list[Region]:
+def _inputs_of(work: Work, regions: list[Region], work_numbers: set[int]) -> list[Region]:
     """Return the memory whose contents matter before an operation if `regions` matter after it.
 
     If the operation writes to `regions`, its number is added to `numbers`.
     """
     written_regions = (*work.writes, *work.atomics)
-    if not any(overlap(region, other) for region in written_regions for other in regions):
+    if not any(overlap(region, later_region) for region in written_regions for later_region in regions):
         return regions
-    numbers.add(work.number)
-    remaining = [other for other in regions if not any(covers(region, other) for region in work.writes)]
-    return [*remaining, *(region for region in (*work.reads, *work.atomics) if region not in remaining)]
+    work_numbers.add(work.number)
+    remaining_regions = [
+        later_region
+        for later_region in regions
+        if not any(covers(region, later_region) for region in work.writes)
+    ]
+    return [
+        *remaining_regions,
+        *(region for region in (*work.reads, *work.atomics) if region not in remaining_regions),
+    ]
 
 
 def concurrent_kernels(kernels: Sequence[Activity], activities: Sequence[Activity]) -> int:
@@ -84,7 +91,7 @@ def _ancestor_masks(activities: Sequence[Activity]) -> tuple[dict[int, int], dic
     ancestors: dict[int, int] = {}
     for a in activities:
         mask = bits[a.correlation_id] = 1 << len(bits)
-        for number in a.after:
-            mask |= ancestors.get(number, 0)
+        for earlier_id in a.after:
+            mask |= ancestors.get(earlier_id, 0)
         ancestors[a.correlation_id] = mask
     return bits, ancestors

@@ -63,26 +63,26 @@ def perform(program: Any, task: Task) -> dict[str, Any]:
         must not be.
     """
     real: Any = session.real_cp()
-    with session.bench() if real is None else nullcontext() as side:
-        cp = real if side is None else side.cp
-        bench = Bench(cp, side)
+    with session.bench() if real is None else nullcontext() as backend:
+        cp = real if backend is None else backend.cp
+        bench = Bench(cp, backend)
         originals = [a.copy() if isinstance(a, np.ndarray) else None for a in task.arguments]
-        sources = [None if a is None or not task.on_device else cp.asarray(a) for a in originals]
+        source_arrays = [None if a is None or not task.on_device else cp.asarray(a) for a in originals]
         with cp.cuda.Stream(non_blocking=True) as current:
             inputs = [
-                argument if source is None else _garbage_like(cp, source)
-                for argument, source in zip(task.arguments, sources, strict=True)
+                argument if source_array is None else _garbage_like(cp, source_array)
+                for argument, source_array in zip(task.arguments, source_arrays, strict=True)
             ]
             cp.cuda.Device().synchronize()
             order_context: Any = nullcontext([])
             if task.how == "checked":
                 order_context = bench.checking(current)
-            elif side is not None and task.how != "as given":
-                order_context = side.machine.stream_order(*task.how)
+            elif backend is not None and task.how != "as given":
+                order_context = backend.machine.stream_order(*task.how)
             with order_context as hazards:
-                for argument, source in zip(inputs, sources, strict=True):
-                    if source is not None:
-                        argument[...] = source  # not copyto(), which no order holds back
+                for argument, source_array in zip(inputs, source_arrays, strict=True):
+                    if source_array is not None:
+                        argument[...] = source_array  # not copyto(), which no order holds back
                 bench.acts.clear()
 
                 def call(*arguments: Any) -> Any:
@@ -92,27 +92,27 @@ def perform(program: Any, task: Task) -> dict[str, Any]:
                     )
 
                 result = task.calls(bench, call, *inputs)
-                parts = result if isinstance(result, tuple | list) else (result,)
+                result_parts = result if isinstance(result, tuple | list) else (result,)
                 if bench.record is not None:
-                    bench.record.flow = flow(bench.acts, bench.regions(parts))
+                    bench.record.flow = flow(bench.acts, bench.regions(result_parts))
                 is_written = [isinstance(a, cp.ndarray) and bench.writes_to(a) for a in inputs]
                 result = _on_host(bench, result)
             cp.cuda.Device().synchronize()
-            changed_numbers = []
-            for number, (argument, original) in enumerate(zip(inputs, originals, strict=True)):
+            changed_indices = []
+            for argument_index, (argument, original) in enumerate(zip(inputs, originals, strict=True)):
                 if not task.unchanged or original is None:
                     continue
                 copies = (argument, *bench.pinned_of(argument))
-                if is_written[number] or any(_differs(cp, copy, original) for copy in copies):
-                    changed_numbers.append(number)
+                if is_written[argument_index] or any(_differs(cp, copy, original) for copy in copies):
+                    changed_indices.append(argument_index)
         messages = [hazard.message for hazard in (hazards or ())[:_MOST_HAZARDS]]
-        counts = bench.record and counted(bench.record)
-        return {"result": result, "counts": counts, "hazards": messages, "changed": changed_numbers}
+        program_counts = bench.record and counted(bench.record)
+        return {"result": result, "counts": program_counts, "hazards": messages, "changed": changed_indices}
 
 
-def _garbage_like(cp: Any, source: Any) -> Any:
+def _garbage_like(cp: Any, template: Any) -> Any:
     """Return a new array of the same shape and dtype, filled with NaN or 1."""
-    array = cp.empty_like(source)
+    array = cp.empty_like(template)
     array.fill(cp.nan if array.dtype.kind == "f" else 1)
     return array
 
@@ -124,8 +124,8 @@ def _differs(cp: Any, array: Any, original: Any) -> bool:
 def _on_host(bench: Bench, result: Any) -> Any:
     """Copy the arrays of a result to the host; copies of device arrays are wrapped in `OnDevice`."""
     if isinstance(result, tuple | list):
-        parts = [_on_host(bench, part) for part in result]
-        return parts if isinstance(result, list) else tuple(parts)
+        host_parts = [_on_host(bench, part) for part in result]
+        return host_parts if isinstance(result, list) else tuple(host_parts)
     if isinstance(result, bench.cp.ndarray):
         return OnDevice(bench.read(result))
     value = bench.read(result)

@@ -32,7 +32,7 @@ ReferenceProcess = Callable[[], AbstractContextManager[Callable[[Any], Answer]]]
 # Other lawful orders in which a program has to give the same results.
 ORDERS: tuple[tuple[str, int], ...] = (("last first", 0), ("random", 1))
 _RUN_MODES: tuple[RunMode, ...] = ("as given", "checked", *ORDERS)
-_LARGE = 2  # number of the last sizes that count as large
+_LARGE_SIZES = 2  # number of the last sizes that count as large
 
 
 def judge_program(
@@ -70,7 +70,7 @@ def _judge_stages(
     try:
         begin_step()
         trial.run_failed_call(answer)
-        answer_costs = {number: trial.run(answer, number) for number in sizes}
+        answer_costs = {size_index: trial.run(answer, size_index) for size_index in sizes}
         trial.run_table(answer)
         results += (StageResult("results", "passed", f"right for {count(len(sizes), 'size')}."),)
         if not all(answer_costs.values()):  # on a real device, where nothing is counted
@@ -78,13 +78,15 @@ def _judge_stages(
         if exercise.checked:
             checked_sizes = sizes[:-1] or sizes
             begin_step()
-            checked_costs = {number: trial.run(answer, number, "checked") for number in checked_sizes}
+            checked_costs = {
+                size_index: trial.run(answer, size_index, "checked") for size_index in checked_sizes
+            }
             results += (StageResult("hazards", "passed", "all necessary waits between streams are present."),)
             begin_step()
             for order in ORDERS:
                 # A medium size, and the last one, which has not been checked.
-                for number in sorted({checked_sizes[len(checked_sizes) // 2], sizes[-1]}):
-                    trial.run(answer, number, order)
+                for size_index in sorted({checked_sizes[len(checked_sizes) // 2], sizes[-1]}):
+                    trial.run(answer, size_index, order)
             message = f"right in {len(ORDERS)} other orders that its streams allow."
             results += (StageResult("orders", "passed", message),)
     except NotYet as reason:
@@ -119,13 +121,15 @@ class _Trial:
         sizes = exercise.sizes
         self.sizes: Sequence[Any] = sizes(np.random.default_rng(seed)) if callable(sizes) else sizes
 
-    def _case(self, number: int, mode: RunMode) -> ProgramCase:
+    def _case(self, size_index: int, mode: RunMode) -> ProgramCase:
         """Return a call with new data in each mode, so that a result stored from an earlier call is wrong."""
-        return self.exercise.case(Draw([self._seed, number, _RUN_MODES.index(mode)]), self.sizes[number])
+        return self.exercise.case(
+            Draw([self._seed, size_index, _RUN_MODES.index(mode)]), self.sizes[size_index]
+        )
 
-    def run(self, program: Answer, number: int, mode: RunMode = "as given") -> Counts:
+    def run(self, program: Answer, size_index: int, mode: RunMode = "as given") -> Counts:
         """Run a program with the size of index `number`, in the given order of its streams."""
-        return self._run(program, self._case(number, mode), mode)
+        return self._run(program, self._case(size_index, mode), mode)
 
     def run_failed_call(self, program: Answer) -> None:
         """Run the call on which the last answer failed, if there is one."""
@@ -134,17 +138,17 @@ class _Trial:
 
     def run_table(self, program: Answer) -> None:
         """Run the calls with the special inputs of the exercise's table."""
-        for number, row in enumerate(self.exercise.table):
-            for size_number, size in enumerate(row.sizes or (self.sizes[len(self.sizes) // 2],)):
-                case = row.case(Draw([self._seed, len(_RUN_MODES), number, size_number]), size)
-                label = f"{_label(self.exercise, case)}, {row.what}"
+        for row_index, row in enumerate(self.exercise.table):
+            for size_index, size in enumerate(row.sizes or (self.sizes[len(self.sizes) // 2],)):
+                case = row.case(Draw([self._seed, len(_RUN_MODES), row_index, size_index]), size)
+                label = f"{_call_label(self.exercise, case)}, {row.what}"
                 self._run(program, replace(case, label=label), "as given")
 
     def _run(self, program: Answer, case: ProgramCase, mode: RunMode) -> Counts:
         self.failed = case, mode
-        counts = run(self.exercise, program, case, mode) or {}
+        program_counts = run(self.exercise, program, case, mode) or {}
         self.failed = None
-        return counts
+        return program_counts
 
     def scores_and_message(
         self,
@@ -158,34 +162,36 @@ class _Trial:
         reference = self._costs(load_reference, exercise.reference)
         naive = None if exercise.naive is None else self._costs(load_reference, exercise.naive)
 
-        def score(item: Budget, number: int) -> Score:
-            is_checked = item.counter in CHECKED_COUNTS
-            index = min(number, max(checked_costs)) if is_checked else number
-            counts = checked_costs[index] if is_checked else answer_costs[index]
-            naive_counts = naive(index, is_checked) if naive is not None and number == last_index else None
-            return scored(item, counts, reference(index, is_checked), naive_counts)
+        def score(counter_budget: Budget, size_index: int) -> Score:
+            is_checked = counter_budget.counter in CHECKED_COUNTS
+            counted_size = min(size_index, max(checked_costs)) if is_checked else size_index
+            answer_counts = checked_costs[counted_size] if is_checked else answer_costs[counted_size]
+            naive_counts = (
+                naive(counted_size, is_checked) if naive is not None and size_index == last_index else None
+            )
+            return scored(counter_budget, answer_counts, reference(counted_size, is_checked), naive_counts)
 
-        scores = tuple(score(item, last_index) for item in exercise.budgets)
-        for number in reversed(range(last_index + 1)):
-            for item, last_score in zip(exercise.budgets, scores, strict=True):
-                if item.large and number <= last_index - _LARGE:
+        scores = tuple(score(counter_budget, last_index) for counter_budget in exercise.budgets)
+        for size_index in reversed(range(last_index + 1)):
+            for counter_budget, last_score in zip(exercise.budgets, scores, strict=True):
+                if counter_budget.large and size_index <= last_index - _LARGE_SIZES:
                     continue
-                current = last_score if number == last_index else score(item, number)
-                if not budget.passes(item, current):
-                    label = _label(exercise, self._case(number, "as given"))
-                    return scores, f"{label}: {budget.complaint(item, current)}"
+                size_score = last_score if size_index == last_index else score(counter_budget, size_index)
+                if not budget.passes(counter_budget, size_score):
+                    label = _call_label(exercise, self._case(size_index, "as given"))
+                    return scores, f"{label}: {budget.complaint(counter_budget, size_score)}"
         return scores, ""
 
     def _costs(self, load_reference: Callable[[Any], Answer], program: Any) -> Callable[[int, bool], Counts]:
         """Return a function that runs a program of the course at a size and caches its counts."""
         cache: dict[tuple[int, bool], Counts] = {}
 
-        def costs(number: int, is_checked: bool) -> Counts:
-            if (number, is_checked) not in cache:
+        def costs(size_index: int, is_checked: bool) -> Counts:
+            if (size_index, is_checked) not in cache:
                 mode: RunMode = "checked" if is_checked else "as given"
-                case = self._case(number, mode)
-                cache[number, is_checked] = run(self.exercise, load_reference(program), case, mode) or {}
-            return cache[number, is_checked]
+                case = self._case(size_index, mode)
+                cache[size_index, is_checked] = run(self.exercise, load_reference(program), case, mode) or {}
+            return cache[size_index, is_checked]
 
         return costs
 
@@ -215,10 +221,10 @@ def run(
         If the program raises an exception, returns a wrong result, changes an argument, or does not order
         its streams.
     """
-    label = _label(exercise, case)
+    label = _call_label(exercise, case)
     data = case.arguments, case.on_device, case.unchanged
     task = Task(exercise.name, label, exercise.calls, *data, mode, exercise.returns)
-    facts = _facts(program.ask(perform, task, shown=label), len(case.arguments))
+    facts = _checked_facts(program.ask(perform, task, shown=label), len(case.arguments))
     if facts["hazards"]:
         raise NotYet(f"{label}: {facts['hazards'][0]}")
     try:
@@ -234,33 +240,33 @@ def run(
     if facts["changed"]:
         names = list(inspect.signature(exercise.reference).parameters)
         raise NotYet(f"{label} changes {names[facts['changed'][0]]}, which belongs to its caller.")
-    counts: Counts | None = facts["counts"]
-    return counts
+    program_counts: Counts | None = facts["counts"]
+    return program_counts
 
 
-def _facts(facts: Any, arguments: int) -> dict[str, Any]:
+def _checked_facts(facts: Any, argument_count: int) -> dict[str, Any]:
     """Check the dict that `perform` returned, because an answer may have replaced `perform`."""
     if isinstance(facts, dict) and facts.keys() == {"result", "counts", "hazards", "changed"}:
-        counts = facts["counts"]
+        program_counts = facts["counts"]
         hazards = facts["hazards"]
-        changed_numbers = facts["changed"]
-        counts_are_valid = counts is None or (
-            isinstance(counts, dict)
-            and counts.keys() == COUNTS.keys()
-            and all(type(count) is int for count in counts.values())
+        changed_indices = facts["changed"]
+        counts_are_valid = program_counts is None or (
+            isinstance(program_counts, dict)
+            and program_counts.keys() == COUNTS.keys()
+            and all(type(count) is int for count in program_counts.values())
         )
         hazards_are_valid = isinstance(hazards, list) and all(type(text) is str for text in hazards)
-        changes_are_valid = isinstance(changed_numbers, list) and all(
-            number in range(arguments) for number in changed_numbers
+        changes_are_valid = isinstance(changed_indices, list) and all(
+            index in range(argument_count) for index in changed_indices
         )
         if counts_are_valid and hazards_are_valid and changes_are_valid:
             return facts
     raise DamagedError("the facts of the program are missing")
 
 
-def _label(exercise: ProgramExercise, case: ProgramCase) -> str:
-    return case.label or f"{exercise.name}({', '.join(map(_shown, case.arguments))})"
+def _call_label(exercise: ProgramExercise, case: ProgramCase) -> str:
+    return case.label or f"{exercise.name}({', '.join(map(_argument_text, case.arguments))})"
 
 
-def _shown(argument: Any) -> str:
+def _argument_text(argument: Any) -> str:
     return f"array of {argument.shape}" if isinstance(argument, np.ndarray) else spelt(argument)

@@ -26,34 +26,38 @@ def compare(label: str, result: Any, case: ProgramCase) -> None:
         If the result is wrong. The message explains known mistakes.
     """
     try:
-        _compare(label, result, case.wanted, case.place)
+        _compare_result(label, result, case.wanted, case.place)
     except _WrongValues as reason:
-        advice = next((sentence for value, sentence in case.mistakes if _equal(result, value)), "")
+        advice = next((sentence for value, sentence in case.mistakes if _is_equal(result, value)), "")
         raise NotYet(f"{reason} {advice}".rstrip()) from None
 
 
-def _compare(label: str, result: Any, wanted: Any, place: str) -> None:
+def _compare_result(label: str, result: Any, wanted: Any, place: str) -> None:
     if callable(wanted):
         wanted(result)
         return
     is_tuple = isinstance(wanted, tuple)
-    parts = result if is_tuple else (result,)
+    result_parts = result if is_tuple else (result,)
     if is_tuple and not isinstance(result, tuple | list):
         raise NotYet(f"{label} should return {count(len(wanted), 'result')}, as a tuple or a list.")
     if is_tuple and len(result) != len(wanted):
         raise NotYet(f"{label} should return {count(len(wanted), 'result')}, not {len(result)}.")
-    for number, (part, expected) in enumerate(zip(parts, wanted if is_tuple else (wanted,), strict=True)):
-        _compare_one(label, f"result {number + 1}" if is_tuple else "the result", part, expected, place)
+    for result_index, (result_part, expected) in enumerate(
+        zip(result_parts, wanted if is_tuple else (wanted,), strict=True)
+    ):
+        _compare_value(
+            label, f"result {result_index + 1}" if is_tuple else "the result", result_part, expected, place
+        )
 
 
-def _compare_one(label: str, name: str, result: Any, expected: Any, place: str) -> None:
+def _compare_value(label: str, name: str, result: Any, expected: Any, place: str) -> None:
     if not isinstance(result, OnDevice | np.ndarray | np.generic | int | float):
         raise NotYet(f"{label} returns {kind_of(result)}, but {name} should be an array or a number.")
     if place == "device" and not isinstance(result, OnDevice):
-        raise NotYet(f"{label}: {name} should stay on the device, but it is {_kind(result)}.")
+        raise NotYet(f"{label}: {name} should stay on the device, but it is {_host_type_text(result)}.")
     if place == "host" and not isinstance(result, np.ndarray):
-        state = "is still on the device" if isinstance(result, OnDevice) else "is a number"
-        raise NotYet(f"{label}: {name} should be a NumPy array, but it {state}.")
+        place_text = "is still on the device" if isinstance(result, OnDevice) else "is a number"
+        raise NotYet(f"{label}: {name} should be a NumPy array, but it {place_text}.")
     expected = expected if isinstance(expected, Near) else np.asarray(expected)
     array = result.values if isinstance(result, OnDevice) else np.asarray(result)
     values = values_of(expected)
@@ -70,13 +74,13 @@ def _compare_one(label: str, name: str, result: Any, expected: Any, place: str) 
         raise _WrongValues(f"{label}: {first_wrong(name, array, values, is_wrong)}.")
 
 
-def _equal(result: Any, expected: Any) -> bool:
+def _is_equal(result: Any, expected: Any) -> bool:
     try:
-        _compare("", result, expected, "")
+        _compare_result("", result, expected, "")
     except NotYet:
         return False
     return True
 
 
-def _kind(result: Any) -> str:
+def _host_type_text(result: Any) -> str:
     return "a NumPy array" if isinstance(result, np.ndarray) else "a number of the host"

@@ -42,11 +42,11 @@ class Gpus:
     def put(self, gpu: int, array: Any) -> Any:
         """Copy an array to a GPU in the GPU's stream, without waiting for the copy."""
         with self.cp.cuda.Device(gpu), self.streams[gpu]:
-            target = self.cp.empty(array.shape, array.dtype)
-            target.fill(1)
-            source = self.cp.asarray(array)
-            self.cp.copyto(target, source)
-        return target
+            device_array = self.cp.empty(array.shape, array.dtype)
+            device_array.fill(1)
+            source_array = self.cp.asarray(array)
+            self.cp.copyto(device_array, source_array)
+        return device_array
 
     def read(self, gpu: int, array: Any) -> Any:
         """Copy an array to the host in the stream of its GPU."""
@@ -103,8 +103,8 @@ class Gpus:
 @contextmanager
 def gpus(count: int, links: str = "nvswitch") -> Iterator[Gpus]:
     """Create a virtual machine with `count` H200 GPUs for a `with` block."""
-    with session.bench(session.table_info("H200"), count, links) as side:
-        yield Gpus(side, count)
+    with session.bench(session.table_info("H200"), count, links) as backend:
+        yield Gpus(backend, count)
 
 
 @contextmanager
