@@ -128,9 +128,9 @@ def reveal(key: str, found: Value, source: Provenance | str, **fields: Value) ->
 def _question(key: str) -> PredictionQuestion:
     question = folders.prediction(key)
     if question is None:
-        keys = folders.predictions()
+        known_keys = folders.predictions()
         raise predictions.UnknownPredictionError(
-            f"There is no prediction {key!r} in the course.{did_you_mean(key, keys)}"
+            f"There is no prediction {key!r} in the course.{did_you_mean(key, known_keys)}"
         )
     return question
 

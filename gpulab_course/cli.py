@@ -39,15 +39,15 @@ def lab(arguments: Sequence[str]) -> int:
         # On a computer that learners share, only a learner may read their own notebooks and histories.
         os.umask(0o077)
     folder = options.notebooks
-    first = ""
+    course_folder = ""
     if folder is None:
-        folder = _folder(options.folder)
-        first = _copy(folder, options)
+        folder = _copies_folder(options.folder)
+        course_folder = _update_copies(folder, options)
         if is_hub:
             for private_folder in (folder, Path.home() / ".ipython"):
                 if private_folder.is_dir():
                     private_folder.chmod(0o700)
-    return _open(find_first_notebook(folder / first), folder, jupyter_arguments, hub=options.hub)
+    return _open_lab(find_first_notebook(folder / course_folder), folder, jupyter_arguments, hub=options.hub)
 
 
 def copy(arguments: Sequence[str]) -> int:
@@ -55,7 +55,7 @@ def copy(arguments: Sequence[str]) -> int:
     parser = _parser("copy", copy.__doc__)
     _add_course(parser)
     options = parser.parse_args(arguments)
-    _copy(_folder(options.folder), options)
+    _update_copies(_copies_folder(options.folder), options)
     return 0
 
 
@@ -64,7 +64,7 @@ def reset(arguments: Sequence[str]) -> int:
     parser = _parser("reset", reset.__doc__)
     parser.add_argument("names", nargs="+", metavar="NN", help="how their names start, such as 02")
     options = parser.parse_args(arguments)
-    _print(reset_copies(_folder(options.folder), options.names))
+    _print_sentences(reset_copies(_copies_folder(options.folder), options.names))
     return 0
 
 
@@ -84,7 +84,7 @@ def _add_course(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _copy(folder: Path, options: argparse.Namespace) -> str:
+def _update_copies(folder: Path, options: argparse.Namespace) -> str:
     """Update the copies of the notebooks, and return the folder in which they are.
 
     The copies for a course are in a folder with the name of the course.
@@ -92,35 +92,37 @@ def _copy(folder: Path, options: argparse.Namespace) -> str:
     if options.course is None:
         if options.without_solutions:
             raise CommandError("--without-solutions needs a course, for example --course half-day.")
-        _print(update_copies(folder))
+        _print_sentences(update_copies(folder))
         return ""
-    chosen = course(options.course)
-    _print(update_copies(folder))
-    _print(update_copies(folder / chosen.name, chosen, solutions=not options.without_solutions))
-    return chosen.name
+    chosen_course = course(options.course)
+    _print_sentences(update_copies(folder))
+    _print_sentences(
+        update_copies(folder / chosen_course.name, chosen_course, solutions=not options.without_solutions)
+    )
+    return chosen_course.name
 
 
-def _folder(folder: Path | None) -> Path:
+def _copies_folder(folder: Path | None) -> Path:
     return folder.expanduser().absolute() if folder else default_folder()
 
 
-def _print(sentences: Sequence[str]) -> None:
+def _print_sentences(sentences: Sequence[str]) -> None:
     for sentence in sentences:
         print(f"gpulab: {sentence}", file=sys.stderr)
 
 
-def _open(notebook: Path, folder: Path, arguments: Sequence[str], *, hub: bool) -> int:
+def _open_lab(notebook: Path, folder: Path, arguments: Sequence[str], *, hub: bool) -> int:
     """Start JupyterLab, or the server of a JupyterHub, in the folder of the notebooks."""
     if importlib.util.find_spec("jupyterlab") is None:
         raise CommandError("JupyterLab is not installed: pip install jupyterlab")
     # The address that JupyterLab prints leads to the first notebook, too.
     path = notebook.relative_to(folder.resolve()).as_posix()
     url_option = f"--{'ServerApp' if hub else 'LabApp'}.default_url=/lab/tree/{quote(path)}"
-    data = Path(str(files("gpulab") / "data"))
+    data_folder = Path(str(files("gpulab") / "data"))
     # JupyterLab keeps widget state in the learner's own notebooks, so that views outlive the kernel.
-    settings = f"--LabApp.app_settings_dir={data / 'lab_settings'}"
+    settings = f"--LabApp.app_settings_dir={data_folder / 'lab_settings'}"
     # CUDA C++ is coloured in a checkout as well, and in an environment that another tool created.
-    colours = f"--LabApp.extra_labextensions_path={data / 'labextensions'}"
+    colours = f"--LabApp.extra_labextensions_path={data_folder / 'labextensions'}"
     options = [*_as_root(), settings, colours, url_option, *arguments]
     if hub:
         return _replace_process([sys.executable, "-m", "jupyterhub.singleuser", *options], folder)

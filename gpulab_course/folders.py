@@ -69,19 +69,22 @@ class Folder:
         module = self._module("shown_answers")
         return module.SHOWN if module else ()
 
-    def _module(self, part: str) -> Any:
-        if not (self.path / f"{part}.py").is_file() and not (self.path / part / "__init__.py").is_file():
+    def _module(self, module_name: str) -> Any:
+        if (
+            not (self.path / f"{module_name}.py").is_file()
+            and not (self.path / module_name / "__init__.py").is_file()
+        ):
             return None
-        return importlib.import_module(f"{self.package}.{part}")
+        return importlib.import_module(f"{self.package}.{module_name}")
 
 
 def folders() -> list[Folder]:
     """Return all content folders, in the order of the notebooks."""
     result = [
-        Folder(name[1], name[2], entry, f"{package}.{entry.name}")
+        Folder(name[1], name[2], folder_path, f"{package}.{folder_path.name}")
         for package, parent_path in _package_paths()
-        for entry in parent_path.iterdir()
-        if (name := _NAME.fullmatch(entry.name))
+        for folder_path in parent_path.iterdir()
+        if (name := _NAME.fullmatch(folder_path.name))
     ]
     return sorted(result, key=lambda folder: folder.path.name)
 

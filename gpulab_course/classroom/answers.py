@@ -89,7 +89,7 @@ def judged(exercise_id: str, path: Path) -> Verdict:
         If the file cannot be read, is not Python, or cannot be an answer to this exercise.
     """
     exercise = exercise_called(exercise_id)
-    text = _text(path)
+    text = _read_answer(path)
     if path.suffix == ".cu":
         if not isinstance(exercise, KernelExercise):
             raise AnswerError(f"{exercise_id} is answered in Python: name a .py file, not {path.name}.")
@@ -106,7 +106,7 @@ def judged(exercise_id: str, path: Path) -> Verdict:
     if not isinstance(exercise, KernelExercise):
         return judge(exercise, module)
     try:
-        return judge(exercise, _kernel(module))
+        return judge(exercise, _kernel_of(module))
     except ProcessError as reason:
         return Verdict(exercise_id, False, str(reason))
     except DamagedError:
@@ -133,14 +133,14 @@ def exercise_called(exercise_id: str) -> Exercise:
 
 def name_in_the_notebook(exercise_id: str) -> str:
     """Return the name of the variable that the notebook passes to ``gl.check`` for an exercise."""
-    call = re.compile(rf'gl\.check\(\\"{re.escape(exercise_id)}\\", (\w+)\)')
+    check_call = re.compile(rf'gl\.check\(\\"{re.escape(exercise_id)}\\", (\w+)\)')
     for path in copies.originals().values():
-        if match := call.search(path.read_text(encoding="utf-8")):
+        if match := check_call.search(path.read_text(encoding="utf-8")):
             return match[1]
     return _DEFAULT_NAME
 
 
-def _text(path: Path) -> str:
+def _read_answer(path: Path) -> str:
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise AnswerError(
@@ -155,16 +155,16 @@ def _text(path: Path) -> str:
         raise AnswerError(f"{path} is not UTF-8 text: byte {error.start:,} is invalid.") from None
 
 
-def _kernel(module: Module) -> KernelSource | str:
+def _kernel_of(module: Module) -> KernelSource | str:
     """Run Python source text in a separate process, and return the kernel that it defines."""
     with Talk(f"virtual:{session.table_info(session.which_device().device).name}", _KERNEL_LIMIT_S) as talk:
         name, code, options, expressions = talk.ask(
-            "", _source, module.text, module.name, module.file, "cupy" in module.text
+            "", _kernel_fields, module.text, module.name, module.file, "cupy" in module.text
         )
         return code if not name else KernelSource(name, code, tuple(options), tuple(expressions))
 
 
-def _source(
+def _kernel_fields(
     _: Any, text: str, name: str, file: str, uses_cupy: bool
 ) -> tuple[str, str, list[str], list[str]]:
     if uses_cupy:

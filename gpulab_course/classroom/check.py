@@ -31,13 +31,13 @@ def main(arguments: Sequence[str]) -> int:
     if options.all is not None and options.exercise:
         parser.error("--all reads the names of the exercises from the file names, so it takes only a folder")
     try:
-        answers = [(options.exercise, options.file)] if options.all is None else _answers(options.all)
+        answers = [(options.exercise, options.file)] if options.all is None else _answers_in(options.all)
     except AnswerError as error:
         print(f"gpulab: {error}", file=sys.stderr)
         return 2
     results = []
     for exercise_id, path in answers:
-        result, verdict = _result(exercise_id, path)
+        result, verdict = _judge_file(exercise_id, path)
         if options.all is not None:
             result["file"] = file = str(path.relative_to(options.all))
             if result["error"] and path.name != file:
@@ -74,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _answers(folder: Path) -> list[tuple[str, Path]]:
+def _answers_in(folder: Path) -> list[tuple[str, Path]]:
     """Return pairs of an exercise and the file with its answer, for all files with names of exercises.
 
     Raises
@@ -104,7 +104,7 @@ def _answers(folder: Path) -> list[tuple[str, Path]]:
     return answers
 
 
-def _result(exercise_id: str, path: Path) -> tuple[dict[str, Any], Verdict | None]:
+def _judge_file(exercise_id: str, path: Path) -> tuple[dict[str, Any], Verdict | None]:
     """Return the verdict on a file as a dict for JSON, or the reason for which it cannot be judged."""
     result: dict[str, Any] = {"exercise": exercise_id, "file": str(path), "passed": False, "message": ""}
     result |= {"stages": [], "scores": [], "error": ""}
@@ -114,7 +114,7 @@ def _result(exercise_id: str, path: Path) -> tuple[dict[str, Any], Verdict | Non
             verdict = judged(exercise_id, path)
     except GpulabError as error:
         return result | {"error": str(error)}, None
-    stages, scores = ([asdict(part) for part in parts] for parts in (verdict.stages, verdict.scores))
+    stages, scores = ([asdict(record) for record in records] for records in (verdict.stages, verdict.scores))
     verdict_data = {"passed": verdict.passed, "message": verdict.message, "stages": stages, "scores": scores}
     return result | verdict_data, verdict
 
@@ -126,5 +126,5 @@ def _print_result(result: dict[str, Any], verdict: Verdict | None) -> None:
     elif verdict is not None:
         print(verdict, flush=True)
     else:
-        state = "passed" if result["passed"] else "not yet"
-        print(f"{state:<7}  {printable(result['file'])}: {result['message']}", flush=True)
+        state_text = "passed" if result["passed"] else "not yet"
+        print(f"{state_text:<7}  {printable(result['file'])}: {result['message']}", flush=True)

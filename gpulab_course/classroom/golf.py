@@ -73,7 +73,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     if options.exercise is None:
         entries = read(options.file)
-        return _verify(entries, options.verify) if options.verify else _print_table(entries)
+        return _verify_entries(entries, options.verify) if options.verify else _print_table(entries)
     name = "".join(filter(str.isprintable, options.name)).strip()[:_MAX_NAME_LENGTH]
     if options.answer is None or not name or options.verify:
         parser.error("an entry needs exactly an exercise, a file and --name")
@@ -137,7 +137,7 @@ def enter(path: Path, exercise_id: str, answer: Path, name: str) -> list[str]:
         As `gpulab_course.classroom.answers.judged`.
     """
     read(path)  # before the answer is judged
-    scores = _scores(exercise_id, answer)
+    scores = _judged_scores(exercise_id, answer)
     digest = _digest(answer)
     rules = int(getattr(exercise_called(exercise_id), "rules", 0))
     sentences = list[str]()
@@ -162,18 +162,18 @@ def enter(path: Path, exercise_id: str, answer: Path, name: str) -> list[str]:
             suffix = f", before {previous.score:,} by {previous.name}" if previous is not None else ""
             sentences.append(f"{exercise_id}: {score_text}; reference {reference:,}{suffix}.")
         if sentences:
-            _write(path, sorted(entries.values(), key=lambda entry: (entry.exercise, entry.counter)))
+            _write_entries(path, sorted(entries.values(), key=lambda entry: (entry.exercise, entry.counter)))
     return sentences
 
 
-def _write(path: Path, entries: Iterable[Entry]) -> None:
+def _write_entries(path: Path, entries: Iterable[Entry]) -> None:
     data = {"format": FORMAT, "version": VERSION, "entries": [asdict(entry) for entry in entries]}
     temporary = path.with_name(f"{path.name}.{os.getpid()}")
     temporary.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     temporary.replace(path)
 
 
-def _scores(exercise_id: str, answer: Path) -> dict[str, tuple[int, int, str]]:
+def _judged_scores(exercise_id: str, answer: Path) -> dict[str, tuple[int, int, str]]:
     """Return the value, the reference's value and a text for each score of an answer that passes."""
     with contextlib.redirect_stdout(sys.stderr):
         verdict = judged(exercise_id, answer)
@@ -187,7 +187,7 @@ def _scores(exercise_id: str, answer: Path) -> dict[str, tuple[int, int, str]]:
     return scores
 
 
-def _verify(entries: Sequence[Entry], folder: Path) -> int:
+def _verify_entries(entries: Sequence[Entry], folder: Path) -> int:
     """Judge the answers in a folder again, and print which entries are confirmed."""
     if not folder.is_dir():
         raise GolfError(f"{folder} is not a folder.")
@@ -204,7 +204,7 @@ def _verify(entries: Sequence[Entry], folder: Path) -> int:
         if entry.sha256 in files:
             if key not in judged_scores:
                 try:
-                    judged_scores[key] = _scores(entry.exercise, files[entry.sha256])
+                    judged_scores[key] = _judged_scores(entry.exercise, files[entry.sha256])
                 except GpulabError as error:
                     judged_scores[key] = str(error)
             scores = judged_scores[key]
@@ -231,8 +231,16 @@ def _digest(path: Path) -> str:
 
 def _print_table(entries: Sequence[Entry]) -> int:
     rows = tuple(
-        (e.exercise, e.counter, f"{e.score:,}", f"{e.reference:,}", e.name, e.date, e.sha256[:12])
-        for e in entries
+        (
+            entry.exercise,
+            entry.counter,
+            f"{entry.score:,}",
+            f"{entry.reference:,}",
+            entry.name,
+            entry.date,
+            entry.sha256[:12],
+        )
+        for entry in entries
     )
     headings = ("exercise", "counter", "best", "reference", "name", "date", "digest")
     print(Table("Best scores, counted on the virtual GPU", headings, rows).text())

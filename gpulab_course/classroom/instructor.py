@@ -20,15 +20,17 @@ from gpulab_course.content import copies
 from gpulab_course.teach.question import PredictionQuestion, Question
 from virtualgpu.errors import GpulabError, did_you_mean
 
-_TEACHING = Path(copies.__file__).with_name("teaching.toml")
+_TEACHING_TABLE = Path(copies.__file__).with_name("teaching.toml")
 _HEADING = re.compile(r"^(?P<marks>##?) (?P<title>.*?)(?: \((?P<minutes>\d+) min\))?$", re.M)
 _TOTAL_MINUTES = re.compile(r"\*\*(\d+) minutes")
 _COURSE_CALL = re.compile(r'gl\.(predict|reveal|check|quiz)\(\s*"([\w-]+)"')
 _SOLUTION = re.compile(r"<summary>Solution of ([\w-]+)</summary>\s*(.*?)\s*</details>", re.S)
-_ANSWERS = re.compile(r"<details><summary>(Answers?[^<]*)</summary>\s*(.*?)\s*</details>", re.S)
+_ANSWER_FOLDS = re.compile(r"<details><summary>(Answers?[^<]*)</summary>\s*(.*?)\s*</details>", re.S)
 _OTHER_CALL = re.compile(r"gl\.(which_device|use_device|progress)\(")
 # The output of the stored notebook where no prediction was made.
-_REVEALED = re.compile(r"^No prediction\. (.*?)(?: The usual wrong answer: (.*?)\.)?((?: [A-Z].*)?)$", re.S)
+_REVEAL_TEXT = re.compile(
+    r"^No prediction\. (.*?)(?: The usual wrong answer: (.*?)\.)?((?: [A-Z].*)?)$", re.S
+)
 
 
 class InstructorError(GpulabError):
@@ -50,12 +52,12 @@ def main(arguments: Sequence[str]) -> int:
     if (options.notebook is None) == (options.all is None):
         parser.error("name a notebook, or --all FOLDER")
     if options.all is None:
-        print(_formatted(page(options.notebook), options.html))
+        print(_format_page(page(options.notebook), options.html))
         return 0
     options.all.mkdir(parents=True, exist_ok=True)
-    for number in notebooks():
-        path = options.all / f"{number}.{'html' if options.html else 'md'}"
-        path.write_text(_formatted(page(number), options.html) + "\n", encoding="utf-8")
+    for notebook_number in notebooks():
+        path = options.all / f"{notebook_number}.{'html' if options.html else 'md'}"
+        path.write_text(_format_page(page(notebook_number), options.html) + "\n", encoding="utf-8")
         print(path, file=sys.stderr)
     return 0
 
@@ -78,84 +80,92 @@ def page(number: str) -> str:
         suggestion = did_you_mean(number, paths)
         raise InstructorError(f"There is no notebook {number!r}.{suggestion} There are: {', '.join(paths)}.")
     cells = json.loads(paths[number].read_text(encoding="utf-8"))["cells"]
-    return "\n\n".join(_parts([(cell, "".join(cell["source"])) for cell in cells], number))
+    return "\n\n".join(_page_parts([(cell, "".join(cell["source"])) for cell in cells], number))
 
 
 Cells = list[tuple[dict[str, Any], str]]
 
 
-def _parts(cells: Cells, number: str) -> Iterator[str]:
-    texts = "\n\n".join(source for cell, source in cells if cell["cell_type"] == "markdown")
-    minutes = _TOTAL_MINUTES.search(texts)
-    title = next(heading["title"] for heading in _HEADING.finditer(texts))
+def _page_parts(cells: Cells, notebook_number: str) -> Iterator[str]:
+    markdown_text = "\n\n".join(cell_source for cell, cell_source in cells if cell["cell_type"] == "markdown")
+    minutes = _TOTAL_MINUTES.search(markdown_text)
+    title = next(heading["title"] for heading in _HEADING.finditer(markdown_text))
     yield f"# {title}: for the instructor"
     yield (
         (f"{minutes[1]} minutes in all. " if minutes else "")
         + "This page is made from the notebook, with its stored results, and from the course's code."
     )
-    yield from _advice(number, [heading["title"] for heading in _HEADING.finditer(texts)])
+    yield from _advice_parts(
+        notebook_number, [heading["title"] for heading in _HEADING.finditer(markdown_text)]
+    )
     yield "## Sections and minutes"
     yield "\n".join(
         f"- {heading['title']}" + (f": {heading['minutes']} min" if heading["minutes"] else "")
-        for heading in _HEADING.finditer(texts)
+        for heading in _HEADING.finditer(markdown_text)
         if heading["marks"] == "##"
     )
     yield "## What to project"
-    yield "\n".join(_to_project(cells))
-    calls = [(kind, key, cell) for cell, source in cells for kind, key in _COURSE_CALL.findall(source)]
-    results: dict[str, dict[str, str]] = {kind: {} for kind, *_ in calls}
-    for kind, key, cell in calls:
-        results[kind][key] = _stored_result(cell)
+    yield "\n".join(_shown_cells(cells))
+    calls = [
+        (call_kind, key, cell)
+        for cell, cell_source in cells
+        for call_kind, key in _COURSE_CALL.findall(cell_source)
+    ]
+    results: dict[str, dict[str, str]] = {call_kind: {} for call_kind, *_ in calls}
+    for call_kind, key, cell in calls:
+        results[call_kind][key] = _stored_result(cell)
     yield "## Predictions"
-    for key in dict.fromkeys(key for kind, key, _ in calls if kind == "predict"):
+    for key in dict.fromkeys(key for call_kind, key, _ in calls if call_kind == "predict"):
         if (question := folders.prediction(key)) is not None:
             reveal_text = results.get("reveal", {}).get(key, "")
-            yield _prediction(question, results["predict"].get(key, ""), reveal_text)
+            yield _prediction_text(question, results["predict"].get(key, ""), reveal_text)
     yield "## Exercises"
-    solutions = dict(_SOLUTION.findall(texts))
-    mistakes = _mistakes(number[:2])
-    for name in dict.fromkeys(key for kind, key, _ in calls if kind == "check"):
-        yield from _exercise(name, solutions.get(name, ""), mistakes.get(name, []))
+    solutions = dict(_SOLUTION.findall(markdown_text))
+    mistakes = _mistake_lines(notebook_number[:2])
+    for name in dict.fromkeys(key for call_kind, key, _ in calls if call_kind == "check"):
+        yield from _exercise_parts(name, solutions.get(name, ""), mistakes.get(name, []))
     yield "## Questions"
-    topics = [key for kind, key, _ in calls if kind == "quiz"]
+    topics = [key for call_kind, key, _ in calls if call_kind == "quiz"]
     for topic in topics:
-        yield from _quiz(topic)
-    for summary, answers in _ANSWERS.findall(texts):
+        yield from _quiz_parts(topic)
+    for summary, answers in _ANSWER_FOLDS.findall(markdown_text):
         yield f"**{summary}.**\n\n{answers}"
     if not topics:
         yield "The quiz of this topic is in the last notebook of the topic."
 
 
-def _advice(number: str, titles: list[str]) -> Iterator[str]:
+def _advice_parts(notebook_number: str, titles: list[str]) -> Iterator[str]:
     """Yield the sections on the most important thing and on what to leave out."""
-    advice = tomllib.loads(_TEACHING.read_text(encoding="utf-8"))[number]
+    advice = tomllib.loads(_TEACHING_TABLE.read_text(encoding="utf-8"))[notebook_number]
     yield "## If you teach one thing"
     question = folders.prediction(advice["prediction"])
-    asked = f" Ask first ({question.key}): {question.question}" if question else ""
-    yield advice["one_thing"] + asked
+    question_text = f" Ask first ({question.key}): {question.question}" if question else ""
+    yield advice["one_thing"] + question_text
     yield "## What to skip if time is short"
-    skipped = [title for name in advice["skip"] for title in titles if title.startswith(f"{name} · ")]
-    yield "\n".join(f"- {title}" for title in skipped)
+    skipped_titles = [title for name in advice["skip"] for title in titles if title.startswith(f"{name} · ")]
+    yield "\n".join(f"- {title}" for title in skipped_titles)
 
 
-def _to_project(cells: Cells) -> Iterator[str]:
+def _shown_cells(cells: Cells) -> Iterator[str]:
     """Yield the cells worth showing on a projector: those whose stored output is a picture or a table."""
     section = ""
-    for cell, source in cells:
+    for cell, cell_source in cells:
         if cell["cell_type"] == "markdown":
-            section = next((heading["title"] for heading in _HEADING.finditer(source)), section)
-        if _COURSE_CALL.search(source) or _OTHER_CALL.search(source):
+            section = next((heading["title"] for heading in _HEADING.finditer(cell_source)), section)
+        if _COURSE_CALL.search(cell_source) or _OTHER_CALL.search(cell_source):
             continue
         for output in cell.get("outputs", ()):
             kinds = {"image/png": "picture", "text/html": "table"}
-            if kind := next((kinds[kind] for kind in kinds if kind in output.get("data", {})), ""):
-                description = _text(output).split("\n")[0]
-                yield f"- *{section}*, cell `{cell['id']}`, {kind}: {description}"
+            if output_kind := next(
+                (kinds[output_kind] for output_kind in kinds if output_kind in output.get("data", {})), ""
+            ):
+                description = _output_text(output).split("\n")[0]
+                yield f"- *{section}*, cell `{cell['id']}`, {output_kind}: {description}"
 
 
-def _prediction(question: PredictionQuestion, question_text: str, reveal_text: str) -> str:
+def _prediction_text(question: PredictionQuestion, question_text: str, reveal_text: str) -> str:
     question_text = question_text.split("\n")[0].removeprefix("Predict: ") or question.question
-    match = _REVEALED.match(reveal_text)
+    match = _REVEAL_TEXT.match(reveal_text)
     wrong_answer = (match and match[2]) or f"{question.comparison} {question.unit}".rstrip()
     lines = [f"**{question.key}.** {question_text}"]
     if question.choices:
@@ -167,7 +177,7 @@ def _prediction(question: PredictionQuestion, question_text: str, reveal_text: s
     return "\n".join(lines)
 
 
-def _exercise(name: str, solution: str, mistakes: list[str]) -> Iterator[str]:
+def _exercise_parts(name: str, solution: str, mistakes: list[str]) -> Iterator[str]:
     exercise = folders.exercise(name)
     if exercise is None:
         return
@@ -177,21 +187,21 @@ def _exercise(name: str, solution: str, mistakes: list[str]) -> Iterator[str]:
         yield "\n".join(("Common wrong answers, and a part of the judge's message:\n", *mistakes))
 
 
-def _mistakes(number: str) -> dict[str, list[str]]:
+def _mistake_lines(notebook_number: str) -> dict[str, list[str]]:
     """Return lines of Markdown about the common wrong answers to each exercise."""
     lines: dict[str, list[str]] = {}
     for folder in folders.folders():
-        for answer in folder.shown_answers if folder.number == number else ():
+        for answer in folder.shown_answers if folder.number == notebook_number else ():
             stage_text = f" (fails in *{answer.stage}*)" if answer.stage else ""
             message = f": “{answer.message}”" if answer.message else ""
             lines.setdefault(answer.exercise_id, []).append(f"- {answer.mistake}{stage_text}{message}")
     return lines
 
 
-def _quiz(topic: str) -> Iterator[str]:
+def _quiz_parts(topic: str) -> Iterator[str]:
     title, questions = folders.quizzes()[topic]
     yield f"### {title}"
-    for number, question in enumerate(questions, 1):
+    for question_number, question in enumerate(questions, 1):
         if isinstance(question, Question):
             lines = [
                 f"   - {'**right**' if choice.right else 'wrong'}: {choice.text} — {choice.why}"
@@ -199,19 +209,19 @@ def _quiz(topic: str) -> Iterator[str]:
             ]
         else:
             lines = [f"   - a good answer says: {point}" for point in question.points]
-        yield "\n".join((f"{number}. {question.text}", *lines))
+        yield "\n".join((f"{question_number}. {question.text}", *lines))
 
 
 def _stored_result(cell: dict[str, Any]) -> str:
     """Return the stored output of a cell as text."""
-    return next((_text(output) for output in cell["outputs"] if "data" in output), "")
+    return next((_output_text(output) for output in cell["outputs"] if "data" in output), "")
 
 
-def _text(output: dict[str, Any]) -> str:
+def _output_text(output: dict[str, Any]) -> str:
     return "".join(output["data"].get("text/plain", ""))
 
 
-def _formatted(markdown: str, as_html: bool) -> str:
+def _format_page(markdown: str, as_html: bool) -> str:
     if not as_html:
         return markdown
     from nbconvert.filters.markdown import markdown2html

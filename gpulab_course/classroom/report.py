@@ -60,9 +60,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "folder", type=Path, help="folder with files of gl.progress().save(...); subfolders are searched, too"
     )
-    kind = parser.add_mutually_exclusive_group()
-    kind.add_argument("--csv", action="store_true", help="print CSV, with a column for each notebook")
-    kind.add_argument("--json", action="store_true", help="print JSON")
+    format_group = parser.add_mutually_exclusive_group()
+    format_group.add_argument("--csv", action="store_true", help="print CSV, with a column for each notebook")
+    format_group.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(arguments)
     learners, warnings = read(options.folder)
     for sentence in warnings:
@@ -92,7 +92,7 @@ def read(folder: Path) -> tuple[list[Learner], list[str]]:
     for path in files:
         name = path.relative_to(folder)
         try:
-            learners.append(_learner(path, name))
+            learners.append(_read_learner(path, name))
         except OSError as error:
             warnings.append(f"{name} is left out: {error.strerror or error}.")
         except (ValueError, RecursionError) as error:
@@ -110,32 +110,48 @@ def as_table(learners: Iterable[Learner]) -> Table:
     rows = []
     for learner in learners:
         shares = (learner.exercises, learner.predictions, learner.sure, learner.guesses, learner.quiz)
-        rows.append((learner.learner, learner.last, *(f"{right} of {total}" for right, total in shares)))
+        rows.append(
+            (
+                learner.learner,
+                learner.last,
+                *(f"{right_count} of {answer_count}" for right_count, answer_count in shares),
+            )
+        )
     return Table(f"Progress of {count(len(rows), 'learner')}", _HEADINGS, tuple(rows))
 
 
 def as_csv(learners: Sequence[Learner]) -> str:
     """Return CSV with one row per learner, and one column per notebook for the passed exercises."""
-    numbers = sorted({number for learner in learners for number in learner.notebooks})
+    notebook_numbers = sorted(
+        {notebook_number for learner in learners for notebook_number in learner.notebooks}
+    )
     names = [f"{name}{suffix}" for name in _HEADINGS[2:] for suffix in ("", " of")]
-    headings = [f"{number}{suffix}" for number in numbers for suffix in ("", " of")]
+    headings = [
+        f"{notebook_number}{suffix}" for notebook_number in notebook_numbers for suffix in ("", " of")
+    ]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["learner", "file", "last", *names, *headings])
     for learner in learners:
         shares = [learner.exercises, learner.predictions, learner.sure, learner.guesses, learner.quiz]
         values: list[Any] = [value for share in shares for value in share]
-        values += [value for number in numbers for value in learner.notebooks.get(number, ("", ""))]
-        writer.writerow([_inert(learner.learner), _inert(learner.file), learner.last, *values])
+        values += [
+            value
+            for notebook_number in notebook_numbers
+            for value in learner.notebooks.get(notebook_number, ("", ""))
+        ]
+        writer.writerow(
+            [_spreadsheet_text(learner.learner), _spreadsheet_text(learner.file), learner.last, *values]
+        )
     return text.getvalue()
 
 
-def _inert(text: str) -> str:
+def _spreadsheet_text(text: str) -> str:
     """Return text in a form that a spreadsheet does not interpret as a formula."""
     return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 
-def _learner(path: Path, name: Path) -> Learner:
+def _read_learner(path: Path, name: Path) -> Learner:
     """Read a learner's progress file, and check its structure, because anybody can have written the file.
 
     Raises
@@ -150,55 +166,67 @@ def _learner(path: Path, name: Path) -> Learner:
         raise ValueError(f"its format is not {FORMAT!r}")
     if record.get("version") != VERSION:
         raise ValueError(f"version {record.get('version')!r}, not {VERSION}: install the newest gpulab")
-    notebooks = {_field(notebook, "number", str): notebook for notebook in _list(record, "notebooks")}
-    if not all(len(number) == 2 and number.isdecimal() for number in notebooks):
+    notebooks = {
+        _field_value(notebook, "number", str): notebook for notebook in _record_list(record, "notebooks")
+    }
+    if not all(len(notebook_number) == 2 and notebook_number.isdecimal() for notebook_number in notebooks):
         raise ValueError("a notebook without its number")
-    predictions = [p for notebook in notebooks.values() for p in _list(notebook, "predictions")]
-    answers = [answer for notebook in notebooks.values() for answer in _list(notebook, "quiz")]
-    passed_by_notebook = {number: _passed(notebook) for number, notebook in notebooks.items()}
+    predictions = [p for notebook in notebooks.values() for p in _record_list(notebook, "predictions")]
+    answers = [answer for notebook in notebooks.values() for answer in _record_list(notebook, "quiz")]
+    passed_by_notebook = {
+        notebook_number: _count_passed(notebook) for notebook_number, notebook in notebooks.items()
+    }
     sure_predictions = [prediction for prediction in predictions if prediction.get("sure") is True]
     guessed_predictions = [prediction for prediction in predictions if prediction.get("sure") is False]
-    started_notebooks = [number for number, notebook in notebooks.items() if _is_begun(notebook)]
+    started_notebooks = [
+        notebook_number for notebook_number, notebook in notebooks.items() if _is_begun(notebook)
+    ]
     return Learner(
         learner=printable(name.parent.name if name.stem == "progress" and name.parent.name else name.stem),
         file=printable(str(name)),
         last=max(started_notebooks, default="none yet"),
         notebooks=passed_by_notebook,
         exercises=(
-            sum(right for right, _ in passed_by_notebook.values()),
-            sum(total for _, total in passed_by_notebook.values()),
+            sum(passed_count for passed_count, _ in passed_by_notebook.values()),
+            sum(exercise_count for _, exercise_count in passed_by_notebook.values()),
         ),
-        predictions=_right(predictions),
-        sure=_right(sure_predictions),
-        guesses=_right(guessed_predictions),
-        quiz=(_right(answers)[0], len(answers)),
+        predictions=_count_right(predictions),
+        sure=_count_right(sure_predictions),
+        guesses=_count_right(guessed_predictions),
+        quiz=(_count_right(answers)[0], len(answers)),
     )
 
 
-def _list(record: dict[str, Any], key: str) -> list[dict[str, Any]]:
-    items = _field(record, key, list)
-    if not all(isinstance(item, dict) for item in items):
+def _record_list(record: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    values = _field_value(record, key, list)
+    if not all(isinstance(value, dict) for value in values):
         raise ValueError(f"{key!r} has a value of another type")
-    return list(items)
+    return list(values)
 
 
-def _field(record: dict[str, Any], key: str, kind: type) -> Any:
-    if not isinstance(value := record.get(key), kind):
+def _field_value(record: dict[str, Any], key: str, value_type: type) -> Any:
+    if not isinstance(value := record.get(key), value_type):
         raise ValueError(f"{key!r} is missing")
     return value
 
 
-def _passed(notebook: dict[str, Any]) -> Share:
-    exercises = _list(notebook, "exercises")
+def _count_passed(notebook: dict[str, Any]) -> Share:
+    exercises = _record_list(notebook, "exercises")
     return sum(exercise.get("passed") is True for exercise in exercises), len(exercises)
 
 
-def _right(results: Sequence[dict[str, Any]]) -> Share:
+def _count_right(results: Sequence[dict[str, Any]]) -> Share:
     """Return the number of right results, and the number of results that are either right or wrong."""
     outcomes = [result["right"] for result in results if isinstance(result.get("right"), bool)]
     return sum(outcomes), len(outcomes)
 
 
 def _is_begun(notebook: dict[str, Any]) -> bool:
-    has_prediction = any(prediction.get("value") is not None for prediction in _list(notebook, "predictions"))
-    return has_prediction or _passed(notebook)[0] > 0 or _right(_list(notebook, "quiz"))[1] > 0
+    has_prediction = any(
+        prediction.get("value") is not None for prediction in _record_list(notebook, "predictions")
+    )
+    return (
+        has_prediction
+        or _count_passed(notebook)[0] > 0
+        or _count_right(_record_list(notebook, "quiz"))[1] > 0
+    )

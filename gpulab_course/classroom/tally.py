@@ -105,7 +105,7 @@ def read(folder: Path) -> Tally:
     unreadable = []
     for path in sorted(folder.glob("*.json")):
         try:
-            record = _record(path)
+            record = _read_summary(path)
         except (OSError, ValueError, RecursionError):
             unreadable.append(path.name)
             continue
@@ -115,13 +115,13 @@ def read(folder: Path) -> Tally:
             question = folders.prediction(key)
             if question is not None:
                 answers = tally.predictions.setdefault(key, Answers(Counter(), Counter()))
-                value = _shown(answer["value"], question)
+                value = _value_text(answer["value"], question)
                 answers.locked[value] += 1
                 answers.sure[value] += answer.get("sure") is True
     return Tally(learners, tally.predictions, tally.exercises, tuple(unreadable))
 
 
-def _record(path: Path) -> dict[str, Any]:
+def _read_summary(path: Path) -> dict[str, Any]:
     """Read a summary and check its structure, because learners can write anything to the folder."""
     # O_NONBLOCK: opening a named pipe must not wait; O_NOFOLLOW: a link may lead to a file of the teacher.
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
@@ -147,7 +147,7 @@ def _record(path: Path) -> dict[str, Any]:
     return record
 
 
-def _shown(value: float | str, question: PredictionQuestion) -> str:
+def _value_text(value: float | str, question: PredictionQuestion) -> str:
     if isinstance(value, str):
         return value[:80]
     return f"{value:g} {question.unit}".strip()
@@ -166,45 +166,52 @@ def page(tally: Tally, notebook: str = "", *, refresh_s: float = 5) -> str:
         The interval in seconds in which the browser reloads the page; 0 if it does not reload.
     """
     refresh = f'<meta http-equiv="refresh" content="{refresh_s:g}">' if refresh_s else ""
-    parts = [
+    html_parts = [
         f"<h1>{count(tally.learners, 'learner')}</h1>",
         f"<p>Counted at {time.strftime('%H:%M:%S')}.</p>",
     ]
     if tally.unreadable:
         names = ", ".join(tally.unreadable[:5])
-        parts.append(f"<p>{count(len(tally.unreadable), 'file')} cannot be read: {html.escape(names)}.</p>")
+        html_parts.append(
+            f"<p>{count(len(tally.unreadable), 'file')} cannot be read: {html.escape(names)}.</p>"
+        )
     for key in sorted(tally.predictions, reverse=True):
         if key.startswith(notebook):
-            parts.append(_prediction(key, tally.predictions[key]))
-    passed = [name for name in folders.exercises() if tally.exercises[name] and name.startswith(notebook)]
-    if passed:
-        rows = "".join(_row(name, tally.exercises[name], 0, tally.learners) for name in passed)
-        parts.append(f"<h2>Exercises that have passed</h2><table>{rows}</table>")
-    if len(parts) == 2:
-        parts.append("<p>No prediction is locked yet, and no exercise has passed.</p>")
-    head = f'<meta charset="utf-8">{refresh}<title>gpulab: the class</title><style>{_STYLE}</style>'
-    body = "".join(parts)
-    return f'<!doctype html><html lang="en"><head>{head}</head><body>{body}</body></html>\n'
+            html_parts.append(_prediction_html(key, tally.predictions[key]))
+    passed_names = [
+        name for name in folders.exercises() if tally.exercises[name] and name.startswith(notebook)
+    ]
+    if passed_names:
+        rows = "".join(_row_html(name, tally.exercises[name], 0, tally.learners) for name in passed_names)
+        html_parts.append(f"<h2>Exercises that have passed</h2><table>{rows}</table>")
+    if len(html_parts) == 2:
+        html_parts.append("<p>No prediction is locked yet, and no exercise has passed.</p>")
+    head_html = f'<meta charset="utf-8">{refresh}<title>gpulab: the class</title><style>{_STYLE}</style>'
+    body_html = "".join(html_parts)
+    return f'<!doctype html><html lang="en"><head>{head_html}</head><body>{body_html}</body></html>\n'
 
 
-def _prediction(key: str, answers: Answers) -> str:
+def _prediction_html(key: str, answers: Answers) -> str:
     question = folders.prediction(key)
     assert question is not None
-    locked = sum(answers.locked.values())
-    shown = answers.locked.most_common(_MOST_ANSWERS)
-    rows = "".join(_row(value, number, answers.sure[value], locked) for value, number in shown)
-    others = locked - sum(number for _, number in shown)
-    if others:
-        rows += _row("other answers", others, 0, locked)
-    sure = sum(answers.sure.values())
+    locked_count = sum(answers.locked.values())
+    common_answers = answers.locked.most_common(_MOST_ANSWERS)
+    rows = "".join(
+        _row_html(value, learner_count, answers.sure[value], locked_count)
+        for value, learner_count in common_answers
+    )
+    other_count = locked_count - sum(learner_count for _, learner_count in common_answers)
+    if other_count:
+        rows += _row_html("other answers", other_count, 0, locked_count)
+    sure_count = sum(answers.sure.values())
     return (
         f"<h2>{html.escape(key)} · {html.escape(question.question)}</h2>"
-        f"<p>{locked} locked, {sure} of them sure (orange).</p><table>{rows}</table>"
+        f"<p>{locked_count} locked, {sure_count} of them sure (orange).</p><table>{rows}</table>"
     )
 
 
-def _row(name: str, number: int, sure: int, of: int) -> str:
-    width = 100 * number / max(of, 1)
-    sure_width = 100 * sure / max(number, 1)
+def _row_html(name: str, learner_count: int, sure_count: int, total_count: int) -> str:
+    width = 100 * learner_count / max(total_count, 1)
+    sure_width = 100 * sure_count / max(learner_count, 1)
     bar = f'<div class="bar" style="width:{width:.1f}%"><i style="width:{sure_width:.1f}%"></i></div>'
-    return f"<tr><td>{html.escape(name)}</td><td>{bar}</td><td>{number} of {of}</td></tr>"
+    return f"<tr><td>{html.escape(name)}</td><td>{bar}</td><td>{learner_count} of {total_count}</td></tr>"

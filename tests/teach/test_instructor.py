@@ -82,7 +82,7 @@ def test_either_a_notebook_or_all(arguments: list[str], capsys: pytest.CaptureFi
 
 
 def test_mistakes_are_those_of_the_notebooks_exercises() -> None:
-    sections = instructor._mistakes("00")
+    sections = instructor._mistake_lines("00")
     assert set(sections) <= set(folders.exercises())
     assert {name[:2] for name in sections} == {"00"}
     assert any(" (fails in *" in line for line in sections["00-saxpy"])
