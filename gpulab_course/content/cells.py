@@ -72,8 +72,8 @@ def cell_minutes(cell: Any, answers: dict[str, str]) -> float:
     source = cell["source"]
     if cell["cell_type"] == "markdown":
         text = _HELP.sub("", source)
-        words = len(re.findall(r"\w[\w'’.,-]*", text))
-        return words / WORDS_PER_MINUTE + TASK_MIN * text.count("**Your turn.**")
+        word_count = len(re.findall(r"\w[\w'’.,-]*", text))
+        return word_count / WORDS_PER_MINUTE + TASK_MIN * text.count("**Your turn.**")
     if check := CHECK.search(source):
         stub = {line.strip() for line in source.splitlines()}
         lines = [line for line in answers[check["id"]].splitlines() if line.strip() not in stub | {""}]

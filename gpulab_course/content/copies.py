@@ -88,10 +88,10 @@ def update(folder: Path, course: Course | None = None, *, solutions: bool = True
             copy_path = folder / name
             new_notebook = as_copy(path, course, solutions=solutions)
             if not copy_path.exists():
-                _write(new_notebook, copy_path)
+                _write_copy(new_notebook, copy_path)
                 messages += [] if is_new_folder else [f"{name} is new."]
                 continue
-            old_notebook = _read(copy_path)
+            old_notebook = _read_copy(copy_path)
             new_hash = _copy_metadata(new_notebook)["made_from"]
             if old_notebook is not None and _copy_metadata(old_notebook).get("made_from") == new_hash:
                 continue
@@ -108,13 +108,13 @@ def update(folder: Path, course: Course | None = None, *, solutions: bool = True
             kept_note = (
                 f" What you ran is {_move_to_earlier(copy_path)}." if _has_outputs(old_notebook) else ""
             )
-            _write(new_notebook, copy_path)
+            _write_copy(new_notebook, copy_path)
             messages.append(
                 f"{name} has been replaced by a newer version; you had changed nothing in it.{kept_note}"
             )
         for copy_path in sorted(folder.glob("*.ipynb")):
             # Only copies that still have their original name; learners' own or renamed notebooks stay.
-            old_notebook = None if copy_path.name in notebooks else _read(copy_path)
+            old_notebook = None if copy_path.name in notebooks else _read_copy(copy_path)
             if old_notebook is not None and _copy_metadata(old_notebook).get("name") == copy_path.name:
                 outcome = (
                     "has changes and was kept"
@@ -150,14 +150,19 @@ def reset(folder: Path, prefixes: Sequence[str]) -> list[str]:
             if name.startswith(tuple(prefixes)):
                 copy_path = folder / name
                 kept_note = f" Yours is {_move_to_earlier(copy_path)} now." if copy_path.exists() else ""
-                _write(as_copy(path), copy_path)
+                _write_copy(as_copy(path), copy_path)
                 messages.append(f"{copy_path} is as new.{kept_note}")
     return [*messages, "If one is open in JupyterLab, choose File > Reload Notebook from Disk there."]
 
 
 def _course_names(course: Course, notebooks: Mapping[str, Path]) -> list[str]:
     """Return the file names of the notebooks that a course uses, in the order of the course."""
-    return [name for number in course.notebooks for name in notebooks if name.startswith(f"{number}_")]
+    return [
+        name
+        for notebook_number in course.notebooks
+        for name in notebooks
+        if name.startswith(f"{notebook_number}_")
+    ]
 
 
 def as_copy(path: Path, course: Course | None = None, *, solutions: bool = True) -> Any:
@@ -165,7 +170,7 @@ def as_copy(path: Path, course: Course | None = None, *, solutions: bool = True)
 
     With a `course`, the copy contains only the cells that the course uses.
     """
-    notebook = _load(path)
+    notebook = _load_notebook(path)
     if course is not None:
         notebook = reduced(notebook, path.name.partition("_")[0], course, solutions=solutions)
     for cell in notebook["cells"]:
@@ -176,7 +181,7 @@ def as_copy(path: Path, course: Course | None = None, *, solutions: bool = True)
     return notebook
 
 
-def _load(path: Path) -> Any:
+def _load_notebook(path: Path) -> Any:
     # Importing nbformat would add more than a second to each start of JupyterLab.
     notebook = json.loads(path.read_text(encoding="utf-8"))
     if notebook["nbformat"] != _NOTEBOOK_FORMAT:
@@ -207,17 +212,17 @@ def _has_outputs(notebook: Any) -> bool:
     return any(cell.get("outputs") for cell in notebook["cells"])
 
 
-def _read(path: Path) -> Any | None:
+def _read_copy(path: Path) -> Any | None:
     """Return the JSON of a learner's notebook, or None if the file is damaged."""
     try:
-        notebook = _load(path)
+        notebook = _load_notebook(path)
         _copy_metadata(notebook), _cells_hash(notebook), _has_outputs(notebook)
         return notebook
     except Exception:  # any error: one damaged file must not block the other notebooks
         return None
 
 
-def _write(notebook: Any, path: Path) -> None:
+def _write_copy(notebook: Any, path: Path) -> None:
     temporary_path = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         cells = [cell | {"source": cell["source"].splitlines(True)} for cell in notebook["cells"]]
@@ -233,12 +238,12 @@ def _move_to_earlier(path: Path) -> Path:
     folder = path.parent / EARLIER_FOLDER
     folder.mkdir(exist_ok=True)
     stem = f"{path.stem}_{time.strftime('%Y-%m-%d_%H%M%S')}"
-    used_stems = {entry.stem for entry in folder.iterdir()}
+    used_stems = {earlier_path.stem for earlier_path in folder.iterdir()}
     name = stem
-    number = 1
+    copy_number = 1
     while name in used_stems:
-        number += 1
-        name = f"{stem}_{number}"
+        copy_number += 1
+        name = f"{stem}_{copy_number}"
     return path.rename(folder / f"{name}.ipynb").relative_to(path.parent)
 
 

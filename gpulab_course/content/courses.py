@@ -97,7 +97,7 @@ class Course:
 def courses() -> dict[str, Course]:
     """Return all courses by name."""
     table = tomllib.loads(_TABLE.read_text(encoding="utf-8"))
-    return {name: _course(name, entry) for name, entry in table.items()}
+    return {name: _read_course(name, course_entry) for name, course_entry in table.items()}
 
 
 def course(name: str) -> Course:
@@ -113,20 +113,20 @@ def course(name: str) -> Course:
     return courses()[name]
 
 
-def _part(entry: Mapping[str, Any]) -> Part:
-    values: dict[str, Any] = dict(entry)
-    for key, value in entry.items():
+def _read_part(part_entry: Mapping[str, Any]) -> Part:
+    values: dict[str, Any] = dict(part_entry)
+    for key, value in part_entry.items():
         if isinstance(value, list):
             values[key] = tuple(value)
     return Part(**values)
 
 
-def _course(name: str, entry: Mapping[str, Any]) -> Course:
+def _read_course(name: str, course_entry: Mapping[str, Any]) -> Course:
     sessions = (
-        Session(session["title"], session["length_min"], tuple(_part(part) for part in session["parts"]))
-        for session in entry["sessions"]
+        Session(session["title"], session["length_min"], tuple(_read_part(part) for part in session["parts"]))
+        for session in course_entry["sessions"]
     )
-    return Course(name, entry["title"], entry["aim"], tuple(sessions))
+    return Course(name, course_entry["title"], course_entry["aim"], tuple(sessions))
 
 
 def chosen_ids(cells: Sequence[Any], part: Part) -> set[str]:
@@ -138,19 +138,19 @@ def chosen_ids(cells: Sequence[Any], part: Part) -> set[str]:
         If the part names a section, an exercise or a cell that the notebook does not have.
     """
     ids: set[str] = set()
-    named: set[str] = set()
+    known_names: set[str] = set()
     for section in sections(cells):
         exercises = dict(_exercises(section.cells))
         if section.number in part.sections or section.title in part.sections:
-            named |= {section.number, section.title}
+            known_names |= {section.number, section.title}
             ids |= {cell["id"] for cell in section.cells}
             ids -= {cell_id for cell_ids in exercises.values() for cell_id in cell_ids}
         for exercise in exercises.keys() & {*part.exercises}:
-            named.add(exercise)
+            known_names.add(exercise)
             ids |= exercises[exercise]
-        named |= exercises.keys() & {*part.home}
+        known_names |= exercises.keys() & {*part.home}
     all_ids = {cell["id"] for cell in cells}
-    unknown = {*part.sections, *part.exercises, *part.home} - named | {*part.without} - all_ids
+    unknown = {*part.sections, *part.exercises, *part.home} - known_names | {*part.without} - all_ids
     if unknown:
         raise ValueError(f"notebook {part.notebook} has no {', '.join(sorted(unknown))}")
     return ids - {*part.without}
@@ -196,48 +196,52 @@ def preparation_ids(cells: Sequence[Any], chosen: set[str]) -> set[str]:
     {'a'}
     """
     definers: list[dict[str, str]] = []  # for each cell: the last cell before it that defines a name
-    last: dict[str, str] = {}
+    last_definers: dict[str, str] = {}
     for cell in cells:
-        definers.append(dict(last))
+        definers.append(dict(last_definers))
         if cell["cell_type"] == "code":
-            last |= dict.fromkeys(_names(cell["source"])[0], cell["id"])
-    needed: set[str] = set()
+            last_definers |= dict.fromkeys(_names_of_cell(cell["source"])[0], cell["id"])
+    needed_ids: set[str] = set()
     for cell, defined_by in reversed([*zip(cells, definers, strict=True)]):
-        if cell["cell_type"] == "code" and cell["id"] in chosen | needed:
-            needed |= {defined_by[name] for name in _names(cell["source"])[1] if name in defined_by}
-    answers = {cell["id"] for cell in cells if cell["id"] in needed - chosen and CHECK.search(cell["source"])}
+        if cell["cell_type"] == "code" and cell["id"] in chosen | needed_ids:
+            needed_ids |= {
+                defined_by[name] for name in _names_of_cell(cell["source"])[1] if name in defined_by
+            }
+    answers = {
+        cell["id"] for cell in cells if cell["id"] in needed_ids - chosen and CHECK.search(cell["source"])
+    }
     if answers:
         raise ValueError(f"chosen cells need the answers of the exercises in {', '.join(sorted(answers))}")
-    return needed - chosen
+    return needed_ids - chosen
 
 
 @lru_cache(4096)
-def _names(source: str) -> tuple[frozenset[str], frozenset[str]]:
+def _names_of_cell(source: str) -> tuple[frozenset[str], frozenset[str]]:
     """Return the names that a cell defines at its top level, and the global names that the cell uses."""
-    code = _MAGIC.sub("", source)
-    defined: set[str] = set()
-    used: set[str] = set()
-    tables = [symtable.symtable(code, "<cell>", "exec")]
+    plain_code = _MAGIC.sub("", source)
+    defined_names: set[str] = set()
+    used_names: set[str] = set()
+    tables = [symtable.symtable(plain_code, "<cell>", "exec")]
     while tables:
         table = tables.pop()
         tables += table.get_children()
         for symbol in table.get_symbols():
             is_global = table.get_type() == "module" or symbol.is_global()
             if is_global and symbol.is_referenced() and not hasattr(builtins, symbol.get_name()):
-                used.add(symbol.get_name())
+                used_names.add(symbol.get_name())
             if is_global and (symbol.is_assigned() or symbol.is_imported()):
-                defined.add(symbol.get_name())
+                defined_names.add(symbol.get_name())
     # A cell that assigns a name before it reads it needs no other cell for it.
-    return frozenset(defined), frozenset(used - _assigned_first(code))
+    return frozenset(defined_names), frozenset(used_names - _assigned_first(plain_code))
 
 
 def _assigned_first(code: str) -> set[str]:
     """Return the global names that a statement assigns before it reads them."""
-    read: set[str] = set()
-    assigned: set[str] = set()
+    read_names: set[str] = set()
+    assigned_names: set[str] = set()
     for statement in ast.parse(code).body:
         names = [node for node in ast.walk(statement) if isinstance(node, ast.Name)]
-        read |= {node.id for node in names if isinstance(node.ctx, ast.Load)} - assigned
+        read_names |= {node.id for node in names if isinstance(node.ctx, ast.Load)} - assigned_names
         targets: set[str] = set()
         if isinstance(statement, ast.Import | ast.ImportFrom):
             targets = {(name.asname or name.name).partition(".")[0] for name in statement.names}
@@ -245,8 +249,8 @@ def _assigned_first(code: str) -> set[str]:
             targets = {statement.name}
         elif isinstance(statement, ast.Assign | ast.AnnAssign | ast.For | ast.With):
             targets = {node.id for node in names if isinstance(node.ctx, ast.Store)}
-        assigned |= targets - read
-    return assigned
+        assigned_names |= targets - read_names
+    return assigned_names
 
 
 def reduced(notebook: Any, number: str, of: Course, *, solutions: bool = True) -> Any:
@@ -265,28 +269,28 @@ def reduced(notebook: Any, number: str, of: Course, *, solutions: bool = True) -
     """
     cells = notebook["cells"]
     parts = of.parts_of(number)
-    chosen = opening_ids(cells).union(*(chosen_ids(cells, part) for part in parts))
+    selected_ids = opening_ids(cells).union(*(chosen_ids(cells, part) for part in parts))
     home_names = {name for part in parts for name in part.home}
-    home = {cell_id for name, ids in _exercises(cells) if name in home_names for cell_id in ids}
-    preparation = preparation_ids(cells, chosen) | preparation_ids(cells, chosen | home)
-    kept = []
+    home_ids = {cell_id for name, ids in _exercises(cells) if name in home_names for cell_id in ids}
+    preparation = preparation_ids(cells, selected_ids) | preparation_ids(cells, selected_ids | home_ids)
+    kept_cells = []
     for cell in cells:
-        if cell["id"] in chosen | preparation:
+        if cell["id"] in selected_ids | preparation:
             cell = copy.deepcopy(cell)
             if cell["id"] in preparation:
                 cell["source"] = _PREPARATION + cell["source"]
                 cell["metadata"]["jupyter"] = {"source_hidden": True}
-            kept.append(cell)
-    if home:
-        kept.append({"cell_type": "markdown", "id": "home", "metadata": {}, "source": "## Homework"})
-        kept += [copy.deepcopy(cell) for cell in cells if cell["id"] in home]
-    for cell in kept:
+            kept_cells.append(cell)
+    if home_ids:
+        kept_cells.append({"cell_type": "markdown", "id": "home", "metadata": {}, "source": "## Homework"})
+        kept_cells += [copy.deepcopy(cell) for cell in cells if cell["id"] in home_ids]
+    for cell in kept_cells:
         if cell["cell_type"] == "markdown":
-            cell["source"] = _adapted(cell["source"], of, solutions=solutions)
-    return notebook | {"cells": kept}
+            cell["source"] = _adapt_text(cell["source"], of, solutions=solutions)
+    return notebook | {"cells": kept_cells}
 
 
-def _adapted(text: str, of: Course, *, solutions: bool) -> str:
+def _adapt_text(text: str, of: Course, *, solutions: bool) -> str:
     """Return a cell's text with the minutes of the whole notebook removed and links adapted to the course."""
     opening = f"**These are the sections that the course “{of.title}” uses.**"
     text = _OPENING_MINUTES.sub(opening, text, count=1)

@@ -240,7 +240,7 @@ def schemes() -> dict[str, Any]:
 
 
 def test_blocks_in_mxfp4_are_those_of_cudas_conversions(schemes: dict[str, Any]) -> None:
-    for name, x, _ in block_scales._cases(np.random.default_rng(8)):
+    for name, x, _ in block_scales._draw_blocks(np.random.default_rng(8)):
         exponents = cp.zeros(x.size // 32, "int32")
         y = cp.zeros(x.size, "float32")
         cp.RawKernel(IN_BLOCKS, "in_mxfp4")(

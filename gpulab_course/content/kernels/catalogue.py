@@ -16,7 +16,7 @@ from virtualgpu.errors import GpulabError, did_you_mean
 from virtualgpu.records import KernelCounters
 
 
-def _executed(counters: KernelCounters, *opcodes: str) -> int:
+def _count_executed(counters: KernelCounters, *opcodes: str) -> int:
     return sum(counters.opcode_warp_instructions.get(opcode, 0) for opcode in opcodes)
 
 
@@ -26,8 +26,8 @@ COUNTERS: Mapping[str, Callable[[KernelCounters], int]] = {
     "global atomics": lambda c: c.total("requests", "global", "atomic"),
     "bank conflicts": lambda c: c.total("bank_conflicts", "shared"),
     "shared wavefronts": lambda c: c.total("wavefronts", "shared"),
-    "barriers": lambda c: _executed(c, "bar", "barrier"),
-    "loads and stores": lambda c: _executed(c, "ld", "st"),
+    "barriers": lambda c: _count_executed(c, "bar", "barrier"),
+    "loads and stores": lambda c: _count_executed(c, "ld", "st"),
     "idle lanes": lambda c: 32 * c.warp_instructions - c.thread_instructions,
     "warp instructions": lambda c: c.warp_instructions,
 }
@@ -72,8 +72,14 @@ class Ladder:
     def _table(self) -> Table:
         size = " × ".join(f"{n:,}" for n in self.size)
         rows = tuple(
-            (r.name, r.says, r.mends, f"{r.before:,}" if r.mends else "", f"{r.after:,}" if r.mends else "")
-            for r in self.rungs
+            (
+                rung.name,
+                rung.says,
+                rung.mends,
+                f"{rung.before:,}" if rung.mends else "",
+                f"{rung.after:,}" if rung.mends else "",
+            )
+            for rung in self.rungs
         )
         headings = ("kernel", "what is new", "the counter that it improves", "before", "after")
         return Table(f"{self.title}, counted on the virtual GPU for {size}", headings, rows)
@@ -308,13 +314,13 @@ def ladder(name: str) -> Ladder:
     >>> kernels.ladder("transpose").best.name
     'transpose_vectors'
     """
-    known = {one.name: one for one in LADDERS}
-    if name not in known:
+    known_ladders = {series.name: series for series in LADDERS}
+    if name not in known_ladders:
         raise GpulabError(
-            f"There is no series of kernels {name!r}.{did_you_mean(name, known)} The "
-            f"series are {', '.join(known)}."
+            f"There is no series of kernels {name!r}.{did_you_mean(name, known_ladders)} The "
+            f"series are {', '.join(known_ladders)}."
         )
-    return known[name]
+    return known_ladders[name]
 
 
 def launch(name: str, *arrays: Any, **tuning: int) -> Work:
@@ -347,13 +353,13 @@ def launch(name: str, *arrays: Any, **tuning: int) -> Work:
     >>> x, out = cp.ones((64, 32), "f"), cp.empty((32, 64), "f")
     >>> kernels.launch("transpose_padded", x, out)()
     """
-    known = {rung.name: (one, rung) for one in LADDERS for rung in one.rungs}
-    if name not in known:
-        raise GpulabError(f"There is no kernel {name!r}.{did_you_mean(name, known)}")
-    of, rung = known[name]
+    known_rungs = {rung.name: (series, rung) for series in LADDERS for rung in series.rungs}
+    if name not in known_rungs:
+        raise GpulabError(f"There is no kernel {name!r}.{did_you_mean(name, known_rungs)}")
+    series, rung = known_rungs[name]
     if not tuning and session.which_device().kind == "cuda":
         tuning = dict(rung.tuned)
-    return Work(name, of.launches(name, arrays, tuning))
+    return Work(name, series.launches(name, arrays, tuning))
 
 
 def count(work: Work, counter: str) -> int:

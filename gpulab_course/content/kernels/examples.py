@@ -49,7 +49,7 @@ def example(name: str, size: tuple[int, ...] | None = None, seed: int = 1) -> Ex
     size = ladder(name).size if size is None else size
     cp.random.seed(seed)
     if name in ("sgemm", "tensor_cores"):
-        return _product(size, cp.float16 if name == "tensor_cores" else cp.float32)
+        return _product_example(size, cp.float16 if name == "tensor_cores" else cp.float32)
     if name == "scan":
         x = cp.random.randint(-9, 10, size).astype(cp.int32)
         return Example((x, cp.empty_like(x)), cp.cumsum(x).astype(cp.int32), 0, 2 * x.nbytes)
@@ -79,10 +79,10 @@ def example(name: str, size: tuple[int, ...] | None = None, seed: int = 1) -> Ex
     return Example((x, cp.empty_like(x)), expected, 1e-5, 2 * x.nbytes)
 
 
-def _product(size: tuple[int, ...], dtype: Any) -> Example:
+def _product_example(size: tuple[int, ...], dtype: Any) -> Example:
     cp, (m, n, k) = session.cp(), size
     a = cp.random.standard_normal((m, k), dtype=cp.float32).astype(dtype)
     b = cp.random.standard_normal((k, n), dtype=cp.float32).astype(dtype)
     expected = cp.matmul(a.astype(cp.float32), b.astype(cp.float32)).astype(cp.float64)
-    moved = (m * k + k * n) * a.itemsize + 4 * m * n
-    return Example((a, b, cp.empty((m, n), cp.float32)), expected, 1e-3 * k**0.5, moved, 2 * m * n * k)
+    moved_bytes = (m * k + k * n) * a.itemsize + 4 * m * n
+    return Example((a, b, cp.empty((m, n), cp.float32)), expected, 1e-3 * k**0.5, moved_bytes, 2 * m * n * k)

@@ -25,12 +25,12 @@ class ShapeError(GpulabError, ValueError):
     """Error for arrays that a kernel does not support; the message names the supported shapes."""
 
 
-def _want(condition: bool, name: str, wants: str) -> None:
+def _require_shapes(condition: bool, name: str, wants: str) -> None:
     if not condition:
         raise ShapeError(f"{name} does not support arrays of these shapes. It needs {wants}.")
 
 
-def _sms() -> int:
+def _sm_count() -> int:
     return session.backend().device_info().sm_count
 
 
@@ -47,16 +47,16 @@ def transpose(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step,
     """Return the launch that transposes `x` (rows, columns) into `out` (columns, rows)."""
     x, out = arrays
     rows, columns = x.shape
-    tile = 32
+    tile_extent = 32
     block = (32, 8)
     if name == "transpose_vectors":
-        _want(rows % 4 == columns % 4 == 0, name, "rows and columns that are multiples of 4")
-        side = {**tunable("transpose.cu"), **tuning}["SIDE"]
-        tile = 4 * side
-        block = (side * side, 1)
-    grid = (blocks_for(columns, tile), blocks_for(rows, tile))
-    made = kernel("transpose.cu", name, tuning)
-    return (Step(made, grid, block, (x, out, np.int32(rows), np.int32(columns))),)
+        _require_shapes(rows % 4 == columns % 4 == 0, name, "rows and columns that are multiples of 4")
+        tile_side = {**tunable("transpose.cu"), **tuning}["SIDE"]
+        tile_extent = 4 * tile_side
+        block = (tile_side * tile_side, 1)
+    grid = (blocks_for(columns, tile_extent), blocks_for(rows, tile_extent))
+    raw_kernel = kernel("transpose.cu", name, tuning)
+    return (Step(raw_kernel, grid, block, (x, out, np.int32(rows), np.int32(columns))),)
 
 
 def reduction(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]:
@@ -68,25 +68,27 @@ def reduction(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step,
     one_pass = name == "sum_one_pass"
     cp = session.cp()
     threads = tuning.get("THREADS", SUM_BLOCK if one_pass else BLOCK)
-    walking = tuning.get("BLOCKS", SUM_BLOCKS_AN_SM if one_pass else BLOCKS_AN_SM) * _sms()
-    made = kernel("reduction.cu", name, {k: v for k, v in tuning.items() if k not in ("THREADS", "BLOCKS")})
+    resident_blocks = tuning.get("BLOCKS", SUM_BLOCKS_AN_SM if one_pass else BLOCKS_AN_SM) * _sm_count()
+    raw_kernel = kernel(
+        "reduction.cu", name, {k: v for k, v in tuning.items() if k not in ("THREADS", "BLOCKS")}
+    )
     if one_pass:
-        grid = min(walking, blocks_for(x.size, 4 * threads))
+        grid = min(resident_blocks, blocks_for(x.size, 4 * threads))
         scratch = cp.empty(grid, cp.float32), cp.zeros(1, cp.uint32)
-        return (Step(made, (grid,), (threads,), (x, *scratch, out, np.int32(x.size))),)
-    steps: list[Step] = []
-    given = x
+        return (Step(raw_kernel, (grid,), (threads,), (x, *scratch, out, np.int32(x.size))),)
+    launch_steps: list[Step] = []
+    step_input = x
     n = x.size
     shared = 0 if name in ("sum_shuffled", "sum_grid_stride") else 4 * threads
-    while not steps or n > 1:
+    while not launch_steps or n > 1:
         grid = blocks_for(n, 2 * threads if name in ("sum_on_load", "sum_shuffled") else threads)
         if name == "sum_grid_stride":
-            grid = min(grid, walking) if not steps else 1
+            grid = min(grid, resident_blocks) if not launch_steps else 1
         result = out if grid == 1 else cp.empty(grid, cp.float32)
-        steps.append(Step(made, (grid,), (threads,), (given, result, np.int32(n)), shared))
-        given = result
+        launch_steps.append(Step(raw_kernel, (grid,), (threads,), (step_input, result, np.int32(n)), shared))
+        step_input = result
         n = grid
-    return tuple(steps)
+    return tuple(launch_steps)
 
 
 def scan(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]:
@@ -94,35 +96,35 @@ def scan(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]
     x, out = arrays
     cp = session.cp()
     n = x.size
-    made = kernel("scan.cu", name, tuning)
+    raw_kernel = kernel("scan.cu", name, tuning)
     values = {**tunable("scan.cu"), **tuning}
     threads = values["BLOCK"]
     if name == "scan_look_back":
         grid = blocks_for(n, threads * values["ITEMS"])
         tiles = cp.zeros(grid + 1, cp.uint64)
-        clear = kernel("scan.cu", "clear_tiles", tuning)
+        clear_kernel = kernel("scan.cu", "clear_tiles", tuning)
         return (
-            Step(made, (grid,), (threads,), (x, out, tiles, np.int32(n))),
-            Step(clear, (blocks_for(grid + 1, threads),), (threads,), (tiles, np.int32(grid + 1))),
+            Step(raw_kernel, (grid,), (threads,), (x, out, tiles, np.int32(n))),
+            Step(clear_kernel, (blocks_for(grid + 1, threads),), (threads,), (tiles, np.int32(grid + 1))),
         )
     grid = blocks_for(n, threads)
     if grid == 1:
-        return (Step(made, (1,), (threads,), (x, out, np.uint64(0), np.int32(n))),)
+        return (Step(raw_kernel, (1,), (threads,), (x, out, np.uint64(0), np.int32(n))),)
     sums = cp.empty(grid, cp.int32)
-    add = Step(kernel("scan.cu", "add_before", tuning), (grid,), (threads,), (out, sums, np.int32(n)))
-    of_tiles = Step(made, (grid,), (threads,), (x, out, sums, np.int32(n)))
-    return (of_tiles, *scan(name, (sums, sums), tuning), add)
+    add_step = Step(kernel("scan.cu", "add_before", tuning), (grid,), (threads,), (out, sums, np.int32(n)))
+    tile_step = Step(raw_kernel, (grid,), (threads,), (x, out, sums, np.int32(n)))
+    return (tile_step, *scan(name, (sums, sums), tuning), add_step)
 
 
 def histogram(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]:
     """Return the launches that count how often each byte occurs in `x` (n, uint8) in `bins` (256, uint32)."""
     x, bins = arrays
     threads = 32 * {**tunable("histogram.cu"), **tuning}["COPIES"] if name == "histogram_private" else BLOCK
-    each = 16 if name == "histogram_private" else 1
-    grid = max(1, min(BLOCKS_AN_SM * _sms(), blocks_for(x.size, each * threads)))
-    clear = Step(kernel("histogram.cu", "clear_bins"), (1,), (BLOCK,), (bins,))
-    made = kernel("histogram.cu", name, tuning)
-    return (clear, Step(made, (grid,), (threads,), (x, bins, np.int32(x.size))))
+    thread_bytes = 16 if name == "histogram_private" else 1
+    grid = max(1, min(BLOCKS_AN_SM * _sm_count(), blocks_for(x.size, thread_bytes * threads)))
+    clear_step = Step(kernel("histogram.cu", "clear_bins"), (1,), (BLOCK,), (bins,))
+    raw_kernel = kernel("histogram.cu", name, tuning)
+    return (clear_step, Step(raw_kernel, (grid,), (threads,), (x, bins, np.int32(x.size))))
 
 
 def stencil(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]:
@@ -133,8 +135,8 @@ def stencil(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, .
     rows = values["ROWS"] if name == "stencil_sliding" else 1
     block = (32, values["TY"])
     grid = (blocks_for(width, 32), blocks_for(height, block[1] * rows))
-    made = kernel("stencil.cu", name, tuning)
-    return (Step(made, grid, block, (x, out, np.int32(height), np.int32(width))),)
+    raw_kernel = kernel("stencil.cu", name, tuning)
+    return (Step(raw_kernel, grid, block, (x, out, np.int32(height), np.int32(width))),)
 
 
 def by_row(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]:
@@ -146,12 +148,16 @@ def by_row(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ..
     rows, columns = x.shape
     file = "softmax.cu" if name.startswith("softmax") else "layer_norm.cu"
     if name.endswith("registers"):
-        most = 128 * {**tunable(file), **tuning}["VECTORS"]
-        _want(columns % 4 == 0 and columns <= most, name, f"rows of at most {most:,} floats, a multiple of 4")
+        most_columns = 128 * {**tunable(file), **tuning}["VECTORS"]
+        _require_shapes(
+            columns % 4 == 0 and columns <= most_columns,
+            name,
+            f"rows of at most {most_columns:,} floats, a multiple of 4",
+        )
     block = tuning.get("THREADS", 128)
     grid = blocks_for(rows, block if name.endswith("naive") else block // 32)
-    made = kernel(file, name, {k: v for k, v in tuning.items() if k != "THREADS"})
-    return (Step(made, (grid,), (block,), (x, out, np.int32(rows), np.int32(columns))),)
+    raw_kernel = kernel(file, name, {k: v for k, v in tuning.items() if k != "THREADS"})
+    return (Step(raw_kernel, (grid,), (block,), (x, out, np.int32(rows), np.int32(columns))),)
 
 
 def sgemm(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]:
@@ -165,12 +171,12 @@ def sgemm(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...
         grid = (blocks_for(n, 64), blocks_for(m, 64))
         block = (256, 1)
     elif name in ("sgemm_vectors", "sgemm_double", "sgemm_async"):
-        _want(k % 4 == n % 4 == 0, name, "k and n that are multiples of 4")
-        tuning = _with_room("sgemm.cu", tuning, 4)
-        grid, block, shared = _tiles("sgemm.cu", m, n, tuning, 4)
+        _require_shapes(k % 4 == n % 4 == 0, name, "k and n that are multiples of 4")
+        tuning = _fit_stages("sgemm.cu", tuning, 4)
+        grid, block, shared = _tile_launch("sgemm.cu", m, n, tuning, 4)
         shared = shared if name == "sgemm_async" else 0
-    made = kernel("sgemm.cu", name, tuning, shared)
-    return (Step(made, grid, block, (a, b, c, np.int32(m), np.int32(n), np.int32(k)), shared),)
+    raw_kernel = kernel("sgemm.cu", name, tuning, shared)
+    return (Step(raw_kernel, grid, block, (a, b, c, np.int32(m), np.int32(n), np.int32(k)), shared),)
 
 
 def tensor_cores(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]:
@@ -181,27 +187,34 @@ def tensor_cores(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[St
     grid = (blocks_for(n, 8), blocks_for(m, 64))
     block = (128, 1)
     if name == "hgemm_async":
-        _want(k % 8 == n % 8 == 0, name, "k and n that are multiples of 8")
-        tuning = _with_room("tensor_cores.cu", tuning, 2)
-        grid, block, shared = _tiles("tensor_cores.cu", m, n, tuning, 2)
-    made = kernel("tensor_cores.cu", name, tuning, shared)
-    return (Step(made, grid, block, (a, b, c, np.int32(m), np.int32(n), np.int32(k)), shared),)
+        _require_shapes(k % 8 == n % 8 == 0, name, "k and n that are multiples of 8")
+        tuning = _fit_stages("tensor_cores.cu", tuning, 2)
+        grid, block, shared = _tile_launch("tensor_cores.cu", m, n, tuning, 2)
+    raw_kernel = kernel("tensor_cores.cu", name, tuning, shared)
+    return (Step(raw_kernel, grid, block, (a, b, c, np.int32(m), np.int32(n), np.int32(k)), shared),)
 
 
-def _with_room(file: str, tuning: Tuning, element_bytes: int) -> Tuning:
+def _fit_stages(file: str, tuning: Tuning, element_bytes: int) -> Tuning:
     """Return `tuning` with as many pipeline stages as fit into the shared memory of a block, at least two."""
-    room = session.backend().device_info().shared_per_block_optin_bytes
+    shared_limit_bytes = session.backend().device_info().shared_per_block_optin_bytes
     stages = {**tunable(file), **tuning}["STAGES"]
-    while stages > 2 and _tiles(file, 1, 1, {**tuning, "STAGES": stages}, element_bytes)[2] > room:
+    while (
+        stages > 2
+        and _tile_launch(file, 1, 1, {**tuning, "STAGES": stages}, element_bytes)[2] > shared_limit_bytes
+    ):
         stages -= 1
     return tuning if stages == {**tunable(file), **tuning}["STAGES"] else {**tuning, "STAGES": stages}
 
 
-def _tiles(
+def _tile_launch(
     file: str, m: int, n: int, tuning: Tuning, element_bytes: int
 ) -> tuple[tuple[int, int], tuple[int, int], int]:
     """Return grid, block and dynamic shared memory of a tiled matrix multiplication."""
-    t = {**tunable(file), **tuning}
-    warps = (t["BM"] // t["WM"]) * (t["BN"] // t["WN"])
-    grid = blocks_for(m, t["BM"]) * blocks_for(n, t["BN"])
-    return (grid, 1), (32 * warps, 1), t["STAGES"] * (t["BM"] + t["BN"]) * t["BK"] * element_bytes
+    macros = {**tunable(file), **tuning}
+    warps = (macros["BM"] // macros["WM"]) * (macros["BN"] // macros["WN"])
+    grid = blocks_for(m, macros["BM"]) * blocks_for(n, macros["BN"])
+    return (
+        (grid, 1),
+        (32 * warps, 1),
+        macros["STAGES"] * (macros["BM"] + macros["BN"]) * macros["BK"] * element_bytes,
+    )

@@ -75,10 +75,10 @@ def kernel(file: str, name: str, tuning: Mapping[str, int] | None = None, shared
         The dynamic shared memory of the launches, which must be announced if it exceeds 48 KiB.
     """
     options = tuple(f"-D{macro}={value}" for macro, value in sorted((tuning or {}).items()))
-    made = session.cp().RawKernel(source(file), name, options=options)
+    raw_kernel = session.cp().RawKernel(source(file), name, options=options)
     if shared_bytes > 48 << 10:
-        made.max_dynamic_shared_size_bytes = shared_bytes
-    return made
+        raw_kernel.max_dynamic_shared_size_bytes = shared_bytes
+    return raw_kernel
 
 
 def blocks_for(count: int, each: int) -> int:

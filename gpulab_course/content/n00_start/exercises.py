@@ -91,16 +91,16 @@ def _judge_shapes(answer: Answer, info: DeviceInfo, sizes: list[int], condition:
 def _judge_shape(answer: Answer, n: int, info: DeviceInfo, condition: str) -> None:
     result = call(answer, n, info, name="shape_for", shown=f"shape_for({n}, info)")
     message = f"shape_for({n}, info) returns {spelt(result)}{condition}"
-    parts = parts_of(result)
-    if parts is None or len(parts) != 2:
+    result_values = parts_of(result)
+    if result_values is None or len(result_values) != 2:
         raise NotYet(
             f"{message}; return two numbers, (blocks, threads): the number of blocks, and "
             "the number of threads per block."
         )
-    if not all(map(is_whole, parts)):
-        hint = ": divide with // instead of /" if all(map(is_number, parts)) else ""
+    if not all(map(is_whole, result_values)):
+        hint = ": divide with // instead of /" if all(map(is_number, result_values)) else ""
         raise NotYet(f"{message}, but both numbers must be integers{hint}.")
-    blocks, threads = map(int, parts)
+    blocks, threads = map(int, result_values)
     if blocks < 1 or threads < 1:
         raise NotYet(f"{message}, but a launch needs at least 1 block of 1 thread. Round up.")
     if threads > info.max_threads_per_block:
@@ -270,26 +270,26 @@ def spotlight_case(data: Draw, size: tuple[int, int], block: Dim3) -> Case:
     margin = int(data.rng.choice((2, 400)))
     cx, cy = (int(data.rng.integers(-margin, side + margin)) for side in (width, height))
     short_radius = int(data.rng.integers(0, min(max(size), 2000)))
-    r = int(data.rng.choice([0, 1, short_radius, margin + short_radius]))
-    return _make_spotlight_case(picture, cx, cy, r, block)
+    radius = int(data.rng.choice([0, 1, short_radius, margin + short_radius]))
+    return _make_spotlight_case(picture, cx, cy, radius, block)
 
 
-def _make_spotlight_case(picture: Any, cx: int, cy: int, r: int, block: Dim3) -> Case:
+def _make_spotlight_case(picture: Any, cx: int, cy: int, radius: int, block: Dim3) -> Case:
     height, width = picture.shape
     y, x = np.ogrid[:height, :width]
-    is_lit = (x - cx) ** 2 + (y - cy) ** 2 <= r * r
+    is_lit = (x - cx) ** 2 + (y - cy) ** 2 <= radius * radius
     expected = np.where(is_lit, np.minimum(2 * picture.astype(int), 255), picture // 2).astype(np.uint8)
     grid = blocks_for(width, block[0]), blocks_for(height, block[1])
-    values = {"picture": picture, "width": width, "height": height, "cx": cx, "cy": cy, "r": r}
+    values = {"picture": picture, "width": width, "height": height, "cx": cx, "cy": cy, "r": radius}
     return Case(grid, values, {"out": expected})
 
 
-def _spot_case(cx: int, cy: int, r: int) -> Any:
+def _spot_case(cx: int, cy: int, radius: int) -> Any:
     """Return a function that makes a launch with this spot and a picture that contains all byte values."""
 
     def case(data: Draw, size: tuple[int, int], block: Dim3) -> Case:
         picture = data.rng.permutation(np.resize(np.arange(256), size[0] * size[1])).astype(np.uint8)
-        return _make_spotlight_case(picture.reshape(size), cx, cy, r, block)
+        return _make_spotlight_case(picture.reshape(size), cx, cy, radius, block)
 
     return case
 

@@ -58,17 +58,19 @@ def paths(values_of_z: Mapping[complex, Sequence[complex]]) -> Picture:
     transform = distance.get_yaxis_transform()
     distance.text(1, 2.06, "distance 2", ha="right", fontsize=9, color=_MUTED_COLOUR, transform=transform)
     outcomes = []
-    for (c, values), colour, mark in zip(values_of_z.items(), ("accent", "tail"), ("o", "s"), strict=False):
-        points = np.array(values)
+    for (c, values), colour, marker in zip(values_of_z.items(), ("accent", "tail"), ("o", "s"), strict=False):
+        z_points = np.array(values)
         text = f"c = {c.real:g} {'+' if c.imag >= 0 else '−'} {abs(c.imag):g}i"
-        plane.plot(points.real, points.imag, marker=mark, color=light(colour), linewidth=1.2, label=text)
-        distance.plot(np.abs(points), marker=mark, color=light(colour), linewidth=1.2, label=text)
-        escaped = np.flatnonzero(np.abs(points) >= 2)
+        plane.plot(
+            z_points.real, z_points.imag, marker=marker, color=light(colour), linewidth=1.2, label=text
+        )
+        distance.plot(np.abs(z_points), marker=marker, color=light(colour), linewidth=1.2, label=text)
+        escaped = np.flatnonzero(np.abs(z_points) >= 2)
         outcomes.append(
             f"with {text}, z escapes after {counted(int(escaped[0]), 'iteration')}"
             if escaped.size
-            else f"with {text}, z stays within a distance of {np.abs(points).max():.1f} for "
-            f"{counted(points.size - 1, 'iteration')}"
+            else f"with {text}, z stays within a distance of {np.abs(z_points).max():.1f} for "
+            f"{counted(z_points.size - 1, 'iteration')}"
         )
     plane.set(xlim=(-2.6, 2.6), ylim=(-2.6, 2.6), aspect="equal")
     plane.set_xlabel("real part of z")
@@ -100,49 +102,55 @@ def blocks_of_picture(
     """
     height, width = iterations.shape
     (block_x, block_y), (thread_x, thread_y) = block, thread
-    left, top = block_x * side, block_y * side
+    block_left, block_top = block_x * side, block_y * side
     shades = np.round(3 * _brightness(iterations)) / 3  # few colours, so that the file is small
     figure = Figure(figsize=(7.6, 3.9), dpi=_DPI)
-    whole = figure.add_axes((0.01, 0.1, 0.56, 0.82))
-    part = figure.add_axes((0.64, 0.22, 0.34, 0.66))
-    whole.imshow(shades, cmap="inferno", extent=(0, width, height, 0), interpolation="nearest")
+    picture_axes = figure.add_axes((0.01, 0.1, 0.56, 0.82))
+    block_axes = figure.add_axes((0.64, 0.22, 0.34, 0.66))
+    picture_axes.imshow(shades, cmap="inferno", extent=(0, width, height, 0), interpolation="nearest")
     for x in range(0, width + 1, side):
-        whole.axvline(x, color="white", linewidth=0.5, antialiased=False)
+        picture_axes.axvline(x, color="white", linewidth=0.5, antialiased=False)
     for y in range(0, height + 1, side):
-        whole.axhline(y, color="white", linewidth=0.5, antialiased=False)
-    whole.add_patch(
+        picture_axes.axhline(y, color="white", linewidth=0.5, antialiased=False)
+    picture_axes.add_patch(
         Rectangle(
-            (left, top), side, side, facecolor="none", edgecolor=light("accent-2"), linewidth=3, zorder=3
+            (block_left, block_top),
+            side,
+            side,
+            facecolor="none",
+            edgecolor=light("accent-2"),
+            linewidth=3,
+            zorder=3,
         )
     )
-    whole.axis("off")
-    whole.set_title(
+    picture_axes.axis("off")
+    picture_axes.set_title(
         f"{width // side} × {height // side} blocks; enlarged: blockIdx = ({block_x}, {block_y})", fontsize=10
     )
-    part.imshow(
-        shades[top : top + side, left : left + side],
+    block_axes.imshow(
+        shades[block_top : block_top + side, block_left : block_left + side],
         cmap="inferno",
         vmin=shades.min(),
         vmax=shades.max(),
         extent=(0, side, side, 0),
     )
     for line in range(side + 1):
-        part.axvline(line, color="white", linewidth=0.5, antialiased=False)
-        part.axhline(line, color="white", linewidth=0.5, antialiased=False)
-    part.add_patch(
+        block_axes.axvline(line, color="white", linewidth=0.5, antialiased=False)
+        block_axes.axhline(line, color="white", linewidth=0.5, antialiased=False)
+    block_axes.add_patch(
         Rectangle(
             (thread_x, thread_y), 1, 1, facecolor="none", edgecolor=light("accent-2"), linewidth=3, zorder=3
         )
     )
-    part.xaxis.tick_top()
+    block_axes.xaxis.tick_top()
     ticks = range(0, side, 5)
-    part.set_xticks([tick + 0.5 for tick in ticks], [str(tick) for tick in ticks], fontsize=9)
-    part.set_yticks([tick + 0.5 for tick in ticks], [str(tick) for tick in ticks], fontsize=9)
-    part.xaxis.set_label_position("top")
-    part.set_xlabel("threadIdx.x")
-    part.set_ylabel("threadIdx.y")
-    part.tick_params(length=0)
-    x, y = left + thread_x, top + thread_y
+    block_axes.set_xticks([tick + 0.5 for tick in ticks], [str(tick) for tick in ticks], fontsize=9)
+    block_axes.set_yticks([tick + 0.5 for tick in ticks], [str(tick) for tick in ticks], fontsize=9)
+    block_axes.xaxis.set_label_position("top")
+    block_axes.set_xlabel("threadIdx.x")
+    block_axes.set_ylabel("threadIdx.y")
+    block_axes.tick_params(length=0)
+    x, y = block_left + thread_x, block_top + thread_y
     figure.text(
         0.81,
         0.09,
@@ -275,8 +283,8 @@ def machine() -> Picture:
 
     box(6.4, 0.3, 10.6, 6.5, "device", "the GPU", (*_DEVICE_FILL,))
     box(6.7, 0.6, 10.0, 1.5, "device memory", "arrays of the device: cp", "white")
-    for number, left in enumerate((6.7, 8.5, 10.3)):
-        box(left, 2.6, 1.5, 2.9, f"SM {number}", "", "white")
+    for sm_index, sm_left in enumerate((6.7, 8.5, 10.3)):
+        box(sm_left, 2.6, 1.5, 2.9, f"SM {sm_index}", "", "white")
     axes.text(12.05, 4.0, "…", color=_TEXT_COLOUR, fontsize=12)
     # One SM is enlarged: a block of threads that it runs.
     box(12.9, 2.6, 3.8, 2.9, "block", "threads of one SM", "white")
@@ -287,15 +295,15 @@ def machine() -> Picture:
                     (13.05 + 0.44 * column, 2.85 + 0.6 * row), 0.34, 0.45, facecolor=(_BLOCK_COLOURS[0], 0.55)
                 )
             )
-    for left in (6.7, 8.5, 10.3):
+    for sm_left in (6.7, 8.5, 10.3):
         axes.add_patch(
             Rectangle(
-                (left + 0.2, 2.9), 1.1, 0.7, facecolor=(_BLOCK_COLOURS[0], 0.35), edgecolor=_TEXT_COLOUR
+                (sm_left + 0.2, 2.9), 1.1, 0.7, facecolor=(_BLOCK_COLOURS[0], 0.35), edgecolor=_TEXT_COLOUR
             )
         )
         axes.add_patch(
             Rectangle(
-                (left + 0.2, 3.8), 1.1, 0.7, facecolor=(_BLOCK_COLOURS[0], 0.35), edgecolor=_TEXT_COLOUR
+                (sm_left + 0.2, 3.8), 1.1, 0.7, facecolor=(_BLOCK_COLOURS[0], 0.35), edgecolor=_TEXT_COLOUR
             )
         )
     axes.plot([11.4, 12.9], [3.6, 5.5], [11.4, 12.9], [2.9, 2.6], color=_MUTED_COLOUR, lw=0.8)
@@ -333,16 +341,16 @@ def stacks() -> Picture:
     axes.axis("off")
     axes.text(0.3, 8.1, "The path of one launch", weight="bold", color=_TEXT_COLOUR, fontsize=11)
     axes.text(8.1, 8.1, "The layers of software", weight="bold", color=_TEXT_COLOUR, fontsize=11)
-    for row, ((step, action, fill), (layer, contents, stand_in, layer_fill)) in enumerate(
+    for row, ((step_name, action, fill), (layer, layer_contents, stand_in, layer_fill)) in enumerate(
         zip(_LAUNCH_STEPS, _LAYERS, strict=True)
     ):
         bottom = 6.5 - 1.55 * row
-        for left, width, name, text, colour in (
-            (0.3, 7.0, step, action, fill),
-            (8.1, 8.8, layer, contents, layer_fill),
+        for box_left, width, name, text, colour in (
+            (0.3, 7.0, step_name, action, fill),
+            (8.1, 8.8, layer, layer_contents, layer_fill),
         ):
             box = FancyBboxPatch(
-                (left, bottom),
+                (box_left, bottom),
                 width,
                 1.05,
                 boxstyle="round,pad=0.05",
@@ -351,9 +359,15 @@ def stacks() -> Picture:
             )
             axes.add_patch(box)
             axes.text(
-                left + 0.2, bottom + 0.72, name, va="center", weight="bold", color=_TEXT_COLOUR, fontsize=10
+                box_left + 0.2,
+                bottom + 0.72,
+                name,
+                va="center",
+                weight="bold",
+                color=_TEXT_COLOUR,
+                fontsize=10,
             )
-            axes.text(left + 0.2, bottom + 0.27, text, va="center", color=_TEXT_COLOUR, fontsize=9)
+            axes.text(box_left + 0.2, bottom + 0.27, text, va="center", color=_TEXT_COLOUR, fontsize=9)
         if is_virtual:
             label = f"here: {stand_in}"
             axes.text(
@@ -373,11 +387,11 @@ def stacks() -> Picture:
                 xytext=(1.0, bottom + 1.49),
                 arrowprops={"arrowstyle": "-|>", "color": _TEXT_COLOUR},
             )
-    note = "; the substitute for each layer without a GPU is in italics" if is_virtual else ""
+    italics_note = "; the substitute for each layer without a GPU is in italics" if is_virtual else ""
     return Picture.of(
         figure,
         "Left, the path of one launch: your cell, cp, a stream, the grid, an SM. Right, the layers of "
-        f"software: framework, libraries, CUDA runtime, CUDA driver, GPU{note}.",
+        f"software: framework, libraries, CUDA runtime, CUDA driver, GPU{italics_note}.",
     )
 
 

@@ -107,10 +107,10 @@ def measure() -> dict[str, Any]:
         "cupy.zeros(1)": lambda: cupy.zeros(1),
         "cupy.zeros(1), again": lambda: cupy.zeros(1),
     }
-    for call, function in calls.items():
+    for call_text, function in calls.items():
         call_start_s = time.perf_counter()
         function()
-        add_step(call, call_start_s)
+        add_step(call_text, call_start_s)
     name = pynvml.nvmlDeviceGetName(handle)
     return {
         "device": name if isinstance(name, str) else name.decode(),

@@ -30,20 +30,20 @@ _MIB = 1 << 20
 
 def judge_peak(answer: Answer) -> str:
     """Judge ``peak(info)``: peak TFLOP/s in FP32 and GB/s of memory, from counts, clocks and widths."""
-    for info in _devices(answer.rng):
+    for info in _draw_devices(answer.rng):
         result = call(answer, info, name="peak", shown=f"peak of a {info.name}")
-        parts = parts_of(result)
-        if parts is None or len(parts) != 2:
+        result_values = parts_of(result)
+        if result_values is None or len(result_values) != 2:
             raise NotYet(
                 f"peak of a {info.name} returns {spelt(result)}; return two numbers, TFLOP/s and GB/s."
             )
-        tflops, gbps = _peak(info)
-        _check_rate(info, "TFLOP/s", parts[0], tflops, _TFLOPS_LESSONS)
-        _check_rate(info, "GB/s", parts[1], gbps, _GBPS_LESSONS)
+        tflops, gbps = _peak_rates(info)
+        _check_rate(info, "TFLOP/s", result_values[0], tflops, _TFLOPS_LESSONS)
+        _check_rate(info, "GB/s", result_values[1], gbps, _GBPS_LESSONS)
     return "both rates follow from counts, clocks and widths, also for imaginary devices."
 
 
-def _peak(device: Any) -> tuple[float, float]:
+def _peak_rates(device: Any) -> tuple[float, float]:
     """Return a device's peak rates in TFLOP/s and GB/s."""
     tflops = device.sm_count * device.fp32_lanes_per_sm * 2 * device.boost_clock_mhz / 1e6
     return tflops, 2 * device.memory_clock_mhz * device.memory_bus_bits / 8 / 1e3
@@ -66,9 +66,11 @@ _GBPS_LESSONS = {
 }
 
 
-def _check_rate(info: DeviceInfo, unit: str, value: Any, expected: float, lessons: dict[float, str]) -> None:
+def _check_rate(
+    info: DeviceInfo, rate_unit: str, value: Any, expected: float, lessons: dict[float, str]
+) -> None:
     if not is_number(value):
-        raise NotYet(f"peak of a {info.name} returns {spelt(value)} for {unit}; return numbers.")
+        raise NotYet(f"peak of a {info.name} returns {spelt(value)} for {rate_unit}; return numbers.")
     rate = as_float(value)
     if np.isclose(rate, expected, rtol=1e-3):
         return
@@ -80,13 +82,18 @@ def _check_rate(info: DeviceInfo, unit: str, value: Any, expected: float, lesson
     if not lesson and rate in (info.fp32_tflops, info.memory_bandwidth_gbps):
         lesson = "this is the published rate. Compute it from counts, clocks and widths."
     lanes = rate / expected * info.fp32_lanes_per_sm / 32
-    if not lesson and "TFLOP" in unit and 0.5 < lanes < 100 and np.isclose(lanes, round(lanes), rtol=1e-6):
+    if (
+        not lesson
+        and "TFLOP" in rate_unit
+        and 0.5 < lanes < 100
+        and np.isclose(lanes, round(lanes), rtol=1e-6)
+    ):
         lesson = "the number of FP32 units per SM differs. Use info.fp32_lanes_per_sm."
-    message = f"peak of a {info.name} returns {rate:,.4g} {unit}, but it should be {expected:,.4g}"
+    message = f"peak of a {info.name} returns {rate:,.4g} {rate_unit}, but it should be {expected:,.4g}"
     raise NotYet(f"{message}: {lesson}" if lesson else f"{message}.")
 
 
-def _devices(rng: np.random.Generator) -> list[DeviceInfo]:
+def _draw_devices(rng: np.random.Generator) -> list[DeviceInfo]:
     """Return the devices of the table with known clocks, and three imaginary devices.
 
     The published rates of the imaginary devices are wrong, because they belong to another device.

@@ -47,8 +47,8 @@ def rates_of(info: DeviceInfo) -> Picture:
     text(0.2, 7.7, f"{info.fp32_lanes_per_sm} FP32 units; in each clock cycle,", fontsize=9)
     text(0.2, 7.3, "each computes one a * b + c", fontsize=9)
     rows = -(-info.fp32_lanes_per_sm // _UNITS_PER_ROW)
-    for unit in range(info.fp32_lanes_per_sm):
-        row, column = divmod(unit, _UNITS_PER_ROW)
+    for lane in range(info.fp32_lanes_per_sm):
+        row, column = divmod(lane, _UNITS_PER_ROW)
         corner = (0.2 + 0.26 * column, 6.6 - 0.32 * row)
         axes.add_patch(
             Rectangle(corner, 0.2, 0.24, facecolor=light("accent-2"), edgecolor=light("fg"), linewidth=0.4)

@@ -86,8 +86,8 @@ def _two_lines(text: str) -> str:
     if len(text) < 26:
         first_line, _, last_word = text.rpartition(" ")
         return f"{first_line}\n{last_word}"
-    first_line, _, unit = text.rpartition(" utilization")
-    return f"{first_line}\nutilization{unit}"
+    first_line, _, suffix = text.rpartition(" utilization")
+    return f"{first_line}\nutilization{suffix}"
 
 
 def _make_series(data: dict[str, Any], source: Any) -> Series:
@@ -109,21 +109,21 @@ def measure() -> dict[str, Any]:
     backend = session.backend()
     cupy.cuda.Device().synchronize()
     matrix = cupy.ones((8192, 8192), cupy.float32)
-    source = cupy.ones(1 << 28, cupy.float32)
-    target = cupy.empty(1 << 28, cupy.float32)
-    work: dict[str, Callable[[], object]] = {
+    source_array = cupy.ones(1 << 28, cupy.float32)
+    target_array = cupy.empty(1 << 28, cupy.float32)
+    operations: dict[str, Callable[[], object]] = {
         "matrix products": lambda: matrix @ matrix,
-        "copies": lambda: cupy.copyto(target, source),
+        "copies": lambda: cupy.copyto(target_array, source_array),
     }
-    for operation in work.values():
+    for operation in operations.values():
         operation()
     cupy.cuda.Device().synchronize()
     samples: list[tuple[float, dict[str, tuple[Any, str]]]] = []
-    stop: threading.Event = threading.Event()
+    stop_event: threading.Event = threading.Event()
     start_s = time.perf_counter()
 
     def sample() -> None:
-        while not stop.wait(_INTERVAL_S):
+        while not stop_event.wait(_INTERVAL_S):
             metrics = backend.metrics().metrics
             samples.append(
                 (
@@ -139,12 +139,12 @@ def measure() -> dict[str, Any]:
         phases.append((name, round(time.perf_counter() - start_s, 2)))
         end_s = time.perf_counter() + duration_s
         while time.perf_counter() < end_s:
-            if name in work:
-                work[name]()
+            if name in operations:
+                operations[name]()
                 cupy.cuda.Device().synchronize()
             else:
                 time.sleep(0.02)
-    stop.set()
+    stop_event.set()
     reader.join()
     names = [name for name in _READINGS if all(isinstance(row[name][0], int | float) for _, row in samples)]
     return {

@@ -16,8 +16,8 @@ from virtualgpu.records import DeviceInfo, Provenance
 
 _FLOATS_PER_SECTOR = 8
 _SCHEDULERS = 4  # per SM, since Volta
-_COLOURS = ("accent", "warn", "good")
-_MARKS = ("o", "s", "^")
+_LINE_COLOURS = ("accent", "warn", "good")
+_LINE_MARKERS = ("o", "s", "^")
 _WARP_COLOURS = ("accent", "warn", "good", "purple", "accent-2")
 
 
@@ -34,11 +34,11 @@ def warps_of_block(warp_numbers: Any) -> Picture:
     axes = figure.add_axes((0.07, 0.03, 0.92, 0.78))
     for y in range(rows):
         for x in range(columns):
-            number = int(warp_numbers[y, x])
-            name = _WARP_COLOURS[number % len(_WARP_COLOURS)]
+            warp_number = int(warp_numbers[y, x])
+            name = _WARP_COLOURS[warp_number % len(_WARP_COLOURS)]
             axes.add_patch(Rectangle((x, y), 1, 1, facecolor=light(name), edgecolor="white"))
             colour = light(f"on-{name}")
-            axes.text(x + 0.5, y + 0.5, str(number), ha="center", va="center", fontsize=9, color=colour)
+            axes.text(x + 0.5, y + 0.5, str(warp_number), ha="center", va="center", fontsize=9, color=colour)
     axes.set_xlim(0, columns)
     axes.set_ylim(rows, 0)
     axes.set_xticks([x + 0.5 for x in range(columns)], [str(x) for x in range(columns)], fontsize=8)
@@ -50,8 +50,12 @@ def warps_of_block(warp_numbers: Any) -> Picture:
     axes.tick_params(length=0)
     for spine in axes.spines.values():
         spine.set_visible(False)
-    threads_of_warps = [int((warp_numbers == number).sum()) for number in range(int(warp_numbers.max()) + 1)]
-    warps_text = ", ".join(f"{count} in warp {number}" for number, count in enumerate(threads_of_warps))
+    threads_of_warps = [
+        int((warp_numbers == warp_number).sum()) for warp_number in range(int(warp_numbers.max()) + 1)
+    ]
+    warps_text = ", ".join(
+        f"{count} in warp {warp_number}" for warp_number, count in enumerate(threads_of_warps)
+    )
     return Picture.of(
         figure,
         f"The threads of a block of {columns} × {rows}, row by row, in the colours of their warps: "
@@ -72,11 +76,11 @@ def sectors_of_warps(positions: Mapping[str, Any], cols: int) -> Picture:
     figure = Figure(figsize=(7.6, 4.4), dpi=100)
     axes_of_panels = figure.subplots(1, len(positions), squeeze=False)[0]
     figure.subplots_adjust(left=0.08, right=0.99, top=0.87, bottom=0.03, wspace=0.18)
-    counts = []
+    count_texts = []
     rows = max(int(max(written)) // cols + 1 for written in positions.values())
     for axes, (name, written) in zip(axes_of_panels, positions.items(), strict=True):
         sectors = {int(position) // _FLOATS_PER_SECTOR for position in written}
-        counts.append(f"{name}: {len(sectors)} sectors")
+        count_texts.append(f"{name}: {len(sectors)} sectors")
         for sector in range(rows * cols // _FLOATS_PER_SECTOR):
             row, column = divmod(sector * _FLOATS_PER_SECTOR, cols)
             axes.add_patch(
@@ -94,7 +98,7 @@ def sectors_of_warps(positions: Mapping[str, Any], cols: int) -> Picture:
             axes.add_patch(Rectangle((column + 0.15, row + 0.2), 0.7, 0.6, facecolor=light("tail")))
         axes.set_xlim(0, cols)
         axes.set_ylim(rows, 0)
-        axes.set_title(counts[-1], fontsize=11, pad=22)
+        axes.set_title(count_texts[-1], fontsize=11, pad=22)
         ticks = range(0, cols, 2 * _FLOATS_PER_SECTOR)
         axes.set_xticks([tick + 0.5 for tick in ticks], [str(tick) for tick in ticks], fontsize=9)
         axes.set_yticks([row + 0.5 for row in range(0, rows, 8)], [str(row) for row in range(0, rows, 8)])
@@ -105,8 +109,9 @@ def sectors_of_warps(positions: Mapping[str, Any], cols: int) -> Picture:
     axes_of_panels[0].set_ylabel("row")
     return Picture.of(
         figure,
-        f"The sectors that the 32 lanes of a warp write in a matrix of {cols} columns. {'; '.join(counts)}. "
-        "A box is a sector of 8 floats, and the marks in it are floats that lanes write.",
+        f"The sectors that the 32 lanes of a warp write in a matrix of {cols} columns. "
+        f"{'; '.join(count_texts)}. A box is a sector of 8 floats, and the marks in it are floats that "
+        "lanes write.",
     )
 
 
@@ -126,12 +131,12 @@ def inside_sm(info: DeviceInfo) -> Picture:
         axes.text(left + width / 2, bottom + height / 2, text, ha="center", va="center", fontsize=9)
 
     for scheduler in range(_SCHEDULERS):
-        left = 0.3 + 3.7 * scheduler
+        left_x = 0.3 + 3.7 * scheduler
         for slot in range(slots):
             row, column = divmod(slot, 8)
             axes.add_patch(
                 Rectangle(
-                    (left + 0.43 * column, 7.0 - 0.4 * row),
+                    (left_x + 0.43 * column, 7.0 - 0.4 * row),
                     0.35,
                     0.3,
                     facecolor=light("warn"),
@@ -139,24 +144,24 @@ def inside_sm(info: DeviceInfo) -> Picture:
                     linewidth=0.5,
                 )
             )
-        axes.text(left, 7.55, f"{slots} warp slots", fontsize=9)
-        box(left, 4.9, 3.4, 0.8, "accent-2", f"scheduler {scheduler}")
+        axes.text(left_x, 7.55, f"{slots} warp slots", fontsize=9)
+        box(left_x, 4.9, 3.4, 0.8, "accent-2", f"scheduler {scheduler}")
         axes.annotate(
             "",
-            xy=(left + 1.7, 5.75),
-            xytext=(left + 1.7, 7.0 - 0.4 * ((slots - 1) // 8) - 0.05),
+            xy=(left_x + 1.7, 5.75),
+            xytext=(left_x + 1.7, 7.0 - 0.4 * ((slots - 1) // 8) - 0.05),
             arrowprops={"arrowstyle": "-|>", "color": light("fg")},
         )
         axes.annotate(
             "",
-            xy=(left + 1.7, 4.25),
-            xytext=(left + 1.7, 4.85),
+            xy=(left_x + 1.7, 4.25),
+            xytext=(left_x + 1.7, 4.85),
             arrowprops={"arrowstyle": "-|>", "color": light("fg")},
         )
-        box(left, 3.4, 3.4, 0.8, "good", f"{units} FP32 units")
-        box(left, 2.5, 1.6, 0.8, "good", "SFUs")
-        box(left + 1.8, 2.5, 1.6, 0.8, "good", "tensor core")
-        box(left, 1.6, 3.4, 0.8, "purple", f"{info.registers_per_sm // _SCHEDULERS:,} registers")
+        box(left_x, 3.4, 3.4, 0.8, "good", f"{units} FP32 units")
+        box(left_x, 2.5, 1.6, 0.8, "good", "SFUs")
+        box(left_x + 1.8, 2.5, 1.6, 0.8, "good", "tensor core")
+        box(left_x, 1.6, 3.4, 0.8, "purple", f"{info.registers_per_sm // _SCHEDULERS:,} registers")
     box(
         0.3, 0.4, 14.5, 0.8, "purple", "load/store units, shared memory and L1 cache, for all warps of the SM"
     )
@@ -179,34 +184,34 @@ def waiting_warps(warp_counts: Sequence[int], latency: int) -> Picture:
         The cycles from an instruction of a warp to its next one.
     """
     cycles = 2 * latency
-    figure = Figure(figsize=(7.6, 0.6 + 0.27 * sum(count + 1.4 for count in warp_counts)), dpi=100)
+    figure = Figure(figsize=(7.6, 0.6 + 0.27 * sum(warp_count + 1.4 for warp_count in warp_counts)), dpi=100)
     axes = figure.add_axes((0.11, 0.1, 0.87, 0.89))
-    top = 0.0
+    top_y = 0.0
     shares = []
-    for count in warp_counts:
+    for warp_count in warp_counts:
         issuing = np.zeros(cycles, bool)
-        for warp in range(count):
-            y = top - warp
+        for warp in range(warp_count):
+            y = top_y - warp
             axes.add_patch(Rectangle((warp, y), cycles - warp, 0.8, facecolor=(light("other"), 0.35)))
             for cycle in range(warp, cycles, latency):
                 issuing[cycle] = True
                 axes.add_patch(Rectangle((cycle, y), 1, 0.8, facecolor=light("accent"), edgecolor="white"))
             axes.text(-0.2, y + 0.4, f"warp {warp}", ha="right", va="center", fontsize=9)
         busy = int(issuing[:latency].sum())
-        shares.append(f"with {counted(count, 'warp')} it issues in {busy} of {latency} cycles")
+        shares.append(f"with {counted(warp_count, 'warp')} it issues in {busy} of {latency} cycles")
         axes.text(
             0,
-            top + 1.0,
-            f"{counted(count, 'warp')}: the scheduler issues in {busy} of {latency} cycles",
+            top_y + 1.0,
+            f"{counted(warp_count, 'warp')}: the scheduler issues in {busy} of {latency} cycles",
             fontsize=10,
         )
-        top -= count + 1.3
-    axes.set(xlim=(0, cycles), ylim=(top + 1.1, 1.7))
+        top_y -= warp_count + 1.3
+    axes.set(xlim=(0, cycles), ylim=(top_y + 1.1, 1.7))
     axes.set_yticks([])
     axes.set_xticks(range(0, cycles + 1, 4))
     axes.set_xlabel("cycle (blue: the warp issues an instruction; grey: it waits)", fontsize=9)
-    for side in ("left", "right", "top"):
-        axes.spines[side].set_visible(False)
+    for spine_side in ("left", "right", "top"):
+        axes.spines[spine_side].set_visible(False)
     return Picture.of(
         figure,
         f"One scheduler whose warps wait {latency} cycles after each instruction: {'; '.join(shares)}.",
@@ -234,8 +239,10 @@ def latency_hiding(
     """
     figure = Figure(figsize=(7.6, 3.4), dpi=100)
     axes = figure.add_axes((0.1, 0.17, 0.87, 0.74))
-    for (name, gbps), colour, mark in zip(bandwidth_gbps.items(), _COLOURS, _MARKS, strict=False):
-        axes.plot(warps, gbps, marker=mark, color=light(colour), label=name)
+    for (name, gbps), colour, marker in zip(
+        bandwidth_gbps.items(), _LINE_COLOURS, _LINE_MARKERS, strict=False
+    ):
+        axes.plot(warps, gbps, marker=marker, color=light(colour), label=name)
     axes.set_xscale("log", base=2)
     axes.set_xticks(list(warps), [str(warp_count) for warp_count in warps])
     axes.set_ylim(0, 1.1 * max(max(gbps) for gbps in bandwidth_gbps.values()))

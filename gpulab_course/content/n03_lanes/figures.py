@@ -18,7 +18,7 @@ def _has_bit(mask: int, lane: int) -> bool:
     return bool(mask >> lane & 1)
 
 
-def _cell(axes: Axes, x: float, y: float, text: str, colour: str | None, height: float = 1) -> None:
+def _draw_cell(axes: Axes, x: float, y: float, text: str, colour: str | None, height: float = 1) -> None:
     """Draw a cell of width 1 with text; without a colour, the cell is shown as unused."""
     text_colour = None if colour else "muted"
     draw_box(axes, x, y, 1, height, colour or "grid", text, edge="bg", text_colour=text_colour, linewidth=1.5)
@@ -29,7 +29,9 @@ def mask_strip(mask: int) -> Picture:
     figure, axes = empty_axes(1.25, (0, _LANES + 3.4), (0, 4.1))
     for lane in range(_LANES):
         x = 3.4 + _LANES - 1 - lane
-        _cell(axes, x, 1, str(int(_has_bit(mask, lane))), "accent" if _has_bit(mask, lane) else None, 1.3)
+        _draw_cell(
+            axes, x, 1, str(int(_has_bit(mask, lane))), "accent" if _has_bit(mask, lane) else None, 1.3
+        )
         draw_text(axes, x + 0.5, 0.5, str(lane), "muted", ha="center", fontsize=9)
     for digit in range(_LANES // _DIGIT_BITS):
         x = 3.4 + _LANES - _DIGIT_BITS * (digit + 1)
@@ -57,23 +59,32 @@ def shuffle_sum(values: Any) -> Picture:
         The values, with a row before the first step and one after each step, and a column for each lane.
     """
     rows, lanes = values.shape
-    left = 2.4
-    figure, axes = empty_axes(0.42 * (1.9 * rows + 0.2), (0, left + lanes), (0, 0.8 + 1.9 * (rows - 1) + 0.9))
+    left_x = 2.4
+    figure, axes = empty_axes(
+        0.42 * (1.9 * rows + 0.2), (0, left_x + lanes), (0, 0.8 + 1.9 * (rows - 1) + 0.9)
+    )
     for lane in range(lanes):
-        draw_text(axes, left + lane + 0.5, 0.4, f"lane {lane}", ha="center")
-    needed = lanes
+        draw_text(axes, left_x + lane + 0.5, 0.4, f"lane {lane}", ha="center")
+    adding_lanes = lanes
     for row in range(rows):
-        top = 0.8 + 1.9 * row
+        top_y = 0.8 + 1.9 * row
         if row:
-            needed //= 2
-            draw_text(axes, 0, top - 0.5, f"offset {needed}")
-            for lane in range(needed):
-                draw_arrow(axes, (left + lane + 0.5, top - 1.1), (left + lane + 0.5, top))
-                draw_arrow(axes, (left + lane + needed + 0.5, top - 1.1), (left + lane + 0.6, top))
-        draw_text(axes, 0, top + 0.4, "at first" if row == 0 else f"after step {row}")
+            adding_lanes //= 2
+            draw_text(axes, 0, top_y - 0.5, f"offset {adding_lanes}")
+            for lane in range(adding_lanes):
+                draw_arrow(axes, (left_x + lane + 0.5, top_y - 1.1), (left_x + lane + 0.5, top_y))
+                draw_arrow(
+                    axes, (left_x + lane + adding_lanes + 0.5, top_y - 1.1), (left_x + lane + 0.6, top_y)
+                )
+        draw_text(axes, 0, top_y + 0.4, "at first" if row == 0 else f"after step {row}")
         for lane in range(lanes):
-            _cell(
-                axes, left + lane, top, str(int(values[row, lane])), "accent" if lane < needed else None, 0.8
+            _draw_cell(
+                axes,
+                left_x + lane,
+                top_y,
+                str(int(values[row, lane])),
+                "accent" if lane < adding_lanes else None,
+                0.8,
             )
     return Picture.of(
         figure,
@@ -85,20 +96,20 @@ def shuffle_sum(values: Any) -> Picture:
 
 def compaction(ballot: int, lanes: int = 8) -> Picture:
     """Draw the lanes that keep their elements, and the position of each element in the output."""
-    left = 2.6
-    figure, axes = empty_axes(2.2, (0, left + lanes), (0, 5.1))
+    left_x = 2.6
+    figure, axes = empty_axes(2.2, (0, left_x + lanes), (0, 5.1))
     kept_lanes = [lane for lane in range(lanes) if _has_bit(ballot, lane)]
     for lane in range(lanes):
         is_kept = lane in kept_lanes
-        draw_text(axes, left + lane + 0.5, 0.4, f"lane {lane}", ha="center")
-        _cell(axes, left + lane, 0.8, f"x[{lane}]", "accent" if is_kept else None, 0.9)
+        draw_text(axes, left_x + lane + 0.5, 0.4, f"lane {lane}", ha="center")
+        _draw_cell(axes, left_x + lane, 0.8, f"x[{lane}]", "accent" if is_kept else None, 0.9)
     for position, lane in enumerate(kept_lanes):
-        draw_arrow(axes, (left + lane + 0.5, 1.75), (left + position + 0.5, 3.45))
+        draw_arrow(axes, (left_x + lane + 0.5, 1.75), (left_x + position + 0.5, 3.45))
     for position in range(lanes):
         is_written = position < len(kept_lanes)
         text = f"x[{kept_lanes[position]}]" if is_written else ""
-        _cell(axes, left + position, 3.5, text, "good" if is_written else None, 0.9)
-        draw_text(axes, left + position + 0.5, 4.8, str(position), ha="center")
+        _draw_cell(axes, left_x + position, 3.5, text, "good" if is_written else None, 0.9)
+        draw_text(axes, left_x + position + 0.5, 4.8, str(position), ha="center")
     for y, text in ((1.25, "element"), (3.95, "output"), (4.8, "position")):
         draw_text(axes, 0, y, text)
     moves = ", ".join(f"lane {lane} to position {position}" for position, lane in enumerate(kept_lanes))

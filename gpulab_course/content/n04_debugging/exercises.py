@@ -44,8 +44,8 @@ def judge_whodunit(answer: Answer) -> str:
     rng = answer.rng
     for fault_count, wait_count in ((1, 0), (0, 2), (1, 2), (2, 0), (1, 1), (0, 0), (2, 1)):
         launches = int(rng.integers(6, 14))
-        steps = rng.integers(1, len(SUSPECTS), launches)  # not 0, so that neighbours differ
-        name_indices = np.cumsum(steps) % len(SUSPECTS)
+        index_steps = rng.integers(1, len(SUSPECTS), launches)  # not 0, so that neighbours differ
+        name_indices = np.cumsum(index_steps) % len(SUSPECTS)
         names = [SUSPECTS[index] for index in name_indices]
         failing_launches = sorted(
             int(n) for n in rng.choice(np.arange(2, launches), fault_count, replace=False)
@@ -87,7 +87,7 @@ def _run_whodunit(
     """Run the answer in its own process; return its result, its program runs, and the host's waits."""
     must_be_a_function("whodunit", callable(answer), type(answer).__name__)
     cp = session.cp()
-    kernels = _kernels()
+    kernels = _suspect_kernels()
     fault_records: list[Any] = []
     finished_calls: list[int] = []
     started_launches: list[int] = []
@@ -100,12 +100,12 @@ def _run_whodunit(
             finished_calls.append(0)
             started_launches.append(request_offset(True))
             x = cp.zeros(_ELEMENTS, dtype=cp.float32)
-            for number, name in enumerate(names, 1):
-                started_launches[-1] = number
+            for launch_number, name in enumerate(names, 1):
+                started_launches[-1] = launch_number
                 kernels[name]((2,), (32,), (x, np.int32(_ELEMENTS), np.int64(request_offset(False))))
-                finished_calls[-1] = number
-                after(name, number)
-                if number in waiting_launches:
+                finished_calls[-1] = launch_number
+                after(name, launch_number)
+                if launch_number in waiting_launches:
                     cp.cuda.get_current_stream().synchronize()
             if waiting_launches:
                 cp.cuda.get_current_stream().synchronize()
@@ -129,9 +129,9 @@ def _run_whodunit(
     }
 
 
-def _kernels() -> dict[str, Any]:
-    code = (Path(__file__).parent / "kernels" / "suspects.cu").read_text(encoding="utf-8")
-    return {name: session.cp().RawKernel(code, name) for name in SUSPECTS}
+def _suspect_kernels() -> dict[str, Any]:
+    kernel_code = (Path(__file__).parent / "kernels" / "suspects.cu").read_text(encoding="utf-8")
+    return {name: session.cp().RawKernel(kernel_code, name) for name in SUSPECTS}
 
 
 def _judge_launch(facts: dict[str, Any], names: list[str], failing_launches: list[int]) -> None:
@@ -199,8 +199,8 @@ def judge_hunt(answer: Answer) -> str:
     """Judge ``hunt(steps, arrays)``: the name of the step that produced the first NaN, and the NaN's cell."""
     unfinished_steps = ""
     for has_stale_nan in (False, True):  # whether arrays hold NaN before their step has run
-        for kind in KINDS:
-            program = draw_program(answer.rng, kind, has_stale_nan)
+        for program_kind in KINDS:
+            program = draw_program(answer.rng, program_kind, has_stale_nan)
             calls: list[str] = []
             changed_steps: list[str] = []
 
@@ -260,17 +260,17 @@ class _Program:
 
 def draw_program(rng: np.random.Generator, kind: str, has_stale_nan: bool) -> _Program:
     """Draw a program of one of `KINDS`; with `has_stale_nan`, its arrays initially contain NaN."""
-    count = 1 if kind == "alone" else int(rng.integers(4, len(_STEP_NAMES) + 1))
-    names = [str(name) for name in rng.permutation(_STEP_NAMES)[:count]]
+    step_count = 1 if kind == "alone" else int(rng.integers(4, len(_STEP_NAMES) + 1))
+    names = [str(name) for name in rng.permutation(_STEP_NAMES)[:step_count]]
     rows, cols = (int(n) for n in rng.integers(2, 9, 2) + (rng.permutation(2) == 0))  # no square
-    nan_step = count if kind in ("two", "last", "alone") else int(rng.integers(1, count - 1))
+    nan_step = step_count if kind in ("two", "last", "alone") else int(rng.integers(1, step_count - 1))
     if kind == "in place":
         nan_step = 3  # in an array that has an earlier name, too
     nan_cells = [divmod(int(index), cols) for index in rng.permutation(rows * cols)[:3]]
     if kind in ("two", "twice"):  # two cells: the first one by rows is the last one by columns
-        top, bottom = sorted(rng.choice(rows, 2, replace=False).tolist())
-        left, right = sorted(rng.choice(cols, 2, replace=False).tolist())
-        nan_cells[:2] = [(bottom, left), (top, right)]
+        top_row, bottom_row = sorted(rng.choice(rows, 2, replace=False).tolist())
+        left_column, right_column = sorted(rng.choice(cols, 2, replace=False).tolist())
+        nan_cells[:2] = [(bottom_row, left_column), (top_row, right_column)]
     x = rng.integers(1, 9, (rows, cols)).astype(np.float32)
     if kind == "input":
         x[nan_cells[0]] = np.nan
@@ -281,31 +281,31 @@ def draw_program(rng: np.random.Generator, kind: str, has_stale_nan: bool) -> _P
         array_names[names[2]] = names[1]
     if kind == "over the input":
         array_names[names[0]] = "x"
-    state = {
+    arrays = {
         name: np.full_like(x, np.nan if has_stale_nan else 1) for name in dict.fromkeys(array_names.values())
     }
-    state["x"] = x
-    states = [dict(state)]
+    arrays["x"] = x
+    states = [dict(arrays)]
     written_values = {}
     first_nan = _first_nan("x", x)
-    for number, name in enumerate(names, 1):
+    for step_number, name in enumerate(names, 1):
         with np.errstate(invalid="ignore"):
-            input_name = names_with_input[number - 1]
-            step_values = state[array_names[input_name]] * np.float32(0.5) + np.float32(1)
-            if number == nan_step and kind not in ("none", "input", "infinite"):
+            input_name = names_with_input[step_number - 1]
+            step_values = arrays[array_names[input_name]] * np.float32(0.5) + np.float32(1)
+            if step_number == nan_step and kind not in ("none", "input", "infinite"):
                 for cell in nan_cells[: 2 if kind in ("two", "twice") else 1]:
                     step_values[cell] = np.nan
-            if number == nan_step and kind == "infinite":
+            if step_number == nan_step and kind == "infinite":
                 step_values[nan_cells[2]] = np.inf
                 step_values[nan_cells[1]] = -np.inf  # the sum of both is NaN, but no element is
                 step_values[nan_cells[0]] = np.inf
-            if number == nan_step + 1 and kind == "infinite":
+            if step_number == nan_step + 1 and kind == "infinite":
                 step_values[nan_cells[0]] = step_values[nan_cells[0]] - step_values[nan_cells[0]]
-        if number == count and kind == "in place":
+        if step_number == step_count and kind == "in place":
             step_values = np.nan_to_num(step_values, nan=0.0)  # the final arrays contain no NaN
         written_values[name] = step_values
-        state = state | {array_names[name]: step_values}
-        states.append(state)
+        arrays = arrays | {array_names[name]: step_values}
+        states.append(arrays)
         first_nan = first_nan or _first_nan(name, step_values)
     return _Program(kind, has_stale_nan, written_values, array_names, states, first_nan)
 
@@ -359,7 +359,7 @@ def _is_initial_nan(result: Any, program: _Program) -> bool:
 
 
 def _judge_cell(result: Any, program: _Program, calls: list[str], is_unchanged: bool) -> None:
-    kind = program.kind
+    program_kind = program.kind
     expected = program.expected
     if isinstance(result, tuple | list) and len(result) == 2:
         cell = parts_of(result[1])
@@ -388,12 +388,12 @@ def _judge_cell(result: Any, program: _Program, calls: list[str], is_unchanged: 
         hint = "Use cp.isnan: NaN is not equal to any number, not even to NaN."
         if program.has_stale_nan:
             hint = "A step may make a NaN where the array had one before: look at the array after its step."
-        if kind == "in place":
+        if program_kind == "in place":
             hint = "Look at the array after each step: a later step may overwrite the NaN."
         raise NotYet(f"{expected_message}. {hint}")
     if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[0], str):
         raise NotYet(f"{expected_message}. Return the name of the array, and the row and column of the cell.")
-    if kind == "infinite" and result[0] != expected[0]:
+    if program_kind == "infinite" and result[0] != expected[0]:
         raise NotYet(f"{expected_message}. Infinity is not NaN.")
     if result[0] != expected[0] and program.array_names.get(result[0]) == program.array_names[expected[0]]:
         raise NotYet(

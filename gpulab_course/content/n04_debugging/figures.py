@@ -38,7 +38,7 @@ def by_name(step: Callable[[str], WarpStepper], name: str, value: str) -> WarpSt
 
 # The neighbour's bytes
 
-_WIDTH = 640
+_PICTURE_WIDTH = 640
 _ROW_HEIGHT = 46
 
 
@@ -78,8 +78,8 @@ class Stray:
 
     @property
     def _address(self) -> int:
-        target = self._arrays[self._target_name]
-        return int(target.data.ptr) + self._element_index * int(target.itemsize)
+        target_array = self._arrays[self._target_name]
+        return int(target_array.data.ptr) + self._element_index * int(target_array.itemsize)
 
     def _contains_address(self, array: Any) -> bool:
         return int(array.data.ptr) <= self._address < int(array.data.ptr) + int(array.nbytes)
@@ -88,19 +88,19 @@ class Stray:
         return self.describe()
 
     def _repr_html_(self) -> str:
-        scale = (_WIDTH - 20) / (self._end - self._start)
+        scale = (_PICTURE_WIDTH - 20) / (self._end - self._start)
         elements = []
         for name, array in self._arrays.items():
-            left = 10 + (array.data.ptr - self._start) * scale
+            array_x = 10 + (array.data.ptr - self._start) * scale
             width = array.nbytes * scale
             label = html.escape(f"{name} ({array.size:,} × {array.itemsize} B)")
             elements.append(
-                f'<rect x="{left:.1f}" y="60" width="{width:.1f}" height="{_ROW_HEIGHT}" fill="none" '
-                f'stroke="currentColor"/><text x="{left + 6:.1f}" y="{60 + _ROW_HEIGHT / 2 + 4}" '
+                f'<rect x="{array_x:.1f}" y="60" width="{width:.1f}" height="{_ROW_HEIGHT}" fill="none" '
+                f'stroke="currentColor"/><text x="{array_x + 6:.1f}" y="{60 + _ROW_HEIGHT / 2 + 4}" '
                 f'font-size="12" fill="currentColor">{label}</text>'
             )
         arrow_x = 10 + (self._address - self._start) * scale
-        arrow_start_x = _WIDTH / 2 - 60
+        arrow_start_x = _PICTURE_WIDTH / 2 - 60
         elements.append(
             f'<text x="10" y="18" font-size="12" fill="currentColor">{html.escape(self._thread_text)}</text>'
             f'<text x="10" y="34" font-size="12" fill="currentColor">'
@@ -112,8 +112,8 @@ class Stray:
             f'<rect x="{arrow_x:.1f}" y="60" width="4" height="{_ROW_HEIGHT}" fill="#d55e00"/>'
         )
         return (
-            f'<svg role="img" aria-label="{html.escape(self.describe())}" viewBox="0 0 {_WIDTH} 116" '
-            f'width="{_WIDTH}">{"".join(elements)}</svg>'
+            f'<svg role="img" aria-label="{html.escape(self.describe())}" viewBox="0 0 {_PICTURE_WIDTH} 116" '
+            f'width="{_PICTURE_WIDTH}">{"".join(elements)}</svg>'
         )
 
 
@@ -142,11 +142,11 @@ def reuse(host_order: Sequence[str]) -> Picture:
     ends = {name: start + _DURATIONS[name] for name, start in starts.items()}
     gets_memory = host_order.index("del") < host_order.index("z")
     is_too_early = gets_memory and starts["z"] < ends["add"]
-    last = max(ends.values())
-    figure, axes = empty_axes(3.0, (-2.3, last + 0.2), (-0.1, 5.5))
+    last_end = max(ends.values())
+    figure, axes = empty_axes(3.0, (-2.3, last_end + 0.2), (-0.1, 5.5))
     for y, text in ((0.9, "stream here"), (2.4, "stream side"), (3.9, "the memory")):
         draw_text(axes, -2.3, y, text)
-    draw_text(axes, last, 0.15, "time →", "muted", ha="right", fontsize=9)
+    draw_text(axes, last_end, 0.15, "time →", "muted", ha="right", fontsize=9)
 
     def bar(left: float, top: float, width: float, colour: str, text: str = "") -> None:
         draw_box(axes, left, top, width, 0.8, colour, text, edge="bg", fontsize=9)
@@ -160,16 +160,16 @@ def reuse(host_order: Sequence[str]) -> Picture:
     bar(starts["double"], 3.5, free_at - starts["double"], "accent-2", "contains doubled")
     draw_text(axes, free_at, 4.55, "del doubled", ha="center", fontsize=9)
     if gets_memory:
-        bar(starts["z"], 3.5, last - starts["z"], "purple")
+        bar(starts["z"], 3.5, last_end - starts["z"], "purple")
         text_left = max(starts["z"], ends["add"])
-        x = (text_left + last) / 2
+        x = (text_left + last_end) / 2
         draw_text(axes, x, 3.9, "contains z", "on-purple", ha="center", fontsize=9)
     if is_too_early:
         box = Rectangle((starts["z"], 1.9), ends["add"] - starts["z"], 2.5, fill=False, linewidth=1.8)
         box.set_edgecolor(light("error"))
         axes.add_patch(box)
         text = "side may still read doubled, but the memory already contains z"
-        draw_text(axes, last, 5.1, text, "error", ha="right")
+        draw_text(axes, last_end, 5.1, text, "error", ha="right")
     return Picture.of(
         figure,
         "Two streams in one possible order: here computes doubled, then side computes y = doubled + 1. "

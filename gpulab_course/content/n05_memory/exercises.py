@@ -164,16 +164,16 @@ def _draw_matmul_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
     """Draw two launches to count: one with the largest blocks, and one with blocks of an odd side."""
     small_size = tuple(int(n) | 1 for n in rng.integers(50, 90, 3))
     large_size = tuple(int(n) | 1 for n in rng.integers(70, 110, 3))
-    side = int(rng.choice((13, 19, 21, 23, 25, 27, 29, 31)))
-    return [(large_size, (_TILE_SIDE, _TILE_SIDE, 1)), (small_size, (side, side, 1))]
+    block_side = int(rng.choice((13, 19, 21, 23, 25, 27, 29, 31)))
+    return [(large_size, (_TILE_SIDE, _TILE_SIDE, 1)), (small_size, (block_side, block_side, 1))]
 
 
 def _draw_matmul_sizes(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
     """Draw sizes (rows, columns, inner): deep, thin, ragged, with an empty inner side, and of two waves."""
     a, b, c = (int(n) for n in rng.integers(3, 17, 3))
     small_sizes = [(4, 4, 100), (16, 16, 16), (1, 33, 70), (33, 1, 64), (a, b, c), (5, 31, 32), (3, 5, 0)]
-    side = int((2 * threads_at_once) ** 0.5)
-    return [*small_sizes, (1, 1, 1), (37, 70, 65), (side - 5, side + 3, 4)]
+    matrix_side = int((2 * threads_at_once) ** 0.5)
+    return [*small_sizes, (1, 1, 1), (37, 70, 65), (matrix_side - 5, matrix_side + 3, 4)]
 
 
 def _only_padding_wrong(mistake: Mistake) -> bool:
@@ -333,10 +333,10 @@ def _judge_request(answer: Answer, pattern: str, addresses: Any, width_bytes: in
     expected = len(sectors), len(read_addresses)
     call_text = f"asked({pattern}, {width_bytes})"
     result = call(answer, addresses, width_bytes, name="asked", shown=call_text)
-    parts = parts_of(result)
-    if parts is None or len(parts) != 2 or not all(map(is_number, parts)):
+    result_values = parts_of(result)
+    if result_values is None or len(result_values) != 2 or not all(map(is_number, result_values)):
         raise NotYet(f"{call_text} returned {spelt(result)}: return two numbers, sectors and bytes.")
-    result = tuple(parts)
+    result = tuple(result_values)
     if result == expected:
         return
     rounded_sectors = np.unique(addresses.astype(np.float32).astype(np.int64) // _SECTOR_BYTES)

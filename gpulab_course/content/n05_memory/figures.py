@@ -98,12 +98,12 @@ def levels() -> Picture:
     draw_text(axes, 6.2, 0.55, "each SM has its own", "muted")
     draw_text(axes, 6.2, 4.15, "one for the whole GPU", "muted")
     draw_text(axes, 6.2, 5.55, "outside the GPU chip", "muted")
-    for name, (left, top, width) in _LEVEL_BOXES.items():
-        draw_box(axes, left, top, width, 0.7, _LEVEL_COLOURS[name], name, edge="bg")
-    for source, target in itertools.pairwise(_LOAD_PATH):
-        top = _LEVEL_BOXES[source][1]
-        bottom = _LEVEL_BOXES[target][1] + 0.7
-        draw_arrow(axes, (1.9, top), (1.9, bottom), linewidth=3.5, mutation_scale=20)
+    for name, (left_x, top_y, width) in _LEVEL_BOXES.items():
+        draw_box(axes, left_x, top_y, width, 0.7, _LEVEL_COLOURS[name], name, edge="bg")
+    for upper_level, lower_level in itertools.pairwise(_LOAD_PATH):
+        top_y = _LEVEL_BOXES[upper_level][1]
+        bottom = _LEVEL_BOXES[lower_level][1] + 0.7
+        draw_arrow(axes, (1.9, top_y), (1.9, bottom), linewidth=3.5, mutation_scale=20)
     draw_arrow(axes, (4.5, 1.5), (4.5, 2.2))
     draw_text(axes, 6.2, 1.85, "only by stores of your own code")
     axes.plot([4.65, 6.1], [1.85, 1.85], color=light("rule"), linewidth=1)
@@ -131,35 +131,35 @@ def sector_map(requests: Mapping[str, Sequence[int]]) -> Picture:
         The indices of the floats that the lanes read, by the name of the request. Float 0 starts a line.
     """
     shown_floats = _FLOATS_PER_SECTOR * _SHOWN_SECTORS
-    left = 22.0
+    map_left = 22.0
     height_in = 0.55 + 0.45 * len(requests)
-    figure, axes = empty_axes(height_in, (0, left + shown_floats + 15), (-0.1, len(requests) + 0.9))
+    figure, axes = empty_axes(height_in, (0, map_left + shown_floats + 15), (-0.1, len(requests) + 0.9))
     for sector in range(_SHOWN_SECTORS):
-        x = left + _FLOATS_PER_SECTOR * (sector + 0.5)
+        x = map_left + _FLOATS_PER_SECTOR * (sector + 0.5)
         draw_text(axes, x, 0.4, str(sector), "muted", ha="center", fontsize=9)
     draw_text(axes, 0, 0.4, "sector", "muted", fontsize=9)
-    counts = {}
+    sector_counts = {}
     for row, (name, indices) in enumerate(requests.items()):
-        top = row + 0.9
+        top_y = row + 0.9
         read_floats = {int(index) for index in indices}
         touched_sectors = {index // _FLOATS_PER_SECTOR for index in read_floats}
-        counts[name] = len(touched_sectors)
-        draw_text(axes, 0, top + 0.35, name)
+        sector_counts[name] = len(touched_sectors)
+        draw_text(axes, 0, top_y + 0.35, name)
         for index in range(shown_floats):
             is_touched = index // _FLOATS_PER_SECTOR in touched_sectors
             colour = "accent" if index in read_floats else "accent-2" if is_touched else "grid"
             alpha = 1.0 if index in read_floats or not is_touched else 0.45
             cell = Rectangle(
-                (left + index, top), 1, 0.7, facecolor=light(colour), edgecolor="none", alpha=alpha
+                (map_left + index, top_y), 1, 0.7, facecolor=light(colour), edgecolor="none", alpha=alpha
             )
             axes.add_patch(cell)
         for sector in range(_SHOWN_SECTORS + 1):
-            x = left + _FLOATS_PER_SECTOR * sector
-            axes.plot([x, x], [top - 0.02, top + 0.72], color="white", linewidth=2.5)
-        more = max(touched_sectors) - _SHOWN_SECTORS + 1
-        text = f"{'… ' if more > 0 else ''}{counts[name]} sectors"
-        draw_text(axes, left + shown_floats + 0.8, top + 0.35, text)
-    counts_text = ", ".join(f"{count} for {name}" for name, count in counts.items())
+            x = map_left + _FLOATS_PER_SECTOR * sector
+            axes.plot([x, x], [top_y - 0.02, top_y + 0.72], color="white", linewidth=2.5)
+        hidden_sectors = max(touched_sectors) - _SHOWN_SECTORS + 1
+        text = f"{'… ' if hidden_sectors > 0 else ''}{sector_counts[name]} sectors"
+        draw_text(axes, map_left + shown_floats + 0.8, top_y + 0.35, text)
+    counts_text = ", ".join(f"{count} for {name}" for name, count in sector_counts.items())
     return Picture.of(figure, f"The sectors that a request of one warp touches: {counts_text}.")
 
 
@@ -231,27 +231,27 @@ def transpose_through_tile(
     bx, by = block
     load_sectors, store_sectors = (_count_sectors(elements) for elements in (loads, stores))
     loaded_row, stored_row = int(loads[0]) // columns, int(stores[0]) // rows
-    side = _TILE_SCALE * _TILE_SIDE
+    tile_side = _TILE_SCALE * _TILE_SIDE
     tile_x = columns + _PANEL_GAP
-    out_x = tile_x + side + _PANEL_GAP
+    out_x = tile_x + tile_side + _PANEL_GAP
     height = max(rows, columns)
     figure, axes = empty_axes(3.5, (-2, out_x + rows + 2), (-24, height + 38))
     axes.set_aspect("equal")
     for x, width, tall in ((0, columns, rows), (out_x, rows, columns)):
-        for left in range(0, width, _TILE_SIDE):
-            for top in range(0, tall, _TILE_SIDE):
-                draw_box(axes, x + left, top, 32, 32, "bg", edge="rule", linewidth=1)
+        for left_x in range(0, width, _TILE_SIDE):
+            for top_y in range(0, tall, _TILE_SIDE):
+                draw_box(axes, x + left_x, top_y, 32, 32, "bg", edge="rule", linewidth=1)
     in_corner = (bx * _TILE_SIDE, by * _TILE_SIDE)
     out_corner = (out_x + by * _TILE_SIDE, bx * _TILE_SIDE)
     for corner in (in_corner, out_corner):
         draw_box(axes, *corner, 32, 32, "highlight")
-    draw_box(axes, tile_x, 0, side, side, "highlight")
+    draw_box(axes, tile_x, 0, tile_side, tile_side, "highlight")
     tile_row = _TILE_SCALE * (loaded_row % _TILE_SIDE)
     tile_column = _TILE_SCALE * (stored_row % _TILE_SIDE)
     bars = (
         ((in_corner[0], loaded_row), 32, 3, "accent"),
-        ((tile_x, tile_row), side, 4, "accent"),
-        ((tile_x + tile_column, 0), 4, side, "tail"),
+        ((tile_x, tile_row), tile_side, 4, "accent"),
+        ((tile_x + tile_column, 0), 4, tile_side, "tail"),
         ((out_corner[0], stored_row), 32, 3, "tail"),
     )
     for corner, width, tall, colour in bars:
@@ -259,18 +259,20 @@ def transpose_through_tile(
     start, end = (in_corner[0] + 36, loaded_row + 1.5), (tile_x - 3, tile_row + 2)
     draw_arrow(axes, start, end, linewidth=2, mutation_scale=16)
     y = stored_row + 1.5
-    draw_arrow(axes, (tile_x + side + 3, y), (out_corner[0] - 3, y), linewidth=2, mutation_scale=16)
+    draw_arrow(axes, (tile_x + tile_side + 3, y), (out_corner[0] - 3, y), linewidth=2, mutation_scale=16)
     labels = (
         (columns / 2, f"1  load a row: {load_sectors} sectors", "accent"),
-        (tile_x + side / 2, "2  store it as a row", "accent"),
+        (tile_x + tile_side / 2, "2  store it as a row", "accent"),
         (out_x + rows / 2, f"4  store a row: {store_sectors} sectors", "tail-text"),
     )
     for label_x, text, colour in labels:
         draw_text(axes, label_x, height + 14, text, colour, ha="center", fontsize=9)
-    draw_text(axes, tile_x + side / 2, height + 28, "3  read a column", "tail-text", ha="center", fontsize=9)
+    draw_text(
+        axes, tile_x + tile_side / 2, height + 28, "3  read a column", "tail-text", ha="center", fontsize=9
+    )
     titles = (
         (columns / 2, f"in: {rows} × {columns}"),
-        (tile_x + side / 2, "tile in shared memory"),
+        (tile_x + tile_side / 2, "tile in shared memory"),
         (out_x + rows / 2, f"out: {columns} × {rows}"),
     )
     for title_x, text in titles:

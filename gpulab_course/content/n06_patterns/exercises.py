@@ -34,8 +34,8 @@ def block_stats(data: Draw, size: Any, block: Dim3) -> Case:
     """
     blocks = draw.blocks_for(size, block[0])
     threads = block[0]
-    limit = (1 << 31) // max(threads, 4)  # sums of a block fit into an int, but a float rounds them
-    x = data.integers(size, -limit, limit)
+    max_magnitude = (1 << 31) // max(threads, 4)  # sums of a block fit into an int, but a float rounds them
+    x = data.integers(size, -max_magnitude, max_magnitude)
     is_negative = np.repeat(data.rng.random(blocks) < 0.4, threads)[:size]
     return _make_stats_case(np.where(is_negative & (x > 0), ~x, x), block)
 
@@ -117,8 +117,8 @@ def scan(data: Draw, size: Any, block: Dim3) -> Case:
     into an int. Some sums at the ends of blocks are 0, 1 or -1, which an answer may also use as a flag.
     """
     threads = block[0]
-    limit = 1 << (30 if data.kind == draw.EXTREME else int(data.rng.choice((12, 30))))
-    sums = data.integers(size + 1, -limit, limit, np.int64)
+    max_magnitude = 1 << (30 if data.kind == draw.EXTREME else int(data.rng.choice((12, 30))))
+    sums = data.integers(size + 1, -max_magnitude, max_magnitude, np.int64)
     sums[0] = 0
     ends = np.arange(0, size + 1, threads)
     end_sums = np.where(data.rng.random(ends.size) < 0.2, data.rng.choice((0, 1, -1), ends.size), sums[ends])
@@ -215,11 +215,11 @@ def blur(data: Draw, size: Any, block: Dim3) -> Case:
         x[is_special] = np.inf if data.kind == draw.INFINITE else np.nan
     data.special = True
     padded_x = np.pad(x.astype(np.float64), 2, mode="edge")
-    total: Any = sum(padded_x[dy : dy + rows, dx : dx + cols] for dy in range(5) for dx in range(5))
+    window_sums: Any = sum(padded_x[dy : dy + rows, dx : dx + cols] for dy in range(5) for dx in range(5))
     tile_rows = draw.blocks_for(rows, block[1])
     grid = draw.blocks_for(cols, block[0]), int(data.rng.integers(1, tile_rows + 1))
     shared_bytes = 4 * (block[0] + 4) * (block[1] + 4)
-    expected = (total / 25).astype(np.float32)
+    expected = (window_sums / 25).astype(np.float32)
     return Case(grid, {"x": x, "rows": rows, "cols": cols}, {"y": expected}, shared_bytes)
 
 
@@ -255,8 +255,8 @@ def _make_softmax_case(x: Any) -> Case:
     wide_x = x.astype(np.float64)
     largest = wide_x.max(axis=1, keepdims=True)
     powers = np.exp(wide_x - np.where(np.isfinite(largest), largest, 0))
-    total = powers.sum(axis=1, keepdims=True)
-    expected = powers / np.where(total > 0, total, 1)
+    row_sums = powers.sum(axis=1, keepdims=True)
+    expected = powers / np.where(row_sums > 0, row_sums, 1)
     # The argument of a fast exponential is up to 64, and its rounding error becomes a relative error.
     comparison = Near(expected.astype(np.float32), np.where(np.isinf(x), 0, expected), ulps=160)
     return Case(rows, {"x": x, "rows": rows, "cols": cols}, {"y": comparison})
@@ -391,9 +391,9 @@ def _only_edges_wrong(mistake: Mistake) -> bool:
     return _is_larger_than(mistake) and not mistake.wrong[2:-2, 2:-2].any()
 
 
-def _is_larger_than(mistake: Mistake, side: int = 4) -> bool:
+def _is_larger_than(mistake: Mistake, min_side: int = 4) -> bool:
     """Return whether the mistake has a result, for a picture larger than `side` in both directions."""
-    return mistake.found is not None and mistake["rows"] > side and mistake["cols"] > side
+    return mistake.found is not None and mistake["rows"] > min_side and mistake["cols"] > min_side
 
 
 _EXP_LIMIT = 80  # beyond it, the exponential overflows or is about 0

@@ -88,10 +88,10 @@ class Race(View):
         return "\n".join([self.sentence(), *lines, f"{self.copy_lap.name}: {_format_lap(self.copy_lap)}."])
 
     def draw(self) -> Box:
-        return _bars(self.laps, self.copy_lap, len(self.laps))
+        return _lap_bars(self.laps, self.copy_lap, len(self.laps))
 
 
-def _bars(laps: Sequence[Lap], copy_lap: Lap, total: int) -> Box:
+def _lap_bars(laps: Sequence[Lap], copy_lap: Lap, kernel_count: int) -> Box:
     """Draw bandwidths as bars; the last of all `total` kernels has its own colour."""
     max_gbps = max(lap.gbps for lap in (*laps, copy_lap))
     rows = [
@@ -101,7 +101,7 @@ def _bars(laps: Sequence[Lap], copy_lap: Lap, total: int) -> Box:
             "value": _format_lap(lap),
             "mark": f"limited by {lap.limiter}",
             "title": lap.description,
-            "colour": "good" if position == total else "accent",
+            "colour": "good" if position == kernel_count else "accent",
         }
         for position, lap in enumerate(laps, 1)
     ]
@@ -147,8 +147,8 @@ class Listing:
         return "".join(
             f"<details{' open' if rung.name in self.opened else ''}><summary>"
             f"<code>{rung.name}</code>: {html.escape(rung.says)}</summary>"
-            f"<pre>{html.escape(code)}</pre></details>"
-            for rung, code in self.parts
+            f"<pre>{html.escape(kernel_code)}</pre></details>"
+            for rung, kernel_code in self.parts
         )
 
 
@@ -163,12 +163,14 @@ def listing(series: str, *opened: str) -> Listing:
         The kernels whose code is shown at first; the others are folded.
     """
     rungs = kernels.ladder(series).rungs
-    code = kernels.source(f"{series}.cu")
-    ends = [code.index("\n}\n", code.index(f"{rung.name}(")) + 2 for rung in rungs]
-    ends[-1] = len(code)
+    series_code = kernels.source(f"{series}.cu")
+    ends = [series_code.index("\n}\n", series_code.index(f"{rung.name}(")) + 2 for rung in rungs]
+    ends[-1] = len(series_code)
     starts = [0, *ends[:-1]]
-    parts = [(rung, code[start:end].strip()) for rung, start, end in zip(rungs, starts, ends, strict=True)]
-    return Listing(tuple(parts), opened)
+    kernel_parts = [
+        (rung, series_code[start:end].strip()) for rung, start, end in zip(rungs, starts, ends, strict=True)
+    ]
+    return Listing(tuple(kernel_parts), opened)
 
 
 def passes(series: str = "softmax", shape: tuple[int, ...] = (512, 1024)) -> Table:
@@ -176,9 +178,9 @@ def passes(series: str = "softmax", shape: tuple[int, ...] = (512, 1024)) -> Tab
     arrays = kernels.example(series, shape).arrays
     rows = []
     for rung in kernels.ladder(series).rungs[1:]:
-        work = kernels.launch(rung.name, *arrays)
-        busy_ns, provenance = lap(work)
-        counters = count(**work.step).record
+        kernel_launch = kernels.launch(rung.name, *arrays)
+        busy_ns, provenance = lap(kernel_launch)
+        counters = count(**kernel_launch.step).record
         sectors = kernels.COUNTERS["sectors"](counters)
         dram_bytes = counters.caches.dram_read_bytes if counters.caches else 0
         rows.append((rung.name, rung.says, f"{sectors:,}", size(dram_bytes), duration(busy_ns)))
@@ -299,16 +301,16 @@ def race(ladder: str = "reduction", elements: int = ELEMENTS) -> Race:
     limiters = [rung.mends for rung in series.rungs[1:]] + ["memory itself"]
     title = f"{series.title}: n = {elements:,}"
     laps: list[Lap] = []
-    total = len(series.rungs)
-    with session.steps(total + 1, "figures.race") as begin:
+    kernel_count = len(series.rungs)
+    with session.steps(kernel_count + 1, "figures.race") as begin:
         begin()
-        target = cp.empty_like(x)
-        copy_ns, provenance = lap(lambda: target.data.copy_from_device_async(x.data, x.nbytes))
+        copy_target = cp.empty_like(x)
+        copy_ns, provenance = lap(lambda: copy_target.data.copy_from_device_async(x.data, x.nbytes))
         copy_lap = Lap("cudaMemcpy", "a copy on the device", "", copy_ns, 2 * x.nbytes / copy_ns)
 
         def draw_laps() -> Bundle:
-            caption = f"{len(laps)} of {total} kernels. Times {provenance.label}."
-            return picture_bundle(png(_bars(laps, copy_lap, total), title, caption), caption)
+            caption = f"{len(laps)} of {kernel_count} kernels. Times {provenance.label}."
+            return picture_bundle(png(_lap_bars(laps, copy_lap, kernel_count), title, caption), caption)
 
         for rung, limiter in zip(series.rungs, limiters, strict=True):
             begin(draw_laps)

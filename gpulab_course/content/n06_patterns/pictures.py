@@ -50,15 +50,15 @@ def fence_and_barrier() -> Picture:
     """Draw two communicating blocks over time: without fences, with a flag and fences, and with a barrier."""
     figure, axes = empty_axes(5.3, (-1.5, 12.2), (-0.2, 11.6))
     for panel, (title, first_block, second_block, arrows) in enumerate(_TIME_LINES):
-        top = 3.95 * panel
-        draw_text(axes, -1.45, top + 0.2, title, weight="bold")
-        for row, parts in enumerate((first_block, second_block)):
-            y = top + 0.7 + 1.5 * row
+        panel_top = 3.95 * panel
+        draw_text(axes, -1.45, panel_top + 0.2, title, weight="bold")
+        for row, spans in enumerate((first_block, second_block)):
+            y = panel_top + 0.7 + 1.5 * row
             draw_text(axes, -1.45, y + 0.4, f"block {row}")
-            for start, end, text, colour in parts:
+            for start, end, text, colour in spans:
                 draw_box(axes, start, y, end - start, 0.8, colour, text)
         for start, end, colour in arrows:
-            draw_arrow(axes, (start, top + 1.5), (end, top + 2.2), colour)
+            draw_arrow(axes, (start, panel_top + 1.5), (end, panel_top + 2.2), colour)
     draw_text(axes, 8.4, 2.0, "data becomes visible")
     axes.plot([6.0, 6.0], [8.45, 11.0], color=light("tail"), linewidth=2.5)
     draw_text(axes, 6.15, 9.75, "barrier")
@@ -81,13 +81,13 @@ def scan_steps(values: Sequence[int]) -> Picture:
     values
         The numbers; at most 16, so that the picture can be read.
     """
-    count = len(values)
+    value_count = len(values)
     rows = [np.array(values)]
     distances: list[int] = []
-    while (distance := 1 << len(distances)) < count:
+    while (distance := 1 << len(distances)) < value_count:
         distances.append(distance)
         rows.append(rows[-1] + np.concatenate((np.zeros(distance, int), rows[-1][:-distance])))
-    figure, axes = empty_axes(1.05 * len(rows), (-2.3, count + 0.1), (-0.15, 2 * len(rows) - 0.9))
+    figure, axes = empty_axes(1.05 * len(rows), (-2.3, value_count + 0.1), (-0.15, 2 * len(rows) - 0.9))
     for step, row in enumerate(rows):
         draw_text(axes, -2.25, 2 * step + 0.5, "start" if step == 0 else f"distance {distances[step - 1]}")
         for i, value in enumerate(row):
@@ -96,12 +96,12 @@ def scan_steps(values: Sequence[int]) -> Picture:
             if step and i >= distances[step - 1]:
                 start = (i - distances[step - 1] + 0.5, 2 * step - 1)
                 draw_arrow(axes, start, (i + 0.42, 2 * step), "accent")
-    last = ", ".join(str(value) for value in rows[-1])
+    last_row_text = ", ".join(str(value) for value in rows[-1])
     return Picture.of(
         figure,
-        f"{len(distances)} steps for {count} numbers. In the step with distance d, each element adds the "
-        "element that is d to its left; arrows show it, and finished elements are green. At the end: "
-        f"{last}.",
+        f"{len(distances)} steps for {value_count} numbers. In the step with distance d, each element adds "
+        "the element that is d to its left; arrows show it, and finished elements are green. At the end: "
+        f"{last_row_text}.",
     )
 
 
@@ -115,31 +115,32 @@ def look_back(own_sums: Sequence[int], known: int) -> Picture:
     known
         The last tile that has published the sum from the start of the array to its own end.
     """
-    last = len(own_sums) - 1
+    last_tile = len(own_sums) - 1
     prefix = int(sum(own_sums[: known + 1]))
-    figure, axes = empty_axes(2.3, (-0.1, last + 1.1), (-0.75, 3.2))
-    for tile, own in enumerate(own_sums):
+    figure, axes = empty_axes(2.3, (-0.1, last_tile + 1.1), (-0.75, 3.2))
+    for tile, own_sum in enumerate(own_sums):
         is_prefix = tile <= known
         draw_text(axes, tile + 0.5, -0.4, f"tile {tile}", ha="center")
-        value = sum(own_sums[: tile + 1]) if is_prefix else own
+        value = sum(own_sums[: tile + 1]) if is_prefix else own_sum
         text = f"{value}\nfrom the start" if is_prefix else f"{value}\nown sum"
         draw_box(axes, tile + 0.05, 0, 0.9, 1, "good" if is_prefix else "warn", text, fontsize=9)
-    draw_arrow(axes, (last + 0.5, 1.75), (known + 0.5, 1.75), "accent")
-    axes.plot([last + 0.5] * 2, [1.05, 1.75], color=light("accent"), linewidth=1)
-    for tile in range(known, last):
+    draw_arrow(axes, (last_tile + 0.5, 1.75), (known + 0.5, 1.75), "accent")
+    axes.plot([last_tile + 0.5] * 2, [1.05, 1.75], color=light("accent"), linewidth=1)
+    for tile in range(known, last_tile):
         axes.plot([tile + 0.5] * 2, [1.05, 1.75], color=light("accent"), linewidth=1, linestyle=":")
-    parts = [*(own_sums[tile] for tile in range(last - 1, known, -1)), prefix]
-    total = int(sum(own_sums[:last]))
-    terms = " + ".join(str(part) for part in parts)
-    added = f"tile {last} looks back and adds {terms} = {total}"
-    draw_text(axes, (known + last + 1) / 2, 2.1, added, ha="center")
-    published = f"then it publishes {total} + {own_sums[last]} = {total + own_sums[last]}, from the start"
-    draw_text(axes, (known + last + 1) / 2, 2.7, published, ha="center")
+    added_sums = [*(own_sums[tile] for tile in range(last_tile - 1, known, -1)), prefix]
+    prefix_sum = int(sum(own_sums[:last_tile]))
+    terms = " + ".join(str(added_sum) for added_sum in added_sums)
+    added_text = f"tile {last_tile} looks back and adds {terms} = {prefix_sum}"
+    draw_text(axes, (known + last_tile + 1) / 2, 2.1, added_text, ha="center")
+    last_sum = own_sums[last_tile]
+    publish_text = f"then it publishes {prefix_sum} + {last_sum} = {prefix_sum + last_sum}, from the start"
+    draw_text(axes, (known + last_tile + 1) / 2, 2.7, publish_text, ha="center")
     return Picture.of(
         figure,
-        f"A row of {last + 1} tiles. Tiles 0 to {known} show the sum from the start of the array, the "
-        f"others their own sum. Tile {last} looks back from tile {last - 1} to tile {known}, the first one "
-        f"with a sum from the start, and adds {terms} = {total}.",
+        f"A row of {last_tile + 1} tiles. Tiles 0 to {known} show the sum from the start of the array, the "
+        f"others their own sum. Tile {last_tile} looks back from tile {last_tile - 1} to tile {known}, the "
+        f"first one with a sum from the start, and adds {terms} = {prefix_sum}.",
     )
 
 
@@ -153,10 +154,10 @@ def private_bins(values: Any, blocks: int) -> Picture:
     blocks
         The number of blocks.
     """
-    parts = np.asarray(values).reshape(blocks, -1)
-    bins = int(parts.max()) + 1
-    counts = np.stack([np.bincount(part, minlength=bins) for part in parts])
-    block_width = max(parts.shape[1], bins) + 1.5
+    blocks_values = np.asarray(values).reshape(blocks, -1)
+    bins = int(blocks_values.max()) + 1
+    bin_counts = np.stack([np.bincount(elements, minlength=bins) for elements in blocks_values])
+    block_width = max(blocks_values.shape[1], bins) + 1.5
     figure, axes = empty_axes(3.5, (-3.4, blocks * block_width - 1.2), (-0.8, 6.9))
     total_x = (blocks * block_width - 1.5 - bins) / 2
     for y, text in (
@@ -165,31 +166,35 @@ def private_bins(values: Any, blocks: int) -> Picture:
         (6.0, "bins in\nglobal memory"),
     ):
         draw_text(axes, -3.35, y, text)
-    for block, (part, block_counts) in enumerate(zip(parts, counts, strict=True)):
-        left = block * block_width
-        draw_text(axes, left + part.size / 2, -0.45, f"block {block}", ha="center")
-        for i, value in enumerate(part):
-            draw_box(axes, left + i, 0, 1, 1, _ELEMENT_COLOURS[value % 4], str(value))
-        bins_left = left + (part.size - bins) / 2
-        for value, count in enumerate(block_counts):
-            draw_box(axes, bins_left + value, 2.5, 1, 1, _ELEMENT_COLOURS[value % 4], str(count))
+    for block, (elements, block_counts) in enumerate(zip(blocks_values, bin_counts, strict=True)):
+        block_left = block * block_width
+        draw_text(axes, block_left + elements.size / 2, -0.45, f"block {block}", ha="center")
+        for i, value in enumerate(elements):
+            draw_box(axes, block_left + i, 0, 1, 1, _ELEMENT_COLOURS[value % 4], str(value))
+        bins_left = block_left + (elements.size - bins) / 2
+        for value, bin_count in enumerate(block_counts):
+            draw_box(axes, bins_left + value, 2.5, 1, 1, _ELEMENT_COLOURS[value % 4], str(bin_count))
             draw_arrow(
                 axes,
                 (bins_left + value + 0.5, 3.5),
                 (total_x + value + 0.5 + 0.3 * (block - (blocks - 1) / 2), 5.5),
                 "muted",
             )
-        draw_arrow(axes, (left + part.size / 2, 1.05), (left + part.size / 2, 2.4), "accent")
-        draw_text(axes, left + part.size / 2 + 0.2, 1.7, f"{part.size} atomics")
-    for value, count in enumerate(counts.sum(axis=0)):
-        draw_box(axes, total_x + value, 5.5, 1, 1, _ELEMENT_COLOURS[value % 4], str(count))
+        draw_arrow(
+            axes, (block_left + elements.size / 2, 1.05), (block_left + elements.size / 2, 2.4), "accent"
+        )
+        draw_text(axes, block_left + elements.size / 2 + 0.2, 1.7, f"{elements.size} atomics")
+    for value, bin_count in enumerate(bin_counts.sum(axis=0)):
+        draw_box(axes, total_x + value, 5.5, 1, 1, _ELEMENT_COLOURS[value % 4], str(bin_count))
     draw_text(axes, total_x + bins + 0.3, 6.0, f"{blocks} × {bins} = {blocks * bins} atomics")
-    total = ", ".join(f"{count} times {value}" for value, count in enumerate(counts.sum(axis=0)))
+    total_text = ", ".join(
+        f"{bin_count} times {value}" for value, bin_count in enumerate(bin_counts.sum(axis=0))
+    )
     return Picture.of(
         figure,
-        f"{parts.size} elements in {blocks} blocks. Each block counts its {parts.shape[1]} elements in "
-        f"{bins} bins of its own in shared memory, and then adds each of these bins once to the {bins} bins "
-        f"in global memory: {total}.",
+        f"{blocks_values.size} elements in {blocks} blocks. Each block counts its {blocks_values.shape[1]} "
+        f"elements in {bins} bins of its own in shared memory, and then adds each of these bins once to the "
+        f"{bins} bins in global memory: {total_text}.",
     )
 
 
@@ -214,8 +219,8 @@ def halo(block_x: int, block_y: int, radius: int) -> Picture:
             is_tile = radius <= x < width - radius and radius <= y < height - radius
             is_near = abs(x - center_x) <= radius and abs(y - center_y) <= radius
             name = "accent-2" if is_tile else "other-pale"
-            mark = "×" if is_near else ""
-            draw_box(axes, x, y, 1, 1, name, mark, edge="bg", text_colour="fg", fontsize=9)
+            cell_text = "×" if is_near else ""
+            draw_box(axes, x, y, 1, 1, name, cell_text, edge="bg", text_colour="fg", fontsize=9)
     near_side = 2 * radius + 1
     axes.add_patch(
         Rectangle(

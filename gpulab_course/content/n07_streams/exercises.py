@@ -40,15 +40,15 @@ def _draw_time_shares(rng: np.random.Generator, n: int) -> list[float]:
 
 def judge_stopwatch(answer: Answer) -> str:
     """Judge ``stopwatch(work, n)``: the mean time of `n` warm calls in ms, measured in the current stream."""
-    for n, rounds in ((1, 50_000), (5, 40_000), (int(answer.rng.integers(11, 30)), 8_000), (2, 40_000)):
+    for n, mean_rounds in ((1, 50_000), (5, 40_000), (int(answer.rng.integers(11, 30)), 8_000), (2, 40_000)):
         call_text = f"stopwatch(work, {n})"
         shares = _draw_time_shares(answer.rng, n)
-        facts = answer.ask(_run_stopwatch, n, [int(rounds * share) for share in shares], shown=call_text)
+        facts = answer.ask(_run_stopwatch, n, [int(mean_rounds * share) for share in shares], shown=call_text)
         _judge_time(call_text, facts, n)
     return "warm, between two events of the right stream, and without a wait for other streams."
 
 
-def _run_stopwatch(answer: Any, n: int, rounds: list[int]) -> dict[str, Any]:
+def _run_stopwatch(answer: Any, n: int, round_counts: list[int]) -> dict[str, Any]:
     """Run the answer in its own process; return its result, launches, events, and the host's waits."""
     cp = session.cp()
     stream, other_stream = (cp.cuda.Stream(non_blocking=True) for _ in range(2))
@@ -60,13 +60,13 @@ def _run_stopwatch(answer: Any, n: int, rounds: list[int]) -> dict[str, Any]:
     def run_work() -> None:
         # The first call does more, like a call that compiles, allocates or fills a cache. A mean that
         # includes it differs from the time of every single call.
-        first_rounds = (8 if n < 10 else 3) * max(rounds)
-        call_rounds = rounds[len(calls) % n] if calls else first_rounds
+        first_rounds = (8 if n < 10 else 3) * max(round_counts)
+        call_rounds = round_counts[len(calls) % n] if calls else first_rounds
         work.simmer(x, call_rounds, blocks=1)
         calls.append(session.backend().host_ns())
 
     cp.cuda.Device().synchronize()
-    work.simmer(y, sum(rounds), blocks=1, stream=other_stream)
+    work.simmer(y, sum(round_counts), blocks=1, stream=other_stream)
     with timeline() as report, stream:
         result = call_here(answer, run_work, n, name="stopwatch", shown=f"stopwatch(work, {n})")
     waits = [
@@ -191,9 +191,9 @@ def energy_case(data: Draw, size: int) -> ProgramCase:
     """Make a call with fractions of both signs or, for large sizes, numbers whose squares are exact."""
     x = data.whole(size) if size > 50_000 else data.floats(size) * np.float32(data.rng.integers(1, 100))
     half_x = x * np.float32(0.5)
-    total = np.float32((half_x * half_x).sum(dtype=np.float64))
+    total_energy = np.float32((half_x * half_x).sum(dtype=np.float64))
     label = f"energy(x) of {counted(size, 'element')}"
-    expected = Near(np.asarray(total), float(total), 8)
+    expected = Near(np.asarray(total_energy), float(total_energy), 8)
     return ProgramCase((x,), expected, True, label, place="device", unchanged=True)
 
 
@@ -205,9 +205,9 @@ def energy(x: Any) -> Any:
     scaled_x = x * 0.5
     side_stream.wait_event(current_stream.record())
     with side_stream:
-        total = (scaled_x * scaled_x).sum()
+        total_energy = (scaled_x * scaled_x).sum()
     current_stream.wait_event(side_stream.record())
-    return total
+    return total_energy
 
 
 RACE = ProgramExercise(
@@ -252,11 +252,11 @@ def conveyor_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
 
 def conveyor_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
     """Make a call with numbers from 0 to 1, which `work.simmer` maps to the same range."""
-    n, rounds = size
+    n, round_count = size
     x = data.rng.random(n, dtype=np.float32)
-    step = partial(work.simmer, rounds=rounds)
+    step = partial(work.simmer, rounds=round_count)
     label = f"conveyor(x, y, step) with {n:,} elements"
-    return ProgramCase((x, step), work.simmer_by_numpy(x, rounds), label=label, place="host")
+    return ProgramCase((x, step), work.simmer_by_numpy(x, round_count), label=label, place="host")
 
 
 def on_pinned(bench: Any, program: Callable[..., Any], x: Any, step: Any) -> Any:
@@ -277,12 +277,12 @@ def conveyor(x: Any, y: Any, step: Any, pieces: int = 8) -> Any:
     cp = session.cp()
     streams = [cp.cuda.Stream(non_blocking=True) for _ in range(3)]
     size = max(1, -(-x.size // pieces))
-    for number, start in enumerate(range(0, x.size, size)):
-        with streams[number % 3]:
-            piece = cp.empty(x[start : start + size].shape, dtype=x.dtype)
-            piece.set(x[start : start + size])
-            step(piece)
-            piece.get(out=y[start : start + size], blocking=False)
+    for chunk_index, start in enumerate(range(0, x.size, size)):
+        with streams[chunk_index % 3]:
+            device_chunk = cp.empty(x[start : start + size].shape, dtype=x.dtype)
+            device_chunk.set(x[start : start + size])
+            step(device_chunk)
+            device_chunk.get(out=y[start : start + size], blocking=False)
     for stream in streams:
         stream.synchronize()
     return y
@@ -340,12 +340,12 @@ def rollout_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
 
 def rollout_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
     """Make a call with the initial observations of two environments and a number of steps."""
-    steps, width = size
+    step_count, width = size
     starts = data.rng.random((ENVIRONMENTS, width), dtype=np.float32)
     observations = starts.copy()
-    for _ in range(steps):
+    for _ in range(step_count):
         observations = work.Environment.answer(observations, work.decide_by_numpy(observations))
-    return ProgramCase((starts, steps), observations, label=f"rollout(envs, policy, {steps})")
+    return ProgramCase((starts, step_count), observations, label=f"rollout(envs, policy, {step_count})")
 
 
 def with_environments(bench: Any, program: Callable[..., Any], starts: Any, steps: int) -> Any:
@@ -371,14 +371,14 @@ def rollout(envs: Any, policy: Any, steps: int) -> Any:
             inputs[number].set(envs[number].observation)
             policy(inputs[number]).get(out=envs[number].action, blocking=False)
 
-    for number in range(len(envs) if steps else 0):
-        request_decision(number)
+    for env_index in range(len(envs) if steps else 0):
+        request_decision(env_index)
     for step in range(steps):
-        for number, env in enumerate(envs):
-            streams[number].synchronize()
+        for env_index, env in enumerate(envs):
+            streams[env_index].synchronize()
             env.step()
             if step + 1 < steps:
-                request_decision(number)
+                request_decision(env_index)
     return envs
 
 

@@ -18,7 +18,7 @@ from gpulab_course.content.n07_streams import clocks, work
 from gpulab_course.teach.picture import Picture
 from virtualgpu.records import Activity, Provenance, Timeline
 
-_STYLES = (("warn", "o", 6, "-"), ("accent", "s", 11, "-"), ("good", "^", 6, "--"))
+_CLOCK_STYLES = (("warn", "o", 6, "-"), ("accent", "s", 11, "-"), ("good", "^", 6, "--"))
 PIECES = (1, 2, 4, 8, 16)
 ELEMENTS = 1 << 19
 ROUNDS = 32
@@ -40,13 +40,15 @@ def three_clocks(
     """
     figure = Figure(figsize=(7.6, 3.4), dpi=100)
     axes = figure.add_axes((0.1, 0.17, 0.87, 0.74))
-    for (name, points), (colour, mark, size, line) in zip(times_ms.items(), _STYLES, strict=False):
+    for (name, line_times_ms), (colour, marker, size, line) in zip(
+        times_ms.items(), _CLOCK_STYLES, strict=False
+    ):
         # Two of them nearly coincide: hollow marks around small ones.
         axes.plot(
             iterations,
-            points,
+            line_times_ms,
             line,
-            marker=mark,
+            marker=marker,
             markersize=size,
             color=light(colour),
             label=name,
@@ -59,7 +61,8 @@ def three_clocks(
     axes.grid(alpha=0.25)
     axes.legend(frameon=False, loc="upper left")
     summary = "; ".join(
-        f"{name} from {points[0]:.3g} to {points[-1]:.3g} ms" for name, points in times_ms.items()
+        f"{name} from {line_times_ms[0]:.3g} to {line_times_ms[-1]:.3g} ms"
+        for name, line_times_ms in times_ms.items()
     )
     return Picture.of(
         figure,
@@ -136,15 +139,15 @@ def conveyor(pieces: int, pinned: bool = True, waits: bool = True) -> Timeline:
     work.simmer(device_pieces[0])  # warm up
     cp.cuda.Device().synchronize()
     with timeline() as report:
-        for number, piece in enumerate(device_pieces):
-            part = slice(number * size, (number + 1) * size)
-            piece.set(x[part], stream=in_stream)
+        for chunk_index, device_chunk in enumerate(device_pieces):
+            host_slice = slice(chunk_index * size, (chunk_index + 1) * size)
+            device_chunk.set(x[host_slice], stream=in_stream)
             if waits:
                 work_stream.wait_event(in_stream.record())
             with work_stream:
-                work.simmer(piece, ROUNDS)
+                work.simmer(device_chunk, ROUNDS)
             out_stream.wait_event(work_stream.record())
-            piece.get(stream=out_stream, out=y[part], blocking=False)
+            device_chunk.get(stream=out_stream, out=y[host_slice], blocking=False)
         for stream in (in_stream, work_stream, out_stream):
             stream.synchronize()
     return report.record
@@ -158,16 +161,16 @@ def find_early_kernels(record: Timeline) -> list[tuple[int, int]]:
     def launch_number(index: int) -> int:
         return record.activities[index].correlation_id
 
-    pairs = zip(sorted(copies, key=launch_number), sorted(kernels, key=launch_number), strict=False)
-    return [(a, b) for a, b in pairs if record.activities[b].start_ns < record.activities[a].end_ns]
+    index_pairs = zip(sorted(copies, key=launch_number), sorted(kernels, key=launch_number), strict=False)
+    return [(a, b) for a, b in index_pairs if record.activities[b].start_ns < record.activities[a].end_ns]
 
 
 def running_at_once(activities: Sequence[Activity]) -> int:
     """Return the largest number of operations that ran at the same time."""
     largest_count = 0
     for activity in activities:
-        count = sum(other.start_ns <= activity.start_ns < other.end_ns for other in activities)
-        largest_count = max(largest_count, count)
+        running_count = sum(other.start_ns <= activity.start_ns < other.end_ns for other in activities)
+        largest_count = max(largest_count, running_count)
     return largest_count
 
 
@@ -187,9 +190,9 @@ def played(program: Callable[..., Any], steps: int) -> Timeline:
     cupyx = session.cupyx()
 
     def copy_to_pinned(array: Any) -> Any:
-        copy = cupyx.empty_pinned(array.shape, array.dtype)
-        copy[...] = array
-        return copy
+        pinned_copy = cupyx.empty_pinned(array.shape, array.dtype)
+        pinned_copy[...] = array
+        return pinned_copy
 
     starts = np.linspace(0.1, 0.9, 64, dtype=np.float32).reshape(2, 32)
     envs = [work.Environment(start, copy_to_pinned, clocks.busy) for start in starts]

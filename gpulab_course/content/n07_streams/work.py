@@ -21,8 +21,8 @@ DECISION_ROUNDS = 32_768
 
 @lru_cache(8)
 def _kernel(name: str, cp: Any) -> Any:
-    code = (Path(__file__).parent / "kernels" / "streams.cu").read_text(encoding="utf-8")
-    return cp.RawKernel(code, name)
+    kernel_code = (Path(__file__).parent / "kernels" / "streams.cu").read_text(encoding="utf-8")
+    return cp.RawKernel(kernel_code, name)
 
 
 def simmer(a: Any, rounds: int = ROUNDS, blocks: int = BLOCKS, stream: Any = None) -> None:

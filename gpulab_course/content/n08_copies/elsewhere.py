@@ -47,7 +47,7 @@ def recorded() -> Any:
     return json.loads(resources.files(__package__).joinpath("recorded.json").read_text(encoding="utf-8"))
 
 
-def _origin(recording: Any) -> Provenance:
+def _recording_origin(recording: Any) -> Provenance:
     return Provenance("recorded", recording["device"], f"{recording['date']}, driver {recording['driver']}")
 
 
@@ -68,7 +68,9 @@ def rates() -> MeasurementTable:
         for index, size_bytes in enumerate(recording["sizes"])
     ]
     names = ("pinned to device", "pinned to host", "pageable to device", "pageable to host")
-    return MeasurementTable("Rates of copies", ("size", *names), rows, recording["rates"], _origin(recording))
+    return MeasurementTable(
+        "Rates of copies", ("size", *names), rows, recording["rates"], _recording_origin(recording)
+    )
 
 
 def frameworks() -> MeasurementTable:
@@ -96,7 +98,7 @@ def frameworks() -> MeasurementTable:
         ("call", "returns after", "done after", "asynchronous"),
         rows,
         recording,
-        _origin(recorded()["h200"]),
+        _recording_origin(recorded()["h200"]),
     )
 
 
@@ -122,7 +124,7 @@ def managed() -> MeasurementTable:
         ("step", *map(_gpu_name, recordings)),
         rows,
         recordings,
-        *map(_origin, recordings),
+        *map(_recording_origin, recordings),
     )
 
 
@@ -143,7 +145,7 @@ def pinning() -> MeasurementTable:
         ("how many times as long", *(f"{ratio:.0f}" for ratio in ratios)),
     )
     return MeasurementTable(
-        "Pinning", ("step", *map(_gpu_name, recordings)), rows, ratios, *map(_origin, recordings)
+        "Pinning", ("step", *map(_gpu_name, recordings)), rows, ratios, *map(_recording_origin, recordings)
     )
 
 
@@ -160,7 +162,7 @@ def homeward() -> MeasurementTable:
         ("call", *map(_gpu_name, recordings)),
         rows,
         recordings,
-        *map(_origin, recordings),
+        *map(_recording_origin, recordings),
     )
 
 
@@ -239,4 +241,4 @@ def _measure_or_load(module: str, key: str) -> tuple[Any, Provenance]:
             lines = (getattr(error, "stderr", "") or str(error)).strip().splitlines()
             print(f"On this {choice.device} it failed: {lines[-1] if lines else type(error).__name__}")
     recording = recorded()["h200"]
-    return recording[key], _origin(recording)
+    return recording[key], _recording_origin(recording)

@@ -138,11 +138,11 @@ def report_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
 
 def report_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
     """Make a call that returns minimum, maximum and sum of integers, or of fractions of one sign."""
-    n, side = size
+    n, sign = size
     x = data.integers(n, -50, 51).astype(np.float32)
-    if side:  # far from all values with which a program may start its minimum or maximum
+    if sign:  # far from all values with which a program may start its minimum or maximum
         distance = 1 if n < 100 else int(data.rng.integers(100_000, 1_000_000))
-        x = (side * (distance + np.abs(data.floats(n) * 300))).astype(np.float32)
+        x = (sign * (distance + np.abs(data.floats(n) * 300))).astype(np.float32)
     return _make_report_case(x)
 
 
@@ -232,16 +232,16 @@ def pack_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
 
 def pack_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
     """Make a call with arrays of several lengths that contain special values; one array may be empty."""
-    count, empty_index = size
-    lengths = data.rng.integers(1, 900, count)
+    array_count, empty_index = size
+    lengths = data.rng.integers(1, 900, array_count)
     if empty_index >= 0:
         lengths[empty_index] = 0
-    if count == 3:
+    if array_count == 3:
         lengths[0] += 70_000  # beyond 16 bits
-    parts = [data.floats(int(n)) * np.float32(data.rng.choice([1e-30, 1, 1000, 1e30])) for n in lengths]
-    for part, special in zip(reversed(parts), (np.inf, -0.0, np.nan, 1e-44), strict=False):
-        part[:1] = special
-    return _make_pack_case(parts)
+    arrays = [data.floats(int(n)) * np.float32(data.rng.choice([1e-30, 1, 1000, 1e30])) for n in lengths]
+    for array, special in zip(reversed(arrays), (np.inf, -0.0, np.nan, 1e-44), strict=False):
+        array[:1] = special
+    return _make_pack_case(arrays)
 
 
 def pack_nothing(data: Draw, count: int) -> ProgramCase:
@@ -249,9 +249,9 @@ def pack_nothing(data: Draw, count: int) -> ProgramCase:
     return _make_pack_case([np.empty(0, np.float32) for _ in range(count)])
 
 
-def _make_pack_case(parts: list[Any]) -> ProgramCase:
-    label = f"upload(parts) with {counted(len(parts), 'array')}"
-    return ProgramCase((parts,), tuple(parts), False, label, place="device")
+def _make_pack_case(arrays: list[Any]) -> ProgramCase:
+    label = f"upload(parts) with {counted(len(arrays), 'array')}"
+    return ProgramCase((arrays,), tuple(arrays), False, label, place="device")
 
 
 def upload(parts: Any) -> Any:
@@ -319,14 +319,14 @@ def ring_sizes(rng: np.random.Generator) -> tuple[tuple[Any, ...], ...]:
 
 def ring_case(data: Draw, size: Any) -> ProgramCase:
     """Make a call with an array whose pieces must pass through two small pinned buffers."""
-    shape, kind = size
-    if np.dtype(kind).itemsize < 4:
-        pieces = data.integers(shape, 0, 250).astype(kind)
+    shape, dtype = size
+    if np.dtype(dtype).itemsize < 4:
+        chunks = data.integers(shape, 0, 250).astype(dtype)
     else:
-        pieces = (data.floats(shape, np.float64) * (1 << 20)).astype(kind)
+        chunks = (data.floats(shape, np.float64) * (1 << 20)).astype(dtype)
     n = int(np.prod(shape[1:]))
     label = f"stream_in(data) with {counted(shape[0], 'piece')} of {n:,} elements"
-    return ProgramCase((pieces,), pieces, False, label, place="device", unchanged=True)
+    return ProgramCase((chunks,), chunks, False, label, place="device", unchanged=True)
 
 
 def stream_in(data: Any) -> Any:
@@ -338,10 +338,10 @@ def stream_in(data: Any) -> Any:
     stream.wait_event(cp.cuda.get_current_stream().record())
     buffers = [cupyx.empty_pinned(data.shape[1:], data.dtype) for _ in range(2)]
     copy_ends = [cp.cuda.Event(disable_timing=True) for _ in buffers]
-    for i, piece in enumerate(data):
+    for i, chunk in enumerate(data):
         if i >= 2:
             copy_ends[i % 2].synchronize()
-        buffers[i % 2][...] = piece
+        buffers[i % 2][...] = chunk
         out[i].set(buffers[i % 2], stream=stream)
         copy_ends[i % 2].record(stream)
     stream.synchronize()
@@ -352,8 +352,8 @@ def stream_in_pageable(data: Any) -> Any:
     """The naive version: copy from pageable memory, where the host waits for each copy."""
     cp = session.cp()
     out = cp.empty(data.shape, data.dtype)
-    for i, piece in enumerate(data):
-        out[i].set(piece)
+    for i, chunk in enumerate(data):
+        out[i].set(chunk)
     return out
 
 
@@ -399,18 +399,18 @@ class ChosenRows:
 
 def lookup_sizes(rng: np.random.Generator) -> tuple[tuple[Any, ...], ...]:
     """Draw tuples of the number of rows, columns and chosen rows, and a dtype."""
-    rows, width, count = (int(rng.integers(low, 2 * low)) for low in (20_000, 8, 20))
+    rows, width, chosen_count = (int(rng.integers(low, 2 * low)) for low in (20_000, 8, 20))
     small_sizes = (1, 1, 1, "f4"), (100, 8, 5, "i4"), (1000, 33, 7, "f8")
-    return *small_sizes, (rows, width, count, "f4"), (50_000, 16, 40, "f4")
+    return *small_sizes, (rows, width, chosen_count, "f4"), (50_000, 16, 40, "f4")
 
 
 def lookup_case(data: Draw, size: Any) -> ProgramCase:
     """Make a call that reads a few rows of a large table; the device chooses the rows, one of them twice."""
-    rows, width, count, kind = size
-    table = (data.floats((rows, width), np.float64) * (1 << 20)).astype(kind)
-    chosen_rows = data.rng.integers(0, rows, count).astype(np.int32)
-    chosen_rows[-3:] = (rows - 1, 0, chosen_rows[0])[-count:]
-    label = f"lookup(table, choose) with {count} of {rows:,} rows"
+    rows, width, chosen_count, dtype = size
+    table = (data.floats((rows, width), np.float64) * (1 << 20)).astype(dtype)
+    chosen_rows = data.rng.integers(0, rows, chosen_count).astype(np.int32)
+    chosen_rows[-3:] = (rows - 1, 0, chosen_rows[0])[-chosen_count:]
+    label = f"lookup(table, choose) with {chosen_count} of {rows:,} rows"
     return ProgramCase(
         (table, ChosenRows(chosen_rows)), table[chosen_rows], False, label, place="device", unchanged=True
     )

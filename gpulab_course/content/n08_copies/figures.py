@@ -43,13 +43,13 @@ def page_migration(
     )
     figure = Figure(figsize=(7.6, 3.5), dpi=100)
     axes = figure.add_axes((0.01, 0.02, 0.98, 0.86))
-    for row, (step, time_text, side, arrow) in enumerate(rows):
+    for row, (step_name, time_text, memory_side, arrow) in enumerate(rows):
         y = 1.5 * row
-        axes.text(0, y + 0.3, step, fontsize=9, va="center", color=light("fg"))
+        axes.text(0, y + 0.3, step_name, fontsize=9, va="center", color=light("fg"))
         axes.text(0, y + 0.75, time_text, fontsize=9, va="center", weight="bold", color=light("fg"))
         for name, x, colour in (("host", _HOST_X, "warn"), ("device", _DEVICE_X, "good")):
             for index in range(squares):
-                is_here = side == name
+                is_here = memory_side == name
                 axes.add_patch(
                     Rectangle(
                         (x + 0.8 * index, y + 0.15),

@@ -140,24 +140,24 @@ class WhereCopiesGo(View):
         )
 
     def draw(self) -> Box:
-        cases = {
+        move_details = {
             index: column(
                 _draw_map(move), words(_describe_move(move), "strong"), words(_DESCRIPTIONS[move.way], "note")
             )
             for index, move in enumerate(self.moves)
         }
         return column(
-            switch("chosen", self.chosen, cases),
+            switch("chosen", self.chosen, move_details),
             self._rates(),
             words("Click a bar, or focus the chart and use the arrow keys.", "note", only="page"),
         )
 
     def _rates(self) -> Box:
         moves = self.moves
-        count = len(self.moves)
+        move_count = len(self.moves)
         chart_top = 34
         height = 76
-        indices = [*range(count)]
+        indices = [*range(move_count)]
         chart_bottom = chart_top + height
         # Transfers within the device are so much faster that their bar is cut.
         max_gbps = max(
@@ -169,26 +169,26 @@ class WhereCopiesGo(View):
         rates = [f"{_format_rate(move)}{' (cut)' if move.gbps > 1.25 * max_gbps else ''}" for move in moves]
         names = [_move_name(move) for move in moves]
         sizes = [size(move.size_bytes) for move in moves]
-        label_widths = [1.0] * count
+        label_widths = [1.0] * move_count
         colours = [int(move.way == "at home") for move in moves]
         return plot(
             chart_bottom + 36,
-            (0.0, float(max(count, 4))),
+            (0.0, float(max(move_count, 4))),
             Rects(
                 indices,
                 [index + 1 for index in indices],
                 tops,
-                [chart_bottom] * count,
+                [chart_bottom] * move_count,
                 colours,
                 ("accent", "other"),
                 inset=14,
                 **speaking([_describe_move(move) for move in moves]),
             ),
             Labels(middles, [y - 9 for y in tops], rates, anchor="middle", weight="bold"),
-            Labels(middles, [chart_bottom + 12] * count, names, anchor="middle", room=label_widths),
+            Labels(middles, [chart_bottom + 12] * move_count, names, anchor="middle", room=label_widths),
             Labels(
                 middles,
-                [chart_bottom + 27] * count,
+                [chart_bottom + 27] * move_count,
                 sizes,
                 anchor="middle",
                 colour="muted",
@@ -197,7 +197,7 @@ class WhereCopiesGo(View):
             label="Rate of each",
             trait="chosen",
             values=indices,
-            marks=[""] * count,
+            marks=[""] * move_count,
             mark_y=8,
             chosen=self.chosen,
         )
@@ -205,13 +205,16 @@ class WhereCopiesGo(View):
 
 def _draw_map(move: Move) -> Box:
     arrows = _ARROWS[move.way]
-    used_names = {name for pair in arrows for name in pair}
+    used_names = {name for place_pair in arrows for name in place_pair}
     unused_pairs = dict.fromkeys(
-        pair for route in _ARROWS.values() for pair in route if not {pair, pair[::-1]} & {*arrows}
+        place_pair
+        for route in _ARROWS.values()
+        for place_pair in route
+        if not {place_pair, place_pair[::-1]} & {*arrows}
     )
     used_places = [place for name, place in _PLACES.items() if name in used_names]
     unused_places = [place for name, place in _PLACES.items() if name not in used_names]
-    route = " to ".join(dict.fromkeys(_PLACES[name].text for pair in arrows for name in pair))
+    route = " to ".join(dict.fromkeys(_PLACES[name].text for place_pair in arrows for name in place_pair))
     return plot(
         184,
         (0.0, 100.0),
@@ -219,17 +222,17 @@ def _draw_map(move: Move) -> Box:
         Labels([1, 56], [17, 17], ["host", "device"], colour="muted"),
         Labels([50.5], [17], ["PCIe"], anchor="middle", colour="muted"),
         Rules([50.5], [28], [50.5], [178], "other", dash=True),
-        _arrows([*unused_pairs], False, "other", 1),
-        _boxes(unused_places, "grid"),
-        _arrows(arrows, move.to_host, "tail", 3),
-        _boxes(used_places, "accent"),
-        _labels(unused_places, "fg", "normal"),
-        _labels(used_places, "on-accent", "bold"),
+        _place_arrows([*unused_pairs], False, "other", 1),
+        _place_boxes(unused_places, "grid"),
+        _place_arrows(arrows, move.to_host, "tail", 3),
+        _place_boxes(used_places, "accent"),
+        _place_labels(unused_places, "fg", "normal"),
+        _place_labels(used_places, "on-accent", "bold"),
         label=f"{_move_name(move)}: {route}",
     )
 
 
-def _boxes(places: Sequence[Place], colour: str) -> Item:
+def _place_boxes(places: Sequence[Place], colour: str) -> Item:
     lefts = [place.x for place in places]
     rights = [place.right for place in places]
     return Rects(
@@ -237,19 +240,26 @@ def _boxes(places: Sequence[Place], colour: str) -> Item:
     )
 
 
-def _labels(places: Sequence[Place], colour: str, weight: str) -> Item:
+def _place_labels(places: Sequence[Place], colour: str, weight: str) -> Item:
     middles = [place.x + place.width / 2 for place in places]
-    texts = [place.text for place in places]
+    place_texts = [place.text for place in places]
     return Labels(
-        middles, [place.middle for place in places], texts, anchor="middle", colour=colour, weight=weight
+        middles,
+        [place.middle for place in places],
+        place_texts,
+        anchor="middle",
+        colour=colour,
+        weight=weight,
     )
 
 
-def _arrows(pairs: Sequence[tuple[str, str]], is_reversed: bool, colour: str, width: float) -> Item:
-    ends = [_connecting_line(_PLACES[a], _PLACES[b]) for a, b in pairs]
+def _place_arrows(
+    place_pairs: Sequence[tuple[str, str]], is_reversed: bool, colour: str, width: float
+) -> Item:
+    line_ends = [_connecting_line(_PLACES[a], _PLACES[b]) for a, b in place_pairs]
     if is_reversed:
-        ends = [(x1, y1, x0, y0) for x0, y0, x1, y1 in ends]
-    x0, y0, x1, y1 = ([end[index] for end in ends] for index in range(4))
+        line_ends = [(x1, y1, x0, y0) for x0, y0, x1, y1 in line_ends]
+    x0, y0, x1, y1 = ([end[index] for end in line_ends] for index in range(4))
     return Rules(x0, y0, x1, y1, colour, width=width, arrow=True)
 
 
@@ -296,40 +306,42 @@ def where(timeline: TimelineReport, reads: Sequence[Any] = ()) -> WhereCopiesGo:
         The array that each kernel of the timeline reads, in order. Kernels without an array are left out.
     """
     record = timeline.record
-    calls = {call.correlation_id: call for call in record.calls if call.correlation_id}
+    calls_by_id = {
+        host_call.correlation_id: host_call for host_call in record.calls if host_call.correlation_id
+    }
     arrays = iter(reads)
     moves = []
     for activity in sorted(record.activities, key=lambda activity: activity.correlation_id):
-        call = calls.get(activity.correlation_id)
+        host_call = calls_by_id.get(activity.correlation_id)
         if activity.kind == _KERNEL:
             array = next(arrays, None)
             if array is not None:
-                moves.append(_kernel_move(activity, call, array))
+                moves.append(_kernel_move(activity, host_call, array))
         elif activity.copy_kind is not None:
-            moves.append(_copy_move(activity, call))
+            moves.append(_copy_move(activity, host_call))
     return WhereCopiesGo(moves, record.provenance)
 
 
-def _copy_move(activity: Activity, call: HostCall | None) -> Move:
+def _copy_move(activity: Activity, host_call: HostCall | None) -> Move:
     ways: dict[Any, Way] = {"DtoD": "at home", "PtoP": "peer"}
     way: Way = ways.get(activity.copy_kind) or ("pinned" if activity.pinned else "pageable")
     if activity.name.startswith("Memprefetch"):
         way = "prefetch"
-    return _make_move(way, activity, call, activity.size_bytes)
+    return _make_move(way, activity, host_call, activity.size_bytes)
 
 
-def _kernel_move(activity: Activity, call: HostCall | None, array: Any) -> Move:
-    kind = session.cp().cuda.runtime.pointerGetAttributes(array.data.ptr).type
+def _kernel_move(activity: Activity, host_call: HostCall | None, array: Any) -> Move:
+    memory_kind = session.cp().cuda.runtime.pointerGetAttributes(array.data.ptr).type
     ways: dict[int, Way] = {_HOST_MEMORY: "zero-copy", _MANAGED_MEMORY: "managed"}
-    way = ways.get(kind, "at home")
+    way = ways.get(memory_kind, "at home")
     if array.nbytes / max(activity.duration_ns, 1) > _BUS_GBPS:
         way = "at home"  # no bus carries that: the pages were there
-    return _make_move(way, activity, call, int(array.nbytes))
+    return _make_move(way, activity, host_call, int(array.nbytes))
 
 
-def _make_move(way: Way, activity: Activity, call: HostCall | None, size_bytes: int) -> Move:
-    text = call.source.text.strip() if call is not None and call.source is not None else ""
-    call_ns = call.end_ns - call.start_ns if call is not None else 0
+def _make_move(way: Way, activity: Activity, host_call: HostCall | None, size_bytes: int) -> Move:
+    text = host_call.source.text.strip() if host_call is not None and host_call.source is not None else ""
+    call_ns = host_call.end_ns - host_call.start_ns if host_call is not None else 0
     return Move(
         way,
         activity.copy_kind == "DtoH",

@@ -59,8 +59,8 @@ class BusySms(Steered):
             caption=f"Medians of each launch, {record.provenance.label}. As many SMs are lit as work.",
             source=record.provenance.source,
         )
-        texts = [spinning(*spin).removeprefix("spin: ") for spin in SPINS]
-        self.controls = [slider("Blocks that spin", "launch_index", range(len(SPINS)), texts).wire()]
+        spin_texts = [spinning(*spin).removeprefix("spin: ") for spin in SPINS]
+        self.controls = [slider("Blocks that spin", "launch_index", range(len(SPINS)), spin_texts).wire()]
         self.pictured = {"launch_index": self.launch_index}
         self.redraw()
         self.observe(self._moved, "launch_index")
@@ -169,15 +169,20 @@ def ceiling(peak_gflops: float, bandwidth_gbps: float, intensities: Sequence[flo
         The operations per byte of each kernel.
     """
     ridge = peak_gflops / bandwidth_gbps
-    low, high = ridge / 16, ridge * 16
+    min_intensity, max_intensity = ridge / 16, ridge * 16
     axes = _axes(3.7, bottom=0.16)
-    axes.loglog([low, ridge], [low * bandwidth_gbps, peak_gflops], color=light("accent"), linewidth=3)
-    axes.loglog([ridge, high], [peak_gflops, peak_gflops], color=light("tail"), linewidth=3)
+    axes.loglog(
+        [min_intensity, ridge],
+        [min_intensity * bandwidth_gbps, peak_gflops],
+        color=light("accent"),
+        linewidth=3,
+    )
+    axes.loglog([ridge, max_intensity], [peak_gflops, peak_gflops], color=light("tail"), linewidth=3)
     axes.axvline(ridge, color=light("muted"), linestyle="--", linewidth=1)
-    floor = low * bandwidth_gbps / 2
-    axes.set_xlim(low, high)
+    floor = min_intensity * bandwidth_gbps / 2
+    axes.set_xlim(min_intensity, max_intensity)
     axes.set_ylim(floor, 2.2 * peak_gflops)
-    texts = []
+    limit_texts = []
     for intensity in intensities:
         gflops = min(peak_gflops, intensity * bandwidth_gbps)
         axes.plot(intensity, gflops, "o", color=light("fg"), markersize=9)
@@ -191,10 +196,10 @@ def ceiling(peak_gflops: float, bandwidth_gbps: float, intensities: Sequence[flo
             va="bottom" if is_left else "top",
             fontsize=_FONT,
         )
-        texts.append(f"with {number(intensity, 3)} operations per byte at most {gflops:,.0f} GFLOP/s")
+        limit_texts.append(f"with {number(intensity, 3)} operations per byte at most {gflops:,.0f} GFLOP/s")
     sides = (
-        (low, ridge, "slope: memory is the limit", "accent"),
-        (ridge, high, "flat: arithmetic is the limit", "tail-text"),
+        (min_intensity, ridge, "slope: memory is the limit", "accent"),
+        (ridge, max_intensity, "flat: arithmetic is the limit", "tail-text"),
     )
     for start, end, text, colour in sides:
         middle = (start * end) ** 0.5
@@ -217,7 +222,7 @@ def ceiling(peak_gflops: float, bandwidth_gbps: float, intensities: Sequence[flo
         axes,
         f"Roofline of a device with {peak_gflops:,.0f} GFLOP/s and {bandwidth_gbps:,.0f} GB/s. It rises up "
         f"to the ridge at {number(ridge, 3)} operations per byte, and then it is flat. A kernel reaches "
-        f"{', '.join(texts)}.",
+        f"{', '.join(limit_texts)}.",
     )
 
 

@@ -191,8 +191,8 @@ def scaled_naive(x: Any) -> Any:
     minimum = x.min()
     maximum = x.max()
     shifted_values = x - minimum
-    unit = shifted_values / cp.maximum(maximum - minimum, 1)
-    doubled_values = unit * 2
+    unit_values = shifted_values / cp.maximum(maximum - minimum, 1)
+    doubled_values = unit_values * 2
     return doubled_values - 1
 
 
@@ -229,33 +229,33 @@ KEPT = 1000
 
 def fit_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
     """Draw pairs of a number of windows and the length of a window."""
-    count = int(rng.integers(4, 7))
+    window_count = int(rng.integers(4, 7))
     n = int(rng.integers(60_000, 90_000))
-    return (1, 1), (1, 1000), (2, 33), (count, n), (3, 100_000), (8, 1 << 19)
+    return (1, 1), (1, 1000), (2, 33), (window_count, n), (3, 100_000), (8, 1 << 19)
 
 
 def fit_case(random_data: Draw, size: tuple[int, int]) -> ProgramCase:
     """Make a call with windows of an array; their largest magnitudes are at the ends and may be negative."""
-    count, n = size
+    window_count, n = size
     x = random_data.floats(2 * n) * np.float32(100)
-    starts = random_data.rng.integers(0, n + 1, count)
+    starts = random_data.rng.integers(0, n + 1, window_count)
     first_start = starts.min()
     last_start = starts.max()
     # Only the window that begins first contains its first element, and only the last one its last.
     x[last_start + n - 1] = 2000
-    if count > 1:
+    if window_count > 1:
         starts[:] = np.where(
-            (starts == first_start) & (np.arange(count) != starts.argmin()), last_start, starts
+            (starts == first_start) & (np.arange(window_count) != starts.argmin()), last_start, starts
         )
         first_start = 0
         starts[starts.argmin()] = first_start
         x[first_start] = -3000
-    if count > 3:  # two windows are the same
+    if window_count > 3:  # two windows are the same
         _, first_index, second_index, *_ = starts.argsort()
         starts[first_index] = starts[second_index]
     maxima = np.array([np.sqrt(np.abs(x[s : s + n])).max() for s in starts], np.float32)
     expected = np.repeat(maxima[:, None], KEPT, axis=1)
-    label = f"tops(x, starts, {n:,}) with {counted(count, 'window')}"
+    label = f"tops(x, starts, {n:,}) with {counted(window_count, 'window')}"
     arguments = x, tuple(map(int, starts)), n
     return ProgramCase(arguments, expected, True, label, place="device", unchanged=True)
 
@@ -451,9 +451,9 @@ POOL = ProgramExercise(
 def rows_sizes(rng: np.random.Generator) -> tuple[tuple[int, int, float], ...]:
     """Draw triples of the number of tokens, their length, and their scale."""
     odd_count = int(rng.integers(66, 127))
-    count = int(rng.integers(129, 192))
+    row_count = int(rng.integers(129, 192))
     small_sizes = (1, 4, 1.0), (33, 8, 0.9), (64, 16, 16.0), (65, 4, 1.0), (odd_count, 4, 32.0)
-    return *small_sizes, (count, 16, 1.0), (512, 16, 1.0)
+    return *small_sizes, (row_count, 16, 1.0), (512, 16, 1.0)
 
 
 def rows_case(random_data: Draw, size: tuple[int, int, float]) -> ProgramCase:

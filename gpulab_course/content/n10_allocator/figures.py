@@ -26,8 +26,8 @@ _FONT = 10
 
 def device_used_bytes() -> int:
     """Return the device memory in use by all processes, in bytes, from ``cudaMemGetInfo``."""
-    free, total = session.cp().cuda.runtime.memGetInfo()
-    return int(total - free)
+    free_bytes, total_bytes = session.cp().cuda.runtime.memGetInfo()
+    return int(total_bytes - free_bytes)
 
 
 def levels() -> dict[str, int]:
@@ -85,25 +85,28 @@ def nested(level_bytes: Mapping[str, int]) -> Picture:
     level_bytes
         The bytes of the levels "used", "reserved" and "device".
     """
-    used, reserved, device = (level_bytes[level] / MIB for level in ("used", "reserved", "device"))
+    used_mib, reserved_mib, device_mib = (
+        level_bytes[level] / MIB for level in ("used", "reserved", "device")
+    )
     figure, axes = empty_axes(2.7, (0, 100), (0, 36))
     draw_box(axes, 1, 1, 98, 34, "grid")
     draw_box(axes, 3, 8, 56, 25, "accent-2")
     draw_box(axes, 5, 16, 22, 14, "accent")
-    texts = (
-        (3, 4.5, f"device: {device:,.0f} MiB in use", "left", "fg"),
-        (5, 12, f"reserved by the pool: {reserved:,.0f} MiB", "left", "on-accent-2"),
-        (16, 23, f"used by arrays:\n{used:,.0f} MiB", "center", "on-accent"),
-        (43, 23, f"free in the pool:\n{reserved - used:,.0f} MiB", "center", "on-accent-2"),
-        (79, 21, f"CUDA, libraries,\nother processes:\n{device - reserved:,.0f} MiB", "center", "fg"),
+    labels = (
+        (3, 4.5, f"device: {device_mib:,.0f} MiB in use", "left", "fg"),
+        (5, 12, f"reserved by the pool: {reserved_mib:,.0f} MiB", "left", "on-accent-2"),
+        (16, 23, f"used by arrays:\n{used_mib:,.0f} MiB", "center", "on-accent"),
+        (43, 23, f"free in the pool:\n{reserved_mib - used_mib:,.0f} MiB", "center", "on-accent-2"),
+        (79, 21, f"CUDA, libraries,\nother processes:\n{device_mib - reserved_mib:,.0f} MiB", "center", "fg"),
     )
-    for x, y, text, alignment, colour in texts:
+    for x, y, text, alignment, colour in labels:
         draw_text(axes, x, y, text, colour, ha=alignment)
     return Picture.of(
         figure,
-        f"Three boxes inside each other, not to scale: {used:,.0f} MiB are used by arrays, within "
-        f"{reserved:,.0f} MiB that the pool has reserved, within {device:,.0f} MiB in use on the device. The "
-        f"other {device - reserved:,.0f} MiB of the device belong to CUDA, libraries and other processes.",
+        f"Three boxes inside each other, not to scale: {used_mib:,.0f} MiB are used by arrays, within "
+        f"{reserved_mib:,.0f} MiB that the pool has reserved, within {device_mib:,.0f} MiB in use on the "
+        f"device. The other {device_mib - reserved_mib:,.0f} MiB of the device belong to CUDA, libraries "
+        "and other processes.",
     )
 
 
@@ -161,20 +164,20 @@ def lifetimes(trace: AllocatorTrace, names: Sequence[str], least_bytes: int = 64
         The smallest size of an array that is drawn, in bytes.
     """
     events = trace.events
-    chosen = np.flatnonzero(
+    event_indices = np.flatnonzero(
         (events.size_bytes >= least_bytes) & np.isin(events.actions, (ALLOC, FREE_COMPLETED))
     )
-    alive: dict[int, int] = {}
+    bar_of_address: dict[int, int] = {}
     bars: list[list[int]] = []  # start, end, bytes
     sums = [0]
-    for step, event in enumerate(chosen):
+    for step, event in enumerate(event_indices):
         address, size = int(events.addresses[event]), int(events.size_bytes[event])
         is_new = events.actions[event] == ALLOC
         if is_new:
-            alive[address] = len(bars)
-            bars.append([step, len(chosen), size])
+            bar_of_address[address] = len(bars)
+            bars.append([step, len(event_indices), size])
         else:
-            bars[alive.pop(address)][1] = step
+            bars[bar_of_address.pop(address)][1] = step
         sums.append(sums[-1] + (size if is_new else -size))
     peak = int(np.argmax(sums)) - 1
     figure = Figure(figsize=(7.6, 4.4), dpi=100)
@@ -192,17 +195,17 @@ def lifetimes(trace: AllocatorTrace, names: Sequence[str], least_bytes: int = 64
     lower.set_ylim(0, 1.2 * max(sums) / MIB)
     lower.text(peak + 0.5, 1.02 * max(sums) / MIB, "peak", ha="center", va="bottom", fontsize=_FONT)
     lower.set_xlabel("allocations and frees, in the order of the program", fontsize=_FONT)
-    lower.set_xlim(0, len(chosen))
+    lower.set_xlim(0, len(event_indices))
     lower.set_xticks([])
     upper.tick_params(labelbottom=False, bottom=False)
     for axes in (upper, lower):
         axes.axvspan(peak, peak + 1, facecolor=light("grid"), zorder=0)
         axes.spines[["top", "right"]].set_visible(False)
-    stacks = events.stacks[chosen]
-    starts = [0, *(np.flatnonzero(np.diff(stacks)) + 1), len(chosen)]
-    for number, (start, end) in enumerate(pairwise(starts), 1):
+    stacks = events.stacks[event_indices]
+    starts = [0, *(np.flatnonzero(np.diff(stacks)) + 1), len(event_indices)]
+    for line_number, (start, end) in enumerate(pairwise(starts), 1):
         is_inside = len(trace.stacks[stacks[start]]) > len(trace.stacks[stacks[-1]])
-        text = f"line {number}" if is_inside else "return" if end < len(chosen) else ""
+        text = f"line {line_number}" if is_inside else "return" if end < len(event_indices) else ""
         upper.text((start + end) / 2, -0.7, text, ha="center", va="bottom", fontsize=_FONT)
         if start:
             upper.axvline(start, color=light("muted"), linestyle=":", linewidth=1)
@@ -225,7 +228,7 @@ def kept_outputs(layers: int, every: int) -> Picture:
         The number of layers from one checkpoint to the next.
     """
     figure, axes = empty_axes(2.8, (0, 100), (0, 40))
-    kept = {
+    kept_columns = {
         "keep": range(layers + 1),
         "recompute": range(0, layers, every),
         "offload": range(1),
@@ -234,12 +237,12 @@ def kept_outputs(layers: int, every: int) -> Picture:
     for column in range(layers + 1):
         name = f"output {column}" if column else "input x"
         draw_text(axes, 19 + (column + 0.45) * width, 3, name, ha="center", fontsize=9)
-    for row, (program, numbers) in enumerate(kept.items()):
+    for row, (program, columns) in enumerate(kept_columns.items()):
         y = 6 + 9 * row
         draw_text(axes, 17, y + 3.5, program, ha="right")
         for column in range(layers + 1):
             x = 19 + column * width
-            if column in numbers:
+            if column in columns:
                 draw_box(axes, x, y, 0.9 * width, 7, "accent")
             elif program == "offload":
                 draw_box(axes, x, y, 0.9 * width, 7, "warn")
@@ -254,7 +257,7 @@ def kept_outputs(layers: int, every: int) -> Picture:
         x = 19 + (0, 26, 58)[index]
         draw_box(axes, x, 35, 3, 3, colour, hatch=hatch)
         draw_text(axes, x + 4, 36.5, text)
-    checkpoints = ", ".join(str(number) for number in kept["recompute"] if number)
+    checkpoints = ", ".join(str(number) for number in kept_columns["recompute"] if number)
     return Picture.of(
         figure,
         f"The input and the outputs of {layers} layers. keep has all of them on the device until the end. "

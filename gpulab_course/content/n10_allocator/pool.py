@@ -108,8 +108,8 @@ class Request:
 def trace(random_data: Draw, count: int) -> tuple[Request, ...]:
     """Draw a trace of requests: sequences that test splitting, joining and best fit, then random requests."""
     rng = random_data.rng
-    unit = UNIT_BYTES
-    number = 0
+    unit_bytes = UNIT_BYTES
+    request_number = 0
     requests: list[Request] = []
     # A pool must compare all bits of stream numbers.
     base_stream = int(rng.integers(1, 9))
@@ -117,10 +117,10 @@ def trace(random_data: Draw, count: int) -> tuple[Request, ...]:
     far_stream = streams[2]
 
     def allocate(size: int, stream: int = 0, pool: int = 0) -> int:
-        nonlocal number
-        requests.append(Request("malloc", number, size, stream, pool))
-        number += 1
-        return number - 1
+        nonlocal request_number
+        requests.append(Request("malloc", request_number, size, stream, pool))
+        request_number += 1
+        return request_number - 1
 
     def release(*numbers: int, pool: int = 0) -> None:
         requests.extend(Request("free", number, pool=pool) for number in numbers)
@@ -133,66 +133,74 @@ def trace(random_data: Draw, count: int) -> tuple[Request, ...]:
     requests += [Request("empty"), Request("refuse", small_block)]  # a block of a returned segment
     if count > 1:
         # Cut one segment into four blocks, free them in random order, and request the whole size again.
-        release(allocate(64 * unit))
-        quarters = [allocate(16 * unit) for _ in range(4)]
-        requests.append(Request("refuse", quarters[1], unit))
+        release(allocate(64 * unit_bytes))
+        quarters = [allocate(16 * unit_bytes) for _ in range(4)]
+        requests.append(Request("refuse", quarters[1], unit_bytes))
         release(*(quarters[k] for k in rng.permutation(4)))
         requests.append(Request("refuse", quarters[2]))
-        halves = allocate(64 * unit), allocate(64 * unit)
+        halves = allocate(64 * unit_bytes), allocate(64 * unit_bytes)
         release(*halves)
         # Two segments are adjacent: no block may reach from one into the other.
-        release(allocate(65 * unit))
+        release(allocate(65 * unit_bytes))
         # The remainder of a block must serve a request of exactly its size.
         requests.append(Request("empty"))
-        release(allocate(64 * unit))
+        release(allocate(64 * unit_bytes))
         for first_size, second_size in (
-            (1, 63 * unit),
-            (unit + 1, 62 * unit),
-            (3 * unit, 61 * unit - 1),
-            (63 * unit, 1),
-            (62 * unit - 1, 2 * unit),
+            (1, 63 * unit_bytes),
+            (unit_bytes + 1, 62 * unit_bytes),
+            (3 * unit_bytes, 61 * unit_bytes - 1),
+            (63 * unit_bytes, 1),
+            (62 * unit_bytes - 1, 2 * unit_bytes),
         ):
             release(allocate(first_size), allocate(second_size))
         requests.append(Request("empty"))
         # The smallest block that fits, whatever the order of addresses and of frees.
         for _ in range(3):
-            sizes = [int(n) * unit for n in rng.permutation([9, 14, 20, 31])]
-            parts = [allocate(size) for size in sizes]
-            release(*(parts[k] for k in rng.permutation(4)))
+            sizes = [int(n) * unit_bytes for n in rng.permutation([9, 14, 20, 31])]
+            blocks = [allocate(size) for size in sizes]
+            release(*(blocks[k] for k in rng.permutation(4)))
             release(
-                *[allocate(int(n)) for n in rng.permutation([9 * unit - 7, 10 * unit, 15 * unit, 21 * unit])]
+                *[
+                    allocate(int(n))
+                    for n in rng.permutation(
+                        [9 * unit_bytes - 7, 10 * unit_bytes, 15 * unit_bytes, 21 * unit_bytes]
+                    )
+                ]
             )
             requests.append(Request("empty"))
         # The same within one segment, with blocks in use between.
-        release(allocate(100 * unit))
-        parts = [allocate(int(n) * unit) for n in (30, 1, 12, 1, 20, 1, 35)]
-        release(*(parts[k] for k in rng.permutation([0, 2, 4, 6])))
+        release(allocate(100 * unit_bytes))
+        blocks = [allocate(int(n) * unit_bytes) for n in (30, 1, 12, 1, 20, 1, 35)]
+        release(*(blocks[k] for k in rng.permutation([0, 2, 4, 6])))
         release(
-            *[allocate(int(n) * unit) for n in rng.permutation([11, 19, 29])], parts[1], parts[3], parts[5]
+            *[allocate(int(n) * unit_bytes) for n in rng.permutation([11, 19, 29])],
+            blocks[1],
+            blocks[3],
+            blocks[5],
         )
         requests.append(Request("empty"))
         # Neighbours on both sides, on the left, on the right.
-        release(allocate(48 * unit))
-        parts = [allocate(8 * unit) for _ in range(6)]
-        release(parts[0], parts[2], parts[1])
-        left_block = allocate(24 * unit)
-        release(parts[5], parts[4])
-        right_block = allocate(16 * unit)
-        release(left_block, right_block, parts[3])
+        release(allocate(48 * unit_bytes))
+        blocks = [allocate(8 * unit_bytes) for _ in range(6)]
+        release(blocks[0], blocks[2], blocks[1])
+        left_block = allocate(24 * unit_bytes)
+        release(blocks[5], blocks[4])
+        right_block = allocate(16 * unit_bytes)
+        release(left_block, right_block, blocks[3])
         # A segment with a block in use stays; a segment that is completely free is returned.
-        pair = allocate(20 * unit), allocate(20 * unit)
-        large_block = allocate(90 * unit)
-        release(pair[0], large_block)
+        block_pair = allocate(20 * unit_bytes), allocate(20 * unit_bytes)
+        large_block = allocate(90 * unit_bytes)
+        release(block_pair[0], large_block)
         requests.append(Request("empty"))
-        release(pair[1])
+        release(block_pair[1])
         requests.append(Request("empty"))
         # Blocks of different streams and of different pools must not be mixed.
-        release(allocate(16 * unit, far_stream))
-        release(allocate(16 * unit, 0))
-        release(allocate(16 * unit, far_stream))
-        release(allocate(40 * unit, pool=1), pool=1)
-        release(allocate(16 * unit, far_stream, 1), allocate(40 * unit, pool=1), pool=1)
-        release(allocate(40 * unit))
+        release(allocate(16 * unit_bytes, far_stream))
+        release(allocate(16 * unit_bytes, 0))
+        release(allocate(16 * unit_bytes, far_stream))
+        release(allocate(40 * unit_bytes, pool=1), pool=1)
+        release(allocate(16 * unit_bytes, far_stream, 1), allocate(40 * unit_bytes, pool=1), pool=1)
+        release(allocate(40 * unit_bytes))
         requests += [Request("empty", pool=1), Request("empty")]
     live_numbers: list[int] = []
     for _ in range(count if count > 1 else 0):
@@ -201,7 +209,9 @@ def trace(random_data: Draw, count: int) -> tuple[Request, ...]:
         elif live_numbers and rng.random() < 0.47:
             release(live_numbers.pop(int(rng.integers(len(live_numbers)))))
         else:
-            size = int(rng.integers(1, 9)) * int(rng.choice([100, unit, 4 * unit, 40 * unit]))
+            size = int(rng.integers(1, 9)) * int(
+                rng.choice([100, unit_bytes, 4 * unit_bytes, 40 * unit_bytes])
+            )
             live_numbers.append(allocate(size + int(rng.integers(-1, 2)), int(rng.choice(streams))))
     release(*live_numbers)
     if live_numbers:

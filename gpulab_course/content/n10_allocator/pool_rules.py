@@ -9,8 +9,8 @@ from gpulab.processes.values import DamagedError, kind_of
 from gpulab_course.content.n10_allocator.pool import UNIT_BYTES, Request
 from gpulab_course.teach.judge import NotYet, is_whole
 
-_POOLS = 2
-_JOIN = "join free neighbours, and return each free pool block that is a whole segment."
+_POOL_COUNT = 2
+_JOIN_ADVICE = "join free neighbours, and return each free pool block that is a whole segment."
 
 
 @dataclass(slots=True)
@@ -56,12 +56,12 @@ class _PoolState:
     def take(self, block: _Block, start: int, size: int, number: int) -> None:
         """Split a free block into a used block at `start` and the free remainders."""
         index = self.blocks.index(block)
-        parts = [
+        split_blocks = [
             _Block(block.start, start - block.start, block.stream, block.segment),
             _Block(start, size, block.stream, block.segment, number),
             _Block(start + size, block.end - start - size, block.stream, block.segment),
         ]
-        self.blocks[index : index + 1] = [part for part in parts if part.size > 0]
+        self.blocks[index : index + 1] = [split_block for split_block in split_blocks if split_block.size > 0]
 
     def free(self, block: _Block) -> None:
         """Free a block, and join it with its free neighbours."""
@@ -104,8 +104,8 @@ def check_log(requests: tuple[Request, ...], log: Any) -> None:
         isinstance(entry, tuple) and len(entry) == 3 for entry in log
     ):
         raise DamagedError("the log of the pool is invalid")
-    pools = [_PoolState() for _ in range(_POOLS)]
-    for error_text, _, driver_calls in log[:_POOLS]:
+    pools = [_PoolState() for _ in range(_POOL_COUNT)]
+    for error_text, _, driver_calls in log[:_POOL_COUNT]:
         if error_text:
             raise NotYet(f"MyPool(driver) {error_text.removeprefix('it ')}")
         if driver_calls:
@@ -113,21 +113,21 @@ def check_log(requests: tuple[Request, ...], log: Any) -> None:
                 "MyPool(driver) calls the driver when the pool is created. Call the driver "
                 "only when memory is requested."
             )
-    for request, (error_text, return_value, driver_calls) in zip(requests, log[_POOLS:], strict=False):
-        check = _CHECKS[request.kind]
+    for request, (error_text, return_value, driver_calls) in zip(requests, log[_POOL_COUNT:], strict=False):
+        check = _CHECK_FUNCTIONS[request.kind]
         check(pools[request.pool], request, error_text, return_value, driver_calls)
-    if len(log) != len(requests) + _POOLS:
+    if len(log) != len(requests) + _POOL_COUNT:
         raise DamagedError("the log of the pool is incomplete")
     for pool in pools:
         if pool.segments:
             remainder = f"{len(pool.segments)} segment{'s have' if len(pool.segments) > 1 else ' has'}"
             raise NotYet(
                 f"no pool block is in use, but after empty_cache() {remainder} not been returned to the "
-                f"driver: {_JOIN}"
+                f"driver: {_JOIN_ADVICE}"
             )
 
 
-def _malloc(
+def _check_malloc(
     pool: _PoolState, request: Request, error_text: str, return_value: Any, driver_calls: Any
 ) -> None:
     """Check the result of one allocation."""
@@ -188,7 +188,9 @@ def _malloc(
     pool.take(block, address, min(size, block.end - address), request.number)
 
 
-def _free(pool: _PoolState, request: Request, error_text: str, return_value: Any, driver_calls: Any) -> None:
+def _check_free(
+    pool: _PoolState, request: Request, error_text: str, return_value: Any, driver_calls: Any
+) -> None:
     """Check that a call of `free` does not call the driver."""
     (block,) = [candidate for candidate in pool.blocks if candidate.number == request.number]
     if error_text:
@@ -201,7 +203,7 @@ def _free(pool: _PoolState, request: Request, error_text: str, return_value: Any
         )
 
 
-def _refuse(
+def _check_refused(
     pool: _PoolState, request: Request, error_text: str, return_value: Any, driver_calls: Any
 ) -> None:
     """Check that `free` raised an error for an address that is not an allocation."""
@@ -212,7 +214,9 @@ def _refuse(
         raise NotYet(f"free() of {address_text} should raise an error; your pool accepts it.")
 
 
-def _empty(pool: _PoolState, request: Request, error_text: str, return_value: Any, driver_calls: Any) -> None:
+def _check_empty_cache(
+    pool: _PoolState, request: Request, error_text: str, return_value: Any, driver_calls: Any
+) -> None:
     """Check that `empty_cache` returned exactly the segments without used blocks."""
     if error_text:
         raise NotYet(f"empty_cache() {error_text.removeprefix('it ')}")
@@ -223,23 +227,29 @@ def _empty(pool: _PoolState, request: Request, error_text: str, return_value: An
             raise NotYet(
                 "your pool returns an address that is not the start of a segment, or returns it twice."
             )
-        numbers = [
+        used_numbers = [
             block.number
             for block in pool.blocks
             if block.segment == arguments[0] and block.number is not None
         ]
-        if numbers:
+        if used_numbers:
             raise NotYet(
-                f"empty_cache() returned a segment that contains allocation {numbers[0]}, "
+                f"empty_cache() returned a segment that contains allocation {used_numbers[0]}, "
                 "which is still in use."
             )
         pool.drop(arguments[0])
     if pool.free_segments():
-        count = len(pool.free_segments())
+        segment_count = len(pool.free_segments())
         raise NotYet(
-            f"after empty_cache() {count} segment{'s have' if count > 1 else ' has'} not been returned to "
-            f"the driver, although no pool block in {'them' if count > 1 else 'it'} is in use: {_JOIN}"
+            f"after empty_cache() {segment_count} segment{'s have' if segment_count > 1 else ' has'} not "
+            "been returned to the driver, although no pool block in "
+            f"{'them' if segment_count > 1 else 'it'} is in use: {_JOIN_ADVICE}"
         )
 
 
-_CHECKS = {"malloc": _malloc, "free": _free, "refuse": _refuse, "empty": _empty}
+_CHECK_FUNCTIONS = {
+    "malloc": _check_malloc,
+    "free": _check_free,
+    "refuse": _check_refused,
+    "empty": _check_empty_cache,
+}

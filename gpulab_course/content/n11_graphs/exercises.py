@@ -15,7 +15,7 @@ _IN_CAPTURE = (
     "While a stream captures, nothing runs. Wait for results and copy them to the host after the "
     "launch of the graph."
 )
-_UNJOINED = (
+_UNJOINED_ADVICE = (
     "Record an event at the end of the second stream's work, and let the stream that captures wait for it "
     "before end_capture()."
 )
@@ -27,7 +27,7 @@ _ADVICE = (
         "legacy stream depend",
         "Make the stream with non_blocking=True, and put all of the work into it: with stream: …",
     ),
-    ("StreamCaptureUnjoined", _UNJOINED),
+    ("StreamCaptureUnjoined", _UNJOINED_ADVICE),
     (
         "StreamCaptureIsolation",
         "The stream waits for an event from before the capture. Record it during the capture.",
@@ -56,9 +56,9 @@ def one_round(x: Any) -> None:
     cp.negative(x, out=x)
 
 
-def _relax_on_host(x: npt.NDArray[np.float32], rounds: int) -> npt.NDArray[np.float32]:
+def _relax_on_host(x: npt.NDArray[np.float32], round_count: int) -> npt.NDArray[np.float32]:
     """Compute `x` after `rounds` calls of `one_round` with NumPy."""
-    for _ in range(rounds):
+    for _ in range(round_count):
         x = -(x * np.float32(0.5) + np.float32(1))
     return x
 
@@ -66,34 +66,34 @@ def _relax_on_host(x: npt.NDArray[np.float32], rounds: int) -> npt.NDArray[np.fl
 def replay_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
     """Draw pairs of a number of elements and a number of rounds; one pair has no rounds."""
     n = int(rng.integers(1000, 5000))
-    rounds = int(rng.integers(14, 20))
-    return (1, 1), (1000, 0), (33, 3), (n, 2), (int(rng.integers(100, 900)), rounds), (4096, 20)
+    round_count = int(rng.integers(14, 20))
+    return (1, 1), (1000, 0), (33, 3), (n, 2), (int(rng.integers(100, 900)), round_count), (4096, 20)
 
 
 def replay_case(random_data: Draw, size: Any) -> ProgramCase:
     """Make a call whose result is `x` after some rounds of `one_round`."""
-    n, rounds = size
+    n, round_count = size
     x = random_data.floats(n) * np.float32(1000) + np.float32(
         random_data.rng.choice([-100_000, 100, 100_000])
     )
     first_round = _relax_on_host(x, 1)
     mistakes = [
         (
-            _relax_on_host(x, rounds + 1),
+            _relax_on_host(x, round_count + 1),
             (
                 "One round too many has run. Make sure that you warm up on a copy, and put all of the work "
                 "into the stream that captures (with stream: …)."
             ),
         )
     ]
-    if rounds:
+    if round_count:
         mistakes += [
             (x, "No round has run: capturing a kernel does not run it, but launching the graph does.")
         ]
-    if rounds > 1:
+    if round_count > 1:
         mistakes += [
             (
-                _relax_on_host(x, rounds - 1),
+                _relax_on_host(x, round_count - 1),
                 ("One round is missing: capturing does not run a round, so launch the graph once per round."),
             ),
             (
@@ -104,9 +104,9 @@ def replay_case(random_data: Draw, size: Any) -> ProgramCase:
                 ),
             ),
         ]
-    label = f"relax(x, {rounds}, one_round) with {n:,} elements"
-    expected = _relax_on_host(x, rounds)
-    return ProgramCase((x, rounds, one_round), expected, True, label, tuple(mistakes), place="device")
+    label = f"relax(x, {round_count}, one_round) with {n:,} elements"
+    expected = _relax_on_host(x, round_count)
+    return ProgramCase((x, round_count, one_round), expected, True, label, tuple(mistakes), place="device")
 
 
 def relax(x: Any, rounds: int, one_round: Any) -> Any:
@@ -137,20 +137,20 @@ def relax_naive(x: Any, rounds: int, one_round: Any) -> Any:
 
 def serve_sizes(rng: np.random.Generator) -> tuple[tuple[int, int, int], ...]:
     """Draw triples of the elements per batch, the number of batches, and the number of requests."""
-    n, count, request_count = (int(rng.integers(low, 2 * low)) for low in (100, 3, 7))
-    return (1, 1, 1), (2, 3, 1), (33, 3, 5), (n, count, request_count), (1000, 4, 12)
+    n, batch_count, request_count = (int(rng.integers(low, 2 * low)) for low in (100, 3, 7))
+    return (1, 1, 1), (2, 3, 1), (33, 3, 5), (n, batch_count, request_count), (1000, 4, 12)
 
 
 def serve_case(random_data: Draw, size: Any) -> ProgramCase:
     """Make a call with batches and requests; some batches are requested twice."""
-    n, count, request_count = size
-    batches = random_data.floats((count, n)) * np.float32(100) - np.float32(3)
-    batches[:, -1] = 1 + np.arange(count)  # positive, so that no element is clipped
-    repeated_requests = random_data.rng.integers(0, count, max(request_count - count, 0)).tolist()
-    requests = [*reversed(range(count)), *repeated_requests]
+    n, batch_count, request_count = size
+    batches = random_data.floats((batch_count, n)) * np.float32(100) - np.float32(3)
+    batches[:, -1] = 1 + np.arange(batch_count)  # positive, so that no element is clipped
+    repeated_requests = random_data.rng.integers(0, batch_count, max(request_count - batch_count, 0)).tolist()
+    requests = [*reversed(range(batch_count)), *repeated_requests]
     requests = requests[:request_count]
-    if request_count > count > 2:  # the last request differs from the first one and from batch 0
-        requests[-1] = int(random_data.rng.integers(1, count - 1))
+    if request_count > batch_count > 2:  # the last request differs from the first one and from batch 0
+        requests[-1] = int(random_data.rng.integers(1, batch_count - 1))
     answers = np.maximum(batches * 2, 0) + 1
     expected = answers[requests]
     mistakes = (
@@ -177,7 +177,7 @@ def serve_case(random_data: Draw, size: Any) -> ProgramCase:
             ),
         ),
     )
-    label = f"serve(batches, requests) with {count} batches of {n:,} and {request_count} requests"
+    label = f"serve(batches, requests) with {batch_count} batches of {n:,} and {request_count} requests"
     return ProgramCase((batches, requests), expected, True, label, mistakes, place="device", unchanged=True)
 
 
@@ -195,8 +195,8 @@ def serve(batches: Any, requests: list[int]) -> Any:
         clipped_values = cp.maximum(doubled_values, 0)
         y = clipped_values + 1
         graph = stream.end_capture()
-        for index, number in enumerate(requests):
-            x[...] = batches[number]
+        for index, batch_index in enumerate(requests):
+            x[...] = batches[batch_index]
             graph.launch(stream)
             answers[index] = y
     stream.synchronize()
@@ -236,8 +236,8 @@ def fork_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
 
 def fork_case(random_data: Draw, size: Any) -> ProgramCase:
     """Make a call with one input per graph launch; inputs are multiples of 1/4, so that results are exact."""
-    n, count = size
-    inputs = random_data.whole((count, n), -4000, 4000) / np.float32(4) + np.float32(7)
+    n, input_count = size
+    inputs = random_data.whole((input_count, n), -4000, 4000) / np.float32(4) + np.float32(7)
     left_results = 5 * inputs + 2
     right_results = 5 - 2 * inputs
     expected = left_results - right_results
@@ -266,7 +266,7 @@ def fork_case(random_data: Draw, size: Any) -> ProgramCase:
             ),
         ),
     )
-    label = f"branches(inputs, left, right, join) with {count} inputs of {n:,}"
+    label = f"branches(inputs, left, right, join) with {input_count} inputs of {n:,}"
     arguments = inputs, left, right, join
     return ProgramCase(arguments, expected, True, label, mistakes, place="device", unchanged=True)
 
@@ -342,17 +342,17 @@ def hashed(seed: int, rounds: int, n: int) -> npt.NDArray[np.uint32]:
 def noise_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
     """Draw pairs of the numbers per round and the number of rounds."""
     n = int(rng.integers(3_000, 9_000))
-    rounds = int(rng.integers(6, 12))
-    return (1, 1), (257, 3), (n, rounds), (1000, 9)
+    round_count = int(rng.integers(6, 12))
+    return (1, 1), (257, 3), (n, round_count), (1000, 9)
 
 
 def noise_case(random_data: Draw, size: Any) -> ProgramCase:
     """Make a call whose result is the noise of each round for a random seed."""
-    n, rounds = size
+    n, round_count = size
     seed = int(random_data.rng.integers(1, 1 << 31))
-    if rounds > 1:  # unsigned, and too large for an int
+    if round_count > 1:  # unsigned, and too large for an int
         seed += 1 << 31
-    rows = hashed(seed, rounds + 1, n)
+    rows = hashed(seed, round_count + 1, n)
     expected = rows[:-1]
     mistakes = (
         (
@@ -374,8 +374,8 @@ def noise_case(random_data: Draw, size: Any) -> ProgramCase:
             ),
         ),
     )
-    label = f"draws(source, seed, rounds, n) with {rounds} rounds of {n:,}"
-    arguments = noise_source(), seed, rounds, n
+    label = f"draws(source, seed, rounds, n) with {round_count} rounds of {n:,}"
+    arguments = noise_source(), seed, round_count, n
     return ProgramCase(arguments, expected, label=label, mistakes=mistakes, place="device")
 
 
@@ -384,12 +384,12 @@ def draws(source: str, seed: int, rounds: int, n: int) -> Any:
     cp = session.cp()
     noise, advance = (cp.RawKernel(source, name) for name in ("noise", "advance"))
     round_number = cp.zeros(1, dtype=cp.uint32)
-    numbers = cp.empty(n, dtype=cp.uint32)
+    round_numbers = cp.empty(n, dtype=cp.uint32)
     rows = cp.empty((rounds, n), dtype=cp.uint32)
     shape = (-(-n // 256),), (256,)
 
     def draw_round() -> None:
-        noise(*shape, (round_number, np.uint32(seed), numbers, np.int32(n)))
+        noise(*shape, (round_number, np.uint32(seed), round_numbers, np.int32(n)))
         advance((1,), (1,), (round_number,))
 
     draw_round()
@@ -402,7 +402,7 @@ def draws(source: str, seed: int, rounds: int, n: int) -> Any:
         graph = stream.end_capture()
         for index in range(rounds):
             graph.launch(stream)
-            rows[index] = numbers
+            rows[index] = round_numbers
     stream.synchronize()
     return rows
 

@@ -156,8 +156,8 @@ class Film(SteeredTimeline):
         self._device_context = session.here()
         super().__init__(*self._films[sizes[0]], names=NAMES)
         self.elements = sizes[0]
-        texts = [f"{count:,} floats" for count in sizes]
-        self.steer(boxes.slider("Elements per kernel", "elements", sizes, texts))
+        size_texts = [f"{count:,} floats" for count in sizes]
+        self.steer(boxes.slider("Elements per kernel", "elements", sizes, size_texts))
 
     def timelines_of(self, elements: int) -> tuple[Timeline, Timeline]:
         """Return the two timelines for `elements` elements, which the first call records."""

@@ -54,12 +54,12 @@ def launches_and_kernels(launch_us: float, *kernels_us: float, count: int = 4) -
             (("host", launches, "warn"), ("stream", kernels, "accent"))
         ):
             draw_text(axes, -0.02 * end, 1.35 + row, name, ha="right")
-            for index, (start, stop) in enumerate(spans, 1):
-                wide = stop - start > 0.05 * end
+            for index, (start, end_x) in enumerate(spans, 1):
+                wide = end_x - start > 0.05 * end
                 label = str(index) if not wide else f"{'launch' if colour == 'warn' else 'kernel'} {index}"
-                draw_box(axes, start, 1 + row, stop - start, 0.7, colour, label if wide else "")
+                draw_box(axes, start, 1 + row, end_x - start, 0.7, colour, label if wide else "")
                 if not wide:
-                    draw_text(axes, stop + 0.006 * end, 1.35 + row, label)
+                    draw_text(axes, end_x + 0.006 * end, 1.35 + row, label)
         captions.append(f"{heading}.")
     axis = figure.add_axes((0.01, 0.25 * panel_height, 0.98, 0.001))
     axis.set_xlim(-0.13 * end, 1.02 * end)
@@ -88,14 +88,16 @@ def break_even_lines(even: BreakEven, work: str, origin: Provenance) -> Picture:
         The provenance of the times.
     """
     making_us = even.capture_us + even.end_us
-    counts = range(max(4, even.launches + 2) + 1)
+    launch_counts = range(max(4, even.launches + 2) + 1)
     figure = Figure(figsize=(WIDTH_IN, 3.2), dpi=100)
     axes = figure.add_axes((0.1, 0.16, 0.87, 0.74))
-    eager_us = [count * even.eager_us for count in counts]
-    graph_us = [making_us + count * even.launch_us for count in counts]
-    axes.plot(counts, eager_us, color=light("warn"), marker="s", label=f"{work}, each time")
-    axes.plot(counts, graph_us, color=light("accent"), marker="o", label="make the graph, then launch it")
-    axes.set_xticks([*counts])
+    eager_us = [launch_count * even.eager_us for launch_count in launch_counts]
+    graph_us = [making_us + launch_count * even.launch_us for launch_count in launch_counts]
+    axes.plot(launch_counts, eager_us, color=light("warn"), marker="s", label=f"{work}, each time")
+    axes.plot(
+        launch_counts, graph_us, color=light("accent"), marker="o", label="make the graph, then launch it"
+    )
+    axes.set_xticks([*launch_counts])
     axes.set_xlabel("how often the work runs")
     axes.set_ylabel("host time in µs")
     axes.set_ylim(0, 1.05 * max(eager_us[-1], graph_us[-1]))
@@ -117,7 +119,7 @@ def break_even_lines(even: BreakEven, work: str, origin: Provenance) -> Picture:
 # The memory that graphs use
 
 
-def _short(address: int) -> str:
+def _short_address(address: int) -> str:
     return f"0x…{address & 0xFFFFF:05x}"
 
 
@@ -126,15 +128,15 @@ def _node_name(node: GraphNode) -> str:
     return node.name.split("__")[0].removeprefix("cupy_")
 
 
-def _input(record: GraphRecord) -> GraphArray:
+def _input_array(record: GraphRecord) -> GraphArray:
     """Return the first array that a graph reads but does not write."""
     return next(array for array in record.arrays if not array.is_output)
 
 
 def _reading_text(record: GraphRecord) -> str:
     """Return text with the first node that reads the graph's input, and the address of the input."""
-    array = _input(record)
-    return f"node {_node_name(record.nodes[record.users(array)[0]])}\nreads {_short(array.address)}"
+    array = _input_array(record)
+    return f"node {_node_name(record.nodes[record.users(array)[0]])}\nreads {_short_address(array.address)}"
 
 
 def static_buffer(renamed: GraphRecord, buffered: GraphRecord, batches: Sequence[Any]) -> Picture:
@@ -149,15 +151,15 @@ def static_buffer(renamed: GraphRecord, buffered: GraphRecord, batches: Sequence
     batches
         The two batches.
     """
-    first, second = (int(batch.data.ptr) for batch in batches)
-    read_address, buffer_address = _input(renamed).address, _input(buffered).address
-    is_stale = read_address == first
+    first_address, second_address = (int(batch.data.ptr) for batch in batches)
+    read_address, buffer_address = _input_array(renamed).address, _input_array(buffered).address
+    is_stale = read_address == first_address
     node_x = 2.4 if is_stale else 7.2
     figure, axes = empty_axes(3.6, (0, 20), (0, 9.2))
     draw_text(axes, 0.2, 0.5, "batch = batches[1]: the name moves", weight="bold")
     draw_box(axes, 3.0, 1.3, 3.6, 1.1, "highlight", "name batch")
-    draw_box(axes, 0.4, 4.1, 4.0, 1.5, "accent", f"batches[0]\n{_short(first)}")
-    draw_box(axes, 5.2, 4.1, 4.0, 1.5, "warn", f"batches[1]\n{_short(second)}")
+    draw_box(axes, 0.4, 4.1, 4.0, 1.5, "accent", f"batches[0]\n{_short_address(first_address)}")
+    draw_box(axes, 5.2, 4.1, 4.0, 1.5, "warn", f"batches[1]\n{_short_address(second_address)}")
     draw_box(axes, 0.4, 7.4, 8.8, 1.5, "panel", _reading_text(renamed))
     draw_arrow(axes, (4.0, 2.4), (2.6, 4.1), "muted", linestyle="--")
     draw_text(axes, 2.9, 3.0, "before", ha="right", colour="muted")
@@ -167,9 +169,9 @@ def static_buffer(renamed: GraphRecord, buffered: GraphRecord, batches: Sequence
     draw_text(axes, node_x + 0.3, 6.5, "still the old batch" if is_stale else "the new batch")
     axes.plot((10, 10), (0.3, 8.9), color=light("rule"), linewidth=1)
     draw_text(axes, 10.6, 0.5, "x[...] = batches[1]: the data moves", weight="bold")
-    draw_box(axes, 10.8, 1.3, 4.0, 1.5, "accent", f"batches[0]\n{_short(first)}")
-    draw_box(axes, 15.6, 1.3, 4.0, 1.5, "warn", f"batches[1]\n{_short(second)}")
-    draw_box(axes, 13.0, 4.4, 4.4, 1.5, "good", f"static buffer x\n{_short(buffer_address)}")
+    draw_box(axes, 10.8, 1.3, 4.0, 1.5, "accent", f"batches[0]\n{_short_address(first_address)}")
+    draw_box(axes, 15.6, 1.3, 4.0, 1.5, "warn", f"batches[1]\n{_short_address(second_address)}")
+    draw_box(axes, 13.0, 4.4, 4.4, 1.5, "good", f"static buffer x\n{_short_address(buffer_address)}")
     draw_box(axes, 10.8, 7.4, 8.8, 1.5, "panel", _reading_text(buffered))
     draw_arrow(axes, (12.8, 2.8), (14.2, 4.4), "muted", linestyle="--")
     draw_text(axes, 13.0, 3.7, "before", ha="right", colour="muted")
@@ -180,9 +182,10 @@ def static_buffer(renamed: GraphRecord, buffered: GraphRecord, batches: Sequence
     owner_text = "of the first batch" if is_stale else "of another array"
     return Picture.of(
         figure,
-        f"On the left, the name batch now refers to the second batch at {_short(second)}, but the node still "
-        f"reads {_short(read_address)}, the address {owner_text}. On the right, the second batch is copied "
-        f"into a static buffer at {_short(buffer_address)}, which the node reads.",
+        f"On the left, the name batch now refers to the second batch at {_short_address(second_address)}, "
+        f"but the node still reads {_short_address(read_address)}, the address {owner_text}. On the right, "
+        f"the second batch is copied into a static buffer at {_short_address(buffer_address)}, which the "
+        "node reads.",
     )
 
 
@@ -190,36 +193,38 @@ def accesses(record: GraphRecord) -> list[tuple[str, int, int]]:
     """Return the name and the read and written addresses of each node in a chain of nodes."""
     outputs = {array.address for array in record.arrays if array.is_output}
     current = next(array.address for array in record.arrays if array.address not in outputs)
-    steps = []
+    node_accesses = []
     for node in record.nodes:
         written = next((address for address in node.addresses if address != current), current)
-        steps.append((_node_name(node), current, written))
+        node_accesses.append((_node_name(node), current, written))
         current = written
-    return steps
+    return node_accesses
 
 
 def blocks_of_pool(*records: GraphRecord) -> Picture:
     """Draw which blocks of a pool each node writes; the graphs are chains of nodes."""
-    steps = [accesses(record) for record in records]
-    addresses = list(dict.fromkeys(written for chain in steps for _, _, written in chain))
+    chains = [accesses(record) for record in records]
+    addresses = list(dict.fromkeys(written for chain in chains for _, _, written in chain))
     letters = {address: chr(ord("A") + index) for index, address in enumerate(addresses)}
-    rows = sum(map(len, steps))
-    left, width = 6.4, 13.4 / len(addresses)
-    height_in = 0.36 * (rows + len(steps)) + 0.95
-    figure, axes = empty_axes(height_in, (0, 20), (0, rows + 0.55 * (len(steps) - 1) + 1.65))
+    rows = sum(map(len, chains))
+    left_x, width = 6.4, 13.4 / len(addresses)
+    height_in = 0.36 * (rows + len(chains)) + 0.95
+    figure, axes = empty_axes(height_in, (0, 20), (0, rows + 0.55 * (len(chains) - 1) + 1.65))
     for address, letter in letters.items():
-        middle = left + (addresses.index(address) + 0.5) * width
-        draw_text(axes, middle, 0.65, f"pool block {letter}\n{_short(address)}", ha="center", weight="bold")
+        middle = left_x + (addresses.index(address) + 0.5) * width
+        draw_text(
+            axes, middle, 0.65, f"pool block {letter}\n{_short_address(address)}", ha="center", weight="bold"
+        )
     y = 1.4
     captions = []
-    for number, (record, chain) in enumerate(zip(records, steps, strict=True), 1):
+    for graph_number, (record, chain) in enumerate(zip(records, chains, strict=True), 1):
         outputs = {array.address for array in record.arrays if array.is_output}
-        colour = ("accent", "warn", "good")[(number - 1) % 3]
+        colour = ("accent", "warn", "good")[(graph_number - 1) % 3]
         for index, (name, read, written) in enumerate(chain):
-            draw_text(axes, 0.1, y + 0.45, f"graph {number}: {name}")
+            draw_text(axes, 0.1, y + 0.45, f"graph {graph_number}: {name}")
             is_output = index == len(chain) - 1 and written in outputs
             for address in addresses:
-                x = left + addresses.index(address) * width
+                x = left_x + addresses.index(address) * width
                 if address == written:
                     draw_box(axes, x, y, width, 0.9, colour, "writes its output" if is_output else "writes")
                 else:
@@ -227,5 +232,5 @@ def blocks_of_pool(*records: GraphRecord) -> Picture:
             y += 1
         y += 0.55
         written_text = ", then ".join(f"pool block {letters[written]} ({name})" for name, _, written in chain)
-        captions.append(f"Graph {number} writes {written_text}, which is its output.")
+        captions.append(f"Graph {graph_number} writes {written_text}, which is its output.")
     return Picture.of(figure, f"{len(addresses)} pool blocks. " + " ".join(captions))

@@ -209,8 +209,8 @@ def softmax_like(scale: float, spread: float, bias_spread: float) -> Callable[[D
 
     def make_case(random_data: Draw, size: Any, block: Dim3) -> Case:
         x, bias = (
-            random_data.rng.uniform(-limit, limit, shape).astype(np.float32)
-            for limit, shape in ((spread, size), (bias_spread, size[1]))
+            random_data.rng.uniform(-max_magnitude, max_magnitude, shape).astype(np.float32)
+            for max_magnitude, shape in ((spread, size), (bias_spread, size[1]))
         )
         return _softmax(x, np.float32(scale), bias)
 
@@ -242,9 +242,9 @@ def _rows(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
     return [*short_rows, (4, many_columns), (2, wide_columns), (3, 4 * 1024 + a), (900, few_columns)]
 
 
-def _unscaled(m: Mistake) -> Any:
+def _unscaled(mistake: Mistake) -> Any:
     """Return the result that a kernel without scale and bias would have."""
-    x64 = m["x"].astype(np.float64)
+    x64 = mistake["x"].astype(np.float64)
     powers = np.exp(x64 - x64.max(axis=1, keepdims=True))
     return powers / powers.sum(axis=1, keepdims=True)
 
@@ -254,19 +254,21 @@ def _matches(compute: Callable[[Mistake], Any]) -> Callable[[Mistake], bool]:
     return lambda m: m.found is not None and np.allclose(m.found, compute(m), rtol=1e-3, atol=1e-5)
 
 
-def _overflows(m: Mistake) -> bool:
+def _overflows(mistake: Mistake) -> bool:
     """Return whether only those rows are wrong whose exponentials overflow without a subtraction."""
-    if m.found is None or not m.wrong.any():
+    if mistake.found is None or not mistake.wrong.any():
         return False
-    largest_scores = (m["x"] * m["scale"] + m["bias"]).max(axis=1)[m.wrong.any(axis=1)]
-    return advice.not_finite(m) and bool(((largest_scores > 80) | (largest_scores < -80)).all())
+    largest_scores = (mistake["x"] * mistake["scale"] + mistake["bias"]).max(axis=1)[
+        mistake.wrong.any(axis=1)
+    ]
+    return advice.not_finite(mistake) and bool(((largest_scores > 80) | (largest_scores < -80)).all())
 
 
-def _sums_to_one(m: Mistake) -> bool:
+def _sums_to_one(mistake: Mistake) -> bool:
     """Return whether the elements of each wrong row have the sum 1."""
-    if m.found is None:
+    if mistake.found is None:
         return False
-    rows = m.found[m.wrong.any(axis=1)].astype(np.float64)
+    rows = mistake.found[mistake.wrong.any(axis=1)].astype(np.float64)
     return bool(np.allclose(rows.sum(axis=1), 1, atol=5e-5))
 
 
@@ -323,8 +325,8 @@ def call_caches(
 
     def make_cache(index: int) -> Any:
         def compile(*args: Any) -> Any:
-            number = request("compiled", index, _descriptions(args))
-            return lambda *arguments: request("ran", number, _descriptions(arguments))
+            function_id = request("compiled", index, _descriptions(args))
+            return lambda *arguments: request("ran", function_id, _descriptions(arguments))
 
         function = cached(compile)
         if not callable(function):
@@ -337,11 +339,11 @@ def call_caches(
         caches = make_cache(0), make_cache(1)
         repetitions = Counter[Description]()
         results = []
-        for call in calls:
-            repetitions.update(call)
+        for call_arguments in calls:
+            repetitions.update(call_arguments)
             results.append(
-                caches[call is calls[-1]](
-                    *(_argument(cp, description, repetitions[description]) for description in call)
+                caches[call_arguments is calls[-1]](
+                    *(_argument(cp, description, repetitions[description]) for description in call_arguments)
                 )
             )
         return results
@@ -364,7 +366,7 @@ class Compilers:
 def judge_cached(answer: Answer) -> str:
     """Judge ``cached(compile)`` with pairs of calls that differ in one property, and with repeated calls."""
     must_be_a_function("cached", answer.is_function, answer.kind)
-    calls = _calls(answer.rng)
+    calls = _draw_calls(answer.rng)
     compilers = Compilers()
     calls.append(list(calls[0]))  # with the other compiler
     results = answer.ask(call_caches, calls, shown="cached(compile)", back=compilers)
@@ -407,14 +409,14 @@ def judge_cached(answer: Answer) -> str:
     )
 
 
-def _calls(rng: np.random.Generator) -> list[list[Description]]:
+def _draw_calls(rng: np.random.Generator) -> list[list[Description]]:
     """Draw calls as lists of descriptions of their arguments."""
     rows, columns = (int(n) for n in rng.integers(2, 40, 2))
 
     def array(*shape: int, dtype: str = "float32", contiguous: bool = True, device: int = 0) -> Description:
         return "array", dtype, shape, contiguous, device
 
-    def number(value: float) -> Description:
+    def number_type(value: float) -> Description:
         return "number", type(value).__name__, value
 
     base_array = array(rows, columns)
@@ -446,7 +448,7 @@ def _calls(rng: np.random.Generator) -> list[list[Description]]:
         calls += [[neighbour, second_array], [base_array, neighbour], [base_array, second_array]]
     fraction = float(rng.uniform(1, 2))
     # Pairs that are equal, that are equal in fewer digits or bits, or that have the same hash.
-    numbers = (
+    number_types = (
         1,
         1.0,
         True,
@@ -470,18 +472,20 @@ def _calls(rng: np.random.Generator) -> list[list[Description]]:
         1e-9,
         2e-9,
     )
-    calls += [[base_array, number(value)] for value in numbers]
-    pairs = ((1, 2), (2, 1), (1, -1), (-1, 1), (-1, -2), (-2, -2), (1.0, 2), (12, 0), (1, 20))
-    calls += [[number(first_value), number(second_value)] for first_value, second_value in pairs]
+    calls += [[base_array, number_type(value)] for value in number_types]
+    value_pairs = ((1, 2), (2, 1), (1, -1), (-1, 1), (-1, -2), (-2, -2), (1.0, 2), (12, 0), (1, 20))
+    calls += [
+        [number_type(first_value), number_type(second_value)] for first_value, second_value in value_pairs
+    ]
     calls += [[array(rows, columns, contiguous=False)], [array(rows, columns)]] * 2
     calls += [[base_array, neighbour] for neighbour in second_arguments] + [
-        [base_array, second_array, neighbour] for neighbour in (base_array, *second_arguments, number(1))
+        [base_array, second_array, neighbour] for neighbour in (base_array, *second_arguments, number_type(1))
     ]
     calls += [
-        [number(1), base_array],
+        [number_type(1), base_array],
         [base_array],
         [second_array, base_array],
-        [base_array, number(1)],
+        [base_array, number_type(1)],
         [base_array, second_array],
     ]
     calls += [calls[int(k)] for k in rng.integers(0, len(calls), 12)]
@@ -505,7 +509,7 @@ def _key_lesson(compiled: Sequence[Description], requested: Sequence[Description
     return ""
 
 
-def _call_text(call: Sequence[Description]) -> str:
+def _call_text(call_arguments: Sequence[Description]) -> str:
     """Return the arguments of a call as text."""
 
     def argument_text(description: Description) -> str:
@@ -515,7 +519,7 @@ def _call_text(call: Sequence[Description]) -> str:
         device = f", device {description[4]}" if description[4] else ""
         return f"{description[1]} {tuple(description[2])}{layout}{device}"
 
-    return f"({'; '.join(map(argument_text, call))})"
+    return f"({'; '.join(map(argument_text, call_arguments))})"
 
 
 # 12-fuses
@@ -543,23 +547,23 @@ def kernels_of(steps: Sequence[Step]) -> list[list[str]]:
     reduction stores only its result, so no other value of it is needed later, and it changes nothing in
     place. A shift does not read elements that other threads of the same kernel write, under any name.
     """
-    return [[step.name for step in group] for group in _groups(steps)]
+    return [[step.name for step in group] for group in _group_steps(steps)]
 
 
-def _groups(steps: Sequence[Step]) -> list[list[Step]]:
+def _group_steps(steps: Sequence[Step]) -> list[list[Step]]:
     """Divide a program into kernels, and return the steps of each kernel."""
-    groups: list[list[Step]] = []
-    memory = _memory(steps)
+    step_groups: list[list[Step]] = []
+    memory = _memory_of_steps(steps)
     for index, step in enumerate(steps):
-        candidate = [*groups[-1], step] if groups else [step]
-        if groups and not _conflict(candidate, steps[index + 1 :], memory):
-            groups[-1] = candidate
+        candidate = [*step_groups[-1], step] if step_groups else [step]
+        if step_groups and not _conflict_text(candidate, steps[index + 1 :], memory):
+            step_groups[-1] = candidate
         else:
-            groups.append([step])
-    return groups
+            step_groups.append([step])
+    return step_groups
 
 
-def _memory(steps: Sequence[Step]) -> dict[str, str]:
+def _memory_of_steps(steps: Sequence[Step]) -> dict[str, str]:
     """Return for each name the array in whose memory its values are stored."""
     memory = {"x": "x"}
     for step in steps:
@@ -567,29 +571,29 @@ def _memory(steps: Sequence[Step]) -> dict[str, str]:
     return memory
 
 
-def _conflict(group: Sequence[Step], later_steps: Sequence[Step], memory: dict[str, str]) -> str:
+def _conflict_text(step_group: Sequence[Step], later_steps: Sequence[Step], memory: dict[str, str]) -> str:
     """Return the reason why these steps cannot be one kernel, or "" if they can."""
-    reductions = [step.name for step in group if step.does == "reduce"]
-    if any(step.does == "product" for step in group):
+    reductions = [step.name for step in step_group if step.does == "reduce"]
+    if any(step.does == "product" for step in step_group):
         return "a product must be alone in its kernel"
     if len(reductions) > 1:
         return "a kernel must not have more than one reduction"
-    if any(name in step.reads for step in group for name in reductions):
+    if any(name in step.reads for step in step_group for name in reductions):
         return "the result of a reduction is complete only at the end of its kernel"
-    names = {step.name for step in group} - {*reductions}
+    names = {step.name for step in step_group} - {*reductions}
     if reductions and (
-        group[-1].does != "reduce" or names & {name for step in later_steps for name in step.reads}
+        step_group[-1].does != "reduce" or names & {name for step in later_steps for name in step.reads}
     ):
         return "a kernel that ends in a reduction stores only its result, but other values are needed later"
-    if reductions and any(step.into for step in group):
+    if reductions and any(step.into for step in step_group):
         return "a kernel that ends in a reduction stores only its result, and nothing in place"
-    shifted_memory = {memory[name] for step in group if step.does == "shift" for name in step.reads}
-    if any(step.into and memory[step.name] in shifted_memory for step in group):
+    shifted_memory = {memory[name] for step in step_group if step.does == "shift" for name in step.reads}
+    if any(step.into and memory[step.name] in shifted_memory for step in step_group):
         return (
             "a shift reads other elements of memory that the same kernel changes in place. Other threads may "
             "already have changed these elements, whatever the array is called"
         )
-    if any(memory[step.name] in shifted_memory for step in group):
+    if any(memory[step.name] in shifted_memory for step in step_group):
         return "a shift reads other elements than its own, and other threads of the same kernel write them"
     return ""
 
@@ -597,22 +601,29 @@ def _conflict(group: Sequence[Step], later_steps: Sequence[Step], memory: dict[s
 def judge_kernels(answer: Answer) -> str:
     """Judge `kernels` with programs for each rule, and then with random programs."""
     rng = answer.rng
-    programs = [*_NAMED.values(), *(_program(rng, int(rng.integers(2, 9))) for _ in range(60))]
-    for steps in programs:
-        descriptions = [(step.name, step.does, step.reads, step.into) for step in steps]
-        call_text = f"kernels({'; '.join(map(_step_text, steps))})"
+    programs = [*_NAMED.values(), *(_draw_program(rng, int(rng.integers(2, 9))) for _ in range(60))]
+    for program_steps in programs:
+        descriptions = [(step.name, step.does, step.reads, step.into) for step in program_steps]
+        call_text = f"kernels({'; '.join(map(_step_text, program_steps))})"
         result = call(answer, descriptions, name="kernels", shown=call_text)
-        groups = [[str(name) for name in group] for group in result] if _is_groups(result) else None
-        if groups is None:
+        step_groups = (
+            [[str(name) for name in step_group] for step_group in result] if _is_groups(result) else None
+        )
+        if step_groups is None:
             raise NotYet(f"{call_text} should return a list of kernels, as lists of names.")
-        if [name for group in groups for name in group] != [step.name for step in steps]:
+        if [name for step_group in step_groups for name in step_group] != [
+            step.name for step in program_steps
+        ]:
             raise NotYet(
                 f"{call_text} should contain every step once, in the order of the program, but it is "
-                f"{groups}."
+                f"{step_groups}."
             )
-        expected = kernels_of(steps)
-        if groups != expected:
-            raise NotYet(f"{call_text} should be {expected}, not {groups}: {_difference(steps, groups)}.")
+        expected = kernels_of(program_steps)
+        if step_groups != expected:
+            raise NotYet(
+                f"{call_text} should be {expected}, not {step_groups}: "
+                f"{_difference_text(program_steps, step_groups)}."
+            )
     return "every kernel is as long as the rules allow."
 
 
@@ -627,19 +638,19 @@ def _is_groups(value: Any) -> bool:
     return isinstance(value, list_types) and all(isinstance(group, list_types) and group for group in value)
 
 
-def _difference(steps: Sequence[Step], groups: Sequence[Sequence[str]]) -> str:
+def _difference_text(steps: Sequence[Step], step_groups: Sequence[Sequence[str]]) -> str:
     """Return the feedback for a wrong division into kernels."""
     by_name = {step.name: step for step in steps}
-    memory = _memory(steps)
-    for group in groups:
-        last_index = max(index for index, step in enumerate(steps) if step.name in group)
-        conflict = _conflict([by_name[name] for name in group], steps[last_index + 1 :], memory)
+    memory = _memory_of_steps(steps)
+    for step_group in step_groups:
+        last_index = max(index for index, step in enumerate(steps) if step.name in step_group)
+        conflict = _conflict_text([by_name[name] for name in step_group], steps[last_index + 1 :], memory)
         if conflict:
             return conflict
     return "more steps fit into one kernel"
 
 
-def _program(rng: np.random.Generator, length: int) -> list[Step]:
+def _draw_program(rng: np.random.Generator, length: int) -> list[Step]:
     """Draw a random program with this number of steps."""
     steps: list[Step] = []
     for index in range(length):

@@ -26,13 +26,13 @@ def factors() -> Table:
     """Tabulate the speedup of one fused kernel over several kernels, by the number of elements."""
     rows = recorded()["passes"]
     lengths = sorted({row["n"] for row in rows})
-    counts = sorted({row["passes"] for row in rows})
+    pass_counts = sorted({row["passes"] for row in rows})
     speedups = {(row["n"], row["passes"]): row["ops_us"] / row["one_us"] for row in rows}
     cells = [
-        (f"{elements:,} elements", *(f"{speedups[elements, passes]:.1f}" for passes in counts))
+        (f"{elements:,} elements", *(f"{speedups[elements, passes]:.1f}" for passes in pass_counts))
         for elements in lengths
     ]
-    headings = ("passes", *map(str, counts))
+    headings = ("passes", *map(str, pass_counts))
     return Table(f"How many times as fast one kernel is, {H200.label}", headings, tuple(cells))
 
 
@@ -99,8 +99,8 @@ class TableWithSource(Table):
     source = ""
 
     def _repr_html_(self) -> str:
-        source = f"<pre>{html.escape(self.source.strip())}</pre>"
-        return f"{self.card()}<details><summary>Source</summary>{source}</details>"
+        source_html = f"<pre>{html.escape(self.source.strip())}</pre>"
+        return f"{self.card()}<details><summary>Source</summary>{source_html}</details>"
 
 
 class SecondKernelTable(TableWithSource):

@@ -47,15 +47,15 @@ def kernels_of_steps(steps: Sequence[Step], kernels: Sequence[Sequence[str]]) ->
     boxes: dict[str, tuple[float, float]] = {"x": (0.1 * pitch, 1.9 + 0.55)}
     draw_text(axes, 0.22 * pitch, 2.5, "x", ha="center", weight="bold")
     calls = {name: f"{name} = {does}({', '.join(reads)})" for name, does, reads, _ in steps}
-    for index, group in enumerate(kernels):
+    for index, step_names in enumerate(kernels):
         x = (0.7 + index) * pitch
         colour = _KERNEL_COLOURS[index % len(_KERNEL_COLOURS)]
-        left, outer_width = x - 0.06 * pitch, width + 0.12 * pitch
-        height = 2.1 * len(group) - 0.15
-        draw_box(axes, left, 1.35, outer_width, height, f"{colour}-pale", edge=colour, linewidth=1.5)
-        name_y = 1.65 + 2.1 * len(group)
+        left_x, outer_width = x - 0.06 * pitch, width + 0.12 * pitch
+        height = 2.1 * len(step_names) - 0.15
+        draw_box(axes, left_x, 1.35, outer_width, height, f"{colour}-pale", edge=colour, linewidth=1.5)
+        name_y = 1.65 + 2.1 * len(step_names)
         draw_text(axes, x + width / 2, name_y, f"kernel {index + 1}", ha="center", weight="bold")
-        for row, name in enumerate(group):
+        for row, name in enumerate(step_names):
             y = 1.9 + 2.1 * row
             boxes[name] = (x, y)
             draw_box(axes, x, y, width, 1.1, "bg", calls[name])
@@ -80,8 +80,8 @@ def kernels_of_steps(steps: Sequence[Step], kernels: Sequence[Sequence[str]]) ->
             draw_arrow(axes, *ends, colour, linewidth=linewidth, connectionstyle=f"arc3,rad={bend}")
     red_text = ", ".join(f"from {first} to {second}" for first, second in red)
     groups_text = "; ".join(
-        f"kernel {number} has {', '.join(calls[name] for name in group)}"
-        for number, group in enumerate(kernels, 1)
+        f"kernel {kernel_number} has {', '.join(calls[name] for name in step_names)}"
+        for kernel_number, step_names in enumerate(kernels, 1)
     )
     return Picture.of(figure, f"A program of {len(steps)} steps: {groups_text}. Drawn in red: {red_text}.")
 

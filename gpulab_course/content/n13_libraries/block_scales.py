@@ -24,34 +24,36 @@ Exponents = npt.NDArray[np.int64]
 
 BLOCK = 32
 LEAST, MOST = -127, 127  # exponents of E8M0
-_TOP = 2  # exponent of FP4's largest number, 6 = 1.5 * 2**2
+_TOP_EXPONENT = 2  # exponent of FP4's largest number, 6 = 1.5 * 2**2
 
 
 def mxfp4(x: Singles) -> tuple[Exponents, npt.NDArray[np.float64]]:
     """Return the exponents of the blocks and the FP4 elements of an array in MXFP4 (reference)."""
     blocks = x.astype(np.float64).reshape(-1, BLOCK)
     largest = np.abs(blocks).max(axis=1)
-    exponents = np.where(largest > 0, np.frexp(largest)[1] - 1 - _TOP, LEAST).clip(LEAST, MOST)
+    exponents = np.where(largest > 0, np.frexp(largest)[1] - 1 - _TOP_EXPONENT, LEAST).clip(LEAST, MOST)
     return exponents, E2M1.round_all(np.ldexp(blocks, -exponents[:, None])).reshape(-1)
 
 
-def _cases(rng: np.random.Generator) -> list[tuple[str, Singles, str]]:
+def _draw_blocks(rng: np.random.Generator) -> list[tuple[str, Singles, str]]:
     """Return the name, the numbers and the lesson of each test."""
-    count = int(rng.integers(5, 12))
-    normal = rng.standard_normal((count, BLOCK)).astype(np.float32)
-    sizes = (normal * 2.0 ** rng.integers(-30, 30, (count, 1))).astype(np.float32)
+    block_count = int(rng.integers(5, 12))
+    normal = rng.standard_normal((block_count, BLOCK)).astype(np.float32)
+    sizes = (normal * 2.0 ** rng.integers(-30, 30, (block_count, 1))).astype(np.float32)
     outlier = normal.copy()
-    outlier[int(rng.integers(0, count)), int(rng.integers(0, BLOCK))] = -1000
+    outlier[int(rng.integers(0, block_count)), int(rng.integers(0, BLOCK))] = -1000
     sides = np.abs(sizes)
-    sides[np.arange(count), sides.argmax(axis=1)] *= -8
+    sides[np.arange(block_count), sides.argmax(axis=1)] *= -8
     zeros = sizes.copy()
-    zeros[int(rng.integers(0, count))] = 0
-    powers = np.float32(2.0) ** rng.choice(np.arange(-20, 21), count, replace=False).astype(np.float32)
+    zeros[int(rng.integers(0, block_count))] = 0
+    powers = np.float32(2.0) ** rng.choice(np.arange(-20, 21), block_count, replace=False).astype(np.float32)
     at_powers = (normal / 64).clip(-0.5, 0.5) * powers[:, None]
     at_powers[:, int(rng.integers(0, BLOCK))] = powers
     below = at_powers.copy()
     below[np.abs(below) == powers[:, None]] = np.nextafter(powers, np.float32(0))
-    ends = np.clip(normal, -1.9, 1.9) * np.float32(2.0) ** rng.choice([-140.0, -126.0, 126.0], (count, 1))
+    ends = np.clip(normal, -1.9, 1.9) * np.float32(2.0) ** rng.choice(
+        [-140.0, -126.0, 126.0], (block_count, 1)
+    )
     log_lesson = (
         "np.log2 of a float32 can be rounded up to the next integer. np.frexp returns the exponent exactly."
     )
@@ -68,26 +70,26 @@ def _cases(rng: np.random.Generator) -> list[tuple[str, Singles, str]]:
     ]
 
 
-def _run(answer: Any, x: Singles) -> list[Any]:
+def _run_answer(answer: Any, x: Singles) -> list[Any]:
     """Run the answer in its own process; return its result, and whether x is still unchanged."""
-    copy = x.copy()
-    result = answer(copy)
-    return [result, np.array_equal(copy, x)]
+    input_copy = x.copy()
+    result = answer(input_copy)
+    return [result, np.array_equal(input_copy, x)]
 
 
 def judge_blocks(answer: Answer) -> str:
     """Judge ``mxfp4(x)``: the exponents of blocks of 32 numbers, and the elements in FP4."""
     must_be_a_function("mxfp4", answer.is_function, answer.kind)
-    for name, x, lesson in _cases(answer.rng):
+    for name, x, lesson in _draw_blocks(answer.rng):
         call_text = f"mxfp4 of {name}"
-        result, is_unchanged = answer.ask(_run, x, shown=call_text)
+        result, is_unchanged = answer.ask(_run_answer, x, shown=call_text)
         if result is None:
             raise NotYet("mxfp4 returns nothing; replace the TODO and end with a return.")
         if not isinstance(result, tuple | list) or len(result) != 2:
             raise NotYet(f"{call_text} returns {spelt(result)}. Return two arrays: exponents, and elements.")
         if not is_unchanged:
             raise NotYet(f"{call_text} changes x, which belongs to its caller.")
-        exponents, elements = (_numbers(part) for part in result)
+        exponents, elements = (_as_float64(part) for part in result)
         blocks = x.size // BLOCK
         if exponents.shape != (blocks,) or elements.shape != x.shape:
             raise NotYet(
@@ -117,10 +119,10 @@ def judge_blocks(answer: Answer) -> str:
     return "an outlier, a block of zeros and the ends of the range keep to their own blocks."
 
 
-def _numbers(part: Any) -> npt.NDArray[np.float64]:
+def _as_float64(values: Any) -> npt.NDArray[np.float64]:
     """Return a part of an answer as an array of float64, which is empty if it contains no numbers."""
     try:
-        return np.asarray(part, np.float64)
+        return np.asarray(values, np.float64)
     except (TypeError, ValueError):
         return np.empty((0, 0))
 
@@ -130,11 +132,11 @@ def _exponent_lesson(x: Singles, exponents: npt.NDArray[np.float64]) -> str:
     blocks = x.astype(np.float64).reshape(-1, BLOCK)
     sizes = np.abs(blocks)
 
-    def matches(largest: Any, rule: Callable[[Any], Any] = np.floor, top: int = _TOP) -> bool:
+    def matches(largest: Any, rule: Callable[[Any], Any] = np.floor, top: int = _TOP_EXPONENT) -> bool:
         with np.errstate(divide="ignore", invalid="ignore"):
-            other = np.broadcast_to(rule(np.log2(largest)) - top, exponents.shape)
-            right = np.floor(np.log2(sizes.max(axis=1))) - _TOP
-        return bool((other != right).any() and (exponents == other).all())
+            rule_exponents = np.broadcast_to(rule(np.log2(largest)) - top, exponents.shape)
+            right_exponents = np.floor(np.log2(sizes.max(axis=1))) - _TOP_EXPONENT
+        return bool((rule_exponents != right_exponents).any() and (exponents == rule_exponents).all())
 
     if matches(sizes.max(axis=1), top=0):
         return "Subtract 2, the exponent of FP4's largest number, 6."
@@ -153,9 +155,9 @@ def _exponent_lesson(x: Singles, exponents: npt.NDArray[np.float64]) -> str:
 
 def _element_lesson(x: Singles, elements: npt.NDArray[np.float64]) -> str:
     """Return the feedback for elements that follow another rule."""
-    exponents, right = mxfp4(x)
+    exponents, right_elements = mxfp4(x)
     scales = np.ldexp(1.0, np.repeat(exponents, BLOCK))
-    if np.array_equal(elements, right * scales):
+    if np.array_equal(elements, right_elements * scales):
         return "Return the FP4 numbers themselves, without the scale."
     if np.array_equal(elements, E2M1.round_all(x)):
         return "Divide by the scale before you round."
@@ -180,28 +182,30 @@ def picture(x: Any, stored: Mapping[str, tuple[Any, int]]) -> Picture:
     all_axes = figure.subplots(len(stored), 1, sharex=True, squeeze=False)[:, 0]
     figure.subplots_adjust(left=0.07, right=0.99, top=0.94, bottom=0.11, hspace=0.42)
     index = np.arange(len(x))
-    shown = np.abs(x) <= 4
+    is_shown = np.abs(x) <= 4
     sentences = []
     for axes, (name, (values, block)) in zip(all_axes, stored.items(), strict=True):
-        axes.vlines(index[shown], 0, np.asarray(values)[shown], color=light("accent"), lw=2.2, label="stored")
-        axes.plot(index[shown], np.asarray(x)[shown], "o", ms=3, color=light("warn"), label="exact")
-        for outlier in index[~shown]:
+        axes.vlines(
+            index[is_shown], 0, np.asarray(values)[is_shown], color=light("accent"), lw=2.2, label="stored"
+        )
+        axes.plot(index[is_shown], np.asarray(x)[is_shown], "o", ms=3, color=light("warn"), label="exact")
+        for outlier in index[~is_shown]:
             axes.annotate(
                 f"{x[outlier]:g}", (outlier, 3.4), (outlier + 1.5, 2.6), fontsize=9, color=light("muted")
             )
             axes.vlines(outlier, 0, 3.6, color=light("tail"), lw=2.2)
         for edge in range(block, len(x), block):
             axes.axvline(edge - 0.5, color=light("muted"), lw=0.8, ls=":")
-        zeros = int((np.asarray(values)[shown] == 0).sum())
+        zeros = int((np.asarray(values)[is_shown] == 0).sum())
         axes.set_title(
-            f"{name}: {zeros} of {int(shown.sum())} are stored as 0", fontsize=10, loc="left", pad=3
+            f"{name}: {zeros} of {int(is_shown.sum())} are stored as 0", fontsize=10, loc="left", pad=3
         )
         axes.set_ylim(-3.6, 3.8)
         axes.set_yticks([-2, 0, 2])
         axes.tick_params(labelsize=9)
-        for side in ("top", "right"):
-            axes.spines[side].set_visible(False)
-        sentences.append(f"{name}, blocks of {block:,}, stores {zeros} of {int(shown.sum())} numbers as 0")
+        for spine_side in ("top", "right"):
+            axes.spines[spine_side].set_visible(False)
+        sentences.append(f"{name}, blocks of {block:,}, stores {zeros} of {int(is_shown.sum())} numbers as 0")
     all_axes[-1].set_xlabel("index of the number; dotted lines separate blocks", fontsize=10)
     all_axes[0].legend(loc="upper right", bbox_to_anchor=(1.0, 1.35), ncols=2, frameon=False, fontsize=9)
     return Picture.of(figure, f"{len(x)} numbers with an outlier: {'; '.join(sentences)}.")

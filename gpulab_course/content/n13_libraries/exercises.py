@@ -81,11 +81,11 @@ def _rounding_case(random_data: Draw, x: Singles, block: Dim3) -> Case:
     return Case(grid, {"x": x, "n": size}, {"y": Near(expected, 0.0, ulps=0, zero_bits=0xFFFF)})
 
 
-def _low_bits(m: Mistake) -> bool:
+def _low_bits(mistake: Mistake) -> bool:
     """Return whether the only mistake is that a NaN has nonzero bits that BF16 does not have."""
-    if m.found is None or (m.wrong & ~np.isnan(m["x"])).any():
+    if mistake.found is None or (mistake.wrong & ~np.isnan(mistake["x"])).any():
         return False
-    return bool((np.asarray(m.found).view(np.uint32) & 0xFFFF)[np.isnan(m["x"])].any())
+    return bool((np.asarray(mistake.found).view(np.uint32) & 0xFFFF)[np.isnan(mistake["x"])].any())
 
 
 def _is_rounded_by(rule: Callable[[npt.NDArray[np.uint32]], npt.NDArray[Any]]) -> Callable[[Mistake], bool]:
@@ -107,14 +107,14 @@ def _tiny(x: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     return np.asarray(np.abs(x) < np.finfo(np.float32).smallest_normal)
 
 
-def _wrong_at(m: Mistake, select: Callable[[npt.NDArray[Any]], npt.NDArray[np.bool_]]) -> bool:
+def _wrong_at(mistake: Mistake, select: Callable[[npt.NDArray[Any]], npt.NDArray[np.bool_]]) -> bool:
     """Return whether all wrong results belong to inputs that `select` marks."""
-    if m.found is None or m.wanted is None:
+    if mistake.found is None or mistake.wanted is None:
         return False
-    result = np.asarray(m.found)
-    expected = np.asarray(m.wanted)
-    is_wrong = m.wrong | (np.signbit(result) != np.signbit(expected)) & ~np.isnan(expected)
-    return bool(is_wrong.any()) and bool(select(m["x"])[is_wrong].all())
+    result = np.asarray(mistake.found)
+    expected = np.asarray(mistake.wanted)
+    is_wrong = mistake.wrong | (np.signbit(result) != np.signbit(expected)) & ~np.isnan(expected)
+    return bool(is_wrong.any()) and bool(select(mistake["x"])[is_wrong].all())
 
 
 # 13-halfsum
@@ -134,8 +134,8 @@ def exact_sum(x: Halves) -> float:
 def halves_with_sum(units: int) -> Halves:
     """Return half-precision values whose sum is this number of units, in descending order."""
     largest = 65504 << UNIT
-    count, remainder = divmod(abs(units), largest)
-    values = [65504.0] * count
+    largest_count, remainder = divmod(abs(units), largest)
+    values = [65504.0] * largest_count
     while remainder:
         shift = max(0, remainder.bit_length() - 11)  # a half has 11 bits
         values.append(math.ldexp(remainder >> shift, shift - UNIT))
@@ -155,15 +155,17 @@ def _midpoint_halves(rng: np.random.Generator, offset: int, sign: int, parity: i
 
 def _sum_cases(rng: np.random.Generator) -> list[tuple[str, Halves, str]]:
     """Draw inputs for sums: a description, the values, and the feedback for a wrong sum."""
-    count = 100_000 - 2 * int(rng.integers(0, 500))
+    value_count = 100_000 - 2 * int(rng.integers(0, 500))
     one_count = int(rng.integers(50_000, 65_000)) | 1
-    tiny_values = np.full(count, 2.0**-UNIT, np.float16)
-    large_values = np.full(count // 3, 65504, np.float16)
+    tiny_values = np.full(value_count, 2.0**-UNIT, np.float16)
+    large_values = np.full(value_count // 3, 65504, np.float16)
     largest_values = np.full(100_000, 65504, np.float16)
     # An odd number of units next to 2**31: the sum needs more bits than a double has, in any order.
     small_value = np.float16((2 * int(rng.integers(0, 500)) + 1) * 2.0**-UNIT)
     cancelling_values = np.concatenate([large_values, [small_value], -large_values])
-    mixed_values = (rng.standard_normal(count) * 2.0 ** rng.integers(-20, 12, count)).astype(np.float16)
+    mixed_values = (rng.standard_normal(value_count) * 2.0 ** rng.integers(-20, 12, value_count)).astype(
+        np.float16
+    )
     few_values = rng.standard_normal(int(rng.integers(2, 40))).astype(np.float16)
     width_lesson = "The accumulator needs more bits than the numbers have."
     order_lesson = (
@@ -189,13 +191,13 @@ def _sum_cases(rng: np.random.Generator) -> list[tuple[str, Halves, str]]:
             ),
         ),
         (
-            f"{count:,} times 2**-24 after 1",
+            f"{value_count:,} times 2**-24 after 1",
             np.concatenate([[np.float16(1)], tiny_values]).astype(np.float16),
             f"In a narrow sum, each of them is lost next to 1. {width_lesson}",
         ),
         ("a few FP16 values", few_values, "Add all of them, and round once, at the end."),
         ("no values", few_values[:0], "A sum of nothing is 0."),
-        (f"{count:,} FP16 values of all sizes", mixed_values, order_lesson),
+        (f"{value_count:,} FP16 values of all sizes", mixed_values, order_lesson),
         ("the same values in reverse order", mixed_values[::-1].copy(), order_lesson),
         (
             "large values, a small one, and the large ones with the other sign",
@@ -367,24 +369,24 @@ def judge_tf32x3(answer: Answer) -> str:
     m = 0
     n = 0
     k = 0
-    for kind in ("random", "positive", "of many sizes", "large and small"):
+    for number_kind in ("random", "positive", "of many sizes", "large and small"):
         # This kind keeps the sizes, so that results that were stored would have the right shape.
-        if kind != "of many sizes":
+        if number_kind != "of many sizes":
             m, n = (int(v) for v in rng.permutation(np.arange(9, 40))[:2])
             k = 12 * int(rng.integers(9, 40))
         values = rng.standard_normal((m, k)), rng.standard_normal((k, n))
-        if kind == "positive":
+        if number_kind == "positive":
             values = np.abs(values[0]), np.abs(values[1])
-        if kind == "of many sizes":
+        if number_kind == "of many sizes":
             values = (
                 values[0] * 2.0 ** rng.integers(-24, 24, (m, k)),
                 values[1] * 2.0 ** rng.integers(-24, 24, (k, n)),
             )
-        if kind == "large and small":
+        if number_kind == "large and small":
             values = values[0] * 2.0**60, values[1] * 2.0**-50
         a = values[0].astype(np.float32)
         b = values[1].astype(np.float32)
-        call_text = f"three(a, b, product) for {kind} numbers, {m} x {k} times {k} x {n}"
+        call_text = f"three(a, b, product) for {number_kind} numbers, {m} x {k} times {k} x {n}"
         products: list[Singles] = []
 
         def product(x: Any, y: Any, products: list[Singles] = products) -> Singles:
@@ -425,7 +427,7 @@ def judge_tf32x3(answer: Answer) -> str:
         error = error_in_u(result, a, b)
         reference_error = error_in_u(three_products(a, b), a, b)
         # The order of the three products matters where all are positive, truncation where signs differ.
-        if not error <= (1.6 if kind == "positive" else 1.28) * reference_error:
+        if not error <= (1.6 if number_kind == "positive" else 1.28) * reference_error:
             raise NotYet(
                 f"{call_text} has an RMS error of {error:.2g} u (u of FP32); "
                 f"{reference_error:.2g} u are possible. {_product_lesson(result, a, b)}"
@@ -466,7 +468,7 @@ def _run_training(
     answer: Any, weights: Singles, gradient_steps: Sequence[Any], state: dict[str, Any]
 ) -> list[Any]:
     """Run training steps in the answer's process; return the weights and the scale after each step."""
-    steps: list[Any] = []
+    step_results: list[Any] = []
     current_weights = weights.copy()
     for gradients in gradient_steps:
         scales: list[float] = []
@@ -482,10 +484,10 @@ def _run_training(
         if isinstance(result, np.ndarray):
             current_weights = result
         is_unchanged = np.array_equal(original, original_copy)
-        steps.append(
+        step_results.append(
             [scales, original_copy, current_weights.copy(), dict(state), result is None, is_unchanged]
         )
-    return steps
+    return step_results
 
 
 def scaled_step(weights: Any, backward: Any, state: dict[str, Any]) -> Any:
@@ -529,60 +531,62 @@ def judge_lossscale(answer: Answer) -> str:
             edge_step + 2: "zeros",
             edge_step + 3: "both",
         }
-        for step in range(5 * interval + 12):
+        for step_index in range(5 * interval + 12):
             # Gradients from tiny ones to ones so large that the scale must be halved.
             gradients = rng.standard_normal(n) * 2.0 ** rng.integers(-12, 0, n) / scale
-            kind = bad_steps.get(step, "good")
-            if step > edge_step and rng.random() < 0.2:
-                kind = "bad"
-            kind = edge_steps.get(step, kind)
-            gradient_kinds.append((kind, gradients))
-        gradient_steps = _gradients(rng, gradient_kinds, dict(state))
-        steps = answer.ask(
+            gradient_kind = bad_steps.get(step_index, "good")
+            if step_index > edge_step and rng.random() < 0.2:
+                gradient_kind = "bad"
+            gradient_kind = edge_steps.get(step_index, gradient_kind)
+            gradient_kinds.append((gradient_kind, gradients))
+        gradient_steps = _draw_gradients(rng, gradient_kinds, dict(state))
+        step_results = answer.ask(
             _run_training, weights, gradient_steps, dict(state), shown="scaled_step(weights, backward, state)"
         )
-        _judge_training(steps, gradient_steps, state)
+        _judge_training(step_results, gradient_steps, state)
     return "tiny gradients are kept, steps that overflow are skipped, and the scale adapts."
 
 
 _BAD_GRADIENTS = {"inf": 1e30, "-inf": -1e30, "nan": np.nan}
 
 
-def _gradients(
+def _draw_gradients(
     rng: np.random.Generator, gradient_kinds: Sequence[tuple[str, Any]], state: dict[str, Any]
 ) -> list[Any]:
     """Draw gradients of the named kinds, multiplied by the loss scale of their steps."""
     gradient_steps = []
-    for kind, gradients in gradient_kinds:
+    for gradient_kind, gradients in gradient_kinds:
         index = int(rng.integers(len(gradients)))
-        count = len(gradients)
-        if kind == "bad":
-            kind = str(rng.choice(("inf", "-inf", "nan")))
-        if kind == "both":
+        gradient_count = len(gradients)
+        if gradient_kind == "bad":
+            gradient_kind = str(rng.choice(("inf", "-inf", "nan")))
+        if gradient_kind == "both":
             gradients[:2] = np.inf, -np.inf
-        elif kind == "large":  # each is finite, but their half-precision sum is not
-            gradients[:] = rng.uniform(30_000, 60_000, count) / state["scale"]
-        elif kind == "largest":  # the largest half-precision values of either sign
+        elif gradient_kind == "large":  # each is finite, but their half-precision sum is not
+            gradients[:] = rng.uniform(30_000, 60_000, gradient_count) / state["scale"]
+        elif gradient_kind == "largest":  # the largest half-precision values of either sign
             gradients[[index, index - 1]] = np.array([65504, -65504]) / state["scale"]
-        elif kind == "zeros":
+        elif gradient_kind == "zeros":
             gradients[:] = 0
-        elif kind != "good":
-            gradients[index] = _BAD_GRADIENTS[kind]
+        elif gradient_kind != "good":
+            gradients[index] = _BAD_GRADIENTS[gradient_kind]
         gradient_steps.append(gradients)
         with np.errstate(all="ignore"):
             half_gradients = (gradients * state["scale"]).astype(np.float16)
         scaled_step(
-            np.zeros(count, np.float32), lambda _scale, half_gradients=half_gradients: half_gradients, state
+            np.zeros(gradient_count, np.float32),
+            lambda _scale, half_gradients=half_gradients: half_gradients,
+            state,
         )
     return gradient_steps
 
 
-def _judge_training(steps: Any, gradient_steps: Sequence[Any], state: dict[str, Any]) -> None:
+def _judge_training(step_results: Any, gradient_steps: Sequence[Any], state: dict[str, Any]) -> None:
     """Compare the weights and the scale after each training step with those of the reference."""
     expected = dict(state)
-    for number, (gradients, step) in enumerate(zip(gradient_steps, steps, strict=True), 1):
-        scales, weights, result, new_state, is_none, is_unchanged = step
-        step_text = f"Step {number} with scale {expected['scale']:,g}"
+    for step_number, (gradients, step_result) in enumerate(zip(gradient_steps, step_results, strict=True), 1):
+        scales, weights, result, new_state, is_none, is_unchanged = step_result
+        step_text = f"Step {step_number} with scale {expected['scale']:,g}"
         if is_none:
             raise NotYet(
                 "scaled_step returns nothing. Return the weights; in a skipped step, return the old ones."

@@ -33,14 +33,14 @@ def count_by_ones(number_format: Format, additions: int = 10_000) -> list[int]:
 
     Each sum is rounded to the nearest number of the format, so that a counter stops at a large value.
     """
-    counts = [0]
-    while len(counts) <= additions:
-        next_count = int(number_format.round(counts[-1] + 1))
-        if next_count == counts[-1]:
-            counts += [next_count] * (additions + 1 - len(counts))
+    counter_values = [0]
+    while len(counter_values) <= additions:
+        next_count = int(number_format.round(counter_values[-1] + 1))
+        if next_count == counter_values[-1]:
+            counter_values += [next_count] * (additions + 1 - len(counter_values))
             break
-        counts.append(next_count)
-    return counts
+        counter_values.append(next_count)
+    return counter_values
 
 
 def stops_at(number_format: Format) -> int:
@@ -93,8 +93,8 @@ class Counters(View):
         )
         lines: list[Item] = []
         ends: dict[int, list[str]] = {}
-        for (name, counts), colour in zip(self.counts.items(), COLOURS, strict=False):
-            last_count = counts[-1]
+        for (name, counter_values), colour in zip(self.counts.items(), COLOURS, strict=False):
+            last_count = counter_values[-1]
             xs = [1.0, float(max(last_count, 1)), float(self.most)]
             lines.append(
                 Line(axes.x(xs), axes.y([1.0, float(last_count), float(last_count)]), colour, width=2)
@@ -104,8 +104,13 @@ class Counters(View):
         names = [" and ".join(group) for group in ends.values()]
         labels = Labels(axes.x([float(self.most)] * len(ends)), label_y, names, dx=6)
         rows = [
-            {"label": name, "share": counts[-1] / self.most, "value": f"{counts[-1]:,}", "colour": colour}
-            for (name, counts), colour in zip(self.counts.items(), COLOURS, strict=False)
+            {
+                "label": name,
+                "share": counter_values[-1] / self.most,
+                "value": f"{counter_values[-1]:,}",
+                "colour": colour,
+            }
+            for (name, counter_values), colour in zip(self.counts.items(), COLOURS, strict=False)
         ]
         return column(
             bars(rows, label=0.15),
@@ -138,18 +143,18 @@ def format_bits(value: float, formats: Sequence[Format] = (FP32, TF32, BF16, FP1
     for row, number_format in enumerate(formats):
         bits = f"{number_format.code(value):0{number_format.bits}b}"
         rounded_text = f"{float(number_format.round(value)):g}"
-        left = _MOST_EXPONENT_BITS - number_format.exponent_bits
+        left_x = _MOST_EXPONENT_BITS - number_format.exponent_bits
         spare_bits = _MEMORY_BITS.get(number_format.name, number_format.bits) - number_format.bits
         for index, bit in enumerate(bits + " " * spare_bits):
-            part = 0 if index == 0 else 1 if index <= number_format.exponent_bits else 2
-            colour = light(_BIT_PARTS[part][1]) if index < len(bits) else "none"
+            part_index = 0 if index == 0 else 1 if index <= number_format.exponent_bits else 2
+            colour = light(_BIT_PARTS[part_index][1]) if index < len(bits) else "none"
             axes.add_patch(
-                Rectangle((left + index, row), 1, 0.72, facecolor=colour, edgecolor=light("muted"), lw=0.6)
+                Rectangle((left_x + index, row), 1, 0.72, facecolor=colour, edgecolor=light("muted"), lw=0.6)
             )
             if index < len(bits):
-                ink = light(f"on-{_BIT_PARTS[part][1]}")
+                ink = light(f"on-{_BIT_PARTS[part_index][1]}")
                 axes.text(
-                    left + index + 0.5, row + 0.38, bit, ha="center", va="center", fontsize=9, color=ink
+                    left_x + index + 0.5, row + 0.38, bit, ha="center", va="center", fontsize=9, color=ink
                 )
         axes.text(-0.4, row + 0.38, number_format.name, ha="right", va="center", fontsize=10)
         axes.text(32.6, row + 0.38, rounded_text, va="center", fontsize=10)
@@ -190,19 +195,21 @@ def numbers_next_to_zero(number_format: Format = E4M3, powers: int = 2) -> Pictu
     figure = Figure(figsize=(7.6, 1.6), dpi=100)
     axes = figure.add_axes((0.03, 0.33, 0.94, 0.6))
     axes.axhline(0, color=light("muted"), lw=1)
-    groups = (
+    number_groups = (
         ("0 and subnormal", "warn", values[:subnormal_count]),
         ("normal", "accent", values[subnormal_count:]),
     )
-    for name, colour, group in groups:
-        axes.vlines(group, 0, 0.6, color=light(colour), lw=2, label=name)
+    for name, colour, group_values in number_groups:
+        axes.vlines(group_values, 0, 0.6, color=light(colour), lw=2, label=name)
     ends = [values[0], *values[subnormal_count::step_count]]
-    least = number_format.least_exponent
+    min_exponent = number_format.least_exponent
     exponents = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-    labels = ["0", *(f"2{str(least + index).translate(exponents)}" for index in range(len(ends) - 1))]
+    labels = ["0", *(f"2{str(min_exponent + index).translate(exponents)}" for index in range(len(ends) - 1))]
     axes.vlines(ends, 0, 0.9, color=light("muted"), lw=1)
-    for left, right in itertools.pairwise(ends):
-        axes.text((left + right) / 2, 0.95, f"{step_count} steps", ha="center", va="center", fontsize=10)
+    for left_end, right_end in itertools.pairwise(ends):
+        axes.text(
+            (left_end + right_end) / 2, 0.95, f"{step_count} steps", ha="center", va="center", fontsize=10
+        )
     axes.set_xticks(ends, labels, fontsize=10)
     axes.set_yticks([])
     axes.set_ylim(0, 1.15)
@@ -303,10 +310,10 @@ def positive_sums(k: int = 4096) -> str:
 def tf32_rounding() -> str:
     """Describe in a sentence how cuBLAS on an H200 rounds FP32 numbers to TF32."""
     record = recorded()["tf32"]
-    share = record["identity"]["PyTorch"]["nearest, ties to even"]
+    nearest_share = record["identity"]["PyTorch"]["nearest, ties to even"]
     return (
         f"cuBLAS: typical error {record['errors']['normal']['cuBLAS']:.1e}; multiplied by the identity "
-        f"matrix, {share:.0%} of the elements are rounded to the nearest; {origin().label}"
+        f"matrix, {nearest_share:.0%} of the elements are rounded to the nearest; {origin().label}"
     )
 
 
@@ -323,22 +330,26 @@ class ErrorsAndSpeeds(View):
         record = recorded()
         self.k = k
         self.provenance = origin()
-        errors_by_format = {entry["format"]: entry["rms"] for entry in record["errors"] if entry["k"] == k}
+        errors_by_format = {
+            measurement["format"]: measurement["rms"]
+            for measurement in record["errors"]
+            if measurement["k"] == k
+        }
         if not errors_by_format:
-            lengths = sorted({entry["k"] for entry in record["errors"]})
+            lengths = sorted({measurement["k"] for measurement in record["errors"]})
             raise ValueError(
                 f"No product with k = {k} was recorded. Choose one of {', '.join(map(str, lengths))}."
             )
         formats = {number_format.name: number_format for number_format in COUNTERS}
         self.rows = [
             (
-                entry["format"],
-                entry["tflops"],
-                errors_by_format[entry["format"]],
-                errors.product_rms(k, formats[entry["format"]]),
+                measurement["format"],
+                measurement["tflops"],
+                errors_by_format[measurement["format"]],
+                errors.product_rms(k, formats[measurement["format"]]),
             )
-            for entry in record["speed"]
-            if entry["format"] in formats
+            for measurement in record["speed"]
+            if measurement["format"] in formats
         ]
         super().__init__(
             title="Error against speed of one matrix multiplication",

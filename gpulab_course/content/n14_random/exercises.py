@@ -57,17 +57,19 @@ def _words_case(first_counter: int, keys: Sequence[int], size: int, block: Dim3)
     )
 
 
-def _words_as(m: Mistake, **variant: Any) -> bool:
+def _words_as(mistake: Mistake, **variant: Any) -> bool:
     """Return whether the words equal those of a known wrong variant of Philox."""
-    if m.found is None:
+    if mistake.found is None:
         return False
-    words = philox_words(m["key0"] | m["key1"] << 32, m["first"], -(-m["n"] // 4), **variant)
-    return bool((words.ravel()[: m["n"]] == m.found).all())
+    words = philox_words(
+        mistake["key0"] | mistake["key1"] << 32, mistake["first"], -(-mistake["n"] // 4), **variant
+    )
+    return bool((words.ravel()[: mistake["n"]] == mistake.found).all())
 
 
-def _only_later_wrong(m: Mistake) -> bool:
+def _only_later_wrong(mistake: Mistake) -> bool:
     """Return whether the four words of the first counter are right, and only later words are wrong."""
-    return m.found is not None and m.wanted is not None and not m.wrong[:4].any()
+    return mistake.found is not None and mistake.wanted is not None and not mistake.wrong[:4].any()
 
 
 # 14-sum
@@ -118,18 +120,24 @@ def many_blocks(random_data: Draw, size: Any, block: Dim3) -> Case:
     return _sum_case(random_data.floats(size), 2**16 + 40)
 
 
-def _only_other_zeros(m: Mistake) -> bool:
+def _only_other_zeros(mistake: Mistake) -> bool:
     """Return whether the only mistakes are wrong signs of zeros."""
-    return m.found is not None and m.wanted is not None and bool((m.found == m.wanted)[m.wrong].all())
+    return (
+        mistake.found is not None
+        and mistake.wanted is not None
+        and bool((mistake.found == mistake.wanted)[mistake.wrong].all())
+    )
 
 
-def _only_order(m: Mistake) -> bool:
+def _only_order(mistake: Mistake) -> bool:
     """Return whether all sums are right up to the rounding of another order of additions."""
-    if m.found is None or m.wanted is None:
+    if mistake.found is None or mistake.wanted is None:
         return False
-    sizes = tile_tree(np.abs(m["x"])).astype(np.float64)
+    sizes = tile_tree(np.abs(mistake["x"])).astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
-        return bool((np.abs(m.found.astype(np.float64) - m.wanted) <= 4e-7 * sizes)[m.wrong].all())
+        return bool(
+            (np.abs(mistake.found.astype(np.float64) - mistake.wanted) <= 4e-7 * sizes)[mistake.wrong].all()
+        )
 
 
 # 14-dropout
@@ -142,11 +150,11 @@ def dropout(random_data: Draw, size: Any, block: Dim3) -> Case:
     far_offset = int(rng.integers(2**55, 2**62))
     offset = int(rng.choice([0, 1, 6, 4 * 2**32 - 5, 2**33 + 3, far_offset])) + int(rng.integers(4))
     # The limit is mostly one of the words, which is kept, or the next number, so that the word is dropped.
-    limit = rng.choice(["0", "2**30", "3 * 2**30", "2**32 - 1", "a word", "a word", "a word + 1"])
-    return _dropout_case(random_data, x, block, offset, str(limit), float(rng.uniform(0.3, 9)))
+    limit_text = rng.choice(["0", "2**30", "3 * 2**30", "2**32 - 1", "a word", "a word", "a word + 1"])
+    return _dropout_case(random_data, x, block, offset, str(limit_text), float(rng.uniform(0.3, 9)))
 
 
-def _dropout_case(random_data: Draw, x: Any, block: Dim3, offset: int, limit: str, scale: float) -> Case:
+def _dropout_case(random_data: Draw, x: Any, block: Dim3, offset: int, limit_text: str, scale: float) -> Case:
     """Return the test launch with these elements, offset, limit and scale."""
     rng = random_data.rng
     size = x.size
@@ -162,7 +170,7 @@ def _dropout_case(random_data: Draw, x: Any, block: Dim3, offset: int, limit: st
         "a word": chosen_word,
         "a word + 1": min(chosen_word + 1, 2**32 - 1),
     }
-    limit_word = limits[limit]
+    limit_word = limits[limit_text]
     with np.errstate(over="ignore", invalid="ignore"):
         expected = np.where(words < limit_word, np.float32(0), x * np.float32(scale))
     grid = int(rng.integers(1, draw.blocks_for(size, block[0]) + 2))
@@ -185,41 +193,45 @@ def dropout_of(offset: int, limit: str, scale: float, *edges: float) -> Callable
     return make_case
 
 
-def _times_zero(m: Mistake) -> bool:
+def _times_zero(mistake: Mistake) -> bool:
     """Return whether only dropped infinities and NaNs are wrong, as if they were multiplied by 0."""
-    if m.found is None or m.wanted is None:
+    if mistake.found is None or mistake.wanted is None:
         return False
-    x = np.asarray(m["x"])[m.wrong]
+    x = np.asarray(mistake["x"])[mistake.wrong]
     return bool(
-        np.isnan(m.found[m.wrong]).all() and not np.isfinite(x).any() and (m.wanted[m.wrong] == 0).all()
+        np.isnan(mistake.found[mistake.wrong]).all()
+        and not np.isfinite(x).any()
+        and (mistake.wanted[mistake.wrong] == 0).all()
     )
 
 
-def _at_the_limit(m: Mistake) -> bool:
+def _at_the_limit(mistake: Mistake) -> bool:
     """Return whether only those elements are wrong whose random word is within 1 of the limit `dropped`."""
-    if m.found is None or not m.wrong.any():
+    if mistake.found is None or not mistake.wrong.any():
         return False
-    key = m["key0"] | m["key1"] << 32
-    offset = m["offset"]
-    words = philox_words(key, offset // 4, m["n"] // 4 + 2).ravel()[offset % 4 :][: m["n"]]
-    return bool((np.abs(words[m.wrong].astype(np.int64) - m["dropped"]) <= 1).all())
+    key = mistake["key0"] | mistake["key1"] << 32
+    offset = mistake["offset"]
+    words = philox_words(key, offset // 4, mistake["n"] // 4 + 2).ravel()[offset % 4 :][: mistake["n"]]
+    return bool((np.abs(words[mistake.wrong].astype(np.int64) - mistake["dropped"]) <= 1).all())
 
 
-def _mask_as(m: Mistake, offset: int, counter_bits: int = 64) -> bool:
+def _mask_as(mistake: Mistake, offset: int, counter_bits: int = 64) -> bool:
     """Return whether the result equals that of another offset, or of a counter with fewer bits."""
-    if m.found is None:
+    if mistake.found is None:
         return False
-    key = m["key0"] | m["key1"] << 32
-    counters = m["n"] // 4 + 2
+    key = mistake["key0"] | mistake["key1"] << 32
+    counters = mistake["n"] // 4 + 2
     words = philox_words(key, offset // 4, counters, counter_bits=counter_bits).ravel()[offset % 4 :]
     with np.errstate(over="ignore"):
-        expected = np.where(words[: m["n"]] < m["dropped"], np.float32(0), m["x"] * m["scale"])
-    return bool(np.array_equal(expected, m.found, equal_nan=True))
+        expected = np.where(
+            words[: mistake["n"]] < mistake["dropped"], np.float32(0), mistake["x"] * mistake["scale"]
+        )
+    return bool(np.array_equal(expected, mistake.found, equal_nan=True))
 
 
 # 14-state
 
-_GPUS = 2
+_GPU_COUNT = 2
 
 
 def _run_twice(answer: Any, request: Callable[..., Any], seed: int, draws: int) -> dict[str, Any]:
@@ -232,19 +244,22 @@ def _run_twice(answer: Any, request: Callable[..., Any], seed: int, draws: int) 
     def generators() -> dict[str, Any]:
         kinds = (cp.random.Philox4x3210, cp.random.XORWOW)
         gpus = []
-        for device, kind in enumerate(kinds):
+        for device, generator_type in enumerate(kinds):
             with cp.cuda.Device(device):
-                gpus.append(cp.random.Generator(kind(seed + device, size=1024)))
+                gpus.append(cp.random.Generator(generator_type(seed + device, size=1024)))
         return {"python": random.Random(seed), "numpy": np.random.default_rng(seed), "gpus": gpus}
 
     def work(rngs: dict[str, Any]) -> list[Any]:
-        numbers = [[rngs["python"].random() for _ in range(draws)], rngs["numpy"].random(draws).tolist()]
+        drawn_numbers = [
+            [rngs["python"].random() for _ in range(draws)],
+            rngs["numpy"].random(draws).tolist(),
+        ]
         for device, rng in enumerate(rngs["gpus"]):
             with cp.cuda.Device(device):
-                numbers += [rng.random(draws).tolist(), rng.standard_normal(2 * draws - 1).tolist()]
-        return numbers
+                drawn_numbers += [rng.random(draws).tolist(), rng.standard_normal(2 * draws - 1).tolist()]
+        return drawn_numbers
 
-    with on_device("virtual:T4", count=_GPUS) as cp:
+    with on_device("virtual:T4", count=_GPU_COUNT) as cp:
         answer_generators = generators()
         reference_generators = generators()
         for rngs in (answer_generators, reference_generators):
@@ -253,10 +268,10 @@ def _run_twice(answer: Any, request: Callable[..., Any], seed: int, draws: int) 
         runs: list[None] = []
 
         def run_once() -> list[Any]:
-            numbers = work(answer_generators)
+            drawn_numbers = work(answer_generators)
             runs.append(None)
-            request(numbers)
-            return numbers
+            request(drawn_numbers)
+            return drawn_numbers
 
         result = answer(run_once, answer_generators)
         outcome = {"result": result, "runs": len(runs), "wanted": work(reference_generators)}
@@ -266,7 +281,7 @@ def _run_twice(answer: Any, request: Callable[..., Any], seed: int, draws: int) 
 _GENERATOR_NAMES = (
     "Python's",
     "NumPy's",
-    *(f"GPU {device}'s {what}" for device in range(_GPUS) for what in ("", "normal ")),
+    *(f"GPU {device}'s {what}" for device in range(_GPU_COUNT) for what in ("", "normal ")),
 )
 
 
@@ -295,10 +310,10 @@ def judge_twice(answer: Answer) -> str:
         if not runs_right[1]:
             wrong_names = [
                 name
-                for name, numbers, expected_numbers in zip(
+                for name, drawn_numbers, expected_numbers in zip(
                     _GENERATOR_NAMES, draw_lists[-1], expected, strict=True
                 )
-                if numbers != expected_numbers
+                if drawn_numbers != expected_numbers
             ]
             kinds = " and ".join(dict.fromkeys(name.split("'")[0] + "'s" for name in wrong_names))
             raise NotYet(
@@ -306,10 +321,10 @@ def judge_twice(answer: Answer) -> str:
                 "generator as the first run. Save a copy of its state before the first "
                 "run, and restore it before the second."
             )
-        pair = outcome["result"]
-        if not isinstance(pair, tuple | list) or len(pair) != 2:
+        results = outcome["result"]
+        if not isinstance(results, tuple | list) or len(results) != 2:
             raise NotYet(f"{call_text} should return both results, as a pair.")
-        if list(pair) != [expected, expected]:
+        if list(results) != [expected, expected]:
             raise NotYet(f"{call_text} should return what work() returned, the first run's result first.")
         if not outcome["after"]:
             raise NotYet(
@@ -322,7 +337,7 @@ def judge_twice(answer: Answer) -> str:
 # 14-switch
 
 SWITCHES = ("seed", "fixed order", "one stream", "sorted keys", "fixed algorithm")
-_COSTS = {"seed": 0, "fixed order": 30, "one stream": 25, "sorted keys": 5, "fixed algorithm": 15}
+_SWITCH_COSTS = {"seed": 0, "fixed order": 30, "one stream": 25, "sorted keys": 5, "fixed algorithm": 15}
 MOST_RUNS = 200
 
 
@@ -346,9 +361,9 @@ class Program:
         if self.runs > 50 * MOST_RUNS:
             raise NotYet(f"needed(run, switches) calls run again and again; {MOST_RUNS} times are enough.")
         shares = [
-            share
-            for name, share in self._causes.items()
-            if name not in enabled_switches and self._rng.random() < share
+            probability
+            for name, probability in self._causes.items()
+            if name not in enabled_switches and self._rng.random() < probability
         ]
         return f"{sum(self._rng.randrange(1 << 30) for _ in shares):08x}"
 
@@ -363,15 +378,15 @@ def judge_needed(answer: Answer) -> str:
     """Judge ``needed(run, switches)``: the fewest switches with which all runs of a program agree."""
     must_be_a_function("needed", answer.is_function, answer.kind)
     rng = answer.rng
-    cases: list[tuple[str, ...]] = [("fixed order",), ("seed",), (), ("seed", "fixed order"), SWITCHES]
-    cases += [tuple(name for name in SWITCHES if rng.random() < 0.5) for _ in range(4)]
+    cause_sets: list[tuple[str, ...]] = [("fixed order",), ("seed",), (), ("seed", "fixed order"), SWITCHES]
+    cause_sets += [tuple(name for name in SWITCHES if rng.random() < 0.5) for _ in range(4)]
     frequent_shares = (0.95, 0.6, 0.35)
     rare_shares = (0.35,)
     # Five runs miss about one of ten rare causes.
-    trials = [(causes, frequent_shares) for causes in cases] + [(SWITCHES, rare_shares)] * 12
-    for number, (causes, share_choices) in enumerate(trials):
+    trials = [(causes, frequent_shares) for causes in cause_sets] + [(SWITCHES, rare_shares)] * 12
+    for program_index, (causes, share_choices) in enumerate(trials):
         shares = {name: float(rng.choice(share_choices)) for name in causes}
-        call_text = f"needed(run, switches) for program {number + 1}"
+        call_text = f"needed(run, switches) for program {program_index + 1}"
         program = Program(shares, int(rng.integers(10**6)))
         result = answer.ask(_run_needed, shown=call_text, back=program)
         if not isinstance(result, list):
@@ -384,7 +399,7 @@ def judge_needed(answer: Answer) -> str:
             )
         useless_switches = [name for name in result if name not in causes]
         if useless_switches:
-            cost_percent = sum(_COSTS.get(name, 0) for name in useless_switches)
+            cost_percent = sum(_SWITCH_COSTS.get(name, 0) for name in useless_switches)
             raise NotYet(
                 f"{call_text} turns on {useless_switches[0]!r} for nothing. Without "
                 f"{'it' if len(useless_switches) == 1 else 'these'} the results are the "
@@ -396,7 +411,7 @@ def judge_needed(answer: Answer) -> str:
     return f"all causes are found within {MOST_RUNS} runs, and no switch is on for nothing."
 
 
-_CARRY = (
+_CARRY_ADVICE = (
     "A counter has 64 bits here: its upper 32 belong into the second word. They are 0 only for the first "
     "2³² counters."
 )
@@ -439,8 +454,8 @@ EXERCISES = (
                 lambda m: _words_as(m, early=True),
                 "The key grows *after* a round: the first round uses it unchanged.",
             ),
-            Advice(lambda m: _words_as(m, counter_bits=32), _CARRY),
-            Advice(_only_later_wrong, _CARRY),
+            Advice(lambda m: _words_as(m, counter_bits=32), _CARRY_ADVICE),
+            Advice(_only_later_wrong, _CARRY_ADVICE),
             Advice(
                 lambda m: m.found is not None,
                 "Compare with the table: multiply c.x and c.z without signs (__umulhi), move the halves of "

@@ -34,15 +34,15 @@ def totals(kernel: Any, x: Any, blocks: int, runs: int = RUNS) -> list[float]:
     """
     cp = session.cp()
     results = []
-    for number in range(runs):
-        total = cp.zeros(1, np.float32)
-        with block_order("random", seed=number):
-            kernel((blocks,), (256,), (x, total, np.int32(x.size)))
-        results.append(float(total[0]))
+    for run_index in range(runs):
+        device_sum = cp.zeros(1, np.float32)
+        with block_order("random", seed=run_index):
+            kernel((blocks,), (256,), (x, device_sum, np.int32(x.size)))
+        results.append(float(device_sum[0]))
     return results
 
 
-def _signed(value: float) -> str:
+def _signed_text(value: float) -> str:
     """Return a number as a term of a sum, such as ``+ 1``."""
     return f"{'−' if value < 0 else '+'} {abs(value):,.0f}"
 
@@ -64,46 +64,49 @@ def orders_of_addition(
     height = 0.7 + 1.1 * math.log2(len(elements)) + 1.5 + 0.85 * len(orders) + 0.05
     figure, axes = empty_axes(4.5, (0, 9.8), (0, height), margin=0)
     level = [np.float32(value) for value in elements]
-    top = 0.7
+    top_y = 0.7
     draw_text(axes, 0.1, 0.35, "In a block: always the same tree", weight="bold")
     levels = []
     while True:
         levels.append([f"{value:g}" for value in level])
         for index, value in enumerate(level):
             colour = "good" if len(level) == 1 else "accent"
-            draw_box(axes, 0.1 + 1.2 * index, top, 0.9, 0.6, colour, f"{value:g}", edge="muted")
+            draw_box(axes, 0.1 + 1.2 * index, top_y, 0.9, 0.6, colour, f"{value:g}", edge="muted")
         if len(level) == 1:
             break
         half = len(level) // 2
         for index in range(half):
-            for source in (index, index + half):
+            for addend_index in (index, index + half):
                 axes.plot(
-                    (0.55 + 1.2 * source, 0.55 + 1.2 * index),
-                    (top + 0.6, top + 1.1),
+                    (0.55 + 1.2 * addend_index, 0.55 + 1.2 * index),
+                    (top_y + 0.6, top_y + 1.1),
                     color=light("muted"),
                     lw=1,
                 )
         level = [level[index] + level[index + half] for index in range(half)]
-        top += 1.1
+        top_y += 1.1
     heading = "Between blocks: the order of the atomics changes"
-    draw_text(axes, 0.1, top + 1.15, heading, weight="bold")
-    top += 1.5
+    draw_text(axes, 0.1, top_y + 1.15, heading, weight="bold")
+    top_y += 1.5
     results = []
     for order in orders:
-        total = np.float32(0)
-        steps = []
+        running_sum = np.float32(0)
+        partial_sums = []
         for block in order:
-            total = total + np.float32(block_sums[block])
-            steps.append(total)
-        for index, (block, step) in enumerate(zip(order, steps, strict=True)):
+            running_sum = running_sum + np.float32(block_sums[block])
+            partial_sums.append(running_sum)
+        for index, (block, partial_sum) in enumerate(zip(order, partial_sums, strict=True)):
             is_last = index == len(order) - 1
-            left = 0.1 + 3.2 * index
-            draw_text(axes, left, top + 0.3, _signed(block_sums[block]))
+            left_x = 0.1 + 3.2 * index
+            draw_text(axes, left_x, top_y + 0.3, _signed_text(block_sums[block]))
             colour = "good" if is_last else "accent"
-            draw_box(axes, left + 1.5, top, 1.5, 0.6, colour, f"{step:,.0f}", edge="muted")
+            draw_box(axes, left_x + 1.5, top_y, 1.5, 0.6, colour, f"{partial_sum:,.0f}", edge="muted")
         names = ", ".join(map(str, order))
-        results.append(f"in the order {names} the totals are {', '.join(f'{step:,.0f}' for step in steps)}")
-        top += 0.85
+        results.append(
+            f"in the order {names} the totals are "
+            f"{', '.join(f'{partial_sum:,.0f}' for partial_sum in partial_sums)}"
+        )
+        top_y += 0.85
     tree_text = ", then ".join(" ".join(names) for names in levels)
     sums_text = ", ".join(f"{value:,.0f}" for value in block_sums)
     return Picture.of(
@@ -130,26 +133,26 @@ def philox_round(counter: Sequence[int], key: Sequence[int]) -> Picture:
     figure, axes = empty_axes(3.7, (0, 9.7), (0.2, 5.6), margin=0)
     lefts = (0.3, 2.7, 5.1, 7.5)
     width = 1.9
-    for left, name, word in zip(lefts, "xyzw", (x, y, z, w), strict=True):
-        draw_box(axes, left, 0.4, width, 0.6, "accent", f"{name}  {word:08x}", edge="muted")
+    for left_x, name, word in zip(lefts, "xyzw", (x, y, z, w), strict=True):
+        draw_box(axes, left_x, 0.4, width, 0.6, "accent", f"{name}  {word:08x}", edge="muted")
     halves = {"high0": (lefts[0], high_0), "low0": (lefts[1], low_0)}
     halves |= {"high1": (lefts[2], high_1), "low1": (lefts[3], low_1)}
-    for name, (left, half) in halves.items():
-        draw_box(axes, left, 2.1, width, 0.6, "warn", f"{name}  {half:08x}", edge="muted")
+    for name, (left_x, half) in halves.items():
+        draw_box(axes, left_x, 2.1, width, 0.6, "warn", f"{name}  {half:08x}", edge="muted")
 
     def middle(index: int) -> float:
         return lefts[index] + width / 2
 
-    for source, multiplier in ((0, "0xD2511F53"), (2, "0xCD9E8D57")):
-        draw_text(axes, middle(source) + 1.95, 1.22, f"× {multiplier}", ha="center")
-        for target in (source, source + 1):
-            draw_arrow(axes, (middle(source), 1.0), (middle(target), 2.1), "muted")
+    for from_index, multiplier in ((0, "0xD2511F53"), (2, "0xCD9E8D57")):
+        draw_text(axes, middle(from_index) + 1.95, 1.22, f"× {multiplier}", ha="center")
+        for to_index in (from_index, from_index + 1):
+            draw_arrow(axes, (middle(from_index), 1.0), (middle(to_index), 2.1), "muted")
     formulas = ("high1 ^ y ^ key.x", "low1", "high0 ^ w ^ key.y", "low0")
     for index, (name, word, formula) in enumerate(zip("xyzw", new_words, formulas, strict=True)):
         draw_box(axes, lefts[index], 4.4, width, 0.6, "good", f"{name}  {word:08x}", edge="muted")
         draw_text(axes, middle(index), 5.25, formula, ha="center")
-    for source, target in ((2, 0), (3, 1), (0, 2), (1, 3)):
-        draw_arrow(axes, (middle(source), 2.7), (middle(target), 4.4), "purple")
+    for from_index, to_index in ((2, 0), (3, 1), (0, 2), (1, 3)):
+        draw_arrow(axes, (middle(from_index), 2.7), (middle(to_index), 4.4), "purple")
     new_text = ", ".join(f"{name} = {word:08x}" for name, word in zip("xyzw", new_words, strict=True))
     return Picture.of(
         figure,
@@ -173,20 +176,26 @@ def circle_points(points_of_versions: Mapping[str, Any], most: int = 20_000) -> 
     for index, (title, points) in enumerate(points_of_versions.items()):
         axes = figure.add_axes((0.03 + 0.5 * index, 0.03, 0.44, 0.82))
         unique_points = np.unique(points, axis=0)
-        shown = unique_points if len(unique_points) < 1000 else points[:: max(1, len(points) // most)]
-        is_inside = (shown**2).sum(axis=1) < 1
+        shown_points = unique_points if len(unique_points) < 1000 else points[:: max(1, len(points) // most)]
+        is_inside = (shown_points**2).sum(axis=1) < 1
         for chosen, colour in ((is_inside, "accent"), (~is_inside, "warn")):
-            size = 9 if shown is unique_points else 0.6
-            axes.scatter(shown[chosen, 0], shown[chosen, 1], s=size, color=light(colour), linewidths=0)
+            size = 9 if shown_points is unique_points else 0.6
+            axes.scatter(
+                shown_points[chosen, 0], shown_points[chosen, 1], s=size, color=light(colour), linewidths=0
+            )
         angles = np.linspace(0, np.pi / 2, 100)
         axes.plot(np.cos(angles), np.sin(angles), color="black", lw=1.2)
         axes.set_xlim(0, 1)
         axes.set_ylim(0, 1)
         axes.set_xticks([])
         axes.set_yticks([])
-        share = float(((points**2).sum(axis=1) < 1).mean())
-        axes.set_title(f"{title}\n{len(unique_points):,} different points, π ≈ {4 * share:.4f}", fontsize=10)
-        sentences.append(f"{title}: {len(unique_points):,} different points, {share:.1%} inside the circle")
+        inside_share = float(((points**2).sum(axis=1) < 1).mean())
+        axes.set_title(
+            f"{title}\n{len(unique_points):,} different points, π ≈ {4 * inside_share:.4f}", fontsize=10
+        )
+        sentences.append(
+            f"{title}: {len(unique_points):,} different points, {inside_share:.1%} inside the circle"
+        )
     return Picture.of(figure, f"Points in a square and a quarter of a circle. {'; '.join(sentences)}.")
 
 
@@ -217,26 +226,28 @@ class Roulette(View):
         return {name: Counter(values) for name, values in self.results.items()}
 
     def sentence(self) -> str:
-        counts = "; ".join(
+        counts_text = "; ".join(
             f"{name}: {len(counter):,} different {'result' if len(counter) == 1 else 'results'} "
             f"in {counter.total():,} runs"
             for name, counter in self.record.items()
         )
-        return f"{counts}; {self.provenance.of_results}."
+        return f"{counts_text}; {self.provenance.of_results}."
 
     def describe(self) -> str:
         lines = [
-            f"{name}, {value:.9g}: {count} times"
+            f"{name}, {value:.9g}: {occurrences} times"
             for name, counter in self.record.items()
-            for value, count in sorted(counter.items())
+            for value, occurrences in sorted(counter.items())
         ]
         return "\n".join([self.sentence(), *lines])
 
     def draw(self) -> Box:
         first_program, *other_programs = self.record.items()
         folds = [fold(name, _histogram(counter), opened=False) for name, counter in other_programs]
-        note = words("Each bar is one sum, to its last bit; its length shows how often it occurred.", "note")
-        return column(words(first_program[0], "strong"), _histogram(first_program[1]), *folds, note)
+        bar_note = words(
+            "Each bar is one sum, to its last bit; its length shows how often it occurred.", "note"
+        )
+        return column(words(first_program[0], "strong"), _histogram(first_program[1]), *folds, bar_note)
 
 
 def _histogram(counter: Counter[float]) -> Box:
@@ -244,12 +255,16 @@ def _histogram(counter: Counter[float]) -> Box:
     largest_count = max(counter.values())
     shown_values = sorted(counter.most_common(_MOST_BARS))
     rows = [
-        {"label": f"{value:.9g}", "share": count / largest_count, "value": f"{count} of {counter.total()}"}
-        for value, count in shown_values
+        {
+            "label": f"{value:.9g}",
+            "share": occurrences / largest_count,
+            "value": f"{occurrences} of {counter.total()}",
+        }
+        for value, occurrences in shown_values
     ]
     if len(counter) > len(shown_values):
         other_values = len(counter) - len(shown_values)
-        other_runs = counter.total() - sum(count for _, count in shown_values)
+        other_runs = counter.total() - sum(occurrences for _, occurrences in shown_values)
         rows.append(
             {"label": f"{other_values} more", "share": None, "value": f"{other_runs} of {counter.total()}"}
         )

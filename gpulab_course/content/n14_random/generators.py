@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 _MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
-_BUMPS = 0x9E3779B9, 0xBB67AE85
-_LOW = np.uint64(0xFFFFFFFF)
+_KEY_INCREMENTS = 0x9E3779B9, 0xBB67AE85
+_LOW_WORD = np.uint64(0xFFFFFFFF)
 _32 = np.uint64(32)
 
 
@@ -19,7 +19,7 @@ def philox_words(
     count: int,
     *,
     rounds: int = 10,
-    bumps: tuple[int, int] = _BUMPS,
+    bumps: tuple[int, int] = _KEY_INCREMENTS,
     early: bool = False,
     counter_bits: int = 64,
 ) -> npt.NDArray[np.uint32]:
@@ -37,20 +37,20 @@ def philox_words(
     """
     counters = np.uint64(first % 2**64) + np.arange(count, dtype=np.uint64)
     counters &= np.uint64(2**counter_bits - 1)
-    x = counters & _LOW
+    x = counters & _LOW_WORD
     y = counters >> _32
     z = np.zeros_like(x)
     w = np.zeros_like(x)
-    for number in range(rounds):
-        step = number + early
-        k0 = np.uint64((key + step * bumps[0]) & 0xFFFFFFFF)
-        k1 = np.uint64(((key >> 32) + step * bumps[1]) & 0xFFFFFFFF)
+    for round_index in range(rounds):
+        round_number = round_index + early
+        k0 = np.uint64((key + round_number * bumps[0]) & 0xFFFFFFFF)
+        k1 = np.uint64(((key >> 32) + round_number * bumps[1]) & 0xFFFFFFFF)
         x_product = x * _MULTIPLIERS[0]
         z_product = z * _MULTIPLIERS[1]
         x = (z_product >> _32) ^ y ^ k0
-        y = z_product & _LOW
+        y = z_product & _LOW_WORD
         z = (x_product >> _32) ^ w ^ k1
-        w = x_product & _LOW
+        w = x_product & _LOW_WORD
     return np.stack([x, y, z, w], axis=1).astype(np.uint32)
 
 

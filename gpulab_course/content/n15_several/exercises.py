@@ -54,9 +54,9 @@ def _host_copy(cp: Any, array: Any) -> Any:
 def _run_ring(answer: Any, gpu_count: int, inputs: list[Any], mode: Any) -> Outcome:
     """Run the answer in its own process; return the arrays of all GPUs afterwards, and the costs."""
     with gpus(gpu_count) as machine, tried(machine, mode) as messages:
-        parts = [machine.put(gpu, array) for gpu, array in enumerate(inputs)]
-        _, outcome = machine.called(lambda: answer(machine.cp, list(parts), list(machine.streams)))
-        outcome["found"] = [machine.read(gpu, part) for gpu, part in enumerate(parts)]
+        device_arrays = [machine.put(gpu, array) for gpu, array in enumerate(inputs)]
+        _, outcome = machine.called(lambda: answer(machine.cp, list(device_arrays), list(machine.streams)))
+        outcome["found"] = [machine.read(gpu, device_array) for gpu, device_array in enumerate(device_arrays)]
     return {**outcome, "said": messages}
 
 
@@ -64,28 +64,30 @@ def _run_ring(answer: Any, gpu_count: int, inputs: list[Any], mode: Any) -> Outc
 _SUM_RANGES = {"int32": (2 * 10**8, 1), "int64": (10**17, 1), "float32": (10**5, 8), "float64": (10**13, 8)}
 
 
-def _sum_input(rng: np.random.Generator, kind: str, length: int) -> npt.NDArray[Any]:
+def _sum_input(rng: np.random.Generator, dtype: str, length: int) -> npt.NDArray[Any]:
     """Draw values of a dtype whose sums are exact in any order."""
-    limit, divisor = _SUM_RANGES[kind]
-    values = rng.integers(-limit, limit, length)
-    return (values if divisor == 1 else values / divisor).astype(kind)
+    max_magnitude, divisor = _SUM_RANGES[dtype]
+    values = rng.integers(-max_magnitude, max_magnitude, length)
+    return (values if divisor == 1 else values / divisor).astype(dtype)
 
 
 def judge_ring(answer: Answer) -> str:
     """Judge ``ring(cp, parts, streams)``, which replaces each GPU's array by the sum of all, along a ring."""
     must_be_a_function("ring", answer.is_function, answer.kind)
     rng = answer.rng
-    cases = [
+    gpus_and_lengths = [
         (4, 64),
         (2, 7),
         (3, int(rng.integers(40, 90)) * 3 + 1),
         (5, 3),
         (8, int(rng.integers(300, 400)) * 8 + 5),
     ]
-    kinds = [str(kind) for kind in rng.permutation(["int32", "int64", "float32", "float64"])]
-    for (gpu_count, length), kind in zip(cases, [*kinds, str(rng.choice(kinds[:2]))], strict=True):
-        inputs = [_sum_input(rng, kind, length) for _ in range(gpu_count)]
-        expected = np.sum(inputs, axis=0, dtype=kind)
+    dtypes = [str(dtype) for dtype in rng.permutation(["int32", "int64", "float32", "float64"])]
+    for (gpu_count, length), dtype in zip(
+        gpus_and_lengths, [*dtypes, str(rng.choice(dtypes[:2]))], strict=True
+    ):
+        inputs = [_sum_input(rng, dtype, length) for _ in range(gpu_count)]
+        expected = np.sum(inputs, axis=0, dtype=dtype)
         for mode in RUN_MODES if gpu_count in (3, 4) else RUN_MODES[:2]:
             call_text = f"ring on {gpu_count} GPUs with {count(length, 'element')}"
             outcome = answer.ask(_run_ring, gpu_count, inputs, mode, shown=call_text)
@@ -146,11 +148,11 @@ def _ring_lesson(
 
 # 15-broadcast
 
-_TYPES = ("float32", "float16", "int64", "uint8")
+_DTYPES = ("float32", "float16", "int64", "uint8")
 MOST_MESSAGES = 4
 
 
-def _arrays(rng: Any, array_count: int) -> list[npt.NDArray[Any]]:
+def _draw_arrays(rng: Any, array_count: int) -> list[npt.NDArray[Any]]:
     """Draw small arrays of different dtypes and shapes; some are empty or have no dimensions.
 
     Short lists have only three of the types, and an empty array of the fourth.
@@ -164,15 +166,15 @@ def _arrays(rng: Any, array_count: int) -> list[npt.NDArray[Any]]:
         ("int64", ()),
     )
     arrays = []
-    for number in range(array_count):
-        kind = np.dtype(_TYPES[int(rng.integers(len(_TYPES) - (array_count < 20)))])
-        shape = shapes[int(rng.integers(len(shapes)))] if number % 5 else (int(rng.integers(1, 40)),)
-        if number < len(fixed_arrays):
-            kind = np.dtype(fixed_arrays[number][0])
-            shape = fixed_arrays[number][1]
+    for array_index in range(array_count):
+        dtype = np.dtype(_DTYPES[int(rng.integers(len(_DTYPES) - (array_count < 20)))])
+        shape = shapes[int(rng.integers(len(shapes)))] if array_index % 5 else (int(rng.integers(1, 40)),)
+        if array_index < len(fixed_arrays):
+            dtype = np.dtype(fixed_arrays[array_index][0])
+            shape = fixed_arrays[array_index][1]
         limits = np.iinfo(np.int64)
         values = np.asarray(rng.integers(limits.min, limits.max, shape))
-        arrays.append((values % 251 / 8 if kind.kind == "f" else values).astype(kind))
+        arrays.append((values % 251 / 8 if dtype.kind == "f" else values).astype(dtype))
     return arrays
 
 
@@ -192,20 +194,28 @@ def _run_broadcast(
             ]
         machine.quiet()
         result, outcome = machine.called(lambda: answer(cp, list(inputs), list(targets)))
-        lists = [list(items) for items in result] if isinstance(result, list | tuple) else None
+        array_lists = (
+            [list(gpu_arrays) for gpu_arrays in result] if isinstance(result, list | tuple) else None
+        )
         machine.quiet()
         outcome["kept"] = all(
             array.shape == original.shape and np.array_equal(_host_copy(cp, array), original)
             for array, original in zip(inputs, arrays, strict=True)
         )
         outcome["lists"] = None
-        if lists is not None and all(isinstance(item, cp.ndarray) for items in lists for item in items):
+        if array_lists is not None and all(
+            isinstance(gpu_array, cp.ndarray) for gpu_arrays in array_lists for gpu_array in gpu_arrays
+        ):
             outcome["lists"] = [
                 [
-                    [item.device.id, item.data.ptr % max(item.itemsize, 1), _host_copy(cp, item)]
-                    for item in items
+                    [
+                        gpu_array.device.id,
+                        gpu_array.data.ptr % max(gpu_array.itemsize, 1),
+                        _host_copy(cp, gpu_array),
+                    ]
+                    for gpu_array in gpu_arrays
                 ]
-                for items in lists
+                for gpu_arrays in array_lists
             ]
     return {**outcome, "said": messages}
 
@@ -216,44 +226,46 @@ def judge_broadcast(answer: Answer) -> str:
     rng = answer.rng
     cases: list[tuple[int, list[int], Any]] = [(1, [1], "checked"), (12, [2, 1], "as given")]
     cases += [(12, [1, 2], "checked"), (57, [1, 3], RUN_MODES[-1]), (400, [1], "as given")]
-    for array_count, targets, mode in cases:
-        arrays = _arrays(rng, array_count)
+    for array_count, target_gpus, mode in cases:
+        arrays = _draw_arrays(rng, array_count)
         transposed_indices = [
             index
             for index, array in enumerate(arrays)
             if array.ndim > 1 and (index < 5 or rng.random() < 0.5)
         ]
-        call_text = f"broadcast of {count(array_count, 'array')} to {count(len(targets), 'GPU')}"
-        outcome = answer.ask(_run_broadcast, arrays, targets, transposed_indices, mode, shown=call_text)
+        call_text = f"broadcast of {count(array_count, 'array')} to {count(len(target_gpus), 'GPU')}"
+        outcome = answer.ask(_run_broadcast, arrays, target_gpus, transposed_indices, mode, shown=call_text)
         _judge_run(call_text, {**outcome, "waits": 0}, "as given")  # the host may wait here
         lists = outcome["lists"]
-        if lists is None or [len(items) for items in lists] != [array_count] * len(targets):
+        if lists is None or [len(gpu_results) for gpu_results in lists] != [array_count] * len(target_gpus):
             raise NotYet(
                 f"{call_text} should return a list for each GPU of `targets`, with a device array "
                 "for each array."
             )
-        for target, items in zip(targets, lists, strict=True):
-            if _is_permuted([result for *_, result in items], arrays):
+        for target_gpu, gpu_results in zip(target_gpus, lists, strict=True):
+            if _is_permuted([result for *_, result in gpu_results], arrays):
                 raise NotYet(
-                    f"{call_text}: the arrays in the list of GPU {target} are not in the "
+                    f"{call_text}: the arrays in the list of GPU {target_gpu} are not in the "
                     "order of `arrays`. Put each copy at the index of its original."
                 )
-            for number, ((gpu, misalignment, result), expected) in enumerate(zip(items, arrays, strict=True)):
-                item_text = f"{call_text}{_mode_text(mode)}: array {number} of GPU {target}"
-                _judge_array(item_text, gpu, target, misalignment, result, expected)
+            for array_index, ((gpu, misalignment, result), expected) in enumerate(
+                zip(gpu_results, arrays, strict=True)
+            ):
+                item_text = f"{call_text}{_mode_text(mode)}: array {array_index} of GPU {target_gpu}"
+                _judge_array(item_text, gpu, target_gpu, misalignment, result, expected)
         if not outcome["kept"]:
             raise NotYet(f"{call_text} changes the arrays on GPU 0, which belong to the caller.")
-        for target in targets:
-            if outcome["messages"][target] > MOST_MESSAGES:
+        for target_gpu in target_gpus:
+            if outcome["messages"][target_gpu] > MOST_MESSAGES:
                 raise NotYet(
-                    f"{call_text} sends GPU {target} {outcome['messages'][target]} messages; "
+                    f"{call_text} sends GPU {target_gpu} {outcome['messages'][target_gpu]} messages; "
                     f"{MOST_MESSAGES} are enough. "
                     "Join the arrays on GPU 0, send the joined array, and cut it on the target GPU."
                 )
             limit_bytes = sum(array.nbytes for array in arrays) + 256 * array_count
-            if outcome["in"][target] > limit_bytes:
+            if outcome["in"][target_gpu] > limit_bytes:
                 raise NotYet(
-                    f"{call_text}: {size(outcome['in'][target])} arrive at GPU {target}, "
+                    f"{call_text}: {size(outcome['in'][target_gpu])} arrive at GPU {target_gpu}, "
                     f"but {size(limit_bytes)} are enough: the bytes of all arrays, and "
                     "256 additional bytes per array."
                 )
@@ -274,10 +286,10 @@ def _is_permuted(results: Sequence[npt.NDArray[Any]], arrays: Sequence[npt.NDArr
 
 
 def _judge_array(
-    item_text: str, gpu: int, target: int, misalignment: int, result: Any, expected: Any
+    item_text: str, gpu: int, target_gpu: int, misalignment: int, result: Any, expected: Any
 ) -> None:
     """Compare a copy on a target GPU with the original array."""
-    if gpu != target and expected.size:
+    if gpu != target_gpu and expected.size:
         raise NotYet(f"{item_text} is on GPU {gpu}.")
     if result.dtype != expected.dtype:
         raise NotYet(
@@ -321,7 +333,7 @@ def _run_exchange(answer: Any, fields: list[list[Any]], mode: Any) -> Outcome:
     rows = len(fields)
     columns = len(fields[0])
     with gpus(rows * columns) as machine, tried(machine, mode) as messages:
-        parts = [
+        device_fields = [
             [
                 machine.put(row_index * columns + column, fields[row_index][column])
                 for column in range(columns)
@@ -332,11 +344,11 @@ def _run_exchange(answer: Any, fields: list[list[Any]], mode: Any) -> Outcome:
             [machine.streams[row_index * columns + column] for column in range(columns)]
             for row_index in range(rows)
         ]
-        _, outcome = machine.called(lambda: answer(machine.cp, [list(row) for row in parts], streams))
+        _, outcome = machine.called(lambda: answer(machine.cp, [list(row) for row in device_fields], streams))
         outcome["bound"] = _serialized_gpu(machine, rows, columns) if mode == "as given" else []
         outcome["found"] = [
             [
-                machine.read(row_index * columns + column, parts[row_index][column])
+                machine.read(row_index * columns + column, device_fields[row_index][column])
                 for column in range(columns)
             ]
             for row_index in range(rows)
@@ -374,8 +386,8 @@ def _serialized_gpu(machine: Gpus, rows: int, columns: int) -> list[int]:
                     ]
                     for neighbour in neighbours
                 ]
-                pairs = [(first_id, second_id) for first_id in transfers[0] for second_id in transfers[1]]
-                if pairs and all(machine.follows(max(pair), min(pair)) for pair in pairs):
+                id_pairs = [(first_id, second_id) for first_id in transfers[0] for second_id in transfers[1]]
+                if id_pairs and all(machine.follows(max(pair), min(pair)) for pair in id_pairs):
                     return [gpu]
     return []
 
@@ -390,16 +402,16 @@ def judge_exchange(answer: Answer) -> str:
     other_sizes = [*flat_sizes, *random_sizes[1:]]
     sizes = [(5, random_sizes[0][0]), *(other_sizes[int(n)] for n in rng.permutation(4))]
     grids = ((3, 1), (1, 3), (2, 2), (3, 2), (3, 3))
-    kinds = ("float32", "float64", "float32", "float64", "float32")
-    for (rows, columns), (height, width), kind in zip(grids, sizes, kinds, strict=True):
+    dtypes = ("float32", "float64", "float32", "float64", "float32")
+    for (rows, columns), (height, width), dtype in zip(grids, sizes, dtypes, strict=True):
         # All values differ, and no integer type or shorter float can represent them.
         values = (
             rng.permutation(rows * height * columns * width).reshape(rows * height, columns * width) / 3
             + 2048
-        ).astype(kind)
+        ).astype(dtype)
         bordered_field = -2 - rng.permutation((rows * height + 2) * (columns * width + 2)).reshape(
             rows * height + 2, -1
-        ).astype(kind)
+        ).astype(dtype)
         bordered_field[1:-1, 1:-1] = values
         cuts = [
             [
@@ -410,7 +422,7 @@ def judge_exchange(answer: Answer) -> str:
         ]
         expected = [[bordered_field[part_slice] for part_slice in row_cuts] for row_cuts in cuts]
         # Rims start with -1, except outside of the whole field, where they are below -1 and must stay.
-        fields = [[np.where(part < 0, part, -1).astype(kind) for part in row_cuts] for row_cuts in expected]
+        fields = [[np.where(cut < 0, cut, -1).astype(dtype) for cut in row_cuts] for row_cuts in expected]
         for field_row, expected_row in zip(fields, expected, strict=True):
             for field, expected_part in zip(field_row, expected_row, strict=True):
                 field[1:-1, 1:-1] = expected_part[1:-1, 1:-1]
@@ -476,7 +488,7 @@ def _judge_part(part_text: str, result: Any, expected: Any) -> None:
 # 15-place
 
 
-def _topologies(rng: Any) -> list[tuple[str, int, set[tuple[int, ...]], list[list[int]]]]:
+def _draw_topologies(rng: Any) -> list[tuple[str, int, set[tuple[int, ...]], list[list[int]]]]:
     """Draw machines: a description, the number of GPUs, the linked pairs, and the rings of ranks."""
 
     def islands(sizes: Sequence[int]) -> set[tuple[int, ...]]:
@@ -494,16 +506,20 @@ def _topologies(rng: Any) -> list[tuple[str, int, set[tuple[int, ...]], list[lis
         return [order[start:end] for start, end in pairwise(starts)]
 
     def cube_links() -> set[tuple[int, ...]]:
-        number = rng.permutation(8).tolist()
+        gpu_of_vertex = rng.permutation(8).tolist()
         return {
-            tuple(sorted((number[vertex], number[vertex ^ bit]))) for vertex in range(8) for bit in (1, 2, 4)
+            tuple(sorted((gpu_of_vertex[vertex], gpu_of_vertex[vertex ^ bit])))
+            for vertex in range(8)
+            for bit in (1, 2, 4)
         }
 
     # A row from 0 to 5 with two more links; it does not close to a ring in this order.
     row = [0, 1, 2, 3, 4, 5]
     row_links: set[tuple[int, ...]] = {(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (2, 5), (0, 3)}
     interleaved_rings = [[0, 2, 4, 6], [1, 3, 5, 7]]
-    four_links = {tuple(sorted(pair)) for k in range(2) for pair in combinations(range(4 * k, 4 * k + 4), 2)}
+    four_links = {
+        tuple(sorted(gpu_pair)) for k in range(2) for gpu_pair in combinations(range(4 * k, 4 * k + 4), 2)
+    }
     return [
         ("4 GPUs in pairs", 4, {(0, 1), (2, 3)}, [[0, 2], [1, 3]]),
         ("4 GPUs in pairs", 4, islands([2, 2]), groups([2, 2])),
@@ -521,9 +537,9 @@ def _topologies(rng: Any) -> list[tuple[str, int, set[tuple[int, ...]], list[lis
 def judge_place(answer: Answer) -> str:
     """Judge ``place(gpus, joined, rings)``: a GPU for each rank, so that communicating ranks are linked."""
     must_be_a_function("place", answer.is_function, answer.kind)
-    for description, gpu_count, links, rings in _topologies(answer.rng):
+    for description, gpu_count, links, rings in _draw_topologies(answer.rng):
         call_text = f"place for {description}"
-        link_list = sorted([list(pair) for pair in links])
+        link_list = sorted([list(gpu_pair) for gpu_pair in links])
         gpus_by_rank = parts_of(
             answer.calling(call_text, gpu_count, link_list, [list(ring) for ring in rings])
         )
@@ -538,8 +554,8 @@ def judge_place(answer: Answer) -> str:
             )
         for ring in rings:
             for rank, next_rank in zip(ring, [*ring[1:], ring[0]], strict=True):
-                pair = tuple(sorted((gpus_by_rank[rank], gpus_by_rank[next_rank])))
-                if rank != next_rank and pair not in links:
+                gpu_pair = tuple(sorted((gpus_by_rank[rank], gpus_by_rank[next_rank])))
+                if rank != next_rank and gpu_pair not in links:
                     raise NotYet(
                         f"{call_text}: ranks {rank} and {next_rank} exchange data, but are on GPUs "
                         f"{gpus_by_rank[rank]} and {gpus_by_rank[next_rank]} without a link, so the "
@@ -549,9 +565,9 @@ def judge_place(answer: Answer) -> str:
     return "all ranks that exchange data have a link, on pairs, fours, mixed islands and a cube."
 
 
-def _pairs_text(pairs: Sequence[Sequence[int]]) -> str:
+def _pairs_text(gpu_pairs: Sequence[Sequence[int]]) -> str:
     """Return pairs of GPUs as text."""
-    return ", ".join(f"{a}-{b}" for a, b in pairs)
+    return ", ".join(f"{a}-{b}" for a, b in gpu_pairs)
 
 
 # 15-shard
@@ -624,18 +640,21 @@ def _run_shard(answer: Any, rows: list[Any], mode: Any) -> Outcome:
     """Run the answer in its own process; return its results and the GPUs on which they are."""
     with gpus(len(rows)) as machine, tried(machine, mode) as messages:
         cp = machine.cp
-        parts = [machine.put(gpu, array) for gpu, array in enumerate(rows)]
+        device_rows = [machine.put(gpu, array) for gpu, array in enumerate(rows)]
         machine.quiet()
-        result, outcome = machine.called(lambda: answer(cp, list(parts)))
+        result, outcome = machine.called(lambda: answer(cp, list(device_rows)))
         results = list(result) if isinstance(result, list | tuple) else [result]
-        are_arrays = all(isinstance(item, cp.ndarray) for item in results)
+        are_arrays = all(isinstance(result_array, cp.ndarray) for result_array in results)
         # Read the results in each GPU's default stream, as a caller would.
         outcome["found"] = (
-            [[item.device.id, _host_copy(cp, item)] for item in results] if are_arrays else None
+            [[result_array.device.id, _host_copy(cp, result_array)] for result_array in results]
+            if are_arrays
+            else None
         )
         machine.quiet()
         outcome["kept"] = [
-            np.array_equal(_host_copy(cp, part), row) for part, row in zip(parts, rows, strict=True)
+            np.array_equal(_host_copy(cp, device_array), row)
+            for device_array, row in zip(device_rows, rows, strict=True)
         ]
     return {**outcome, "said": messages}
 
@@ -650,26 +669,26 @@ def judge_shard(answer: Answer) -> str:
     # Scores of the second and the fourth are so large that their exponentials overflow.
     scales = (1, 12, 3, 12, 3)
     mode_indices = (0, 1, 3, 1, 0)
-    for number, lengths in enumerate(([8, 8], [5, 11], [7, 3, 9, 1], random_lengths, random_lengths)):
-        width = widths[min(number, 3)]
-        inputs = (rng.standard_normal((sum(lengths), width)) * scales[number]).astype(np.float32)
-        if number == 2:  # large scores of the first GPU's rows with a row of the third GPU
+    for test_index, lengths in enumerate(([8, 8], [5, 11], [7, 3, 9, 1], random_lengths, random_lengths)):
+        width = widths[min(test_index, 3)]
+        inputs = (rng.standard_normal((sum(lengths), width)) * scales[test_index]).astype(np.float32)
+        if test_index == 2:  # large scores of the first GPU's rows with a row of the third GPU
             inputs[-2] = 40 * np.sign(inputs[0])
         starts = np.cumsum([0, *lengths]).tolist()
-        parts = [inputs[start:end] for start, end in pairwise(starts)]
+        shards = [inputs[start:end] for start, end in pairwise(starts)]
         call_text = f"shard of {' + '.join(map(str, lengths))} rows of {width}"
-        mode = RUN_MODES[mode_indices[number]]
-        outcome = answer.ask(_run_shard, parts, mode, shown=call_text)
+        mode = RUN_MODES[mode_indices[test_index]]
+        outcome = answer.ask(_run_shard, shards, mode, shown=call_text)
         _judge_run(call_text, {**outcome, "waits": 0}, "as given")  # the host may wait here
         call_text += _mode_text(mode)
         results = outcome["found"]
-        if results is None or [gpu for gpu, _ in results] != list(range(len(parts))):
+        if results is None or [gpu for gpu, _ in results] != list(range(len(shards))):
             raise NotYet(f"{call_text} should return a list of device arrays, with entry k on GPU k.")
         if not all(outcome["kept"]):
             raise NotYet(f"{call_text} changes the parts, which belong to the caller.")
         expected = _attention(inputs)
         tolerance = _tolerance(inputs)
-        local_attention = np.concatenate([_attention(part) for part in parts])
+        local_attention = np.concatenate([_attention(shard) for shard in shards])
         for gpu, (_, result) in enumerate(results):
             start = starts[gpu]
             end = starts[gpu + 1]
@@ -699,15 +718,15 @@ def judge_shard(answer: Answer) -> str:
                 f"{expected[start:end][is_wrong][0]:.7g} is right. "
                 f"{_shard_lesson(result, inputs, slice(start, end))}"
             )
-        for gpu, part in enumerate(parts):
-            limit_bytes = inputs.nbytes - part.nbytes
+        for gpu, shard in enumerate(shards):
+            limit_bytes = inputs.nbytes - shard.nbytes
             if outcome["in"][gpu] > limit_bytes:
                 raise NotYet(
                     f"{call_text}: {size(outcome['in'][gpu])} arrive at GPU {gpu}, but "
                     f"the rows of the other GPUs have only {size(limit_bytes)}. Gather "
                     "these rows once, keep them, and compute everything else from them."
                 )
-            limit_bytes = max(part.nbytes * (len(parts) - 1), inputs.nbytes)
+            limit_bytes = max(shard.nbytes * (len(shards) - 1), inputs.nbytes)
             if outcome["out"][gpu] > limit_bytes:
                 raise NotYet(
                     f"{call_text}: {size(outcome['out'][gpu])} leave GPU {gpu}. Each GPU "

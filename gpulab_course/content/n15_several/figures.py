@@ -27,7 +27,7 @@ _PATIENCE_S = 120
 
 COPIED = (4 << 10, 64 << 10, 1 << 20, 16 << 20, 256 << 20)
 REDUCED = (4 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20)
-_WAYS = {"ring": "ring", "tree": "tree", "naive": "naive (all through GPU 0)"}
+_SCHEDULE_TITLES = {"ring": "ring", "tree": "tree", "naive": "naive (all through GPU 0)"}
 
 
 def recorded(gpus: int = 2) -> Any:
@@ -111,14 +111,14 @@ def counted(*views: CollectiveView) -> Table:
             sums_by_gpu = Counter(move.target for move in step.moves if move.add)
             sum_steps += bool(sums_by_gpu)
             extra_sums += max(sums_by_gpu.values(), default=1) - 1
-        steps = len(record.steps)
-        waits_ns = steps * step_prices.step_ns + sum_steps * step_prices.sum_ns
+        step_count = len(record.steps)
+        waits_ns = step_count * step_prices.step_ns + sum_steps * step_prices.sum_ns
         extra_ns = extra_messages * step_prices.turn_ns + extra_sums * step_prices.sum_turn_ns
         rows.append(
             (
-                _WAYS.get(record.algorithm, record.algorithm),
+                _SCHEDULE_TITLES.get(record.algorithm, record.algorithm),
                 size(record.size_bytes),
-                f"{steps} × α + {sum_steps} × sums = {duration(waits_ns)}",
+                f"{step_count} × α + {sum_steps} × sums = {duration(waits_ns)}",
                 f"{extra_messages} + {extra_sums}: {duration(extra_ns)}",
                 duration(max(0.0, record.time_ns - waits_ns - extra_ns)),
                 duration(record.time_ns),
@@ -135,9 +135,9 @@ def graph_records(gpus: int = 4) -> Table:
     """Tabulate recorded and modelled times of schedules as one CUDA graph, and recorded times of NCCL."""
     record = recorded(gpus)
     rows = []
-    for row in _rows(record):
+    for row in _table_rows(record):
         times = []
-        for schedule in _WAYS:
+        for schedule in _SCHEDULE_TITLES:
             _, steps = schedule_of("all-reduce", schedule, gpus)
             time_ns = modelled_ns(record["gpu"], gpus, bounds_of(row["size_bytes"] // 4, steps), steps)
             times.append(f"{duration(1000 * row[f'{schedule}_us'])} / {duration(time_ns)}")
@@ -145,7 +145,7 @@ def graph_records(gpus: int = 4) -> Table:
     return Table(
         f"All-reduce, each schedule as one CUDA graph: recorded / modelled on virtual {record['gpu']}; NCCL "
         f"recorded, a process per rank. Recorded on {record['device']}, {record['what']}",
-        ("data", *_WAYS.values(), "NCCL, NVLS off"),
+        ("data", *_SCHEDULE_TITLES.values(), "NCCL, NVLS off"),
         tuple(rows),
     )
 
@@ -154,19 +154,21 @@ def python_records(gpus: int = 4, fitted_bytes: int = 16 << 10) -> Table:
     """Tabulate recorded and computed times of schedules whose operations Python launches one by one."""
     record = recorded(gpus)
     operation_counts = {
-        schedule: operations(schedule_of("all-reduce", schedule, gpus)[1]) for schedule in _WAYS
+        schedule: operations(schedule_of("all-reduce", schedule, gpus)[1]) for schedule in _SCHEDULE_TITLES
     }
     fitted_row = next(row for row in record["all_reduce"] if row["size_bytes"] == fitted_bytes)
     operation_us = fitted_row["tree_python_us"] / operation_counts["tree"]
     rows = []
-    for row in _rows(record):
+    for row in _table_rows(record):
         times = (
             f"{duration(1000 * row[f'{schedule}_python_us'])} / "
             f"{duration(1000 * max(operation_counts[schedule] * operation_us, row[f'{schedule}_us']))}"
-            for schedule in _WAYS
+            for schedule in _SCHEDULE_TITLES
         )
         rows.append((size(row["size_bytes"]), *times))
-    headings = (f"{name}, {operation_counts[schedule]} operations" for schedule, name in _WAYS.items())
+    headings = (
+        f"{name}, {operation_counts[schedule]} operations" for schedule, name in _SCHEDULE_TITLES.items()
+    )
     return Table(
         f"The same schedules, started operation by operation from Python: recorded / computed. The computed "
         f"time is {duration(1000 * operation_us)} per operation (from the tree at {size(fitted_bytes)}), or "
@@ -176,7 +178,7 @@ def python_records(gpus: int = 4, fitted_bytes: int = 16 << 10) -> Table:
     )
 
 
-def _rows(record: Any) -> list[Any]:
+def _table_rows(record: Any) -> list[Any]:
     """Return the rows of a recording for the sizes that are shown."""
     return [row for row in record["all_reduce"] if row["size_bytes"] in REDUCED]
 
@@ -226,13 +228,13 @@ def in_processes(code: str, ranks: int, steps: int) -> list[dict[str, Any]]:
         )
     try:
         for step in range(steps):
-            parts = [_line(rank, process, step) for rank, process in enumerate(processes)]
-            total = json.dumps([sum(numbers) for numbers in zip(*parts, strict=True)])
+            rank_numbers = [_read_line(rank, process, step) for rank, process in enumerate(processes)]
+            sums_text = json.dumps([sum(numbers) for numbers in zip(*rank_numbers, strict=True)])
             for process in processes:
                 assert process.stdin is not None
-                process.stdin.write(f"{total}\n")
+                process.stdin.write(f"{sums_text}\n")
                 process.stdin.flush()
-        return [_line(rank, process, steps) for rank, process in enumerate(processes)]
+        return [_read_line(rank, process, steps) for rank, process in enumerate(processes)]
     finally:
         for process in processes:
             for pipe in (process.stdin, process.stdout):
@@ -244,7 +246,7 @@ def in_processes(code: str, ranks: int, steps: int) -> list[dict[str, Any]]:
                 process.kill()
 
 
-def _line(rank: int, process: subprocess.Popen[str], step: int) -> Any:
+def _read_line(rank: int, process: subprocess.Popen[str], step: int) -> Any:
     """Return the next line of a process's output, parsed."""
     assert process.stdout is not None
     line = process.stdout.readline()

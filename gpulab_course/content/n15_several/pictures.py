@@ -178,7 +178,7 @@ def _draw_halo_messages(
     style = {"arrowstyle": "-|>", "color": light("fg"), "lw": 1.5, "shrinkA": 0, "shrinkB": 0}
     for i in range(rows - by_rows):
         for j in range(columns - (not by_rows)):
-            for sign, offset in ((1, 0.25), (-1, 0.5)):
+            for direction, offset in ((1, 0.25), (-1, 0.5)):
                 along = 1 + offset * height
                 if by_rows:
                     x = j * pitch + along
@@ -186,7 +186,7 @@ def _draw_halo_messages(
                 else:
                     y = i * pitch + along
                     ends = [(j * pitch + height + 0.5, y), ((j + 1) * pitch + 0.5, y)]
-                start, end = ends[::sign]
+                start, end = ends[::direction]
                 axes.annotate("", xy=end, xytext=start, arrowprops=style)
     # The value in the corner: an inner cell of the first part, a rim cell below it, the corner.
     path = [((0, 0), (height, height)), ((rows - 1, 0), (0, height))]
@@ -200,7 +200,7 @@ def _draw_halo_messages(
         )
 
 
-_EVERY = "grid"
+_SHARED_COLOUR = "grid"
 _SHARDINGS = (
     ("by sequences", "separate", "whole", "squares", "whole", "nothing"),
     ("by heads", "whole", "columns", "squares", "rows", "all-reduce of\nthe results"),
@@ -225,7 +225,7 @@ def shardings(gpus: int = 4) -> Picture:
             _draw_shards(axes, x - 0.43, y, shape, gpus)
         axes.text(6.8, y + 0.45, exchange, ha="center", va="center", fontsize=10, color=light("fg"))
     legend = [(f"GPU {gpu}", _GPU_COLOURS[gpu % len(_GPU_COLOURS)]) for gpu in range(gpus)]
-    for index, (text, name) in enumerate([*legend, ("all of it on each GPU", _EVERY)]):
+    for index, (text, name) in enumerate([*legend, ("all of it on each GPU", _SHARED_COLOUR)]):
         x = 0.9 + 1.05 * index
         axes.add_patch(Rectangle((x, 4.0), 0.2, 0.2, facecolor=light(name), edgecolor=light("muted")))
         axes.text(x + 0.28, 4.1, text, ha="left", va="center", fontsize=9, color=light("fg"))
@@ -239,24 +239,32 @@ def shardings(gpus: int = 4) -> Picture:
     )
 
 
-def _draw_shards(axes: Axes, left: float, top: float, shape: str, gpus: int) -> None:
+def _draw_shards(axes: Axes, left_x: float, top_y: float, shape: str, gpus: int) -> None:
     """Draw a matrix that is cut into pieces, in the colours of the GPUs that store the pieces."""
-    side = 0.86
-    pieces = []
+    matrix_side = 0.86
+    rectangles = []
     if shape == "whole":
-        pieces.append((left, top, side, side, _EVERY))
+        rectangles.append((left_x, top_y, matrix_side, matrix_side, _SHARED_COLOUR))
     for gpu in range(gpus):
         name = _GPU_COLOURS[gpu % len(_GPU_COLOURS)]
-        step = side / gpus
+        shard_side = matrix_side / gpus
         if shape in ("rows", "separate"):
             gap = 0.06 if shape == "separate" else 0
-            pieces.append((left, top + gpu * step, side, step - gap, name))
+            rectangles.append((left_x, top_y + gpu * shard_side, matrix_side, shard_side - gap, name))
         elif shape == "columns":
-            pieces.append((left + gpu * step, top, step, side, name))
+            rectangles.append((left_x + gpu * shard_side, top_y, shard_side, matrix_side, name))
         elif shape == "squares":
             per_row = math.ceil(math.sqrt(gpus))
-            small = side / per_row
+            square_side = matrix_side / per_row
             row, column = divmod(gpu, per_row)
-            pieces.append((left + column * small, top + row * small, small - 0.06, small - 0.06, name))
-    for x, y, width, height, name in pieces:
+            rectangles.append(
+                (
+                    left_x + column * square_side,
+                    top_y + row * square_side,
+                    square_side - 0.06,
+                    square_side - 0.06,
+                    name,
+                )
+            )
+    for x, y, width, height, name in rectangles:
         axes.add_patch(Rectangle((x, y), width, height, facecolor=light(name), edgecolor=light("muted")))

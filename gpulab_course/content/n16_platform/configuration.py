@@ -17,7 +17,7 @@ from virtualgpu.errors import GpulabError
 
 LIMIT_S = 90
 VARIABLES = {"CUPY_GPU_MEMORY_LIMIT": "1048576", "CUDA_VISIBLE_DEVICES": "", "GPULAB_DEVICE": "virtual:T4"}
-_PROGRAM = """
+_REPORT_PROGRAM = """
 import json, os, sys
 late = json.loads(sys.argv[1])
 import gpulab
@@ -51,7 +51,7 @@ def child(before: Mapping[str, str] | None = None, late: Mapping[str, str] | Non
     name = f"virtual:{choice.device}" if choice.kind == "virtual" else "auto"
     environment = {**os.environ, "GPULAB_DEVICE": name, **(before or {})}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
-    command = [sys.executable, "-c", _PROGRAM, json.dumps(dict(late or {}))]
+    command = [sys.executable, "-c", _REPORT_PROGRAM, json.dumps(dict(late or {}))]
     try:
         process = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=LIMIT_S)
     except subprocess.TimeoutExpired:
@@ -75,8 +75,8 @@ def verified() -> Table:
             (
                 name,
                 value or '""',
-                _changes(ordinary_state, early_run.result()),
-                _changes(ordinary_state, late_state),
+                _changes_text(ordinary_state, early_run.result()),
+                _changes_text(ordinary_state, late_state),
             )
             for (name, early_run), value in zip(early_runs.items(), VARIABLES.values(), strict=True)
         ]
@@ -86,13 +86,13 @@ def verified() -> Table:
     )
 
 
-def _changes(ordinary_state: Mapping[str, Any], state: Mapping[str, Any]) -> str:
+def _changes_text(ordinary_state: Mapping[str, Any], new_state: Mapping[str, Any]) -> str:
     """Return the differences between the observations of two processes as text."""
     return (
         ", ".join(
-            f"{key}: {ordinary_state[key]} → {state[key]}"
+            f"{key}: {ordinary_state[key]} → {new_state[key]}"
             for key in ordinary_state
-            if ordinary_state[key] != state[key]
+            if ordinary_state[key] != new_state[key]
         )
         or "nothing"
     )

@@ -30,8 +30,16 @@ GPUS: dict[str, Capability] = {
 
 # 16-matrix
 
-_CUBINS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120")
-_PTX = ("compute_75", "compute_80", "compute_86", "compute_89", "compute_90", "compute_100", "compute_120")
+_CUBIN_TARGETS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120")
+_PTX_TARGETS = (
+    "compute_75",
+    "compute_80",
+    "compute_86",
+    "compute_89",
+    "compute_90",
+    "compute_100",
+    "compute_120",
+)
 _SPECIFIC_TARGETS = (
     "sm_90a",
     "sm_100a",
@@ -46,7 +54,7 @@ _SPECIFIC_TARGETS = (
 _CAPABILITIES = ((7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (10, 3), (12, 0), (12, 1))
 # Targets that a table of those above does not contain. 8.7 (Jetson) runs only its own machine code.
 _OTHER_TARGETS = ("sm_70", "sm_110", "sm_121", "sm_103a", "compute_70", "compute_103", "compute_110")
-_OTHERS = ((7, 0), (11, 0))
+_OTHER_CAPABILITIES = ((7, 0), (11, 0))
 
 
 def taken(targets: Iterable[str], capability: Capability) -> str | None:
@@ -88,8 +96,8 @@ def judge_matrix(answer: Answer) -> str:
     must_be_a_function("taken", answer.is_function, answer.kind)
     rng = answer.rng
     single_targets = [
-        ([target], capability)
-        for target in (*_CUBINS, *_PTX, *_SPECIFIC_TARGETS)
+        ([build_target], capability)
+        for build_target in (*_CUBIN_TARGETS, *_PTX_TARGETS, *_SPECIFIC_TARGETS)
         for capability in _CAPABILITIES
     ]
     programs: list[tuple[list[str], Capability]] = [
@@ -103,23 +111,29 @@ def judge_matrix(answer: Answer) -> str:
     programs += [(["sm_100f", "compute_103"], (10, 3)), (["compute_100f", "compute_90"], (12, 0))]
     for _ in range(40):
         candidates = list(
-            rng.permutation([*_CUBINS, *_PTX] if rng.random() < 0.6 else [*_PTX, *_SPECIFIC_TARGETS])
+            rng.permutation(
+                [*_CUBIN_TARGETS, *_PTX_TARGETS]
+                if rng.random() < 0.6
+                else [*_PTX_TARGETS, *_SPECIFIC_TARGETS]
+            )
         )
         targets = [str(name) for name in candidates[: int(rng.integers(2, 6))]]
-        if len({target.rstrip("af") for target in targets}) == len(targets):
+        if len({build_target.rstrip("af") for build_target in targets}) == len(targets):
             programs.append((targets, _CAPABILITIES[int(rng.integers(len(_CAPABILITIES)))]))
-    targets_known = (*_CUBINS, *_PTX, *_SPECIFIC_TARGETS, *_OTHER_TARGETS)
-    all_known = (*_CAPABILITIES, *_OTHERS)
+    targets_known = (*_CUBIN_TARGETS, *_PTX_TARGETS, *_SPECIFIC_TARGETS, *_OTHER_TARGETS)
+    all_known = (*_CAPABILITIES, *_OTHER_CAPABILITIES)
     other_programs = [
-        ([target], capability)
-        for target in targets_known
+        ([build_target], capability)
+        for build_target in targets_known
         for capability in all_known
-        if target in _OTHER_TARGETS or capability in _OTHERS
+        if build_target in _OTHER_TARGETS or capability in _OTHER_CAPABILITIES
     ]
     programs += [other_programs[n] for n in rng.permutation(len(other_programs))]
     programs += [(["compute_90a", "sm_90"], (9, 0)), (["sm_100", "compute_100a"], (10, 0))]
     for _ in range(20):
-        candidates = list(rng.permutation([*_CUBINS, *_PTX, *_OTHER_TARGETS[:3], *_OTHER_TARGETS[4:]]))
+        candidates = list(
+            rng.permutation([*_CUBIN_TARGETS, *_PTX_TARGETS, *_OTHER_TARGETS[:3], *_OTHER_TARGETS[4:]])
+        )
         capability = all_known[int(rng.integers(len(all_known)))]
         programs.append(([str(name) for name in candidates[: int(rng.integers(2, 7))]], capability))
     results = answer.ask(_run_taken, programs, shown="taken(targets, capability)")
@@ -156,30 +170,38 @@ def judge_wheel(answer: Answer) -> str:
     must_be_a_function("wheel", answer.is_function, answer.kind)
     rng = answer.rng
     all_capabilities = [f"{major}.{minor}" for major, minor in _CAPABILITIES]
-    cases = [["9.0"], ["8.9", "10.0", "8.0"], ["12.0", "7.5", "9.0"], ["8.9", "8.6"], ["10.3", "9.0", "10.0"]]
-    cases += [
+    capability_lists = [
+        ["9.0"],
+        ["8.9", "10.0", "8.0"],
+        ["12.0", "7.5", "9.0"],
+        ["8.9", "8.6"],
+        ["10.3", "9.0", "10.0"],
+    ]
+    capability_lists += [
         [str(name) for name in rng.permutation(all_capabilities)[: int(rng.integers(2, 9))]] for _ in range(8)
     ]
-    cases.append([*cases[-1], cases[-1][0]])
-    for case in cases:
-        result = call(answer, list(case), name="wheel")
-        call_text = spell("wheel", (case,))
-        expected = wheel(case)
+    capability_lists.append([*capability_lists[-1], capability_lists[-1][0]])
+    for capabilities in capability_lists:
+        result = call(answer, list(capabilities), name="wheel")
+        call_text = spell("wheel", (capabilities,))
+        expected = wheel(capabilities)
         targets = parts_of(result)
         if targets is None or not all(isinstance(target, str) for target in targets):
             raise NotYet(f"{call_text} returns {spelt(result)}: return a list of targets such as 'sm_80'.")
         if targets != expected:
-            raise NotYet(f"{call_text} returns {spelt(targets)}. {_wheel_lesson(case, targets, expected)}")
+            raise NotYet(
+                f"{call_text} returns {spelt(targets)}. {_wheel_lesson(capabilities, targets, expected)}"
+            )
     return "machine code once per major version, oldest first, and PTX of the newest for future GPUs."
 
 
-def _wheel_lesson(case: Sequence[str], targets: list[str], expected: list[str]) -> str:
+def _wheel_lesson(capabilities: Sequence[str], targets: list[str], expected: list[str]) -> str:
     """Return the feedback for a wrong list of targets."""
     try:
-        parts = [Part.of(target) for target in targets]
+        image_parts = [Part.of(target) for target in targets]
     except ValueError as error:
         return str(error)
-    ptx = [part for part in parts if part.kind == "PTX"]
+    ptx = [part for part in image_parts if part.kind == "PTX"]
     if not ptx:
         return "A GPU of a future major version finds nothing that it can run: PTX is missing."
     newest_part = Part.of(expected[-1])
@@ -190,11 +212,13 @@ def _wheel_lesson(case: Sequence[str], targets: list[str], expected: list[str]) 
             if ptx[-1].number != newest_part.number
             else f"One PTX target is enough, for the newest capability: {expected[-1]}."
         )
-    if any(part.suffix for part in parts):
+    if any(part.suffix for part in image_parts):
         return "With a letter after the number, code runs only on one capability or one family."
-    for text in case:
+    for text in capabilities:
         capability = tuple(int(part) for part in text.split("."))
-        if not any(part.kind == "cubin" and part.runs_on((capability[0], capability[1])) for part in parts):
+        if not any(
+            part.kind == "cubin" and part.runs_on((capability[0], capability[1])) for part in image_parts
+        ):
             return (
                 f"{text} finds no machine code that it can run. Use the lowest minor version of "
                 "each major version."
@@ -217,7 +241,7 @@ _NAMES = (
     "TORCH_USE_CUDA_DSA",
 )
 _OBSERVATIONS = ("devices", "launch returns", "cache files", "product", "memory limit", "kernels")
-_OPPOSITE = {"as ever": "otherwise", "otherwise": "as ever"}
+_OPPOSITE_ANSWER = {"as ever": "otherwise", "otherwise": "as ever"}
 MOST_RUNS = 60
 
 
@@ -248,7 +272,7 @@ class Child:
         if unknown_names:
             raise ValueError(f"There is no variable {unknown_names[0]!r} in `variables`.")
         if not self._runs_left:
-            self._value = _OPPOSITE[self._value]
+            self._value = _OPPOSITE_ANSWER[self._value]
             self._runs_left = self._rng.randint(1, 3)
         self._runs_left -= 1
         observations: dict[str, Any] = dict.fromkeys(_OBSERVATIONS, "as ever")
@@ -279,7 +303,7 @@ def judge_variables(answer: Answer) -> str:
     """Judge ``verified(run, variables)``: the effect of each variable, and the time when it must be set."""
     must_be_a_function("verified", answer.is_function, answer.kind)
     rng = answer.rng
-    for number, quiet_runs in enumerate(rng.permutation((1, 1, 2, 3, 4, 5, 6, 6))):
+    for program_index, quiet_runs in enumerate(rng.permutation((1, 1, 2, 3, 4, 5, 6, 6))):
         unstable_observation = str(rng.choice(_OBSERVATIONS))
         names = [str(name) for name in rng.permutation(_NAMES)]
         idle_count = int(rng.integers(1, 4))
@@ -296,7 +320,7 @@ def judge_variables(answer: Answer) -> str:
             )
             for index, name in enumerate(names[idle_count:])
         }
-        call_text = f"verified(run, variables) for program {number + 1}"
+        call_text = f"verified(run, variables) for program {program_index + 1}"
         child = Child(effects, unstable_observation, int(quiet_runs), int(rng.integers(10**6)))
         result = answer.ask(_run_verified, shown=call_text, back=child)
         if not isinstance(result, dict) or set(result) != set(_NAMES):
@@ -312,12 +336,12 @@ def _judge_variable(
     call_text: str, name: str, result: Any, effect: tuple[str, str] | None, unstable_observation: str
 ) -> None:
     """Compare the answer for one variable with the variable's true effect."""
-    pair = parts_of(result)
-    if pair is None or len(pair) != 2:
+    result_values = parts_of(result)
+    if result_values is None or len(result_values) != 2:
         raise NotYet(
             f"{call_text} returns {spelt(result)} for {name}: return (observation, when), or (None, 'never')."
         )
-    observation, read_time = pair
+    observation, read_time = result_values
     if effect is None:
         if (observation, read_time) == (None, "never"):
             return
@@ -428,8 +452,8 @@ def _observe(cp: Any, program: Callable[[], Any]) -> dict[str, Any]:
 
     with timeline() as recorded_timeline:
         result = program()
-    pair = list(result) if isinstance(result, (tuple, list)) else []
-    array = pair[0] if len(pair) == 2 and isinstance(pair[0], cp.ndarray) else None
+    result_values = list(result) if isinstance(result, (tuple, list)) else []
+    array = result_values[0] if len(result_values) == 2 and isinstance(result_values[0], cp.ndarray) else None
     value = None
     if array is not None:
         with cp.cuda.Device(array.device.id):
@@ -443,11 +467,13 @@ def _observe(cp: Any, program: Callable[[], Any]) -> dict[str, Any]:
     polls = sum(call.name in QUERIES for call in record.calls)
     kernels = [activity for activity in record.activities if activity.kind == "CONCURRENT_KERNEL"]
     return {
-        "pair": len(pair) == 2,
+        "pair": len(result_values) == 2,
         "array": array is not None,
         "place": None if array is None else array.device.id,
         "value": value,
-        "used": int(pair[1]) if len(pair) == 2 and isinstance(pair[1], (int, np.integer)) else None,
+        "used": int(result_values[1])
+        if len(result_values) == 2 and isinstance(result_values[1], (int, np.integer))
+        else None,
         "copies": [
             activity.copy_kind for activity in record.activities if activity.kind in ("MEMCPY", "MEMCPY2")
         ],
@@ -464,11 +490,11 @@ def judge_translate(answer: Answer) -> str:
     """Judge ``translated(cp, host, index)``, a translation of ten lines of torch.cuda to CuPy."""
     must_be_a_function("translated", answer.is_function, answer.kind)
     rng = answer.rng
-    for index, kind in ((2, np.float32), (1, np.float64)):
+    for index, dtype in ((2, np.float32), (1, np.float64)):
         # The array has less than 1 MiB.
         rows = int(rng.integers(3, 80))
         columns = int(rng.integers(100, 1500))
-        host = rng.integers(-4, 5, (rows, columns)).astype(kind)
+        host = rng.integers(-4, 5, (rows, columns)).astype(dtype)
         call_text = f"translated(cp, host, {index})"
         held_bytes = int(rng.integers(1 << 10, 1 << 20))
         outcome = answer.ask(_run_translated, host, index, held_bytes, shown=call_text)
@@ -503,11 +529,14 @@ def _judge_program(call_text: str, answer: dict[str, Any], reference: dict[str, 
         answer["value"], reference["value"]
     )
     refuse(is_different, "returns other numbers: z is the sum of squares of each row, plus 1.")
-    kind = answer["value"].dtype
+    result_dtype = answer["value"].dtype
     expected_kind = reference["value"].dtype
-    refuse(kind != expected_kind, f"returns {kind}: PyTorch keeps the host's type, {expected_kind}.")
+    refuse(
+        result_dtype != expected_kind,
+        f"returns {result_dtype}: PyTorch keeps the host's type, {expected_kind}.",
+    )
     refuse(answer["devices"] != [index], f"works on GPUs {answer['devices']}; only GPU {index} may work.")
-    other_copies = [kind for kind in answer["copies"] if kind != "HtoD"]
+    other_copies = [result_dtype for result_dtype in answer["copies"] if result_dtype != "HtoD"]
     refuse(
         bool(other_copies),
         f"copies {other_copies[0] if other_copies else ''}: PyTorch's lines copy once, from the host.",
@@ -560,14 +589,16 @@ def for_waves(code: str, width: int) -> str:
     return f"#define gpulab_lanes {width}\n{kernel_file('wave.cuh')}\n{code}"
 
 
-def _run_launches(code: Any, launches: Sequence[tuple[int, int, int]], seed: int) -> list[dict[str, Any]]:
+def _run_launches(
+    kernel_code: Any, launches: Sequence[tuple[int, int, int]], seed: int
+) -> list[dict[str, Any]]:
     """Run launches (width, block, n) in the answer's process, and return the results of the kernel."""
     from gpulab.lab.kernels import count as counted
     from gpulab.lab.kernels import sanitize
 
     outcomes: list[dict[str, Any]] = []
     with on_device("virtual:A100") as cp:
-        kernels = {width: cp.RawKernel(for_waves(code, width), _KERNEL) for width in (32, 64)}
+        kernels = {width: cp.RawKernel(for_waves(kernel_code, width), _KERNEL) for width in (32, 64)}
         for width, block, n in launches:
             x = np.random.default_rng(seed + n).integers(-36, 37, n).astype(np.float32) / 4
             grid = max(1, -(-n // block))
@@ -612,10 +643,10 @@ def _run_launches(code: Any, launches: Sequence[tuple[int, int, int]], seed: int
 
 def judge_warp64(answer: Answer) -> str:
     """Judge the kernel ``positives``, which must be right for wavefronts of 32 and of 64 lanes."""
-    code = answer.value()
-    if not isinstance(code, str):
+    kernel_code = answer.value()
+    if not isinstance(kernel_code, str):
         raise NotYet("The answer must be the source of a kernel, as a string.")
-    if "gpulab_" in code:
+    if "gpulab_" in kernel_code:
         raise NotYet("Names that begin with gpulab_ belong to the check: use warpSize and HIP's functions.")
     rng = answer.rng
     launches = [
@@ -630,21 +661,21 @@ def judge_warp64(answer: Answer) -> str:
         (32, 32, 100),
         (32, 32 * int(rng.integers(1, 17)), int(rng.integers(1, 2000))),
     ]
-    outcomes = answer.ask(_run_kernel_text, code, launches, int(rng.integers(1000)), shown=_KERNEL)
+    outcomes = answer.ask(_run_kernel_text, kernel_code, launches, int(rng.integers(1000)), shown=_KERNEL)
     for (width, block, n), outcome in zip(launches, outcomes, strict=False):
         launch_text = f"With wavefronts of {width} lanes, blocks of {block} threads and n = {n:,},"
         if "compile" in outcome:
             raise NotYet(_compile_lesson(outcome["compile"]))
         if "fault" in outcome:
             raise NotYet(f"{launch_text} it fails: {outcome['fault']} {_FAULT_ADVICE}")
-        sums, counts = outcome["right"]
-        if not (sums and counts):
+        sums_right, counts_right = outcome["right"]
+        if not (sums_right and counts_right):
             subject = " and ".join(
-                name for name, is_right in (("sums", sums), ("counts", counts)) if not is_right
+                name for name, is_right in (("sums", sums_right), ("counts", counts_right)) if not is_right
             )
             raise NotYet(
                 f"{launch_text} {subject} are wrong. "
-                f"{_MANY_WAVES_ADVICE if block == 1024 else _WIDTH_ADVICE[width, bool(sums)]}"
+                f"{_MANY_WAVES_ADVICE if block == 1024 else _WIDTH_ADVICE[width, bool(sums_right)]}"
             )
     costs = outcomes[-1]
     if costs["hazards"]:
@@ -675,9 +706,9 @@ _MANY_WAVES_ADVICE = (
 )
 
 
-def _run_kernel_text(answer: Any, code: str, launches: Any, seed: int) -> list[dict[str, Any]]:
+def _run_kernel_text(answer: Any, kernel_code: str, launches: Any, seed: int) -> list[dict[str, Any]]:
     """Run launches of a kernel that is given as source text, in the answer's process."""
-    return _run_launches(code, launches, seed)
+    return _run_launches(kernel_code, launches, seed)
 
 
 def _compile_lesson(log: str) -> str:
@@ -692,15 +723,17 @@ def _compile_lesson(log: str) -> str:
     return f"It does not compile: {log[:400]}"
 
 
-def _exercise(name: str, title: str, judge: Callable[[Answer], str], level: Any = "core") -> PythonExercise:
+def _python_exercise(
+    name: str, title: str, judge: Callable[[Answer], str], level: Any = "core"
+) -> PythonExercise:
     """Return an exercise of this notebook."""
     return PythonExercise(f"16-{name}", title, judge, level=level)
 
 
 EXERCISES = (
-    _exercise("matrix", "What the driver takes", judge_matrix),
-    _exercise("wheel", "A wheel's architecture list", judge_wheel, "warm-up"),
-    _exercise("variables", "What this variable changes", judge_variables),
-    _exercise("translate", "Ten lines of torch.cuda", judge_translate),
-    _exercise("warp64", "Sixty-four lanes", judge_warp64, "stretch"),
+    _python_exercise("matrix", "What the driver takes", judge_matrix),
+    _python_exercise("wheel", "A wheel's architecture list", judge_wheel, "warm-up"),
+    _python_exercise("variables", "What this variable changes", judge_variables),
+    _python_exercise("translate", "Ten lines of torch.cuda", judge_translate),
+    _python_exercise("warp64", "Sixty-four lanes", judge_warp64, "stretch"),
 )

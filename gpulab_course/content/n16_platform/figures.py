@@ -148,12 +148,12 @@ class Matrix(View):
             for name, row in self.record.items()
         ]
         headings = [f"{gpu} {major}.{minor}" for gpu, (major, minor) in GPUS.items()]
-        note = words(
+        legend_note = words(
             "runs: machine code, loaded without a change · compiles: PTX, which the driver compiles when it "
             "loads the program · –: refused. A longer bar means an earlier start.",
             "note",
         )
-        return column(matrix(rows, headings), note)
+        return column(matrix(rows, headings), legend_note)
 
 
 def loads() -> Table:

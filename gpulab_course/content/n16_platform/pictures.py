@@ -15,7 +15,7 @@ from gpulab_course.teach.drawing import draw_arrow, draw_box, draw_text, empty_a
 from gpulab_course.teach.picture import Picture
 from virtualgpu.records.libraries.layers import Followed
 
-_LATER = (99, 0)
+_LATER_CAPABILITY = (99, 0)
 _LAYERS = (
     ("framework", "Python and C++"),
     ("library", "cuBLAS, CUB, …"),
@@ -35,12 +35,12 @@ def reach(targets: Sequence[str]) -> Picture:
     axes.set_xlim(-0.5, later_x + 0.5)
     axes.set_ylim(len(targets) - 0.5, -0.5)
     captions = []
-    for row, target in enumerate(targets):
-        runs = [bool(taken([target], capability)) for capability in GPUS.values()]
-        colour = light("good") if target.startswith("sm_") else light("accent")
-        marker = "s" if target.startswith("sm_") else "o"
+    for row, build_target in enumerate(targets):
+        runs = [bool(taken([build_target], capability)) for capability in GPUS.values()]
+        colour = light("good") if build_target.startswith("sm_") else light("accent")
+        marker = "s" if build_target.startswith("sm_") else "o"
         columns = [column for column, is_run in enumerate(runs) if is_run]
-        is_open = bool(taken([target], _LATER))
+        is_open = bool(taken([build_target], _LATER_CAPABILITY))
         last_x = later_x if is_open else columns[-1]
         style = "-|>" if is_open else "-"
         axes.add_patch(
@@ -59,7 +59,7 @@ def reach(targets: Sequence[str]) -> Picture:
             else:
                 axes.plot(column, row, marker="_", markersize=9, color=light("muted"))
         names = ", ".join(name for name, is_run in zip(GPUS, runs, strict=True) if is_run)
-        captions.append(f"{target} runs on {names}{' and all later GPUs' if is_open else ''}")
+        captions.append(f"{build_target} runs on {names}{' and all later GPUs' if is_open else ''}")
     labels = [f"{name}\n{major}.{minor}" for name, (major, minor) in GPUS.items()]
     axes.set_xticks([*range(len(GPUS)), later_x], [*labels, "later\nGPUs"], fontsize=9)
     axes.set_yticks(range(len(targets)), list(targets), fontsize=10, family="monospace")
@@ -84,29 +84,31 @@ def layers(report: FollowReport) -> Picture:
     figure, axes = empty_axes(5.4, (0, 7.6), (0, 5.4), margin=0)
     width = 5.9 / len(columns)
     for column, followed in enumerate(columns):
-        left = 1.6 + column * width
+        left_x = 1.6 + column * width
         heading = f"{followed.package}: {followed.call}"
-        draw_text(axes, left + width / 2, 0.25, heading, ha="center", fontsize=11, weight="bold")
+        draw_text(axes, left_x + width / 2, 0.25, heading, ha="center", fontsize=11, weight="bold")
         for row, colour in enumerate(_LAYER_COLOURS):
-            _draw_layer(axes, left, 0.5 + row * 0.97, width - 0.12, _lines(followed, row), colour)
-    for row, (name, content) in enumerate(_LAYERS):
+            _draw_layer(axes, left_x, 0.5 + row * 0.97, width - 0.12, _layer_lines(followed, row), colour)
+    for row, (name, layer_text) in enumerate(_LAYERS):
         y = 0.5 + row * 0.97 + 0.38
         draw_text(axes, 0.12, y - 0.1, name, weight="bold")
-        draw_text(axes, 0.12, y + 0.14, content, "muted", fontsize=9)
+        draw_text(axes, 0.12, y + 0.14, layer_text, "muted", fontsize=9)
     names = ", ".join(name for name, _ in _LAYERS)
-    texts = [
+    column_texts = [
         f"{followed.package}: "
-        + "; ".join(f"{_LAYERS[row][0]} {', '.join(_lines(followed, row))}" for row in range(len(_LAYERS)))
+        + "; ".join(
+            f"{_LAYERS[row][0]} {', '.join(_layer_lines(followed, row))}" for row in range(len(_LAYERS))
+        )
         for followed in columns
     ]
     return Picture.of(
         figure,
-        f"The layers of {columns[0].call} from top to bottom: {names}. {'. '.join(texts)}. "
+        f"The layers of {columns[0].call} from top to bottom: {names}. {'. '.join(column_texts)}. "
         f"{columns[0].provenance.label}.",
     )
 
 
-def _lines(followed: Followed, row: int) -> list[str]:
+def _layer_lines(followed: Followed, row: int) -> list[str]:
     """Return the text of a layer: the first symbol names, and the number of other names."""
     names = [name for name, _ in followed.layers[row]]
     if row == 0 and followed.package == "PyTorch":
@@ -121,16 +123,16 @@ def _lines(followed: Followed, row: int) -> list[str]:
     short = [name.replace("cupy: ", "cupy.").split(": ")[-1] for name in names]
     if row == len(_LAYERS) - 1:
         short = [f"{name[:26]}…" if len(name) > 27 else name for name in short]
-    more = len(short) - _MOST_NAMES
-    return short[:_MOST_NAMES] + ([f"and {more} more"] if more > 0 else [])
+    hidden_count = len(short) - _MOST_NAMES
+    return short[:_MOST_NAMES] + ([f"and {hidden_count} more"] if hidden_count > 0 else [])
 
 
-def _draw_layer(axes: Axes, left: float, top: float, width: float, lines: list[str], colour: str) -> None:
+def _draw_layer(axes: Axes, left_x: float, top_y: float, width: float, lines: list[str], colour: str) -> None:
     """Draw a layer's box with its lines."""
-    draw_box(axes, left, top, width, 0.85, f"{colour}-pale", edge="muted")
+    draw_box(axes, left_x, top_y, width, 0.85, f"{colour}-pale", edge="muted")
     for index, line in enumerate(lines):
-        y = top + 0.425 + (index - (len(lines) - 1) / 2) * 0.19
-        draw_text(axes, left + width / 2, y, line, ha="center", fontsize=9)
+        y = top_y + 0.425 + (index - (len(lines) - 1) / 2) * 0.19
+        draw_text(axes, left_x + width / 2, y, line, ha="center", fontsize=9)
 
 
 def bulk_copy(tile_bytes: int = 8192) -> Picture:

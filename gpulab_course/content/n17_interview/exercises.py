@@ -39,7 +39,7 @@ from virtualgpu.records import Dim3
 
 # 17-estimate
 
-_FIGURES = ("bytes", "operations", "memory_us", "compute_us", "us")
+_ESTIMATE_KEYS = ("bytes", "operations", "memory_us", "compute_us", "us")
 
 
 def napkin_of(work: Mapping[str, Any], card: Mapping[str, Any]) -> dict[str, float]:
@@ -51,7 +51,7 @@ def napkin_of(work: Mapping[str, Any], card: Mapping[str, Any]) -> dict[str, flo
     memory_us = moved_bytes / card["gb_per_s"] / 1e3
     compute_us = operations / card["tflops"] / 1e6
     time_us = max(memory_us, compute_us)
-    return dict(zip(_FIGURES, (moved_bytes, operations, memory_us, compute_us, time_us), strict=True))
+    return dict(zip(_ESTIMATE_KEYS, (moved_bytes, operations, memory_us, compute_us, time_us), strict=True))
 
 
 def _draw_works(rng: np.random.Generator, ridge: float) -> list[dict[str, Any]]:
@@ -139,19 +139,24 @@ def judge_napkin(answer: Answer) -> str:
     devices = [info(str(name)) for name in answer.rng.permutation(DEVICES)[:3]]
     ridges = [1e3 * device.fp32_tflops / device.memory_bandwidth_gbps for device in devices]
     works = [_draw_works(answer.rng, ridge) for ridge in ridges]
-    pairs = [
-        (device, work) for device, device_works in zip(devices, works, strict=True) for work in device_works
+    device_work_pairs = [
+        (device, kernel_work)
+        for device, device_works in zip(devices, works, strict=True)
+        for kernel_work in device_works
     ]
-    for device, work in pairs:
+    for device, kernel_work in device_work_pairs:
         card = {"gb_per_s": device.memory_bandwidth_gbps, "tflops": device.fp32_tflops}
-        call_text = f"napkin(...) for reads {work['reads']}, writes {work['writes']} on {device.name}"
-        result = answer.calling(call_text, dict(work), dict(card))
-        expected = napkin_of(work, card)
+        call_text = (
+            f"napkin(...) for reads {kernel_work['reads']}, writes {kernel_work['writes']} on {device.name}"
+        )
+        result = answer.calling(call_text, dict(kernel_work), dict(card))
+        expected = napkin_of(kernel_work, card)
         if not isinstance(result, dict):
             raise NotYet(
-                f"{call_text} returns {spelt(result)}: return a dict with {', '.join(_FIGURES)} and bound."
+                f"{call_text} returns {spelt(result)}: return a dict with {', '.join(_ESTIMATE_KEYS)} and "
+                "bound."
             )
-        for name in _FIGURES:
+        for name in _ESTIMATE_KEYS:
             value: Any = result.get(name)
             if not is_number(value):
                 raise NotYet(f"{call_text}: {name} is {spelt(value)}, but it must be a number.")
@@ -287,9 +292,11 @@ def judge_cause(answer: Answer) -> str:
     rng = random.Random(answer.seed)
     device = rng.choice(["RTX 4090", "A100", "H100"])
     with use_device(device) as cp:
-        cases = [counters_of(launch) for launch in launches(cp, rng)]
-    cases = [(counters, expected_cause) for counters, expected_cause in cases if expected_cause in CAUSES]
-    for counters, expected_cause in cases:
+        counted_causes = [counters_of(launch) for launch in launches(cp, rng)]
+    counted_causes = [
+        (counters, expected_cause) for counters, expected_cause in counted_causes if expected_cause in CAUSES
+    ]
+    for counters, expected_cause in counted_causes:
         result = answer.calling(f"cause({counters})", dict(counters))
         if equals(result, expected_cause):
             continue
@@ -305,7 +312,7 @@ def judge_cause(answer: Answer) -> str:
             f"{message}. The kernel would gain {_CAUSE_PHRASES[expected_cause]}, so the cause is "
             f"{expected_cause!r}. {_CAUSE_LESSONS[expected_cause]}"
         )
-    return f"the causes of {len(cases)} hidden kernels on {info(device).name} are right."
+    return f"the causes of {len(counted_causes)} hidden kernels on {info(device).name} are right."
 
 
 _CAUSE_PHRASES = {
@@ -334,25 +341,25 @@ def argmax_case(random_data: Draw, size: tuple[int, int], block: Dim3) -> Case:
     smallest = _INT_MIN
     largest = _INT_MAX
     x = random_data.integers((rows, columns), -40, 40)
-    for row, kind in zip(x, random_data.rng.integers(0, 6, rows) if columns else (), strict=False):
-        if kind == 1:
+    for row, row_kind in zip(x, random_data.rng.integers(0, 6, rows) if columns else (), strict=False):
+        if row_kind == 1:
             row[:] = random_data.any_integers(columns)
-        elif kind > 1:  # equal and adjacent ints, which are equal as floats
+        elif row_kind > 1:  # equal and adjacent ints, which are equal as floats
             row[:] = (
                 smallest + random_data.rng.integers(0, 3, columns)
-                if kind < 4
+                if row_kind < 4
                 else largest - random_data.rng.integers(0, 3, columns)
             )
-        if kind == 3:  # its difference to the others overflows an int
+        if row_kind == 3:  # its difference to the others overflows an int
             row[int(random_data.rng.integers(columns))] = random_data.rng.integers(1, largest)
     if rows and columns:
         # A row of equal elements.
         x[int(random_data.rng.integers(rows))] = np.int32(random_data.rng.choice([-7, smallest]))
         x[int(random_data.rng.integers(rows)), -1] = largest
-    return _argmax(random_data, x)
+    return _make_argmax_case(random_data, x)
 
 
-def _argmax(random_data: Draw, x: Any) -> Case:
+def _make_argmax_case(random_data: Draw, x: Any) -> Case:
     """Return the test launch with this matrix."""
     rows, columns = x.shape
     expected = np.full(rows, -1, np.int32) if columns == 0 else x.argmax(axis=1).astype(np.int32)
@@ -372,7 +379,7 @@ def one_above(*values: int) -> Callable[[Draw, Any, Dim3], Case]:
         x = np.resize(np.array(values, np.int32), (rows, 1)) * np.ones(columns, np.int32)
         index = np.r_[columns - 1, 0, random_data.rng.integers(0, columns, rows)][:rows]
         x[np.arange(rows), index] += 1
-        return _argmax(random_data, x)
+        return _make_argmax_case(random_data, x)
 
     return make_case
 
@@ -384,7 +391,7 @@ def several_largest(random_data: Draw, size: Any, block: Dim3) -> Case:
     x = np.where(random_data.rng.random(size) < 0.5, largest, _INT_MIN)
     x[:, -1] = largest[:, 0]
     x[::2] = largest[::2]
-    return _argmax(random_data, x.astype(np.int32))
+    return _make_argmax_case(random_data, x.astype(np.int32))
 
 
 def several_large(random_data: Draw, size: Any, block: Dim3) -> Case:
@@ -392,7 +399,7 @@ def several_large(random_data: Draw, size: Any, block: Dim3) -> Case:
     rows, columns = size
     x = _INT_MIN + random_data.rng.integers(0, 3, size)
     x[np.arange(rows), random_data.rng.integers(0, columns, rows)] = _INT_MAX - np.arange(rows) % 3
-    return _argmax(random_data, x.astype(np.int32))
+    return _make_argmax_case(random_data, x.astype(np.int32))
 
 
 def _row_sizes(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
@@ -400,38 +407,42 @@ def _row_sizes(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
     return [*draw.matrices(rng, threads_at_once), (int(rng.integers(2, 30)), 0)]
 
 
-def _other_of_equals(m: Mistake) -> bool:
+def _other_of_equals(mistake: Mistake) -> bool:
     """Return whether each wrong answer is the index of another element of the same value."""
-    if m.found is None or m.wanted is None or m["cols"] == 0:
+    if mistake.found is None or mistake.wanted is None or mistake["cols"] == 0:
         return False
-    x = np.asarray(m["x"])
-    is_valid = (m.found >= 0) & (m.found < m["cols"])
+    x = np.asarray(mistake["x"])
+    is_valid = (mistake.found >= 0) & (mistake.found < mistake["cols"])
     rows = np.arange(len(x))
-    return bool(is_valid.all() and (x[rows, m.found] == x[rows, m.wanted]).all())
+    return bool(is_valid.all() and (x[rows, mistake.found] == x[rows, mistake.wanted]).all())
 
 
-def _only_int_min_rows(m: Mistake) -> bool:
+def _only_int_min_rows(mistake: Mistake) -> bool:
     """Return whether all wrong rows contain only the smallest int."""
-    return m.found is not None and m["cols"] > 0 and bool((m["x"].max(axis=1) == _INT_MIN)[m.wrong].all())
+    return (
+        mistake.found is not None
+        and mistake["cols"] > 0
+        and bool((mistake["x"].max(axis=1) == _INT_MIN)[mistake.wrong].all())
+    )
 
 
-def _negative_rows(m: Mistake) -> bool:
+def _negative_rows(mistake: Mistake) -> bool:
     """Return whether the wrong rows are those without positive numbers whose largest one is not the first."""
-    if m.found is None or m["cols"] == 0:
+    if mistake.found is None or mistake["cols"] == 0:
         return False
-    x = np.asarray(m["x"])
+    x = np.asarray(mistake["x"])
     is_negative = x.max(axis=1) <= 0
-    return bool(is_negative[m.wrong].all() and m.wrong[is_negative & (m.wanted != 0)].all())
+    return bool(is_negative[mistake.wrong].all() and mistake.wrong[is_negative & (mistake.wanted != 0)].all())
 
 
-def _equal_floats(m: Mistake) -> bool:
+def _equal_floats(mistake: Mistake) -> bool:
     """Return whether each answer is the index of a largest element after conversion to float."""
-    if m.found is None or m.wanted is None or m["cols"] == 0:
+    if mistake.found is None or mistake.wanted is None or mistake["cols"] == 0:
         return False
-    x = np.asarray(m["x"], np.float32)
-    is_valid = (m.found >= 0) & (m.found < m["cols"])
+    x = np.asarray(mistake["x"], np.float32)
+    is_valid = (mistake.found >= 0) & (mistake.found < mistake["cols"])
     rows = np.arange(len(x))
-    return bool(is_valid.all() and (x[rows, m.found] == x[rows, m.wanted]).all())
+    return bool(is_valid.all() and (x[rows, mistake.found] == x[rows, mistake.wanted]).all())
 
 
 # 17-refute
@@ -544,12 +555,12 @@ def _run_settle(answer: Any, request: Callable[..., Any], claim: dict[str, Any])
     return answer(claim, run)
 
 
-def _claims(rng: random.Random) -> list[tuple[dict[str, Any], float]]:
+def _draw_claims(rng: random.Random) -> list[tuple[dict[str, Any], float]]:
     """Draw claims and their true speedups; half of the claims are true."""
     claims = []
     claimed_gains = (3.0, 1.5, 2.0, 3.0, 1.5, 2.0, 2.0, 1.5)
     for index in range(8):
-        change, pair = rng.choice(
+        change, values = rng.choice(
             [("pad", (0, 1)), ("block", (64, 512)), ("unroll", (1, 4)), ("block", (1024, 256))]
         )
         setting = {
@@ -572,8 +583,8 @@ def _claims(rng: random.Random) -> list[tuple[dict[str, Any], float]]:
         claim = {
             "device": rng.choice(["H100", "A100", "L40S"]),
             "change": change,
-            "from": pair[0],
-            "to": pair[1],
+            "from": values[0],
+            "to": values[1],
             "times_as_fast": claimed_gain,
             "setting": setting,
         }
@@ -587,20 +598,20 @@ def judge_settle(answer: Answer) -> str:
     must_be_a_function("settle", answer.is_function, answer.kind)
     rng = random.Random(answer.seed)
     verdicts = []
-    for number, (claim, gain) in enumerate(_claims(rng), start=1):
+    for claim_number, (claim, gain) in enumerate(_draw_claims(rng), start=1):
         expected_verdict = "holds" if gain >= claim["times_as_fast"] else "refuted"
         change_text = f"{claim['change']} {claim['from']} → {claim['to']}"
-        call_text = f"settle for claim {number}, {change_text} on {claim['device']}"
-        pair = claim["from"], claim["to"]
+        call_text = f"settle for claim {claim_number}, {change_text} on {claim['device']}"
+        claim_values = claim["from"], claim["to"]
         bench = Bench(
             rng.randrange(10**6),
             claim["device"],
             claim["change"],
-            pair,
+            claim_values,
             claim["setting"],
             gain,
             expected_verdict == "holds",
-            number,
+            claim_number,
         )
         verdict = answer.ask(_run_settle, claim, shown=call_text, back=bench)
         if not isinstance(verdict, str) or verdict not in ("holds", "refuted"):
@@ -609,7 +620,7 @@ def judge_settle(answer: Answer) -> str:
             raise NotYet(f"{call_text} never runs the program. A verdict needs an experiment that can fail.")
         if not any(device == claim["device"] for device, _ in bench.settings_run):
             raise NotYet(f"{call_text} measures on another device: the claim is about {claim['device']}.")
-        settings = [{**SETTING, **claim["setting"], claim["change"]: value} for value in pair]
+        settings = [{**SETTING, **claim["setting"], claim["change"]: value} for value in claim_values]
         if (
             not {(claim["device"], tuple(sorted(compared_setting.items()))) for compared_setting in settings}
             <= bench.settings_run
@@ -664,9 +675,9 @@ def splits_of(code: str) -> int:
     return int(splits)
 
 
-def _with_splits(exercise: KernelExercise, code: str) -> KernelExercise:
+def _with_splits(exercise: KernelExercise, kernel_code: str) -> KernelExercise:
     """Return the exercise with as many blocks per head as an answer chooses, also for the reference."""
-    splits = splits_of(code)
+    splits = splits_of(kernel_code)
 
     def split(make: Callable[..., Case]) -> Callable[..., Case]:
         @wraps(make)
@@ -759,19 +770,19 @@ def _attention_case(random_data: Draw, query: Any, keys: Any, values: Any, scale
     return Case((1, heads + int(rng.integers(0, 3))), arguments, {"out": near_expected})
 
 
-def _attends_as(m: Mistake, scale: Any = None, lanes: int = 32) -> bool:
+def _attends_as(mistake: Mistake, scale: Any = None, lanes: int = 32) -> bool:
     """Return whether the result is that of another scale, or of dot products over fewer elements."""
-    if m.found is None or m.wanted is None:
+    if mistake.found is None or mistake.wanted is None:
         return False
     scores = np.einsum(
-        "hd,htd->ht", m["query"][:, :lanes].astype(float), m["keys"][..., :lanes].astype(float)
+        "hd,htd->ht", mistake["query"][:, :lanes].astype(float), mistake["keys"][..., :lanes].astype(float)
     )
-    scores *= float(m["scale"] if scale is None else scale)
+    scores *= float(mistake["scale"] if scale is None else scale)
     weights = np.exp(scores - scores.max(axis=1, keepdims=True))
-    result = np.einsum("ht,htd->hd", weights / weights.sum(axis=1, keepdims=True), m["values"])
+    result = np.einsum("ht,htd->hd", weights / weights.sum(axis=1, keepdims=True), mistake["values"])
     matches = [
         np.allclose(candidate, result, rtol=1e-3, atol=1e-3 * np.abs(result).max())
-        for candidate in (m.found, m.wanted)
+        for candidate in (mistake.found, mistake.wanted)
     ]
     return matches == [True, False]
 

@@ -59,7 +59,7 @@ def resident(device: str, threads: int, shared_kib: int) -> Resident:
 
 
 _FLOATS_PER_SECTOR = 8
-_SIDE = 20
+_SHOWN_SIDE = 20
 
 
 def warp_of_sgemm(row: Any, col: Any, k: int) -> Picture:
@@ -78,13 +78,13 @@ def warp_of_sgemm(row: Any, col: Any, k: int) -> Picture:
         ("B[k, col]", np.full_like(col, k), col, "good"),
         ("result[row, col]", row, col, "tail"),
     )
-    texts = []
+    count_texts = []
     for index, (name, rows, cols, colour) in enumerate(panels):
         axes = figure.add_axes((0.02 + 0.33 * index, 0.03, 0.3, 0.74))
         elements = {(int(r), int(c)) for r, c in zip(rows, cols, strict=True)}
         sectors = {(r, c // _FLOATS_PER_SECTOR) for r, c in elements}
-        for r in range(_SIDE):
-            for c in range(_SIDE):
+        for r in range(_SHOWN_SIDE):
+            for c in range(_SHOWN_SIDE):
                 axes.add_patch(
                     Rectangle(
                         (c, r),
@@ -95,13 +95,14 @@ def warp_of_sgemm(row: Any, col: Any, k: int) -> Picture:
                         linewidth=0.5,
                     )
                 )
-        axes.set(xlim=(0, _SIDE), ylim=(_SIDE, 0), aspect="equal")
+        axes.set(xlim=(0, _SHOWN_SIDE), ylim=(_SHOWN_SIDE, 0), aspect="equal")
         axes.axis("off")
         count_text = f"{len(elements)} elements in {len(sectors)} sectors"
         axes.set_title(f"{name}\n{count_text}", fontsize=10)
-        texts.append(f"{name}: {count_text}")
+        count_texts.append(f"{name}: {count_text}")
     return Picture.of(
-        figure, f"The elements that a warp of {len(row)} threads accesses, for k = {k}. {'; '.join(texts)}."
+        figure,
+        f"The elements that a warp of {len(row)} threads accesses, for k = {k}. {'; '.join(count_texts)}.",
     )
 
 
@@ -294,14 +295,14 @@ def scored(code: str, heads: int = 32, tokens: int = 1024, device: str = "H100")
             for shape in ((heads, 32), (heads, tokens, 32), (heads, tokens, 32))
         )
         output = cp.empty((heads, 32), "float32")
-        numbers = np.float32(32**-0.5), np.int32(heads), np.int32(tokens)
+        scalars = np.float32(32**-0.5), np.int32(heads), np.int32(tokens)
         kernels = (("naive", source("attend_naive.cu")), ("good", source("attend.cu")), ("yours", code))
         for name, text in kernels:
             splits = splits_of(text)
             compiled_kernel = cp.RawKernel(text, "attend")
             # diagnose and count start from the arrays as they were, so `done` is 0 for both.
             scratch = cp.zeros((heads, splits, 34), "float32"), cp.zeros(heads, "uint32")
-            launch = compiled_kernel, (splits, heads), 256, (query, keys, values, *scratch, output, *numbers)
+            launch = compiled_kernel, (splits, heads), 256, (query, keys, values, *scratch, output, *scalars)
             diagnosis_table = diagnosis(*launch)
             counters = count(*launch)
             loads[name] = counters.total("sectors", "global", "load")

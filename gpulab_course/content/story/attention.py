@@ -61,11 +61,13 @@ def steps(
         If `d` is larger than 128 in rung ``"19"``.
     """
     rungs = up_to(rung)
-    tiled = any(each.tiled for each in rungs)
-    if tiled and d > MOST_TILED_FEATURES:
+    is_tiled = any(version.tiled for version in rungs)
+    if is_tiled and d > MOST_TILED_FEATURES:
         raise ValueError(f"Version 19 keeps at most {MOST_TILED_FEATURES} features in registers, not {d}.")
-    shared = {name: other for each in rungs for name, other in each.in_place.items()}
-    narrow = {name for each in rungs for name in each.narrow}
+    shared_memory = {
+        name: memory_owner for version in rungs for name, memory_owner in version.in_place.items()
+    }
+    narrow_names = {name for version in rungs for name in version.narrow}
     arrays = {"x": cp.asarray(tokens(n, d, seed))}
     for name, shape in (
         ("normed", (n, d)),
@@ -74,18 +76,18 @@ def steps(
         ("mixed", (n, d)),
         ("out", (n, d)),
     ):
-        if tiled and name in ("scores", "weights"):
+        if is_tiled and name in ("scores", "weights"):
             continue
         arrays[name] = (
-            arrays[shared[name]]
-            if name in shared
-            else cp.empty(shape, dtype="uint16" if name in narrow else "float32")
+            arrays[shared_memory[name]]
+            if name in shared_memory
+            else cp.empty(shape, dtype="uint16" if name in narrow_names else "float32")
         )
     x, normed, scores, weights, mixed, out = (arrays.get(name) for name in ARRAYS)
     rows = np.int32(n)
     cols = np.int32(d)
     scale = np.float32(d**-0.5)
-    lanes = max(each.lanes_a_row or 1 for each in rungs)
+    lanes = max(version.lanes_a_row or 1 for version in rungs)
     by_row = cover((n * lanes,), ROW_BLOCK)
     launches = {
         "layer_norm": (by_row, ROW_BLOCK, (x, normed, rows, cols)),
@@ -94,15 +96,19 @@ def steps(
         "matmul": (cover((d, n), TILE), TILE, (weights, normed, mixed, rows, cols, rows)),
         "gelu": (cover((n * d,), (256,)), (256,), (mixed, out, np.int32(n * d))),
     }
-    if tiled:
+    if is_tiled:
         launches["attention"] = (cover((n * LANES,), (128,)), (128,), (normed, out, rows, cols, scale))
-    code: dict[str, str] = {}
-    for each in rungs:
-        if each.kernels:
-            text = source(each.kernels)
-            code |= {name: text for name in launches if f" {name}(" in text}
-    joined = {name for each in rungs for name in each.joined}
-    steps = {n: Step(cp.RawKernel(code[n], n), *launch) for n, launch in launches.items() if n not in joined}
+    kernel_texts: dict[str, str] = {}
+    for version in rungs:
+        if version.kernels:
+            text = source(version.kernels)
+            kernel_texts |= {name: text for name in launches if f" {name}(" in text}
+    joined_names = {name for version in rungs for name in version.joined}
+    steps = {
+        n: Step(cp.RawKernel(kernel_texts[n], n), *launch)
+        for n, launch in launches.items()
+        if n not in joined_names
+    }
     return steps, arrays
 
 
@@ -132,5 +138,5 @@ def reference(x: npt.ArrayLike) -> dict[str, Floats]:
     weights = powers / powers.sum(axis=1, keepdims=True)
     mixed = weights @ normed
     out = 0.5 * mixed * (1 + np.tanh(0.79788456 * (mixed + 0.044715 * mixed**3)))
-    found = {"x": x, "normed": normed, "scores": scores, "weights": weights, "mixed": mixed, "out": out}
-    return {name: array.astype(np.float32) for name, array in found.items()}
+    results = {"x": x, "normed": normed, "scores": scores, "weights": weights, "mixed": mixed, "out": out}
+    return {name: array.astype(np.float32) for name, array in results.items()}

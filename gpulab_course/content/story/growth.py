@@ -59,8 +59,8 @@ class Growth:
             for line in lines
         ]
         origin = provenance.of_results_and_times
-        what = f"{SEQUENCES} sequences through the attention layer, {SEQUENCES} boards of Life"
-        self._table = Table(f"The running example so far: {what}, {origin}", _HEADINGS, tuple(rows))
+        subject = f"{SEQUENCES} sequences through the attention layer, {SEQUENCES} boards of Life"
+        self._table = Table(f"The running example so far: {subject}, {origin}", _HEADINGS, tuple(rows))
 
     def __repr__(self) -> str:
         return self._table.text()
@@ -80,65 +80,67 @@ def table(rung: str = RUNGS[-1].number) -> Growth:
     changes = up_to(rung)
     lines = []
     with session.steps(len(changes), "story.table") as begin:
-        for each in changes:
+        for version in changes:
             begin()
-            taken = _taken(_block, each.number), _taken(_life, each.number)
-            lines.append(Line(each.number, each.what, *taken))
+            costs = _measure(_block_steps, version.number), _measure(_life_steps, version.number)
+            lines.append(Line(version.number, version.what, *costs))
     return Growth(lines, session.backend().provenance)
 
 
-def _block(cp: Any, rung: str, seed: int) -> tuple[list[Step], dict[str, Any]]:
+def _block_steps(cp: Any, rung: str, seed: int) -> tuple[list[Step], dict[str, Any]]:
     launches, arrays = attention.steps(cp, seed=seed, rung=rung)
     return list(launches.values()), arrays
 
 
-def _life(cp: Any, rung: str, seed: int) -> tuple[list[Step], dict[str, Any]]:
-    turns = any("boards" in each.in_place for each in up_to(rung))
-    launches, boards = pictures.generations(cp, seed=seed, take_turns=turns)
+def _life_steps(cp: Any, rung: str, seed: int) -> tuple[list[Step], dict[str, Any]]:
+    takes_turns = any("boards" in version.in_place for version in up_to(rung))
+    launches, boards = pictures.generations(cp, seed=seed, take_turns=takes_turns)
     return list(launches), {f"board {k}": board for k, board in enumerate(boards)}
 
 
-def _taken(program: Any, rung: str) -> Taken:
+def _measure(program: Any, rung: str) -> Taken:
     cp = session.cp()
-    spread = any(each.spread for each in up_to(rung))
+    is_spread = any(version.spread for version in up_to(rung))
     gpus = (
-        [cp.cuda.Device(k) for k in range(cp.cuda.runtime.getDeviceCount())] if spread else [cp.cuda.Device()]
+        [cp.cuda.Device(k) for k in range(cp.cuda.runtime.getDeviceCount())]
+        if is_spread
+        else [cp.cuda.Device()]
     )
     play = played(rung)
-    parts = []
-    kept = []
-    for at, gpu in enumerate(gpus[:SEQUENCES]):
+    gpu_players = []
+    sequence_arrays = []
+    for gpu_index, gpu in enumerate(gpus[:SEQUENCES]):
         with gpu:
-            made = [program(cp, rung, seed) for seed in range(at, SEQUENCES, len(gpus))]
-            kept += made
-            streams = [cp.cuda.Stream(non_blocking=True) for _ in made]
-            parts.append((gpu, _player(cp, play, streams, [steps for steps, _ in made], rung)))
+            gpu_sequences = [program(cp, rung, seed) for seed in range(gpu_index, SEQUENCES, len(gpus))]
+            sequence_arrays += gpu_sequences
+            streams = [cp.cuda.Stream(non_blocking=True) for _ in gpu_sequences]
+            gpu_players.append((gpu, _player(cp, play, streams, [steps for steps, _ in gpu_sequences], rung)))
 
     def go() -> None:
-        for gpu, part in parts:
+        for gpu, play_sequences in gpu_players:
             with gpu:
-                part()
+                play_sequences()
 
     def wait() -> None:
-        for gpu, _ in parts:
+        for gpu, _ in gpu_players:
             gpu.synchronize()
 
     wait()
     go()  # warm up
     wait()
-    with timeline() as seen:
+    with timeline() as recording:
         go()
         wait()
-    launches = sum("Launch" in call.name for call in seen.record.calls)
-    arrays = {array.data.ptr: array.nbytes for array in kept[0][1].values()}
-    return Taken(seen.record.span_ns, launches, sum(arrays.values()))
+    launches = sum("Launch" in call.name for call in recording.record.calls)
+    arrays = {array.data.ptr: array.nbytes for array in sequence_arrays[0][1].values()}
+    return Taken(recording.record.span_ns, launches, sum(arrays.values()))
 
 
 def _player(
     cp: Any, play: Play, streams: Sequence[Any], sequences: Sequence[Any], rung: str
 ) -> Callable[[], None]:
     """Return a function that runs all sequences on the current GPU, as a CUDA graph from some version on."""
-    if not any(each.captured for each in up_to(rung)):
+    if not any(version.captured for version in up_to(rung)):
         return lambda: play(cp, streams, sequences)
     cp.cuda.Device().synchronize()
     play(cp, streams, sequences)

@@ -25,9 +25,9 @@ def mandelbrot(xp: Any, width: int = 384, height: int = 288, limit: int = 100) -
         z = np.zeros_like(c)
         turns = np.zeros(c.shape, np.int32)
         for _ in range(limit):
-            near = z.real**2 + z.imag**2 < 4
-            z = np.where(near, z * z + c, z)
-            turns += near
+            is_near = z.real**2 + z.imag**2 < 4
+            z = np.where(is_near, z * z + c, z)
+            turns += is_near
         return turns
     turns = xp.empty((height, width), dtype=xp.int32)
     step(xp, "mandelbrot", width, height, turns, np.int32(width), np.int32(height), np.int32(limit))()
@@ -39,13 +39,13 @@ def life(xp: Any, board: Any, generations: int = 1) -> Any:
     height, width = board.shape
     for _ in range(generations):
         if xp is np:
-            around = [(dy, dx) for dy in (-1, 0, 1) for dx in (-1, 0, 1) if (dy, dx) != (0, 0)]
-            alive = sum(np.roll(board, shift, axis=(0, 1)) for shift in around)
+            neighbour_shifts = [(dy, dx) for dy in (-1, 0, 1) for dx in (-1, 0, 1) if (dy, dx) != (0, 0)]
+            alive = sum(np.roll(board, shift, axis=(0, 1)) for shift in neighbour_shifts)
             board = ((alive == 3) | ((alive == 2) & (board == 1))).astype(np.uint8)
             continue
-        following = xp.empty_like(board)
-        step(xp, "life", width, height, board, following, np.int32(width), np.int32(height))()
-        board = following
+        next_board = xp.empty_like(board)
+        step(xp, "life", width, height, board, next_board, np.int32(width), np.int32(height))()
+        board = next_board
     return board
 
 
@@ -59,8 +59,8 @@ def generations(
     take_turns
         Whether the generations alternate between two boards; otherwise each generation has its own board.
     """
-    first = np.random.default_rng(seed).integers(0, 2, (side, side), dtype=np.uint8)
-    boards = [cp.asarray(first)]
+    first_board = np.random.default_rng(seed).integers(0, 2, (side, side), dtype=np.uint8)
+    boards = [cp.asarray(first_board)]
     boards += [cp.empty_like(boards[0]) for _ in range(1 if take_turns else count)]
     launches = [
         step(
@@ -87,13 +87,13 @@ def blur(xp: Any, image: Any, radius: int = 2) -> Any:
     if xp is np:
         padded = np.pad(image.astype(np.float64), radius)
         inside = np.pad(np.ones(image.shape), radius)
-        total = np.zeros(image.shape)
-        pixels = np.zeros(image.shape)
+        sums = np.zeros(image.shape)
+        pixel_counts = np.zeros(image.shape)
         for dy in range(2 * radius + 1):
             for dx in range(2 * radius + 1):
-                total += padded[dy : dy + height, dx : dx + width]
-                pixels += inside[dy : dy + height, dx : dx + width]
-        return (total / pixels).astype(np.float32)
+                sums += padded[dy : dy + height, dx : dx + width]
+                pixel_counts += inside[dy : dy + height, dx : dx + width]
+        return (sums / pixel_counts).astype(np.float32)
     out = xp.empty_like(image)
     step(xp, "blur", width, height, image, out, np.int32(width), np.int32(height), np.int32(radius))()
     return out

@@ -105,27 +105,27 @@ RUNGS = (
 
 def up_to(rung: str) -> tuple[Rung, ...]:
     """Return all versions up to and including that of a notebook, such as ``"05"``."""
-    found = tuple(each for each in RUNGS if each.number <= rung)
-    if not found:
+    versions = tuple(version for version in RUNGS if version.number <= rung)
+    if not versions:
         raise ValueError(
             f"There is no version {rung!r} of the running example. The versions are "
-            f"{', '.join(each.number for each in RUNGS)}."
+            f"{', '.join(version.number for version in RUNGS)}."
         )
-    return found
+    return versions
 
 
 def played(rung: str) -> Play:
     """Return the function that launches the kernels of several sequences in this version."""
-    return next(each.play for each in reversed(up_to(rung)) if each.play is not None)
+    return next(version.play for version in reversed(up_to(rung)) if version.play is not None)
 
 
 def captured(cp: Any, play: Play, streams: Sequence[Any], sequences: Sequence[Any]) -> Any:
     """Capture the launches of `play` in several streams as one graph."""
-    first, *others = streams
-    first.begin_capture()
-    for stream in others:
-        stream.wait_event(first.record())
+    origin_stream, *other_streams = streams
+    origin_stream.begin_capture()
+    for stream in other_streams:
+        stream.wait_event(origin_stream.record())
     play(cp, streams, sequences)
-    for stream in others:
-        first.wait_event(stream.record())
-    return first.end_capture()
+    for stream in other_streams:
+        origin_stream.wait_event(stream.record())
+    return origin_stream.end_capture()

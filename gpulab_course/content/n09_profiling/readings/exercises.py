@@ -76,10 +76,14 @@ def judge_roofline(answer: Answer) -> str:
         fma, dram_bytes = (launches[0][name] for name in ("fma", "dram_bytes"))
         call_text = f"dot of a {format_name} kernel with {fma:,} fma and {dram_bytes:,} dram_bytes"
         result = call(answer, launches, format_name, device, name="dot", shown=call_text)
-        parts = parts_of(result)
-        if parts is None or len(parts) != len(_FIELDS) or not all(map(is_number, parts)):
+        result_values = parts_of(result)
+        if (
+            result_values is None
+            or len(result_values) != len(_FIELDS)
+            or not all(map(is_number, result_values))
+        ):
             raise NotYet(f"{call_text} is {spelt(result)}: return three numbers, {', '.join(_FIELDS)}.")
-        values = tuple(map(as_float, parts))
+        values = tuple(map(as_float, result_values))
         expected_values = dot_of(launches, format_name, device)
         for field, value, expected in zip(_FIELDS, values, expected_values, strict=True):
             if not _is_close(value, expected):
@@ -101,7 +105,7 @@ def _lesson(
     values: tuple[float, ...], launches: list[dict[str, float]], format_name: str, device: dict[str, Any]
 ) -> str:
     """Return the feedback for the known mistake that leads to exactly these numbers, or ""."""
-    intensity, gflops, share = dot_of(launches, format_name, device)
+    intensity, gflops, peak_share = dot_of(launches, format_name, device)
     bandwidth_share = launches[0]["dram_bytes"] / launches[0]["time_ns"] / device["gbps"]
     first_two_right = _is_close(values[0], intensity) and _is_close(values[1], gflops)
     explanation = ": where arithmetic is the limit, the share of the bandwidth is not the answer"
@@ -113,7 +117,7 @@ def _lesson(
     if first_two_right:
         if _is_close(values[2], gflops / device["gflops"][format_name]):
             return ": under the slope the ceiling is intensity times bandwidth, not the peak."
-        if _is_close(values[2], 100 * share):
+        if _is_close(values[2], 100 * peak_share):
             return ": a share is 1 at the roofline, not 100."
         if _is_close(values[2], bandwidth_share):
             return f"{explanation}."
@@ -203,17 +207,24 @@ def judge_throttled(answer: Answer) -> str:
     for description, samples, lesson in _sessions(answer.rng):
         call_text = f"throttled of {description}"
         result = call(answer, samples, name="throttled", shown=call_text)
-        parts = parts_of(result)
-        if parts is None or len(parts) != 2 or str(parts[0]) not in CAUSES or not is_number(parts[1]):
+        result_values = parts_of(result)
+        if (
+            result_values is None
+            or len(result_values) != 2
+            or str(result_values[0]) not in CAUSES
+            or not is_number(result_values[1])
+        ):
             raise NotYet(
                 f'{call_text} is {spelt(result)}: return a cause, "no", "power" or "heat", and a share.'
             )
-        cause, share = cause_of(samples)
-        if str(parts[0]) != cause:
-            raise NotYet(f"{call_text} is {parts[0]!s}, but it should be {cause}: {lesson}")
-        value = as_float(parts[1])
-        if not np.isclose(value, share, rtol=0, atol=1e-9):
-            explanation = f"{call_text} is {cause} for a share of {value:.4f}, but it should be {share:.4f}"
+        cause, cause_share = cause_of(samples)
+        if str(result_values[0]) != cause:
+            raise NotYet(f"{call_text} is {result_values[0]!s}, but it should be {cause}: {lesson}")
+        value = as_float(result_values[1])
+        if not np.isclose(value, cause_share, rtol=0, atol=1e-9):
+            explanation = (
+                f"{call_text} is {cause} for a share of {value:.4f}, but it should be {cause_share:.4f}"
+            )
             raise NotYet(f"{explanation}{_share_lesson(value, samples)}")
     return "you distinguish idle clocks, bursts, power and heat, by time and not by count."
 

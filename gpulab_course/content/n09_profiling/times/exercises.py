@@ -32,9 +32,9 @@ _CALLS: tuple[Callable[[Any, float], tuple[tuple[Any, ...], dict[str, Any]]], ..
 )
 
 
-def _call_arguments(number: int, x: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _call_arguments(layer_index: int, x: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the positional and keyword arguments with which layer `number` must be called."""
-    return _CALLS[number % len(_CALLS)](x, number + 0.5)
+    return _CALLS[layer_index % len(_CALLS)](x, layer_index + 0.5)
 
 
 def _argument_text(args: tuple[Any, ...], keywords: dict[str, Any]) -> str:
@@ -61,10 +61,12 @@ class _Layers:
         self._error = error
         functions_by_rounds: dict[int, Callable[..., Any]] = {}
         self.functions = []
-        for number, round_count in enumerate(rounds):
+        for layer_index, round_count in enumerate(rounds):
             # Layers with equal rounds are the same function, like layers that share weights.
-            if round_count not in functions_by_rounds or number == broken_layer:
-                functions_by_rounds[round_count] = self._layer(round_count, number == broken_layer, barrier)
+            if round_count not in functions_by_rounds or layer_index == broken_layer:
+                functions_by_rounds[round_count] = self._layer(
+                    round_count, layer_index == broken_layer, barrier
+                )
             self.functions.append(functions_by_rounds[round_count])
 
     def _layer(
@@ -112,19 +114,19 @@ def run_annotated(
     host_ns = session.backend().host_ns
 
     def run_layers(x: Any) -> None:
-        for number, layer in enumerate(functions):
+        for layer_index, layer in enumerate(functions):
             start_ns = host_ns()
             try:
-                args, keywords = _call_arguments(number, x)
+                args, keywords = _call_arguments(layer_index, x)
                 if layer(*args, **keywords) is not x:
                     outcome["notes"].append("result")
-                if number == broken_layer:
+                if layer_index == broken_layer:
                     outcome["notes"].append("swallowed")
             except (LookupError, _Interrupt) as exception:
-                is_expected = number == broken_layer and type(exception) is error
+                is_expected = layer_index == broken_layer and type(exception) is error
                 if not is_expected or str(exception.args[0]) != "this layer has no weights":
                     raise
-            spans.append((number, threading.get_ident(), start_ns, host_ns()))
+            spans.append((layer_index, threading.get_ident(), start_ns, host_ns()))
 
     with profile() as report:
         if threads == 1:
@@ -152,13 +154,13 @@ def run_annotated(
         key=lambda nvtx_range: nvtx_range.start_ns,
     )
     expected_ns = [0] * len(rounds)
-    for number, thread, start_ns, end_ns in spans:
+    for layer_index, thread, start_ns, end_ns in spans:
         layer_operations = [
             activity
             for launch_thread, launch_ns, activity in launches
             if start_ns <= launch_ns < end_ns and (threads == 1 or launch_thread == thread)
         ]
-        expected_ns[number] += sum(activity.duration_ns for activity in layer_operations)
+        expected_ns[layer_index] += sum(activity.duration_ns for activity in layer_operations)
     if set(layers.thread_ids) - {thread for _, thread, _, _ in spans}:
         outcome["notes"].append("elsewhere")
     outcome |= {
@@ -194,7 +196,7 @@ def judge_nvtx(answer: Answer) -> str:
     round_counts = [int(n) for n in rng.choice(range(20, 400), 12, replace=False)]
     shared_rounds = [round_counts[0], round_counts[1], round_counts[0], round_counts[2]]
     broken_layer = int(rng.integers(0, 3))
-    for rounds, raising_layer, threads, is_interrupted, description in (
+    for layer_rounds, raising_layer, threads, is_interrupted, description in (
         (shared_rounds, -1, 1, False, "four layers, of which 0 and 2 are the same function"),
         (round_counts, -1, 1, False, "twelve layers"),
         (
@@ -213,16 +215,20 @@ def judge_nvtx(answer: Answer) -> str:
         ),
         (round_counts[3:6], -1, 2, False, "three layers in two threads at once"),
     ):
-        outcome = answer.ask(run_annotated, rounds, raising_layer, threads, is_interrupted, shown=_ANNOTATED)
-        _judge_nvtx(outcome, rounds, raising_layer, threads, description)
+        outcome = answer.ask(
+            run_annotated, layer_rounds, raising_layer, threads, is_interrupted, shown=_ANNOTATED
+        )
+        _judge_nvtx(outcome, layer_rounds, raising_layer, threads, description)
     return "each layer has its own range, in its own thread, and the range always ends."
 
 
 def _judge_nvtx(
-    outcome: dict[str, Any], rounds: list[int], broken_layer: int, threads: int, description: str
+    outcome: dict[str, Any], round_counts: list[int], broken_layer: int, threads: int, description: str
 ) -> None:
-    if outcome["made"] != len(rounds) or "right" not in outcome:
-        raise NotYet(f"{_ANNOTATED} should return a list of {len(rounds)} functions, one for each layer.")
+    if outcome["made"] != len(round_counts) or "right" not in outcome:
+        raise NotYet(
+            f"{_ANNOTATED} should return a list of {len(round_counts)} functions, one for each layer."
+        )
     notes = outcome["notes"]
     errors = [note for note in notes if note.startswith("raised")]
     if errors:
@@ -238,7 +244,7 @@ def _judge_nvtx(
             f"with {description}, the exception does not reach the caller: end the range, and raise it again."
         )
     if outcome["given"] != sorted(
-        [_argument_text(*_call_arguments(number, None)) for number in range(len(rounds))] * threads
+        [_argument_text(*_call_arguments(number, None)) for number in range(len(round_counts))] * threads
     ):
         raise NotYet(
             f"with {description}, the layers do not receive their arguments: call each layer once, and pass "
@@ -246,7 +252,7 @@ def _judge_nvtx(
         )
     if "result" in notes:
         raise NotYet(f"with {description}, the result of a layer does not come back to the caller.")
-    _judge_ranges(outcome, rounds, broken_layer, threads, description)
+    _judge_ranges(outcome, round_counts, broken_layer, threads, description)
     if outcome["waits"]:
         raise NotYet(
             f"with {description}, the host waits {outcome['waits']} times for the device, which slows the "
@@ -255,11 +261,11 @@ def _judge_nvtx(
 
 
 def _judge_ranges(
-    outcome: dict[str, Any], rounds: list[int], broken_layer: int, threads: int, description: str
+    outcome: dict[str, Any], round_counts: list[int], broken_layer: int, threads: int, description: str
 ) -> None:
     ranges = outcome["ranges"]
     expected_ns = outcome["right"]
-    names = [f"layer {number}" for number in range(len(rounds))]
+    names = [f"layer {layer_index}" for layer_index in range(len(round_counts))]
     missing_names = [name for name in names if name not in ranges]
     if missing_names and names[-1] in ranges and len(missing_names) == len(names) - 1:
         raise NotYet(
@@ -276,15 +282,14 @@ def _judge_ranges(
             f"{'are' if listing != 'none' else 'is'} {listing}): number the ranges from 0 "
             "by position, because two layers can be the same function."
         )
-    for number, name in enumerate(names):
-        count, device_ns, operations = ranges[name]
-        if count != threads:
-            raise NotYet(f'with {description}, "{name}" begins {count} times, not {threads}.')
-        if expected_ns[number] and not operations:
+    for layer_index, name in enumerate(names):
+        begin_count, device_ns, operations = ranges[name]
+        if begin_count != threads:
+            raise NotYet(f'with {description}, "{name}" begins {begin_count} times, not {threads}.')
+        if expected_ns[layer_index] and not operations:
             raise NotYet(
                 f'with {description}, no work is launched in "{name}": begin the range before '
-                "the layer "
-                "is called, and end it when the call has returned."
+                "the layer is called, and end it when the call has returned."
             )
     if outcome["open"]:
         reason = (
@@ -296,13 +301,13 @@ def _judge_ranges(
             f'with {description}, "{outcome["open"][0]}" is never ended: {reason}. End '
             "the range in a finally clause, or use a with block."
         )
-    for number, name in enumerate(names):
+    for layer_index, name in enumerate(names):
         device_ns = ranges[name][1]
-        if device_ns != expected_ns[number]:
+        if device_ns != expected_ns[layer_index]:
             raise NotYet(
                 f'with {description}, the device time of "{name}" is {device_ns:,} ns, but the '
-                f"layer took {expected_ns[number]:,} ns: the range contains work of other layers, or not all "
-                "work of its own layer."
+                f"layer took {expected_ns[layer_index]:,} ns: the range contains work of other layers, or "
+                "not all work of its own layer."
             )
 
 
@@ -324,10 +329,10 @@ def run_stages(steps: list[Stage], host_us: float = 0.0) -> None:
     cp = session.cp()
     x = cp.full(64, 0.3, cp.float32)
     streams = [cp.cuda.Stream(non_blocking=True) for _ in range(2)]
-    for name, rounds, calls, stream_index in steps:
+    for name, round_count, calls, stream_index in steps:
         with streams[stream_index]:
             for _ in range(calls):
-                stages.run(name, x, rounds)
+                stages.run(name, x, round_count)
     for stream in streams:
         stream.synchronize()
     session.virtual_side().machine.clock.advance(1000 * host_us)
@@ -344,8 +349,8 @@ def run_first(answer: Any, steps: list[Stage], host_us: float, faster: dict[str,
         call_ns, empty_ns = (p.kernel(name).device_time_ns for p in (report.record, empty_stages))
         kept_share = (call_ns / faster[name] - empty_ns) / (call_ns - empty_ns)
         faster_steps = [
-            (kernel, round(rounds * kept_share) if kernel == name else rounds, calls, stream)
-            for kernel, rounds, calls, stream in steps
+            (kernel, round(round_count * kept_share) if kernel == name else round_count, calls, stream)
+            for kernel, round_count, calls, stream in steps
         ]
         walls_ns[name] = profile(run_stages, faster_steps, host_us).record.wall_ns
     return {
@@ -410,22 +415,27 @@ def draw_programs(rng: np.random.Generator) -> list[tuple[str, list[Stage], floa
 
 def judge_first(answer: Answer) -> str:
     """Judge ``first(p, faster)``: the kernel to improve, and the speedup of the whole program."""
-    for description, steps, host_us, faster in draw_programs(answer.rng):
-        outcome = answer.ask(run_first, steps, host_us, faster, shown="first(p, faster)")
+    for description, program_steps, host_us, faster in draw_programs(answer.rng):
+        outcome = answer.ask(run_first, program_steps, host_us, faster, shown="first(p, faster)")
         _judge_choice(outcome, faster, f"of a program with {description}")
     return "you compare how long the program waits for each kernel, and how much of that can be saved."
 
 
 def _judge_choice(outcome: dict[str, Any], faster: dict[str, float], description: str) -> None:
-    parts = parts_of(outcome["found"])
+    result_values = parts_of(outcome["found"])
     call_text = f"first(p, faster) {description}"
-    if parts is None or len(parts) != 2 or not isinstance(parts[0], str) or not is_number(parts[1]):
+    if (
+        result_values is None
+        or len(result_values) != 2
+        or not isinstance(result_values[0], str)
+        or not is_number(result_values[1])
+    ):
         raise NotYet(
             f"{call_text} returns {spelt(outcome['found'])}; return the kernel's name, and how many times "
             "as fast the program is with that kernel improved."
         )
-    name = str(parts[0])
-    speedup = as_float(parts[1])
+    name = str(result_values[0])
+    speedup = as_float(result_values[1])
     walls_ns = outcome["walls"]
     wall_ns = outcome["wall"]
     kernels = outcome["kernels"]
@@ -552,21 +562,25 @@ def arguments(key: str, large: bool, seed: int) -> tuple[Any, ...]:
         return array(int(rng.integers(33, 65))), int(rng.integers(14, 20)) if large else int(
             rng.integers(1, 4)
         )
-    count = 5 if large else int(rng.integers(1, 3))
+    array_count = 5 if large else int(rng.integers(1, 3))
     if key == "D":
-        return ([array() for _ in range(count)],)
+        return ([array() for _ in range(array_count)],)
     n = 1 << 16 if large else int(rng.integers(1, 100))
-    return [array(n) for _ in range(count)], rng.random(n, dtype=np.float32)
+    return [array(n) for _ in range(array_count)], rng.random(n, dtype=np.float32)
 
 
 def run_pair(answer: Any, key: str, seed: int) -> dict[str, Any]:
     """Run the given and the learner's new program in the answer's process; return results and counts."""
     if not isinstance(answer, dict) or key not in answer:
         return {"shape": False}
-    pair = answer[key]
-    if not isinstance(pair, list | tuple) or len(pair) != 2 or not callable(pair[1]):
+    cause_and_program = answer[key]
+    if (
+        not isinstance(cause_and_program, list | tuple)
+        or len(cause_and_program) != 2
+        or not callable(cause_and_program[1])
+    ):
         return {"shape": False}
-    cause, program = pair
+    cause, program = cause_and_program
     outcome: dict[str, Any] = {
         "shape": True,
         "cause": cause if isinstance(cause, str) else type(cause).__name__,
@@ -589,12 +603,12 @@ def run_pair(answer: Any, key: str, seed: int) -> dict[str, Any]:
         # Other numbers in the same host arrays: results that the program has kept are wrong.
         call_values = (*(_refill(host_arrays, value) for value in call_values),)
         session.cp().cuda.Device().synchronize()
-        with timeline() as t, session.cp().cuda.Stream(non_blocking=True) as stream:
+        with timeline() as recording, session.cp().cuda.Stream(non_blocking=True) as stream:
             result = function(*call_values)
             stream.synchronize()
         outcome[f"{version} again"] = _on_host(result)
-        outcome[version] = t.record.duration_ns
-        outcome[f"{version}/counts"] = _operation_counts(t.record)
+        outcome[version] = recording.record.duration_ns
+        outcome[f"{version}/counts"] = _operation_counts(recording.record)
     return outcome
 
 

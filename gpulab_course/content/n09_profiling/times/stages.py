@@ -16,8 +16,8 @@ THREADS = 128
 
 @lru_cache(8)
 def _kernel(name: str, cp: Any) -> Any:
-    code = (Path(__file__).parents[1] / "kernels" / "stages.cu").read_text(encoding="utf-8")
-    return cp.RawKernel(code, name)
+    kernel_code = (Path(__file__).parents[1] / "kernels" / "stages.cu").read_text(encoding="utf-8")
+    return cp.RawKernel(kernel_code, name)
 
 
 def run(name: str, values: Any, rounds: int, blocks: int = 1) -> None:

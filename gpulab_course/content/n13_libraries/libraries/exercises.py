@@ -44,7 +44,7 @@ def multiply(product: Any, matrices: Sequence[Any], shape: Shape, leading: Shape
 
 def judge_product(answer: Answer) -> str:
     """Judge `product` with square and other matrices, with and without padding after their rows."""
-    for shape, leading_dimensions in _products(answer.rng):
+    for shape, leading_dimensions in _draw_products(answer.rng):
         m, n, k = shape
         lda, ldb, ldc = leading_dimensions
         matrices = [
@@ -108,10 +108,12 @@ def _product_lesson(result: Any, expected: Any, a: Any, b: Any, shape: Shape) ->
     return "did not leave a @ b in c: gemm reads a as a matrix of k rows and m columns, its transpose."
 
 
-def _products(rng: np.random.Generator) -> list[tuple[Shape, Shape]]:
+def _draw_products(rng: np.random.Generator) -> list[tuple[Shape, Shape]]:
     """Draw the shapes of matrices and their leading dimensions."""
-    side = int(rng.integers(2, 7))
-    cases: list[tuple[Shape, Shape]] = [((side, side, side), (side, side, side))]
+    square_side = int(rng.integers(2, 7))
+    shape_pairs: list[tuple[Shape, Shape]] = [
+        ((square_side, square_side, square_side), (square_side, square_side, square_side))
+    ]
     random_shapes = [tuple(int(x) for x in rng.permutation(np.arange(2, 12))[:3]) for _ in range(4)]
     shapes = [
         *random_shapes,
@@ -119,11 +121,15 @@ def _products(rng: np.random.Generator) -> list[tuple[Shape, Shape]]:
         (random_shapes[1][0], 1, random_shapes[1][1]),
         (random_shapes[2][0], random_shapes[2][1], 1),
     ]
-    for m, n, k in (*shapes, (side, side, side + 1), (side, side, side)):
-        cases.append(((m, n, k), (k, n, n)))
+    for m, n, k in (
+        *shapes,
+        (square_side, square_side, square_side + 1),
+        (square_side, square_side, square_side),
+    ):
+        shape_pairs.append(((m, n, k), (k, n, n)))
         padding = [int(x) for x in rng.integers(1, 6, 3)]
-        cases.append(((m, n, k), (k + padding[0], n + padding[1], n + padding[2])))
-    return cases
+        shape_pairs.append(((m, n, k), (k + padding[0], n + padding[1], n + padding[2])))
+    return shape_pairs
 
 
 def _memory(rng: np.random.Generator, rows: int, leading_dimension: int) -> Any:
@@ -199,10 +205,10 @@ class Candidates:
             error = 1 + 1e-7 * (list(self._behaviour).index(name) + 1)  # as if the sums had another order
             error *= 1.01 if mistake == "scaled" else 1
             return [error * (value + index) for value in _WRONG_RESULTS.get(mistake, _EXPECTED)]
-        number = self._timed_so_far.get((name, kind), 0)
-        self._timed_so_far[name, kind] = number + 1
+        call_index = self._timed_so_far.get((name, kind), 0)
+        self._timed_so_far[name, kind] = call_index + 1
         self.timed[-1][name] = self.timed[-1].get(name, 0) + 1
-        return cold_us if number == 0 else warm_us * delays[(number - 1) % len(delays)]
+        return cold_us if call_index == 0 else warm_us * delays[(call_index - 1) % len(delays)]
 
 
 def call_tuner(
@@ -233,34 +239,37 @@ def call_tuner(
         return name if isinstance(name, str) else repr(name)
 
     choose = make_chooser()
-    return [*(record_choice(choose, kind) for kind in calls), record_choice(make_chooser(), calls[0])]
+    return [
+        *(record_choice(choose, array_kind) for array_kind in calls),
+        record_choice(make_chooser(), calls[0]),
+    ]
 
 
 def judge_tuner(answer: Answer) -> str:
     """Judge a tuner with kinds of arrays that have different best candidates, and with repeated kinds."""
     rng = answer.rng
-    kinds = _kinds(rng)
-    behaviour, best = _behaviour(rng, kinds)
+    kinds = _draw_kinds(rng)
+    behaviour, best = _draw_behaviour(rng, kinds)
     calls = [*kinds, *(kinds[int(index)] for index in rng.integers(0, len(kinds), 10))]
     candidates = Candidates(calls, behaviour)
     choices = answer.ask(call_tuner, calls, list(behaviour), shown=_TUNER, back=candidates)
     earlier_kinds: list[Kind] = []
-    for kind, choice, timings in zip(calls, choices[:-1], candidates.timed[:-1], strict=True):
-        is_new = kind not in earlier_kinds
-        call_text = f"for {_kind_text(kind)} choose(x)"
+    for array_kind, choice, timings in zip(calls, choices[:-1], candidates.timed[:-1], strict=True):
+        is_new = array_kind not in earlier_kinds
+        call_text = f"for {_kind_text(array_kind)} choose(x)"
         if choice not in behaviour:
             raise NotYet(f"{call_text} returns {choice}; it should return the name of a candidate.")
-        if choice != best[kind] or (is_new and not timings):
+        if choice != best[array_kind] or (is_new and not timings):
             raise NotYet(
                 f"{call_text} is {choice!r}: "
-                f"{_choice_lesson(kind, choice, timings, earlier_kinds, behaviour, best)}"
+                f"{_choice_lesson(array_kind, choice, timings, earlier_kinds, behaviour, best)}"
             )
         if not is_new and timings:
             raise NotYet(
                 f"{call_text} timed candidates again, although it had already chosen a "
                 "candidate for such an array. Keep this choice."
             )
-        if is_new and set(timings) < {name for name in behaviour if not behaviour[name][kind][3]}:
+        if is_new and set(timings) < {name for name in behaviour if not behaviour[name][array_kind][3]}:
             raise NotYet(
                 f"{call_text} did not time every candidate whose result is right, so it "
                 "can miss a faster one."
@@ -270,14 +279,14 @@ def judge_tuner(answer: Answer) -> str:
                 f"{call_text} timed one candidate {max(timings.values())} times. The median of a few calls "
                 "is enough."
             )
-        earlier_kinds.append(kind)
+        earlier_kinds.append(array_kind)
     if not candidates.timed[-1]:
         raise NotYet(f"{_TUNER} shares choices between tuners. Each tuner must have its own choices.")
     return "it checks results, takes medians of warm calls, and has one choice per device, dtype and shape."
 
 
 def _choice_lesson(
-    kind: Kind,
+    array_kind: Kind,
     choice: str,
     timings: dict[str, int],
     earlier_kinds: Sequence[Kind],
@@ -287,19 +296,19 @@ def _choice_lesson(
     """Return the feedback for a wrong choice of a candidate."""
     if not timings and not earlier_kinds:
         return "that was chosen without timing a candidate. Time each one whose result is right."
-    if not timings and kind not in earlier_kinds:
+    if not timings and array_kind not in earlier_kinds:
         for earlier_kind in reversed(earlier_kinds):
             differences = [
                 name
                 for name, earlier_value, value in zip(
-                    ("dtype", "shape", "device"), earlier_kind, kind, strict=True
+                    ("dtype", "shape", "device"), earlier_kind, array_kind, strict=True
                 )
                 if earlier_value != value
             ]
             if best[earlier_kind] == choice and len(differences) == 1:
                 return f"the choice of {_kind_text(earlier_kind)}. The {differences[0]} belongs in the key."
         return "that was chosen for another kind of array. Device, dtype and shape belong in the key."
-    mistake = behaviour[choice][kind][3]
+    mistake = behaviour[choice][array_kind][3]
     if mistake == "nan":
         return (
             "fast, and one element is NaN. No comparison with NaN is true, so test whether elements are "
@@ -316,13 +325,13 @@ def _choice_lesson(
     if max_timings == 2:
         return "by one call after the first. Any single call can be disturbed, so take the median of several."
     advice = "Warm up first, then take the median, because a disturbed call spoils a mean."
-    return f"not the fastest; {best[kind]!r} is. {advice}"
+    return f"not the fastest; {best[array_kind]!r} is. {advice}"
 
 
-def _kinds(rng: np.random.Generator) -> list[Kind]:
+def _draw_kinds(rng: np.random.Generator) -> list[Kind]:
     """Draw kinds of arrays, each of which differs from one base kind."""
     rows, columns = (64 * int(n) for n in rng.permutation(np.arange(1, 30))[:2])
-    base: Kind = ("float32", (rows, columns), 0)
+    base_kind: Kind = ("float32", (rows, columns), 0)
     neighbours: list[Kind] = [
         ("float16", (rows, columns), 0),
         ("float64", (rows, columns), 0),
@@ -336,10 +345,10 @@ def _kinds(rng: np.random.Generator) -> list[Kind]:
         ("float32", (rows, columns - 1), 0),
     ]
     order = rng.permutation(len(neighbours))
-    return [base, *(neighbours[int(index)] for index in order)]
+    return [base_kind, *(neighbours[int(index)] for index in order)]
 
 
-def _behaviour(
+def _draw_behaviour(
     rng: np.random.Generator, kinds: Sequence[Kind]
 ) -> tuple[dict[str, dict[Kind, Behaviour]], dict[Kind, str]]:
     """Draw each candidate's result and time for each kind of array, with different best candidates."""
@@ -347,30 +356,30 @@ def _behaviour(
     mistakes = cycle(str(name) for name in rng.permutation(list(_WRONG_RESULTS)))
     behaviour: dict[str, dict[Kind, Behaviour]] = {name: {} for name in names}
     best: dict[Kind, str] = {}
-    for index, kind in enumerate(kinds):
+    for index, array_kind in enumerate(kinds):
         ranking = [names[(index + int(n)) % 4] for n in (0, *rng.permutation([1, 2, 3]))]
-        best[kind] = ranking[0]
+        best[array_kind] = ranking[0]
         mistake_of = dict.fromkeys(names, "")
         if index % 3 != 2:
             mistake_of[ranking[1]] = next(mistakes)
         for rank, name in enumerate(ranking):
             warm_us = float(rng.uniform(20, 400)) if rank == 0 else 0.0
             if rank:
-                fastest_us = behaviour[ranking[0]][kind][1]
+                fastest_us = behaviour[ranking[0]][array_kind][1]
                 warm_us = fastest_us * (0.5 if mistake_of[name] else 1.1 + 0.2 * rank)
             # The fastest candidate takes longest to compile.
             cold_us = float(40_000 * (1 - 0.2 * rank) * rng.uniform(0.95, 1.05))
             # Whichever single call of the fastest candidate is used, for some kinds it is a disturbed call.
-            behaviour[name][kind] = (
+            behaviour[name][array_kind] = (
                 cold_us,
                 warm_us,
-                _delays(rng, index + rank, 3 if rank else 15),
+                _draw_delays(rng, index + rank, 3 if rank else 15),
                 mistake_of[name],
             )
     return behaviour, best
 
 
-def _delays(rng: np.random.Generator, phase: int, smallest: float) -> tuple[float, ...]:
+def _draw_delays(rng: np.random.Generator, phase: int, smallest: float) -> tuple[float, ...]:
     """Return factors for the durations of four calls, of which one is disturbed and takes longer.
 
     The position of the disturbed call rotates, so that each call is disturbed for some kinds. The fastest
@@ -378,15 +387,15 @@ def _delays(rng: np.random.Generator, phase: int, smallest: float) -> tuple[floa
     """
     factors: list[float] = []
     for _ in range(20):
-        group = rng.uniform(0.99, 1.01, 4)
-        group[phase // 4 % 2] *= rng.uniform(smallest, 2 * smallest)
-        factors += [float(factor) for factor in group]
+        delay_group = rng.uniform(0.99, 1.01, 4)
+        delay_group[phase // 4 % 2] *= rng.uniform(smallest, 2 * smallest)
+        factors += [float(factor) for factor in delay_group]
     return tuple(np.roll(factors, phase % 4).tolist())
 
 
-def _kind_text(kind: Kind) -> str:
+def _kind_text(array_kind: Kind) -> str:
     """Return a kind of array as text."""
-    return f"{kind[0]} {'×'.join(map(str, kind[1]))} on device {kind[2]}"
+    return f"{array_kind[0]} {'×'.join(map(str, array_kind[1]))} on device {array_kind[2]}"
 
 
 EXERCISES = (

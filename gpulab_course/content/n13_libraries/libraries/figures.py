@@ -83,11 +83,11 @@ def workspace() -> str:
 def tunable() -> str:
     """Describe in a sentence the candidates from which PyTorch's TunableOp could choose."""
     record = recorded()["tunable"]
-    counts = comma_separated(record["candidates"])
+    counts_text = comma_separated(record["candidates"])
     return _title(
-        f"torch.cuda.tunable: {record['tuned']} choices from {counts} candidates each, all of them named "
-        f"{comma_separated(record['names'])}; at most {record['max_tuning_duration_ms']} ms per candidate by "
-        "default"
+        f"torch.cuda.tunable: {record['tuned']} choices from {counts_text} candidates each, all of them "
+        f"named {comma_separated(record['names'])}; at most {record['max_tuning_duration_ms']} ms per "
+        "candidate by default"
     )
 
 

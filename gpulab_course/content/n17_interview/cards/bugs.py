@@ -39,33 +39,33 @@ class Bug:
         return "\n".join(line for line in lines if line.strip()) + "\n"
 
 
-def _bug(name: str, *changes: tuple[str, str], also: tuple[str, ...] = ()) -> Bug:
+def _make_bug(name: str, *changes: tuple[str, str], also: tuple[str, ...] = ()) -> Bug:
     return Bug(name, changes, also)
 
 
-_GUARD = ("    if (i < n) {\n        y[i] = a * x[i] + y[i];\n    }", "    y[i] = a * x[i] + y[i];")
+_GUARD_CHANGE = ("    if (i < n) {\n        y[i] = a * x[i] + y[i];\n    }", "    y[i] = a * x[i] + y[i];")
 _SCAN_STEP = "        int other = t >= step ? part[t - step] : 0;\n        __syncthreads();\n"
-_TREE = (
+_TREE_CODE = (
     "            for (int k = threadIdx.x; k < half; k += blockDim.x) s[k] += s[k + half];\n"
     "            __syncthreads();\n"
 )
 BUGS: dict[str, tuple[Bug, ...]] = {
     "00-saxpy": (
-        _bug("no guard", _GUARD),
-        _bug("guard with <=", ("i < n", "i <= n")),
-        _bug(
+        _make_bug("no guard", _GUARD_CHANGE),
+        _make_bug("guard with <=", ("i < n", "i <= n")),
+        _make_bug(
             "without the block's number",
             ("blockIdx.x * blockDim.x + threadIdx.x", "threadIdx.x"),
             also=(RESULTS,),
         ),
-        _bug(
+        _make_bug(
             "gridDim instead of blockDim",
             ("blockIdx.x * blockDim.x", "blockIdx.x * gridDim.x"),
             also=(RESULTS,),
         ),
     ),
     "02-stride": (
-        _bug(
+        _make_bug(
             "one element a thread",
             (
                 "for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride)",
@@ -73,8 +73,8 @@ BUGS: dict[str, tuple[Bug, ...]] = {
             ),
             ("    int stride = gridDim.x * blockDim.x;\n", ""),
         ),
-        _bug("guard with <=", ("i < n", "i <= n")),
-        _bug(
+        _make_bug("guard with <=", ("i < n", "i <= n")),
+        _make_bug(
             "a run of neighbours for each thread",
             (
                 "    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride)\n",
@@ -86,37 +86,37 @@ BUGS: dict[str, tuple[Bug, ...]] = {
         ),
     ),
     "02-index": (
-        _bug("rows and columns exchanged", ("row * cols + col", "col * rows + row")),
-        _bug("width for height", ("row * cols + col", "row * rows + col"), also=(RESULTS, RACE)),
-        _bug("guard on one side", ("row < rows && col < cols", "col < cols"), also=(RACE,)),
+        _make_bug("rows and columns exchanged", ("row * cols + col", "col * rows + row")),
+        _make_bug("width for height", ("row * cols + col", "row * rows + col"), also=(RESULTS, RACE)),
+        _make_bug("guard on one side", ("row < rows && col < cols", "col < cols"), also=(RACE,)),
     ),
     "03-warp-sum": (
-        _bug("one step short", ("offset > 0", "offset > 1")),
-        _bug(
+        _make_bug("one step short", ("offset > 0", "offset > 1")),
+        _make_bug(
             "a sum for each block",
             ("threadIdx.x % 32 == 0", "threadIdx.x == 0"),
             ("out[i / 32]", "out[blockIdx.x]"),
         ),
-        _bug(
+        _make_bug(
             "returns before the shuffle",
             ("    int v = i < n ? x[i] : 0;", "    if (i >= n) return;\n    int v = x[i];"),
             also=(RESULTS,),
         ),
     ),
     "03-bins": (
-        _bug(
+        _make_bug(
             "adds without an atomic", ("atomicAdd(&bins[key], __popc(peers))", "bins[key] += __popc(peers)")
         ),
-        _bug("one for each group", ("__popc(peers)", "1")),
-        _bug("key 0 for lanes without one", ("keys[i] : -1", "keys[i] : 0")),
+        _make_bug("one for each group", ("__popc(peers)", "1")),
+        _make_bug("key 0 for lanes without one", ("keys[i] : -1", "keys[i] : 0")),
     ),
     "05-copy4": (
-        _bug(
+        _make_bug(
             "the tail is forgotten",
             ("    int last = 4 * whole + i;\n    if (last < n) y[last] = x[last];\n", ""),
         ),
-        _bug("rounds up", ("whole = n / 4", "whole = (n + 3) / 4")),
-        _bug(
+        _make_bug("rounds up", ("whole = n / 4", "whole = (n + 3) / 4")),
+        _make_bug(
             "four loads in a row",
             (
                 "if (i < whole) ((float4*)y)[i] = ((const float4*)x)[i];",
@@ -125,9 +125,9 @@ BUGS: dict[str, tuple[Bug, ...]] = {
         ),
     ),
     "05-transpose": (
-        _bug("no barrier", ("    __syncthreads();\n", ""), also=(MEMORY,)),
-        _bug("no padding", ("tile[32][33]", "tile[32][32]")),
-        _bug(
+        _make_bug("no barrier", ("    __syncthreads();\n", ""), also=(MEMORY,)),
+        _make_bug("no padding", ("tile[32][33]", "tile[32][32]")),
+        _make_bug(
             "the tile stays where it was",
             (
                 "blockIdx.y * 32 + threadIdx.x, out_row = blockIdx.x * 32",
@@ -135,14 +135,14 @@ BUGS: dict[str, tuple[Bug, ...]] = {
             ),
             also=(RESULTS, MEMORY, RACE),
         ),
-        _bug(
+        _make_bug(
             "the old guard",
             ("out_row + k < cols && out_col < rows", "out_row + k < rows && out_col < cols"),
             also=(RESULTS, MEMORY),
         ),
     ),
     "05-matmul": (
-        _bug(
+        _make_bug(
             "no barrier after the loads",
             (
                 (
@@ -153,14 +153,16 @@ BUGS: dict[str, tuple[Bug, ...]] = {
             ),
             also=(MEMORY,),
         ),
-        _bug("no barrier before the next loads", ("bs[k][tx];\n        __syncthreads();\n", "bs[k][tx];\n")),
-        _bug("whole tiles only", ("k0 < inner;", "k0 + side <= inner;")),
-        _bug("row for inner", ("a[row * inner + k0 + tx]", "a[row * rows + k0 + tx]"), also=(RESULTS,)),
+        _make_bug(
+            "no barrier before the next loads", ("bs[k][tx];\n        __syncthreads();\n", "bs[k][tx];\n")
+        ),
+        _make_bug("whole tiles only", ("k0 < inner;", "k0 + side <= inner;")),
+        _make_bug("row for inner", ("a[row * inner + k0 + tx]", "a[row * rows + k0 + tx]"), also=(RESULTS,)),
     ),
     "06-block": (
-        _bug("a maximum from 0", ("-2147483647 - 1", "0")),
-        _bug("halves an odd number", ("int half = (left + 1) / 2;", "int half = left / 2;")),
-        _bug(
+        _make_bug("a maximum from 0", ("-2147483647 - 1", "0")),
+        _make_bug("halves an odd number", ("int half = (left + 1) / 2;", "int half = left / 2;")),
+        _make_bug(
             "the last warp without a barrier",
             (
                 "        __syncthreads();\n        left = half;",
@@ -169,41 +171,43 @@ BUGS: dict[str, tuple[Bug, ...]] = {
         ),
     ),
     "06-scan": (
-        _bug("in place with one barrier", (_SCAN_STEP, _SCAN_STEP.replace("        __syncthreads();\n", ""))),
-        _bug(
+        _make_bug(
+            "in place with one barrier", (_SCAN_STEP, _SCAN_STEP.replace("        __syncthreads();\n", ""))
+        ),
+        _make_bug(
             "the block's number instead of a ticket",
             ("if (t == 0) tile = atomicAdd(state, 1);", "if (t == 0) tile = blockIdx.x;"),
             also=(ENDLESS,),
         ),
-        _bug(
+        _make_bug(
             "no fence before the flag", ("        __threadfence();\n        atomicExch", "        atomicExch")
         ),
-        _bug("inclusive", ("part[t] - own", "part[t]")),
+        _make_bug("inclusive", ("part[t] - own", "part[t]")),
     ),
     "06-compact": (
-        _bug("no barrier", ("    __syncthreads();\n", ""), also=(MEMORY,)),
-        _bug(
+        _make_bug("no barrier", ("    __syncthreads();\n", ""), also=(MEMORY,)),
+        _make_bug(
             "all votes of the warp",
             ("__popc(votes & ((1u << lane) - 1))", "__popc(votes)"),
             also=(RESULTS, MEMORY),
         ),
-        _bug("counts its own block only", ("before[blockIdx.x] + kept", "kept")),
+        _make_bug("counts its own block only", ("before[blockIdx.x] + kept", "kept")),
     ),
     "06-blur": (
-        _bug(
+        _make_bug(
             "no barrier before the next tile",
             (
                 "    sum / 25;\n        }\n        __syncthreads();\n".strip(),
                 "sum / 25;\n        }\n".strip(),
             ),
         ),
-        _bug(
+        _make_bug(
             "no barrier after the loads",
             ("        __syncthreads();\n        int row", "        int row"),
             also=(MEMORY,),
         ),
-        _bug("clamps to the height", ("rows - 1)", "rows)"), also=(RESULTS,)),
-        _bug(
+        _make_bug("clamps to the height", ("rows - 1)", "rows)"), also=(RESULTS,)),
+        _make_bug(
             "zeros beyond the edge",
             (
                 (
@@ -219,13 +223,16 @@ BUGS: dict[str, tuple[Bug, ...]] = {
         ),
     ),
     "06-softmax": (
-        _bug("the sum keeps its old scale", ("            sum *= expf(most - v);\n", "")),
-        _bug("no barrier", ("    __syncthreads();\n", ""), also=(MEMORY,)),
-        _bug("warps added without their scale", ("sums[w] * expf(mosts[w] - most)", "sums[w]")),
+        _make_bug("the sum keeps its old scale", ("            sum *= expf(most - v);\n", "")),
+        _make_bug("no barrier", ("    __syncthreads();\n", ""), also=(MEMORY,)),
+        _make_bug("warps added without their scale", ("sums[w] * expf(mosts[w] - most)", "sums[w]")),
     ),
     "14-sum": (
-        _bug("no barrier between the steps", (_TREE, _TREE.replace("            __syncthreads();\n", ""))),
-        _bug(
+        _make_bug(
+            "no barrier between the steps",
+            (_TREE_CODE, _TREE_CODE.replace("            __syncthreads();\n", "")),
+        ),
+        _make_bug(
             "one element a thread",
             (
                 (
@@ -239,10 +246,10 @@ BUGS: dict[str, tuple[Bug, ...]] = {
             ),
             also=(RESULTS,),
         ),
-        _bug(
+        _make_bug(
             "thread 0 adds in order",
             (
-                "        for (int half = 128; half > 0; half /= 2) {\n" + _TREE + "        }\n",
+                "        for (int half = 128; half > 0; half /= 2) {\n" + _TREE_CODE + "        }\n",
                 "        if (threadIdx.x == 0)\n            for (int k = 1; k < 256; ++k) s[0] += s[k];\n",
             ),
             also=(IDLE,),
@@ -254,10 +261,10 @@ BUGS: dict[str, tuple[Bug, ...]] = {
 def repair(rng: Random, name: str) -> Drawn:
     """Draw a bug of an exercise, and return the questions about it."""
     bug = rng.choice(BUGS[name])
-    code = bug.program(model(name))
+    program_text = bug.program(model(name))
 
     def find_fault() -> Found:
-        kinds, verdict = faults(name, code)
+        kinds, verdict = faults(name, program_text)
         return Found(
             kinds[0],
             f"by the sanitizer, and judged as {name}",
@@ -271,13 +278,13 @@ def repair(rng: Random, name: str) -> Drawn:
                 question=f"{TASKS[name]} This program compiles and is wrong, or costs too much. What is wrong with it?",
                 measure=find_fault,
                 choices=FAULTS,
-                code=code,
+                code=program_text,
             ),
             Part(
                 question="Repair it: `answer(code)`, for the same launch. A change that only hides the fault is "
                 "refused. A program that does not compile is not locked.",
                 judge=partial(outcome, name),
-                code=code,
+                code=program_text,
                 model=model(name),
             ),
         ),

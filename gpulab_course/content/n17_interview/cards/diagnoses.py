@@ -28,7 +28,7 @@ NEARLY = 0.6
 HARDLY = 1.15
 SURELY = 1.35
 """Around what is worth fixing (1.25), where either answer is right."""
-_TRIES = 12
+_MAX_TRIES = 12
 _MODULES = (laid_out,)  # importing it registers its families
 
 
@@ -83,7 +83,7 @@ class Hidden:
                 f"{duration(diagnosis_table.time_ns)}; the host's launch {duration(diagnosis_table.host_ns)}",
             ),
             ("DRAM", f"{size(moved_bytes)}, {percent(bandwidth_share)} of its bandwidth"),
-            ("L1, L2 hits", f"{_share(caches.l1_hit_rate)}, {_share(caches.l2_hit_rate)}"),
+            ("L1, L2 hits", f"{_share_text(caches.l1_hit_rate)}, {_share_text(caches.l2_hit_rate)}"),
             ("L2 sectors", f"{caches.l2_sectors:,}"),
             ("global loads", _per_request(counters, "load")),
             ("global stores", _per_request(counters, "store")),
@@ -115,22 +115,22 @@ class Hidden:
         return Table(title, ("counter", "value"), tuple(rows))
 
 
-def _share(rate: float | None) -> str:
+def _share_text(rate: float | None) -> str:
     return "–" if rate is None else percent(rate)
 
 
-def _per_request(counters: KernelCounters, kind: str) -> str:
-    requests = counters.total("requests", "global", kind)
-    sectors = counters.total("sectors", "global", kind)
+def _per_request(counters: KernelCounters, access_kind: str) -> str:
+    requests = counters.total("requests", "global", access_kind)
+    sectors = counters.total("sectors", "global", access_kind)
     return f"{requests:,} requests of {number(sectors / requests)} sectors" if requests else "none"
 
 
 def draw_hidden(rng: Random, cause: str) -> Hidden:
     """Draw kernels with this flaw until the diagnosis names the flaw first."""
     candidate: Hidden | None = None
-    for _ in range(_TRIES):
-        case = draw(rng.randrange(10**6), cause, rng.randrange(len(FAMILIES[cause])))
-        candidate = run_case(case)
+    for _ in range(_MAX_TRIES):
+        hidden_case = draw(rng.randrange(10**6), cause, rng.randrange(len(FAMILIES[cause])))
+        candidate = run_case(hidden_case)
         main = candidate.table.main
         if (main.kind if main else SOUND) == cause and (main is None or main.gain >= LEAST_GAIN):
             break
@@ -159,8 +159,8 @@ def run_case(case: Case) -> Hidden:
 
 def kernel_source(code: str, name: str) -> str:
     """Return the source of the flawed or of the fixed kernel alone."""
-    head, _, remainder = code.partition(f'extern "C" __global__ void {name}')
-    return f'{head}extern "C" __global__ void {name}' + remainder.partition('extern "C"')[0]
+    preamble, _, remainder = code.partition(f'extern "C" __global__ void {name}')
+    return f'{preamble}extern "C" __global__ void {name}' + remainder.partition('extern "C"')[0]
 
 
 def diagnose(rng: Random, cause: str) -> Drawn:
@@ -196,7 +196,7 @@ def diagnose(rng: Random, cause: str) -> Drawn:
         assert main is not None
         return Found(round(main.gain, 2), origin, f"{duration(main.before_ns)} → {duration(main.after_ns)}.")
 
-    parts = [
+    questions = [
         Part(
             question="What is the main cause of its time, that is, what would you fix first?",
             measure=find_cause,
@@ -205,7 +205,7 @@ def diagnose(rng: Random, cause: str) -> Drawn:
         )
     ]
     if main is not None:
-        parts.append(
+        questions.append(
             Part(
                 question="How many times as fast would it be without this cause, if nothing else changed?",
                 measure=find_gain,
@@ -214,7 +214,7 @@ def diagnose(rng: Random, cause: str) -> Drawn:
             )
         )
     return Drawn(
-        parts=tuple(parts),
+        parts=tuple(questions),
         points=(
             "Named the counter that shows the cause, with its value and its best value.",
             "Ruled out at least one other cause by its counter.",
@@ -226,11 +226,11 @@ def diagnose(rng: Random, cause: str) -> Drawn:
     )
 
 
-def _card(card_number: int, cause: str) -> Card:
+def _hidden_card(card_number: int, cause: str) -> Card:
     # The key must not reveal the cause.
     draw_questions: Callable[[Random], Any] = partial(diagnose, cause=cause)
     level = "L5" if cause in ("in flight", "latency", "grid", SOUND) else "L4"
     return Card(f"diagnose-{card_number:02}", "diagnose", level, "A hidden kernel", draw_questions, ("09",))
 
 
-CARDS = tuple(_card(at, cause) for at, cause in enumerate((*CAUSES, SOUND), start=1))
+CARDS = tuple(_hidden_card(at, cause) for at, cause in enumerate((*CAUSES, SOUND), start=1))

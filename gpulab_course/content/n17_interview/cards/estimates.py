@@ -378,7 +378,7 @@ def copy_card(rng: Random) -> Drawn:
     def part(name: str, is_pinned: bool) -> Part:
         return Part(
             question=f"How long does a copy of {mib} MiB from {'pinned' if is_pinned else 'pageable'} host memory "
-            f"to {article(name)} {name} take (PCIe {_pcie(name)})?",
+            f"to {article(name)} {name} take (PCIe {_pcie_text(name)})?",
             measure=lambda: _measure_copy(name, mib * MIB, is_pinned),
             unit="ms",
             near=1.6 if is_pinned else 2.0,
@@ -396,7 +396,7 @@ def copy_card(rng: Random) -> Drawn:
     )
 
 
-def _pcie(name: str) -> str:
+def _pcie_text(name: str) -> str:
     return {15.75: "3.0 x16", 31.5: "4.0 x16", 63: "5.0 x16"}.get(info(name).pcie_gbps, "x16")
 
 

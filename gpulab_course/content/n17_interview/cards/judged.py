@@ -21,11 +21,11 @@ from virtualgpu.errors import GpulabError
 from virtualgpu.records import Dim3
 
 # The score of an answer that fails in a stage.
-_SCORES = {"results": 0.0, "orders": 0.25, "hazards": 0.35, "budget": 0.6, "parallelism": 0.5}
+_STAGE_SCORES = {"results": 0.0, "orders": 0.25, "hazards": 0.35, "budget": 0.6, "parallelism": 0.5}
 # An interview limits instructions less strictly than an exercise does. With the candidate's own launch, a
 # thread may compute several elements, so that fewer warps do more work each.
-_SLACK = 6.0
-_BUSIEST = 40.0
+_SLACK_FACTOR = 6.0
+_BUSIEST_FACTOR = 40.0
 _MOST_THREADS = 1024
 
 
@@ -61,7 +61,7 @@ def outcome(name: str, code: str, *, grid: Any = None, block: Any = None) -> Out
     kernel_exercise = exercise(name)
     kernel_exercise = replace(
         kernel_exercise,
-        measured=replace(kernel_exercise.measured, slack=max(_SLACK, kernel_exercise.measured.slack)),
+        measured=replace(kernel_exercise.measured, slack=max(_SLACK_FACTOR, kernel_exercise.measured.slack)),
     )
     if grid is not None or block is not None:
         kernel_exercise = with_launch(kernel_exercise, grid, block)
@@ -70,7 +70,7 @@ def outcome(name: str, code: str, *, grid: Any = None, block: Any = None) -> Out
         not verdict.stages or verdict.message.endswith(f"keep the given list: {kernel_exercise.signature}.")
     ):
         raise UntriedError(f"The kernel could not be tested, so your answer is not locked: {verdict.message}")
-    score = 1.0 if verdict else _SCORES.get(verdict.failed_stage, 0.0)
+    score = 1.0 if verdict else _STAGE_SCORES.get(verdict.failed_stage, 0.0)
     stages = ", ".join(f"{stage.name} {stage.state}" for stage in verdict.stages)
     return Outcome(score, verdict.passed, verdict.message, f"judged as {name}: {stages}")
 
@@ -172,7 +172,7 @@ def with_launch(kernel_exercise: KernelExercise, grid: Any, block: Any) -> Kerne
         measured=replace(
             measured,
             block=own_block,
-            busiest=_BUSIEST,
+            busiest=_BUSIEST_FACTOR,
             drawn=draw_sizes if draw_launches else None,
         ),
     )
@@ -221,12 +221,12 @@ ENDLESS = "it does not end, or stops at a barrier or a warp's mask that not all 
 COSTS = "the results are right, but it moves or waits more than it has to"
 IDLE = "the results are right, but few threads do the work"
 FAULTS = (RESULTS, RACE, MEMORY, ENDLESS, COSTS, IDLE)
-_TOOLS = {"race": RACE, "sync": ENDLESS}
+_TOOL_CAUSES = {"race": RACE, "sync": ENDLESS}
 # Other faults, such as too many registers for one device, are not faults of the program.
-_STOPS = dict.fromkeys(("out of bounds", "misaligned"), MEMORY) | dict.fromkeys(
+_FAULT_CAUSES = dict.fromkeys(("out of bounds", "misaligned"), MEMORY) | dict.fromkeys(
     ("endless", "barrier deadlock", "divergent barrier", "lanes missing", "lane outside its mask"), ENDLESS
 )
-_STAGES = {"results": RESULTS, "orders": RACE, "hazards": MEMORY, "budget": COSTS, "parallelism": IDLE}
+_STAGE_CAUSES = {"results": RESULTS, "orders": RACE, "hazards": MEMORY, "budget": COSTS, "parallelism": IDLE}
 
 
 def faults(name: str, code: str) -> tuple[list[str], Verdict]:
@@ -245,11 +245,13 @@ def faults(name: str, code: str) -> tuple[list[str], Verdict]:
             try:
                 report, _ = kernel_bench.sanitize(kernel_exercise, trial.source, case)
             except Fault as fault:
-                kinds += [_STOPS[fault.kind]] if fault.kind in _STOPS else []
+                kinds += [_FAULT_CAUSES[fault.kind]] if fault.kind in _FAULT_CAUSES else []
                 continue
             kinds += [
-                _TOOLS.get(hazard.tool, MEMORY) for hazard in report.hazards if hazard.severity != "info"
+                _TOOL_CAUSES.get(hazard.tool, MEMORY)
+                for hazard in report.hazards
+                if hazard.severity != "info"
             ]
     if not kinds:
-        kinds = [_STAGES[verdict.failed_stage]]
+        kinds = [_STAGE_CAUSES[verdict.failed_stage]]
     return list(dict.fromkeys(kinds)), verdict

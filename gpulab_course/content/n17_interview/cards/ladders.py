@@ -18,14 +18,14 @@ from virtualgpu.records import Provenance
 from virtualgpu.records.launch.causes import CauseKind
 
 # Large enough that the launch is not most of the time.
-_SIZES = {
+_LADDER_SIZES = {
     "transpose": (2048, 2048),
     "reduction": (1 << 22,),
     "softmax": (4096, 1024),
     "histogram": (1 << 22,),
     "stencil": (1024, 2048),
 }
-_RUNGS = {"reduction": ("sum_interleaved", "sum_halves", "sum_shuffled", "sum_one_pass")}
+_SHOWN_RUNGS = {"reduction": ("sum_interleaved", "sum_halves", "sum_shuffled", "sum_one_pass")}
 _COMMON_CHOICES = (
     "uncoalesced",
     "bank conflicts",
@@ -39,8 +39,8 @@ _COMMON_CHOICES = (
 def diagnose_rung(ladder: str, rung: str, device: str) -> DiagnosisTable:
     """Return the diagnosis of one version of a kernel on a device."""
     with use_device(device):
-        work = kernels.launch(rung, *kernels.example(ladder, _SIZES[ladder]).arrays)
-        return diagnosis(**work.step)
+        kernel_launch = kernels.launch(rung, *kernels.example(ladder, _LADDER_SIZES[ladder]).arrays)
+        return diagnosis(**kernel_launch.step)
 
 
 def main_limit(diagnosis_table: DiagnosisTable) -> str:
@@ -57,7 +57,7 @@ def is_refuted(diagnosis_table: DiagnosisTable, later_tables: list[DiagnosisTabl
 
 
 # The cause that the next kernel has improved if it shortens a stage, by stage.
-_STAGES: dict[str, CauseKind] = {"atomics": "atomics", "latency": "latency", "issue": "compute"}
+_STAGE_CAUSES: dict[str, CauseKind] = {"atomics": "atomics", "latency": "latency", "issue": "compute"}
 
 
 def other_right_answers(
@@ -70,10 +70,10 @@ def other_right_answers(
     stage = diagnosis_table.bound
     if (
         later_tables
-        and stage in _STAGES
+        and stage in _STAGE_CAUSES
         and diagnosis_table.stages[stage] >= MIN_GAIN * later_tables[0].stages.get(stage, 0.0)
     ):
-        names.add(NAMES[_STAGES[stage]])
+        names.add(NAMES[_STAGE_CAUSES[stage]])
     return tuple(sorted(names - {main_limit(diagnosis_table)}))
 
 
@@ -81,7 +81,7 @@ def climb(rng: Random, ladder: str) -> Drawn:
     """Return the questions about a series of kernels."""
     series = kernels.ladder(ladder)
     device = rng.choice(DEVICES)
-    rungs = [rung for rung in series.rungs if rung.name in _RUNGS.get(ladder, (rung.name,))]
+    rungs = [rung for rung in series.rungs if rung.name in _SHOWN_RUNGS.get(ladder, (rung.name,))]
     tables_by_name = {rung.name: diagnose_rung(ladder, rung.name, device) for rung in rungs}
     tables = list(tables_by_name.values())
 
@@ -114,9 +114,7 @@ def climb(rng: Random, ladder: str) -> Drawn:
                     duration(diagnosis_table.time_ns),
                 )
             )
-        title = (
-            f"{series.title} on {info(device).name}, {' × '.join(f'{n:,}' for n in _SIZES[ladder])}; modelled"
-        )
+        title = f"{series.title} on {info(device).name}, {' × '.join(f'{n:,}' for n in _LADDER_SIZES[ladder])}; modelled"
         return Table(title, ("kernel", "what is new", "grid × block", "time"), tuple(rows))
 
     rung_numbers = [
@@ -140,24 +138,24 @@ def climb(rng: Random, ladder: str) -> Drawn:
             "Said when to stop: which ceiling remains, and how close the kernel is to it.",
             "Said how the size of the problem matters: with few blocks, no version helps.",
         ),
-        sentence=_summary({name: found.time_ns for name, found in tables_by_name.items()}),
+        sentence=_times_text({name: found.time_ns for name, found in tables_by_name.items()}),
         parameters={"device": device, "ladder": ladder},
     )
 
 
-def _summary(times_ns: dict[str, float]) -> str:
+def _times_text(times_ns: dict[str, float]) -> str:
     """Return a sentence about the speedups of the series."""
     names = list(times_ns)
-    steps = list(itertools.pairwise(names))
+    rung_pairs = list(itertools.pairwise(names))
     gain = times_ns[names[0]] / min(times_ns.values())
     faster = [
         f"`{rung}` ({number(times_ns[previous] / times_ns[rung])} ×)"
-        for previous, rung in steps
+        for previous, rung in rung_pairs
         if times_ns[previous] >= MIN_GAIN * times_ns[rung]
     ]
     slower_rungs = [
         f"`{rung}` ({number(times_ns[rung] / times_ns[previous])} ×)"
-        for previous, rung in steps
+        for previous, rung in rung_pairs
         if times_ns[rung] >= MIN_GAIN * times_ns[previous]
     ]
     summary = (
@@ -168,15 +166,15 @@ def _summary(times_ns: dict[str, float]) -> str:
     return f"{summary} I measure after each step, and stop where only fewer bytes would help."
 
 
-def _card(ladder: str, sections: tuple[str, ...]) -> Card:
+def _ladder_card(ladder: str, sections: tuple[str, ...]) -> Card:
     title = f"A ladder: {kernels.ladder(ladder).title[0].lower()}{kernels.ladder(ladder).title[1:]}"
     return Card(f"ladder-{ladder}", "ladder", "L5", title, partial(climb, ladder=ladder), sections)
 
 
 CARDS = (
-    _card("transpose", ("05b",)),
-    _card("reduction", ("06a",)),
-    _card("softmax", ("06b",)),
-    _card("histogram", ("06b",)),
-    _card("stencil", ("06b",)),
+    _ladder_card("transpose", ("05b",)),
+    _ladder_card("reduction", ("06a",)),
+    _ladder_card("softmax", ("06b",)),
+    _ladder_card("histogram", ("06b",)),
+    _ladder_card("stencil", ("06b",)),
 )

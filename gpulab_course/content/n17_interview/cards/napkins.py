@@ -362,9 +362,9 @@ def halves_card(rng: Random) -> Drawn:
 
     def count_in_half() -> Found:
         with use_device("A100") as cp:
-            total = cp.zeros(1, "float32")
-            kernel(cp, "ones")((1,), (1,), (total, np.int32(additions)))
-            value = int(total[0])
+            device_sum = cp.zeros(1, "float32")
+            kernel(cp, "ones")((1,), (1,), (device_sum, np.int32(additions)))
+            value = int(device_sum[0])
         return Found(
             value,
             Provenance("modelled", "virtual A100", "results are exact"),
@@ -373,10 +373,10 @@ def halves_card(rng: Random) -> Drawn:
 
     def limit_in_single() -> Found:
         value = np.float32(0)
-        for step in range(24, 26):
-            value = np.float32(2**step) + np.float32(1)
-            if value == 2**step:
-                return Found(2**step, "computed by NumPy", "FP32 has 24 bits of significand.")
+        for exponent in range(24, 26):
+            value = np.float32(2**exponent) + np.float32(1)
+            if value == 2**exponent:
+                return Found(2**exponent, "computed by NumPy", "FP32 has 24 bits of significand.")
         raise AssertionError(value)
 
     return Drawn(
@@ -450,18 +450,20 @@ def all_reduce_card(rng: Random) -> Drawn:
 
 
 def amdahl_card(rng: Random) -> Drawn:
-    share = rng.choice([20, 35, 60, 80])
+    kernel_percent = rng.choice([20, 35, 60, 80])
     factor = rng.choice([3, 5, 10])
 
     def speedup(kernel_speedup: float) -> Found:
-        value = 100 / (100 - share + share / kernel_speedup)
-        term_text = f" + {share / 100:g} / {kernel_speedup:g}" if math.isfinite(kernel_speedup) else ""
-        return Found(round(value, 2), BY_ARITHMETIC, f"1 / ({(100 - share) / 100:g}{term_text}).")
+        value = 100 / (100 - kernel_percent + kernel_percent / kernel_speedup)
+        term_text = (
+            f" + {kernel_percent / 100:g} / {kernel_speedup:g}" if math.isfinite(kernel_speedup) else ""
+        )
+        return Found(round(value, 2), BY_ARITHMETIC, f"1 / ({(100 - kernel_percent) / 100:g}{term_text}).")
 
     return Drawn(
         parts=(
             Part(
-                question=f"A kernel takes {share} % of a step and becomes {factor} times as fast. How many times as fast is the step?",
+                question=f"A kernel takes {kernel_percent} % of a step and becomes {factor} times as fast. How many times as fast is the step?",
                 measure=lambda: speedup(factor),
                 unit="times",
                 near=1.05,
@@ -479,7 +481,7 @@ def amdahl_card(rng: Random) -> Drawn:
             "After each improvement the shares are different, so measure again.",
         ),
         sentence="1 divided by the remaining time: the unchanged share, plus the changed share divided by its speed-up.",
-        parameters={"share": share, "factor": factor},
+        parameters={"share": kernel_percent, "factor": factor},
     )
 
 

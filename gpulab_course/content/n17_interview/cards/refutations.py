@@ -18,7 +18,7 @@ from gpulab_course.teach.interview import Card, Drawn, Found, Part
 from virtualgpu.records import Provenance
 
 FAIR = "can fail, and changes one thing"
-_POINTS = (
+_CLAIM_POINTS = (
     "Said what the experiment would show if the claim were true.",
     "Changed one thing, on the device of the claim, from the same state of the caches.",
     "Measured, and gave the number with its unit, its device and its origin.",
@@ -26,9 +26,9 @@ _POINTS = (
 )
 
 
-def _card(
+def _claim_card(
     key: str,
-    source: str,
+    claim_source: str,
     claim: str,
     experiments: tuple[tuple[str, str], ...],
     draw_claim: Callable[[Random], tuple[str, str, str, float, Callable[[], Found], dict[str, object]]],
@@ -45,7 +45,7 @@ def _card(
     """
 
     def draw(rng: Random) -> Drawn:
-        drawn_claim, question, unit, accepted_factor, measure, parameters = draw_claim(rng)
+        drawn_claim, question, answer_unit, accepted_factor, measure, parameters = draw_claim(rng)
         experiment_list = list(experiments)
         rng.shuffle(experiment_list)
 
@@ -54,7 +54,7 @@ def _card(
             fair_experiment = next(text for text, flaw in experiment_list if flaw == FAIR)
             return Found(fair_experiment, "by design of experiments", explanation)
 
-        claim_text = f"Claimed ({source}): “{drawn_claim or claim}” "
+        claim_text = f"Claimed ({claim_source}): “{drawn_claim or claim}” "
         return Drawn(
             parts=(
                 Part(
@@ -62,10 +62,10 @@ def _card(
                     measure=choice,
                     choices=tuple(text for text, _ in experiment_list),
                 ),
-                Part(question=question, measure=measure, unit=unit, near=accepted_factor),
+                Part(question=question, measure=measure, unit=answer_unit, near=accepted_factor),
                 *([follow_up(parameters)] if follow_up else []),
             ),
-            points=_POINTS,
+            points=_CLAIM_POINTS,
             sentence=sentence,
             parameters=parameters,
         )
@@ -77,8 +77,8 @@ def _card(
 def _blocks_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
     device = rng.choice(["A100", "H100", "H200", "L40S"])
     kib = rng.choice([6, 10, 12])
-    total = info(device).shared_per_sm_bytes >> 10
-    claim = f"{info(device).name}: blocks of 32 threads with {kib} KiB of shared memory: {total} / {kib} = {total // kib} blocks per SM."
+    shared_kib = info(device).shared_per_sm_bytes >> 10
+    claim = f"{info(device).name}: blocks of 32 threads with {kib} KiB of shared memory: {shared_kib} / {kib} = {shared_kib // kib} blocks per SM."
     return (
         claim,
         "How many blocks does the occupancy calculator find?",
@@ -95,8 +95,8 @@ def _naive_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found]
 
     def measure() -> Found:
         with use_device("A100"):
-            work = kernels.launch("sgemm_naive", *kernels.example("sgemm", (n, n, n)).arrays)
-            counters = count(**work.step)
+            kernel_launch = kernels.launch("sgemm_naive", *kernels.example("sgemm", (n, n, n)).arrays)
+            counters = count(**kernel_launch.step)
         requests = counters.total("requests", "global", "load")
         sectors = counters.total("sectors", "global", "load")
         return Found(
@@ -139,19 +139,26 @@ def _registers_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Fo
 
 
 def _decode_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
-    old, new = rng.choice([("A100", "H100"), ("A100", "H200"), ("T4", "L40S")])
-    claim = f"Decoding is bound by memory, so going from {info(old).name} to {info(new).name} makes it exactly 0 % faster."
+    old_device, new_device = rng.choice([("A100", "H100"), ("A100", "H200"), ("T4", "L40S")])
+    claim = f"Decoding is bound by memory, so going from {info(old_device).name} to {info(new_device).name} makes it exactly 0 % faster."
 
     def measure() -> Found:
-        ratio = info(new).memory_bandwidth_gbps / info(old).memory_bandwidth_gbps
+        ratio = info(new_device).memory_bandwidth_gbps / info(old_device).memory_bandwidth_gbps
         return Found(
             round(ratio, 2),
-            info(new).provenance,
-            f"{info(old).memory_bandwidth_gbps:,} → {info(new).memory_bandwidth_gbps:,} GB/s: a memory-bound "
+            info(new_device).provenance,
+            f"{info(old_device).memory_bandwidth_gbps:,} → {info(new_device).memory_bandwidth_gbps:,} GB/s: a memory-bound "
             "kernel gains at most as much as the memory.",
         )
 
-    return claim, "How many times as fast can it become?", "times", 1.15, measure, {"old": old, "new": new}
+    return (
+        claim,
+        "How many times as fast can it become?",
+        "times",
+        1.15,
+        measure,
+        {"old": old_device, "new": new_device},
+    )
 
 
 def _energy_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
@@ -376,10 +383,10 @@ def _asynchronous_claim(rng: Random) -> tuple[str, str, str, float, Callable[[],
 
 _OTHER_DEVICE = "wrong device: it says nothing about the device of the claim"
 _CANNOT_FAIL = "cannot fail: the result is the same whether the claim is true or not"
-_CONFOUNDED = "confounded: two things change at once"
+_CONFOUNDED_FLAW = "confounded: two things change at once"
 
 CARDS = (
-    _card(
+    _claim_card(
         "blocks",
         "a GPU glossary",
         "",
@@ -387,13 +394,13 @@ CARDS = (
             ("use the occupancy rules for this kernel, block and device", FAIR),
             ("use them for a kernel without shared memory", _CANNOT_FAIL),
             ("use them for a T4 instead", _OTHER_DEVICE),
-            ("double shared memory and threads together", _CONFOUNDED),
+            ("double shared memory and threads together", _CONFOUNDED_FLAW),
         ),
         _blocks_claim,
         "Since compute capability 8.0, CUDA reserves 1 KiB for each block, in addition to its own memory.",
         "02",
     ),
-    _card(
+    _claim_card(
         "naive",
         "a collection of practice kernels",
         "The naive matrix multiplication with `A[row*N+k] * B[k*N+col]` is slow because it is uncoalesced.",
@@ -407,7 +414,7 @@ CARDS = (
         "It is coalesced, but it reads each element n times.",
         "05b",
     ),
-    _card(
+    _claim_card(
         "registers",
         "a list of interview questions",
         "An SM typically has 64 KB of registers.",
@@ -422,21 +429,21 @@ CARDS = (
         "02",
         "L3",
     ),
-    _card(
+    _claim_card(
         "decode",
         "a set of systems cards",
         "",
         (
             ("compare the two cards' bandwidths", FAIR),
             ("compare their tensor rates", _CANNOT_FAIL),
-            ("compare two models, one on each card", _CONFOUNDED),
+            ("compare two models, one on each card", _CONFOUNDED_FLAW),
             ("compare the bandwidths of two T4", _OTHER_DEVICE),
         ),
         _decode_claim,
         "A memory-bound kernel is as fast as the memory, so it gains fully from a faster memory.",
         "09",
     ),
-    _card(
+    _claim_card(
         "energy",
         "a set of systems cards",
         "",
@@ -444,14 +451,14 @@ CARDS = (
             ("multiply, with the powers of ten written out", FAIR),
             ("compare with another number of the same card", "cannot fail: both can contain the same error"),
             ("measure the board's power while idle", "wrong quantity: no operations run"),
-            ("measure a kernel that also moves memory", _CONFOUNDED),
+            ("measure a kernel that also moves memory", _CONFOUNDED_FLAW),
         ),
         _energy_claim,
         "10¹² picojoules are one joule.",
         "09",
         "L3",
     ),
-    _card(
+    _claim_card(
         "stack",
         "notes that go round",
         "The memory of an A100 delivers 460 GB/s.",
@@ -468,21 +475,21 @@ CARDS = (
         "This is the highest rate of one stack, and the card has five stacks.",
         "05a",
     ),
-    _card(
+    _claim_card(
         "freed",
         "forum answers",
         "`del x` returns the memory to the GPU.",
         (
             ("read the pool's total before and after", FAIR),
             ("read its used bytes before and after", "cannot fail: the used bytes fall in both cases"),
-            ("delete and make another array, then look", _CONFOUNDED),
+            ("delete and make another array, then look", _CONFOUNDED_FLAW),
             ("look at the host's memory", "wrong memory"),
         ),
         _freed_claim,
         "It goes back to the pool, and only `free_all_blocks` returns it to the driver.",
         "10a",
     ),
-    _card(
+    _claim_card(
         "million",
         "a tutorial",
         "",
@@ -490,14 +497,14 @@ CARDS = (
             ("read the used bytes of the pool", FAIR),
             ("read `nbytes` of the array", "cannot fail: this is computed from its shape"),
             ("ask `nvidia-smi`", "confounded: it includes the context and the free memory of the pool"),
-            ("make ten arrays of other sizes", _CONFOUNDED),
+            ("make ten arrays of other sizes", _CONFOUNDED_FLAW),
         ),
         _million_claim,
         "It is rounded up to 512 bytes.",
         "10a",
         "L3",
     ),
-    _card(
+    _claim_card(
         "graphs",
         "a blog",
         "With CUDA graphs, there is no launch overhead.",
@@ -507,34 +514,34 @@ CARDS = (
                 "time a graph of one long kernel",
                 "cannot fail: the overhead is too small to see in both cases",
             ),
-            ("time a graph of fused kernels", _CONFOUNDED),
+            ("time a graph of fused kernels", _CONFOUNDED_FLAW),
             ("count the graph's nodes", "wrong quantity: a number of nodes is not a time"),
         ),
         _graphs_claim,
         "The host launches once, but the device still starts each node.",
         "11a",
     ),
-    _card(
+    _claim_card(
         "diverging",
         "many slides",
         "An `if` in a kernel halves its speed.",
         (
             ("count active lanes if whole warps take one branch, and if they do not", FAIR),
             ("count instructions of a kernel without an `if`", _CANNOT_FAIL),
-            ("time it with another block size as well", _CONFOUNDED),
+            ("time it with another block size as well", _CONFOUNDED_FLAW),
             ("look at its source", "no measurement: the source does not say which lanes go where"),
         ),
         _diverging_claim,
         "Only a warp whose lanes take different branches becomes slower.",
         "03",
     ),
-    _card(
+    _claim_card(
         "full",
         "many slides",
         "Occupancy should always be as high as possible.",
         (
             ("the same kernel with unused shared memory, which lowers only the occupancy", FAIR),
-            ("another block size and another unrolling", _CONFOUNDED),
+            ("another block size and another unrolling", _CONFOUNDED_FLAW),
             ("two kernels of full occupancy", _CANNOT_FAIL),
             ("read the occupancy calculator", "no measurement of speed"),
         ),
@@ -545,7 +552,7 @@ CARDS = (
         "L5",
         _low_occupancy_part,
     ),
-    _card(
+    _claim_card(
         "asynchronous",
         "documentation of a framework, read in haste",
         "`non_blocking=True` makes a copy asynchronous.",
@@ -553,7 +560,7 @@ CARDS = (
             ("note when the call returns, from pageable memory", FAIR),
             ("note when the call returns, from pinned memory", "cannot fail: there it is asynchronous"),
             ("note when the data have arrived", "wrong moment: of the copy, not of the call"),
-            ("copy another amount in the other direction", _CONFOUNDED),
+            ("copy another amount in the other direction", _CONFOUNDED_FLAW),
         ),
         _asynchronous_claim,
         "From pageable memory, the host waits until the data is in a pinned buffer.",

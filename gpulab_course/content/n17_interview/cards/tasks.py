@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-_LINE = "Launch: one-dimensional blocks of any size up to 1,024, with a thread for each element."
-_WARPS = (
+_LINE_LAUNCH = "Launch: one-dimensional blocks of any size up to 1,024, with a thread for each element."
+_WARP_LAUNCH = (
     "Launch: one-dimensional blocks of whole warps, with a thread for each element; `w` counts warps over "
     "the whole grid."
 )
-_PLANE = "The grid covers the columns in x and the rows in y."
+_PLANE_LAUNCH = "The grid covers the columns in x and the rows in y."
 
 TASKS: dict[str, str] = {
-    "00-saxpy": "`saxpy` sets `y[i] = a * x[i] + y[i]` for n floats. " + _LINE,
+    "00-saxpy": "`saxpy` sets `y[i] = a * x[i] + y[i]` for n floats. " + _LINE_LAUNCH,
     "02-stride": "`squares` sets `y[i] = x[i] * x[i]` for n floats, and writes each element once. Launch: "
     "one-dimensional, with any number of threads: fewer than elements, or more. Neighbouring lanes must read "
     "neighbouring elements.",
     "02-index": "`scale2d` sets `y = 2 * x` for a row-major matrix of rows × cols, each side from 1 to some "
-    f"70,000, and writes each element once. Launch: two-dimensional blocks of any shape. {_PLANE} Accesses "
+    f"70,000, and writes each element once. Launch: two-dimensional blocks of any shape. {_PLANE_LAUNCH} Accesses "
     "must be coalesced.",
-    "03-warp-sum": f"`out[w]` is the sum of `x[32 w]` to `x[32 w + 31]`; elements beyond n count as 0. {_WARPS} "
+    "03-warp-sum": f"`out[w]` is the sum of `x[32 w]` to `x[32 w + 31]`; elements beyond n count as 0. {_WARP_LAUNCH} "
     "`out` has an int for each of these warps, also for those without an element. No shared memory and no "
     "atomics: the lanes exchange registers.",
     "03-bins": "`count_keys` adds to `bins[k]`, which holds a count already, how often k occurs among n keys "
-    f"from 0 to 7. {_LINE} As few lanes as possible may issue an atomic in global memory: about one for each "
+    f"from 0 to 7. {_LINE_LAUNCH} As few lanes as possible may issue an atomic in global memory: about one for each "
     "different key of a warp.",
     "03-compact": "Each warp moves the positive elements among `x[32 w]` to `x[32 w + 31]`, in their order, to "
     "`out[32 w]`, `out[32 w + 1]` and so on, and writes to `counts[w]` how many there are. All other "
-    f"elements of `out` keep their values. {_WARPS} `counts` has an int for each of these warps, also for "
+    f"elements of `out` keep their values. {_WARP_LAUNCH} `counts` has an int for each of these warps, also for "
     "those without an element. No atomics.",
     "05-copy4": "`copy4` sets `y[i] = x[i]` for n floats, n any number, by `float4`: a quarter of the requests. "
     "Both arrays are aligned. Each float is written once. Launch: one-dimensional blocks of any size, with a "
@@ -40,11 +40,12 @@ TASKS: dict[str, str] = {
     "05-matmul": "`c = a · b` for row-major floats, where `a` is rows × inner and `b` is inner × cols; shapes are "
     "anything, and inner can be 0. Use tiles in shared memory: the sectors loaded are compared with those "
     "of S × S tiles, and an access must not have bank conflicts that it can avoid. Launch: blocks of S × S "
-    f"threads, S from 2 to 32, with a thread for each element of `c`. {_PLANE}",
+    f"threads, S from 2 to 32, with a thread for each element of `c`. {_PLANE_LAUNCH}",
     "06-block": "Each block writes the sum and the largest of its elements to `sums[blockIdx.x]` and "
-    "`largest[blockIdx.x]`. Elements beyond n count as 0 and as -2147483648; numbers have any sign. " + _LINE,
+    "`largest[blockIdx.x]`. Elements beyond n count as 0 and as -2147483648; numbers have any sign. "
+    + _LINE_LAUNCH,
     "06-scan": "Exclusive prefix sums of n integers in one launch: `y[i]` is the sum of all `x` before i, and "
-    f"`y[0]` is 0. No sum overflows. {_LINE} There may be more blocks than the device holds at once, and "
+    f"`y[0]` is 0. No sum overflows. {_LINE_LAUNCH} There may be more blocks than the device holds at once, and "
     "they start in any order. `state` has 2 · gridDim.x + 2 ints, all 0 at first, to use as you like. "
     "Blocks communicate through atomics, or with fences. Load each element about once.",
     "06-compact": "All positive elements of `x` go to the front of `out`, in their order; all other elements of "

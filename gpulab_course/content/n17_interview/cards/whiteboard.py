@@ -9,7 +9,7 @@ from gpulab_course.content.n17_interview.cards.judged import CONVENTIONS, exerci
 from gpulab_course.content.n17_interview.cards.tasks import TASKS
 from gpulab_course.teach.interview import Card, Drawn, Part
 
-_POINTS = (
+_KERNEL_POINTS = (
     "Repeated sizes, types, alignment and edge cases before writing.",
     "Said which thread processes which element, and what happens at the end of the array.",
     "Said what it costs (requests, sectors, barriers, atomics), and what the smallest cost is.",
@@ -44,29 +44,29 @@ def write(rng: Random, name: str) -> Drawn:
                 model=model(name),
             ),
         ),
-        points=_POINTS,
+        points=_KERNEL_POINTS,
         sentence="First right for every size, then coalesced, then with as few barriers and atomics as possible.",
         parameters={"exercise": name},
     )
 
 
-def _card(name: str, level: str, section: str) -> Card:
+def _whiteboard_card(name: str, level: str, section: str) -> Card:
     draw = partial(write, name=name)
     return Card(f"whiteboard-{name}", "whiteboard", level, "A kernel on the whiteboard", draw, (section,))
 
 
 CARDS = (
-    _card("02-index", "L3", "02"),
-    _card("03-warp-sum", "L4", "03"),
-    _card("03-bins", "L4", "03"),
-    _card("03-compact", "L5", "03"),
-    _card("05-copy4", "L3", "05a"),
-    _card("05-split", "L4", "05a"),
-    _card("05-transpose", "L4", "05b"),
-    _card("05-matmul", "L5", "05b"),
-    _card("06-scan", "L6", "06a"),
-    _card("06-compact", "L5", "06b"),
-    _card("06-blur", "L4", "06b"),
-    _card("06-softmax", "L5", "06b"),
-    _card("14-sum", "L5", "14"),
+    _whiteboard_card("02-index", "L3", "02"),
+    _whiteboard_card("03-warp-sum", "L4", "03"),
+    _whiteboard_card("03-bins", "L4", "03"),
+    _whiteboard_card("03-compact", "L5", "03"),
+    _whiteboard_card("05-copy4", "L3", "05a"),
+    _whiteboard_card("05-split", "L4", "05a"),
+    _whiteboard_card("05-transpose", "L4", "05b"),
+    _whiteboard_card("05-matmul", "L5", "05b"),
+    _whiteboard_card("06-scan", "L6", "06a"),
+    _whiteboard_card("06-compact", "L5", "06b"),
+    _whiteboard_card("06-blur", "L4", "06b"),
+    _whiteboard_card("06-softmax", "L5", "06b"),
+    _whiteboard_card("14-sum", "L5", "14"),
 )

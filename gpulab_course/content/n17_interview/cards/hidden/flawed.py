@@ -64,22 +64,24 @@ def draw(seed: int | str, cause: str, index: int) -> Case:
     return families[index % len(families)](rng)
 
 
-def _source(args: str, flawed: str, mended: str = "", preamble: str = "") -> str:
+def _kernel_pair(args: str, flawed: str, mended: str = "", preamble: str = "") -> str:
     """Return CUDA source with both kernels, from their bodies."""
     index_line = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
-    parts = [preamble]
-    for name, body in (("flawed", flawed), ("mended", mended)):
-        if body:
-            parts.append(f'extern "C" __global__ void {name}({args}) {{\n    {index_line}\n{body}\n}}')
-    return "\n".join(parts)
+    source_parts = [preamble]
+    for name, kernel_body in (("flawed", flawed), ("mended", mended)):
+        if kernel_body:
+            source_parts.append(
+                f'extern "C" __global__ void {name}({args}) {{\n    {index_line}\n{kernel_body}\n}}'
+            )
+    return "\n".join(source_parts)
 
 
-def _floats(n: int) -> np.ndarray:
+def _float_array(n: int) -> np.ndarray:
     return np.random.default_rng(n).random(n, np.float32)
 
 
-def _zeros(n: int, kind: Any = np.float32) -> np.ndarray:
-    return np.zeros(n, kind)
+def _zero_array(n: int, dtype: Any = np.float32) -> np.ndarray:
+    return np.zeros(n, dtype)
 
 
 # --- uncoalesced ------------------------------------------------------------------------------------
@@ -88,7 +90,7 @@ def rows_one_thread_each(rng: random.Random) -> Case:
     device = rng.choice(DEVICES)
     m = rng.choice([32, 48, 64])
     n = rng.choice([1 << 15, 1 << 16, 3 << 15])
-    code = _source(
+    code = _kernel_pair(
         "const float* x, float* y, int n, int m",
         "    float s = 0;\n    for (int j = 0; j < m; j++)\n        s += x[i * m + j];\n    y[i] = s;",
         "    float s = 0;\n    for (int j = 0; j < m; j++)\n        s += x[j * n + i];\n    y[i] = s;",
@@ -99,7 +101,7 @@ def rows_one_thread_each(rng: random.Random) -> Case:
         "uncoalesced",
         device,
         code,
-        (_floats(n * m), _zeros(n), np.int32(n), np.int32(m)),
+        (_float_array(n * m), _zero_array(n), np.int32(n), np.int32(m)),
         shape,
         shape,
     )
@@ -110,7 +112,7 @@ def strided_copy(rng: random.Random) -> Case:
     device = rng.choice(DEVICES)
     stride = rng.choice([4, 8, 16, 32])
     n = rng.choice([1 << 18, 1 << 19])
-    code = _source(
+    code = _kernel_pair(
         "const float* x, float* y, int stride",
         "    y[i] = 2.0f * x[i * stride];",
         "    y[i] = 2.0f * x[i];",
@@ -121,7 +123,7 @@ def strided_copy(rng: random.Random) -> Case:
         "uncoalesced",
         device,
         code,
-        (_floats(n * stride), _zeros(n), np.int32(stride)),
+        (_float_array(n * stride), _zero_array(n), np.int32(stride)),
         shape,
         shape,
     )
@@ -153,7 +155,7 @@ def transposed_copy(rng: random.Random) -> Case:
         "uncoalesced",
         device,
         code,
-        (_floats(n * n), _zeros(n * n), np.int32(n)),
+        (_float_array(n * n), _zero_array(n * n), np.int32(n)),
         ((n // 32, n // 8), (32, 8), 0),
         ((n // 32, n // 32), (32, 8), 0),
     )
@@ -164,7 +166,7 @@ def array_of_structs(rng: random.Random) -> Case:
     device = rng.choice(DEVICES)
     fields = rng.choice([6, 8, 12])
     n = rng.choice([1 << 18, 1 << 19])
-    code = _source(
+    code = _kernel_pair(
         "const float* x, float* y, int n",
         f"    y[i] = x[i * {fields}] + x[i * {fields} + 1];",
         "    y[i] = x[i] + x[n + i];",
@@ -175,7 +177,7 @@ def array_of_structs(rng: random.Random) -> Case:
         "uncoalesced",
         device,
         code,
-        (_floats(n * fields), _zeros(n), np.int32(n)),
+        (_float_array(n * fields), _zero_array(n), np.int32(n)),
         shape,
         shape,
     )
@@ -218,7 +220,7 @@ def naive_product(rng: random.Random) -> Case:
         "re-reading",
         device,
         code,
-        (_floats(n * n), _floats(n * n), _zeros(n * n), np.int32(n)),
+        (_float_array(n * n), _float_array(n * n), _zero_array(n * n), np.int32(n)),
         shape,
         shape,
     )
@@ -229,7 +231,7 @@ def all_pairs(rng: random.Random) -> Case:
     device = rng.choice(DEVICES)
     n = rng.choice([1 << 16, 1 << 17])
     m = rng.choice([256, 512])
-    code = _source(
+    code = _kernel_pair(
         "const float4* p, float* out, int m",
         """    float4 me = p[i]; float s = 0;
     for (int j = 0; j < m; j++) {
@@ -252,7 +254,13 @@ def all_pairs(rng: random.Random) -> Case:
     )
     shape = n // 128, 128, 0
     return Case(
-        "all_pairs", "re-reading", device, code, (_floats(4 * n), _zeros(n), np.int32(m)), shape, shape
+        "all_pairs",
+        "re-reading",
+        device,
+        code,
+        (_float_array(4 * n), _zero_array(n), np.int32(m)),
+        shape,
+        shape,
     )
 
 
@@ -261,7 +269,7 @@ def wide_filter(rng: random.Random) -> Case:
     device = rng.choice(DEVICES)
     radius = rng.choice([16, 24, 32])
     n = rng.choice([1 << 19, 1 << 20])
-    code = _source(
+    code = _kernel_pair(
         "const float* x, const float* w, float* y, int n",
         f"""    float s = 0;
     for (int k = -{radius}; k <= {radius}; k++) {{
@@ -284,7 +292,7 @@ def wide_filter(rng: random.Random) -> Case:
         "re-reading",
         device,
         code,
-        (_floats(n), _floats(2 * radius + 1), _zeros(n), np.int32(n)),
+        (_float_array(n), _float_array(2 * radius + 1), _zero_array(n), np.int32(n)),
         shape,
         shape,
     )
@@ -295,7 +303,7 @@ def wide_filter(rng: random.Random) -> Case:
 def unpadded_tile(rng: random.Random) -> Case:
     device = rng.choice(DEVICES)
     n = rng.choice([512, 1024])
-    rounds = rng.choice([8, 16])
+    round_count = rng.choice([8, 16])
 
     def body(pad: int) -> str:
         return f"""    __shared__ float t[32][{32 + pad}];
@@ -303,7 +311,7 @@ def unpadded_tile(rng: random.Random) -> Case:
     for (int k = y; k < 32; k += 8) t[k][x] = in[(blockIdx.x * 32 + k) * 32 + x];
     __syncthreads();
     float s = 0;
-    for (int r = 0; r < {rounds}; r++)
+    for (int r = 0; r < {round_count}; r++)
         for (int k = y; k < 32; k += 8) s += t[x][(k + r) & 31];
     out[i] = s;"""
 
@@ -312,8 +320,8 @@ def unpadded_tile(rng: random.Random) -> Case:
         "unpadded_tile",
         "bank conflicts",
         device,
-        _source("const float* in, float* out", body(0), body(1)),
-        (_floats(n * 1024), _zeros(n * 256)),
+        _kernel_pair("const float* in, float* out", body(0), body(1)),
+        (_float_array(n * 1024), _zero_array(n * 256)),
         shape,
         shape,
     )
@@ -334,11 +342,13 @@ def records_of_a_thread(rng: random.Random) -> Case:
         for (int k = 0; k < {fields}; k++) {{ v += s[{index}]; s[{index}] = v; }}
     y[i] = v;"""
 
-    code = _source(
+    code = _kernel_pair(
         "const float* x, float* y", body(f"threadIdx.x * {fields} + k"), body("k * 128 + threadIdx.x")
     )
     shape = n // 128, 128, 0
-    return Case("records_of_a_thread", "bank conflicts", device, code, (_floats(n), _zeros(n)), shape, shape)
+    return Case(
+        "records_of_a_thread", "bank conflicts", device, code, (_float_array(n), _zero_array(n)), shape, shape
+    )
 
 
 @family("bank conflicts")
@@ -355,22 +365,28 @@ def strided_table(rng: random.Random) -> Case:
     for (int r = 0; r < 64; r++) s += t[{index}];
     y[i] = s;"""
 
-    code = _source(
+    code = _kernel_pair(
         "const float* x, float* y",
         body(f"((threadIdx.x + r) & 127) * {stride}"),
         body("(threadIdx.x + r) & 127"),
     )
     shape = n // 128, 128, 0
     return Case(
-        "strided_table", "bank conflicts", device, code, (_floats(128 * stride), _zeros(n)), shape, shape
+        "strided_table",
+        "bank conflicts",
+        device,
+        code,
+        (_float_array(128 * stride), _zero_array(n)),
+        shape,
+        shape,
     )
 
 
 # --- atomics ----------------------------------------------------------------------------------------
-def _sum_bodies(kind: str, add: str, n: int) -> tuple[str, str]:
+def _sum_bodies(type_name: str, add: str, n: int) -> tuple[str, str]:
     """Return two kernel bodies for a sum: one atomic per thread, and one atomic per warp."""
     flawed = f"    for (int k = i; k < n; k += gridDim.x * blockDim.x) {add.format(to='out', value='x[k]')};"
-    mended = f"""    {kind} s = 0;
+    mended = f"""    {type_name} s = 0;
     for (int k = i; k < n; k += gridDim.x * blockDim.x) s += x[k];
     for (int d = 16; d; d /= 2) s += __shfl_down_sync(~0u, s, d);
     if (threadIdx.x % 32 == 0) {add.format(to="out", value="s")};"""
@@ -387,8 +403,8 @@ def one_sum(rng: random.Random) -> Case:
         "one_sum",
         "atomics",
         device,
-        _source("const float* x, float* out, int n", flawed, mended),
-        (_floats(n), _zeros(1), np.int32(n)),
+        _kernel_pair("const float* x, float* out, int n", flawed, mended),
+        (_float_array(n), _zero_array(1), np.int32(n)),
         shape,
         shape,
     )
@@ -399,7 +415,7 @@ def few_bins(rng: random.Random) -> Case:
     device = rng.choice(DEVICES)
     bins = rng.choice([8, 16, 64])
     n = rng.choice([1 << 18, 1 << 19])
-    code = _source(
+    code = _kernel_pair(
         "const int* x, float* out, int n",
         f"    for (int k = i; k < n; k += gridDim.x * blockDim.x) atomicAdd(out + (x[k] & {bins - 1}), 1.0f);",
         f"""    __shared__ float s[{bins}];
@@ -411,14 +427,14 @@ def few_bins(rng: random.Random) -> Case:
     )
     shape = 2 * SMS[device], 256, 0
     values = np.random.default_rng(n).integers(0, bins, n).astype(np.int32)
-    return Case("few_bins", "atomics", device, code, (values, _zeros(bins), np.int32(n)), shape, shape)
+    return Case("few_bins", "atomics", device, code, (values, _zero_array(bins), np.int32(n)), shape, shape)
 
 
 @family("atomics")
 def counted_matches(rng: random.Random) -> Case:
     device = rng.choice(DEVICES)
     n = rng.choice([1 << 19, 1 << 20])
-    code = _source(
+    code = _kernel_pair(
         "const float* x, float* out, int n",
         "    for (int k = i; k < n; k += gridDim.x * blockDim.x)\n        if (x[k] > 0.5f) atomicAdd(out, x[k]);",
         """    float s = 0;
@@ -428,7 +444,13 @@ def counted_matches(rng: random.Random) -> Case:
     )
     shape = 2 * SMS[device], 256, 0
     return Case(
-        "counted_matches", "atomics", device, code, (_floats(n), _zeros(1), np.int32(n)), shape, shape
+        "counted_matches",
+        "atomics",
+        device,
+        code,
+        (_float_array(n), _zero_array(1), np.int32(n)),
+        shape,
+        shape,
     )
 
 
@@ -438,7 +460,7 @@ def local_histogram(rng: random.Random) -> Case:
     device = rng.choice(DEVICES)
     n = rng.choice([1 << 16, 1 << 17])
     last_lines = "    float s = 0;\n    for (int k = 0; k < 16; k++) s += k * {0};\n    y[i] = s;"
-    code = _source(
+    code = _kernel_pair(
         "const int* x, float* y, int n",
         "    int c[16];\n    for (int k = 0; k < 16; k++) c[k] = 0;\n"
         "    for (int k = 0; k < 64; k++) c[x[k * n + i] & 15]++;\n" + last_lines.format("c[k]"),
@@ -448,7 +470,9 @@ def local_histogram(rng: random.Random) -> Case:
     )
     shape = n // 128, 128, 0
     values = np.random.default_rng(n).integers(0, 16, n * 64).astype(np.int32)
-    return Case("local_histogram", "spills", device, code, (values, _zeros(n), np.int32(n)), shape, shape)
+    return Case(
+        "local_histogram", "spills", device, code, (values, _zero_array(n), np.int32(n)), shape, shape
+    )
 
 
 @family("spills")
@@ -456,7 +480,7 @@ def local_table(rng: random.Random) -> Case:
     device = rng.choice(DEVICES)
     n = rng.choice([1 << 18, 1 << 19])
     size = rng.choice([32, 64])
-    code = _source(
+    code = _kernel_pair(
         "const float* x, float* y, int n",
         f"""    float t[{size}];
     for (int k = 0; k < {size}; k++) t[k] = x[i] * k;
@@ -470,29 +494,33 @@ def local_table(rng: random.Random) -> Case:
     y[i] = s;""",
     )
     shape = n // 256, 256, 0
-    return Case("local_table", "spills", device, code, (_floats(n), _zeros(n), np.int32(n)), shape, shape)
+    return Case(
+        "local_table", "spills", device, code, (_float_array(n), _zero_array(n), np.int32(n)), shape, shape
+    )
 
 
 @family("spills")
 def local_queue(rng: random.Random) -> Case:
     device = rng.choice(DEVICES)
     n = rng.choice([1 << 17, 1 << 18])
-    rounds = rng.choice([64, 96])
+    round_count = rng.choice([64, 96])
 
     def body(declaration: str, element: str) -> str:
         return f"""    {declaration}
     for (int k = 0; k < 16; k++) {element.format("k")} = x[i] + k;
     int head = i & 15;
-    for (int k = 0; k < {rounds}; k++) {{
+    for (int k = 0; k < {round_count}; k++) {{
         {element.format("head & 15")} += {element.format("(head + 5) & 15")};
         head += 3;
     }}
     y[i] = {element.format("head & 15")};"""
 
-    code = _source(
+    code = _kernel_pair(
         "const float* x, float* y, int n",
         body("float q[16];", "q[{0}]"),
         body("__shared__ float q[16][128];", "q[{0}][threadIdx.x]"),
     )
     shape = n // 128, 128, 0
-    return Case("local_queue", "spills", device, code, (_floats(n), _zeros(n), np.int32(n)), shape, shape)
+    return Case(
+        "local_queue", "spills", device, code, (_float_array(n), _zero_array(n), np.int32(n)), shape, shape
+    )

@@ -11,9 +11,9 @@ from gpulab_course.content.n17_interview.cards.hidden.flawed import (
     SMS,
     THREADS,
     Case,
-    _floats,
-    _source,
-    _zeros,
+    _float_array,
+    _kernel_pair,
+    _zero_array,
     family,
 )
 
@@ -30,16 +30,22 @@ def odd_and_even(rng: random.Random) -> Case:
     def body(branch: str) -> str:
         lines = [f"    float v = x[i];\n    int way = {branch};"]
         lines += [
-            f"    {'else ' if number else ''}if (way == {number}) for (int k = 0; k < 64; k++) "
-            f"v = v * {0.5 + number / 16}f + sqrtf(v + {number});"
-            for number in range(ways)
+            f"    {'else ' if way else ''}if (way == {way}) for (int k = 0; k < 64; k++) "
+            f"v = v * {0.5 + way / 16}f + sqrtf(v + {way});"
+            for way in range(ways)
         ]
         return "\n".join([*lines, "    y[i] = v;"])
 
-    code = _source("const float* x, float* y, int n", body(f"i % {ways}"), body(f"(i / 32) % {ways}"))
+    code = _kernel_pair("const float* x, float* y, int n", body(f"i % {ways}"), body(f"(i / 32) % {ways}"))
     shape = n // 256, 256, 0
     return Case(
-        "odd_and_even", "divergence", device, code, (_floats(n), _zeros(n), np.int32(n)), shape, shape
+        "odd_and_even",
+        "divergence",
+        device,
+        code,
+        (_float_array(n), _zero_array(n), np.int32(n)),
+        shape,
+        shape,
     )
 
 
@@ -48,9 +54,13 @@ def uneven_rounds(rng: random.Random) -> Case:
     device = rng.choice(DEVICES)
     max_rounds = rng.choice([4, 8])
     n = rng.choice([1 << 16, 1 << 17])
-    body = "    float v = x[i];\n    for (int k = 0; k < r[i]; k++) v = v * 0.99f + sqrtf(v);\n    y[i] = v;"
-    code = _source(
-        "const float* x, float* y, const int* r, const int* sorted", body, body.replace("r[i]", "sorted[i]")
+    kernel_body = (
+        "    float v = x[i];\n    for (int k = 0; k < r[i]; k++) v = v * 0.99f + sqrtf(v);\n    y[i] = v;"
+    )
+    code = _kernel_pair(
+        "const float* x, float* y, const int* r, const int* sorted",
+        kernel_body,
+        kernel_body.replace("r[i]", "sorted[i]"),
     )
     rounds = np.random.default_rng(n).integers(1, 32 * max_rounds, n).astype(np.int32)
     rounds[::32] = 32 * max_rounds
@@ -62,7 +72,12 @@ def uneven_rounds(rng: random.Random) -> Case:
         "divergence",
         device,
         code,
-        (_floats(n), _zeros(n), rounds, np.ascontiguousarray(sorted_rounds.transpose(1, 0, 2)).reshape(-1)),
+        (
+            _float_array(n),
+            _zero_array(n),
+            rounds,
+            np.ascontiguousarray(sorted_rounds.transpose(1, 0, 2)).reshape(-1),
+        ),
         shape,
         shape,
     )
@@ -73,11 +88,11 @@ def one_lane_in_many(rng: random.Random) -> Case:
     device = rng.choice(DEVICES)
     interval = rng.choice([4, 8, 16])
     n = rng.choice([1 << 20, 1 << 21])
-    work = WORK.format(many=64)
-    code = _source(
+    work_code = WORK.format(many=64)
+    code = _kernel_pair(
         "float* y, int n, int every",
-        f"    if (i % every == 0) {{ float v = i; {work} y[i / every] = v; }}",
-        f"    if (i < n / every) {{ float v = i * every; {work} y[i] = v; }}",
+        f"    if (i % every == 0) {{ float v = i; {work_code} y[i / every] = v; }}",
+        f"    if (i < n / every) {{ float v = i * every; {work_code} y[i] = v; }}",
     )
     shape = n // 256, 256, 0
     return Case(
@@ -85,17 +100,15 @@ def one_lane_in_many(rng: random.Random) -> Case:
         "divergence",
         device,
         code,
-        (_zeros(n), np.int32(n), np.int32(interval)),
+        (_zero_array(n), np.int32(n), np.int32(interval)),
         shape,
         (n // interval // 256, 256, 0),
     )
 
 
 # --- how the grid lies on the device ----------------------------------------------------------------
-def _heavy(rounds: str) -> str:
-    return (
-        f"    float v = i;\n    for (int k = 0; k < {rounds}; k++) v = fmaf(v, 0.999f, 0.5f);\n    y[i] = v;"
-    )
+def _loop_body(round_count: str) -> str:
+    return f"    float v = i;\n    for (int k = 0; k < {round_count}; k++) v = fmaf(v, 0.999f, 0.5f);\n    y[i] = v;"
 
 
 @family("tail")
@@ -104,20 +117,20 @@ def one_block_too_many(rng: random.Random) -> Case:
     threads = 1024
     blocks_per_sm = 1 if device == "T4" else 2
     slots = SMS[device] * blocks_per_sm
-    rounds = rng.choice([1000, 2000, 3000])
+    round_count = rng.choice([1000, 2000, 3000])
     extra_blocks = rng.choice([1, 2, 8])
     blocks = slots + extra_blocks
-    code = _source(
+    code = _kernel_pair(
         "float* y, int total",
-        _heavy(str(rounds)),
-        f"    int each = total / (gridDim.x * blockDim.x) + 1;\n{_heavy('each')}",
+        _loop_body(str(round_count)),
+        f"    int each = total / (gridDim.x * blockDim.x) + 1;\n{_loop_body('each')}",
     )
     return Case(
         "one_block_too_many",
         "tail",
         device,
         code,
-        (_zeros(blocks * threads), np.int32(blocks * threads * rounds)),
+        (_zero_array(blocks * threads), np.int32(blocks * threads * round_count)),
         (blocks, threads, 0),
         (slots, threads, 0),
     )
@@ -126,16 +139,18 @@ def one_block_too_many(rng: random.Random) -> Case:
 @family("tail")
 def a_heavy_block(rng: random.Random) -> Case:
     device = rng.choice(DEVICES)
-    rounds = rng.choice([200, 400])
+    round_count = rng.choice([200, 400])
     factor = rng.choice([12, 20, 30])
     blocks = 6 * SMS[device]
-    code = _source(
+    code = _kernel_pair(
         "float* y, int blocks",
-        _heavy(f"(blockIdx.x == blocks - 1 ? {factor} * {rounds} : {rounds})"),
-        _heavy(f"({rounds} + {factor} * {rounds} / blocks)"),
+        _loop_body(f"(blockIdx.x == blocks - 1 ? {factor} * {round_count} : {round_count})"),
+        _loop_body(f"({round_count} + {factor} * {round_count} / blocks)"),
     )
     shape = blocks, 128, 0
-    return Case("a_heavy_block", "tail", device, code, (_zeros(blocks * 128), np.int32(blocks)), shape, shape)
+    return Case(
+        "a_heavy_block", "tail", device, code, (_zero_array(blocks * 128), np.int32(blocks)), shape, shape
+    )
 
 
 @family("tail")
@@ -143,17 +158,17 @@ def triangle(rng: random.Random) -> Case:
     device = rng.choice(DEVICES)
     wave_count = rng.choice([1, 2])
     blocks = THREADS.get(device, 1536) // 256 * SMS[device] * wave_count
-    code = _source(
+    code = _kernel_pair(
         "float* y, int blocks",
-        _heavy("8 * blockIdx.x"),
-        _heavy("4 * blocks"),
+        _loop_body("8 * blockIdx.x"),
+        _loop_body("4 * blocks"),
     )
     return Case(
         "triangle",
         "tail",
         device,
         code,
-        (_zeros(blocks * 256), np.int32(blocks)),
+        (_zero_array(blocks * 256), np.int32(blocks)),
         (blocks, 256, 0),
         (blocks, 256, 0),
     )
@@ -164,13 +179,13 @@ def few_blocks(rng: random.Random) -> Case:
     device = rng.choice(DEVICES)
     blocks = rng.choice([4, 8, 16])
     n = rng.choice([1 << 19, 1 << 20])
-    body = "    for (int k = i; k < n; k += gridDim.x * blockDim.x) y[k] = 2.0f * x[k];"
+    kernel_body = "    for (int k = i; k < n; k += gridDim.x * blockDim.x) y[k] = 2.0f * x[k];"
     return Case(
         "few_blocks",
         "grid",
         device,
-        _source("const float* x, float* y, int n", body, body),
-        (_floats(n), _zeros(n), np.int32(n)),
+        _kernel_pair("const float* x, float* y, int n", kernel_body, kernel_body),
+        (_float_array(n), _zero_array(n), np.int32(n)),
         (blocks, 256, 0),
         (8 * SMS[device], 256, 0),
     )
@@ -180,13 +195,13 @@ def few_blocks(rng: random.Random) -> Case:
 def one_block(rng: random.Random) -> Case:
     device = rng.choice(DEVICES)
     n = rng.choice([1 << 17, 1 << 18])
-    body = f"    for (int j = i; j < n; j += gridDim.x * blockDim.x) {{ float v = x[j]; {WORK.format(many=16)} y[j] = v; }}"
+    kernel_body = f"    for (int j = i; j < n; j += gridDim.x * blockDim.x) {{ float v = x[j]; {WORK.format(many=16)} y[j] = v; }}"
     return Case(
         "one_block",
         "grid",
         device,
-        _source("const float* x, float* y, int n", body, body),
-        (_floats(n), _zeros(n), np.int32(n)),
+        _kernel_pair("const float* x, float* y, int n", kernel_body, kernel_body),
+        (_float_array(n), _zero_array(n), np.int32(n)),
         (1, 1024, 0),
         (4 * SMS[device], 256, 0),
     )
@@ -198,7 +213,7 @@ def a_thread_a_row(rng: random.Random) -> Case:
     rows = rng.choice([2048, 4096])
     m = 512
     args = "const float* x, float* y, int rows, int m"
-    code = _source(
+    code = _kernel_pair(
         args,
         "    float s = 0;\n    for (int k = 0; k < m; k++) s += x[k * rows + i];\n    y[i] = s;",
         """    __shared__ float t[16][32];
@@ -213,7 +228,7 @@ def a_thread_a_row(rng: random.Random) -> Case:
         "grid",
         device,
         code,
-        (_floats(rows * m), _zeros(rows), np.int32(rows), np.int32(m)),
+        (_float_array(rows * m), _zero_array(rows), np.int32(rows), np.int32(m)),
         (rows // 128, 128, 0),
         (rows // 32, (32, 16), 0),
     )
@@ -224,19 +239,19 @@ def much_shared_memory(rng: random.Random) -> Case:
     device = rng.choice(DEVICES)
     threads = rng.choice([64, 128])
     n = rng.choice([1 << 17, 1 << 18])
-    rounds = rng.choice([32, 64])
-    body = f"""    extern __shared__ float s[];
+    round_count = rng.choice([32, 64])
+    kernel_body = f"""    extern __shared__ float s[];
     float v = 0;
     s[threadIdx.x] = x[i];
-    for (int k = 0; k < {rounds}; k++) {{ v = fmaf(v, 0.5f, s[(threadIdx.x + int(v)) % {threads}]); }}
+    for (int k = 0; k < {round_count}; k++) {{ v = fmaf(v, 0.5f, s[(threadIdx.x + int(v)) % {threads}]); }}
     y[i] = v;"""
     shape = n // threads, threads
     return Case(
         "much_shared_memory",
         "occupancy",
         device,
-        _source("const float* x, float* y", body, body),
-        (_floats(n), _zeros(n)),
+        _kernel_pair("const float* x, float* y", kernel_body, kernel_body),
+        (_float_array(n), _zero_array(n)),
         (*shape, rng.choice([24, 32, 48]) << 10),
         (*shape, 4 * threads),
     )
@@ -245,15 +260,15 @@ def much_shared_memory(rng: random.Random) -> Case:
 @family("occupancy")
 def small_blocks(rng: random.Random) -> Case:
     device = rng.choice(["A100", "H100", "H200", "T4"])
-    rounds = rng.choice([16, 32])
+    round_count = rng.choice([16, 32])
     n = rng.choice([1 << 18, 1 << 19])
-    body = f"    float v = x[i];\n    for (int k = 0; k < {rounds}; k++) v = sqrtf(fmaf(v, 0.5f, 1.0f));\n    y[i] = v;"
+    kernel_body = f"    float v = x[i];\n    for (int k = 0; k < {round_count}; k++) v = sqrtf(fmaf(v, 0.5f, 1.0f));\n    y[i] = v;"
     return Case(
         "small_blocks",
         "occupancy",
         device,
-        _source("const float* x, float* y", body, body),
-        (_floats(n), _zeros(n)),
+        _kernel_pair("const float* x, float* y", kernel_body, kernel_body),
+        (_float_array(n), _zero_array(n)),
         (n // 32, 32, 0),
         (n // 256, 256, 0),
     )
@@ -264,7 +279,7 @@ def shared_gather(rng: random.Random) -> Case:
     device = rng.choice(DEVICES)
     n = rng.choice([1 << 17, 1 << 18])
     hops = rng.choice([4, 6])
-    body = f"""    extern __shared__ float s[];
+    kernel_body = f"""    extern __shared__ float s[];
     int at = i;
     for (int k = 0; k < {hops}; k++) at = x[at];
     s[threadIdx.x] = at;
@@ -275,8 +290,8 @@ def shared_gather(rng: random.Random) -> Case:
         "shared_gather",
         "occupancy",
         device,
-        _source("const int* x, float* y", body, body),
-        (chain, _zeros(n)),
+        _kernel_pair("const int* x, float* y", kernel_body, kernel_body),
+        (chain, _zero_array(n)),
         (*shape, rng.choice([40, 48]) << 10),
         (*shape, 512),
     )
@@ -310,8 +325,8 @@ def one_load_at_a_time(rng: random.Random) -> Case:
         "one_load_at_a_time",
         "in flight",
         device,
-        _source("const float* x, float* y, int n", flawed, mended),
-        (_floats(n), _zeros(blocks * threads), np.int32(n)),
+        _kernel_pair("const float* x, float* y, int n", flawed, mended),
+        (_float_array(n), _zero_array(blocks * threads), np.int32(n)),
         shape,
         shape,
     )
@@ -321,7 +336,7 @@ def one_load_at_a_time(rng: random.Random) -> Case:
 def bytes_by_one(rng: random.Random) -> Case:
     device = rng.choice(["H100", "H200", "A100"])
     n = rng.choice([1 << 21, 1 << 22])
-    code = _source(
+    code = _kernel_pair(
         "const unsigned char* x, unsigned char* y",
         "    y[i] = 255 - x[i];",
         "    uchar4 v = ((const uchar4*)x)[i];\n"
@@ -332,7 +347,7 @@ def bytes_by_one(rng: random.Random) -> Case:
         "in flight",
         device,
         code,
-        (_zeros(n, np.uint8), _zeros(n, np.uint8)),
+        (_zero_array(n, np.uint8), _zero_array(n, np.uint8)),
         (n // 256, 256, 0),
         (n // 1024, 256, 0),
     )
@@ -357,8 +372,8 @@ def step_by_step(rng: random.Random) -> Case:
         "step_by_step",
         "in flight",
         device,
-        _source("const float* x, float* y, int n", flawed, mended),
-        (_floats(threads * rows), _zeros(threads), np.int32(threads)),
+        _kernel_pair("const float* x, float* y, int n", flawed, mended),
+        (_float_array(threads * rows), _zero_array(threads), np.int32(threads)),
         shape,
         shape,
     )
@@ -367,10 +382,10 @@ def step_by_step(rng: random.Random) -> Case:
 @family("latency")
 def long_chain(rng: random.Random) -> Case:
     device = rng.choice(DEVICES)
-    steps = rng.choice([2048, 4096])
-    flawed = f"    float v = x[i];\n    for (int k = 0; k < {steps}; k++) v = fmaf(v, 0.999f, 0.5f);\n    y[i] = v;"
+    step_count = rng.choice([2048, 4096])
+    flawed = f"    float v = x[i];\n    for (int k = 0; k < {step_count}; k++) v = fmaf(v, 0.999f, 0.5f);\n    y[i] = v;"
     mended = f"""    float a = x[i], b = a + 1, c = a + 2, d = a + 3;
-    for (int k = 0; k < {steps // 4}; k++) {{
+    for (int k = 0; k < {step_count // 4}; k++) {{
         a = fmaf(a, 0.999f, 0.5f); b = fmaf(b, 0.999f, 0.5f);
         c = fmaf(c, 0.999f, 0.5f); d = fmaf(d, 0.999f, 0.5f);
     }}
@@ -381,8 +396,8 @@ def long_chain(rng: random.Random) -> Case:
         "long_chain",
         "latency",
         device,
-        _source("const float* x, float* y", flawed, mended),
-        (_floats(n), _zeros(n)),
+        _kernel_pair("const float* x, float* y", flawed, mended),
+        (_float_array(n), _zero_array(n)),
         shape,
         shape,
     )
@@ -403,8 +418,8 @@ def pointer_chase(rng: random.Random) -> Case:
         "pointer_chase",
         "latency",
         device,
-        _source("const int* next, float* y, int n", flawed, mended),
-        (chain, _zeros(n), np.int32(n)),
+        _kernel_pair("const int* next, float* y, int n", flawed, mended),
+        (chain, _zero_array(n), np.int32(n)),
         shape,
         shape,
     )
@@ -413,11 +428,11 @@ def pointer_chase(rng: random.Random) -> Case:
 @family("latency")
 def sum_in_order(rng: random.Random) -> Case:
     device = rng.choice(DEVICES)
-    steps = rng.choice([1024, 2048])
-    head = "    __shared__ float s[256];\n    s[threadIdx.x] = x[i]; s[threadIdx.x + 64] = 1;\n    __syncthreads();\n"
-    flawed = f"    float v = 0;\n    for (int k = 0; k < {steps}; k++) v = v * 0.5f + s[(k + int(v)) & 63];\n    y[i] = v;"
+    step_count = rng.choice([1024, 2048])
+    fill_code = "    __shared__ float s[256];\n    s[threadIdx.x] = x[i]; s[threadIdx.x + 64] = 1;\n    __syncthreads();\n"
+    flawed = f"    float v = 0;\n    for (int k = 0; k < {step_count}; k++) v = v * 0.5f + s[(k + int(v)) & 63];\n    y[i] = v;"
     mended = f"""    float a = 0, b = 0, c = 0, d = 0;
-    for (int k = 0; k < {steps // 4}; k++) {{
+    for (int k = 0; k < {step_count // 4}; k++) {{
         a = a * 0.5f + s[(k + int(a)) & 63]; b = b * 0.5f + s[(k + int(b)) & 63];
         c = c * 0.5f + s[(k + int(c)) & 63]; d = d * 0.5f + s[(k + int(d)) & 63];
     }}
@@ -428,8 +443,8 @@ def sum_in_order(rng: random.Random) -> Case:
         "sum_in_order",
         "latency",
         device,
-        _source("const float* x, float* y", head + flawed, head + mended),
-        (_floats(n), _zeros(n)),
+        _kernel_pair("const float* x, float* y", fill_code + flawed, fill_code + mended),
+        (_float_array(n), _zero_array(n)),
         shape,
         shape,
     )
@@ -439,19 +454,19 @@ def sum_in_order(rng: random.Random) -> Case:
 @family("compute")
 def doubles_by_accident(rng: random.Random) -> Case:
     device = rng.choice(["T4", "RTX 4090", "L40S", "RTX 3090"])
-    rounds = rng.choice([16, 32, 64])
+    round_count = rng.choice([16, 32, 64])
     n = rng.choice([1 << 18, 1 << 19])
 
     def body(number: str) -> str:
-        return f"    float v = x[i];\n    for (int k = 0; k < {rounds}; k++) v = v * 0.999{number} + 0.5{number};\n    y[i] = v;"
+        return f"    float v = x[i];\n    for (int k = 0; k < {round_count}; k++) v = v * 0.999{number} + 0.5{number};\n    y[i] = v;"
 
     shape = n // 256, 256, 0
     return Case(
         "doubles_by_accident",
         "compute",
         device,
-        _source("const float* x, float* y", body(""), body("f")),
-        (_floats(n), _zeros(n)),
+        _kernel_pair("const float* x, float* y", body(""), body("f")),
+        (_float_array(n), _zero_array(n)),
         shape,
         shape,
     )
@@ -460,12 +475,12 @@ def doubles_by_accident(rng: random.Random) -> Case:
 @family("compute")
 def division_by_a_variable(rng: random.Random) -> Case:
     device = rng.choice(DEVICES)
-    rounds = rng.choice([16, 32])
+    round_count = rng.choice([16, 32])
     n = rng.choice([1 << 18, 1 << 19])
-    code = _source(
+    code = _kernel_pair(
         "const int* x, int* y, int size, int bits",
-        f"    int v = x[i];\n    for (int k = 0; k < {rounds}; k++) v = (v + k) % (size + (v & 0)) + (v ^ k) / (size + k);\n    y[i] = v;",
-        f"    int v = x[i];\n    for (int k = 0; k < {rounds}; k++) v = ((v + k) & (size - 1)) + ((v ^ k) >> bits);\n    y[i] = v;",
+        f"    int v = x[i];\n    for (int k = 0; k < {round_count}; k++) v = (v + k) % (size + (v & 0)) + (v ^ k) / (size + k);\n    y[i] = v;",
+        f"    int v = x[i];\n    for (int k = 0; k < {round_count}; k++) v = ((v + k) & (size - 1)) + ((v ^ k) >> bits);\n    y[i] = v;",
     )
     shape = n // 256, 256, 0
     values = np.random.default_rng(n).integers(0, 1 << 20, n).astype(np.int32)
@@ -474,7 +489,7 @@ def division_by_a_variable(rng: random.Random) -> Case:
         "compute",
         device,
         code,
-        (values, _zeros(n, np.int32), np.int32(1024), np.int32(10)),
+        (values, _zero_array(n, np.int32), np.int32(1024), np.int32(10)),
         shape,
         shape,
     )
@@ -495,8 +510,8 @@ def double_polynomial(rng: random.Random) -> Case:
         "double_polynomial",
         "compute",
         device,
-        _source("const float* x, float* y", body("double"), body("float")),
-        (_floats(n), _zeros(n)),
+        _kernel_pair("const float* x, float* y", body("double"), body("float")),
+        (_float_array(n), _zero_array(n)),
         shape,
         shape,
     )
@@ -505,7 +520,7 @@ def double_polynomial(rng: random.Random) -> Case:
 @family("compute")
 def accurate_functions(rng: random.Random) -> Case:
     device = rng.choice(DEVICES)
-    rounds = rng.choice([4, 8])
+    round_count = rng.choice([4, 8])
     n = rng.choice([1 << 18, 1 << 19])
     first_function, second_function = rng.sample(["exp", "sin", "cos", "pow"], 2)
 
@@ -514,7 +529,7 @@ def accurate_functions(rng: random.Random) -> Case:
 
     def body(prefix: str) -> str:
         return f"""    float v = x[i] + 0.5f;
-    for (int k = 0; k < {rounds}; k++) v = fabsf({call_text(first_function, prefix)}) * 0.4f + fabsf({call_text(second_function, prefix)}) * 0.5f;
+    for (int k = 0; k < {round_count}; k++) v = fabsf({call_text(first_function, prefix)}) * 0.4f + fabsf({call_text(second_function, prefix)}) * 0.5f;
     y[i] = v;"""
 
     shape = n // 256, 256, 0
@@ -522,8 +537,8 @@ def accurate_functions(rng: random.Random) -> Case:
         "accurate_functions",
         "compute",
         device,
-        _source("const float* x, float* y", body(""), body("__")),
-        (_floats(n), _zeros(n)),
+        _kernel_pair("const float* x, float* y", body(""), body("__")),
+        (_float_array(n), _zero_array(n)),
         shape,
         shape,
     )
@@ -534,13 +549,13 @@ def tiny(rng: random.Random) -> Case:
     device = rng.choice(DEVICES)
     n = rng.choice([256, 1024, 4096, 8192])
     threads = rng.choice([64, 128, 256])
-    body = rng.choice(["y[i] = 2.0f * x[i];", "y[i] += x[i];", "y[i] = fmaxf(x[i], 0.0f);"])
+    statement = rng.choice(["y[i] = 2.0f * x[i];", "y[i] += x[i];", "y[i] = fmaxf(x[i], 0.0f);"])
     return Case(
         "tiny",
         "launch",
         device,
-        _source("const float* x, float* y", f"    {body}"),
-        (_floats(n), _zeros(n)),
+        _kernel_pair("const float* x, float* y", f"    {statement}"),
+        (_float_array(n), _zero_array(n)),
         (max(1, n // threads), threads, 0),
     )
 
@@ -550,13 +565,13 @@ def tiny(rng: random.Random) -> Case:
 def streamed(rng: random.Random) -> Case:
     device = rng.choice(DEVICES)
     n = rng.choice([1 << 22, 3 << 21, 1 << 23])
-    body = rng.choice(["y[i] = 2.0f * x[i] + y[i];", "y[i] = x[i];", "y[i] = fmaxf(x[i], 0.0f);"])
+    statement = rng.choice(["y[i] = 2.0f * x[i] + y[i];", "y[i] = x[i];", "y[i] = fmaxf(x[i], 0.0f);"])
     return Case(
         "streamed",
         "sound",
         device,
-        _source("const float* x, float* y", f"    {body}"),
-        (_floats(n), _zeros(n)),
+        _kernel_pair("const float* x, float* y", f"    {statement}"),
+        (_float_array(n), _zero_array(n)),
         (n // 256, 256, 0),
     )
 
@@ -565,13 +580,13 @@ def streamed(rng: random.Random) -> Case:
 def streamed_by_four(rng: random.Random) -> Case:
     device = rng.choice(DEVICES)
     n = rng.choice([1 << 22, 1 << 23])
-    body = "    float4 v = x[i];\n    v.x *= 2; v.y *= 2; v.z *= 2; v.w *= 2;\n    y[i] = v;"
+    kernel_body = "    float4 v = x[i];\n    v.x *= 2; v.y *= 2; v.z *= 2; v.w *= 2;\n    y[i] = v;"
     return Case(
         "streamed_by_four",
         "sound",
         device,
-        _source("const float4* x, float4* y", body),
-        (_floats(n), _zeros(n)),
+        _kernel_pair("const float4* x, float4* y", kernel_body),
+        (_float_array(n), _zero_array(n)),
         (n // 1024, 256, 0),
     )
 
@@ -583,14 +598,14 @@ def dense_arithmetic(rng: random.Random) -> Case:
     n *= rng.choice([16, 32])
     lines = "".join(f"a{k} = fmaf(a{k}, 0.999f, 0.5f); " for k in range(8))
     declarations = ", ".join(f"a{k} = x[i] + {k}" for k in range(8))
-    total = " + ".join(f"a{k}" for k in range(8))
-    body = f"    float {declarations};\n    for (int k = 0; k < 128; k++) {{ {lines}}}\n    y[i] = {total};"
+    sum_expression = " + ".join(f"a{k}" for k in range(8))
+    kernel_body = f"    float {declarations};\n    for (int k = 0; k < 128; k++) {{ {lines}}}\n    y[i] = {sum_expression};"
     return Case(
         "dense_arithmetic",
         "sound",
         device,
-        _source("const float* x, float* y", body),
-        (_floats(n), _zeros(n)),
+        _kernel_pair("const float* x, float* y", kernel_body),
+        (_float_array(n), _zero_array(n)),
         (n // 256, 256, 0),
     )
 
@@ -602,7 +617,7 @@ _BLOCKS_PER_SM = {"T4": 4, "RTX 4090": 6, "L40S": 6, "RTX 3090": 6}
 def summed_by_warps(rng: random.Random) -> Case:
     device = rng.choice(DEVICES)
     n = rng.choice([1 << 22, 1 << 23])
-    body = """    float4 v = make_float4(0, 0, 0, 0);
+    kernel_body = """    float4 v = make_float4(0, 0, 0, 0);
     for (int k = i; k < n; k += gridDim.x * blockDim.x) {
         float4 o = x[k]; v.x += o.x; v.y += o.y; v.z += o.z; v.w += o.w;
     }
@@ -617,8 +632,8 @@ def summed_by_warps(rng: random.Random) -> Case:
         "summed_by_warps",
         "sound",
         device,
-        _source("const float4* x, float* y, int n", body),
-        (_floats(n), _zeros(1), np.int32(n // 4)),
+        _kernel_pair("const float4* x, float* y, int n", kernel_body),
+        (_float_array(n), _zero_array(1), np.int32(n // 4)),
         (blocks_per_sm * SMS[device], 256, 0),
     )
 
@@ -633,6 +648,6 @@ def padded_transpose(rng: random.Random) -> Case:
         "sound",
         device,
         code,
-        (_floats(n * n), _zeros(n * n), np.int32(n)),
+        (_float_array(n * n), _zero_array(n * n), np.int32(n)),
         ((n // 32, n // 32), (32, 8), 0),
     )
