@@ -28,20 +28,20 @@ def cells(path: Path) -> Iterator[str]:
     sources = [
         (cell.cell_type, cell.source) for cell in nbformat.v4.reads(path.read_text(encoding="utf-8")).cells
     ]
-    text = "\n".join(source for kind, source in sources if kind == "markdown")
+    text = "\n".join(cell_source for cell_type, cell_source in sources if cell_type == "markdown")
     answers = {match["id"]: match["code"] for match in SOLUTION.finditer(text)}
-    for kind, source in sources:
-        if kind != "code":
+    for cell_type, cell_source in sources:
+        if cell_type != "code":
             continue
-        check = CHECK.search(source)
-        yield f"{answers[check['id']]}\n\n{check[0]}" if check and check["id"] in answers else source
+        check = CHECK.search(cell_source)
+        yield f"{answers[check['id']]}\n\n{check[0]}" if check and check["id"] in answers else cell_source
 
 
 def run(sources: Sequence[str], name: str) -> None:
     """Run pieces of code one after the other, as a notebook's kernel would, in silence."""
     # A kernel shows what display is given; here its picture is made, and nobody looks.
     names: dict[str, Any] = {"__name__": "__main__", "display": repr}
-    for number, source in enumerate(sources, 1):
-        code = compile(_MAGIC.sub("", source), f"{name}, cell {number}", "exec")
+    for cell_number, cell_source in enumerate(sources, 1):
+        compiled_cell = compile(_MAGIC.sub("", cell_source), f"{name}, cell {cell_number}", "exec")
         with contextlib.redirect_stdout(io.StringIO()):
-            exec(code, names)
+            exec(compiled_cell, names)

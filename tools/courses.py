@@ -42,16 +42,16 @@ def part_minutes(part: Part, *, opens: bool) -> float:
     cells = cells_of(part.notebook)
     answers = solutions(cells)
     ids = chosen_ids(cells, part) | (opening_ids(cells) if opens else set())
-    total = 0.0
+    total_min = 0.0
     for section in sections(cells):
         chosen = [cell for cell in section.cells if cell["id"] in ids]
         is_whole = chosen == section.cells
-        total += (
+        total_min += (
             section_minutes(section, answers)
             if is_whole
             else sum(cell_minutes(cell, answers) for cell in chosen)
         )
-    return total
+    return total_min
 
 
 def clock(session: Session, seen: set[str]) -> Iterator[tuple[float, float, Part]]:
@@ -78,9 +78,9 @@ def page(course: Course) -> str:
         "",
     ]
     if course.name in SHORT_COURSES:
-        site = f"build/site/slides/{course.name}.html"
+        slides_path = f"build/site/slides/{course.name}.html"
         lines += [
-            f"`make docs` writes slides to `{site}`, and a handout of one page to",
+            f"`make docs` writes slides to `{slides_path}`, and a handout of one page to",
             f"`build/site/slides/handout-{course.name}.pdf`. Both work without a network. To see the",
             "speaker's notes, press S in the slides.",
             "",
@@ -118,22 +118,24 @@ def _spare(spare_min: float) -> str:
 
 def _home_minutes(session: Session) -> int:
     """Return the minutes of the exercises for home, to the next five."""
-    total = 0.0
+    total_min = 0.0
     for part in session.parts:
         cells = cells_of(part.notebook) if part.home else []
         for cell in cells:
             check = CHECK.search(cell["source"])
             if check and check["id"] in part.home:
-                total += cell_minutes(cell, solutions(cells))
-    return 5 * round(total / 5)
+                total_min += cell_minutes(cell, solutions(cells))
+    return 5 * round(total_min / 5)
 
 
 def _title(part: Part) -> str:
     if not part.notebook:
         return part.title
     link = f"[{part.notebook}](../notebooks/{path_of(part.notebook).name})"
-    numbers = [name for name in part.sections if name.isdigit()]
-    titles = [section.title for section in sections(cells_of(part.notebook)) if section.number in numbers]
+    section_numbers = [name for name in part.sections if name.isdigit()]
+    titles = [
+        section.title for section in sections(cells_of(part.notebook)) if section.number in section_numbers
+    ]
     topics = "; ".join([*titles, *(name for name in part.sections if not name.isdigit())])
     return f"{link}: {topics}"
 
@@ -141,16 +143,16 @@ def _title(part: Part) -> str:
 def _left_out(course: Course) -> list[str]:
     """Return the section of a page that names what the course leaves out of its notebooks."""
     lines = ["## Left out", "", "The course leaves out these sections of its notebooks:", ""]
-    for number in course.notebooks:
-        parts = course.parts_of(number)
-        used = {name for part in parts for name in part.sections}
+    for notebook_number in course.notebooks:
+        parts = course.parts_of(notebook_number)
+        used_sections = {name for part in parts for name in part.sections}
         left_out = [
             section.title
-            for section in sections(cells_of(number))
-            if section.number.isdigit() and section.number not in used
+            for section in sections(cells_of(notebook_number))
+            if section.number.isdigit() and section.number not in used_sections
         ]
         if left_out:
-            lines.append(f"- {number}: {'; '.join(left_out)}")
+            lines.append(f"- {notebook_number}: {'; '.join(left_out)}")
     return lines if len(lines) > 4 else []
 
 

@@ -36,8 +36,8 @@ def project_files(root: Path = ROOT) -> list[Path]:
 
 def fingerprint(files: Iterable[bytes], python: str, cuda_extra: str, root: str) -> str:
     """Hash everything that decides whether an environment still fits."""
-    parts = (*files, python.encode(), cuda_extra.encode(), root.encode())
-    return hashlib.sha256(b"\0".join(parts)).hexdigest()
+    hashed_parts = (*files, python.encode(), cuda_extra.encode(), root.encode())
+    return hashlib.sha256(b"\0".join(hashed_parts)).hexdigest()
 
 
 def missing_groups(stamp: dict[str, object] | None, key: str, groups: set[str]) -> set[str] | None:
@@ -54,10 +54,10 @@ def requirements(groups: Iterable[str], cuda_extra: str) -> list[str]:
     table = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]
     arguments: list[str] = []
     for name in PACKAGES:
-        extra = f"[{cuda_extra}]" if cuda_extra and name == "gpulab" else ""
-        arguments += ["-e", f"{ROOT / name}{extra}"]
-    for group in sorted(groups):
-        arguments += table[group]
+        extra_suffix = f"[{cuda_extra}]" if cuda_extra and name == "gpulab" else ""
+        arguments += ["-e", f"{ROOT / name}{extra_suffix}"]
+    for group_name in sorted(groups):
+        arguments += table[group_name]
     return arguments
 
 
@@ -125,9 +125,9 @@ def main(arguments: list[str] | None = None) -> None:
         python_version = existing_version
     files = [file.read_bytes() for file in project_files()]
     key = fingerprint(files, python_version, cuda_extra, str(ROOT))
-    groups = {name for name in options.groups.split(",") if name}
+    group_names = {name for name in options.groups.split(",") if name}
     python = python_of(venv)
-    install = missing_groups(read_stamp(venv) if python.exists() else None, key, groups)
+    install = missing_groups(read_stamp(venv) if python.exists() else None, key, group_names)
     if install is None:
         return
     if existing_version != python_version or not works(python):

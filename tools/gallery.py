@@ -117,20 +117,20 @@ def saved_pages(folder: Path, views: Mapping[str, Any]) -> list[Page]:
     pages = []
     for name, view in views.items():
         view.save(folder / f"{name}.html")
-        title, content, task = TEXTS[name]
-        pages.append(Page(f"{name}.html", title, repr(view), content, task, _picture(name, folder)))
+        title, page_text, task = TEXTS[name]
+        pages.append(Page(f"{name}.html", title, repr(view), page_text, task, _picture(name, folder)))
     return pages
 
 
 def last_value(code: str, names: dict[str, Any]) -> Any:
     """Run a cell and return the value of the expression that it ends in; None if it ends in none."""
     tree = ast.parse(code)
-    last = tree.body[-1] if tree.body else None
-    if not isinstance(last, ast.Expr):
+    last_statement = tree.body[-1] if tree.body else None
+    if not isinstance(last_statement, ast.Expr):
         exec(compile(tree, "<cell>", "exec"), names)
         return None
     exec(compile(ast.Module(tree.body[:-1], []), "<cell>", "exec"), names)
-    return eval(compile(ast.Expression(last.value), "<cell>", "eval"), names)
+    return eval(compile(ast.Expression(last_statement.value), "<cell>", "eval"), names)
 
 
 def course_pages(folder: Path, notebook: Path) -> list[Page]:
@@ -153,9 +153,9 @@ def run_notebook(folder: Path, notebook: Path) -> list[Page]:
     title = notebook.stem
     section = ""
     for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
-        source = "".join(cell["source"])
+        cell_source = "".join(cell["source"])
         if cell["cell_type"] == "markdown":
-            for heading in re.findall(r"^#+ (.*)", source, re.M):
+            for heading in re.findall(r"^#+ (.*)", cell_source, re.M):
                 if section == "" and title == notebook.stem:
                     title = heading
                 else:
@@ -163,7 +163,7 @@ def run_notebook(folder: Path, notebook: Path) -> list[Page]:
             continue
         if cell["cell_type"] != "code":
             continue
-        value = shell.run_cell(source).result
+        value = shell.run_cell(cell_source).result
         if not (hasattr(value, "_writers") and ".html" in value._writers()):
             continue
         name = f"{notebook.stem.split('_')[0]}-{cell['id']}.html"

@@ -49,15 +49,15 @@ def page(of: Course) -> str:
     """Return the handout of a course as an HTML page."""
     render = MarkdownIt().render
     sections = []
-    for number in of.notebooks:
-        cells = cells_of(number)
+    for notebook_number in of.notebooks:
+        cells = cells_of(notebook_number)
         title = cells[0].source.splitlines()[0].removeprefix("# ")
         text = next(cell.source for cell in cells if cell.source.startswith("## What to remember"))
         sections.append(f"<h2>{html.escape(title)}</h2>{render(text.partition(chr(10))[2])}")
     home = [
-        f"{number}: {', '.join(names)}"
-        for number in of.notebooks
-        if (names := [name for part in of.parts_of(number) for name in part.home])
+        f"{notebook_number}: {', '.join(names)}"
+        for notebook_number in of.notebooks
+        if (names := [name for part in of.parts_of(notebook_number) for name in part.home])
     ]
     layout = "full" if len(of.notebooks) > CROWDED_NOTEBOOKS else ""
     return f"""<!doctype html>

@@ -56,22 +56,24 @@ def code_lines(text: str, kind: str) -> int:
 
 def rooms(package: Path) -> dict[str, Counter[str]]:
     """Count lines of code by folder and kind of file: path -> ``{".py": 120, "files": 3}``."""
-    counts: dict[str, Counter[str]] = {}
+    counts_by_folder: dict[str, Counter[str]] = {}
     for path in sorted(package.rglob("*")):
         if path.suffix in KINDS and path.is_file():
-            folder_counts = counts.setdefault(path.parent.relative_to(package.parent).as_posix(), Counter())
+            folder_counts = counts_by_folder.setdefault(
+                path.parent.relative_to(package.parent).as_posix(), Counter()
+            )
             folder_counts[path.suffix] += code_lines(path.read_text(encoding="utf-8"), path.suffix)
             folder_counts["files"] += 1
-    return counts
+    return counts_by_folder
 
 
 def main() -> None:
     """Print lines of code per folder and package."""
     print(f"{'room':38}{'files':>6}{'py':>8}{'js':>7}{'css':>7}")
     for package in PACKAGES:
-        counts = rooms(ROOT / package)
-        counts[f"{package} in all"] = sum(counts.values(), Counter())
-        for name, folder_counts in counts.items():
+        counts_by_folder = rooms(ROOT / package)
+        counts_by_folder[f"{package} in all"] = sum(counts_by_folder.values(), Counter())
+        for name, folder_counts in counts_by_folder.items():
             print(
                 f"{name:38}{folder_counts['files']:6}{folder_counts['.py']:8,}{folder_counts['.js']:7,}{folder_counts['.css']:7,}"
             )

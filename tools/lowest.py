@@ -23,12 +23,12 @@ PYTHON = python_of(VENV)
 
 def call(*command: str | Path, folder: Path = ROOT, home: Path = ROOT) -> None:
     """Run a command as if this checkout were not there, with a learner's answers in `home`."""
-    words = [str(word) for word in command]
-    print("$", " ".join(words).replace(str(ROOT), "."), flush=True)
+    arguments = [str(argument) for argument in command]
+    print("$", " ".join(arguments).replace(str(ROOT), "."), flush=True)
     environment = {**os.environ, "GPULAB_HOME": str(home), "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
     environment.pop("PYTHONPATH", None)
-    if subprocess.run(words, cwd=folder, env=environment, stdin=subprocess.DEVNULL).returncode != 0:
-        raise SystemExit(f"This failed with the oldest packages: {' '.join(words)}")
+    if subprocess.run(arguments, cwd=folder, env=environment, stdin=subprocess.DEVNULL).returncode != 0:
+        raise SystemExit(f"This failed with the oldest packages: {' '.join(arguments)}")
 
 
 def main() -> None:
@@ -50,8 +50,8 @@ def main() -> None:
         call(PYTHON, "-m", "gpulab", "doctor", "--details", folder=empty)
         call(PYTHON, "-m", "gpulab", "copy", folder=empty)
         course = empty / "gpulab-course"
-        first = min(path.name for path in course.glob("*.ipynb"))
-        run = ("nbconvert", "--execute", "--to", "notebook", "--inplace", first)
+        first_notebook = min(path.name for path in course.glob("*.ipynb"))
+        run = ("nbconvert", "--execute", "--to", "notebook", "--inplace", first_notebook)
         call(PYTHON, "-m", *run, folder=course, home=empty)
 
 

@@ -78,7 +78,9 @@ def said_pause(notebook: Any) -> int | None:
 def said_by_section(notebook: Any) -> dict[str, int]:
     """The minutes in its headings."""
     text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
-    return {m["title"]: int(m["minutes"]) for m in HEADING.finditer(text) if m["minutes"]}
+    return {
+        heading["title"]: int(heading["minutes"]) for heading in HEADING.finditer(text) if heading["minutes"]
+    }
 
 
 def said_in_readme(number: str) -> int | None:
@@ -96,10 +98,12 @@ def write(path: Path) -> None:
     """Put the minutes into a notebook's opening and headings, and into the README."""
     notebook = nbformat.read(path, as_version=4)
     minutes = {section.title: max(round(section.minutes), 1) for section in sections(notebook)}
-    whole = total(notebook)
+    total_minutes = total(notebook)
     section_number = pause(notebook)
     sittings = f" in two sittings (pause after section {section_number})" if section_number else ""
-    notebook.cells[0].source = _OPENING.sub(f"**{whole} minutes{sittings}", notebook.cells[0].source, count=1)
+    notebook.cells[0].source = _OPENING.sub(
+        f"**{total_minutes} minutes{sittings}", notebook.cells[0].source, count=1
+    )
     for cell in notebook.cells:
         if cell.cell_type == "markdown" and (heading := HEADING.match(cell.source)) and heading["minutes"]:
             cell.source = HEADING.sub(
@@ -108,7 +112,7 @@ def write(path: Path) -> None:
     nbformat.write(notebook, path)
     readme = README.read_text(encoding="utf-8")
     row = re.compile(_ROW.format(number=number(path)), re.MULTILINE)
-    README.write_text(row.sub(rf"\g<1>{whole}\g<3>", readme), encoding="utf-8")
+    README.write_text(row.sub(rf"\g<1>{total_minutes}\g<3>", readme), encoding="utf-8")
 
 
 def main() -> None:

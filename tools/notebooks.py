@@ -56,9 +56,12 @@ def joined(outputs: list[Any]) -> list[Any]:
     """Return outputs with consecutive printed text merged: a kernel splits it differently each time."""
     merged: list[Any] = []
     for output in outputs:
-        last: Any = merged[-1] if merged else {}
-        if output.output_type == "stream" == last.get("output_type") and output.name == last.name:
-            last.text += output.text
+        last_output: Any = merged[-1] if merged else {}
+        if (
+            output.output_type == "stream" == last_output.get("output_type")
+            and output.name == last_output.name
+        ):
+            last_output.text += output.text
         else:
             merged.append(output)
     return merged
@@ -73,9 +76,9 @@ def clean_output(output: Any) -> Any | None:
             data.pop("text/html", None)
         # A picture keeps its size and the sentence that screen readers and exports need.
         output.metadata = {
-            kind: value
-            for kind, value in output.metadata.items()
-            if kind in ("image/png", "needs_background")
+            media_type: value
+            for media_type, value in output.metadata.items()
+            if media_type in ("image/png", "needs_background")
         }
         if not any(data.values()):
             return None

@@ -27,12 +27,12 @@ def from_libcuda() -> Version | None:
             library = ctypes.CDLL(name)
         except OSError:
             continue
-        count = ctypes.c_int()
+        device_count = ctypes.c_int()
         version = ctypes.c_int()
         has_device = (
             library.cuInit(0) == 0
-            and library.cuDeviceGetCount(ctypes.byref(count)) == 0
-            and count.value > 0
+            and library.cuDeviceGetCount(ctypes.byref(device_count)) == 0
+            and device_count.value > 0
             and library.cuDriverGetVersion(ctypes.byref(version)) == 0
         )
         return (version.value // 1000, version.value % 1000 // 10) if has_device else None
@@ -81,8 +81,8 @@ def choose(version: Version | None, environment: Mapping[str, str]) -> tuple[str
 
 def main() -> None:
     """Print the choice for this machine."""
-    extra, reason = choose(from_libcuda() or from_nvidia_smi(), os.environ)
-    print(extra)
+    cuda_extra, reason = choose(from_libcuda() or from_nvidia_smi(), os.environ)
+    print(cuda_extra)
     print(reason, file=sys.stderr)
 
 

@@ -205,11 +205,11 @@ def digest_in(name: str) -> str | None:
 def add_digest(name: str) -> None:
     """Add the digest of its page to a picture."""
     path = IMAGES / f"{name}.png"
-    texts = PngInfo()
-    texts.add_text(DIGEST, page_digest(name))
+    png_texts = PngInfo()
+    png_texts.add_text(DIGEST, page_digest(name))
     with Image.open(path) as picture:
         picture.load()
-        picture.save(path, pnginfo=texts, optimize=True)
+        picture.save(path, pnginfo=png_texts, optimize=True)
 
 
 def silence_news(folder: Path) -> None:
@@ -266,8 +266,8 @@ def take(page: Any, address: str, names: list[str]) -> None:
     run_all(page)
     # A cell that runs for seconds shows a message about it until it ends.
     page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for(timeout=CELL_TIMEOUT_MS)
-    for number, name in enumerate(names, start=1):
-        cell = page.locator(f'.jp-Cell[data-windowed-list-index="{number}"]')
+    for cell_index, name in enumerate(names, start=1):
+        cell = page.locator(f'.jp-Cell[data-windowed-list-index="{cell_index}"]')
         cell.scroll_into_view_if_needed()
         output = cell.locator(".jp-OutputArea-output:visible").last  # the picture beside a view is hidden
         output.wait_for(timeout=CELL_TIMEOUT_MS)

@@ -50,9 +50,9 @@ def part(
     if not is_on():
         return items
     selected = {index for index, item in enumerate(items) if _hash(name(item)) % one_in == 0}
-    groups = {group(items[index]) for index in selected}
+    chosen_groups = {group(items[index]) for index in selected}
     for missing in dict.fromkeys(map(group, items)):
-        if missing not in groups:
+        if missing not in chosen_groups:
             members = [index for index, item in enumerate(items) if group(item) == missing]
             selected.add(min(members, key=lambda index: _hash(name(items[index]))))
     return [items[index] for index in sorted(selected)]

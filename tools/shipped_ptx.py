@@ -61,9 +61,9 @@ def of_files() -> list[Request]:
 
     requests = [Request(case.code, (*case.options, *nvrtc.CUPY_OPTIONS)) for case in CASES]
     requests += [Request(workload.code, nvrtc.CUPY_OPTIONS) for workload in WORKLOADS]
-    requests += [Request(code, nvrtc.CUPY_OPTIONS) for code in course_kernels()]
-    for code, options in map(bits.source, bits.STRUCTS):
-        requests.append(Request(code, (*options, *nvrtc.CUPY_OPTIONS)))
+    requests += [Request(kernel_code, nvrtc.CUPY_OPTIONS) for kernel_code in course_kernels()]
+    for kernel_code, options in map(bits.source, bits.STRUCTS):
+        requests.append(Request(kernel_code, (*options, *nvrtc.CUPY_OPTIONS)))
     return list({request.key(0): request for request in requests}.values())
 
 
@@ -178,7 +178,7 @@ def main() -> int:
         course = of_course()
         lines = [f"{name}\t{key}\n" for name, requests in course.items() for key in sorted(own(requests))]
         COMPILED.write_text("".join(lines), encoding="utf-8")
-        return write([*of_files(), *(r for requests in course.values() for r in requests)])
+        return write([*of_files(), *(request for requests in course.values() for request in requests)])
 
 
 def write(requests: Sequence[Request]) -> int:
@@ -189,14 +189,16 @@ def write(requests: Sequence[Request]) -> int:
     distinct_requests = list({request.key(0): request for request in requests}.values())
     images: dict[str, shipped.ShippedImage] = {}
     for request in distinct_requests:
-        for target in shipped.TARGETS:
+        for ptx_target in shipped.TARGETS:
             keywords: dict[str, Any] = {
                 "options": request.options,
                 "name_expressions": request.name_expressions,
             }
-            image = nvrtc.compile_ptx(request.code, target=target, **keywords)
-            resources = kernel_resources(nvrtc.compile_cubin(request.code, target=target, **keywords).cubin)
-            images[request.key(target)] = shipped.ShippedImage(image.ptx, image.lowered_names, resources)
+            image = nvrtc.compile_ptx(request.code, target=ptx_target, **keywords)
+            resources = kernel_resources(
+                nvrtc.compile_cubin(request.code, target=ptx_target, **keywords).cubin
+            )
+            images[request.key(ptx_target)] = shipped.ShippedImage(image.ptx, image.lowered_names, resources)
     version = ".".join(map(str, nvrtc.version()))
     path = ROOT / "gpulab_course" / "data" / shipped.FILE
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -240,17 +242,23 @@ def problems(name: str, images: Sequence[CompiledImage]) -> list[str]:
     listed_keys = compiled_by().get(name, set())
     own_keys = own([compiled.request for compiled in images])
     messages = []
-    for description, keys in (
+    for description, wrong_keys in (
         ("are missing", own_keys - listed_keys),
         ("are not compiled any more", listed_keys - own_keys),
     ):
-        if keys:
-            messages.append(f"{len(keys)} of the sources of {name} {description}: run `make shipped-ptx`")
+        if wrong_keys:
+            messages.append(
+                f"{len(wrong_keys)} of the sources of {name} {description}: run `make shipped-ptx`"
+            )
     is_same_compiler = same_compiler()
     for compiled in images:
         location = f"{compiled.request.code.strip()[:60]!r} for {compiled.target}: run `make shipped-ptx`"
         # A device of another compute capability takes the image of one before.
-        image = shipped.image(compiled.request.key(max(t for t in shipped.TARGETS if t <= compiled.target)))
+        image = shipped.image(
+            compiled.request.key(
+                max(ptx_target for ptx_target in shipped.TARGETS if ptx_target <= compiled.target)
+            )
+        )
         comparable = is_same_compiler and compiled.target in shipped.TARGETS
         if image is None:
             messages.append(f"There is no image of {location}")

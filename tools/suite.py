@@ -72,18 +72,18 @@ def tee(command: list[str], environment: dict[str, str], show: Show = shown) -> 
             lines.append(line.rstrip())
         spent_s = 0.0
         if hasattr(os, "wait4"):
-            _, status, used = os.wait4(process.pid, 0)
+            _, status, resource_usage = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
-            spent_s = used.ru_utime + used.ru_stime
+            spent_s = resource_usage.ru_utime + resource_usage.ru_stime
     return process.returncode, lines, spent_s
 
 
 def counts(line: str) -> dict[str, int]:
     """Read one of pytest's closing lines or more, such as ``3 passed, 1 skipped in 0.5s``."""
-    numbers: Counter[str] = Counter()
-    for number, name in PYTEST_COUNT.findall(line):
-        numbers[name.removesuffix("s") if name == "errors" else name] += int(number)
-    return dict(numbers)
+    counts_by_name: Counter[str] = Counter()
+    for count_text, name in PYTEST_COUNT.findall(line):
+        counts_by_name[name.removesuffix("s") if name == "errors" else name] += int(count_text)
+    return dict(counts_by_name)
 
 
 def pytest(*arguments: str) -> list[str]:
@@ -293,8 +293,8 @@ def kernel_obstacle(environment: dict[str, str]) -> str:
     process = subprocess.run(command, cwd=ROOT / "notebooks", env=environment, capture_output=True, text=True)
     if process.returncode == 0:
         return ""
-    last = (process.stderr.strip().splitlines() or [f"exit status {process.returncode}"])[-1]
-    return f"Nothing can run: {sys.executable} cannot use gpulab in a notebook ({last})"
+    last_line = (process.stderr.strip().splitlines() or [f"exit status {process.returncode}"])[-1]
+    return f"Nothing can run: {sys.executable} cannot use gpulab in a notebook ({last_line})"
 
 
 def lacking(name: str) -> list[str]:
@@ -358,7 +358,7 @@ def run_all(stages: Sequence[str], environment: dict[str, str]) -> list[Result]:
     names = list(dict.fromkeys(stages))
     give_way = aside if IN_FRONT in names and len(names) > 1 else list
     results_by_name: dict[str, list[Result]] = {name: [] for name in names}
-    left = deque(
+    waiting_jobs = deque(
         (name, [give_way(command) for command in commands])
         for name in names
         if name not in (*SPREAD, IN_FRONT)
@@ -376,7 +376,7 @@ def run_all(stages: Sequence[str], environment: dict[str, str]) -> list[Result]:
     def go_on() -> None:
         while True:
             try:
-                name, commands = left.popleft()
+                name, commands = waiting_jobs.popleft()
             except IndexError:
                 return
             told(name, commands)
@@ -393,23 +393,23 @@ def run_all(stages: Sequence[str], environment: dict[str, str]) -> list[Result]:
             for future in running:
                 future.result()
         finally:
-            left.clear()
+            waiting_jobs.clear()
     return [merged(results_by_name[name]) for name in names]
 
 
 def summarise(results: list[Result]) -> str:
     """Return the table of stages and one line with the totals."""
     lines = ["", "=== summary " + "=" * 83]
-    total = {"passed": 0, "failed": 0, "skipped": 0}
+    totals = {"passed": 0, "failed": 0, "skipped": 0}
     for result in results:
-        state = "ok" if result.ok else "FAILED"
+        state_text = "ok" if result.ok else "FAILED"
         times = f"{result.seconds:6.0f} s {result.processor_s:6.0f} s of processors"
-        lines.append(f"{result.name:10} {state:7} {times}  {result.closing}")
-        numbers = counts(result.closing)
-        total["passed"] += numbers.get("passed", 0)
-        total["failed"] += numbers.get("failed", 0) + numbers.get("error", 0)
-        total["skipped"] += numbers.get("skipped", 0)
-    lines.append(f"{total['passed']} passed, {total['failed']} failed, {total['skipped']} skipped")
+        lines.append(f"{result.name:10} {state_text:7} {times}  {result.closing}")
+        result_counts = counts(result.closing)
+        totals["passed"] += result_counts.get("passed", 0)
+        totals["failed"] += result_counts.get("failed", 0) + result_counts.get("error", 0)
+        totals["skipped"] += result_counts.get("skipped", 0)
+    lines.append(f"{totals['passed']} passed, {totals['failed']} failed, {totals['skipped']} skipped")
     return "\n".join(lines)
 
 

@@ -83,11 +83,13 @@ def library(ladder: str, example: kernels.Example) -> dict[str, Callable[[], Any
     """Return calls of CUDA and its libraries that compute the same with the example's arrays, by name."""
     cp, (*inputs, output) = session.cp(), example.arrays
     if ladder in ("copy", "reduction", "transpose", "softmax", "layer_norm", "stencil"):
-        target = cp.empty_like(inputs[0])
-        return {"cudaMemcpy": lambda: target.data.copy_from_device_async(inputs[0].data, target.nbytes)}
+        copy_target = cp.empty_like(inputs[0])
+        return {
+            "cudaMemcpy": lambda: copy_target.data.copy_from_device_async(inputs[0].data, copy_target.nbytes)
+        }
     if ladder in ("sgemm", "tensor_cores"):
-        product = cp.empty(output.shape, inputs[0].dtype)
-        return {"cuBLAS": lambda: cp.matmul(*inputs, out=product)}
+        product_array = cp.empty(output.shape, inputs[0].dtype)
+        return {"cuBLAS": lambda: cp.matmul(*inputs, out=product_array)}
     if ladder == "scan":
         scan_input = inputs[0].copy()
         cub = getattr(cp.cuda, "cub", None)
@@ -107,9 +109,9 @@ def medians_ms(calls: Sequence[Callable[[], Any]], rounds: int, budget_s: float)
     for round_number in range(rounds):
         if round_number > 1 and time.perf_counter() - start_s > budget_s:
             break
-        for call, call_times in zip(calls, times, strict=True):
+        for launch, call_times in zip(calls, times, strict=True):
             begin.record()
-            call()
+            launch()
             end.record()
             end.synchronize()
             call_times.append(cp.cuda.get_elapsed_time(begin, end))
@@ -137,8 +139,8 @@ def measure(ladder: kernels.Ladder, size: tuple[int, ...], rounds: int, *, all_r
     library_calls = library(ladder.name, example)
     rungs = ladder.rungs if all_rungs else ladder.rungs[-1:]
     kernel_calls = {rung.name: kernels.launch(rung.name, *example.arrays) for rung in rungs}
-    for name, work in kernel_calls.items():
-        check(ladder.name, name, example, work)
+    for name, kernel_work in kernel_calls.items():
+        check(ladder.name, name, example, kernel_work)
     calls: dict[str, Callable[[], Any]] = {**library_calls, **kernel_calls}
     for call in library_calls.values():
         call()
@@ -230,8 +232,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(table(rows, origin).text())
     if options.json:
         row_dicts = [{**asdict(row), "verdict": row.verdict} for row in rows]
-        content = {"provenance": asdict(origin), "rows": row_dicts}
-        options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        report = {"provenance": asdict(origin), "rows": row_dicts}
+        options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     return int(options.check and any(row.verdict == "slow" for row in rows))
 
 

@@ -44,12 +44,15 @@ def tick_cost(seconds: float = 5.0, pause_s: float = 0.01, device: str = "virtua
 
     manager, client = start_new_kernel(kernel_name="python3")
     try:
-        for code in (
+        for cell_code in (
             _SHOW.format(device=device, rate_hz=RATE_HZ),
             _WORK.format(seconds=seconds, pause_s=pause_s),
         ):
             reply: Any = client.execute(
-                code, reply=True, timeout=120, user_expressions={"told": "json.dumps(globals().get('told'))"}
+                cell_code,
+                reply=True,
+                timeout=120,
+                user_expressions={"told": "json.dumps(globals().get('told'))"},
             )
             if reply["content"]["status"] != "ok":
                 raise RuntimeError("\n".join(reply["content"]["traceback"]))

@@ -112,7 +112,7 @@ def compiled_for(level: str) -> Iterator[None]:
             os.environ[processor.VARIABLE] = previous_level
 
 
-def _kernels(level: str) -> Iterator[tuple[str, Work]]:
+def _kernel_works(level: str) -> Iterator[tuple[str, Work]]:
     for case in cases():
         loaded_case = load(case)
         name = case.name if level == processor.NATIVE else f"{case.name}, {level}"
@@ -124,12 +124,12 @@ def _kernels(level: str) -> Iterator[tuple[str, Work]]:
 def _compiling(loaded_case: Loaded) -> Work:
     from virtualgpu.engine import Program
 
-    numbers = itertools.count()
+    copy_numbers = itertools.count()
 
     def work() -> None:
         with empty_cache():
             loaded_case.launch(
-                "counters", Program(f"{loaded_case.ptx}\n// copy {next(numbers)}\n", loaded_case.code)
+                "counters", Program(f"{loaded_case.ptx}\n// copy {next(copy_numbers)}\n", loaded_case.code)
             )
 
     return work
@@ -166,20 +166,20 @@ def _launches() -> Iterator[tuple[str, Work]]:
     yield f"{_RECORDED_LAUNCHES:,} launches under gl.check_streams", checked
 
 
-def _diagnosed() -> Iterator[tuple[str, Work]]:
+def _diagnosis_works() -> Iterator[tuple[str, Work]]:
     """Yield `gl.count` and `gl.diagnose` of a launch; the second may take at most twice as long."""
     import gpulab as gl
     from gpulab import session
 
     session.use_device("virtual:A100")
     flawed_kernels = importlib.import_module("gpulab_course.content.n17_interview.cards.hidden.flawed")
-    case = flawed_kernels.draw(5, "uncoalesced", 2)
-    kernel, grid, block, args, _ = case.launch(session.cp(), "flawed")
+    flawed_case = flawed_kernels.draw(5, "uncoalesced", 2)
+    kernel, grid, block, args, _ = flawed_case.launch(session.cp(), "flawed")
     yield "a launch counted", lambda: gl.count(kernel, grid, block, args)
     yield "a launch diagnosed", lambda: gl.diagnose(kernel, grid, block, args)
 
 
-def _arrays() -> Iterator[tuple[str, Work]]:
+def _array_works() -> Iterator[tuple[str, Work]]:
     """Yield `gl.traffic` of array code, and random numbers drawn with the device's algorithm."""
     import gpulab as gl
     from gpulab import session
@@ -197,7 +197,7 @@ def _arrays() -> Iterator[tuple[str, Work]]:
     yield "1,000,000 random numbers of Philox4x32-10", lambda: generator.random(1_000_000).get()
 
 
-def _records(folder: Path) -> Iterator[tuple[str, Work]]:
+def _record_works(folder: Path) -> Iterator[tuple[str, Work]]:
     """Long records, made as the tests make theirs."""
     from gpulab.allocators.steps import at, history
     from gpulab.analysis.files.read import open_file
@@ -214,9 +214,9 @@ def _records(folder: Path) -> Iterator[tuple[str, Work]]:
     )
     trace = traces.trace_of(traces.many_rows())
     lives = history(trace)
-    steps = np.random.default_rng(0).integers(0, 100_001, 10).tolist()
+    map_steps = np.random.default_rng(0).integers(0, 100_001, 10).tolist()
     yield "allocator: lives of 100,000 events", lambda: history(trace)
-    yield "allocator: ten maps of 100,000 events", lambda: [at(lives, step) for step in steps]
+    yield "allocator: ten maps of 100,000 events", lambda: [at(lives, map_step) for map_step in map_steps]
     generated_records = intervals.generated(7, 100_000, 10_000_000, 900)
     yield "overlap of 100,000 intervals", lambda: overlap(generated_records)
     timeline = timelines.many()
@@ -267,15 +267,15 @@ def _imports() -> None:
 
 def works(folder: Path) -> Iterator[tuple[str, Work]]:
     """Yield the name of each figure and the work that it times."""
-    yield from _kernels(processor.NATIVE)
+    yield from _kernel_works(processor.NATIVE)
     if processor.architecture() == "x86" and not processor.lacking("x86-64-v3"):
         with compiled_for("x86-64-v3"):
-            yield from _kernels("x86-64-v3")
+            yield from _kernel_works("x86-64-v3")
     yield from _launches()
-    yield from _diagnosed()
-    yield from _arrays()
+    yield from _diagnosis_works()
+    yield from _array_works()
     yield from _answers()
-    yield from _records(folder)
+    yield from _record_works(folder)
     yield _slowest_view()
     yield "import gpulab", _imports
 
@@ -283,21 +283,25 @@ def works(folder: Path) -> Iterator[tuple[str, Work]]:
 def measured(timed_works: Sequence[tuple[str, Work]], rounds: int = ROUNDS) -> dict[str, float]:
     """Return the minimum processor time of each work in seconds; they take turns."""
     minimum_s: dict[str, float] = {}
-    for name, work in itertools.chain.from_iterable(itertools.repeat(timed_works, rounds)):
+    for name, run_work in itertools.chain.from_iterable(itertools.repeat(timed_works, rounds)):
         start_s = spent_s()
-        work()
+        run_work()
         minimum_s[name] = min(spent_s() - start_s, minimum_s.get(name, float("inf")))
     return minimum_s
 
 
 def judged_rows(
-    name: str, work: Work, limits: Mapping[str, float] = LIMITS, rounds: int = ROUNDS, loop: Work = reference
+    name: str,
+    work: Work,
+    limits: Mapping[str, float] = LIMITS,
+    round_count: int = ROUNDS,
+    loop: Work = reference,
 ) -> Figure:
     """Return the figure of a work and the reference loop, after up to two more tries if it is too slow."""
     if limits[name] > _LONG:
-        rounds = 1
+        round_count = 1
     for tries_left in (2, 1, 0):
-        minimum_s = measured([("", loop), (name, work)], rounds)
+        minimum_s = measured([("", loop), (name, work)], round_count)
         figure = Figure(name, limits[name], minimum_s[name] / minimum_s[""], 1e3 * minimum_s[name])
         if not figure.slow or not tries_left:
             return figure

@@ -131,8 +131,10 @@ def cases() -> tuple[Case, ...]:
     """Return the kernels that are timed, with fixed inputs."""
     random = np.random.default_rng(1)
     a, b = (random.random(VECTOR_LENGTH, dtype=np.float32) for _ in range(2))
-    left, right = (random.random((MATRIX_SIZE, MATRIX_SIZE), dtype=np.float32) for _ in range(2))
-    product = left.astype(np.float64) @ right.astype(np.float64)
+    left_matrix, right_matrix = (
+        random.random((MATRIX_SIZE, MATRIX_SIZE), dtype=np.float32) for _ in range(2)
+    )
+    product = left_matrix.astype(np.float64) @ right_matrix.astype(np.float64)
     tiles = MATRIX_SIZE // TILE
     return (
         Case(
@@ -154,8 +156,8 @@ def cases() -> tuple[Case, ...]:
             "matmul_tiled",
             (tiles, tiles, 1),
             (TILE, TILE, 1),
-            (left, right),
-            left.shape,
+            (left_matrix, right_matrix),
+            left_matrix.shape,
             np.float32,
             (MATRIX_SIZE,),
             100.0,
@@ -183,12 +185,12 @@ def _mandelbrot_is_right(iterations: npt.NDArray[Any]) -> bool:
     x, y = np.meshgrid(np.arange(0, WIDTH, 16), np.arange(0, HEIGHT, 16))
     c = (-2 + 2.5 * x / WIDTH) + 1j * (-1.25 + 2.5 * y / HEIGHT)
     z = np.zeros_like(c)
-    counts = np.zeros(c.shape, dtype=np.int32)
+    iteration_counts = np.zeros(c.shape, dtype=np.int32)
     for _ in range(LIMIT):
         inside = (z.real**2 + z.imag**2) < 4
-        counts += inside
+        iteration_counts += inside
         z = np.where(inside, z * z + c, z)
-    return bool(np.mean(counts == iterations[::16, ::16]) > 0.98)
+    return bool(np.mean(iteration_counts == iterations[::16, ::16]) > 0.98)
 
 
 def load(case: Case) -> Loaded:
@@ -205,9 +207,9 @@ def load(case: Case) -> Loaded:
     from virtualgpu.engine import Program
     from virtualgpu.model.memory import DeviceMemory
 
-    code = kernel_code(f"{case.file}.cu")
+    kernel_text = kernel_code(f"{case.file}.cu")
     start = time.perf_counter()
-    ptx = nvrtc.compile_ptx(code, target=TARGET).ptx
+    ptx = nvrtc.compile_ptx(kernel_text, target=TARGET).ptx
     compile_s = time.perf_counter() - start
     memory = DeviceMemory(256 << 20)
     addresses = []
@@ -221,7 +223,7 @@ def load(case: Case) -> Loaded:
             memory.view(address, nbytes)[:] = values.reshape(-1).view(np.uint8)
     params = struct.pack(f"<{len(addresses)}Q{len(case.scalars)}i", *addresses, *case.scalars)
     output = memory.view(addresses[-1], size_bytes).view(case.output_dtype).reshape(case.output_shape)
-    loaded_case = Loaded(case, code, ptx, Program(ptx, code), memory, params, output, compile_s)
+    loaded_case = Loaded(case, kernel_text, ptx, Program(ptx, kernel_text), memory, params, output, compile_s)
     loaded_case.launch("counters")
     if not case.check(output):
         raise BenchmarkError(
@@ -259,10 +261,10 @@ def jit_seconds(loaded_case: Loaded, number: int) -> tuple[float, float]:
 
     times = []
     with empty_cache():
-        for copy in ("a", "b"):
-            program = Program(f"{loaded_case.ptx}\n// copy {number}{copy}\n", loaded_case.code)
-            first = loaded_case.seconds("counters", program)
-            times.append(max(first - loaded_case.seconds("counters", program), 0.0))
+        for copy_name in ("a", "b"):
+            program = Program(f"{loaded_case.ptx}\n// copy {number}{copy_name}\n", loaded_case.code)
+            first_s = loaded_case.seconds("counters", program)
+            times.append(max(first_s - loaded_case.seconds("counters", program), 0.0))
     return times[0], times[1]
 
 
@@ -276,12 +278,12 @@ def import_seconds(statement: str, rounds: int) -> list[float]:
     rounds
         The number of processes.
     """
-    code = f"import time; s = time.perf_counter(); {statement}; print(time.perf_counter() - s)"
+    timing_code = f"import time; s = time.perf_counter(); {statement}; print(time.perf_counter() - s)"
     environment = {**os.environ, "GPULAB_DEVICE": "virtual:A100"}
     times = []
     for _ in range(rounds):
         process = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+            [sys.executable, "-c", timing_code], capture_output=True, text=True, check=True, env=environment
         )
         times.append(float(process.stdout.split()[-1]))
     return times
@@ -294,11 +296,11 @@ def simulator_row(loaded_case: Loaded, engine_s: float, times: SimulatorTimes | 
     if simulator_s is None or times is None:
         return Row(name, None, note=f"not available: {reason}")
     scaled_s = simulator_s.seconds / simulator_s.threads * loaded_case.case.threads
-    note = (
+    row_note = (
         f"{scaled_s / engine_s:,.0f} × the virtual GPU's time; extrapolated from {simulator_s.threads:,} "
         f"threads ({simulator_s.seconds:.2g} s), {times.versions}"
     )
-    return Row(name, 1e3 * scaled_s, note=note)
+    return Row(name, 1e3 * scaled_s, note=row_note)
 
 
 def measure(rounds: int = 15, simulator: bool = True) -> list[Row]:
@@ -318,45 +320,53 @@ def measure(rounds: int = 15, simulator: bool = True) -> list[Row]:
     """
     with empty_cache():
         loaded_cases = [load(case) for case in cases()]
-    with_counters: dict[str, list[float]] = {item.case.kernel: [] for item in loaded_cases}
-    without_counters: dict[str, list[float]] = {item.case.kernel: [] for item in loaded_cases}
-    for item in loaded_cases:
-        item.launch("none")  # compiled before it is timed
+    with_counters: dict[str, list[float]] = {loaded_case.case.kernel: [] for loaded_case in loaded_cases}
+    without_counters: dict[str, list[float]] = {loaded_case.case.kernel: [] for loaded_case in loaded_cases}
+    for loaded_case in loaded_cases:
+        loaded_case.launch("none")  # compiled before it is timed
     for _ in range(rounds):
-        for item in loaded_cases:
-            with_counters[item.case.kernel].append(item.seconds("counters"))
-            without_counters[item.case.kernel].append(item.seconds("none"))
+        for loaded_case in loaded_cases:
+            with_counters[loaded_case.case.kernel].append(loaded_case.seconds("counters"))
+            without_counters[loaded_case.case.kernel].append(loaded_case.seconds("none"))
     rows = []
-    for item in loaded_cases:
-        counters = item.launch("counters").counters
-        note = f"{counters.thread_instructions / 1e6:,.1f} M thread instructions"
+    for loaded_case in loaded_cases:
+        counters = loaded_case.launch("counters").counters
+        row_note = f"{counters.thread_instructions / 1e6:,.1f} M thread instructions"
         rows.append(
-            Row.of(f"{item.case.name}, counters", with_counters[item.case.kernel], item.case.target_ms, note)
+            Row.of(
+                f"{loaded_case.case.name}, counters",
+                with_counters[loaded_case.case.kernel],
+                loaded_case.case.target_ms,
+                row_note,
+            )
         )
-        plain = without_counters[item.case.kernel]
-        ratio = statistics.median(with_counters[item.case.kernel]) / statistics.median(plain)
-        rows.append(Row.of(f"{item.case.name}, plain", plain, note=f"counters cost {ratio:.2f} ×"))
-    for item in loaded_cases:
-        jit = [jit_seconds(item, number) for number in range(3)]
+        plain = without_counters[loaded_case.case.kernel]
+        ratio = statistics.median(with_counters[loaded_case.case.kernel]) / statistics.median(plain)
+        rows.append(Row.of(f"{loaded_case.case.name}, plain", plain, note=f"counters cost {ratio:.2f} ×"))
+    for loaded_case in loaded_cases:
+        jit = [jit_seconds(loaded_case, number) for number in range(3)]
         cached_ms = 1e3 * statistics.median(cached for _, cached in jit)
-        note = f"after other kernels, from disk in {cached_ms:.0f} ms; NVRTC: {1e3 * item.compile_s:.0f} ms"
+        nvrtc_ms = 1e3 * loaded_case.compile_s
+        row_note = f"after other kernels, from disk in {cached_ms:.0f} ms; NVRTC: {nvrtc_ms:.0f} ms"
         uncached_s = [first for first, _ in jit]
-        rows.append(Row.of(f"{item.case.kernel}: PTX to machine code", uncached_s, JIT_TARGET_MS, note))
+        rows.append(
+            Row.of(f"{loaded_case.case.kernel}: PTX to machine code", uncached_s, JIT_TARGET_MS, row_note)
+        )
     traced_kernel, trace_times = slowest_trace()
-    note = f"the slowest of the course's kernels, {traced_kernel}"
-    rows.append(Row.of("full trace of one warp", trace_times, TRACE_TARGET_MS, note))
+    row_note = f"the slowest of the course's kernels, {traced_kernel}"
+    rows.append(Row.of("full trace of one warp", trace_times, TRACE_TARGET_MS, row_note))
     for size, target_ms in TARGETS_MS.items():
         checked, plain = sanitized_matmul(size, 3)
-        note = f"plain beside it: {1e3 * statistics.median(plain):.0f} ms"
-        rows.append(Row.of(f"gl.sanitize, tiled matmul, {size} × {size}", checked, target_ms, note))
+        row_note = f"plain beside it: {1e3 * statistics.median(plain):.0f} ms"
+        rows.append(Row.of(f"gl.sanitize, tiled matmul, {size} × {size}", checked, target_ms, row_note))
     recorded_s, plain_s = recorded_launches()
-    note = f"plain beside it: {1e3 * plain_s:.0f} ms; recording costs {recorded_s / plain_s:.2f} ×"
+    row_note = f"plain beside it: {1e3 * plain_s:.0f} ms; recording costs {recorded_s / plain_s:.2f} ×"
     limit_ms = MOST_TIMES * 1e3 * plain_s
-    rows.append(Row.of(f"gl.timeline of {LAUNCHES:,} launches", [recorded_s], round(limit_ms), note))
+    rows.append(Row.of(f"gl.timeline of {LAUNCHES:,} launches", [recorded_s], round(limit_ms), row_note))
     times, reason = run_simulator() if simulator else (None, "left out (--no-simulator)")
-    for item in loaded_cases[:2]:
-        engine_s = statistics.median(with_counters[item.case.kernel])
-        rows.append(simulator_row(item, engine_s, times, reason))
+    for loaded_case in loaded_cases[:2]:
+        engine_s = statistics.median(with_counters[loaded_case.case.kernel])
+        rows.append(simulator_row(loaded_case, engine_s, times, reason))
     rows.append(Row.of("import gpulab", import_seconds("import gpulab", 5), 1e3 * IMPORT_TARGET_S))
     first_array = "from gpulab import cp; cp.arange(4).sum()"
     rows.append(Row.of("first array on the virtual GPU", import_seconds(first_array, 3), note=first_array))
@@ -424,12 +434,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         return int(speeds.check() > 0)
     rows = measure(max(options.rounds, 1), not options.no_simulator)
-    source = provenance()
+    origin = provenance()
     if options.json:
         row_dicts = [{**asdict(row), "verdict": row.verdict} for row in rows]
-        print(json.dumps({"provenance": asdict(source), "rows": row_dicts}, indent=2, ensure_ascii=False))
+        print(json.dumps({"provenance": asdict(origin), "rows": row_dicts}, indent=2, ensure_ascii=False))
     else:
-        print(table(rows, source).text())
+        print(table(rows, origin).text())
     return 0
 
 

@@ -136,10 +136,10 @@ VARIANTS: dict[str, Callable[[], list[Variant]]] = {
 
 def prepared(subject: str, variant: Variant, example: kernels.Example) -> kernels.Work:
     """Return a variant of a kernel, compiled."""
-    work = kernels.launch(variant[0], *example.arrays, **variant[1])
-    for step in work.steps:
+    kernel_work = kernels.launch(variant[0], *example.arrays, **variant[1])
+    for step in kernel_work.steps:
         step.kernel.num_regs  # noqa: B018
-    return work
+    return kernel_work
 
 
 def compile_in_advance(subject: str, part: int, parts: int) -> None:
@@ -161,15 +161,15 @@ def tune(subject: str, size: tuple[int, ...] | None, rounds: int, budget_s: floa
     for variant in VARIANTS[subject]():
         columns: dict[str, Any] = {"kernel": variant[0], **variant[1]}
         try:
-            work = prepared(subject, variant, example)
-            check(subject, variant[0], example, work)
+            kernel_work = prepared(subject, variant, example)
+            check(subject, variant[0], example, kernel_work)
         except Exception as error:
             rows.append({**columns, "error": f"{type(error).__name__}: {error}"})
             continue
-        kernel = work.step.kernel
-        calls.append(({**columns, "regs": kernel.num_regs, "local": kernel.local_size_bytes}, work))
-    calls += [({"kernel": name}, call) for name, call in library(subject, example).items()]
-    times = medians_ms([call for _, call in calls], rounds, budget_s)
+        kernel = kernel_work.step.kernel
+        calls.append(({**columns, "regs": kernel.num_regs, "local": kernel.local_size_bytes}, kernel_work))
+    calls += [({"kernel": name}, run_variant) for name, run_variant in library(subject, example).items()]
+    times = medians_ms([run_variant for _, run_variant in calls], rounds, budget_s)
     for (columns, _), ms in zip(calls, times, strict=True):
         moved_bytes = (
             2 * example.arrays[0].nbytes if columns["kernel"] == "cudaMemcpy" else example.moved_bytes
@@ -196,8 +196,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         cores = 12
         with ProcessPoolExecutor(cores, multiprocessing.get_context("spawn")) as pool:
             for subject in options.subjects or VARIANTS:
-                for part in range(cores):
-                    pool.submit(compile_in_advance, subject, part, cores)
+                for part_index in range(cores):
+                    pool.submit(compile_in_advance, subject, part_index, cores)
         print(f"compiled in {time.perf_counter() - start:.0f} s")
     runs = [
         (subject, size)

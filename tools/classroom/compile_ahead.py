@@ -36,8 +36,8 @@ def compile_ahead(folder: Path, prefixes: Sequence[str], device: str) -> int:
                 continue
             print(name, flush=True)
             resources = {"metadata": {"path": home}}
-            copy = nbformat.from_dict(copies.as_copy(path))  # type: ignore[no-untyped-call]
-            client = NotebookClient(copy, timeout=CELL_S, kernel_name="python3", resources=resources)
+            notebook_copy = nbformat.from_dict(copies.as_copy(path))  # type: ignore[no-untyped-call]
+            client = NotebookClient(notebook_copy, timeout=CELL_S, kernel_name="python3", resources=resources)
             client.execute(env=environment)
     return opened(folder)
 

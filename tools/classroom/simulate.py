@@ -175,7 +175,7 @@ class Learner:
         """Send a request to this learner's server, and return its answer."""
         return await self.hub.ask(method, f"/user/{self.name}{path}", body)
 
-    async def run(self, sources: Sequence[str]) -> list[str]:
+    async def run(self, cell_sources: Sequence[str]) -> list[str]:
         """Run cells over the proxy, and return the output of the last one."""
         address = f"{self.hub.url.replace('http', 'ws')}/user/{self.name}/api/kernels/{self.kernel}/channels"
         request = HTTPRequest(
@@ -187,15 +187,15 @@ class Learner:
         line = await websocket_connect(request, max_message_size=1 << 28)
         outputs: list[str] = []
         try:
-            for source in sources:
+            for cell_source in cell_sources:
                 outputs = []
                 request_id = uuid4().hex
-                await line.write_message(json.dumps(_execute(request_id, source)))
+                await line.write_message(json.dumps(_execute_request(request_id, cell_source)))
                 async with asyncio.timeout(CELL_S):
-                    while (message := await _message(line, request_id)) != ("status", "idle"):
-                        kind, text = message
-                        outputs += [text] if kind in ("stream", "execute_result") else []
-                        self.errors += [text] if kind == "error" else []
+                    while (message := await _type_and_text(line, request_id)) != ("status", "idle"):
+                        message_type, text = message
+                        outputs += [text] if message_type in ("stream", "execute_result") else []
+                        self.errors += [text] if message_type == "error" else []
         finally:
             line.close()
         return outputs
@@ -228,7 +228,7 @@ class Learner:
         return bool(json.loads(path.read_text())["metadata"].get("simulated") == self.name)
 
 
-def _execute(message_id: str, source: str) -> dict[str, Any]:
+def _execute_request(message_id: str, cell_source: str) -> dict[str, Any]:
     header = {
         "msg_id": message_id,
         "msg_type": "execute_request",
@@ -236,17 +236,23 @@ def _execute(message_id: str, source: str) -> dict[str, Any]:
         "session": "s",
         "version": "5.3",
     }
-    content = {
-        "code": source,
+    request_content = {
+        "code": cell_source,
         "silent": False,
         "store_history": True,
         "user_expressions": {},
         "allow_stdin": False,
     }
-    return {"header": header, "parent_header": {}, "metadata": {}, "channel": "shell", "content": content}
+    return {
+        "header": header,
+        "parent_header": {},
+        "metadata": {},
+        "channel": "shell",
+        "content": request_content,
+    }
 
 
-async def _message(line: Any, request_id: str) -> tuple[str, str]:
+async def _type_and_text(line: Any, request_id: str) -> tuple[str, str]:
     """Return kind and text of the next message that answers a request."""
     while True:
         raw = await line.read_message()
@@ -257,39 +263,41 @@ async def _message(line: Any, request_id: str) -> tuple[str, str]:
         message = json.loads(raw)
         if message["parent_header"].get("msg_id") != request_id:
             continue
-        kind = message["header"]["msg_type"]
-        content = message["content"]
-        if kind == "status":
-            return kind, content["execution_state"]
-        if kind == "error":
-            return kind, f"{content['ename']}: {content['evalue']}"
-        return kind, str(content.get("text") or content.get("data", {}).get("text/plain", ""))
+        message_type = message["header"]["msg_type"]
+        message_content = message["content"]
+        if message_type == "status":
+            return message_type, message_content["execution_state"]
+        if message_type == "error":
+            return message_type, f"{message_content['ename']}: {message_content['evalue']}"
+        return message_type, str(
+            message_content.get("text") or message_content.get("data", {}).get("text/plain", "")
+        )
 
 
 async def blows(learners: list[Learner], hub: Hub) -> list[str]:
     """Kill a kernel, a server and the hub; a sentence for everything that is lost."""
     lost_learners = []
-    first, second, third = (learners * 3)[:3]
-    for process in first.processes():
+    first_learner, second_learner, third_learner = (learners * 3)[:3]
+    for process in first_learner.processes():
         if "ipykernel_launcher" in " ".join(process.cmdline()):
             process.kill()
     await asyncio.sleep(5)
-    if await first.run(["print(6 * 7)"]) != ["42\n"]:
+    if await first_learner.run(["print(6 * 7)"]) != ["42\n"]:
         lost_learners.append("a killed kernel did not come back")
-    for process in second.processes():
+    for process in second_learner.processes():
         if "jupyterhub.singleuser" in " ".join(process.cmdline()):
             process.kill()
     await asyncio.sleep(8)  # the hub looks every 2 s
-    await second.server()
-    if not second.is_saved():
+    await second_learner.server()
+    if not second_learner.is_saved():
         lost_learners.append("a killed server lost its notebook")
     hub.kill()
-    if await third.run(["print(6 * 7)"]) != ["42\n"]:
+    if await third_learner.run(["print(6 * 7)"]) != ["42\n"]:
         lost_learners.append("while the hub was away a kernel was not reached")
     await hub.start()
-    if not (await hub.ask("GET", f"/hub/api/users/{third.name}"))["servers"].get("", {}).get("ready"):
+    if not (await hub.ask("GET", f"/hub/api/users/{third_learner.name}"))["servers"].get("", {}).get("ready"):
         lost_learners.append("the new hub does not know a server that runs")
-    if await third.run(["print(6 * 7)"]) != ["42\n"]:
+    if await third_learner.run(["print(6 * 7)"]) != ["42\n"]:
         lost_learners.append("behind the new hub a kernel was not reached")
     lost_learners += [f"{learner.name}'s notebook is lost" for learner in learners if not learner.is_saved()]
     counted = read_tally(hub.folder / "tally")
@@ -345,8 +353,8 @@ def _end(folder: Path, learners: list[Learner]) -> None:
             continue
 
 
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
+def _free_ports(port_count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(port_count)]
     for server_socket in sockets:
         server_socket.bind(("127.0.0.1", 0))
     ports = [int(server_socket.getsockname()[1]) for server_socket in sockets]

@@ -28,7 +28,7 @@ class Arguments:
     outputs: tuple[int, ...]
 
 
-def _bits(seed: int, count: int) -> npt.NDArray[np.uint64]:
+def _random_bits(seed: int, count: int) -> npt.NDArray[np.uint64]:
     """Return ``count`` pseudo-random 64-bit numbers from SplitMix64 (Steele, Lea, Flood, OOPSLA 2014)."""
     with np.errstate(over="ignore"):
         z = (np.arange(1, count + 1, dtype=np.uint64) + np.uint64(seed << 32)) * np.uint64(0x9E3779B97F4A7C15)
@@ -38,12 +38,12 @@ def _bits(seed: int, count: int) -> npt.NDArray[np.uint64]:
 
 
 def _uint32(seed: int, count: int) -> npt.NDArray[np.uint32]:
-    return (_bits(seed, count) >> np.uint64(32)).astype(np.uint32)
+    return (_random_bits(seed, count) >> np.uint64(32)).astype(np.uint32)
 
 
 def _ints(seed: int, count: int, low: int, high: int) -> npt.NDArray[np.int32]:
     """Return random integers from ``low`` to ``high - 1``."""
-    spread = (_bits(seed, count) >> np.uint64(33)) % np.uint64(high - low)
+    spread = (_random_bits(seed, count) >> np.uint64(33)) % np.uint64(high - low)
     return (spread.astype(np.int64) + low).astype(np.int32)
 
 
@@ -52,8 +52,8 @@ def _float32(seed: int, count: int, low: float = -1.0, high: float = 1.0) -> npt
 
 
 def _float64(seed: int, count: int, low: float = -1.0, high: float = 1.0) -> npt.NDArray[np.float64]:
-    unit = (_bits(seed, count) >> np.uint64(11)).astype(np.float64) / float(1 << 53)
-    return low + (high - low) * unit
+    unit_values = (_random_bits(seed, count) >> np.uint64(11)).astype(np.float64) / float(1 << 53)
+    return low + (high - low) * unit_values
 
 
 def _i32(value: int) -> np.int32:
@@ -163,9 +163,9 @@ def stencil(seed: int) -> Arguments:
 def mandelbrot(seed: int) -> Arguments:
     width = 96
     height = 64
-    limit = 100
+    max_iterations = 100
     return Arguments(
-        (np.zeros((height, width), np.int32), _i32(width), _i32(height), _i32(limit)), outputs=(0,)
+        (np.zeros((height, width), np.int32), _i32(width), _i32(height), _i32(max_iterations)), outputs=(0,)
     )
 
 
@@ -206,7 +206,7 @@ def mix32(seed: int) -> Arguments:
 
 def mix64(seed: int) -> Arguments:
     n = 2_000
-    return Arguments((_bits(seed, n), np.zeros(n, np.uint64), _i32(n)), outputs=(1,))
+    return Arguments((_random_bits(seed, n), np.zeros(n, np.uint64), _i32(n)), outputs=(1,))
 
 
 def polynomial(seed: int) -> Arguments:

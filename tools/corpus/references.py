@@ -108,38 +108,38 @@ def maze(values: Sequence[Any]) -> tuple[Array, ...]:
     wrap = 0xFFFFFFFF
     results = []
     for v in data:
-        steps = 0
+        step_count = 0
         for k in range(40):
             if v % 7 == 3:
                 break
             if v % 5 == 0:
                 v = (v + 11) & wrap
                 continue
-            way = v & 3
-            if way == 0:
+            direction = v & 3
+            if direction == 0:
                 v = (v // 2 + data[k]) & wrap
-            elif way == 1:
+            elif direction == 1:
                 v = (3 * v + 1) & wrap
                 if v > 1_000_000:
                     v -= 1_000_000
                     if v & 16:
-                        steps += 100
+                        step_count += 100
             else:
-                if way == 2:
+                if direction == 2:
                     v ^= v >> 3
                 v = (v + k) & wrap
-            steps += 1
-        results.append((v + (steps << 24)) & wrap)
+            step_count += 1
+        results.append((v + (step_count << 24)) & wrap)
     return (np.array(results, np.uint32),)
 
 
 def collatz(values: Sequence[Any]) -> tuple[Array, ...]:
     def steps(v: int) -> int:
-        count = 0
+        step_count = 0
         while v != 1:
             v = 3 * v + 1 if v % 2 else v // 2
-            count += 1
-        return count
+            step_count += 1
+        return step_count
 
     return (np.array([steps(i + 1) for i in range(int(values[1]))], np.uint32),)
 
@@ -194,10 +194,10 @@ def bank_stride(values: Sequence[Any]) -> tuple[Array, ...]:
     words = values[0]
     stride = int(values[2])
     thread = np.arange(256)
-    total = np.zeros(256, np.int32)
+    totals = np.zeros(256, np.int32)
     for k in range(8):
-        total = 3 * total + words[(thread * stride + 33 * k) % 1024]
-    return (np.tile(total, 4).astype(np.int32),)
+        totals = 3 * totals + words[(thread * stride + 33 * k) % 1024]
+    return (np.tile(totals, 4).astype(np.int32),)
 
 
 def sort(values: Sequence[Any]) -> tuple[Array, ...]:
@@ -223,18 +223,20 @@ def mix32(values: Sequence[Any]) -> tuple[Array, ...]:
     data = [int(v) for v in values[0]]
     wrap = 0xFFFFFFFF
     results = []
-    for i, h in enumerate(data):
-        h ^= h >> 16
-        h = h * 0x85EBCA6B & wrap
-        h ^= h * 0xC2B2AE35 >> 32
-        h = h + h // (data[(i + 1) % len(data)] | 1) & wrap
-        h -= h % 10007
-        s = _signed32(h)
-        third = _quotient(s, 1000)
-        s = _signed32(_quotient(s, -17) + (s - 1000 * third) + (s >> 5))
-        low = s & wrap
-        h = low ^ ((h << 9 | low >> 23) & wrap)
-        results.append(min(h, ~h & wrap) + max(_signed32(h), s) & wrap)
+    for i, hash_value in enumerate(data):
+        hash_value ^= hash_value >> 16
+        hash_value = hash_value * 0x85EBCA6B & wrap
+        hash_value ^= hash_value * 0xC2B2AE35 >> 32
+        hash_value = hash_value + hash_value // (data[(i + 1) % len(data)] | 1) & wrap
+        hash_value -= hash_value % 10007
+        signed_value = _signed32(hash_value)
+        third = _quotient(signed_value, 1000)
+        signed_value = _signed32(
+            _quotient(signed_value, -17) + (signed_value - 1000 * third) + (signed_value >> 5)
+        )
+        low_bits = signed_value & wrap
+        hash_value = low_bits ^ ((hash_value << 9 | low_bits >> 23) & wrap)
+        results.append(min(hash_value, ~hash_value & wrap) + max(_signed32(hash_value), signed_value) & wrap)
     return (np.array(results, np.uint32),)
 
 
@@ -242,14 +244,14 @@ def mix64(values: Sequence[Any]) -> tuple[Array, ...]:
     data = [int(v) for v in values[0]]
     wrap = (1 << 64) - 1
     results = []
-    for i, h in enumerate(data):
-        h = (h ^ h >> 30) * 0xBF58476D1CE4E5B9 & wrap
-        h ^= h * 0x94D049BB133111EB >> 64
-        h = h + h // (data[(i + 3) % len(data)] >> 20 | 1) & wrap
-        h -= h % 1000003
-        s = _signed64(h)
-        s = _quotient(s, -12345) + (s >> 7)
-        results.append((s & wrap) ^ (h << 13 & wrap))
+    for i, hash_value in enumerate(data):
+        hash_value = (hash_value ^ hash_value >> 30) * 0xBF58476D1CE4E5B9 & wrap
+        hash_value ^= hash_value * 0x94D049BB133111EB >> 64
+        hash_value = hash_value + hash_value // (data[(i + 3) % len(data)] >> 20 | 1) & wrap
+        hash_value -= hash_value % 1000003
+        signed_value = _signed64(hash_value)
+        signed_value = _quotient(signed_value, -12345) + (signed_value >> 7)
+        results.append((signed_value & wrap) ^ (hash_value << 13 & wrap))
     return (np.array(results, np.uint64),)
 
 
@@ -257,14 +259,14 @@ def bits(values: Sequence[Any]) -> tuple[Array, ...]:
     wrap = 0xFFFFFFFF
     results = []
     for v in (int(x) for x in values[0]):
-        first = (v & -v).bit_length()
-        r = v.bit_count() + 64 * (32 - v.bit_length()) + 4096 * first & wrap
-        r ^= int(f"{v:032b}"[::-1], 2)
+        first_set = (v & -v).bit_length()
+        result = v.bit_count() + 64 * (32 - v.bit_length()) + 4096 * first_set & wrap
+        result ^= int(f"{v:032b}"[::-1], 2)
         pool = v.to_bytes(4, "little") + (~v & wrap).to_bytes(4, "little")
-        r = r + int.from_bytes(bytes(pool[s] for s in (2, 1, 7, 4)), "little") & wrap
+        result = result + int.from_bytes(bytes(pool[s] for s in (2, 1, 7, 4)), "little") & wrap
         signed_bytes = [int(b) - 256 * (b >> 7) for b in v.to_bytes(4, "little")]
-        r ^= sum(a * b for a, b in zip(signed_bytes, (4, 3, 2, 1), strict=True)) + r & wrap
-        results.append(r + (v >> 3 & 0xFFFF) + signed_bytes[0] & wrap)
+        result ^= sum(a * b for a, b in zip(signed_bytes, (4, 3, 2, 1), strict=True)) + result & wrap
+        results.append(result + (v >> 3 & 0xFFFF) + signed_bytes[0] & wrap)
     return (np.array(results, np.uint32),)
 
 
@@ -276,15 +278,23 @@ def polynomial(values: Sequence[Any]) -> tuple[Array, ...]:
 def ieee(values: Sequence[Any]) -> tuple[Array, ...]:
     x = values[0]
     v = np.where(np.abs(x) < np.finfo(np.float32).tiny, np.float32(0), x)  # CuPy compiles with -ftz=true
-    w = np.roll(v, -1)
+    neighbours = np.roll(v, -1)
     wide_v = v.astype(np.float64)
-    wide_w = w.astype(np.float64)
+    wide_w = neighbours.astype(np.float64)
     with np.errstate(over="ignore", divide="ignore"):
         rounded_values = np.clip(np.rint(v * np.float32(100.0)).astype(np.int64), -(2**31), 2**31 - 1)
-        whole = (
-            rounded_values + np.floor(w).astype(np.int64) - np.ceil(v).astype(np.int64) + v.astype(np.int64)
+        whole_numbers = (
+            rounded_values
+            + np.floor(neighbours).astype(np.int64)
+            - np.ceil(v).astype(np.int64)
+            + v.astype(np.int64)
         )
-        return v / w, np.sqrt(np.abs(v)), whole.astype(np.int32), wide_v / wide_w + np.sqrt(np.abs(wide_w))
+        return (
+            v / neighbours,
+            np.sqrt(np.abs(v)),
+            whole_numbers.astype(np.int32),
+            wide_v / wide_w + np.sqrt(np.abs(wide_w)),
+        )
 
 
 def fast_functions(values: Sequence[Any]) -> tuple[Array, ...]:
@@ -304,8 +314,8 @@ def library_functions(values: Sequence[Any]) -> tuple[Array, ...]:
 
 def softmax(values: Sequence[Any]) -> tuple[Array, ...]:
     x = values[0].astype(np.float64)
-    e = np.exp(x - x.max(axis=1, keepdims=True))
-    return (e / e.sum(axis=1, keepdims=True),)
+    powers = np.exp(x - x.max(axis=1, keepdims=True))
+    return (powers / powers.sum(axis=1, keepdims=True),)
 
 
 def life(values: Sequence[Any]) -> tuple[Array, ...]:

@@ -50,8 +50,8 @@ class Workload:
         return kernel_code(self.file)
 
 
-def _vectors(n: int, count: int) -> Arrays:
-    return lambda cp: (*(cp.ones(n, dtype=np.float32) for _ in range(count)), np.int32(n))
+def _vectors(n: int, vector_count: int) -> Arrays:
+    return lambda cp: (*(cp.ones(n, dtype=np.float32) for _ in range(vector_count)), np.int32(n))
 
 
 def _vector_add(exponent: int) -> Workload:
@@ -127,9 +127,14 @@ def _sums(kernel: str) -> Workload:
     )
 
 
-def _mandelbrot(width: int, height: int, limit: int) -> Workload:
+def _mandelbrot(width: int, height: int, max_iterations: int) -> Workload:
     def make(cp: Any) -> tuple[Any, ...]:
-        return cp.zeros((height, width), dtype=np.int32), np.int32(width), np.int32(height), np.int32(limit)
+        return (
+            cp.zeros((height, width), dtype=np.int32),
+            np.int32(width),
+            np.int32(height),
+            np.int32(max_iterations),
+        )
 
     return Workload(
         f"mandelbrot_{width}x{height}",

@@ -74,8 +74,8 @@ def with_set_up(notebook: nbformat.NotebookNode, address: str) -> nbformat.Noteb
             "tags": ["hide-input", "remove-cell"],
             "cellView": "form",
         }
-        source = _SET_UP.format(repository=address).rstrip()
-        cell = nbformat.v4.new_code_cell(source, id=CELL_ID, metadata=hidden)  # type: ignore[no-untyped-call]
+        cell_source = _SET_UP.format(repository=address).rstrip()
+        cell = nbformat.v4.new_code_cell(cell_source, id=CELL_ID, metadata=hidden)  # type: ignore[no-untyped-call]
         notebook.cells.insert(1, cell)
     return notebook
 
@@ -86,9 +86,9 @@ def stale(root: Path = ROOT) -> list[str]:
     readme = (root / "README.md").read_text(encoding="utf-8")
     files = ["README.md"] if with_badges(readme, address) != readme else []
     for path in _notebooks(root):
-        source = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
-        before = [(cell.get("id"), cell.source) for cell in source.cells]
-        if [(cell.get("id"), cell.source) for cell in with_set_up(source, address).cells] != before:
+        notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+        before = [(cell.get("id"), cell.source) for cell in notebook.cells]
+        if [(cell.get("id"), cell.source) for cell in with_set_up(notebook, address).cells] != before:
             files.append(f"notebooks/{path.name}")
     return files
 

@@ -103,9 +103,9 @@ def asked_for(
     pythons: Sequence[str], platforms: Sequence[str], extras: Sequence[str]
 ) -> Iterator[tuple[str, str, str]]:
     """Everything to try."""
-    for extra, python, platform in product(extras, pythons, platforms):
-        if platform in EXTRAS[extra]:
-            yield python, platform, extra
+    for extra_name, python, platform in product(extras, pythons, platforms):
+        if platform in EXTRAS[extra_name]:
+            yield python, platform, extra_name
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -118,8 +118,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     pythons = options.python or PYTHONS
     platforms_ = options.platform or list(PLATFORMS)
     outcomes = []
-    for case in asked_for(pythons, platforms_, options.extra or list(EXTRAS)):
-        outcomes.append(outcome(*case))
+    for combination in asked_for(pythons, platforms_, options.extra or list(EXTRAS)):
+        outcomes.append(outcome(*combination))
         print(outcomes[-1].line, flush=True)
     failed = [result for result in outcomes if result.problem]
     print(f"{len(outcomes) - len(failed)} of {len(outcomes)} can be had from wheels alone.")

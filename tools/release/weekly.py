@@ -59,15 +59,15 @@ raise SystemExit(bool(failed))
 
 def call(*command: str | Path, device: str = "") -> bool:
     """Run a command in the checkout; whether it succeeded."""
-    words = [str(word) for word in command]
+    arguments = [str(argument) for argument in command]
     print(
         "$",
-        " ".join(words).replace(str(ROOT), ".").partition("\n")[0],
+        " ".join(arguments).replace(str(ROOT), ".").partition("\n")[0],
         f"(on {device})" if device else "",
         flush=True,
     )
     environment = os.environ | ({"GPULAB_DEVICE": device} if device else {})
-    return subprocess.run(words, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL).returncode == 0
+    return subprocess.run(arguments, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL).returncode == 0
 
 
 def newest() -> bool:
@@ -164,10 +164,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("steps", nargs="*", metavar="STEP", help=f"of: {', '.join(STEPS)}; all by default")
-    steps = parser.parse_args(arguments).steps or list(STEPS)
-    if unknown := sorted(set(steps) - set(STEPS)):
+    step_names = parser.parse_args(arguments).steps or list(STEPS)
+    if unknown := sorted(set(step_names) - set(STEPS)):
         parser.error(f"there is no step {unknown[0]}; steps: {', '.join(STEPS)}")
-    outcomes = {name: STEPS[name]() for name in steps}
+    outcomes = {name: STEPS[name]() for name in step_names}
     for name, is_passed in outcomes.items():
         print(f"{'passed' if is_passed else 'FAILED'}  {name}")
     return 0 if all(outcomes.values()) else 1

@@ -68,44 +68,46 @@ def _text_slides(text: str) -> Iterator[Any]:
     """Yield a slide with the heading and what can be read on it, and the rest as speaker notes."""
     if not text:
         return
-    first, *others = text.split("\n\n")
-    if first.startswith("### ") and "**Given.**" in text:  # an exercise: the class works from its text
+    first_paragraph, *other_paragraphs = text.split("\n\n")
+    if (
+        first_paragraph.startswith("### ") and "**Given.**" in text
+    ):  # an exercise: the class works from its text
         yield _slide(text, "subslide")
         return
-    if not first.startswith("#"):
+    if not first_paragraph.startswith("#"):
         yield _slide(text, "notes")
         return
-    heading = re.sub(r" \(\d+ min\)$", "", first)
-    shown = [heading]
-    if others and len(others[0].split()) <= WORDS:
-        shown.append(others.pop(0))
-    shown += [other for other in others if other.startswith(("|", "```"))]
-    yield _slide("\n\n".join(shown), "slide" if heading.startswith("## ") else "subslide")
-    if others:
-        yield _slide("\n\n".join(others), "notes")
+    heading = re.sub(r" \(\d+ min\)$", "", first_paragraph)
+    shown_paragraphs = [heading]
+    if other_paragraphs and len(other_paragraphs[0].split()) <= WORDS:
+        shown_paragraphs.append(other_paragraphs.pop(0))
+    shown_paragraphs += [paragraph for paragraph in other_paragraphs if paragraph.startswith(("|", "```"))]
+    yield _slide("\n\n".join(shown_paragraphs), "slide" if heading.startswith("## ") else "subslide")
+    if other_paragraphs:
+        yield _slide("\n\n".join(other_paragraphs), "notes")
 
 
 def _code_slides(cell: Any) -> Iterator[Any]:
     """Yield a slide with a program, its results, or both."""
-    shown = copy.deepcopy(cell)
-    shown.id = uuid4().hex[:8]  # ids of several notebooks may be equal
+    shown_cell = copy.deepcopy(cell)
+    shown_cell.id = uuid4().hex[:8]  # ids of several notebooks may be equal
     lines = len(cell["source"].splitlines())
     is_kernel = "__global__" in cell["source"]
     is_call = re.match(r"gl\.(predict|reveal)\(|.*\ngl\.reveal\(", cell["source"], re.DOTALL)
     if is_call or (cell["outputs"] and lines > CODE_LINES and not is_kernel):
-        shown.metadata["transient"] = {"remove_source": True}
+        shown_cell.metadata["transient"] = {"remove_source": True}
     elif not cell["outputs"] and lines > CODE_LINES and not is_kernel:
         return
-    shown.metadata["slideshow"] = {"slide_type": "subslide"}
-    for output in shown.outputs:
+    shown_cell.metadata["slideshow"] = {"slide_type": "subslide"}
+    for output in shown_cell.outputs:
         if "text/html" in output.get("data", ()):
             output.data["text/html"] = output.data["text/html"].replace("No prediction. ", "")
-    yield shown
+    yield shown_cell
 
 
-def _slide(text: str, kind: str) -> Any:
+def _slide(text: str, slide_type: str) -> Any:
     cell = {"cell_type": "markdown", "id": uuid4().hex[:8], "source": text}
-    return nbformat.from_dict(cell | {"metadata": {"slideshow": {"slide_type": kind}}})
+    return nbformat.from_dict(cell | {"metadata": {"slideshow": {"slide_type": slide_type}}})
 
 
 def reveal_folder() -> Path:
