@@ -24,7 +24,7 @@ from virtualgpu.records import KernelCounters
 from virtualgpu.records.kernel import SECTOR_BYTES
 
 TILE = 16
-TENSOR_HEIGHT = 64  # rows of a block of tensor.cu
+TENSOR_HEIGHT = 64  # rows of a block of tensor.cuh
 FLOAT_BYTES = 4
 
 
@@ -63,7 +63,7 @@ def tensor_launch(q: Any, k: Any, v: Any, out: Any, causal: bool = False) -> dic
     """
     n, d = q.shape[-2:]
     name = f"attention<{d}, {str(causal).lower()}>"
-    code = versions.source("multiply.cu", "loads.cu") + source("tensor.cu")
+    code = versions.source("multiply.cu", "loads.cu") + source("tensor.cuh")
     module = session.cp().RawModule(code=code, options=("-std=c++17",), name_expressions=[name])
     grid = -(-n // TENSOR_HEIGHT), q.size // (n * d)
     args = (q, k, v, out, np.int32(n))
