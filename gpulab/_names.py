@@ -17,7 +17,7 @@ _PACKAGE = "gpulab_course"
 
 
 def load(home: str, name: str) -> Any:
-    """Return the object `name` of the module `home`: an attribute, or a submodule of that name."""
+    """Return the object `name` of the module `home`. The object is an attribute or a submodule."""
     module = import_module(home)
     return getattr(module, name) if hasattr(module, name) else import_module(f"{home}.{name}")
 

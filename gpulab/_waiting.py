@@ -43,7 +43,7 @@ Bundle = tuple[dict[str, Any], dict[str, Any]]
 
 
 class Begin(Protocol):
-    """The interface of the function that a call uses to begin its next step."""
+    """The type of the callable with which a long call announces its next step."""
 
     def __call__(self, picture: Callable[[], Bundle] | None = None) -> None:
         """Begin the next step. `picture` returns an output with the results so far, as data and metadata."""
@@ -88,7 +88,7 @@ class _Cell:
             wait_s = _AGAIN_S
 
     def look(self) -> None:
-        """Show the progress of the cell if gpulab is running."""
+        """Show how long the cell has been running and what gpulab is doing, if gpulab is active in the cell."""
         activity = [*self.activities.values()][-1:] or _position()
         if activity and not _is_captured():
             (text,) = activity
@@ -137,7 +137,7 @@ def _end_cell(*_: Any) -> None:
 
 
 def load_when_idle(work: Iterable[Callable[[], object]]) -> None:
-    """Call functions in another thread while no cell runs, if a person uses the notebook.
+    """Call functions in a background thread while no cell runs. Do nothing if no person uses the notebook.
 
     Errors are ignored here. They appear again when the program needs the loaded objects.
     """

@@ -27,7 +27,8 @@ def _drop(action: Action, address: int, size_bytes: int, requested_bytes: int, s
 
 
 class CuPyAllocator:
-    """CuPy's memory pool of one device, as of CuPy 14.2, with the algorithm of the virtual GPU's pool.
+    """A model of CuPy's memory pool (CuPy 14.2) for one device. It uses the algorithm of the virtual GPU's
+    pool.
 
     Parameters
     ----------
@@ -111,7 +112,7 @@ class CuPyAllocator:
         return chunk.address
 
     def free(self, address: int) -> None:
-        """Free a block; its own stream can reuse it at once."""
+        """Free a block. Requests in the block's own stream can reuse it at once."""
         if address == 0:
             return
         if address not in self._in_use:

@@ -14,7 +14,7 @@ OWN_SEGMENT_BYTES = 10 << 20
 
 
 def fragmentation(block_map: BlockMap, capacity_bytes: int = 0) -> Fragmentation:
-    """Return the amounts of free memory in a pool, in total and for each stream.
+    """Return how much memory of a pool is free, in total and for each stream.
 
     A free block can be used only by the stream of its segment, and in PyTorch's allocator only requests of
     its pool's sizes. Other requests need memory of the device, as far as the limit or `capacity_bytes` allows
@@ -68,7 +68,7 @@ def fragmentation(block_map: BlockMap, capacity_bytes: int = 0) -> Fragmentation
 
 
 def releasable_bytes(segment: Segment) -> int:
-    """Return the bytes of a segment that emptying the cache would return to the device."""
+    """Return the number of bytes of a segment that `empty_cache` would return to the device."""
     if not segment.is_expandable:
         is_unused = all(block.state == "free" for block in segment.blocks)
         return segment.size_bytes if is_unused else 0

@@ -38,7 +38,9 @@ class EventLog:
         )
 
     def stack_number(self, stack: Stack) -> int:
-        """Return the number of a stack trace, which is stored once; -1 for a stack trace without frames."""
+        """Return the index under which a stack trace is stored. A stack trace without frames has the index
+        -1.
+        """
         return self._stacks.setdefault(stack, len(self._stacks)) if stack else -1
 
     @property

@@ -15,7 +15,7 @@ Row = tuple[int, int, int, int, int, int, int]
 
 
 def name_released_segments(first: BlockMap, events: AllocatorEvents) -> tuple[AllocatorEvents, int]:
-    """Replace events that only contain a number of released bytes by events of the released segments.
+    """Find the segments that a pool released, from the total of released bytes that the events contain.
 
     CuPy's pool calls no hook when it returns segments. It returns all segments without a block in use, of all
     streams or of one. This function searches for segments whose sizes add up to the released bytes.
@@ -102,7 +102,9 @@ class _Segments:
                     self.blocks[self.starts[index]] += 1 if action == "alloc" else -1
 
     def sum_to(self, size: int) -> list[int]:
-        """Return unused segments of as many streams as possible that add up to `size` bytes, or none."""
+        """Return the unused segments whose sizes add up to `size` bytes, from as many streams as possible, or
+        an empty list.
+        """
         unused_starts = [start for start, block_count in self.blocks.items() if block_count <= 0]
         for streams in self._stream_sets({self.segments[start][1] for start in unused_starts}):
             chosen_starts = [start for start in unused_starts if self.segments[start][1] in streams]

@@ -66,7 +66,9 @@ class Allocator(Protocol):
         """Free a block. Raises `RequestError` if no block in use begins at `address`."""
 
     def record_stream(self, address: int, stream: int) -> None:
-        """Record that `stream` uses the block, too: its memory is reused only after that work has ended."""
+        """Record that `stream` also uses the block. The memory is reused only after the work of that stream
+        has ended.
+        """
 
     def complete(self, stream: int) -> None:
         """Record that all work issued to `stream` so far has ended."""
@@ -82,7 +84,7 @@ class Allocator(Protocol):
 
 
 def replay(requests: Iterable[Request], allocator: Allocator, stacks: Sequence[Stack] = ()) -> AllocatorTrace:
-    """Send requests to an allocator model, whichever allocator received them originally.
+    """Send requests to an allocator model. The requests may come from a program that used another allocator.
 
     An allocation that does not fit is an ``oom`` event. Later requests for it are skipped, as in a program
     that catches the error and continues.
@@ -268,7 +270,9 @@ def _completions(events: AllocatorEvents) -> tuple[dict[int, int], dict[int, int
 
 
 def release_starts(trace: AllocatorTrace) -> set[int]:
-    """Return the index of the first event of each series of segment releases that the program requested."""
+    """Find the segment releases that the program requested, and return the index of the first event of each
+    series.
+    """
     release_codes = {ACTIONS.index("segment_free"), ACTIONS.index("segment_unmap")}
     allocation_codes = {ACTIONS.index("segment_alloc"), ACTIONS.index("segment_map")}
     oom = ACTIONS.index("oom")

@@ -25,7 +25,7 @@ _ALLOCATION_CODES = [ACTIONS.index(action) for action in ("segment_alloc", "segm
 
 
 def statistics(trace: AllocatorTrace) -> AllocatorStatistics:
-    """Count the statistics of a trace at its end, under the names of ``torch.cuda.memory_stats``.
+    """Return the statistics of an allocator trace at its end, under the names of ``torch.cuda.memory_stats``.
 
     Memory before the first event counts as current and peak; ``allocated`` and ``freed`` are the changes by
     events, as after ``torch.cuda.reset_accumulated_memory_stats()``. A retry is counted if memory was
@@ -78,7 +78,9 @@ class _Segment:
         return gap_start, self.used[i][0] if i < len(self.used) else self.end
 
     def split_off(self, *pieces: tuple[int, int]) -> tuple[int, int]:
-        """Return the number and bytes of the free pieces that do not fill the whole segment."""
+        """Return the number and the total bytes of the free pieces. A piece that fills the whole segment does
+        not count.
+        """
         sizes = [end - start for start, end in pieces if 0 < end - start < self.end - self.start]
         return len(sizes), sum(sizes)
 

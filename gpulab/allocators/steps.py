@@ -69,7 +69,9 @@ def at(history: AllocatorHistory, step: int) -> BlockMap:
 
 
 def tail(trace: AllocatorTrace, max_events: int) -> AllocatorTrace:
-    """Return a trace of only the last `max_events` events, with the state before them as its first state."""
+    """Return a trace that contains only the last `max_events` events. Its first state is the state before
+    these events.
+    """
     events = trace.events
     start = len(trace.events) - max_events
     if start <= 0:

@@ -14,7 +14,7 @@ from virtualgpu.records import Activity, HostCall, NvtxRange, SourceLine, Synchr
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A wait of the host on one thread, with the operation that it waited for, if that is known.
+    """A wait of a host thread. It includes the operation for which the thread waited, if that is known.
 
     ``synchronization`` is None for the call of a pageable copy, which CUDA does not record as a wait.
     """
@@ -83,7 +83,7 @@ class Flow:
         )
 
     def event_wait(self, activity: Activity, awaited: Activity) -> Synchronization | None:
-        """Return the call that made an operation's stream wait for another's event, if there was one."""
+        """Return the call that made the stream of `activity` wait for an event after `awaited`, or None."""
         for wait in self._event_waits.get((activity.device_id, activity.stream_id), ()):
             if awaited.correlation_id in wait.after:
                 return wait
@@ -193,7 +193,9 @@ class Flow:
         return waits[index] if index >= 0 else None
 
     def waits_within(self, thread: int, start_ns: int, end_ns: int) -> list[Wait]:
-        """Return the waits of a thread for known operations that overlap an interval or end at its start."""
+        """Return the waits of a thread that overlap an interval or end at its start. Waits for unknown
+        operations are left out.
+        """
         waits = self.waits.get(thread, [])
         overlapping = []
         for index in range(bisect_left(waits, start_ns, key=lambda wait: wait.end_ns), len(waits)):
@@ -210,7 +212,7 @@ class Flow:
         return [call for call in candidates if call.end_ns > start_ns or call.start_ns == call.end_ns]
 
     def running(self, thread: int, start_ns: int, end_ns: int) -> str:
-        """Return the name of the innermost range that covers at least half of a thread's interval.
+        """Return the name of the innermost range that covers at least half of a time interval in a thread.
 
         Only files of other profilers have such ranges. If no range covers half, it is the range with the most
         time of its own, with the words "and others".
@@ -269,7 +271,7 @@ class Flow:
 
 
 def idle(activities: list[Activity], start_ns: int, end_ns: int) -> list[tuple[int, int, Activity | None]]:
-    """Return the intervals of a span in which no operation ran, with the operation that ended each."""
+    """Return the intervals in which no operation ran, each with the operation that started at its end."""
     intervals: list[tuple[int, int, Activity | None]] = []
     free_ns = start_ns
     for activity in sorted(activities, key=lambda a: (a.start_ns, a.end_ns)):
@@ -282,7 +284,7 @@ def idle(activities: list[Activity], start_ns: int, end_ns: int) -> list[tuple[i
 
 
 def within_ns(spans: Sequence[HostCall | Wait], start_ns: int, end_ns: int) -> int:
-    """Return how many nanoseconds of an interval are covered by calls or waits."""
+    """Return how many nanoseconds of a time interval are covered by the given calls or waits."""
     total_ns = 0
     free_ns = start_ns
     for span in spans if len(spans) < 2 else sorted(spans, key=lambda span: span.start_ns):

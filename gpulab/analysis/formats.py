@@ -62,7 +62,7 @@ class Format:
 
     @property
     def least_exponent(self) -> int:
-        """Exponent of two of the smallest normal number and of all subnormal numbers."""
+        """Exponent (base 2) of the smallest normal number. Subnormal numbers have the same exponent."""
         return 1 - self.bias
 
     @cached_property
@@ -138,7 +138,9 @@ class Format:
         return float(self.value(self.code(number)))
 
     def neighbours(self, number: Number) -> tuple[float, float]:
-        """Return this format's numbers directly below and above the rounded `number`; for NaN, two NaN."""
+        """Round `number`, and return the next smaller and the next larger number of this format. For NaN,
+        return two NaN.
+        """
         nearest = self.round(number)
         if math.isnan(nearest):
             return nearest, nearest
@@ -239,7 +241,7 @@ class Rounded:
 
     @property
     def error(self) -> float | None:
-        """Rounding error: the nearest number minus the number; None if one of them is not finite."""
+        """Rounding error: the rounded number minus the exact number. None if one of them is infinite or NaN."""
         if not math.isfinite(self.value) or (
             isinstance(self.number, float) and not math.isfinite(self.number)
         ):

@@ -51,7 +51,7 @@ _LESS_INFORMATIVE: dict[StreamHazardKind, tuple[StreamHazardKind, ...]] = {
 
 
 class StreamChecker:
-    """A checker that processes the acts of a program in order and collects the hazards between streams.
+    """A checker that receives a program's actions one by one, and collects the hazards between streams.
 
     Parameters
     ----------

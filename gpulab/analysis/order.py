@@ -29,7 +29,7 @@ _MAX_WAITS = 64
 
 
 def join(target: Clock, source: Clock) -> None:
-    """Raise each tick of the target clock to at least the tick of the source clock."""
+    """Merge the source clock into the target clock. Each tick of the target becomes the maximum of both."""
     for chain, tick in source.items():
         if target.get(chain, 0) < tick:
             target[chain] = tick
@@ -37,7 +37,9 @@ def join(target: Clock, source: Clock) -> None:
 
 @dataclass(slots=True)
 class Moment:
-    """Position of an operation: its chain, its number `tick` in the chain, and its predecessors' clock."""
+    """The time of an operation in logical order: its chain, its number in the chain, and the clock of its
+    predecessors.
+    """
 
     chain: Chain
     tick: int
@@ -84,7 +86,7 @@ class _Event:
 
 
 class Order:
-    """Vector clocks of a program's streams and host, updated act by act.
+    """Vector clocks of a program's streams and of the host. Each action of the program updates them.
 
     Attributes
     ----------
@@ -106,7 +108,7 @@ class Order:
         self._graph_clocks: dict[int, Clock] = {}  # by graph, the clock after its last launch
 
     def announce(self, act: NewStream) -> None:
-        """Register a stream, and whether the rule of the legacy default stream applies to it."""
+        """Register a new stream, and record whether it synchronises with the legacy default stream."""
         self._stream((act.device_id, act.stream_id)).blocking = act.blocking
 
     def waits(self, key: StreamKey) -> Iterable[Wait]:
@@ -114,7 +116,7 @@ class Order:
         return reversed(self._stream(key).waits)
 
     def next_in(self, key: StreamKey) -> Clock:
-        """Return the clock that the next operation of a stream will have, without the operation itself."""
+        """Return the clock that the next operation of a stream will have. No operation is added."""
         return self._ready(self._stream(key))
 
     def work(self, act: Work, devices: Iterable[int] = ()) -> Moment:
@@ -197,7 +199,7 @@ class Order:
         stream.waits.append(Wait(self.index, act.source, event.stream, event.index, event.source))
 
     def host_wait(self, act: HostWait) -> None:
-        """Record that the host waited for operations, or that a query reported their end."""
+        """Record that operations have ended because the host waited for them or queried their status."""
         if act.scope == "device":
             for key, stream in self._streams.items():
                 if key[0] == act.device_id:

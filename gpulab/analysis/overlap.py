@@ -53,7 +53,9 @@ def stream_names(timeline: Timeline) -> dict[tuple[int, int], str]:
 
 
 def by_engine(timeline: Timeline) -> dict[str, list[Activity]]:
-    """Return the operations of each engine in the order of `ENGINES`; with several devices, per device."""
+    """Group the operations by engine, in the order of `ENGINES`. If there are several devices, each has its
+    own groups.
+    """
     has_many_devices = len({a.device_id for a in timeline.activities}) > 1
     operations: dict[tuple[int, int], list[Activity]] = {}
     for activity in timeline.activities:
@@ -67,7 +69,7 @@ def by_engine(timeline: Timeline) -> dict[str, list[Activity]]:
 
 
 def by_stream(timeline: Timeline) -> dict[str, list[Activity]]:
-    """Return the device operations of each stream, sorted by the streams' first operations."""
+    """Group the device operations by stream. The stream with the earliest operation comes first."""
     names = stream_names(timeline)
     operations: dict[tuple[int, int], list[Activity]] = {}
     for activity in timeline.activities:
@@ -95,13 +97,13 @@ def union(spans: Intervals) -> Intervals:
 
 
 def length_ns(spans: Intervals) -> int:
-    """Return the length of the union of intervals in ns."""
+    """Return the total time in ns that the intervals cover. Overlapping parts count once."""
     disjoint = union(spans)
     return int((disjoint[1] - disjoint[0]).sum())
 
 
 def pairs(groups: Mapping[str, Sequence[Activity]]) -> tuple[Overlap, ...]:
-    """Return the overlap of each pair of groups of operations."""
+    """Return how long each pair of groups of operations ran at the same time."""
     unions = {name: union(intervals(activities)) for name, activities in groups.items()}
     busy_ns = {name: int((spans[1] - spans[0]).sum()) for name, spans in unions.items()}
     overlaps = []
@@ -115,7 +117,7 @@ def pairs(groups: Mapping[str, Sequence[Activity]]) -> tuple[Overlap, ...]:
 
 
 def overlap(timeline: Timeline) -> tuple[Overlap, ...]:
-    """Return the overlap of each pair of engines, then of each pair of streams.
+    """Return how long each pair of engines, and then each pair of streams, ran at the same time.
 
     The module's docstring defines "busy" and the percentage. If there are more than `MAX_STREAMS` streams,
     those with the most operations are compared.

@@ -40,11 +40,15 @@ class Use:
     atomic: bool = False  # an atomic use is also a write
 
     def clashes(self, other: Use) -> bool:
-        """Return whether two uses of one byte need an order: one of them writes, and not both are atomic."""
+        """Return whether two uses of the same byte conflict: at least one is a write, and they are not both
+        atomic.
+        """
         return (self.writes or other.writes) and not (self.atomic and other.atomic)
 
     def hides(self, other: Use) -> bool:
-        """Return whether every later use that clashes with an earlier use also clashes with this one."""
+        """Return whether this use conflicts with every later use with which an `other`, earlier use
+        conflicts.
+        """
         if self.atomic:
             return other.atomic
         return self.writes or not other.writes
@@ -93,7 +97,7 @@ def covers(a: Region, b: Region) -> bool:
 
 
 class RegionMap(Generic[T]):
-    """Items at regions of one memory, with a search for items that can overlap a region.
+    """A collection of items by memory region, which quickly finds items that may overlap a given region.
 
     The items are grouped by the size of their regions, rounded up to a power of two: an item that overlaps a
     range begins less than that size before it.
@@ -103,7 +107,9 @@ class RegionMap(Generic[T]):
         self._sizes: dict[int, tuple[list[int], dict[int, list[T]]]] = {}  # starts, and items by start
 
     def overlapping(self, region: Region) -> list[list[T]]:
-        """Return lists of the items that can overlap a region; the caller can change each list in place."""
+        """Return the items that may overlap a region, as lists. Changes to a list also change this
+        collection.
+        """
         start = region.start
         end = region.end
         matching_lists = []
@@ -130,7 +136,7 @@ class RegionMap(Generic[T]):
 
 @dataclass(slots=True)
 class Block:
-    """A block of memory that was allocated or freed, with the index of this act.
+    """A block of memory, and the index of the action that allocated or freed it.
 
     After a free, ``clock`` is the clock that the block's next owner must follow.
     """
@@ -143,7 +149,7 @@ class Block:
 
 
 class Blocks:
-    """Blocks of one memory that do not overlap, sorted by address."""
+    """A collection of memory blocks that do not overlap, sorted by address."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []

@@ -25,7 +25,7 @@ _USE_VIRTUAL_GPU = "Nothing to do: the virtual GPU stands in for it."
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Diagnosis(Texts):
-    """All findings with the overall verdict, displayed as a table; ``exit_code`` is 0 if nothing is wrong."""
+    """All findings of `doctor` with an overall verdict, displayed as a table."""
 
     findings: tuple[Finding, ...]
 

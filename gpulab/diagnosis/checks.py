@@ -57,7 +57,9 @@ _BLOCK = 128
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check: a line of the table. ``missing`` may be acceptable, ``wrong`` is not."""
+    """The result of one check, which is a row of the table. A ``missing`` part may be acceptable; a ``wrong``
+    part is not.
+    """
 
     subject: str
     status: Status
@@ -333,7 +335,7 @@ def _self_test_data() -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]
 
 
 def check_cell() -> Result:
-    """Check whether ``from gpulab import cp``, the first line of a notebook, gets a device that computes."""
+    """Check whether ``from gpulab import cp``, the first line of a notebook, provides a working device."""
     from gpulab import session
 
     device_variable = os.environ.get("GPULAB_DEVICE")

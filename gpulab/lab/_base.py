@@ -202,7 +202,8 @@ class Recorded(Pictured, Generic[R]):
 
 
 class Sampled(Recorded[R], what="recording", write=""):
-    """A live recording, which takes readings at a fixed rate and can be paused. Its chart shows the state.
+    """A live recording that takes readings at a fixed rate and can be paused. Its chart also shows whether it
+    is paused.
 
     A subclass passes the code that creates a new recording (``another="gl.memory()"``), and defines
     `_show_state` in addition to the methods that `Recorded` needs.

@@ -25,7 +25,7 @@ class Capture:
 
 
 class GraphPool:
-    """The private memory of graphs: a ``cupy.cuda.MemoryPool``, and the stream whose memory in it they use.
+    """The private memory pool of graphs, and the stream in which they are captured.
 
     Attributes
     ----------
@@ -38,7 +38,9 @@ class GraphPool:
         self.stream = stream
 
     def warm_up(self, fn: Callable[..., Any], arrays: tuple[Any, ...]) -> Any:
-        """Call `fn` in the stream, after earlier work of the current stream, and wait for it."""
+        """Call `fn` once in the pool's stream, after earlier work of the current stream, and wait for its
+        work to end.
+        """
         self.stream.wait_event(session.cp().cuda.get_current_stream().record())
         with self.stream, session.cp().cuda.using_allocator(self.pool.malloc):
             result = fn(*arrays)
@@ -71,7 +73,9 @@ class GraphPool:
         return Capture(graph, result, session.backend().graph(graph))
 
     def used_bytes(self) -> int:
-        """Return the size in bytes of the existing arrays, which are results, not temporary arrays."""
+        """Return the bytes of the pool that are in use. These are the graphs' results, because temporary
+        arrays are freed.
+        """
         return int(self.pool.used_bytes())
 
     def total_bytes(self) -> int:
@@ -84,7 +88,9 @@ class GraphPool:
 
 @contextmanager
 def restored(arrays: Iterable[Any]) -> Iterator[None]:
-    """Restore the contents of the arrays when the block ends, if there is enough memory for copies."""
+    """Restore the contents of arrays at the end of a ``with`` block, if there is enough memory to copy them
+    first.
+    """
     cp = session.cp()
     saved_contents = []
     try:
@@ -153,7 +159,9 @@ def shapes(result: Any) -> list[tuple[Any, Any]]:
 
 
 def check_shapes(first: list[tuple[Any, Any]], second: list[tuple[Any, Any]]) -> None:
-    """Raise an error if results of warm-up and capture differ in shape, because a graph has fixed shapes."""
+    """Raise an error if the results of warm-up and capture differ in shape. The shapes in a graph cannot
+    change.
+    """
     if first != second:
         raise ValueError(
             f"fn returned arrays of {_kinds(first)} in the warm-up and of "

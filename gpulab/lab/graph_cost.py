@@ -17,7 +17,7 @@ _COPIES = ("MEMCPY", "MEMCPY2")
 
 
 class ComparedGraph(Pictured):
-    """The times of a graph and of its function, displayed as a sentence, the graph and both timelines.
+    """A comparison of a graph with its function, displayed as a sentence, the graph and both timelines.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class ComparedGraph(Pictured):
 def compared(
     graph: GraphRecord, eager: Callable[[], object], launch: Callable[[], object], stream: Any, repeats: int
 ) -> GraphComparison:
-    """Measure `repeats` runs of a function and of its graph in a stream, and record a timeline of each."""
+    """Measure a graph and its function in a stream, `repeats` runs each, and record a timeline of both."""
     with session.steps(4, "graph.compare") as begin:
         begin()
         eager_times = _timed(eager, stream, repeats)
@@ -100,7 +100,8 @@ def _recorded(run: Callable[[], object], stream: Any) -> Timeline | None:
 
 
 def numbered(replay: Timeline, graph: GraphRecord) -> Timeline:
-    """Return the timeline of one launch, in which operations have the node numbers of the graph.
+    """Return a copy of the timeline of a graph launch, in which each operation has the number of its graph
+    node.
 
     CUPTI uses its own numbers. Operations with the same kind and name are matched in the order of the nodes.
     """

@@ -15,7 +15,7 @@ from virtualgpu.records import GraphArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Named:
-    """An array of a graph with its name in the program.
+    """An array that a graph uses, and its name in the program.
 
     ``look_up`` returns the present value of the name; it is None if the name cannot be looked up.
     ``parameter`` is the name of the array inside the captured function.
@@ -31,7 +31,9 @@ class Named:
         return self.array if self.look_up is None else self.look_up()
 
     def moved(self, array: Any) -> Named:
-        """Return the name with another array; it can be looked up only if it refers to that array now."""
+        """Return a copy with another array. The copy can be looked up only if the name refers to that array
+        now.
+        """
         return replace(self, array=array, look_up=self.look_up if self.now is array else None)
 
     def record(self) -> GraphArray:
@@ -72,7 +74,7 @@ def named_arrays(
 
 
 def global_arrays(fn: Any, addresses: Collection[int], ndarray: type) -> Iterator[Named]:
-    """Yield the arrays in global variables of a function's module whose addresses are among `addresses`."""
+    """Yield those global arrays of a function's module whose addresses are in `addresses`."""
     variables: dict[str, Any] = getattr(fn, "__globals__", {})
     names = session.program_names()
     names.take(variables if addresses else {})

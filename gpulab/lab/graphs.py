@@ -169,7 +169,7 @@ class CapturedGraph(Pictured):
             self.graph.upload(_stream(stream))
 
     def callable(self, *inputs: Any) -> Any:
-        """Copy inputs into the arrays of the graph, launch it, and return its results.
+        """Launch the graph with new inputs, which are copied into its arrays, and return its results.
 
         Parameters
         ----------
@@ -225,7 +225,7 @@ class CapturedGraph(Pictured):
         return replace(record, dangling=self._dangling(record, {}))
 
     def check(self, **now: Any) -> tuple[DanglingArray, ...]:
-        """Find names that now refer to another array than the one whose address the graph uses.
+        """Find variables that no longer refer to the arrays whose addresses the graph uses.
 
         Variables of a notebook, and outer variables of the captured function, are looked up. For others, such
         as local variables of a function, pass the present array: ``check(x=x)``.

@@ -42,7 +42,8 @@ def warps(
     watch: str | Sequence[str] = (),
     stop: str | Sequence[str] = (),
 ) -> views.WarpStepper:
-    """Run a kernel and step through one of its warps: source lines, lanes, registers, shared memory.
+    """Run a kernel, and show one of its warps step by step, with source lines, lanes, registers and shared
+    memory.
 
     Parameters
     ----------
@@ -157,7 +158,7 @@ def count(
     stream: Any = None,
     caches: Literal["cold", "warm"] = "cold",
 ) -> CounterTable:
-    """Run a kernel, and count its instructions, memory requests, sectors, conflicts, branches and cache hits.
+    """Run a kernel, and count its instructions, memory requests, bank conflicts, branches and cache hits.
 
     Parameters
     ----------

@@ -35,7 +35,7 @@ class LiveBlock:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The states before and after all events, and the size of the block of each event."""
+    """The first and the last state of a device's memory, and the block size of each event between them."""
 
     first_ranges: list[Range]
     first_blocks: dict[int, LiveBlock]
@@ -46,7 +46,9 @@ class History:
 
 
 def history(tables: DeviceTables, settings: Settings) -> History:
-    """Undo the events of a device to find its first state, then apply them again."""
+    """Reconstruct the first state of a device by undoing its events, then apply them again to find the size
+    of each block.
+    """
     ranges = Ranges(tables.segments)
     blocks = {
         block.address: LiveBlock(block.size, block.requested, block.state, block.stack)
@@ -179,7 +181,9 @@ class _LargeSegments:
             del blocks[index]
 
     def size_of(self, address: int, requested: int, settings: Settings) -> int:
-        """Return the size of a block at an address: the rounded request, or the whole gap if not split."""
+        """Return the size of a block: the rounded request if the free range is split, otherwise the whole
+        free range.
+        """
         size = settings.rounded(requested)
         start = self._start_of(address)
         if start is None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Range(NamedTuple):
-    """A segment, or a mapped part of an expandable segment; ``pool`` is a number."""
+    """A segment, or a mapped part of an expandable segment. ``pool`` is the number of its pool."""
 
     address: int
     size: int

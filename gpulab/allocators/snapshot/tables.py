@@ -33,7 +33,7 @@ class FinalBlock(NamedTuple):
 
 @dataclass(slots=True)
 class DeviceTables:
-    """One device's part of a snapshot: the final segments and blocks, and the trace's columns as lists."""
+    """The data of one device in a snapshot: the final segments and blocks, and the events as columns."""
 
     segments: list[Range] = field(default_factory=list)
     blocks: list[FinalBlock] = field(default_factory=list)
@@ -51,7 +51,9 @@ class DeviceTables:
 
 
 class Tables:
-    """All devices of a snapshot, and the stack traces and pools that are referred to by number."""
+    """The data of all devices in a snapshot, and the stack traces and pools, to which the devices refer by
+    number.
+    """
 
     def __init__(self, snapshot: Any) -> None:
         if isinstance(snapshot, list):  # what torch.cuda.memory_snapshot() returns

@@ -88,7 +88,7 @@ class Block:
 
 
 class Pool:
-    """The free blocks for small or for large requests, ordered by stream, size and address."""
+    """The free blocks of one size class (small or large requests), ordered by stream, size and address."""
 
     def __init__(self, is_small: bool) -> None:
         self.is_small = is_small
@@ -119,7 +119,7 @@ class Pool:
         del self._blocks[block.key]
 
     def index_of(self, stream: int, size: int) -> int:
-        """Return the index of the first free block of this stream with at least this size."""
+        """Return the index of the smallest free block of a stream that has at least the given size."""
         return bisect_left(self._keys, (stream, size, 0))
 
     def at(self, index: int) -> Block | None:

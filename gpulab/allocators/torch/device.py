@@ -24,7 +24,7 @@ class _Region:
         self.taken: list[tuple[int, int]] = []
 
     def gap(self, size: int) -> int | None:
-        """Return the lowest address of the region from which `size` bytes are free, or None."""
+        """Return the lowest address in the region that is followed by `size` free bytes, or None."""
         position = self.address
         for start, end in self.taken:
             if start - position >= size:
@@ -104,7 +104,9 @@ class Device:
         self.used_bytes -= size_bytes
 
     def reserve(self, size_bytes: int) -> int:
-        """Reserve the lowest free addresses without memory (``cuMemAddressReserve``); return the first."""
+        """Reserve the lowest free range of addresses without memory (``cuMemAddressReserve``), and return its
+        first address.
+        """
         size = -(-size_bytes // _GRAIN) * _GRAIN
         address = _FIRST_RESERVED_ADDRESS
         for start, end in self._reserved:

@@ -139,7 +139,8 @@ class Settings:
 
     @classmethod
     def of(cls, text: str = "", **settings: Any) -> Settings:
-        """Combine settings in a text with keyword arguments, which override the text.
+        """Return the settings of a text such as ``name:value``, after they were overridden by keyword
+        arguments.
 
         Examples
         --------

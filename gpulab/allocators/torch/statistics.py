@@ -74,7 +74,7 @@ class Statistics:
         by_pool[f"{pool}_pool"].take(amount)
 
     def change(self, metric: str, pool: str, amount: int) -> None:
-        """Increase or decrease counts; a net change of 0 leaves the peak unchanged."""
+        """Add `amount`, which can be negative, to the counts of a pool."""
         if amount > 0:
             self.add(metric, pool, amount)
         elif amount < 0:

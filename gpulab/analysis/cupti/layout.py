@@ -133,7 +133,9 @@ LAYOUTS: dict[int, np.dtype[Any]] = {
 
 
 def read(data: memoryview, offsets: list[int]) -> dict[int, list[tuple[Any, ...]]]:
-    """Return the records of a buffer by kind, each as a tuple in the order of its layout's fields."""
+    """Return the records of a CUPTI buffer, grouped by kind. Each record is a tuple with the fields of its
+    layout.
+    """
     bytes_ = np.frombuffer(data, np.uint8)
     starts = np.asarray(offsets, np.int64)
     record_kinds = _gather(bytes_, starts, np.dtype("u4"))

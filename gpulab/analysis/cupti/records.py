@@ -64,7 +64,7 @@ LineOf = Callable[[int, int, str], SourceLine | None]
 
 @dataclass(slots=True)
 class HostInfo:
-    """Information about a recording that only the host has and that CUPTI's records do not contain.
+    """Information about a recording that only the host has because CUPTI does not record it.
 
     ``streams`` are the program's streams by CUPTI's number. ``threads`` maps the system's identifier of a
     thread to Python's. ``line`` returns the source line of a call of a thread at a time.
@@ -117,7 +117,7 @@ class Records:
             self._rows[record_kind] += rows
 
     def take_events(self, count: int) -> list[int]:
-        """Remove the last `count` events; return the streams in which they were recorded, in order."""
+        """Remove the last `count` events, and return their streams in the order of the events."""
         events = sorted(self._rows[cupti.CUDA_EVENT])
         remaining_count = len(events) - count
         self._rows[cupti.CUDA_EVENT] = events[:remaining_count]

@@ -33,7 +33,9 @@ class StreamOrder:
         self._events: dict[int, tuple[StreamKey, tuple[int, ...]]] = {}
 
     def operation(self, stream: StreamKey, number: int) -> tuple[int, ...]:
-        """Add an operation to a stream; return the numbers of the operations that it must follow."""
+        """Add an operation to a stream, and return the numbers of the operations that must end before it
+        starts.
+        """
         # An operation right after another one of the same stream follows only that one.
         predecessors = (self._newest[1],) if self._newest[0] == stream else self.frontier(stream)
         self._remember(self._order.work(self._work(stream, number)), number)
@@ -41,7 +43,7 @@ class StreamOrder:
         return predecessors
 
     def graph(self, stream: StreamKey, spans: Sequence[tuple[int, int, int]]) -> dict[int, tuple[int, ...]]:
-        """Add a graph launch; return the operations that each of its nodes followed in the recording.
+        """Add a graph launch to a stream. Return the predecessors of each node, as observed in the recording.
 
         Parameters
         ----------
@@ -72,7 +74,9 @@ class StreamOrder:
         self._order.record(EventRecord(sync_id, *self._key(stream)))
 
     def wait(self, stream: StreamKey, sync_id: int) -> tuple[StreamKey | None, tuple[int, ...]]:
-        """Let a stream wait for an event; return the event's stream and the operations before the event."""
+        """Make a stream wait for an event. Return the stream of the event, and the operations that precede
+        the event.
+        """
         self._newest = None, 0
         self._order.wait(EventWait(sync_id, *self._key(stream)))
         return self._events.get(sync_id, (None, ()))
@@ -111,7 +115,8 @@ class StreamOrder:
 def within_graph(
     spans: Sequence[tuple[int, int, int]], launch_predecessors: tuple[int, ...]
 ) -> dict[int, tuple[int, ...]]:
-    """Return for each node of a graph the node that ended last before it began.
+    """Estimate the predecessors of each graph node. The predecessor is the node that ended last before the
+    node began.
 
     CUPTI does not report a graph's edges.
 

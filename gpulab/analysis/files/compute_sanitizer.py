@@ -69,7 +69,9 @@ class SanitizerFileError(GpulabError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ToolRun:
-    """One run of a launch under a tool: its findings, the program's error, or why the tool did not run."""
+    """The outcome of running a launch under one tool: its findings, an error of the program, or why the tool
+    did not run.
+    """
 
     tool: str
     hazards: tuple[Hazard, ...] = ()
@@ -78,7 +80,7 @@ class ToolRun:
 
     @property
     def is_fault(self) -> bool:
-        """Whether a kernel caused the error of the program; otherwise the program failed to start."""
+        """Whether a kernel caused the error. If not, the program could not launch the kernel."""
         return bool(_FAULT.search(self.raised))
 
 
@@ -91,7 +93,8 @@ def refusal(text: str) -> str:
 
 
 def with_findings(report: SanitizerReport, runs: Sequence[ToolRun]) -> SanitizerReport:
-    """Return a launch's report with the findings of the tools, or with the reason why none of them ran.
+    """Return a copy of the report with the findings of all tools. If no tool ran, the copy contains the
+    reason.
 
     Raises
     ------

@@ -83,7 +83,7 @@ class Document:
         self._files.close()
 
     def events(self) -> Iterator[Any]:
-        """Yield all events in the file's order; ``about`` is complete after the last one.
+        """Yield all events in the order of the file. Read ``about`` only after the last event.
 
         Raises
         ------

@@ -148,7 +148,7 @@ class Contents:
 
 
 def timeline(contents: Contents, header: dict[str, Any], name: str, tool: str = _TORCH) -> Timeline:
-    """Build a timeline from the events and the header of a file, which `tool` has written.
+    """Build a timeline from the contents of a trace file that another tool wrote.
 
     Raises
     ------
@@ -213,7 +213,7 @@ def _note(file_contents: Contents, name: str, has_operations: bool) -> str:
 
 
 def read(events: Iterable[Any], max_slices: int, name: str) -> Contents:
-    """Read events, and keep the first `max_slices` slices by time.
+    """Read trace events, and keep the `max_slices` slices that start first.
 
     Raises
     ------

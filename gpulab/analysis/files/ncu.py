@@ -69,7 +69,9 @@ class Rule:
 
 @dataclass(slots=True)
 class Launch:
-    """A profiled launch: the kernel's name, as printed without its parameters, its metrics and rules."""
+    """A launch that ncu profiled, with its kernel name (without parameters), its metrics and the messages of
+    rules.
+    """
 
     kernel: str
     metrics: dict[str, float] = field(default_factory=dict)
@@ -78,7 +80,8 @@ class Launch:
 
 
 def parse_csv(text: str) -> list[Launch]:
-    """Parse ncu's CSV: one row per launch and metric or rule, after lines of ncu and of the program.
+    """Parse the CSV output of ncu, which has one row per launch and metric or rule. Other lines before it are
+    skipped.
 
     Rules are in the CSV of ``ncu --import FILE --page details --csv``. If two sections have a metric with the
     same name, the first value is kept.
@@ -116,7 +119,7 @@ def refusal(text: str) -> str:
 
 
 def with_counters(profile: Profile, data: bytes, error: str, unavailable_reason: str) -> Profile:
-    """Return a profile with the counters that ncu wrote, or with the reason why there are none."""
+    """Return a copy of a profile with the counters from ncu. If there are none, the copy contains the reason."""
     if reason := unavailable_reason or (error and f"in a separate process the function raised {error}"):
         return replace(profile, no_counters=f"not available on this machine: {reason}")
     kernel_counters = counters(parse_csv(data.decode(errors="replace")))

@@ -39,7 +39,9 @@ class Writes:
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """Small parts of equal size of the bytes that rows of a table access: ``piece`` of ``row``."""
+    """The accessed bytes, split into pieces of equal size. ``piece`` and ``row`` contain one pair per
+    accessed piece.
+    """
 
     row: Ints
     piece: Ints

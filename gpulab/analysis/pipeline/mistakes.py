@@ -51,7 +51,7 @@ class _Parts:
 
 
 def fills_used(steps: Steps, buffers: Buffers) -> Ints:
-    """Return the fill that each piece in `Buffers.read` is meant to read, as a number among its buffer's.
+    """Return which fill of its buffer each read in `Buffers.read` is meant to use.
 
     If all fills that a warp knows to have started have also landed, it uses the latest of them. Otherwise it
     waits for too little, or a fill has started too early: then it uses the fill after the one that it used
@@ -101,7 +101,8 @@ def fills_used(steps: Steps, buffers: Buffers) -> Ints:
 
 
 def find_mistakes(steps: Steps, buffers: Buffers, used_fill: Ints) -> tuple[Mistake, ...]:
-    """Return the pairs of a use and a fill of the same bytes that are not ordered, by their source lines.
+    """Find uses and fills of the same bytes whose order is undefined, and return them as pairs by source
+    line.
 
     `used_fill` is the result of `fills_used`.
     """

@@ -102,7 +102,7 @@ class _Registers:
         self._writes: dict[tuple[int, str], Ints] = {}
 
     def value(self, operand: str, sequence: int, warp: int) -> int | None:
-        """Return the value of an operand of PTX before a step, in its first lane; None if it is not known."""
+        """Return the value of a PTX operand in the first lane before a step, or None if it is not known."""
         if operand.lstrip("-").isdigit():
             return int(operand)
         trace = self._traces[warp]
@@ -178,18 +178,18 @@ class Steps:
         return int(self.sequence.size)
 
     def step_at(self, sequence: Ints) -> Ints:
-        """Return the numbers of steps from their positions among all steps of the block."""
+        """Convert positions among all steps of the block to indices of these steps."""
         return np.searchsorted(self.sequence, sequence)
 
     def known(self, chain: Ints, tick: Ints, reader: Ints) -> npt.NDArray[np.bool_]:
-        """Return whether the readers, which are steps, follow the ticks of these chains."""
+        """Return whether each step in `reader` is certain to run after the given tick of the given chain."""
         is_own_chain = self.warp[reader] == chain
         return np.where(
             is_own_chain, tick < self.tick[reader], self.clocks[self.clock[reader], chain] >= tick
         )
 
     def first_wait(self, chain: int, step: int) -> int:
-        """Return the first step that waits for the phase in which a step arrives at an mbarrier, or -1."""
+        """Return the first step that waits for the mbarrier phase in which `step` arrives, or -1."""
         waits = self._waits_by_chain.get(chain, ())
         return next((n for n in waits if n > step and self.phase[n] >= self.phase[step]), -1)
 

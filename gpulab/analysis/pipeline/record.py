@@ -45,7 +45,7 @@ class Fill:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """The reads of one fill of a buffer by all warps, between the positions ``start`` and ``end``."""
+    """All reads of one filling of a buffer. They occur between the positions ``start`` and ``end``."""
 
     buffer: int
     fill: int
@@ -82,7 +82,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mistake:
-    """A use and a fill of a buffer that no wait or barrier orders.
+    """A use and a fill of the same buffer in an undefined order, because no wait or barrier is between them.
 
     *early*: the use does not wait for the fill whose data it reads. *overwritten*: the next fill does not
     wait for the use. ``use`` and ``fill`` are the first of all such pairs at these two lines. ``fills`` are
@@ -98,7 +98,7 @@ class Mistake:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Iteration:
-    """An iteration of the loop that contains the waits; it begins at the source line of one of them."""
+    """An iteration of the loop that contains the waits. Its start is a wait at the source line `line`."""
 
     position: int
     line: int
@@ -106,7 +106,7 @@ class Iteration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """The pipeline of a block.
+    """The buffers of a block, with their fills, uses, waits and mistakes.
 
     Positions count the steps of each warp that copy, use shared memory, wait or synchronise. Warps that wait
     for each other continue at the same position, so two steps of different warps that no wait or barrier

@@ -160,7 +160,7 @@ def _add_result(value: Any, returns: bool, outcome: dict[str, Any]) -> None:
 
 
 class DisplayOutput:
-    """The results of a cell: the values of its declared names, and the display of its last expression."""
+    """The results of a cell: the values of its declared variables, and the output of its last expression."""
 
     def __init__(self, values: dict[str, Any], bundle: dict[str, Any]) -> None:
         self.values = values

@@ -100,7 +100,9 @@ def sandbox(
 def run(
     job: Call | Cell, name: str, returns: bool, blocking: bool, limit_s: float, memory_bytes: int
 ) -> Sandboxed:
-    """Run a job in a sandbox; repeat it with launch blocking if the faulty launch is not known."""
+    """Run a job in a sandbox. If an error does not reveal the faulty launch, run the job again with launch
+    blocking.
+    """
     if not 0 < limit_s <= MOST_S:
         raise ValueError(
             f"limit_s must be a number of seconds above 0 and up to {MOST_S:g}, not {limit_s!r}."

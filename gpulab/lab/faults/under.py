@@ -28,7 +28,8 @@ def run(
     refusal: Callable[[str], str],
     limit_s: float = LIMIT_S,
 ) -> tuple[bytes, str, str]:
-    """Run a job under an NVIDIA tool. Return its output, the job's error, and why the tool did not run.
+    """Run a job under an NVIDIA tool. Return the tool's output, the job's error, and the reason if the tool
+    did not run.
 
     Parameters
     ----------
@@ -91,7 +92,7 @@ def _head(path: Path) -> bytes:
 
 
 def main(tool: str, job_file: str, ended: str) -> None:
-    """Run a job; this is the main function of the process that NVIDIA's tool starts."""
+    """Run a job in the process that NVIDIA's tool started, and write the job's error to a file."""
     cp = session.cp()
     error_text = ""
     try:

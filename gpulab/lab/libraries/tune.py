@@ -105,7 +105,9 @@ def tune(
 
 
 class Tuner(Pictured):
-    """A callable that runs the best candidate for its arguments. The first call of each kind chooses it."""
+    """A callable that runs the fastest candidate for its arguments. The first call with each kind of
+    arguments selects it.
+    """
 
     warmup: int
     repeats: int
@@ -123,7 +125,7 @@ class Tuner(Pictured):
         return self._ways[self.choose(*args).best](*args)
 
     def choose(self, *args: Any) -> Choice:
-        """Return the choice for these arguments, and make it first if there is none."""
+        """Return the candidate that is selected for these arguments. If there is none, select it first."""
         key = key_of(args)
         if key not in self._chosen:
             self._chosen[key] = self._choose_candidate(key, args)
@@ -223,7 +225,9 @@ class Tuner(Pictured):
         return Path(path)
 
     def read(self, path: str | Path) -> None:
-        """Read choices from a file, if their candidates exist here. Their times are marked *recorded*."""
+        """Read choices from a file if their candidates exist in this tuner. Their times are marked as
+        *recorded*.
+        """
         data = json.loads(Path(path).read_text(encoding="utf-8"))
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             raise GpulabError(f"{Path(path).name} has no choices saved by gl.tune.")

@@ -146,14 +146,16 @@ def _gpus(gpus: int, real_gpus: int, links: LinkKind | None) -> AbstractContextM
 def by_schedule(
     side: Any, operation: Operation, name: str, gpus: int, bounds: Sequence[int], steps: Steps
 ) -> Collective:
-    """Run a schedule by steps; on real GPUs (`side` is None), also as one CUDA graph and from Python."""
+    """Run the schedule of a collective operation step by step. On real GPUs, also measure it as one CUDA
+    graph.
+    """
     cp = session.cp() if side is None else side.cp
     run = Run(cp, gpus, bounds)
     from_host_ns = graph_ns = 0
     verdicts = []
 
     def median_time_ns(run_once: Callable[[], int]) -> int:
-        """Return the median time of several runs, without the first one, whose results are checked."""
+        """Return the median time of several runs. The first run is not timed, but its results are checked."""
         times_ns: list[int] = []
         while len(times_ns) < 2 or (len(times_ns) < _ROUNDS and sum(times_ns) < _MOST_NS):
             times_ns.append(run_once())

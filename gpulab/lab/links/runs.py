@@ -22,7 +22,7 @@ _BY_ADDRESS = 4  # cudaMemcpyDefault
 
 
 class Run:
-    """The arrays of integers of several GPUs, one per GPU, divided into chunks at `bounds`.
+    """Integer arrays of equal size on several GPUs, one per GPU. Each is divided into chunks at `bounds`.
 
     Each GPU has one stream for sending and one for adding. Data that is to be added arrives in a receive
     buffer. Events order the operations, and the host does not wait before `wait` is called.
@@ -119,7 +119,8 @@ class Run:
         return launch
 
     def give(self, moves: Sequence[Move], slices: int = 1) -> None:
-        """Submit the moves of one step: old contents of a chunk are sent before the chunk is changed.
+        """Submit the transfers of one step. A chunk that is sent keeps its old contents until it has been
+        sent.
 
         With several slices, a slice can be sent on as soon as it has been added, while the next slice
         arrives.
@@ -223,7 +224,7 @@ class Run:
 
 
 def slices_of(bounds: Sequence[int]) -> int:
-    """Return the number of slices into which chunks are divided, from the size of the largest chunk."""
+    """Return into how many slices each chunk is divided. This depends on the size of the largest chunk."""
     return min(MOST_SLICES, max(1, 4 * max(b - a for a, b in pairwise(bounds)) // SLICE_BYTES))
 
 

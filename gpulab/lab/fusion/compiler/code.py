@@ -111,7 +111,7 @@ class NoCodeError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """A generated kernel, with the nodes whose arrays are its inputs and outputs.
+    """A generated kernel, and the nodes of the graph that are its inputs and outputs.
 
     ``operation`` is the generated C++: the statements for one element, or the three expressions of a
     reduction. ``takes`` lists the nodes whose arrays are inputs, and ``gives`` the nodes whose arrays are

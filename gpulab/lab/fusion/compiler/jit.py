@@ -23,7 +23,7 @@ MOST_ENTRIES = 8  # as of PyTorch's recompile_limit
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """A compiled program with the guards under which it is valid, and the number of its uses.
+    """A compiled program, its guards (the conditions under which it is valid), and the number of its uses.
 
     ``program`` is None if Python needs the value of an array. The function then runs without compilation.
     """
@@ -36,7 +36,7 @@ class Entry:
     names: list[tuple[str, Callable[[], Any], Any]] = field(default_factory=list)
 
     def failed(self, current_guards: dict[str, Any]) -> list[str]:
-        """Return the guards that are not true, as sentences."""
+        """Return a sentence for each guard that the current call does not satisfy."""
         changes = []
         for name in dict.fromkeys((*self.guards, *current_guards)):
             was = self.guards.get(name)
@@ -56,7 +56,7 @@ class Entry:
 
 
 class Compiled:
-    """A compiled function, which is traced again if no entry has guards that are all true.
+    """A compiled function. A call for which no compiled program is valid is traced and compiled.
 
     Attributes
     ----------
@@ -136,7 +136,9 @@ def compiled(function: Callable[..., Any]) -> Compiled:
 
 
 def guards_of(function: Callable[..., Any], args: Sequence[Any]) -> dict[str, Any]:
-    """Return the guards of a call: the device, and dtype, shape and layout or value of each argument."""
+    """Return the guards of a call: the device, and the dtype, shape and layout (or the value) of each
+    argument.
+    """
     cp = session.cp()
     names = getattr(getattr(function, "__code__", None), "co_varnames", ())
     guards: dict[str, Any] = {"device": int(cp.cuda.Device().id)}

@@ -48,7 +48,7 @@ class Edge:
 
 
 class Plan:
-    """The division of a graph into kernels by one of the ways to fuse expressions.
+    """A plan that divides the expressions of a graph into kernels, by the selected way of fusing.
 
     Attributes
     ----------

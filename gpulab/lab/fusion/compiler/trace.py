@@ -96,7 +96,7 @@ class Ref:
 
 
 class Trace:
-    """The recorded operations of a function on its arrays.
+    """The operations on arrays that were recorded during a call of a function.
 
     Attributes
     ----------
@@ -127,7 +127,7 @@ class Trace:
         return self.cp.cuda.get_current_stream(), int(self.cp.cuda.Device().id)
 
     def add(self, name: str, kind: Kind, result: Any, before: Iterable[int] = (), **more: Any) -> Value:
-        """Add a node to the trace and return its value."""
+        """Add a node to the trace, and return the stand-in for its result."""
         if len(self.nodes) >= MOST_NODES:
             raise GpulabError(
                 f"{self.name} has more than {MOST_NODES} expressions: trace a part of it, "
@@ -141,7 +141,7 @@ class Trace:
         return Value(self, node)
 
     def held(self, name: str, array: Any) -> Value:
-        """Add an outer array, which is not an argument. Each run of the function uses the same array."""
+        """Add an array that the function takes from outside, not as an argument. All runs use the same array."""
         return self.add(name, "view", array, call=lambda: array)
 
     def call(self, name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -205,7 +205,7 @@ class Trace:
         return out
 
     def kernel(self, name: str, function: Any, args: Any, kwargs: Any, written: Iterable[Value] = ()) -> Any:
-        """Call a kernel that the learner wrote, and record it as one operation, which is never fused."""
+        """Launch a kernel that the learner wrote, and record the launch as one operation that is never fused."""
         values = list(_values((*args, *kwargs.values())))
         result = function(*_mapped(args, _real), **_mapped(kwargs, _real))
         details = {"call": function, "args": _mapped(args, _ref), "kwargs": _mapped(kwargs, _ref)}
@@ -454,7 +454,9 @@ class _Rebound:
         return rebound
 
     def looked_up(self, name: str, look: Callable[[], Any]) -> Any:
-        """Return the stand-in for the value of an outer variable; record numbers and arrays."""
+        """Return the value of an outer variable, or its stand-in. Numbers, strings and arrays are recorded as
+        used.
+        """
         value = look()
         if isinstance(value, (bool, int, float, str, np.generic)):
             self.trace.used.append((name, look, value))
