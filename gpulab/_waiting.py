@@ -88,7 +88,7 @@ class _Cell:
             wait_s = _AGAIN_S
 
     def look(self) -> None:
-        """Show how long the cell has been running and what gpulab is doing, if gpulab is active in the cell."""
+        """Show how long the cell has been running and what gpulab is doing, if gpulab is active."""
         activity = [*self.activities.values()][-1:] or _position()
         if activity and not _is_captured():
             (text,) = activity

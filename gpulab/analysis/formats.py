@@ -241,7 +241,7 @@ class Rounded:
 
     @property
     def error(self) -> float | None:
-        """Rounding error: the rounded number minus the exact number. None if one of them is infinite or NaN."""
+        """Rounding error: the rounded number minus the exact number. None if one of them is not finite."""
         if not math.isfinite(self.value) or (
             isinstance(self.number, float) and not math.isfinite(self.number)
         ):

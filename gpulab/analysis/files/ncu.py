@@ -119,7 +119,7 @@ def refusal(text: str) -> str:
 
 
 def with_counters(profile: Profile, data: bytes, error: str, unavailable_reason: str) -> Profile:
-    """Return a copy of a profile with the counters from ncu. If there are none, the copy contains the reason."""
+    """Return a copy of a profile with ncu's counters. If there are none, the copy contains the reason."""
     if reason := unavailable_reason or (error and f"in a separate process the function raised {error}"):
         return replace(profile, no_counters=f"not available on this machine: {reason}")
     kernel_counters = counters(parse_csv(data.decode(errors="replace")))

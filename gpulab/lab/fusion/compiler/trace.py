@@ -141,7 +141,7 @@ class Trace:
         return Value(self, node)
 
     def held(self, name: str, array: Any) -> Value:
-        """Add an array that the function takes from outside, not as an argument. All runs use the same array."""
+        """Add an array that the function uses but that is not an argument. All runs use the same array."""
         return self.add(name, "view", array, call=lambda: array)
 
     def call(self, name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -205,7 +205,8 @@ class Trace:
         return out
 
     def kernel(self, name: str, function: Any, args: Any, kwargs: Any, written: Iterable[Value] = ()) -> Any:
-        """Launch a kernel that the learner wrote, and record the launch as one operation that is never fused."""
+        """Launch a kernel that the learner wrote, and record the launch as an operation that is never fused.
+        """
         values = list(_values((*args, *kwargs.values())))
         result = function(*_mapped(args, _real), **_mapped(kwargs, _real))
         details = {"call": function, "args": _mapped(args, _ref), "kwargs": _mapped(kwargs, _ref)}
