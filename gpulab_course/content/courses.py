@@ -181,7 +181,7 @@ def _exercises(cells: Sequence[Any]) -> Iterator[tuple[str, set[str]]]:
 
 
 def preparation_ids(cells: Sequence[Any], chosen: set[str]) -> set[str]:
-    """Return the ids of further code cells that define names which the chosen cells use.
+    """Return the ids of the other code cells that define names used in the chosen cells.
 
     Raises
     ------

@@ -18,7 +18,7 @@ _TEACH_FILES = files("gpulab_course.teach")
 
 
 class Form(anywidget.AnyWidget):
-    """A form in JupyterLab with constant `facts` and a changing `state`; input arrives as messages.
+    """A form in JupyterLab with constant `facts` and a changing `state`. Input arrives as messages.
 
     Parameters
     ----------

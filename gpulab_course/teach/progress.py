@@ -131,7 +131,7 @@ class Progress(Savable):
         return tuple(prediction for notebook in self.notebooks for prediction in notebook.predictions)
 
     def calibration(self, sure: bool) -> tuple[int, int]:
-        """Return the number of right predictions and of all predictions that were sure (or guesses)."""
+        """Return how many of the sure predictions (or guesses) are right, and how many there are."""
         return _count_right(p for p in self.predictions if p.sure is sure)
 
     def __repr__(self) -> str:

@@ -26,7 +26,7 @@ class UnknownQuizError(GpulabError, ValueError):
 
 
 class Quiz:
-    """The questions of a topic and the learner's answers; only the first answer to a question is scored."""
+    """The questions of a topic and the learner's answers. Only the first answer to a question is scored."""
 
     def __init__(self, topic: str, title: str, questions: tuple[Question | WhyQuestion, ...]) -> None:
         self.topic = topic

@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 def publish(learner_file: Path, sections: Mapping[str, Mapping[str, Any]]) -> None:
-    """Write a summary of the learner's file to the folder of the class; errors only produce a warning.
+    """Write a summary of the learner's file to the folder of the class. Errors only produce a warning.
 
     Parameters
     ----------

@@ -363,6 +363,6 @@ def launch(name: str, *arrays: Any, **tuning: int) -> Work:
 
 
 def count(work: Work, counter: str) -> int:
-    """Return a counter (of `COUNTERS`) on the virtual GPU, summed over all launches of a call."""
+    """Run a call on the virtual GPU, and return one of `COUNTERS`, summed over all launches of the call."""
     of_launch = COUNTERS[counter]
     return sum(of_launch(lab.count(**step)) for step in work.steps)

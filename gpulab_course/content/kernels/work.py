@@ -53,12 +53,12 @@ class Work:
 
 
 def source(file: str) -> str:
-    """Return the CUDA C++ source of a subject, such as ``"transpose.cu"``."""
+    """Return the text of a CUDA C++ file with the kernels of a series, such as ``"transpose.cu"``."""
     return (resources.files("gpulab_course.content.kernels") / file).read_text(encoding="utf-8")
 
 
 def tunable(file: str) -> Mapping[str, int]:
-    """Return the tuning macros of a source with their default values."""
+    """Return the macros of a CUDA C++ file that can be tuned, with their default values."""
     return {name: int(value) for name, value in _TUNABLE.findall(source(file))}
 
 

@@ -35,7 +35,7 @@ from virtualgpu.records import DeviceInfo, Dim3
 
 
 def judge_blocks(answer: Answer) -> str:
-    """Judge ``shape_for(n, info)``: blocks and threads so that each of n elements gets a thread."""
+    """Judge ``shape_for(n, info)``, which returns a grid and a block with at least one thread per element."""
     rng = answer.rng
     virtual_device = session.virtual_side().device_info()
     max_threads = virtual_device.max_threads_per_block

@@ -26,7 +26,7 @@ _LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One CUDA call, its time, and the state of the process after the call.
+    """One CUDA call, its duration, and the state of the process after the call.
 
     ``active`` is true if the process has a context. ``memory_bytes`` is the device memory of the process.
     """

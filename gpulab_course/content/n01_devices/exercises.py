@@ -29,7 +29,7 @@ _MIB = 1 << 20
 
 
 def judge_peak(answer: Answer) -> str:
-    """Judge ``peak(info)``: peak TFLOP/s in FP32 and GB/s of memory, from counts, clocks and widths."""
+    """Judge ``peak(info)``, which computes a GPU's FP32 TFLOP/s and GB/s of memory."""
     for info in _draw_devices(answer.rng):
         result = call(answer, info, name="peak", shown=f"peak of a {info.name}")
         result_values = parts_of(result)
@@ -123,7 +123,7 @@ _REQUIRED_CAPABILITIES = ((7, 5), (8, 0), (8, 9), (9, 0), (10, 0), (10, 3), (12,
 
 
 def judge_capability(answer: Answer) -> str:
-    """Judge ``at_least(text, major, minor)``: whether a capability such as "120" is at least major.minor."""
+    """Judge ``at_least(text, major, minor)``, which compares a capability such as "120" to another."""
     common_texts = ["80", "75", "52", "86", "89", "90", "100", "103", "110", "120", "121"]
     rare_texts = ["30", "37", "60", "61", "62", "70", "72", "87", "88", "101", "107", "115", "130", "139"]
     random_texts = [
@@ -163,7 +163,7 @@ def _judge_comparison(
 
 
 def judge_limits(answer: Answer) -> str:
-    """Judge ``first_problem(info, grid, block, shared_bytes)``: the first exceeded limit, or "ok"."""
+    """Judge ``first_problem(info, grid, block, shared_bytes)``, which returns an exceeded limit or "ok"."""
     info = table()[0]
     for grid, block, shared_bytes, expected, lesson in _example_launches(info):
         call_text = f"first_problem(info, {grid}, {block}, {shared_bytes})"
@@ -334,7 +334,7 @@ Job = tuple[list[DeviceInfo], float, float, float]
 
 
 def judge_choose(answer: Answer) -> str:
-    """Judge ``choose(gpus, memory_bytes, moved_bytes, flop)``: the fastest GPU that fits the job, or None."""
+    """Judge ``choose(gpus, memory_bytes, moved_bytes, flop)``, which returns the fastest suitable GPU."""
     rng = answer.rng
     gpus = [info for info in table() if info.fp32_tflops and info.memory_bandwidth_gbps]
     for memory_bytes, moved_bytes, flop, lesson in (
@@ -495,7 +495,7 @@ def _judge_choice(answer: Answer, job: Job, lesson: str = "", mistake_index: int
 
 
 def judge_select(answer: Answer) -> str:
-    """Judge ``make_on(cp, device_id, n)``: 0, 1, ... n - 1 on a device, without changing the current one."""
+    """Judge ``make_on(cp, device_id, n)``, which creates 0, 1, ... n - 1 on the given device."""
     must_be_a_function("make_on", answer.is_function, answer.kind)
     sizes = [5, 1, 300, 70_000, int(answer.rng.integers(129, 60_000)), 0, _LARGE_COUNT]
     message = ""

@@ -17,7 +17,7 @@ _UNITS_PER_ROW = 16
 
 
 def peak_rates(info: DeviceInfo) -> tuple[float, float]:
-    """Return the FP32 peak in TFLOP/s and the bandwidth in GB/s, from counts, clocks and widths."""
+    """Compute a GPU's FP32 peak in TFLOP/s and its memory bandwidth in GB/s from unit counts and clocks."""
     if not (info.boost_clock_mhz and info.memory_clock_mhz and info.memory_bus_bits):
         raise ValueError(f"The clocks and the bus width of a {info.name} are not known.")
     tflops = info.sm_count * info.fp32_lanes_per_sm * 2 * info.boost_clock_mhz / 1e6

@@ -18,7 +18,7 @@ START_METHODS = ("fork", "spawn")
 
 
 def tried() -> str:
-    """Return a line for the parent and each kind of worker: whether it could create a device array.
+    """Return one line for the parent and for each kind of worker: whether it could create a device array.
 
     Parent and workers are new processes, because the current process may already have a CUDA context.
     """

@@ -42,7 +42,7 @@ def _covering_grid(rows: int, cols: int, block: Dim3) -> tuple[int, int]:
 
 
 def scale2d(data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch that doubles a row-major matrix, x along the columns."""
+    """Make a launch that doubles the elements of a row-major matrix, with x along the columns."""
     rows, cols = size
     x = data.floats((rows, cols))
     values = {"x": x, "rows": rows, "cols": cols}
@@ -157,7 +157,7 @@ def _is_wrong_after_16_bits(mistake: Mistake) -> bool:
 
 
 def judge_achieved(answer: Answer) -> str:
-    """Judge ``occupancy(start_ns, end_ns, warps_per_block, sm_count, places)``: achieved occupancy."""
+    """Judge a function that computes the achieved occupancy from the start and end times of the blocks."""
     rng = answer.rng
     for blocks, warps, sms, warp_slots, first_ns, unit_ns in (
         (1, 32, 1, 64, 1000, 1),

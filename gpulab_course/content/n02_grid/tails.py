@@ -8,7 +8,7 @@ from virtualgpu.records import LaunchTrace
 
 
 def told(full_launch: LaunchTrace, overflow_launch: LaunchTrace) -> dict[str, str]:
-    """Return the values for the explanation of prediction ``02-tail-factor``, about one extra block.
+    """Return the values in the explanation of ``02-tail-factor``, about the effect of one extra block.
 
     Parameters
     ----------

@@ -115,7 +115,7 @@ _EXTREME_ROWS = tuple(
 
 
 def count_keys(data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch that adds to each bin how often its key occurs."""
+    """Make a launch that counts how often each key occurs, and adds the counts to the bins."""
     keys = data.integers(size, 0, _KEY_COUNT)
     bins = data.integers(_KEY_COUNT, -(10**9), 10**9)
     if data.rng.random() < 0.5:  # one key for nearly all

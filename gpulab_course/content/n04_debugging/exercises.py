@@ -40,7 +40,7 @@ _ELEMENTS = 64
 
 
 def judge_whodunit(answer: Answer) -> str:
-    """Judge ``whodunit(program)``: the kernel name and the number of the first failed launch, or None."""
+    """Judge ``whodunit(program)``, which finds the kernel and the number of the first failed launch."""
     rng = answer.rng
     for fault_count, wait_count in ((1, 0), (0, 2), (1, 2), (2, 0), (1, 1), (0, 0), (2, 1)):
         launches = int(rng.integers(6, 14))
@@ -196,7 +196,7 @@ KINDS = ("made", "none", "in place", "input", "infinite", "two", "twice", "over 
 
 
 def judge_hunt(answer: Answer) -> str:
-    """Judge ``hunt(steps, arrays)``: the name of the step that produced the first NaN, and the NaN's cell."""
+    """Judge ``hunt(steps, arrays)``, which finds the step that produced the first NaN, and its index."""
     unfinished_steps = ""
     for has_stale_nan in (False, True):  # whether arrays hold NaN before their step has run
         for program_kind in KINDS:

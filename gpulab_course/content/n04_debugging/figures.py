@@ -29,7 +29,7 @@ def on_virtual() -> Iterator[Any]:
 
 
 def by_name(step: Callable[[str], WarpStepper], name: str, value: str) -> WarpStepper:
-    """Return the steps of a variable by its name, or by its value's expression if NVRTC is missing."""
+    """Step through the values of a variable. Without NVRTC, step through its expression instead."""
     try:
         return step(name)
     except WatchError:
@@ -130,7 +130,7 @@ _EVENT_GAP = 0.7  # between the end of an operation and the start of one that wa
 
 
 def reuse(host_order: Sequence[str]) -> Picture:
-    """Draw two streams over time, with the memory of `doubled`, which `z` reuses if `doubled` is freed early.
+    """Draw two streams over time, and when `z` uses the memory that `doubled` has freed.
 
     Parameters
     ----------

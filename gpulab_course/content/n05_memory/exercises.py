@@ -219,7 +219,7 @@ def _shows_infinity_times_zero(mistake: Mistake) -> bool:
 
 
 def judge_ways(answer: Answer) -> str:
-    """Judge ``ways(words)``: the bank conflict of a warp, as the largest number of words in the same bank."""
+    """Judge ``ways(words)``, which returns how many words a warp accesses in the busiest bank."""
     rng = answer.rng
     lanes = np.arange(32)
     lane_count = int(rng.integers(3, 31))
@@ -294,7 +294,7 @@ _SECTOR_BYTES = 32
 
 
 def judge_asked(answer: Answer) -> str:
-    """Judge ``asked(addresses, width_bytes)``: the sectors of a request, and the bytes that lanes read."""
+    """Judge ``asked(addresses, width_bytes)``, which counts a request's sectors and its read bytes."""
     rng = answer.rng
     lanes = np.arange(32)
     for _ in range(2):

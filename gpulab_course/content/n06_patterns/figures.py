@@ -258,7 +258,7 @@ def attend(n: int, threads: int) -> tuple[KernelCounters, list[Any]]:
 
 
 def tile_bytes(counters: KernelCounters) -> int:
-    """Return the bytes of k and v that the blocks of attention load, from caches or DRAM."""
+    """Return how many bytes of k and v the blocks of attention load, from caches or from DRAM."""
     lines = source("attention.cu").splitlines()
     tile_lines = {
         line_number for line_number, line in enumerate(lines, 1) if "= k[" in line or "= v[" in line

@@ -39,7 +39,7 @@ def _draw_time_shares(rng: np.random.Generator, n: int) -> list[float]:
 
 
 def judge_stopwatch(answer: Answer) -> str:
-    """Judge ``stopwatch(work, n)``: the mean time of `n` warm calls in ms, measured in the current stream."""
+    """Judge ``stopwatch(work, n)``, which measures the mean time of `n` warm calls in the current stream."""
     for n, mean_rounds in ((1, 50_000), (5, 40_000), (int(answer.rng.integers(11, 30)), 8_000), (2, 40_000)):
         call_text = f"stopwatch(work, {n})"
         shares = _draw_time_shares(answer.rng, n)
@@ -237,7 +237,7 @@ FEW_ROUNDS = 3
 
 
 def conveyor_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
-    """Draw pairs of a length and a number of iterations: no elements, few, many, and much work."""
+    """Draw pairs of a length and a number of iterations, including empty arrays and calls with much work."""
     long_length = int(rng.integers(1_200_000, 1_300_000))
     medium_length = int(rng.integers(400_000, 500_000))
     small_sizes = (

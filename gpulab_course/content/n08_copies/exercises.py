@@ -49,7 +49,7 @@ def stay_sizes(rng: np.random.Generator) -> tuple[tuple[int, float], ...]:
 
 
 def stay_case(data: Draw, size: tuple[int, float]) -> ProgramCase:
-    """Make a call whose result is the difference of each number from the minimum, at most a limit."""
+    """Make a call that subtracts the minimum from each number, and limits the differences to a maximum."""
     n, limit = size
     x = data.integers(n, -100, 400).astype(np.float32)
     if limit < 100:
@@ -298,7 +298,7 @@ PACK = ProgramExercise(
 
 
 def ring_sizes(rng: np.random.Generator) -> tuple[tuple[Any, ...], ...]:
-    """Draw pairs of a shape and a dtype for one piece, two, many pieces, and pieces that are matrices."""
+    """Draw pairs of a shape and a dtype: one piece, two, many, and pieces with two dimensions."""
     piece_count = int(rng.integers(100, 200))
     n = int(rng.integers(1_000, 9_000))
     small_sizes = (

@@ -43,7 +43,7 @@ class Move:
 
     @property
     def is_kernel_read(self) -> bool:
-        """Whether a kernel read these bytes. Its rate does not include the bytes that the kernel wrote."""
+        """Whether a kernel read these bytes. The rate then excludes the bytes that the kernel wrote."""
         return self.way in ("zero-copy", "managed", "at home") and not self.is_copy
 
     @property
@@ -52,7 +52,7 @@ class Move:
 
     @property
     def host_waited(self) -> bool:
-        """Whether the host waited: the call took more than half of the copy's time, and over 50 µs."""
+        """Whether the host waited: the call took more than 50 µs, and more than half of the copy's time."""
         return self.call_ns > max(self.time_ns / 2, _COPY_CALL_US * 1e3)
 
 

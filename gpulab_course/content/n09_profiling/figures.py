@@ -283,7 +283,7 @@ def path_of(timeline: Timeline, steps: Iterable[Any]) -> Picture:
 
 
 def power_after(record: LoadSamples, name: str) -> Picture:
-    """Draw the power that NVML reports after the start of a phase, next to the power from its energy counter.
+    """Draw the power after the start of a phase: reported by NVML, and from the energy counter.
 
     Parameters
     ----------

@@ -78,7 +78,7 @@ def launches() -> list[Launch]:
 
 
 def ncu_metrics() -> Table:
-    """Tabulate the metrics of the report that a first reading needs, one column per launch."""
+    """Tabulate those metrics of the report that one reads first, with one column per launch."""
     profiled = launches()
     rows = tuple(
         (section, metric, *(text(launch.metrics[metric]) for launch in profiled))
@@ -89,7 +89,7 @@ def ncu_metrics() -> Table:
 
 
 def ncu_rules(kernel: str, most: int = 3) -> Table:
-    """Tabulate the rules with the largest estimated savings for a kernel's whole time.
+    """Tabulate the rules of Nsight Compute that estimate the largest savings for a kernel.
 
     Parameters
     ----------

@@ -202,7 +202,7 @@ def accesses(record: GraphRecord) -> list[tuple[str, int, int]]:
 
 
 def blocks_of_pool(*records: GraphRecord) -> Picture:
-    """Draw which blocks of a pool each node writes; the graphs are chains of nodes."""
+    """Draw which blocks of a pool are written by each node of graphs that are chains of nodes."""
     chains = [accesses(record) for record in records]
     addresses = list(dict.fromkeys(written for chain in chains for _, _, written in chain))
     letters = {address: chr(ord("A") + index) for index, address in enumerate(addresses)}

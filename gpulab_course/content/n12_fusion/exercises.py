@@ -142,7 +142,7 @@ def _largest(x: Any, expected: Any, mistakes: Sequence[tuple[Any, str]] = ()) ->
 
 
 def largest_of(*edges: float, index: int = 0, expected: float) -> Callable[[Draw, Any], ProgramCase]:
-    """Return a function that makes a call with numbers between -1 and 1, and `edges` from `index` on."""
+    """Return a function that makes a call with random numbers, some of them replaced by `edges`."""
 
     def make_case(random_data: Draw, n: Any) -> ProgramCase:
         x = random_data.rng.uniform(-1, 1, n).astype(np.float32)
@@ -159,7 +159,7 @@ def largest_of(*edges: float, index: int = 0, expected: float) -> Callable[[Draw
 
 
 def largest_uniform(value: float) -> Callable[[Draw, Any], ProgramCase]:
-    """Return a function that makes a call in which all numbers have this value."""
+    """Return a function that makes a call in which all numbers equal `value`."""
     return lambda random_data, n: _largest(np.full(n, value, np.float32), abs(value))
 
 
@@ -205,7 +205,7 @@ def _softmax(x: Any, scale: Any, bias: Any) -> Case:
 
 
 def softmax_like(scale: float, spread: float, bias_spread: float) -> Callable[[Draw, Any, Dim3], Case]:
-    """Return a function that makes a launch with this scale, and scores and biases in these ranges."""
+    """Return a function that makes a softmax launch with this scale and these ranges of scores."""
 
     def make_case(random_data: Draw, size: Any, block: Dim3) -> Case:
         x, bias = (
@@ -321,7 +321,7 @@ def _descriptions(values: Sequence[Any]) -> list[Description]:
 def call_caches(
     cached: Any, request: Callable[..., Any], calls: Sequence[Sequence[Description]]
 ) -> list[Any]:
-    """Call the learner's cache in the answer's process, at the end with a second compiler."""
+    """Call the learner's cache in the answer's process. The last calls use a second compiler."""
 
     def make_cache(index: int) -> Any:
         def compile(*args: Any) -> Any:

@@ -104,13 +104,13 @@ class TableWithSource(Table):
 
 
 class SecondKernelTable(TableWithSource):
-    """A table of times with the source of `SECOND`."""
+    """A table of times with the source of the kernel `SECOND`."""
 
     source = SECOND
 
 
 class NarrowLayersTable(TableWithSource):
-    """A table of times with the source of `NARROW`."""
+    """A table of times with the source of the kernel `NARROW`."""
 
     source = NARROW
 

@@ -78,7 +78,7 @@ def _run_answer(answer: Any, x: Singles) -> list[Any]:
 
 
 def judge_blocks(answer: Answer) -> str:
-    """Judge ``mxfp4(x)``: the exponents of blocks of 32 numbers, and the elements in FP4."""
+    """Judge ``mxfp4(x)``, which returns the exponents of blocks of 32 numbers, and the elements in FP4."""
     must_be_a_function("mxfp4", answer.is_function, answer.kind)
     for name, x, lesson in _draw_blocks(answer.rng):
         call_text = f"mxfp4 of {name}"

@@ -44,7 +44,7 @@ _NAN_BITS = np.array([0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001, 0xFF800001, 0x7F80FFFF
 
 
 def to_bf16(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch that rounds floats to BF16: random bits, ties and their neighbours, and overflow to ∞."""
+    """Make a launch that rounds floats to BF16, many of which are ties or round to infinity."""
     x = random_data.floats(size, moved=True)
     bits = x.view(np.uint32)
     if random_data.kind in (draw.RANDOM, draw.EXTREME):
@@ -63,7 +63,7 @@ def to_bf16(random_data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def bf16_edges(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch with the limits of all kinds of floats, of both signs and in random order."""
+    """Make a launch with the smallest and largest floats of each kind, of both signs, in random order."""
     upper = np.array(
         [0, 1, 0x7F, 0x80, 0x3F80, 0x3F81, 0x7F7E, 0x7F7F, 0x7F80, 0x7F81, 0x7FBF, 0x7FC0, 0x7FFF]
     )
@@ -270,7 +270,7 @@ def _sum_cases(rng: np.random.Generator) -> list[tuple[str, Halves, str]]:
 
 
 def judge_halfsum(answer: Answer) -> str:
-    """Judge ``half_sum(x)``: the exact sum of up to 100,000 half-precision values, rounded once to FP32."""
+    """Judge ``half_sum(x)``, which sums half-precision values exactly and rounds once to FP32."""
     must_be_a_function("half_sum", answer.is_function, answer.kind)
     for name, x, lesson in _sum_cases(answer.rng):
         result = answer.calling(f"half_sum of {name}", x)
@@ -363,7 +363,7 @@ def error_in_u(result: Any, a: Singles, b: Singles) -> float:
 
 
 def judge_tf32x3(answer: Answer) -> str:
-    """Judge ``three(a, b, product)``: a product with FP32's accuracy from three TF32 products."""
+    """Judge ``three(a, b, product)``, which reaches the accuracy of FP32 with three TF32 products."""
     must_be_a_function("three", answer.is_function, answer.kind)
     rng = answer.rng
     m = 0
@@ -505,7 +505,7 @@ def scaled_step(weights: Any, backward: Any, state: dict[str, Any]) -> Any:
 
 
 def judge_lossscale(answer: Answer) -> str:
-    """Judge ``scaled_step(weights, backward, state)``: a training step with half-precision gradients."""
+    """Judge ``scaled_step(weights, backward, state)``, which makes a training step with FP16 gradients."""
     must_be_a_function("scaled_step", answer.is_function, answer.kind)
     rng = answer.rng
     # Scales below 1, far beyond 2**24, and in between; intervals of 1 and more.

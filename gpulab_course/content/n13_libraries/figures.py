@@ -279,7 +279,7 @@ def autocast() -> str:
 
 
 def accumulators() -> Table:
-    """Tabulate the bits of a sum that tensor cores of an H200 keep, by the distance of its terms."""
+    """Tabulate how many bits of a sum the tensor cores of an H200 keep, by the distance of the terms."""
     record = recorded()
     products = {
         "FP16, BF16 or TF32": "FP16",

@@ -42,7 +42,7 @@ def random_words(random_data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def words_from(first_counter: int, *keys: int) -> Callable[[Draw, Any, Dim3], Case]:
-    """Return a function that makes a launch with this first counter, and this key or a random one."""
+    """Return a function that makes a launch with this first counter, and with this key or a random one."""
     return lambda random_data, size, block: _words_case(
         first_counter, keys or [int(key) for key in random_data.rng.integers(2**32, size=2)], size, block
     )
@@ -101,7 +101,7 @@ def _sum_case(x: Any, grid: int) -> Case:
 
 
 def tiles_of(*values: float) -> Callable[[Draw, Any, Dim3], Case]:
-    """Return a function that makes a launch whose elements are drawn from these values."""
+    """Return a function that makes a launch with elements that are drawn from the given values."""
 
     def make_case(random_data: Draw, size: Any, block: Dim3) -> Case:
         x = random_data.rng.choice(np.array(values, np.float32), size)
@@ -179,7 +179,7 @@ def _dropout_case(random_data: Draw, x: Any, block: Dim3, offset: int, limit_tex
 
 
 def dropout_of(offset: int, limit: str, scale: float, *edges: float) -> Callable[[Draw, Any, Dim3], Case]:
-    """Return a function that makes a launch with this offset, limit and scale.
+    """Return a function that makes a dropout launch with the given offset, limit and scale.
 
     Every fifth element is one of the edges.
     """
@@ -286,7 +286,7 @@ _GENERATOR_NAMES = (
 
 
 def judge_twice(answer: Answer) -> str:
-    """Judge ``twice(work, rngs)``, which runs `work()` twice with equal numbers and ends as after one run."""
+    """Judge ``twice(work, rngs)``, which runs `work()` twice from the same generator states."""
     must_be_a_function("twice", answer.is_function, answer.kind)
     for draws in (3, int(answer.rng.integers(4, 40))):
         call_text = f"`twice` with {count(draws, 'number')} drawn of each kind"
@@ -342,7 +342,7 @@ MOST_RUNS = 200
 
 
 class Program:
-    """A model of a program with nondeterministic results, each cause of which a switch can turn off."""
+    """A model of a program with nondeterministic results. Each of the causes has its own switch."""
 
     def __init__(self, causes: dict[str, float], seed: int) -> None:
         self._causes = causes
@@ -375,7 +375,7 @@ def _run_needed(answer: Any, request: Callable[..., Any]) -> Any:
 
 
 def judge_needed(answer: Answer) -> str:
-    """Judge ``needed(run, switches)``: the fewest switches with which all runs of a program agree."""
+    """Judge ``needed(run, switches)``, which finds the fewest switches that make all runs agree."""
     must_be_a_function("needed", answer.is_function, answer.kind)
     rng = answer.rng
     cause_sets: list[tuple[str, ...]] = [("fixed order",), ("seed",), (), ("seed", "fixed order"), SWITCHES]

@@ -535,7 +535,7 @@ def _draw_topologies(rng: Any) -> list[tuple[str, int, set[tuple[int, ...]], lis
 
 
 def judge_place(answer: Answer) -> str:
-    """Judge ``place(gpus, joined, rings)``: a GPU for each rank, so that communicating ranks are linked."""
+    """Judge ``place(gpus, joined, rings)``, which places communicating ranks on linked GPUs."""
     must_be_a_function("place", answer.is_function, answer.kind)
     for description, gpu_count, links, rings in _draw_topologies(answer.rng):
         call_text = f"place for {description}"
@@ -660,7 +660,7 @@ def _run_shard(answer: Any, rows: list[Any], mode: Any) -> Outcome:
 
 
 def judge_shard(answer: Answer) -> str:
-    """Judge ``shard(cp, parts)``, which computes attention of rows on several GPUs with one gather."""
+    """Judge ``shard(cp, parts)``, which computes attention on several GPUs with one gather."""
     must_be_a_function("shard", answer.is_function, answer.kind)
     rng = answer.rng
     random_lengths = [int(n) for n in rng.integers(2, 14, 3)]

@@ -31,7 +31,7 @@ _SCHEDULE_TITLES = {"ring": "ring", "tree": "tree", "naive": "naive (all through
 
 
 def recorded(gpus: int = 2) -> Any:
-    """Load the measurements on `gpus` GPUs of one host: of the GPU model in use, or else of H200."""
+    """Load measurements on `gpus` GPUs of one host, made with the GPU model in use or else with H200 GPUs."""
     return (records_of(session.which_device().device, gpus) or records_of("H200", gpus))[0]
 
 
@@ -132,7 +132,7 @@ def counted(*views: CollectiveView) -> Table:
 
 
 def graph_records(gpus: int = 4) -> Table:
-    """Tabulate recorded and modelled times of schedules as one CUDA graph, and recorded times of NCCL."""
+    """Tabulate recorded and modelled times of schedules as one CUDA graph, next to NCCL's times."""
     record = recorded(gpus)
     rows = []
     for row in _table_rows(record):

@@ -109,6 +109,6 @@ def all_cards() -> dict[str, CardHistory]:
 
 
 def due(keys: list[str], today: date) -> list[str]:
-    """Return those of `keys` whose cards must be repeated today or earlier, the longest overdue first."""
+    """Return the keys of the cards that are due today or earlier, the longest overdue first."""
     dates = [(day, key) for key in keys if (day := history(key).due) is not None and day <= today]
     return [key for _, key in sorted(dates)]

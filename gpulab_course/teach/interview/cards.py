@@ -98,7 +98,7 @@ class Part:
         return Scale(self.unit, "choice" if self.choices else "quantity", self.near - 1)
 
     def valid(self, value: Any) -> Any:
-        """Return a checked answer in the form in which it is stored: a choice, a number, or source code.
+        """Check an answer, and return it in its stored form: a choice, a number, or source code.
 
         Raises
         ------
@@ -125,7 +125,7 @@ class Part:
         return answer
 
     def outcome(self, value: Any, **launch: Any) -> Outcome:
-        """Compare an answer with the measured value, or judge a program with the candidate's launch."""
+        """Compare an answer with the measured value, or judge a kernel with the candidate's launch."""
         if launch and not self.launchable:
             raise ValueError("The launch of this question is fixed. Answer without grid and block.")
         if self.judge is not None:

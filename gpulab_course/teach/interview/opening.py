@@ -27,7 +27,7 @@ def interview(
     chair: Chair,
     today: Callable[[], date],
 ) -> Interview:
-    """Choose cards and return an interview; without a seed, cards that are due come first."""
+    """Choose cards and return an interview. Without a seed, cards that are due come first."""
     if chair not in CHAIRS:
         raise ValueError(f"`chair` must be 'candidate' or 'interviewer', not {chair!r}.")
     if cards < 1:

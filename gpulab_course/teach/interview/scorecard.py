@@ -51,7 +51,7 @@ class CardResult:
 
     @property
     def coverage(self) -> float:
-        """The mean merit of the answers, of which a quarter depends on the share of ticked points.
+        """The mean merit of the answers. The share of ticked rubric points determines a quarter of it.
 
         Points count in proportion to the merit, because ticks are not checked.
         """
@@ -61,7 +61,7 @@ class CardResult:
 
     @property
     def calibration(self) -> float:
-        """1 minus the Brier score, the mean squared difference between certainty and result."""
+        """1 minus the Brier score, which is the mean squared difference between certainty and result."""
         return calibration(self.parts)
 
     @property
@@ -71,7 +71,7 @@ class CardResult:
 
     @property
     def well(self) -> bool:
-        """Return whether all answers are right and sure, and at least half of the points are ticked."""
+        """Return whether all answers are right and sure, and at least half of the rubric points ticked."""
         all_right = self.done and all(part.right and part.sure for part in self.parts)
         return all_right and 2 * len(self.ticked) >= len(self.points)
 

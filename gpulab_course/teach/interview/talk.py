@@ -163,7 +163,7 @@ class Interview:
 
     @property
     def rest(self) -> str:
-        """The open questions of the current card as text, and "the rubric" if it is open, or ""."""
+        """The open work on the current card as text: unanswered questions and "the rubric", or ""."""
         open_count = len(self.drawn.parts) - len(self.outcomes)
         open_items = [count(open_count, "question")] if open_count else []
         if self.chair == "candidate" and self.words is None and not self.ticked:

@@ -16,7 +16,7 @@ from gpulab_course.teach.judge.exercise import Advice, Matcher, Mistake
 
 
 def fault(kind: str, array: str = "") -> Matcher:
-    """Return a matcher for kernels that were stopped by a fault of this kind, optionally at one parameter."""
+    """Return a matcher for kernels that were stopped by this kind of fault, at any or at one given array."""
     return lambda m: m.fault == kind and (not array or m.array == array)
 
 
@@ -34,7 +34,7 @@ def endless(m: Mistake) -> bool:
 
 
 def hazard(*kinds: str) -> Matcher:
-    """Return a matcher for hazards that the sanitizer found, of the given kinds or of any kind."""
+    """Return a matcher for hazards of the given kinds, or of any kind, that the sanitizer found."""
     return lambda m: m.stage == "hazards" and (not kinds or m.hazard in kinds)
 
 

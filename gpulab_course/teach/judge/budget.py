@@ -114,7 +114,7 @@ _CACHE_COUNTERS = ("l2_sectors", "dram_bytes")
 
 
 def counting(budgets: tuple[Budget, ...]) -> Counters:
-    """Return the options for counting a launch, with the cache model if one of the budgets needs it."""
+    """Return the options for counting the costs of a launch. The cache model is on if a budget needs it."""
     return Counters("cold" if any(budget.counter in _CACHE_COUNTERS for budget in budgets) else "")
 
 

@@ -147,7 +147,7 @@ def some_lengths(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
 
 
 def matrices(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
-    """Return matrix sizes (rows, columns) to test: one element, single lines, ragged, and large ones."""
+    """Return matrix sizes (rows, columns) to test, such as single rows and columns, and large matrices."""
     a, b, c, d = (int(n) for n in rng.integers(2, 70, 4))
     small = [(1, 1), (1, 33), (33, 1), (32, 32), (31, 33), (a, 64), (64, b), (c, d)]
     lines = [(1, int(rng.integers(1025, 1400))), (int(rng.integers(300, 900)), 2)]

@@ -51,7 +51,7 @@ class Past:
         self.again = case
 
     def again_in(self, *stages: str) -> Any:
-        """Return the case of the last failure if it failed in one of these stages, otherwise None."""
+        """Return the case of the last failure if it was in one of these stages, otherwise None."""
         return self.again if self.stage in stages else None
 
 

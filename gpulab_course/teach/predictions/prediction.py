@@ -82,7 +82,7 @@ class Prediction:
         return self.seen or self.right is not None
 
     def lock(self, value: Value, sure: bool | None = None) -> Prediction:
-        """Lock an answer as sure or as a guess; has no effect after the true value was displayed.
+        """Lock an answer as sure or as a guess. This has no effect after the true value was displayed.
 
         Raises
         ------

@@ -20,7 +20,7 @@ _MEASURED_UNITS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The unit, the kind and the tolerance with which predictions of a value are compared and displayed."""
+    """The unit, the kind and the tolerance for displaying a value and judging its predictions."""
 
     unit: str = ""
     kind: Kind | None = None
@@ -48,7 +48,7 @@ class Scale:
         return f"{text} {singular(self.unit) if value == 1 and len(self.unit) > 2 else self.unit}"
 
     def right(self, answer: Value, value: Value) -> bool:
-        """Return whether a prediction is right; quantities and shares may differ by the tolerance."""
+        """Return whether a prediction is right. Quantities and shares may differ by the tolerance."""
         if self.kind == "choice" or isinstance(answer, str) or isinstance(value, str):
             return str(answer) == str(value)
         if self.kind_of(value) in ("quantity", "share"):

@@ -70,7 +70,7 @@ _LESSONS: tuple[tuple[dict[str, Any], str], ...] = (
 
 
 def judge_roofline(answer: Answer) -> str:
-    """Judge ``dot(launches, form, device)``: operations per byte, GFLOP/s, and the share of the ceiling."""
+    """Judge ``dot(launches, form, device)``, which computes a kernel's point in a roofline chart."""
     for trial in range(16):
         launches, format_name, device = _launches(answer.rng, trial)
         fma, dram_bytes = (launches[0][name] for name in ("fma", "dram_bytes"))
@@ -203,7 +203,7 @@ def cause_of(samples: Samples) -> tuple[str, float]:
 
 
 def judge_throttled(answer: Answer) -> str:
-    """Judge ``throttled(samples)``: a cause ("no", "power" or "heat") and its share of the busy time."""
+    """Judge ``throttled(samples)``, which finds why clocks were limited, and for which share of time."""
     for description, samples, lesson in _sessions(answer.rng):
         call_text = f"throttled of {description}"
         result = call(answer, samples, name="throttled", shown=call_text)

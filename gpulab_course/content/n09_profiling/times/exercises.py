@@ -191,7 +191,7 @@ def _run_noting_errors(run_layers: Callable[[Any], None], x: Any, outcome: dict[
 
 
 def judge_nvtx(answer: Answer) -> str:
-    """Judge ``annotated(layers)``: the same layers, each in an NVTX range with a name of its own."""
+    """Judge ``annotated(layers)``, which returns the layers, each in an NVTX range with its own name."""
     rng = answer.rng
     round_counts = [int(n) for n in rng.choice(range(20, 400), 12, replace=False)]
     shared_rounds = [round_counts[0], round_counts[1], round_counts[0], round_counts[2]]
@@ -339,7 +339,7 @@ def run_stages(steps: list[Stage], host_us: float = 0.0) -> None:
 
 
 def run_first(answer: Any, steps: list[Stage], host_us: float, faster: dict[str, float]) -> dict[str, Any]:
-    """Run the answer in its own process; return its choice, and the wall time with each kernel improved."""
+    """Run the answer in its own process. Return its choice, and the wall time if each kernel is improved."""
     report = profile(run_stages, steps, host_us, warmup=1)
     choice = call_here(answer, report, dict(faster), name="first", shown="first(p, faster)")
     empty_stages = profile(run_stages, [(name, 0, 1, 0) for name in stages.NAMES], warmup=1).record
@@ -414,7 +414,7 @@ def draw_programs(rng: np.random.Generator) -> list[tuple[str, list[Stage], floa
 
 
 def judge_first(answer: Answer) -> str:
-    """Judge ``first(p, faster)``: the kernel to improve, and the speedup of the whole program."""
+    """Judge ``first(p, faster)``, which returns the kernel to improve and the speedup of the program."""
     for description, program_steps, host_us, faster in draw_programs(answer.rng):
         outcome = answer.ask(run_first, program_steps, host_us, faster, shown="first(p, faster)")
         _judge_choice(outcome, faster, f"of a program with {description}")
@@ -570,7 +570,7 @@ def arguments(key: str, large: bool, seed: int) -> tuple[Any, ...]:
 
 
 def run_pair(answer: Any, key: str, seed: int) -> dict[str, Any]:
-    """Run the given and the learner's new program in the answer's process; return results and counts."""
+    """Run the original and the learner's program in the answer's process; return their results and counts."""
     if not isinstance(answer, dict) or key not in answer:
         return {"shape": False}
     cause_and_program = answer[key]
@@ -644,7 +644,7 @@ def _operation_counts(record: Timeline) -> dict[str, int]:
 
 
 def judge_timelines(answer: Answer) -> str:
-    """Judge ``{"A": (cause, program), ...}``: the cause of each program's waits, and a faster program."""
+    """Judge a dict with the cause of each program's waits, and with a faster version of each program."""
     for key, (cause, _) in PROGRAMS.items():
         outcome = answer.ask(run_pair, key, int(answer.rng.integers(1 << 30)), shown=f"program {key}")
         if not outcome["shape"]:

@@ -20,7 +20,7 @@ _PRODUCT_CALL = "product(gemm, a, b, c, m, n, k, lda, ldb, ldc)"
 
 
 def multiply(product: Any, matrices: Sequence[Any], shape: Shape, leading: Shape) -> tuple[Any, list[Any]]:
-    """Run the answer in its own process; return the memory afterwards and the calls of the library."""
+    """Run the answer in its own process. Return the memory after the call, and the calls of the library."""
     a, b, c = (np.array(matrix) for matrix in matrices)
     arrays: dict[str, Any] = {"a": a, "b": b, "c": c}
     calls: list[Any] = []
@@ -180,7 +180,7 @@ _TUNER = "tuner(candidates, reference, timed)"
 
 
 class Candidates:
-    """A model of candidates with results and times that depend on the kind of array; it counts timings."""
+    """A model of candidates with results and times for each kind of array. It counts the timings."""
 
     def __init__(self, calls: Sequence[Kind], behaviour: dict[str, dict[Kind, Behaviour]]) -> None:
         self._kinds = {kind: index for index, kind in enumerate(dict.fromkeys(calls))}
@@ -214,7 +214,7 @@ class Candidates:
 def call_tuner(
     tuner: Any, request: Callable[..., Any], calls: Sequence[Kind], names: Sequence[str]
 ) -> list[str]:
-    """Run the answer in its own process; return its choices, the last of them from a second tuner."""
+    """Run the answer in its own process. Return its choices, the last of which a second tuner makes."""
 
     def kind_of(x: Any) -> Kind:
         return np.dtype(x.dtype).name, tuple(map(int, x.shape)), int(x.device.id)

@@ -65,13 +65,13 @@ def workspaces() -> Table:
 
 
 def workspace_cost() -> float:
-    """Return the time of a product with long sums without a workspace, relative to that with one."""
+    """Return how many times longer a product with long sums takes without a workspace than with one."""
     measurements = recorded()["workspace"]["products"]["64x64x65536 torch.float32"]
     return float(measurements["without"]["kernels_ns"] / measurements["with"]["kernels_ns"])
 
 
 def workspace() -> str:
-    """Describe in a sentence the memory that the first product in each stream allocates from PyTorch."""
+    """Describe in a sentence the memory that the first matrix multiplication in each stream allocates."""
     record = recorded()["workspace"]
     first_size, other_size = (size(record[key]) for key in ("first_product_bytes", "another_stream_bytes"))
     return _title(

@@ -91,7 +91,7 @@ def _is_required(counter_budget: Budget, score: budget.Score) -> bool:
 
 
 def share_work(trial: Trial) -> str:
-    """Check that the threads share the work: instructions, busiest warp and lane efficiency."""
+    """Check with the counters of instructions and lanes that all threads share the work."""
     for launch in counted_launches(trial):
         message = _busy_warp_text(trial, launch)
         if message:

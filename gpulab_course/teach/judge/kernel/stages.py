@@ -112,7 +112,7 @@ def _judge_stages(
 
 
 def results(trial: Trial) -> str:
-    """Check the results for small sizes with all block shapes, special values, and the exercise's table."""
+    """Check the results for small sizes with all block shapes, for special values, and for special inputs."""
     cases = [*trial.small_cases, *trial.data_cases(), *trial.table_cases()]
     runs = [trial.run(case, "results", seed) for seed, case in enumerate(cases)]
     trial.hopeless = _hopeless_mistake(trial, cases, runs)
@@ -197,7 +197,7 @@ def parallelism(trial: Trial) -> str:
 
 
 def on_real_gpu(trial: Trial) -> str:
-    """Check the results on the real GPU; last, because a fault makes its context unusable."""
+    """Check the results on the real GPU. This stage is last, because a fault ends the use of the GPU."""
     cp: Any = session.real_cp()
     device = session.which_device().device
     cases = [*trial.small_cases, *trial.data_cases(), *trial.table_cases(), *trial.large_cases()]

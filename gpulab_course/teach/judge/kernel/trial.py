@@ -87,7 +87,7 @@ class Trial:
         yield from (self.case(size, block) for size, block in self.plan if np.prod(size) > MAX_SMALL)
 
     def data_cases(self) -> list[Case]:
-        """Return launches with special values: each kind with a medium size and with the largest block."""
+        """Return launches with special values, each kind with a medium size and with the largest block."""
         data = Draw(self.seed)
         size, block = min(self.plan, key=lambda entry: abs(int(np.prod(entry[0])) - _MEDIUM_SIZE))
         self.exercise.case(data, size, block)

@@ -48,7 +48,7 @@ class Answer:
         return self.calling("", *arguments)
 
     def calling(self, shown: str, *arguments: Any) -> Any:
-        """Call the learner's function; messages about exceptions contain `shown` as the text of the call."""
+        """Call the learner's function. Messages about exceptions show `shown` as the text of the call."""
         return self._ask_process(shown, child.call_answer, *arguments)
 
     def value(self) -> Any:
@@ -81,7 +81,7 @@ class Answer:
 
 
 def call(function: Answer, *args: Any, name: str, shown: str = "") -> Any:
-    """Call a learner's function and return its result; an exception of the function becomes `NotYet`.
+    """Call a learner's function and return its result. An exception of the function becomes `NotYet`.
 
     `shown` is the text of the call in messages; by default it contains all arguments.
 

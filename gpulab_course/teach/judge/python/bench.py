@@ -46,7 +46,7 @@ class Bench:
         self._pinned: list[tuple[npt.NDArray[Any], npt.NDArray[Any]]] = []
 
     def watched(self, program: Callable[[], Any]) -> Any:
-        """Call a program and record its costs in ``record``; a nested call is a part of the outer one."""
+        """Call a program and record its costs in ``record``. A nested call belongs to the outer one."""
         if self._side is None or self._watching:
             return program()
         recorder = self._side.timeline_recorder()
@@ -90,7 +90,7 @@ class Bench:
     def uses(
         self, verb: str, object_name: str, reads: Sequence[Any] = (), writes: Sequence[Any] = ()
     ) -> None:
-        """Record that the host reads or writes arrays; messages about hazards contain the two strings."""
+        """Record that the host reads or writes arrays. Messages about hazards contain the two strings."""
         if self._checker is not None:
             self._checker.see(
                 HostUse(verb, _memory_regions(reads, object_name), _memory_regions(writes, object_name))
@@ -98,7 +98,7 @@ class Bench:
 
     @contextmanager
     def checking(self, current: Any) -> Iterator[list[StreamHazard]]:
-        """Record uses of memory in a `with` block; when it ends, the yielded list contains the hazards."""
+        """Record uses of memory in a `with` block. After it, the yielded list contains the hazards."""
         names = {(self.cp.cuda.Device().id, current.ptr): "current"}
         checker = StreamChecker(names)
         watcher = self._side.stream_watcher()

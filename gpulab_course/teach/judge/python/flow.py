@@ -15,7 +15,7 @@ from virtualgpu.records.acts import Act, GraphLaunch, Region, Work
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """The numbers of the operations on which a result depends, and how many graph launches are among them."""
+    """The correlation ids of the operations on which a result depends, and the number of graph launches."""
 
     numbers: frozenset[int] = frozenset()
     graph_launches: int = 0

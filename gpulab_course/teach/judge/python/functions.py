@@ -12,7 +12,7 @@ from gpulab_course.teach.judge.exercise import NotYet
 
 
 def call_here(function: Any, *args: Any, name: str, shown: str, returns: bool = True) -> Any:
-    """Call a learner's function in this process; an exception of the function becomes `NotYet`."""
+    """Call a learner's function in this process. An exception of the function becomes `NotYet`."""
     must_be_a_function(name, callable(function), type(function).__name__)
     try:
         result = function(*args)
@@ -43,7 +43,7 @@ def parts_of(value: Any) -> list[Any] | None:
 
 
 def equals(value: Any, expected: Any) -> bool:
-    """Return whether a value equals the expected string, number, None or tuple; arrays never do."""
+    """Return whether a value equals the expected string, number, None or tuple. An array never equals it."""
     try:
         return bool(value == expected)
     except ValueError:  # an array of several elements has no single truth value

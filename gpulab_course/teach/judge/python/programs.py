@@ -38,7 +38,7 @@ _LARGE_SIZES = 2  # number of the last sizes that count as large
 def judge_program(
     exercise: ProgramExercise, answer: Answer, reference_process: ReferenceProcess, past: Past | None = None
 ) -> Verdict:
-    """Judge a program at every size: its results, the order of its streams, and its budgets.
+    """Judge a program at every size: its results, the synchronization of its streams, and its budgets.
 
     `reference_process` starts a separate process for the reference. The call on which the last answer failed
     is tested first.
@@ -128,7 +128,7 @@ class _Trial:
         )
 
     def run(self, program: Answer, size_index: int, mode: RunMode = "as given") -> Counts:
-        """Run a program with the size of index `number`, in the given order of its streams."""
+        """Run a program with one of the sizes, and run the work of its streams in the given order."""
         return self._run(program, self._case(size_index, mode), mode)
 
     def run_failed_call(self, program: Answer) -> None:
