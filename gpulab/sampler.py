@@ -152,7 +152,7 @@ class Sampler:
             self._active.set()
 
     def stop(self) -> bool:
-        """Stop permanently, but keep the readings. Return False if a pending reading does not return."""
+        """Stop permanently, but keep the readings. Return False if a reading hangs."""
         self._ended.set()
         if self._thread is None or self._thread is threading.current_thread():
             return True

@@ -64,7 +64,7 @@ def shape(dim: Sequence[int]) -> str:
 
 
 def filled(text: str, words: Mapping[str, int | str]) -> str:
-    """Replace ``{name}`` in a text by a value, and ``<name one|several>`` by the form for its number.
+    """Replace ``{name}`` in a text by a value, and ``<name one|several>`` by its singular or plural.
 
     Examples
     --------

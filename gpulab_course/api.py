@@ -29,7 +29,7 @@ __all__ = ["check", "interview", "names", "predict", "progress", "quiz", "reveal
 
 
 def check(exercise_id: str, answer: Any) -> Verdict:
-    """Judge an answer to an exercise, with ordinary data and with edge cases.
+    """Judge an answer to an exercise. It is tested with ordinary data and with edge cases.
 
     A kernel is judged in five stages: its results, its results with other orders of blocks, the findings of
     the sanitizer, its counters compared with a budget, and the distribution of the work among its threads. A

@@ -19,7 +19,7 @@ _OLD_SANDBOX_LINE = re.compile(
 
 @magics_class
 class GpuMagics(Magics):
-    """The magics, which record the work of a line or a cell, or run a cell in another process."""
+    """The IPython magics that record a line or a cell, or run a cell in a separate process."""
 
     shell: Any  # always set: only an IPython shell makes one of these
 

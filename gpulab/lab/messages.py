@@ -53,7 +53,7 @@ _ADVICE = {
 
 
 def use_in_ipython(shell: Any = None) -> None:
-    """Register the magics with IPython, if it is running, and show errors without gpulab's frames.
+    """If IPython is running, register the magics, and hide gpulab's frames from error messages.
 
     An existing error handler of the shell is kept.
     """

@@ -67,7 +67,7 @@ class _InWords:
 
 
 class RecordedTimeline(_InWords):
-    """A recorded timeline: a description of the program, the device and the date."""
+    """A shipped timeline, with the program, device and date of the recording."""
 
     @property
     def timeline(self) -> Timeline:
@@ -128,7 +128,7 @@ _KINDS = {RecordedTimeline: "timeline", RecordedSession: "monitor"}
 def recorded(
     name: str | None = None,
 ) -> RecordedTable | views.LaunchChart | views.WarpStepper | TimelineReport | Monitor:
-    """Show the recordings of named GPUs that ship with gpulab: the list, or the picture of one recording.
+    """List the recordings of GPUs that ship with gpulab, or display one of them.
 
     Parameters
     ----------

@@ -140,7 +140,7 @@ class Run(LaunchChart):
         )
 
     def count(self, *, caches: Literal["cold", "warm"] = "cold") -> CounterTable:
-        """Count instructions, memory requests, sectors, conflicts, branches, cache hits: `gpulab.count`."""
+        """Count the launch's instructions, memory requests and conflicts. See `gpulab.count`."""
         return self._ask(kernels.count, caches=caches)
 
     def access(
@@ -151,7 +151,7 @@ class Run(LaunchChart):
         block_index: Shape = (0, 0, 0),
         space: str = "both",
     ) -> views.AccessMicroscope:
-        """Show the sectors and banks that the lanes of each access use: `gpulab.access`."""
+        """Show which sectors and banks the lanes of each access use. See `gpulab.access`."""
         return self._ask(access, line=line, warp=warp, block_index=block_index, space=space)
 
     def fragments(
@@ -162,11 +162,11 @@ class Run(LaunchChart):
         block_index: Shape = (0, 0, 0),
         max_steps: int = 20_000,
     ) -> views.FragmentView:
-        """Show the lane and register of each element of its matrix instructions: `gpulab.fragments`."""
+        """Show which lane and register holds each element of matrix instructions. See `gpulab.fragments`."""
         return self._ask(fragments, line=line, warp=warp, block_index=block_index, max_steps=max_steps)
 
     def pipeline(self, *, block_index: Shape = (0, 0, 0), max_steps: int | None = None) -> views.PipelineView:
-        """Show how a block fills and uses its buffers in shared memory: `gpulab.pipeline`."""
+        """Show how a block fills and uses its buffers in shared memory. See `gpulab.pipeline`."""
         return self._ask(pipeline, block_index=block_index, max_steps=max_steps)
 
     def machine_code(self) -> AsRunTable:
@@ -182,13 +182,13 @@ class Run(LaunchChart):
         nan: bool = False,
         tool: str = "",
     ) -> SanitizerTable:
-        """Check the launch for errors that a normal run may not show: `gpulab.sanitize`."""
+        """Check the launch for errors that a normal run may not show. See `gpulab.sanitize`."""
         return self._ask(
             kernels.sanitize, tools=tools, block_order=block_order, seed=seed, nan=nan, tool=tool
         )
 
     def diagnose(self, *, caches: Literal["cold", "warm"] = "cold", baseline: Any = None) -> DiagnosisTable:
-        """Explain the launch's time, or compare it with another run, `baseline`: `gpulab.diagnose`."""
+        """Explain the time of the launch, or compare it with the run `baseline`. See `gpulab.diagnose`."""
         return self._ask(diagnose, caches=caches, baseline=baseline)
 
     def roofline(self, *, caches: Literal["cold", "warm"] = "cold") -> views.RooflineChart:

@@ -60,12 +60,12 @@ def load(_: Any, pickled: bytes) -> Any:
 
 
 def itself(answer: Any) -> Any:
-    """Return the answer unchanged, for an answer that is a value and not a function."""
+    """Return the answer unchanged. This is used if the answer is a value and not a function."""
     return answer
 
 
 def call_answer(answer: Any, *arguments: Any) -> Any:
-    """Call the answer with these arguments, and return its result."""
+    """Call the answer with the given arguments, and return its result."""
     return answer(*arguments)
 
 
@@ -80,7 +80,7 @@ class _ParentCalls:
         self._process: int | None = os.getpid()
 
     def close(self) -> None:
-        """Reject later calls, because threads of the answer must not read replies to other requests."""
+        """Reject further calls, so that the answer's threads cannot read replies to later requests."""
         with self._lock:
             self._process = None
 

@@ -93,7 +93,7 @@ class Talk:
                 pipe.close()
 
     def begin(self) -> None:
-        """Start to apply the limits: time and memory that were used before do not count."""
+        """Start to apply the limits. Earlier use of time and memory does not count."""
         self._initial_cpu_s = self._watch.look(self._memory_bytes).cpu_s
         self._ready = True
         self._spent_s = 0.0

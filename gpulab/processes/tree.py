@@ -92,7 +92,9 @@ class Watch:
         self._processes: dict[int, psutil.Process] = {}
 
     def look(self, memory_limit_bytes: int) -> ResourceUse:
-        """Measure the current use of resources; beyond the memory limit, shared pages count only once."""
+        """Measure the resources in use by all these processes. Above the memory limit, shared pages count
+        once.
+        """
         pids = [self._pid, *descendants(self._pid)]
         if len(pids) > MOST_PROCESSES:
             return ResourceUse(len(pids), self._cpu_s, 0, False)

@@ -34,7 +34,7 @@ class DamagedError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """A value that is not plain data and was not transferred; only the name of its type is known."""
+    """A placeholder for a value that is not plain data. Only the name of its type was transferred."""
 
     kind: str
 
@@ -129,7 +129,7 @@ class _Parts:
 
 
 def decode(data: bytes) -> Any:
-    """Return the value that `encode` converted to bytes, made of exact types.
+    """Return the value that was encoded by `encode`.
 
     Raises
     ------

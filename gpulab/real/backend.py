@@ -63,7 +63,7 @@ Instrument = Callable[[str, str], instrument.InstrumentedPtx]
 
 
 class CudaBackend:
-    """The backend of one CUDA device, which observes launches with instrumented copies of the kernels.
+    """The backend of a real CUDA device. It observes a launch by running an instrumented copy of the kernel.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ class CudaBackend:
             )
 
     def occupancy(self, kernel: Any, block_threads: int, shared_bytes: int = 0) -> Occupancy:
-        """Return the blocks per SM that the driver reports, and the limits by CUDA's occupancy rules."""
+        """Return how many blocks of a kernel fit on an SM, and which resources limit this number."""
         with self._device:
             kernel = raw_kernel(kernel)
             return self._occupancy(kernel.kernel.ptr, kernel.num_regs, kernel, block_threads, shared_bytes)

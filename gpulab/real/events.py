@@ -43,7 +43,7 @@ class _Open:
 
 
 class EventRecorder:
-    """Recorder of the work within NVTX ranges and `gl.launch`, by pairs of events.
+    """A recorder of NVTX ranges and launches that uses pairs of CUDA events if CUPTI is not available.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ class EventRecorder:
 
     @contextmanager
     def range(self, name: str) -> Iterator[None]:
-        """Return a context for a launch of `gl.launch`, which has no NVTX range."""
+        """Return a context manager that records a launch of `gl.launch` as a range."""
         self._push(name)
         try:
             yield

@@ -92,7 +92,7 @@ def set_node(graph: Any, node: GraphNode, template: Any) -> None:
 
 
 def take_parameters(graph: Any, other: Any) -> None:
-    """Copy the parameters of another graph with the same nodes and edges (``cuGraphExecUpdate``).
+    """Copy the parameters of `other` to a graph with the same nodes and edges (``cuGraphExecUpdate``).
 
     Raises
     ------

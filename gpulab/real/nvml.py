@@ -124,7 +124,7 @@ class NvmlDevice:
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """Sharing of one GPU with other programs; None means that a value is unknown."""
+    """Information on whether a GPU is shared with other programs. Unknown values are None."""
 
     name: str
     driver_version: str | None
@@ -134,7 +134,7 @@ class Sharing:
 
     @property
     def phrase(self) -> str:
-        """Return why times can vary or the device can reject work, in words; empty without a reason."""
+        """Return the reasons why times can vary or the device can reject work, or an empty string."""
         reasons = []
         if self.mig:
             reasons.append("MIG is on, so this may be only a part of the GPU")
@@ -147,7 +147,8 @@ class Sharing:
 
 
 def sharing(pci_bus_id: str | None = None) -> Sharing:
-    """Query NVML for the sharing of one GPU, given by its PCI address, or of the machine's first GPU.
+    """Return how a GPU is shared with other programs. The GPU is given by its PCI address; the default is the
+    first one.
 
     Raises
     ------
@@ -181,7 +182,7 @@ def temperature(nvml: Any, handle: Any) -> float:
 
 
 def clock_reason_bits(nvml: Any, handle: Any) -> float:
-    """Return the reasons for lower clocks as a bit mask of NVML."""
+    """Return NVML's bit mask of the reasons why the clocks are reduced."""
     ask = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
     return float((ask or nvml.nvmlDeviceGetCurrentClocksThrottleReasons)(handle))
 

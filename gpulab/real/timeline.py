@@ -18,7 +18,7 @@ _MISSING = "CUPTI is not installed (pip install nvidia-cuda-cupti)"
 
 
 class RealRecorder:
-    """The `virtualgpu.protocol.TimelineRecorder` of a real GPU.
+    """The recorder of timelines on a real GPU. It implements `virtualgpu.protocol.TimelineRecorder`.
 
     Parameters
     ----------
@@ -76,7 +76,9 @@ class RealRecorder:
         return recorder.stop()
 
     def launching(self, launch: Launch) -> AbstractContextManager[None]:
-        """Return a context manager that records a launch by gpulab if the recorder uses pairs of events."""
+        """Return a context manager for a launch by gpulab. Without CUPTI, it records the launch with a pair
+        of events.
+        """
         if isinstance(self._recorder, EventRecorder):
             return self._recorder.range(kernel_source(launch.kernel).name)
         return nullcontext()

@@ -39,7 +39,7 @@ class Touched:
 
 
 class Kernels:
-    """Search for the memory that launches access, from the function's handle and its parameter bytes.
+    """A helper that finds the memory that a launch accesses, from its function handle and its parameters.
 
     Parameters
     ----------

@@ -379,7 +379,7 @@ class RealWatcher:
         self._watch.allocated(self._device_id, address, size, private=private)
 
     def block_given_back(self, address: int, size: int) -> None:
-        """Record that a block was returned to its stream's arena."""
+        """Record that a block was returned to the part of the pool that belongs to its stream."""
         self._kernels.blocks.pop(address, None)
         self._fresh.pop(address, None)
         arena = self._place(self._arenas.pop(address, _LEGACY)).stream_id

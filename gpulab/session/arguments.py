@@ -17,7 +17,7 @@ _LAST_LAUNCHES = 8
 
 
 class Arguments:
-    """The arguments of a launch, which another launch can use while the arrays exist.
+    """The arguments of a launch, stored for another launch. They can be used as long as the arrays exist.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class Arguments:
 
 
 def recent_arrays() -> deque[list[Any]]:
-    """Return an empty container for the arrays that belong to the most recent launches."""
+    """Return an empty queue for the arrays that only the most recent launches keep alive."""
     return deque(maxlen=_LAST_LAUNCHES)
 
 

@@ -222,7 +222,8 @@ def program_names(key: Callable[[Any], int] = id) -> ProgramNames:
 
 
 def twin() -> VirtualBackend | None:
-    """Return a virtual device with the properties of the real one in use, for predictions, or None.
+    """Return a virtual device with the properties of the real device in use, or None if a virtual device is
+    in use.
 
     The result is None if the device in use is virtual. While a real device is in use, the virtual array
     module is not used, so the twin is its current machine.
@@ -331,7 +332,7 @@ def l1_bytes(info: DeviceInfo) -> int:
 
 
 def occupancy_on(name: str, point: Occupancy) -> Occupancy:
-    """Return the occupancy on another GPU of the table, for a block with the same size and resources."""
+    """Return the occupancy of the same block, with the same resources, on another GPU of the device table."""
     return occupancy_of(table_info(name), point.block_threads, point.registers_per_thread, point.shared_bytes)
 
 
@@ -387,7 +388,7 @@ def virtual_machine() -> slot.Machine | None:
 
 
 def here() -> Callable[[], AbstractContextManager[None]]:
-    """Return a function for callbacks of widgets that makes the present device current again.
+    """Return a function that widget callbacks call to make the present device current again.
 
     Returns
     -------

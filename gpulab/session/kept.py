@@ -60,7 +60,7 @@ class KeptLaunch:
 
     @contextmanager
     def again(self) -> Iterator[Launch]:
-        """Yield the launch with its arrays as they were before it; then restore their present contents.
+        """Yield the launch with its arrays as they were before it ran. Then restore their present contents.
 
         Raises
         ------

@@ -88,7 +88,7 @@ def observe(
 @overload
 def observe(launch: Launch, /, *observations: Observation[Any]) -> tuple[Observed[Any], ...]: ...
 def observe(launch: Launch, /, *observations: Observation[Any]) -> Any:
-    """Run a launch and observe it, on the device in use and, if necessary, on its twin.
+    """Run a launch, and observe it on the device in use. If necessary, the virtual twin repeats it.
 
     Several observations belong to one launch, so that its time and its counts agree. It starts with the state
     of the caches that one of the observations declares. An observation that needs a separate run repeats the
@@ -174,7 +174,7 @@ def _beside_its_twin(
 
 
 def at_block_size(kept_launch: KeptLaunch) -> Callable[[int], LaunchTrace] | None:
-    """Return a function for a block-size slider, which launches the same work with another block size.
+    """Return a function that repeats a launch with another block size and the same work, for a slider.
 
     Each launch starts from the present contents of the arrays, and restores them afterwards.
 
@@ -254,7 +254,7 @@ class _Replay:
                 raise
 
     def begin(self) -> None:
-        """Prepare for a real launch: replay a small launch, or copy the arguments of a larger one."""
+        """Prepare for the real launch: replay it now if it is small, otherwise copy its arguments."""
         if self.launch.threads <= SMALL_THREADS and self.size_bytes <= SMALL_BYTES:
             with self.twin.machine.keeping("watchdog_s"):
                 for device in self.twin.machine.devices:
@@ -264,7 +264,7 @@ class _Replay:
             self.kept = Copies(self.launch.args, self.cp, keep_contents=True)
 
     def counted(self) -> dict[Observation[Any], Any]:
-        """Replay the launch, for as long as the watchdog allows, and return the twin's records."""
+        """Replay the launch on the virtual twin, and return its records. The watchdog limits the time."""
         try:
             return self.run()
         except RuntimeError as error:
@@ -276,7 +276,9 @@ class _Replay:
             ) from error
 
     def of(self, observation: Observation[Any]) -> Any:
-        """Return the twin's record of an observation, with arrays as at `begin`; None without a record."""
+        """Return the twin's record for an observation, or None. The arrays have their contents from before
+        the launch.
+        """
         kept_launch = self.kept
         self.kept = None
         if kept_launch is not None:
@@ -284,7 +286,7 @@ class _Replay:
         return self.found[observation] if self.found is not None else None
 
     def attempt(self, copies: Copies) -> dict[Observation[Any], Any] | None:
-        """Replay the launch. Return None if the twin does not support a feature or needs too long.
+        """Try to replay the launch. Return None if the twin lacks a feature or takes too long.
 
         Raises
         ------
@@ -303,7 +305,7 @@ class _Replay:
             return None
 
     def run(self, copies: Copies | None = None) -> dict[Observation[Any], Any]:
-        """Replay the launch with copies of the present arrays, or with earlier copies."""
+        """Replay the launch with the given copies of its arrays, or with copies of their present contents."""
         with self.here():
             args = (copies or Copies(self.launch.args, self.cp)).on(self.twin.cp)
             records = self.twin.observe(self._on_twin(args), *self.what)

@@ -31,7 +31,7 @@ _IMPORT = re.compile(r'^import \{[^}]*\} from "((?:\.{1,2}|gpulab)/[\w./]+\.js)"
 
 
 def module_text(name: str, folder: Traversable = _HERE) -> str:
-    """Return the ES module ``<name>.js``, preceded by the modules that it imports.
+    """Return the source of the ES module ``<name>.js``, after the modules that it imports.
 
     A widget ships one module, and its code must work offline. The imports are therefore joined here; a module
     that is imported twice is included once. A module in a `folder` of another package imports this package's
@@ -63,7 +63,7 @@ def style_text(name: str) -> str:
 
 
 class View(anywidget.AnyWidget, Tabular, Savable):
-    """A widget with a sentence (``repr``), a text (``describe()``), and a PNG and a page of the same content.
+    """A widget that can also be shown as a sentence (``repr``), a text (``describe()``), a PNG or a page.
 
     Subclasses implement `record`, `sentence`, `describe` and `draw`, and call `redraw` as soon as they have
     their record. A view with its own browser code names its module
@@ -121,7 +121,7 @@ class View(anywidget.AnyWidget, Tabular, Savable):
         raise NotImplementedError
 
     def redraw(self, **traits: Any) -> None:
-        """Send the current result of `draw` to the browser, together with the given traits."""
+        """Draw the view again, and send the result to the browser together with the given traits."""
         scene, data = pack(self.draw())
         with self.hold_sync():
             self.scene = scene

@@ -58,7 +58,7 @@ def number_ticks(ax: Axes, direction: Literal["x", "y"], multiples: Sequence[flo
 
 
 class FigureView(Tabular, Savable):
-    """A chart drawn by matplotlib, with a sentence (``repr``), a text (``describe()``), a PNG and a page.
+    """A matplotlib chart that can also be shown as a sentence (``repr``), a text, a PNG or a page.
 
     Subclasses implement `record`, `sentence`, `describe` and `painters`.
 

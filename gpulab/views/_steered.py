@@ -8,7 +8,7 @@ from gpulab.views._base import View
 
 
 class Steered(View):
-    """A view with sliders for which Python draws new pictures (`boxes.slider`).
+    """A view with sliders. Python draws a new picture for each position of the sliders.
 
     Attributes
     ----------
@@ -26,6 +26,6 @@ class Steered(View):
     failed = traitlets.Unicode("").tag(sync=True)
 
     def answer(self, pictured: dict[str, int]) -> None:
-        """Report the displayed values to the browser, which then sends the next slider values."""
+        """Tell the browser which slider values are displayed. The browser then sends the next values."""
         self.pictured = pictured
         self.pictures += 1

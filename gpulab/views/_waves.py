@@ -18,7 +18,7 @@ MAX_DRAWN_BLOCKS = 1 << 16
 
 
 class Waves(LaunchWaves):
-    """The waves of a launch, with its numbers as text."""
+    """The waves in which the blocks of a launch run, with texts about them."""
 
     def wave_words(self) -> str:
         """Return the waves in words: ``2 full waves and a tail of 40 blocks (31 % full)``."""
@@ -72,12 +72,12 @@ class Waves(LaunchWaves):
 
     @property
     def achieved_where(self) -> str:
-        """The explanation that the average is over busy SMs, with the value for the whole device."""
+        """A text that says that the average includes only busy SMs, with the value for the whole device."""
         return f"busy SMs; device {percent(self.trace.achieved_on_device)}"
 
     @cached_property
     def sample(self) -> Waves:
-        """These waves, or a version with a sample of each SM's blocks if there are too many to draw."""
+        """These waves, with only a sample of each SM's blocks if there are too many blocks to draw."""
         sample = self.trace.thinned(MAX_DRAWN_BLOCKS)
         return self if sample is self.trace else Waves(sample)
 
@@ -105,7 +105,8 @@ def limiter_words(fit: Occupancy) -> str:
 
 
 def limit_bars(fit: Occupancy, colours: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
-    """Return one bar per resource: the blocks per SM that it alone allows, with a mark at the limiting one.
+    """Return a bar for each resource, which shows how many blocks per SM it would allow. Limiting resources
+    are marked.
 
     A full bar represents the hardware's limit on blocks, because larger values cannot be reached.
     """

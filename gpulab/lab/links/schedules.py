@@ -36,7 +36,7 @@ def check_operation(operation: Any) -> Operation:
 
 
 def schedule_of(operation: Operation, algorithm: Any, gpus: int) -> tuple[str, Steps]:
-    """Return the name and the steps of an algorithm: a name, a function of the number of GPUs, or a list.
+    """Return the name and the steps of an algorithm, given as a name, a function or a list of steps.
 
     Raises
     ------

@@ -58,7 +58,7 @@ def memory(rate_hz: float = 10.0) -> MemoryRecording:
 class MemoryRecording(
     Sampled[MemorySamples], what="memory recording", write="with gl.memory() as m:", another="gl.memory()"
 ):
-    """A recording of a device's memory, from its display or the start of its ``with`` block until `stop`."""
+    """A recording of a device's memory. It starts with its display or ``with`` block and ends at `stop`."""
 
     def __init__(self, rate_hz: float) -> None:
         super().__init__(rate_hz)

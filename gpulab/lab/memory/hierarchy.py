@@ -137,7 +137,7 @@ class _Bench:
         short_size: int,
         before: Callable[[], Any] | None = None,
     ) -> float:
-        """Return the difference in ns between a long and a short run, which excludes the cost of a launch."""
+        """Return the time of a long run minus that of a short run in ns, without the launch overhead."""
         longer_ns, shorter_ns = (
             self.ns(partial(run, iterations), before) for iterations in (long_size, short_size)
         )

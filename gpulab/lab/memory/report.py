@@ -41,7 +41,7 @@ DRIVER_BYTES = 512 << 20
 
 
 def memory_report(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> MemoryReportTable:
-    """Call a function, and report its peak of device memory, the line of the peak, and the arrays then.
+    """Call a function, and report its peak of device memory, the source line, and the arrays at the peak.
 
     Parameters
     ----------
@@ -277,7 +277,7 @@ class _Arrays:
         self._names_by_address: dict[int, list[tuple[int, str, int, int]]] = {}
 
     def at_event(self) -> None:
-        """Search for arrays before an allocation or a free, if memory use is at or near a new peak."""
+        """Look for new arrays before an allocation or a free, if memory use is near or above its peak."""
         recorder = self._recorder
         if recorder.held * NEAR < recorder.most_held or not recorder.held:
             return
@@ -288,7 +288,7 @@ class _Arrays:
             self.look(self._spent_s <= allowed_s)
 
     def look(self, everywhere: bool = False) -> None:
-        """Record the addresses and names of recently created arrays, or of all arrays."""
+        """Record the addresses and names of recently created arrays. With `everywhere`, record all arrays."""
         start_s = time.perf_counter()
         now_ns = time.perf_counter_ns()
         self._names.look_again(sys._getframe())
@@ -305,7 +305,7 @@ class _Arrays:
         self._spent_s += time.perf_counter() - start_s
 
     def at(self, address: int, allocated_ns: int, freed_ns: float) -> str:
-        """Return a description of the array in a block between two times; empty if no array was found."""
+        """Return a description of the array that used a block in a time interval, or an empty string."""
         sightings = [
             sighting
             for sighting in self._names_by_address.get(address, ())
@@ -314,7 +314,7 @@ class _Arrays:
         return _named_one(sightings)[1] if sightings else ""
 
     def older(self, excluded: set[int]) -> list[tuple[str, int, int]]:
-        """Return the arrays outside the excluded addresses, with sizes of block and array, by size."""
+        """Return the arrays outside the `excluded` addresses, each with the sizes of its block and data."""
         names = [
             _named_one(named_array)[1:]
             for address, named_array in self._names_by_address.items()

@@ -52,7 +52,7 @@ def monitor(rate_hz: float = 10.0) -> Monitor:
 
 
 class Monitor(Sampled[LoadSamples], what="monitor", write="with gl.monitor() as m:", another="gl.monitor()"):
-    """A recording of the load of a GPU, from its display or the start of its ``with`` block until `stop`."""
+    """A recording of a GPU's load. It starts with its display or ``with`` block and ends at `stop`."""
 
     def __init__(self, rate_hz: float = 10.0, record: LoadSamples | None = None) -> None:
         super().__init__(rate_hz, record)

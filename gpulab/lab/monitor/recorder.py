@@ -65,7 +65,7 @@ class LoadRecorder:
         self.sampler.start()
 
     def stop(self) -> LoadSamples:
-        """Take a last reading and end, unless the previous reading has not returned."""
+        """End the recording with a last reading. If an earlier reading still hangs, skip the last one."""
         if self.sampler.stop():
             self.sampler.take()
         return self.record()
@@ -75,7 +75,7 @@ class LoadRecorder:
         self._phases.append((name, float(self.sampler.now_ns)))
 
     def tell(self, show: Callable[[], object]) -> None:
-        """Call `show` about `SHOWS_A_SECOND` times per second from now on, in the thread of the readings."""
+        """Let the recording thread call `show` about `SHOWS_A_SECOND` times per second from now on."""
         self._tell = show
 
     def record(self) -> LoadSamples:

@@ -31,7 +31,8 @@ def profile(
     record_shapes: bool = False,
     counters: bool = False,
 ) -> ProfileReport:
-    """Call a function, and report the costs of kernels, copies, waits, NVTX ranges, memory by Python line.
+    """Call a function, and report the costs of its kernels, copies, waits and NVTX ranges, and its use of
+    memory by source line.
 
     Parameters
     ----------

@@ -47,7 +47,7 @@ class CuptiError(GpulabError):
 
 
 class Cupti:
-    """The single CUPTI instance of a process, and the buffers that it fills.
+    """The only connection of this process to CUPTI, and the buffers that CUPTI fills.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ class Cupti:
         return record_count.value
 
     def buffers(self) -> Iterator[tuple[memoryview, list[int]]]:
-        """Return each recorded buffer once, as bytes with the offsets of its records."""
+        """Return the recorded buffers, each only once, as bytes with the offsets of their records."""
         while self._full:
             address, size = self._full.popleft()
             buffer = self._buffers.pop(address)
@@ -231,7 +231,7 @@ def load() -> Cupti | None:
 
 
 def rival() -> str:
-    """Return the name of another tool that uses CUPTI in this process; empty if none is known."""
+    """Return the name of another tool that currently uses CUPTI in this process, or an empty string."""
     for tool, variable, value_part in rows("profilers.tsv"):
         value = os.environ.get(variable, "").lower()
         if value and value_part in value:

@@ -268,7 +268,7 @@ class AllocationRecorder:
         return self.news(since, device)[0]
 
     def news(self, since: int, device: int | None = None) -> tuple[AllocatorEvents, int]:
-        """Return the same events as `events`, and the number of the next event."""
+        """Return the events from number `since` on, and the number of the next event."""
         with self._lock:
             first_number = max(since, self._dropped)
             rows = self._rows[(first_number - self._dropped) * _COLUMNS :].tobytes()

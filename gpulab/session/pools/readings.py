@@ -61,7 +61,7 @@ class MemoryRecorder:
         return self.record()
 
     def tell(self, tick: Tick, lines: int) -> None:
-        """Call `tick` for each later reading. The receiver already has the first `lines` source lines."""
+        """Call `tick` for each later reading, with the source lines after the first `lines`."""
         self._lines = lines
         self._tick = tick
 
@@ -130,7 +130,8 @@ class _Readings:
 
 
 def marks_of(events: AllocatorEvents, since_ns: int, is_detailed: bool = False) -> list[tuple[float, ...]]:
-    """Return rows of `MemoryMarks`, one per event if `is_detailed`, otherwise one per source line.
+    """Summarize allocator events as rows of `MemoryMarks`: one per event if `is_detailed`, otherwise one per
+    source line.
 
     The lines with the fewest bytes share one row.
     """

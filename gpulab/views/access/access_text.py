@@ -118,17 +118,17 @@ def _figures(access: Access, rows: tuple[tuple[str, str, str, str], ...]) -> lis
 
 
 def memory_figures(access: Access) -> list[Figure]:
-    """Return the large numbers for a memory access: sectors, useful bytes and lines, or constant passes."""
+    """Return the numbers to display for a memory access, such as its sectors."""
     return _figures(access, CONSTANT_FIGURES if access.space == "const" else MEMORY_FIGURES)
 
 
 def bank_figures(access: Access) -> list[Figure]:
-    """Return the large numbers for an access to shared memory: passes over the banks, and the conflict."""
+    """Return the numbers to display for an access to shared memory, such as its bank conflict."""
     return _figures(access, BANK_FIGURES)
 
 
 def lane_sentences(access: Access, memory: bool, banks: bool) -> list[str]:
-    """Return a sentence per lane with its bytes, their address, and the lanes that access the same bytes."""
+    """Return a sentence for each lane: its bytes, their address, and lanes that access the same bytes."""
     first_address = (
         min((address for address in access.addresses if address >= 0), default=0) // LINE_BYTES * LINE_BYTES
     )
@@ -187,7 +187,7 @@ def expression(pattern: AccessPattern) -> str:
 
 
 def costs(access: Access, memory: bool, banks: bool) -> str:
-    """Return a part of a sentence with the cost of an access, such as its sectors."""
+    """Return a phrase that describes the cost of an access, such as its sectors per request."""
     cost_texts = []
     if memory and access.space == "const":
         cost_texts.append(f"{count(access.constant_passes, 'pass', 'passes')} per request (at best 1)")

@@ -125,7 +125,7 @@ def memory_plot(access: Access, sentences: list[str]) -> Box:
 
 
 def banks_plot(access: Access, sentences: list[str]) -> Box:
-    """Return a plot of the 32 banks in each pass; passes that a conflict causes have another background."""
+    """Return a plot of the 32 banks in each pass. Passes due to a bank conflict have another background."""
     pass_count = access.banks().passes
     access_pieces = access.pieces()
     pass_rows = range(max(1, pass_count))

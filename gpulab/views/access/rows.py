@@ -18,7 +18,7 @@ MAX_REQUESTS = 256
 
 
 class Row(NamedTuple):
-    """The accesses of the same kind on one source line: the cells of a table row, and one warp's requests."""
+    """A row of the table: all accesses of one kind on a source line, with the requests of one warp."""
 
     line: int
     cells: tuple[str, ...]

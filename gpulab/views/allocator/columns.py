@@ -74,7 +74,7 @@ def contents(maps: Maps, keys: str) -> dict[str, Any]:
 
 
 def colours_of(names: Sequence[str]) -> list[str]:
-    """Return the colours of owners or streams, which are sorted by memory; "" is an unknown owner."""
+    """Return a colour for each owner or stream. An empty name (an unknown owner) has its own colour."""
     return [
         (COLOURS[index] if index < len(COLOURS) else OTHER_COLOUR) if name else UNKNOWN_COLOUR
         for index, name in enumerate(names)
@@ -235,7 +235,7 @@ def _stack_columns(history: AllocatorHistory) -> dict[str, Any]:
 
 
 def curve(maps: Maps) -> Plot:
-    """Return a plot of used and reserved bytes over the slider's positions, with marks at failed requests."""
+    """Return a plot of used and reserved bytes at each slider position. Failed requests are marked."""
     last_position = maps.last
     bounds = np.unique(np.linspace(0, last_position + 1, MAX_POINTS, endpoint=False).astype(np.int64))
     indices = [

@@ -52,11 +52,11 @@ class PoolPanel:
         return np.flatnonzero(np.isin(actions, notable_actions)) + 1
 
     def slider_positions(self, steps: Column) -> Column:
-        """Return the distinct slider positions at which the pool reaches the given steps."""
+        """Return the slider positions at which the pool reaches the given steps, without duplicates."""
         return np.unique(self.positions_of(steps))
 
     def positions_of(self, steps: Column) -> Column:
-        """Return the slider position at which the pool reaches each of the given steps."""
+        """Return, for each of the given steps, the slider position at which the pool reaches it."""
         if self.events_at_request is None:
             return steps
         return np.searchsorted(self.events_at_request, steps, "left")
@@ -125,7 +125,7 @@ class Owners:
 
 
 class Maps:
-    """The maps of pools at each position of a slider: an event of one pool, or a request to all pools."""
+    """The memory maps of one or several pools. The positions of their slider are events or requests."""
 
     def __init__(self, panels: Sequence[PoolPanel], requests: Sequence[Request] = ()) -> None:
         self.panels = tuple(panels)
@@ -143,7 +143,7 @@ class Maps:
         return "request" if self.requests else "event"
 
     def operation_at(self, position: int) -> tuple[str, int, int, int, int]:
-        """Return the kind, bytes, requested bytes, stream and stack of the operation after a position."""
+        """Return the operation after a slider position: kind, bytes, requested bytes, stream and stack."""
         if self.requests:
             request = self.requests[position]
             operation_kind = "ask" if request.kind == "alloc" else request.kind

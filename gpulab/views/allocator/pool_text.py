@@ -144,7 +144,7 @@ def sentence(fragmentation: Fragmentation, refused_bytes: int = 0, stream: int =
 
 
 def emptying(fragmentation: Fragmentation) -> str:
-    """Return a sentence about the effect of ``free_all_blocks``, which empties the cache."""
+    """Return a sentence about how much memory ``free_all_blocks`` would return to the device."""
     template = (
         PAGE["gives"] + PAGE["stays"] * bool(fragmentation.held_bytes) + "."
         if fragmentation.free_bytes

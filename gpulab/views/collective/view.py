@@ -32,7 +32,7 @@ HOT_FACTOR = 1.5  # times the mean of all ports, and more than the data
 
 
 class CollectiveView(View):
-    """A view of each GPU's chunks after each step of a collective operation, and of the ports' traffic.
+    """A view of a collective operation: each GPU's chunks after each step, and the traffic of its ports.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ NOMINAL_PX = 520
 
 
 def layout(info: DeviceInfo, width: float, height: float) -> tuple[npt.NDArray[np.float64], float]:
-    """Return the corner and size of each SM's tile (x, y, width, height), and the width of the L2 tile.
+    """Return the rectangle (x, y, width, height) of each SM's tile, and the width of the L2 tile.
 
     `width` and `height` are those of the chip. The area of an SM's tile represents its shared memory, and the
     area of L2 its size, on the same scale. L2 has the remaining width and the whole height.
@@ -42,7 +42,7 @@ def layout(info: DeviceInfo, width: float, height: float) -> tuple[npt.NDArray[n
 
 
 def chip(info: DeviceInfo) -> Box:
-    """Return a drawing of the chip with its SMs and L2, and of the memory below it, with L2 on its scale."""
+    """Return a drawing of a chip with its SMs and L2, and of the device memory compared with L2."""
     memory_text = f"{size(info.memory_bytes)} of {info.memory_type or 'memory'}"
     tiles_text = f"{count(info.sm_count, 'SM')}, one tile each"
     return column(

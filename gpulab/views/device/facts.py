@@ -134,7 +134,7 @@ LIMITS: dict[str, tuple[Quantity, ...]] = {
 
 
 def headlines(info: DeviceInfo) -> list[tuple[str, str, str]]:
-    """Return the main properties of a device: the name, the value and a detail of each."""
+    """Return the main properties of a device, each with a name, a value and a detail."""
     return [
         ("Compute capability", info.capability, ""),
         ("SMs", number(info.sm_count), ""),
@@ -151,7 +151,7 @@ def differing(quantities: Sequence[Quantity], devices: Sequence[DeviceInfo]) -> 
 
 
 def overview(devices: Sequence[DeviceInfo], selected: DeviceInfo | None = None) -> Box:
-    """Return a matrix with a row per device and a column per quantity, with bars relative to the largest."""
+    """Return a table with a row per device and a column per quantity. Bars show the share of the largest."""
     largest_values = []
     for quantity in QUANTITIES:
         values = [quantity.of(device) for device in devices]
@@ -186,7 +186,7 @@ def without_twins(info: DeviceInfo, others: Sequence[DeviceInfo]) -> tuple[Devic
 
 
 def short_names(devices: Sequence[DeviceInfo]) -> list[str]:
-    """Return device names without maker, brand and memory size; full names if short ones would be equal."""
+    """Return device names without maker, brand and memory size, or full names if two would be equal."""
     shorts = [_SPARE.sub("", device.name).strip(" -") or device.name for device in devices]
     return [
         short if shorts.count(short) == 1 else device.name

@@ -63,7 +63,7 @@ def short_name(matrix: Matrix) -> str:
 
 
 def first_register(matrix: Matrix) -> int:
-    """Return the number of a matrix's first register among those of the instruction's operand."""
+    """Return the index of the matrix's first register among the registers of the operand."""
     return int(matrix.name) if matrix.name.isdigit() else 0
 
 
@@ -73,7 +73,7 @@ def matrix_title(matrix: Matrix) -> str:
 
 
 def cell_texts(execution: MatrixExecution, index: int, matrix: Matrix, shown: str) -> list[str]:
-    """Return the text of each cell of a matrix, in the order of elements and lanes, with shorter forms."""
+    """Return the text of each cell of a matrix, by element and lane, with shorter forms on further lines."""
     elements, lanes = matrix.row.shape
     if shown == "value":
         values = decoded(execution.bits[index], matrix.kind)
@@ -126,7 +126,7 @@ def element_sentence(
 
 
 def lane_sentence(matrices: list[Matrix], lane: int) -> str:
-    """Return a sentence with all elements that a lane holds of some matrices."""
+    """Return a sentence that lists the elements of the given matrices that a lane holds."""
     texts = []
     for matrix in matrices:
         positions = list(zip(matrix.row[:, lane].tolist(), matrix.column[:, lane].tolist(), strict=True))

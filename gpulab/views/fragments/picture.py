@@ -40,7 +40,9 @@ PASS_NOTE = "A frame marks what needs another pass through the banks: a bank con
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Neighbouring bytes in shared memory: elements of one row or column of a matrix, or bytes of a lane."""
+    """A range of adjacent bytes in shared memory, with elements of one matrix row or column, or the bytes of
+    a lane.
+    """
 
     address: int
     size_bytes: int
@@ -291,7 +293,7 @@ def _tiles(trace: FragmentTrace, execution: MatrixExecution) -> dict[str, npt.ND
 
 
 def with_texts(box: Plot, cell_labels: list[str], lane: int) -> Plot:
-    """Add the texts of the cells to a plot of a matrix, and invert the cells of a lane."""
+    """Return a plot of a matrix with the texts of its cells. The cells of the given lane are inverted."""
     cells = box.items[0]
     assert isinstance(cells, Rects)
     of_lane = np.asarray(cells.columns["lane"]) == lane

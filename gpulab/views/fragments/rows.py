@@ -14,7 +14,7 @@ _ROLES = ("multiply", "load", "store", "access")
 
 
 class Row(NamedTuple):
-    """The executions of one instruction on a source line, in all copies of the line's code."""
+    """A row of the table: all executions of one matrix instruction on a source line."""
 
     line: int
     cells: tuple[str, ...]
@@ -41,7 +41,7 @@ def rows(trace: FragmentTrace) -> list[Row]:
 
 
 def passes(trace: FragmentTrace, execution: MatrixExecution) -> tuple[int, int]:
-    """Return the passes of an execution through the banks of shared memory, and the fewest possible."""
+    """Return how many passes through shared-memory banks an execution needs, and how many at best."""
     costs = [access.banks() for access in trace.accesses(execution)]
     return sum(cost.wavefronts for cost in costs), sum(cost.ideal_wavefronts for cost in costs)
 

@@ -13,7 +13,7 @@ MAX_PATTERN_LENGTH = 12
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Nodes that are drawn as one node: ``times`` × ``pattern``, one after the other or next to each other.
+    """Graph nodes that are drawn as one node because a ``pattern`` of nodes repeats ``times`` times.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ class Group:
 
     @property
     def key(self) -> object:
-        """The key that groups with the same nodes share."""
+        """The key of the group. Groups with equal operations have the same key."""
         return tuple(map(kind_of, self.pattern)), self.times, self.is_fan
 
 
@@ -74,7 +74,7 @@ def _chains(record: GraphRecord) -> list[list[int]]:
         predecessors.setdefault(end_node, []).append(start_node)
 
     def follows(node: int) -> int | None:
-        """Return the node that continues the path of a node."""
+        """Return the only successor of a node if it has no other predecessor, otherwise None."""
         next_nodes = successors.get(node, ())
         return next_nodes[0] if len(next_nodes) == 1 and len(predecessors[next_nodes[0]]) == 1 else None
 

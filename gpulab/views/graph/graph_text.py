@@ -147,7 +147,7 @@ def first_elements(values: Sequence[float]) -> str:
 
 
 def dangling_sentence(dangling: DanglingArray) -> str:
-    """Return a sentence about a name that refers to another array than the graph, with the remedy."""
+    """Return a sentence about a variable that no longer refers to an array of the graph, with the remedy."""
     name = dangling.array.name
     nodes = list(map(str, dangling.nodes))
     users = listing(nodes if len(nodes) <= 4 else [*nodes[:3], f"{len(nodes) - 3} more"])

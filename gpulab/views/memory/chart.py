@@ -121,7 +121,7 @@ class MemoryChart(View, module="memory/chart"):
         lines: Sequence[SourceLine],
         failure: str = "",
     ) -> None:
-        """Send one reading with its new marks and lines to the browser. Any thread can call this."""
+        """Send one reading to the browser, with new marks and source lines. Any thread can call this."""
         if self.comm is None:
             return
         line_texts = [f"{line}: {line.text}" if line.text else str(line) for line in lines]
@@ -202,7 +202,7 @@ def _suitable_axis(record: MemorySamples, state: str, axis: str = "time") -> str
 
 
 def by_event(record: MemorySamples) -> MemorySamples:
-    """Return a record of the memory before the first event and after each event; its time counts events.
+    """Return the memory before the first event and after each event. The time of the result counts events.
 
     The pool's bytes follow from the last reading and the events before it; other memory is that of the
     reading before the event. ``byEvent`` in ``chart.js`` computes the same.
@@ -386,6 +386,6 @@ def scale(reserved: Any, device: Any, peak: Any, limit: Any, capacity: float) ->
 
 
 def size_ticks(top_bytes: float) -> list[float]:
-    """Return three to six round sizes from 0 to `top_bytes`."""
+    """Return three to six round tick values in bytes, from 0 up to at most `top_bytes`."""
     step_bytes = 2.0 ** math.floor(math.log2(top_bytes / 3))
     return [index * step_bytes for index in range(int(top_bytes / step_bytes) + 1)]

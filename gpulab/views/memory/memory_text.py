@@ -43,7 +43,7 @@ PAGE = {
 
 
 def sentence(record: MemorySamples, state: str) -> str:
-    """Return a sentence with the memory that is used, cached and used by others, the peak, and the origin."""
+    """Return a sentence about the used and cached memory, its peak, the memory of others, and the origin."""
     peak = record.peak
     return (
         f"Memory of {record.provenance.device} over {duration(record.duration_ns)} ({state}): "
@@ -95,7 +95,7 @@ def by_line(record: MemorySamples, max_lines: int = 5) -> list[str]:
 
 
 def line_text(record: MemorySamples, line: int) -> str:
-    """Return a source line in the form that marks use."""
+    """Return the location and the text of a source line, as the marks in the chart show it."""
     if line < 0:
         return f"{NO_LINE}, or several"
     source_line = record.lines[line]

@@ -52,7 +52,7 @@ def sms(record: LoadSamples, value: float | None) -> str:
 
 
 def held(record: LoadSamples) -> list[str]:
-    """Return the reasons that limited the clocks, without duplicates, in order of appearance."""
+    """Return the reasons that limited the clocks during the recording, each once, in order of appearance."""
     reason_bits = record["clock_reasons"]
     reason_lists = [
         clock_reasons(reason_list) for reason_list in reason_bits[~np.isnan(reason_bits)].tolist()
@@ -92,7 +92,7 @@ def missing(record: LoadSamples) -> list[str]:
 
 
 def state_of(record: LoadSamples) -> str:
-    """Return sentences about the present limits of the clocks, and other processes on the GPU."""
+    """Return sentences about what limits the clocks now, MIG, and the processes on the GPU."""
     reason_bits = record.latest("clock_reasons")
     limits_text = (
         f"At {duration(record.duration_ns)}, clocks held back by: "
@@ -119,7 +119,7 @@ def phase_list(record: LoadSamples) -> str:
 
 
 def values_text(record: LoadSamples, index: int, readings: Sequence[tuple[str, str, str]], unit: str) -> str:
-    """Return a text with the values of several readings (key, colour, name) at one time, or ""."""
+    """Return a text with several readings at one time, or an empty string if none is available."""
     values = [(name, float(record[key][index])) for key, _, name in readings]
     return ", ".join(
         f"{name} {share(value) if unit == '%' else reading(value, unit)}"

@@ -84,7 +84,7 @@ class OccupancyChart(FigureView):
 
     @property
     def chosen(self) -> int:
-        """The marked block size in threads; a new value is changed to the nearest point's."""
+        """The marked block size in threads. If it is set, it changes to the nearest size in the chart."""
         return self._chosen
 
     @chosen.setter

@@ -48,7 +48,7 @@ class Axis:
     grid: bool = False
 
     def positions(self, values: Any) -> Any:
-        """Return the positions of values: the values themselves or their logarithms."""
+        """Return the positions of values on the axis. For a logarithmic axis, these are the logarithms."""
         scales: dict[int, Callable[[Any], Any]] = {0: np.asarray, 2: np.log2, 10: np.log10}
         return scales[self.base](values)
 

@@ -11,7 +11,7 @@ from gpulab.views.parts.items import Item
 
 @dataclass(frozen=True, kw_only=True)
 class Box:
-    """The base class of boxes.
+    """The base class of boxes, which are the parts of a picture.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class Column(Box):
 
 @dataclass(frozen=True)
 class Row(Box):
-    """A box with boxes next to each other; `weights` set their widths, and they wrap below `least` pixels."""
+    """A box that shows boxes next to each other. In a narrow window, they are below each other."""
 
     kind = "row"
     boxes: list[Box]
@@ -139,7 +139,7 @@ class Slider(Box):
 
 @dataclass(frozen=True)
 class Remarks(Box):
-    """Numbered sentences; the sentence that has the focus or the pointer sets a trait to its index."""
+    """Numbered sentences. Pointing at a sentence or focusing on it sets a trait to its index."""
 
     kind = "remarks"
     title: str
@@ -282,7 +282,7 @@ def fold(summary: str, inner: Box, *, opened: bool = True, **options: Any) -> Bo
 
 
 def remarks(title: str, trait: str, texts: Iterable[str], **options: Any) -> Box:
-    """Return numbered sentences; the sentence with the focus or the pointer sets a trait to its index."""
+    """Return numbered sentences. Pointing at a sentence or focusing on it sets `trait` to its index."""
     return Remarks(title, trait, list(texts), **options)
 
 

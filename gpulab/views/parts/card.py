@@ -132,7 +132,7 @@ def beside(*parts: str) -> str:
 
 
 def strip(cells: Iterable[tuple[str, str, str]]) -> str:
-    """Return values in the order of time as an HTML list; each has a text, a note and a colour."""
+    """Return values in the order of time as an HTML list. Each value has a text, a note and a colour."""
     items_html = "".join(
         f'<li style="border-top-color:var(--gl-{colour})"><b>{escape(text)}</b> '
         f"<small>{escape(note)}</small></li>"
@@ -142,7 +142,7 @@ def strip(cells: Iterable[tuple[str, str, str]]) -> str:
 
 
 def source_lines(code: str, marks: Mapping[int, str], texts: Mapping[int, str] | None = None) -> str:
-    """Return the marked source lines and their neighbours as HTML.
+    """Return HTML of a program's marked source lines, with the lines around them.
 
     Parameters
     ----------

@@ -94,7 +94,7 @@ def dag(
     marked: Collection[str | tuple[str, str]] = (),
     **options: Any,
 ) -> Plot:
-    """Draw nodes in layers, each as far left as its predecessors allow, with arrows between them.
+    """Draw a graph in layers from left to right, with each node as far left as its predecessors allow.
 
     Parameters
     ----------

@@ -152,7 +152,8 @@ class Rects(Item):
 
 @dataclass(frozen=True)
 class Readings(Item):
-    """Readings over time, one of which is selected: a line at its time, with its values at several heights.
+    """Readings over time. A line marks the time of the selected reading, and its values are written beside
+    the line.
 
     Parameters
     ----------
@@ -264,7 +265,7 @@ class Labels(Item):
 
 @dataclass(frozen=True)
 class Ticks(Item):
-    """Ticks below y at several distances (step and texts), and a title with shorter forms."""
+    """An axis below y, with ticks at several distances from which the painter selects one that fits."""
 
     kind = "axis"
     y: float
@@ -274,7 +275,7 @@ class Ticks(Item):
 
 @dataclass(frozen=True)
 class Time(Item):
-    """A time axis in nanoseconds below y, for any zoom; `since` names the event at time zero."""
+    """A time axis in nanoseconds below y that adapts to the zoom. `since` names the event at time zero."""
 
     kind = "time"
     y: float
@@ -283,7 +284,7 @@ class Time(Item):
 
 @dataclass(frozen=True, kw_only=True)
 class Nodes(Item):
-    """The nodes of a graph, which can be selected, also by keys; `dag` creates them."""
+    """The nodes of a graph, which can be selected with the pointer or with keys. `dag` creates them."""
 
     kind = "nodes"
     x0: Column

@@ -23,7 +23,7 @@ Edge = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """The layer and row of each node (row 0 is the top, fractions occur), and the path of each edge.
+    """The layer and row of each node, and the path of each edge. Row 0 is at the top; fractions occur.
 
     ``paths`` contains, for each edge, its rows in the layers from its start to its end. An edge over several
     layers has its own row in each of them, so that no node hides it.
@@ -152,7 +152,7 @@ def _exchange(
     ]
 
     def crossed(a: int, b: int) -> int:
-        """Return the number of crossings of two nodes' edges if the first node is above the second."""
+        """Return how often the edges of two nodes cross if node `a` is placed above node `b`."""
         return sum(
             position[i] > position[j]
             for neighbours, position in positions

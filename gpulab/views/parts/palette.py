@@ -140,7 +140,7 @@ def light(name: str) -> str:
 
 
 def ink(name: str) -> str:
-    """Return the name of the text colour for a background of this colour."""
+    """Return the name of the text colour that is legible on a background of the given colour."""
     return f"on-{name}" if f"on-{name}" in COLOURS else "fg"
 
 

@@ -53,7 +53,7 @@ _drawing_lock = threading.Lock()
 
 
 def lay(box: Box, width: float) -> tuple[float, Painter]:
-    """Lay out a box: return its height at a given width, and a function that paints it at a position."""
+    """Lay out a box. Return its height at the given width, and a function that paints it at a position."""
     if box.only == "page":
         return 0.0, lambda pen, x, y: None
     return _LAYOUTS[type(box)](box, width)

@@ -27,7 +27,7 @@ def plot(
     zoom: bool = False,
     **options: Any,
 ) -> Plot:
-    """Return a plot `height` pixels high whose width represents `domain`; screen readers read `label`.
+    """Return a plot `height` pixels high. Its width represents `domain`, and screen readers read `label`.
 
     With `zoom`, the keys ``+``, ``-`` and ``0``, Ctrl and the wheel, and dragging change the visible
     interval, up to a magnification of 64 or ``most_zoom``.
@@ -51,13 +51,13 @@ def _columns(rows: Sequence[Sequence[Any]], column_count: int) -> list[list[Any]
 
 
 def boxes(rows: Sequence[Sequence[Any]], colours: Sequence[str], **options: Any) -> Item:
-    """Return a rectangle for each row of x0, x1, y0, y1 and the index of a colour."""
+    """Return one rectangle per row. A row contains x0, x1, y0, y1 and the index of a colour."""
     x0, x1, y0, y1, colour = _columns(rows, 5)
     return Rects(x0, x1, y0, y1, colour, colours, **options)
 
 
 def texts(rows: Sequence[Sequence[Any]], **options: Any) -> Item:
-    """Return a centred text for each row of x, y, text and maximum width in data units."""
+    """Return one centred text per row. A row contains x, y, the text, and its maximum width in data units."""
     x, y, text, max_widths = _columns(rows, 4)
     return Labels(x, y, text, **{"anchor": "middle", "room": max_widths, **options})
 
@@ -84,7 +84,8 @@ def x_axis(
     zoom: bool = False,
     integers_only: bool = False,
 ) -> Item:
-    """Return ticks from 0 to `limit` below y, at several distances; the painter uses one that fits.
+    """Return an axis below y with ticks from 0 to `limit`. It has several tick distances; the first that fits
+    is drawn.
 
     Parameters
     ----------
@@ -131,7 +132,7 @@ def time_ticks(low: float, high: float, count: float, since: str) -> tuple[str, 
 
 
 def speaking(sentences: Sequence[str]) -> dict[str, Any]:
-    """Return arguments that give each span or rectangle of an item its own sentence."""
+    """Return keyword arguments for an item in which each span or rectangle has its own sentence."""
     return {"columns": {"which": [*range(len(sentences))]}, "say": [["which", sentences]]}
 
 

@@ -18,7 +18,7 @@ SIDE_PX = 5  # distance of an arrow from the line between its devices, so that o
 
 
 def paint_ring(pen: Pen, item: Ring, scale: Scale) -> None:
-    """Paint the devices, their links, and the marks at the ends of their arrows."""
+    """Paint devices on a circle, the links between them, and marks at the ends of arrows."""
     device_count = len(item.names)
     radius = min(scale.width, scale.box.height) / 2 - NODE_PX - 2
     distance_px = 2 * radius * math.sin(math.pi / device_count)

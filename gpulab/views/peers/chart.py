@@ -72,7 +72,7 @@ class PeersChart(FigureView):
 
     @property
     def groups(self) -> list[list[int]]:
-        """The groups of consecutive GPUs that all access each other directly; empty if other links exist."""
+        """The groups of GPUs with direct access within a group. Empty if the links do not form groups."""
         gpu_groups: list[list[int]] = []
         for gpu in self.gpus:
             direct_gpus = [

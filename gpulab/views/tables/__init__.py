@@ -270,7 +270,7 @@ def share_cell(share: float | None, text: Callable[[float], str], colour: str = 
 
 
 def before_and_after(before: tuple[str, float], after: tuple[str, float], colour: str = "accent") -> str:
-    """Return the HTML of two bars on one scale, for two names with their times in nanoseconds."""
+    """Return the HTML of two bars that compare two named times (in ns) on one scale."""
     longest_ns = max(before[1], after[1], 1e-9)
     return bars(
         (name, time_ns / longest_ns, duration(time_ns), bar_colour)
@@ -279,7 +279,7 @@ def before_and_after(before: tuple[str, float], after: tuple[str, float], colour
 
 
 def short(text: str, column: int = 1) -> str:
-    """Return a source line of at most `SOURCE_CHARACTERS`: the part around a column (1-based)."""
+    """Return at most `SOURCE_CHARACTERS` characters of a source line, around the given column (1-based)."""
     indent = len(text) - len(text.lstrip())
     text = text.strip()
     index = max(0, column - 1 - indent)
@@ -297,7 +297,7 @@ SOURCE = Column("source", show=short)
 
 
 def place(code: str, line: int, text: str, column: int = 1, access: bool = False) -> tuple[int | None, Cell]:
-    """Return the number of a source line (1-based) and its text, or `text` if `code` has no such line.
+    """Return the number (1-based) and the text of a source line. Without such a line, the text is `text`.
 
     NVRTC reports the column of the first statement of a line. If a line is too long to be shown completely
     and is an `access` to memory, the part around its first subscript is shown instead.
@@ -359,7 +359,7 @@ class Tabular:
 
 
 class Texts(Savable):
-    """The base class of objects that are displayed as tables and sentences: as text, a page or files."""
+    """The base class of objects that are displayed, and can be saved, as tables and sentences."""
 
     __slots__ = ()
 
@@ -453,13 +453,13 @@ class CardOfTables(Tabular, Texts):
 
 
 class RecordTable(CardOfTables, Generic[Record]):
-    """The base class of records that are displayed as tables; the second base is the record's own class."""
+    """The base class of records that are displayed as tables. Subclasses also inherit from a record class."""
 
     __slots__ = ()
 
     @classmethod
     def of(cls, record: Record, **texts: str) -> Self:
-        """Return a copy of a record, with additional texts, that is displayed as tables."""
+        """Return a copy of a record that is displayed as tables, with additional texts."""
         return cls(**_values_of(cls, record), **texts)
 
     @property

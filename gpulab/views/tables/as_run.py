@@ -18,7 +18,9 @@ _RUN = Column("as run", "executed", number)
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AsRunTable(RecordTable[AsRun], AsRun):
-    """The counts of one launch, as written (PTX) and as run (machine code). ``code`` is the source."""
+    """A comparison of the counts of a launch in PTX (as written) and in machine code (as run). ``code`` is
+    the source.
+    """
 
     code: str = ""
 

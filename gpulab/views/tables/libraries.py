@@ -30,7 +30,7 @@ class CallsTable(RecordTable[Calls], Calls):
 
     @property
     def origin(self) -> str:
-        """The origin of the numbers: the source and device of the answer."""
+        """The origin of the data: the source and the device of the recorded calls."""
         return self.provenance.label
 
     def tables(self) -> tuple[Table, ...]:

@@ -16,7 +16,7 @@ _MAX_LINES = 40
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SandboxTable(RecordTable[SandboxRun], SandboxRun):
-    """The verdict and output of code in a sandbox, and a table with the lines of the error and its cause."""
+    """The outcome of code in a sandbox: a verdict, the output, and a table with the lines of the error."""
 
     @property
     def heading(self) -> str:

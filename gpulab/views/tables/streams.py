@@ -14,7 +14,7 @@ from virtualgpu.records import StreamReport, StreamUse
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StreamTable(RecordTable[StreamReport], StreamReport):
-    """A report on the order between streams: a verdict, a row per use of memory, and the missing waits."""
+    """A report on unordered accesses in several streams: a verdict, the accesses, and the missing waits."""
 
     numbered = True
 
@@ -40,7 +40,7 @@ class StreamTable(RecordTable[StreamReport], StreamReport):
 
     @property
     def verdict(self) -> str:
-        """The verdict: a sentence with the number of pairs of lines that lack an order."""
+        """The verdict: a sentence with the number of pairs of uses that have no defined order."""
         if not self.findings:
             return "Nothing found: all uses of the same bytes are ordered."
         pairs_text = count(len(self.findings), "pair of uses", "pairs of uses")

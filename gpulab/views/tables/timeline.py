@@ -13,7 +13,7 @@ R = TypeVar("R")
 
 
 class Answers(CardOfTables, tuple[R, ...]):
-    """Records of a timeline's analysis, which are displayed as a table or as sentences."""
+    """The results of analysing a timeline, displayed as a table or as sentences."""
 
     table: Table
     _texts: tuple[str, str, str, tuple[str, ...]]
@@ -29,7 +29,7 @@ class Answers(CardOfTables, tuple[R, ...]):
         sentences: tuple[str, ...] = (),
         nothing: str = "there is none",
     ) -> Self:
-        """Return records that are displayed as sentences if there are any, otherwise as the table.
+        """Return the given records, which are displayed as `sentences` or, if there are none, as `table`.
 
         Without records, the text `nothing` is shown.
         """
@@ -45,7 +45,7 @@ class Answers(CardOfTables, tuple[R, ...]):
 
     @property
     def facts(self) -> str:
-        """The facts in the caption: a statement that there are no records."""
+        """The facts in the caption: a text if there are no records, otherwise an empty string."""
         return self._texts[1]
 
     @property

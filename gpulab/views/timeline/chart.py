@@ -34,7 +34,7 @@ PICKS = {"selected": "operation", "node": "node", "panel": "panel"}
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The positions of the rows of all panels: the index of each row key, and each row's top and height."""
+    """The rows of all panels: the index of each row by its key, and the top and the height of each row."""
 
     index: dict[tuple[int, RowKey], int]
     tops: list[float]
@@ -47,7 +47,7 @@ class Rows:
 
 
 def lanes_of(records: Sequence[Timeline], names: Sequence[str] = (), rows_px: float = ROWS_PX) -> list[Lanes]:
-    """Return the bars and rows of several timelines for one plot, with as many streams as there is space for.
+    """Return the bars and rows of timelines that share a plot. If streams do not fit, some share a row.
 
     `names` distinguish several timelines.
     """
@@ -76,7 +76,7 @@ def chart(
     moment: str = "",
     **options: Any,
 ) -> Plot:
-    """Draw timelines in one plot, below each other; each begins at its own start.
+    """Draw several timelines below each other in one plot. All of them start at time zero.
 
     Parameters
     ----------
@@ -341,7 +341,7 @@ def tracks_of(plot: Plot) -> Tracks:
 
 
 def kernel_colours(names: Iterable[str]) -> dict[str, int]:
-    """Return each kernel name's colour as an index into `ENGINES`; further names share the last colour."""
+    """Return a colour index for each kernel name. If there are many names, the last ones share a colour."""
     return {name: min(index, len(KERNELS) - 1) for index, name in enumerate(dict.fromkeys(names))}
 
 
@@ -373,7 +373,7 @@ def legend_entries(plot: Plot) -> list[tuple[str, str]]:
 
 
 def arrow_words(panels: Sequence[Lanes]) -> str:
-    """Return a sentence that explains the arrows and frames that occur."""
+    """Return a sentence that explains the arrows and frames in a chart."""
     waits, implicit = (sum(len(lanes.arrows[arrow_kind]) for lanes in panels) for arrow_kind in (0, 1))
     faults = sum(len(lanes.faults) for lanes in panels)
     launches = sum(len({launch[1:] for launch in lanes.launches}) for lanes in panels)

@@ -137,7 +137,9 @@ class Lanes:
         self.small_rows = sum(row_key[0] != "stream" for row_key in self._row_keys)
 
     def fold(self, max_streams: int) -> None:
-        """Assign the bars to rows, one row per stream; the streams with the least work share the last row."""
+        """Assign each stream's bars to a row. If there are too many streams, those with little work share
+        one.
+        """
         streams = [index for index, row_key in enumerate(self._row_keys) if row_key[0] == "stream"]
         bar_counts = np.bincount(self._row_key, minlength=len(self._row_keys))
         streams.sort(key=lambda index: -int(bar_counts[index]))
@@ -312,7 +314,7 @@ class Lanes:
 
     @cached_property
     def arrows(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-        """Return the ordered pairs of operations in different streams, as indices of `activities`.
+        """Return pairs of operations, as indices, that run in different streams but have a defined order.
 
         Returns
         -------

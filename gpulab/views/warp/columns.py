@@ -53,7 +53,7 @@ def narrow(columns: Columns) -> Columns:
 
 
 def lane_rows(name: str, values: npt.NDArray[np.uint64], masks: npt.NDArray[np.uint32]) -> Columns:
-    """Return columns that encode 32 lane values per row; only lanes in the row's mask matter.
+    """Return columns that encode 32 lane values in each row. Only lanes in `masks` are encoded exactly.
 
     Returns
     -------
@@ -278,7 +278,7 @@ def _variable_columns(
 
 
 class SharedStates(SharedEvents):
-    """The shared memory of a block after every step, as sentences and as columns."""
+    """The contents of a block's shared memory after every step, as sentences and as columns."""
 
     def __init__(self, shared: SharedWrites) -> None:
         super().__init__(shared)
@@ -288,11 +288,11 @@ class SharedStates(SharedEvents):
         ]
 
     def sentence_index(self, sequence: npt.NDArray[np.int64]) -> Ints:
-        """Return the index of the sentence on shared memory after each position in the block's order."""
+        """Return which sentence describes shared memory after each of the given positions."""
         return self.moments_until(sequence).astype(np.int32)
 
     def columns(self, texts: Texts) -> Columns:
-        """Return the writes to shared memory as columns, with the writer of each."""
+        """Return all writes to shared memory as columns, including the warp and the lane of each write."""
         shared = self.shared
         row = self.row
         columns = {name: getattr(self, name) for name in ("word_events", "lane", "second", "bits")}

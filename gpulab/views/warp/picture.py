@@ -28,7 +28,7 @@ _STATES = (INACTIVE, OFF, ACTIVE)  # by the number of masks (active, executing) 
 
 
 def draw(steps: WarpSteps, notes: str) -> Box:
-    """Return source lines with their counts and active lanes, next to all lanes over all steps."""
+    """Return a picture of the source lines with their counts, next to a grid of all lanes over all steps."""
     note_box = paragraph(notes, "note") if notes else None
     if not len(steps):
         return column(paragraph(step_text.EMPTY), note_box)

@@ -38,7 +38,7 @@ _PICTURES = {"shared": "banks", "global": "sectors", "generic": "sectors"}
 
 
 class Access(NamedTuple):
-    """A memory access in words, and its picture for the view."""
+    """A memory access, described in sentences and with a picture for the view."""
 
     sentence: str
     brief: str
@@ -151,7 +151,7 @@ def shared_words(written_bytes: int, size_bytes: int) -> str:
 
 
 def briefly(accesses: Iterable[str]) -> str:
-    """Return a short text with the memory accesses of a line; equal accesses are counted."""
+    """Return a short text that lists the memory accesses of a source line. Equal accesses are combined."""
     brief_counts = Counter(accesses)
     brief_texts = [
         f"{number(times)} × {brief}" if times > 1 else brief for brief, times in brief_counts.items()
@@ -164,7 +164,7 @@ def briefly(accesses: Iterable[str]) -> str:
 
 @_cached
 def moved_words(lines: tuple[int, ...]) -> str:
-    """Return a sentence about lines whose instructions the compiler moved into the visit of another line."""
+    """Return a sentence about source lines whose instructions the compiler moved to the current position."""
     line_list = listing([number(line) for line in lines])
     return (
         f" Part of {noun(len(lines), 'line')} {line_list} runs here: the compiler moved it." if lines else ""
@@ -187,7 +187,7 @@ def lanes_named(mask: int) -> str:
 
 @_cached
 def stop_words(text: str, kind: str, mask: int, index: int, total: int) -> str:
-    """Return a text with the reason for a stop, and its number among the stops of this condition."""
+    """Return the reason for a stop at a stop condition, and its number among all stops at this condition."""
     reason = {
         "line": "",
         "write": f" by {lanes_named(mask)}",
@@ -203,7 +203,7 @@ def first_sentences(words: list[str]) -> str:
 
 
 def stops_note(text: str, note: str, times: int, first: str) -> str:
-    """Return a note about a stop condition: how often the block's warps stop, and where the first stop is."""
+    """Return a sentence with the number of stops at a stop condition, and the location of the first one."""
     if not times:
         return f"Stop at {text}: never{f' ({note})' if note else ''}."
     return f"Stop at {text}: {count(times, 'time')}, first at {first}."
@@ -259,7 +259,7 @@ def keys(has_loops: bool, has_values: bool, has_many_warps: bool, has_stops: boo
 
 
 def confirm(predicted: WarpTrace, measured: WarpTrace) -> str:
-    """Return a sentence that compares a GPU's trace of basic blocks with a predicted trace of instructions.
+    """Return a sentence that compares the measured trace of a real GPU with a predicted trace.
 
     A measured step is a basic block, identified by the number (`pc`) of its first instruction. The predicted
     visits of those instructions, with their masks, must be the same. Divergent paths may run in either order,

@@ -12,7 +12,7 @@ from virtualgpu.records.warp.steps import TraceSteps, kinds
 
 
 class WarpSteps(TraceSteps):
-    """The steps of a warp, with a text for each site, mask, access (``access_kinds``) and stop."""
+    """The steps of a warp, with texts about their locations, active lanes, memory accesses and stops."""
 
     def __init__(self, trace: WarpTrace) -> None:
         super().__init__(trace)
@@ -86,7 +86,7 @@ class WarpSteps(TraceSteps):
         return np.array([stop_step for stop_step, _ in stops], np.int32), [reason for _, reason in stops]
 
     def sentence(self, step: int, by_line: bool = False) -> str:
-        """Return a sentence about a step, or about the visit of a source line that contains it."""
+        """Return a sentence about a step or, with `by_line`, about its whole visit of a source line."""
         visit = int(self.visits.of[step])
         first_step, last_step = (
             (int(self.visits.begin[visit]), int(self.visits.end[visit])) if by_line else (step, step)

@@ -205,8 +205,7 @@ class Trace:
         return out
 
     def kernel(self, name: str, function: Any, args: Any, kwargs: Any, written: Iterable[Value] = ()) -> Any:
-        """Launch a kernel that the learner wrote, and record the launch as an operation that is never fused.
-        """
+        """Launch a kernel that the learner wrote, and record it as one operation that is never fused."""
         values = list(_values((*args, *kwargs.values())))
         result = function(*_mapped(args, _real), **_mapped(kwargs, _real))
         details = {"call": function, "args": _mapped(args, _ref), "kwargs": _mapped(kwargs, _ref)}
