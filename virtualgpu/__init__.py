@@ -15,7 +15,7 @@ __all__ = ["as_cupy", "use_device"]
 
 
 def use_device(name: str | None = None, count: int | None = None, links: str | None = None) -> None:
-    """Select other virtual GPUs for ``cp``; arrays of the previous GPUs stay readable.
+    """Select the virtual GPUs that ``cp`` uses. Arrays of the previous GPUs stay readable.
 
     Parameters
     ----------

@@ -82,7 +82,7 @@ def _run_script(program: list[str]) -> None:
 
 
 def print_exception(error: BaseException) -> None:
-    """Print a traceback that ends in the program, without frames of the virtual GPU and of its callees."""
+    """Print the traceback of an error without the frames inside the virtual GPU."""
     with trimmed(error):
         traceback.print_exception(error)
 

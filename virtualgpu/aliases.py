@@ -22,7 +22,7 @@ _NVIDIA_PACKAGES = ("cuda", "cuda.core", "cuda.bindings")
 
 
 class AsCupy:
-    """Replacement of CuPy's modules by those of the virtual GPU, until `undo` or the end of a ``with`` block.
+    """Context manager that replaces CuPy's modules by those of the virtual GPU until its end or `undo`.
 
     Parameters
     ----------

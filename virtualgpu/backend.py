@@ -60,7 +60,7 @@ NO_SENSORS = "virtual GPU: no sensors"
 
 
 class VirtualBackend:
-    """The `virtualgpu.protocol.Backend` of the current device of a virtual machine.
+    """Implementation of `virtualgpu.protocol.Backend` for the current device of a virtual machine.
 
     Parameters
     ----------
@@ -90,11 +90,11 @@ class VirtualBackend:
         return DeviceMetrics(self.provenance, self.machine.clock.now_ns, metrics)
 
     def setup(self) -> DeviceMetrics:
-        """Return the limits of the driver, such as the size of the heap."""
+        """Return the limits that the driver sets, such as the size of the heap."""
         return DeviceMetrics(self.provenance, self.machine.clock.now_ns, driver_limits(cp.cuda.runtime))
 
     def kernel_stats(self, kernel: Any) -> KernelStats:
-        """Return the resources that ptxas chose for a kernel on the target of this device."""
+        """Return the registers and memory that a kernel uses on this device, as chosen by ptxas."""
         module = self._compiled(kernel)
         return module.stats(module.symbol(kernel.name), self.device_info())
 
@@ -155,7 +155,7 @@ class VirtualBackend:
         graph._set_node(node)
 
     def update_graph(self, graph: Any, other: Any) -> None:
-        """Copy the parameters of another graph with the same nodes and edges to a graph."""
+        """Copy the parameters of the graph `other`, which has the same nodes and edges, to `graph`."""
         graph._update(other)
 
     def load_reader(self) -> LoadReader:
@@ -163,7 +163,7 @@ class VirtualBackend:
         raise NotSupportedError("A virtual GPU has no sensors, and its clock is never throttled.")
 
     def memory_reader(self) -> Callable[[], MemoryReading]:
-        """Return a reader of the memory of the current device and of the pool of allocations."""
+        """Return a function that reads the memory use of the current device and of its memory pool."""
         machine = self.machine
         device = self.machine.current_device
 
@@ -190,7 +190,7 @@ class VirtualBackend:
         return self.machine.clock.now_ns
 
     def prepared(self, launch: Launch) -> PreparedLaunch:
-        """Check a launch without running it, and raise the errors that occur before its first thread."""
+        """Check a launch and prepare it, without running it."""
         kernel = launch.kernel
         device = self.machine.current_device
         module = self._compiled(kernel)

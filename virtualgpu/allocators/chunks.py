@@ -20,7 +20,7 @@ Mem = TypeVar("Mem", bound=Backing)
 
 
 class Chunk(Generic[Mem]):
-    """A part of a segment, in use or free; `prev` and `next` are its neighbours in address order.
+    """A part of a segment, in use or free. `prev` and `next` are its neighbours in address order.
 
     A segment's first chunk stays the same object: splitting and joining keep the lower one.
     """

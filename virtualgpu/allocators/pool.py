@@ -52,7 +52,7 @@ class ChunkPool(Generic[Mem]):
         self._changing = False
 
     def take(self, size: int, stream: int, allocate: Callable[[int], Mem | None]) -> Chunk[Mem] | None:
-        """Return a chunk for the stream with handle `stream`: a free chunk of its arena, or a new segment.
+        """Return a free chunk of the stream with handle `stream`, or allocate a new segment.
 
         `allocate` allocates a segment of a number of bytes on the device, or returns None if the device is
         full. The result is None if the limit or the device's memory is exceeded even after free blocks were
@@ -88,7 +88,7 @@ class ChunkPool(Generic[Mem]):
 
     @contextmanager
     def alone(self) -> Iterator[bool]:
-        """Lock the pool during a ``with`` block, and yield whether its chunks can be changed.
+        """Context manager that locks the pool and returns whether its chunks can be changed.
 
         The result is False within another call of the same thread; see the notes of the class.
         """

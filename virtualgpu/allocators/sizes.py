@@ -17,7 +17,7 @@ def round_pinned_size(size: int) -> int:
 
 
 def limit_bytes(size: int | None, fraction: float | None, capacity_bytes: int) -> int:
-    """Return a pool's limit in bytes, from bytes or a fraction of the device's memory; 0 for no limit.
+    """Return a pool's limit in bytes, given in bytes or as a fraction of the memory. 0 means no limit.
 
     Raises
     ------

@@ -69,7 +69,7 @@ class _Site:
 
 
 def as_run(counters: KernelCounters, source: KernelSource, target: int) -> AsRun:
-    """Compile a kernel to machine code, and convert the counts of a launch to counts of that machine code.
+    """Compile a kernel to machine code, and convert the PTX counts of a launch to counts of machine code.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def anchor(
     target: int,
     entry: str = "",
 ) -> AsRun:
-    """Convert the counts of a launch to counts of machine code that was compiled already.
+    """Convert the PTX counts of a launch to counts of machine code that is already compiled.
 
     Parameters
     ----------

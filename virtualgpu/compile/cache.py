@@ -116,7 +116,7 @@ def store(kind: str, name: str, data: bytes) -> None:
 
 
 def replace_file(path: Path, data: bytes, durable: bool = False) -> None:
-    """Replace a file in one step: a reader sees the old file or the new one, never a part of it.
+    """Replace a file atomically, so that a reader sees either the old file or the new one.
 
     With `durable` the data are on the disk when this function returns.
 

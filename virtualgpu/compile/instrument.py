@@ -47,7 +47,7 @@ _VERSION = re.compile(r"^(\s*\.version\s+)(\d+)\.(\d+)", re.M)
 
 @dataclass(frozen=True, slots=True)
 class InstrumentedPtx:
-    """PTX with inserted probes, and for each basic block its first instruction and source position."""
+    """PTX with inserted probes, and the first instruction and source position of each basic block."""
 
     ptx: str
     first_pc: tuple[int, ...] = ()
@@ -90,7 +90,7 @@ def trace_blocks(ptx: str, kernel: str) -> InstrumentedPtx:
 
 
 def trace_warp(ptx: str, kernel: str) -> InstrumentedPtx:
-    """Instrument a kernel so that one warp, chosen at launch, records every basic block that it enters.
+    """Add code to a kernel that records each basic block that one warp enters. The warp is chosen at launch.
 
     Functions that the kernel calls are not instrumented. Parameters and errors are those of `trace_blocks`.
     """
@@ -154,7 +154,7 @@ def block_buffer(blocks: int, sampled: int = 1) -> Words:
 
 
 def recorded_blocks(rows: int, sampled: int) -> npt.NDArray[np.int64]:
-    """Return the block that each row of a `block_buffer` records; the last one may be outside of the grid.
+    """Return the block number for each row of a `block_buffer`. The last may be outside of the grid.
 
     The recorded blocks do not have a fixed distance, because it could have a common factor with the number
     of SMs or resident blocks, so that some of them would never be recorded.
@@ -389,7 +389,7 @@ def _warp_probe(names: _Names, block_index: int) -> str:
 
 
 def timer_step_ns(*times_ns: npt.NDArray[np.int64]) -> int:
-    """Return the greatest common divisor in ns of all differences between times.
+    """Return the greatest common divisor of all differences between times, in ns.
 
     With enough times, it is the resolution of the clock.
     """

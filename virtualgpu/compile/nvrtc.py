@@ -42,7 +42,7 @@ class NvrtcMissingError(ToolMissingError):
 
 
 class NvrtcCompileError(GpulabError, ValueError):
-    """Error for a source that does not compile; ``log`` is NVRTC's log with the learner's line numbers."""
+    """Error for a source that does not compile. ``log`` is NVRTC's log with the learner's line numbers."""
 
     def __init__(self, log: str) -> None:
         super().__init__(log)

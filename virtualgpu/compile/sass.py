@@ -87,7 +87,7 @@ class SassInstruction:
 
     @property
     def is_conditional_branch(self) -> bool:
-        """Return whether only some lanes may branch at this instruction, also to the end of the kernel."""
+        """Return whether the instruction is a branch (or exit) that only some lanes may take."""
         if ".DIV" in self.opcode:  # tests whether the warp has diverged, with the same result in all lanes
             return False
         return self.root in _BRANCHES and (self.guarded or self.root in ("BRX", "JMX"))

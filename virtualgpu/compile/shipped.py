@@ -41,7 +41,7 @@ _COMMENT_LINE = re.compile(r"^\s*//[^\n]*\n", re.M)
 
 @dataclass(frozen=True, slots=True)
 class ShippedImage:
-    """The compiled form of a source for one target: PTX, mangled names, and resources of its kernels."""
+    """The compiled form of a source for one target: PTX, mangled names, and the kernels' resources."""
 
     ptx: str
     lowered_names: dict[str, str] = field(default_factory=dict)
@@ -78,7 +78,7 @@ def compiler() -> str:
 
 
 def keys() -> frozenset[str]:
-    """Return the keys of all sources that were compiled in advance, to compare with `key_of`."""
+    """Return the keys, as from `key_of`, of all sources that were compiled in advance."""
     return frozenset(_store()["images"])
 
 
@@ -110,7 +110,7 @@ def strip(ptx: str) -> str:
 
 
 def remove_comments(code: str) -> str:
-    """Return source text without comments and without spaces at line ends; lines keep their numbers."""
+    """Remove comments and trailing spaces from source text without changing line numbers."""
 
     def replacement(match: re.Match[str]) -> str:
         text = match[0]
@@ -120,7 +120,7 @@ def remove_comments(code: str) -> str:
 
 
 def unpack(data: bytes) -> dict[str, Any]:
-    """Return the images in the output of `pack`; a file of another version counts as empty."""
+    """Return the images that `pack` stored. A file of another version counts as empty."""
     store_content = json.loads(lzma.decompress(data))
     if store_content.get("format") == FORMAT and store_content.get("version") == VERSION:
         return dict(store_content)

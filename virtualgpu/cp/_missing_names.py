@@ -161,7 +161,7 @@ def missing_array_attribute(array_class: Any, name: str) -> str:
 def module_getattr(
     module_name: str, namespace: dict[str, Any], remedies: dict[str, str] | None = None
 ) -> Callable[[str], Any]:
-    """Set a module's ``__dir__``, and return a ``__getattr__`` whose errors suggest alternatives."""
+    """Return a ``__getattr__`` for a module, whose errors suggest alternatives to missing names."""
 
     def raise_missing(name: str) -> Any:
         if name.startswith("__"):

@@ -19,7 +19,7 @@ class CompilerEndedError(Exception):
 
 
 class Compiler:
-    """A compiler process and the connection to it; requests of several threads run one after the other."""
+    """A compiler process and the connection to it. Requests of several threads run one after the other."""
 
     def __init__(self) -> None:
         self._reset()
@@ -82,7 +82,7 @@ class Compiler:
         self.stop()
 
     def stop(self) -> None:
-        """End the compiler process, also during a request; the next request starts a new one."""
+        """End the compiler process, even during a request. The next request starts a new process."""
         process = self._process
         self._process = None
         if process is not None:

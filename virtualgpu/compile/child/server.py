@@ -26,7 +26,7 @@ class CompilationRefusedError(Exception):
 
 
 def compile_now(library: ctypes.CDLL, request: dict[str, Any]) -> tuple[list[bytes], str, dict[str, str]]:
-    """Compile a source; return one image per kind, the log, and the lowered name of each name expression.
+    """Compile source code, and return one image per kind, the log, and the mangled names.
 
     Raises
     ------

@@ -12,7 +12,7 @@ _FOLDER = re.compile(r"(?:-I|--include-path=)(.+)")
 
 
 def stamp(code: str, options: Sequence[str] = ()) -> str:
-    """Return a digest of the files that a source includes from the current folder and from ``-I`` folders.
+    """Return a hash of all files that a source includes from the current folder or an ``-I`` folder.
 
     The digest is an empty string if there are no such files.
 

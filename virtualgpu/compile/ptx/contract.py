@@ -56,7 +56,7 @@ def _contract_function(function: ir.Function) -> ir.Function:
 
 
 def fusions(function: ir.Function) -> dict[int, tuple[int, int]]:
-    """Return for each sum that ptxas fuses the index of the product, and which operand it is (0 or 1)."""
+    """For each addition that ptxas fuses, return the multiplication and which operand (0 or 1) it is."""
     kinds = {
         instruction.pc: instruction.root for instruction in function.instructions if _is_free(instruction)
     }

@@ -31,7 +31,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class EntryText:
-    """The positions in a kernel's PTX: end of the parameter list, start of the code, all statements."""
+    """Offsets in a kernel's PTX text: end of the parameter list, start of the code, all statements."""
 
     params_end: int
     has_parentheses: bool

@@ -23,7 +23,7 @@ _BODY_ENDS = ("ret", "exit", "trap", "bra", "brx")
 
 
 def inline(module: ir.Module, entry: str) -> ir.Module:
-    """Return the module with a kernel into which all functions that wait for other threads are copied.
+    """Copy the code of functions that wait for other threads into a kernel, and return the new module.
 
     Raises
     ------
@@ -96,7 +96,7 @@ class _Merger:
         return result
 
     def body(self, function: ir.Function, names: dict[str, str], call: _Call | None) -> None:
-        """Append a copy of a function's instructions for a call; if `call` is None, those of the entry."""
+        """Append a copy of a function's instructions for a call, or for the kernel if `call` is None."""
         base_pc = len(self.code)
         call_depth = 0 if call is None else self.code[call.pc].call_depth + 1
         instructions = list(function.instructions)

@@ -19,7 +19,7 @@ TYPE_BYTES = {
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """A virtual register such as ``%r1``; ``negated`` is true only for an operand such as ``!%p1``."""
+    """A virtual register such as ``%r1``. ``negated`` is True only for operands such as ``!%p1``."""
 
     name: str
     negated: bool = False

@@ -16,7 +16,7 @@ _FRACTION = re.compile(r"-?[0-9]*\.[0-9]*(?:[eE][-+]?[0-9]+)?")
 
 
 def split(text: str) -> Iterator[str]:
-    """Yield the parts of a text that are separated by commas outside of brackets."""
+    """Split a text at commas that are not inside brackets, and yield the parts."""
     if not text.strip():
         return
     if not _BRACKET.search(text):
@@ -50,7 +50,7 @@ def integer(text: str) -> int:
 
 
 def immediate(text: str, kind: str = "f64") -> ir.Immediate:
-    """Parse a numeric constant; a decimal fraction is converted to the bits of the given type.
+    """Parse a numeric constant. Decimal fractions become the bits of a number of type `kind`.
 
     Raises
     ------

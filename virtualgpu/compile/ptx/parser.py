@@ -198,7 +198,7 @@ class _Parser:
                 raise self.fail(f"cannot read {self.text[self.offset : self.offset + 60]!r}.")
 
     def location(self, match: re.Match[str]) -> None:
-        """Set the source line of the next instructions, from the innermost line in the learner's own file.
+        """Set the source line of the next instructions to the innermost line in the learner's own file.
 
         Inlined code of headers belongs to other files. If a header's function is inlined in another one, the
         location names only the caller in the header, whose own location was given before, perhaps much

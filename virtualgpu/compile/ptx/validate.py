@@ -92,7 +92,7 @@ class _Checker:
 
     @staticmethod
     def is_unusual(instruction: ir.Instruction) -> bool:
-        """Return whether an instruction has a form with more operands, which virtualgpu does not support."""
+        """Return whether an instruction is ``lop3`` with a Boolean operation, which is not supported."""
         return instruction.root == "lop3" and len(instruction.parts) > 2
 
     def declared(self, operand: ir.Operand | None) -> None:
@@ -166,7 +166,7 @@ class _Checker:
     def check_elements(
         self, operand: ir.Operand | None, type_name: str, instruction: ir.Instruction, loads: bool
     ) -> None:
-        """Check the registers that a load writes or a store reads: one, or as many as .v2 or .v4."""
+        """Check the number and types of the registers that a load writes or a store reads."""
         width = next((int(p[1:]) for p in instruction.parts[1:] if p in ("v2", "v4", "v8")), 1)
         elements = operand.items if isinstance(operand, ir.Vector) else (operand,)
         if len(elements) != width:
@@ -252,7 +252,7 @@ class _Checker:
             self.source(operand, source_type, True)
 
     def convert_narrow(self, instruction: ir.Instruction) -> None:
-        """Check a conversion between the narrow types of tensor cores that virtualgpu supports."""
+        """Check a conversion to or from one of the narrow tensor-core types that virtualgpu supports."""
         kinds = {"e4m3x2": "b16", "e5m2x2": "b16", "tf32": "b32", "f32": "f32", "f16x2": "b32"}
         target_type, source_type = instruction.parts[-2:]
         if {target_type, source_type} <= kinds.keys():

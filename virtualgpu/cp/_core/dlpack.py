@@ -47,7 +47,7 @@ def from_interface(obj: Any) -> ndarray:
 
 
 def from_dlpack(array: Any, *, device: Any = None, copy: bool | None = None) -> ndarray:
-    """Return an array over the memory of another device array.
+    """Return an array that shares the memory of another device array.
 
     Raises
     ------

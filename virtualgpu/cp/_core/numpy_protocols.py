@@ -36,7 +36,7 @@ def call_numpy_ufunc(
 
 
 def call_numpy_function(array_class: Any, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-    """Evaluate functions such as ``numpy.sum(device_array)`` with the function of ``cp`` of the same name."""
+    """Evaluate a function such as ``numpy.sum(device_array)`` with ``cp``'s function of the same name."""
     cupy_object: Any = array_class._module
     try:
         for attribute_name in (*function.__module__.split(".")[1:], function.__name__):

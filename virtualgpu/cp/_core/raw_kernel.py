@@ -175,7 +175,7 @@ class RawKernel:
 
     @property
     def preferred_shared_memory_carveout(self) -> int:
-        """Share of L1 that is used as shared memory, in percent; -1 leaves it to the driver.
+        """Percentage of L1 that is used as shared memory, or -1 if the driver decides.
 
         The virtual GPU stores the value, but its shared memory does not depend on it.
         """
@@ -240,7 +240,7 @@ class RawKernel:
 
 
 class RawModule:
-    """CUDA C++ source, or PTX in a file, with several kernels, templates or ``__device__`` variables.
+    """A module of kernels, templates and ``__device__`` variables, from CUDA C++ source or a PTX file.
 
     Parameters
     ----------

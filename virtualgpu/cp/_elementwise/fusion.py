@@ -36,7 +36,7 @@ class Fused:
         return f"<Fusion {self.name!r}>"
 
     def clear_cache(self) -> None:
-        """Delete all kernels; the next call traces the function again."""
+        """Delete all compiled kernels. The next call traces the function again."""
         self._plans = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -125,7 +125,7 @@ def merged(shape: Shape, strides: Sequence[Shape]) -> tuple[Shape, list[Shape]]:
 
 
 def layout_value(shape: Shape, strides: Shape | None = None) -> Any:
-    """Return a shape and strides (default: zeros) as the bytes of a C++ ``CLayout`` argument."""
+    """Return a shape and strides as a C++ ``CLayout`` argument. The default strides are 0."""
     if strides is None:
         strides = (0,) * len(shape)
     value = np.zeros((), dtype=[("axes", np.int64, (2, len(shape)))])
@@ -135,7 +135,7 @@ def layout_value(shape: Shape, strides: Shape | None = None) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """One argument in the generated source: its declaration, its setup and its C++ type.
+    """An argument of a generated kernel: how its source declares and accesses it.
 
     The generated source depends on these fields only.
     """
@@ -184,7 +184,7 @@ def lay_out(
     shape: Shape,
     merge: bool = True,
 ) -> tuple[list[Operand], list[Any], Shape]:
-    """Return the operands, the launch arguments and the loop's shape, with axes merged where possible."""
+    """Return the operands, the launch arguments and the loop's shape. Axes are merged where possible."""
     loop_positions = [
         i
         for i, (a, param) in enumerate(zip(args, params, strict=True))

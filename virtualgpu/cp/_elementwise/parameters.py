@@ -189,5 +189,5 @@ def decide_types(
 
 
 def typedefs(type_map: TypeMap) -> str:
-    """Return C++ type definitions for the placeholders."""
+    """Return a C++ ``typedef`` for each type placeholder such as ``T``."""
     return "".join(f"typedef {c_name(dtype)} {letter};\n" for letter, dtype in type_map)

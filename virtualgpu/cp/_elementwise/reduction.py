@@ -308,7 +308,7 @@ extern "C" __global__ void {self.name}({declarations}) {{
 
     @property
     def cached_codes(self) -> dict[tuple[Any, ...], str]:
-        """Generated C++ sources, by the C++ types of the arguments."""
+        """The C++ sources generated so far, in a dictionary by the C++ types of the arguments."""
         if not self._kernels:
             warnings.warn(
                 "No codes are cached because compilation is deferred until the first function call.",

@@ -38,7 +38,7 @@ _WHERE_REMEDY = "use cp.where(condition, x, y), and & and | for conditions"
 
 
 class NotOneLoop(Exception):
-    """Error for a function that is not a single loop with one reduction at its end, so it is not fused."""
+    """Error for a function that is not fused, because it is not a single loop with a reduction at its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Argument:
 
 @dataclass(slots=True)
 class Trace:
-    """The recorded C++ statements of a fused function: for each element, then for each reduced value."""
+    """The C++ statements recorded from a fused function, before and after its reduction."""
 
     arguments: list[Argument] = field(default_factory=list)
     statements: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
@@ -99,7 +99,7 @@ class Trace:
         return (Traced if scalar_type else TracedArray)(self, name, dtype, ndim, scalar_type, stage, position)
 
     def operand(self, value: Any) -> Traced:
-        """Return an operand as a traced value; a value from before the reduction raises `NotOneLoop`."""
+        """Return an operand as a traced value. Raise `NotOneLoop` if it is from before the reduction."""
         if isinstance(value, ndarray):
             raise _concrete_array_error()
         traced = value if isinstance(value, Traced) else self.argument(value)
@@ -108,7 +108,7 @@ class Trace:
         return traced
 
     def value(self, text: str, dtype: np.dtype[Any], operands: Sequence[Traced]) -> Traced:
-        """Add a C++ variable for the value of an expression, and return it as a traced value."""
+        """Add a C++ variable that stores an expression, and return it as a traced value."""
         name = f"v{self.count}"
         self.count += 1
         self.statements[self.stage].append(f"const {c_name(dtype)} {name} = {text};")
@@ -132,7 +132,7 @@ class Trace:
         return traced if out is None else self.assign(out, traced)
 
     def assign(self, target: Any, value: Traced) -> Traced:
-        """Record an assignment to an argument (``x += y``, ``out=x``), which becomes an output."""
+        """Record an assignment to an argument (``x += y``, ``out=x``), so that it becomes an output."""
         if not isinstance(target, TracedArray) or target.stage != self.stage or target.ndim < value.ndim:
             raise NotOneLoop
         if not np.can_cast(value.dtype, target.dtype, "same_kind"):
@@ -158,7 +158,7 @@ class Trace:
         )
 
     def reduce(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
-        """Record a reduction; after it only its result can be used."""
+        """Record a reduction. Later operations can use only its result."""
         options = _reduction_arguments(name, args, kwargs)
         value = args[0]
         if (
@@ -254,7 +254,7 @@ def _in_place(function: np.ufunc) -> Callable[[Any, Any], Any]:
 
 
 class Traced(Traceable):
-    """A number inside a fused function, or the result of a reduction: its C++ variable and dtype.
+    """A scalar value or reduction result during the tracing of a fused function.
 
     `scalar_type` is the Python type of a number from outside, `stage` is 1 after the reduction, `position`
     is the index of the argument.

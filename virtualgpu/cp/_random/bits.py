@@ -53,7 +53,7 @@ class BitGenerator:
 
 
 class CurandGenerator(BitGenerator):
-    """A bit generator with `size` states, by default one for each thread of eight blocks per SM.
+    """A bit generator with `size` states. By default, each thread of eight blocks per SM has one.
 
     Element e of an array comes from state e modulo `size`, so an array with more elements than states
     differs from GPU to GPU.
@@ -145,7 +145,7 @@ class CurandGenerator(BitGenerator):
 
 
 class Philox4x3210(CurandGenerator):
-    """Philox4x32-10, a counter-based generator: the numbers of cuRAND's device API."""
+    """Philox4x32-10, a counter-based generator with the same numbers as cuRAND's device API."""
 
     _layout = states.PHILOX
     _struct_name = "Philox"
@@ -153,7 +153,7 @@ class Philox4x3210(CurandGenerator):
 
 
 class XORWOW(CurandGenerator):
-    """XORWOW, CuPy's default: the numbers of cuRAND's device API."""
+    """XORWOW, CuPy's default generator, with the same numbers as cuRAND's device API."""
 
     _layout = states.XORWOW
     _struct_name = "Xorwow"
@@ -161,7 +161,7 @@ class XORWOW(CurandGenerator):
 
 
 class MRG32k3a(CurandGenerator):
-    """MRG32k3a, a combined multiple recursive generator: the numbers of cuRAND's device API."""
+    """MRG32k3a, a combined multiple recursive generator with the same numbers as cuRAND's device API."""
 
     _layout = states.MRG32K3A
     _struct_name = "Mrg"
@@ -169,7 +169,7 @@ class MRG32k3a(CurandGenerator):
 
 
 def source(struct_name: str) -> tuple[str, tuple[str, ...]]:
-    """Return the CUDA C++ source of the kernels for one state type, and its compiler options."""
+    """Return the CUDA C++ source of the random kernels, and the compiler options for one state type."""
     source_code = (Path(__file__).parent / "draws.cu").read_text(encoding="utf-8")
     return source_code, (f"-DSTATE={struct_name}",)
 

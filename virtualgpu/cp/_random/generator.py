@@ -136,7 +136,7 @@ class Generator:
         return self._sampled("beta", size, dtype, a, b)
 
     def binomial(self, n: Any, p: Any, size: Any = None) -> ndarray:
-        """Draw numbers of successes in `n` trials that each succeed with probability `p`."""
+        """Draw the number of successes in `n` trials that each succeed with probability `p`."""
         return self._sampled("binomial", size, np.int64, n, p)
 
     def chisquare(self, df: Any, size: Any = None) -> ndarray:

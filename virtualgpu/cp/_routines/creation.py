@@ -20,7 +20,7 @@ from virtualgpu.model import machine as _machine
 
 
 def empty(shape: Any, dtype: Any = float, order: str = "C") -> ndarray:
-    """Return an uninitialized array; on the virtual GPU its elements are NaN or arbitrary numbers."""
+    """Return an uninitialized array. On the virtual GPU its elements are NaN or arbitrary numbers."""
     return _uninitialized(ndarray(shape, dtype, order=order))
 
 
@@ -42,7 +42,7 @@ def ones(shape: Any, dtype: Any = float, order: str = "C") -> ndarray:
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C") -> ndarray:
-    """Return a new array filled with one value, by default of the value's dtype."""
+    """Return a new array filled with one value. The default dtype is that of the value."""
     if dtype is None:
         dtype = fill_value.dtype if hasattr(fill_value, "dtype") else np.array(fill_value).dtype
     return _filled(ndarray(shape, dtype, order=order), fill_value)

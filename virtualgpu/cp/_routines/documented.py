@@ -146,7 +146,7 @@ def document(
     missing_keywords: Collection[str] = (),
     place_note: str = ON_THE_DEVICE,
 ) -> None:
-    """Set the signature and docstring of a function of device arrays, from NumPy's function.
+    """Set the signature and docstring of a function for device arrays, based on those of NumPy's function.
 
     Parameters
     ----------
@@ -215,7 +215,7 @@ def add_examples(modules: Mapping[str, Any]) -> None:
 
 
 def document_methods(array_class: type, module: Any) -> None:
-    """Set the signatures and docstrings of array methods that call the function of the same name."""
+    """Give each array method the signature and docstring of the function of the same name."""
     for name, method in vars(array_class).items():
         function = getattr(module, name, None)
         if (getattr(method, "__doc__", None) or "").startswith(f"Like ``cp.{name}("):

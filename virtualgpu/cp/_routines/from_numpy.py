@@ -224,7 +224,7 @@ def lift(
 
 
 def host_only(function: Callable[..., Any], name: str = "") -> Callable[..., Any]:
-    """Wrap a NumPy function of shapes and dtypes, which never accesses device memory."""
+    """Wrap a NumPy function that needs only the shapes and dtypes of its arguments."""
 
     def shape_and_dtype(value: Any) -> Any:
         if isinstance(value, ndarray):

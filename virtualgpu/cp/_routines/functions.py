@@ -283,7 +283,7 @@ stack = lift(np.stack)
 def concatenate(
     tup: Any, axis: int | None = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind"
 ) -> Any:
-    """Join device arrays along an existing axis; their other axes have equal lengths."""
+    """Join device arrays along an existing axis. All their other axes must have equal lengths."""
     if isinstance(tup, (list, tuple)) and not tup:
         raise ValueError("need at least one array to concatenate")
     return _concatenate(tup, axis, out, dtype=dtype, casting=casting)
@@ -352,7 +352,7 @@ _lifted_diag = lift(_diag, name="diag")
 
 
 def diag(v: Any, k: int = 0) -> Any:
-    """Return a matrix with the vector `v` (or list) on its `k`-th diagonal, or that diagonal of a matrix."""
+    """Return a matrix with the vector `v` on its `k`-th diagonal, or the `k`-th diagonal of a matrix `v`."""
     on_device = isinstance(v, ndarray | Traceable)
     return _lifted_diag(v if on_device else ndarray._module.array(v), k)
 
@@ -542,7 +542,7 @@ common_type = host_only(np.common_type)
 
 
 def astype(x: ndarray, dtype: Any, /, *, copy: bool = True) -> ndarray:
-    """Return `x` converted to another dtype; `x` itself if it has that dtype and `copy` is False."""
+    """Return `x` converted to another dtype, or `x` itself if it has that dtype and `copy` is False."""
     return x.astype(dtype, copy=copy)
 
 

@@ -66,7 +66,7 @@ c_ = _Joiner(np.c_, "c_")
 
 
 def ix_(*args: Any) -> tuple[ndarray, ...]:
-    """Return index arrays for all combinations: ``x[cp.ix_(rows, columns)]`` selects a smaller matrix."""
+    """Return index arrays for ``x[cp.ix_(rows, columns)]``, which selects rows and columns of a matrix."""
     axis_arrays = [
         axis_array if isinstance(axis_array, ndarray) else array(axis_array) for axis_array in args
     ]

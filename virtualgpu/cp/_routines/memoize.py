@@ -14,7 +14,7 @@ class _Results(dict[Any, Any]):
 
 
 def memoize(for_each_device: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Cache a function's results for each argument; with ``for_each_device`` separately for each device.
+    """Cache the results of a function by its arguments, and with ``for_each_device`` also by device.
 
     Examples
     --------

@@ -175,13 +175,13 @@ class ufunc:  # noqa: N801 - CuPy's name
     def reduce(
         self, array: ndarray, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False
     ) -> Any:
-        """Reduce an array along an axis; CuPy supports this method for ``add`` and ``multiply``."""
+        """Reduce an array along an axis. CuPy supports this method only for ``add`` and ``multiply``."""
         if self.__name__ not in _REDUCIBLE_UFUNCS:
             raise NotImplementedError(f"`{self.name}.reduce` is not supported yet")
         return (array.sum if self.__name__ == "add" else array.prod)(axis, dtype, out, keepdims)
 
     def accumulate(self, array: ndarray, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
-        """Return running totals along an axis; CuPy supports this method for ``add`` and ``multiply``."""
+        """Return the cumulative results along an axis. CuPy supports only ``add`` and ``multiply``."""
         if self.__name__ not in _REDUCIBLE_UFUNCS:
             raise NotImplementedError(f"`{self.name}.accumulate` is not supported yet")
         return (array.cumsum if self.__name__ == "add" else array.cumprod)(axis, dtype, out)
@@ -189,7 +189,7 @@ class ufunc:  # noqa: N801 - CuPy's name
     def reduceat(
         self, array: ndarray, indices: Any, axis: int = 0, dtype: Any = None, out: Any = None
     ) -> Any:
-        """Reduce slices that start at the given indices; CuPy supports this method for ``add``."""
+        """Reduce slices that start at the given indices. CuPy supports this method only for ``add``."""
         if self.__name__ != "add":
             raise NotImplementedError(f"`{self.name}.reduceat` is not supported yet")
         starts = operand(indices) if isinstance(indices, ndarray) else indices
@@ -214,7 +214,7 @@ def _where_hint(extra_arguments: dict[str, Any]) -> str:
 
 
 def operand(value: Any, device: VirtualDevice | None = None) -> Any:
-    """Return the host view of a device array, or a scalar unchanged.
+    """Return a device array as a NumPy array on the same memory. Scalars are returned unchanged.
 
     Any other value raises ``TypeError``.
     """

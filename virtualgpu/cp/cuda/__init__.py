@@ -104,7 +104,7 @@ def is_available() -> bool:
 
 
 def get_local_runtime_version() -> int:
-    """Return the CUDA version that the virtual GPU follows."""
+    """Return the CUDA version that the virtual GPU emulates."""
     return runtime.runtimeGetVersion()
 
 

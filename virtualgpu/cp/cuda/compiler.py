@@ -22,7 +22,7 @@ def compile_using_nvrtc(
     name_expressions: Sequence[str] | None = None,
     log_stream: Any = None,
 ) -> tuple[bytes, dict[str, str]]:
-    """Compile CUDA C++; return the PTX and the mangled names of the name expressions.
+    """Compile CUDA C++, and return the PTX and the mangled names of the name expressions.
 
     Parameters
     ----------

@@ -34,12 +34,12 @@ _WARP_THREADS = 32
 
 
 def get_build_version() -> int:
-    """Return the CUDA version that the virtual GPU follows, as 1000 x major + 10 x minor."""
+    """Return the CUDA version that the virtual GPU emulates, as 1000 x major + 10 x minor."""
     return VIRTUAL_CUDA_VERSION
 
 
 def moduleGetFunction(module: int, funcname: str) -> int:  # noqa: N802
-    """Return the handle of a kernel of a module; it is valid as long as the module exists."""
+    """Return the handle of a kernel in a module. It is valid as long as the module exists."""
     owner: Module = loaded_object(module, Module, "module")
     function = owner.get_function(funcname)
     owner.__dict__.setdefault("functions", []).append(function)
@@ -74,7 +74,7 @@ def funcGetAttribute(attribute: int, f: int) -> int:  # noqa: N802
 
 
 def funcSetAttribute(f: int, attribute: int, value: int) -> None:  # noqa: N802
-    """Set the maximum dynamic shared memory of a kernel; the carveout is accepted without effect."""
+    """Set the maximum dynamic shared memory of a kernel. The carveout is accepted but has no effect."""
     function: Function = loaded_object(f, Function, "function")
     if attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
         function.max_dynamic_shared_bytes = value

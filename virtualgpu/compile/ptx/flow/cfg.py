@@ -49,7 +49,7 @@ def waits_for_all(instruction: ir.Instruction) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A basic block: instructions ``first`` to ``end`` (exclusive), and the numbers of its successors."""
+    """A basic block: instructions from ``first`` to before ``end``, and the numbers of its successors."""
 
     number: int
     first: int
@@ -59,7 +59,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """The basic blocks in scheduling order, and the block number for the index of each first instruction."""
+    """The basic blocks in scheduling order. ``number_of`` maps first instructions to block numbers."""
 
     blocks: tuple[Block, ...]
     number_of: dict[int, int]
@@ -179,7 +179,7 @@ def _components(
 
 
 def reads_shared_state(instruction: ir.Instruction) -> bool:
-    """Return whether other threads can change what an instruction reads: atomics and volatile loads."""
+    """Return whether an instruction is an atomic or a volatile load, whose value other threads can change."""
     return instruction.root in ("atom", "mbarrier") or (
         instruction.root == "ld" and not _ORDERED_LOADS.isdisjoint(instruction.parts)
     )
@@ -326,7 +326,7 @@ def _names_of_bits(names: Sequence[str], bits: int) -> set[str]:
 
 
 def blocks_excused_from(function: ir.Function, flow: Flow, pc: int) -> tuple[int, ...]:
-    """Return the blocks in which threads of a warp may be while others are at the barrier at `pc`.
+    """Return the basic blocks whose threads need not arrive at the barrier at `pc`.
 
     From such a block all paths reach the same barrier, or leave the kernel without a barrier and without
     reconverging with threads that passed this one, for example by an early ``return``. Code after an ``if``

@@ -7,7 +7,7 @@ from virtualgpu.compile.ptx.flow import cfg
 
 
 def regions(function: ir.Function) -> dict[int, frozenset[int]]:
-    """Return for each block with a branch the blocks between it and its immediate post-dominator."""
+    """For each basic block that branches, return the blocks up to the point where its paths join again."""
     flow = cfg.build(function)
     post_dominators = _post_dominators(flow)
     result = {}

@@ -27,7 +27,7 @@ _DEVICE_ADVICE = (3, 5, 6)  # advice that names a device: preferred location, ac
 
 @dataclass
 class PointerAttributes:
-    """The attributes of an address: memory `type`, `device`, and the addresses for device and host."""
+    """The attributes of an address: its memory type, its device, and its device and host addresses."""
 
     device: int
     devicePointer: int  # noqa: N815
@@ -36,7 +36,7 @@ class PointerAttributes:
 
 
 def pointer_attributes(address: int) -> PointerAttributes:
-    """Return the attributes of an address; memory that CUDA does not know has type 0 and device -2."""
+    """Return the attributes of an address. Memory unknown to CUDA has type 0 and device -2."""
     device = device_at(address)
     start = device.memory.segment(address)[0] if device else 0
     if device and start:
@@ -54,7 +54,7 @@ def is_managed(address: int) -> bool:
 
 
 def allocate_managed(size: int, owner: VirtualDevice) -> int:
-    """Allocate `size` bytes of managed memory of a device, and return the address.
+    """Allocate `size` bytes of managed memory for a device, and return the address.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def allocate_managed(size: int, owner: VirtualDevice) -> int:
 
 
 def prefetch(address: int, size_bytes: int, device_id: int, stream: _BaseStream) -> None:
-    """Move the pages of a range of managed memory to a device in a stream, as ``cudaMemPrefetchAsync``.
+    """Move a range of managed memory to a device, in stream order, like ``cudaMemPrefetchAsync``.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def prefetch(address: int, size_bytes: int, device_id: int, stream: _BaseStream)
 
 
 def advise(address: int, size_bytes: int, advice: int, device_id: int) -> None:
-    """Advise the driver about managed memory, as ``cudaMemAdvise``; only "read mostly" has an effect.
+    """Advise the driver about managed memory, like ``cudaMemAdvise``. Only "read mostly" has an effect.
 
     Raises
     ------
@@ -122,7 +122,7 @@ def advise(address: int, size_bytes: int, advice: int, device_id: int) -> None:
 
 
 def touch_on_host(address: int, size_bytes: int) -> None:
-    """Move the pages of a range of managed memory to the host; the host waits for the transfer."""
+    """Move a range of managed memory to the host, and wait for the transfer."""
     device, start, pages = _managed_range(address, size_bytes)
     bus.touched_by_host(device, pages, address - start, size_bytes)
 

@@ -158,7 +158,7 @@ def set_memory(
     device: VirtualDevice,
     stream: _BaseStream | None = None,
 ) -> None:
-    """Set device memory in a stream (default: the current one) by a call of `fill`."""
+    """Set device memory by calling `fill` in a stream. The default is the current stream."""
     size_bytes = target.nbytes
     if size_bytes <= 0:
         return

@@ -84,7 +84,7 @@ def driver_pools() -> _Pools:
 
 
 def device_of(device_id: int) -> VirtualDevice:
-    """Return a device by its number; a wrong number raises "invalid value", as in CUDA."""
+    """Return the device with this number. A wrong number raises "invalid value", as in CUDA."""
     devices = _machine.current().devices
     if not 0 <= device_id < len(devices):
         raise _invalid(f"{device_id} is not the number of a device.")
@@ -116,7 +116,7 @@ def make_pool(props: MemPoolProps) -> int:
 
 
 class GraphMemory:
-    """Memory that is allocated during a capture; it belongs to the graph and has a fixed address.
+    """Memory that is allocated during a capture. It belongs to the graph and has a fixed address.
 
     It is allocated from the node that allocates it to a node that frees it, or until the program frees it.
     A graph whose last launch did not free it cannot be launched again, as on an H200 (CUDA 13.0).
@@ -135,7 +135,7 @@ class GraphMemory:
 
     @classmethod
     def allocate(cls, size: int, stream: _BaseStream, device: VirtualDevice) -> GraphMemory:
-        """Allocate memory for the graph that a stream captures, and add the node that allocates it."""
+        """Allocate memory for the graph that a stream is capturing, and add an allocation node to it."""
         pool = driver_pools().for_graphs(device)
         address, _ = pool.malloc(size, stream.ptr)
         memory = cls(address, size, pool, device)
@@ -157,7 +157,7 @@ class GraphMemory:
         )
 
     def free(self) -> None:
-        """Free the memory, outside of the graph, after a launch that did not free it.
+        """Free memory that a launch of the graph allocated but did not free.
 
         Raises
         ------
@@ -222,7 +222,7 @@ def allocate_ordered(size: int, stream: _BaseStream, pool: OrderedPool | None = 
 
 
 def free_ordered(address: int, stream: _BaseStream, owner: VirtualDevice | None = None) -> None:
-    """Free an allocation in stream order, as ``cudaFreeAsync``; address 0 is ignored.
+    """Free an allocation in stream order, like ``cudaFreeAsync``. Address 0 is ignored.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ from virtualgpu.model import machine as _machine
 
 
 class ManagedMemory(BaseMemory):
-    """Memory from ``cudaMallocManaged``, which host code can access too; freed when the object is destroyed.
+    """Memory from ``cudaMallocManaged``, which host code can access too. Destroying the object frees it.
 
     Notes
     -----
@@ -32,7 +32,7 @@ class ManagedMemory(BaseMemory):
         super().__init__(allocate_managed(size, owner), size, owner)
 
     def prefetch(self, stream: _BaseStream, *, device_id: int = INVALID_DEVICE) -> None:
-        """Move the pages to a device (by default this memory's own) before they are used.
+        """Move the memory to a device before it is used. The default is the device that allocated it.
 
         Raises
         ------

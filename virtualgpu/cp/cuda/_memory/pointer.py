@@ -104,7 +104,7 @@ class UnownedMemory(BaseMemory):
 
 
 class MemoryPointer(DevicePointer):
-    """A pointer to an address within a `BaseMemory`; ``ptr`` is the device address."""
+    """A pointer to an address within a `BaseMemory`. ``ptr`` is the device address."""
 
     __slots__ = ("mem", "ptr")
 
@@ -195,7 +195,7 @@ class MemoryPointer(DevicePointer):
         self._from_host(mem, size, Stream.null, blocking=True)
 
     def copy_from_host_async(self, mem: Any, size: int, stream: _BaseStream | None = None) -> None:
-        """Copy `size` bytes from a host address in `stream`; return at once if `mem` is pinned memory."""
+        """Copy `size` bytes from a host address in `stream`. If `mem` is pinned, return at once."""
         refuse_in_capture("H2D transfers", stream, self.mem.owner)
         self._from_host(mem, size, stream)
 
@@ -229,7 +229,7 @@ class MemoryPointer(DevicePointer):
         self._to_host(mem, size, Stream.null, blocking=True)
 
     def copy_to_host_async(self, mem: Any, size: int, stream: _BaseStream | None = None) -> None:
-        """Copy `size` bytes to a host address in `stream`; return at once if `mem` is pinned memory."""
+        """Copy `size` bytes to a host address in `stream`. If `mem` is pinned, return at once."""
         refuse_in_capture("D2H transfers", stream, self.mem.owner)
         self._to_host(mem, size, stream)
 

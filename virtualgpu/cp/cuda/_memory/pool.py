@@ -39,7 +39,7 @@ def plain_malloc(size: int) -> MemoryPointer:
 
 
 class PooledMemory(BaseMemory):
-    """A chunk of a pool that is in use; it returns to the pool when it is destroyed or by `free`."""
+    """A chunk of a pool that is in use. It returns to the pool when it is freed or destroyed."""
 
     def __init__(self, chunk: Chunk[BaseMemory], pool: weakref.ref[SingleDeviceMemoryPool]) -> None:
         super().__init__(chunk.address, chunk.size, chunk.mem.owner)
@@ -48,7 +48,7 @@ class PooledMemory(BaseMemory):
 
     @property
     def identity(self) -> str:
-        """Class name of the memory that the chunk is part of: ``"Memory"``, ``"ManagedMemory"`` and so on."""
+        """Class name of the memory that contains the chunk, such as ``"Memory"`` or ``"ManagedMemory"``."""
         memory_class = type(self.chunk.mem)
         is_own_class = memory_class.__module__.startswith(_OWN_MODULES) and memory_class is not PooledMemory
         return memory_class.__name__ if is_own_class else "<unknown>"
@@ -271,7 +271,7 @@ class SingleDeviceMemoryPool:
 
 
 class MemoryPool:
-    """A memory pool for all devices; every method uses the pool of the current device.
+    """A memory pool for all devices. Every method uses the pool of the current device.
 
     Parameters
     ----------
@@ -381,7 +381,7 @@ def get_allocator() -> Callable[[int], Any]:
 
 
 def set_allocator(allocator: Callable[[int], Any] | None = None) -> None:
-    """Set the function that allocates memory for new arrays; None means ``cudaMalloc`` without a pool."""
+    """Set the function that allocates memory for new arrays. With None, ``cudaMalloc`` is called directly."""
     machine = _machine.current()
     if getattr(machine.thread, "allocator", None) is not None:
         raise ValueError("Can't change the global allocator inside `using_allocator` context manager")

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def size_t(size: Any) -> int:
-    """Convert a size in bytes to C's ``size_t``; a float loses its fraction.
+    """Convert a size in bytes to C's ``size_t``. The fraction of a float is dropped.
 
     Raises
     ------
@@ -26,7 +26,7 @@ def size_t(size: Any) -> int:
 
 
 def as_integer(value: Any, purpose: str = "") -> int:
-    """Convert a number to an integer without its fraction; `purpose` completes the error message.
+    """Convert a number to an integer and drop its fraction. `purpose` is used in the error message.
 
     Raises
     ------

@@ -22,7 +22,7 @@ _OUT_OF_MEMORY = 2
 
 
 class MemoryAsync(BaseMemory):
-    """Memory from ``cudaMallocAsync``; destroying the object frees it in the stream of its allocation.
+    """Memory from ``cudaMallocAsync``. Destroying the object frees it in the stream that allocated it.
 
     Notes
     -----
@@ -48,7 +48,7 @@ def malloc_async(size: int) -> MemoryPointer:
 
 
 class MemoryAsyncPool:
-    """A pool that allocates in stream order from the driver's memory pools; memory hooks are not called.
+    """A pool that allocates from the driver's pools in stream order. Memory hooks are not called.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class MemoryAsyncPool:
         return driver_pools().get(self._pools[_machine.current().current_device_id])
 
     def malloc(self, size: int) -> MemoryPointer:
-        """Allocate `size` bytes, rounded up to 512, for the current stream.
+        """Allocate `size` bytes, rounded up to a multiple of 512, in the current stream.
 
         Raises
         ------

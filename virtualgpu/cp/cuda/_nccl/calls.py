@@ -55,7 +55,7 @@ REMOTE = 6
 
 
 class NcclError(_PicklableError, RuntimeError):
-    """NCCL's error, as ``cupy.cuda.nccl.NcclError``: ``status`` is NCCL's code.
+    """NCCL's error, like ``cupy.cuda.nccl.NcclError``. ``status`` is NCCL's error code.
 
     The message ends with `reason`.
     """
@@ -97,7 +97,7 @@ class Call:
 
     @property
     def kernel_key(self) -> tuple[object, ...]:
-        """Key that is equal for all calls of a group that share one kernel."""
+        """Key of the call. Calls of a group with equal keys share one kernel."""
         return self.name, self.dtype, self.op, self.group_token
 
     @property
@@ -127,7 +127,7 @@ class Call:
 
     @property
     def kernel(self) -> str:
-        """Name of NCCL's kernel."""
+        """Name of the NCCL kernel that executes the call."""
         if self.name not in _KERNEL_NAMES:
             return "ncclDevKernel_SendRecv"
         details = f"_{OPS[self.op].capitalize()}_{DTYPES[self.dtype][1]}" if self.op is not None else ""

@@ -42,7 +42,7 @@ GROUP_REMEDY = "If one thread makes the calls of several ranks, put them between
 
 
 class World:
-    """NCCL's state on one machine: its cliques by their ids, and one lock for all of them."""
+    """NCCL's state on one machine: its communicators by their ids, and a lock for all of them."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition(threading.RLock())
@@ -67,7 +67,7 @@ class World:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A thread that waits for other ranks, with its call and the condition that ends the wait."""
+    """A thread that waits for other ranks, and the condition that ends the wait."""
 
     done: Callable[[], bool]
     clique: Clique
@@ -281,14 +281,14 @@ class Clique:
     # Waiting
 
     def fail(self, status: int, reason: str) -> NcclError:
-        """Make the communicators of all ranks unusable, and return the error."""
+        """Make the communicators of all ranks unusable, and return the error to raise."""
         if self.error is None:
             self.error = NcclError(status, f"{reason[0].upper()}{reason[1:]}")
         self.world.changed.notify_all()
         return NcclError(status, f"{reason[0].upper()}{reason[1:]}")
 
     def repeated_error(self) -> NcclError:
-        """Return the error that made the communicators unusable, for a later caller."""
+        """Return the error for calls after the communicators have become unusable."""
         assert self.error is not None
         error = NcclError(self.error.status)
         error.args = (f"{self.error} This communicator can no longer be used. Create new ones.",)
@@ -301,7 +301,7 @@ class Clique:
         missing: Callable[[], Sequence[int]],
         remedy: str = GROUP_REMEDY,
     ) -> None:
-        """Let the calling thread wait for other ranks; `remedy` is the advice if none of them can call.
+        """Block the calling thread until other ranks call. `remedy` is the advice in the error if none can.
 
         Raises
         ------
@@ -406,7 +406,7 @@ class Clique:
 
 
 def split(calls: Sequence[Call]) -> None:
-    """Create a clique for the ranks of each color, in the order of their keys."""
+    """Create a communicator for the ranks of each color, ordered by their keys."""
     calls_by_color: dict[int, list[Call]] = {}
     for call in calls:
         calls_by_color.setdefault(call.split_data[0], []).append(call)
@@ -505,7 +505,7 @@ def run_calls(calls: Sequence[tuple[Clique, Call]]) -> None:
 
 
 def leave(member: Member, clique: Clique, end_state: str) -> None:
-    """End the communicator of a rank without a lock, since the garbage collector can call this function."""
+    """Mark the communicator of a rank as ended. No lock is taken, as the garbage collector may call this."""
     member.end_state = end_state
     with suppress(KeyError):
         if all(other_member.end_state for other_member in clique.members.values()):

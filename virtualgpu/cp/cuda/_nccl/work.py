@@ -63,7 +63,7 @@ def buffer(call: Call, address: int, count: int, parameter: str) -> Array:
 
 
 def check(call: Call, ranks: int) -> None:
-    """Find the arrays of a call, and check that its pointers and stream belong to the rank's device.
+    """Find the arrays of a call, and check that they and the stream belong to the rank's device.
 
     Raises
     ------

@@ -44,12 +44,12 @@ def getDevice() -> int:  # noqa: N802
 
 
 def setDevice(device: int) -> None:  # noqa: N802
-    """Set the calling thread's current device; an unknown number raises error 101."""
+    """Set the calling thread's current device. An unknown number raises error 101."""
     _machine.current().current_device_id = device
 
 
 def runtimeGetVersion() -> int:  # noqa: N802
-    """Return the CUDA version that the virtual GPU follows, as 1000 x major + 10 x minor."""
+    """Return the CUDA version that the virtual GPU emulates, as 1000 x major + 10 x minor."""
     return VIRTUAL_CUDA_VERSION
 
 
@@ -59,7 +59,7 @@ def driverGetVersion() -> int:  # noqa: N802
 
 
 def deviceGetLimit(limit: int) -> int:  # noqa: N802
-    """Return a limit of the current device in bytes: 0 is the stack, 1 the ``printf`` buffer, 2 the heap."""
+    """Return a limit of the current device in bytes. 0 is the stack, 1 the ``printf`` buffer, 2 the heap."""
     memory = _machine.current().current_device.memory
     limits = {_STACK_SIZE: 1024, _PRINTF_FIFO_SIZE: 1 << 20, _MALLOC_HEAP_SIZE: memory.heap_bytes}
     if limit not in limits:
@@ -68,7 +68,7 @@ def deviceGetLimit(limit: int) -> int:  # noqa: N802
 
 
 def deviceSetLimit(limit: int, value: int) -> None:  # noqa: N802
-    """Set a limit of the device; only the size of the heap (2) has an effect.
+    """Set a limit of the current device. Only the size of the heap (2) has an effect.
 
     The stack and the ``printf`` buffer grow automatically on the virtual GPU.
 
@@ -123,7 +123,7 @@ def getDeviceProperties(device: int) -> dict[str, Any]:  # noqa: N802
 
 
 def deviceGetAttribute(attrib: int, device: int) -> int:  # noqa: N802
-    """Return an attribute of a device by its CUDA number; an unknown number raises error 1."""
+    """Return an attribute of a device by its CUDA number. An unknown number raises error 1."""
     info = _machine.current().device(device).info
     pci_values = dict(zip(_PCI_ATTRIBUTES, _pci_address(device).values(), strict=True))
     value = next(
@@ -148,7 +148,7 @@ def _pci_address(device: int) -> dict[str, int]:
 
 
 def deviceGetPCIBusId(device: int) -> str:  # noqa: N802
-    """Return the device's PCI address; each virtual GPU has its own bus."""
+    """Return the PCI address of a device. Each virtual GPU has its own bus."""
     bus, slot, domain = _pci_address(device).values()
     return f"{domain:04X}:{bus:02X}:{slot:02X}.0"
 
@@ -189,7 +189,7 @@ def deviceCanAccessPeer(device: int, peerDevice: int) -> int:  # noqa: N802, N80
 
 
 def deviceEnablePeerAccess(peerDevice: int) -> None:  # noqa: N802, N803
-    """Allow kernels and copies of the current device to access a peer's memory over a link.
+    """Allow the current device to access the memory of another device over a link.
 
     Raises
     ------
@@ -208,7 +208,7 @@ def deviceEnablePeerAccess(peerDevice: int) -> None:  # noqa: N802, N803
 
 
 def deviceDisablePeerAccess(peerDevice: int) -> None:  # noqa: N802, N803
-    """Disable peer access of the current device; raises error 705 if it was not enabled."""
+    """Disable peer access of the current device. Raise error 705 if it was not enabled."""
     machine = _machine.current()
     device = machine.current_device_id
     peer = machine.device(peerDevice).id

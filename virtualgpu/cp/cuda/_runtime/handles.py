@@ -16,7 +16,7 @@ def register(resource: Any) -> int:
 
 
 def resource_of(handle: int, expected_class: type, type_name: str) -> Any:
-    """Return the registered object with a handle.
+    """Return the object that was registered under a handle.
 
     Raises
     ------
@@ -40,7 +40,7 @@ def unregister(handle: int, expected_class: type, type_name: str) -> None:
 
 
 def stream_of(handle: int) -> _BaseStream:
-    """Return the stream with a handle, whether or not the runtime's functions created it."""
+    """Return the stream with this handle, even if the runtime's functions did not create it."""
     machine = _machine.current()
     stream = machine.handles.get(handle)
     if isinstance(stream, _BaseStream):

@@ -39,7 +39,7 @@ def allow_synchronize(allow: bool) -> Iterator[None]:
 
 
 def declare_synchronize() -> None:
-    """Raise an error if the program has forbidden synchronization; blocking calls call this function first.
+    """Raise an error if the program has forbidden synchronization. Blocking calls start with this check.
 
     Raises
     ------
