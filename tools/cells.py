@@ -24,7 +24,7 @@ def notebooks() -> list[Path]:
 
 
 def cells(path: Path) -> Iterator[str]:
-    """The code of a notebook, exercises with their folded solutions."""
+    """Return the code cells of a notebook. Exercises are replaced by their folded solutions."""
     sources = [
         (cell.cell_type, cell.source) for cell in nbformat.v4.reads(path.read_text(encoding="utf-8")).cells
     ]

@@ -25,7 +25,7 @@ def find() -> str | None:
 
 
 def apt_prefix() -> list[str] | None:
-    """Return how to call apt-get without a password: [] as root, ["sudo", "-n"], or None."""
+    """Return the prefix for calling apt-get without a password: [] as root, ["sudo", "-n"], or None."""
     if shutil.which("apt-get") is None or os.environ.get("GPULAB_NO_APT"):
         return None
     if os.geteuid() == 0:
@@ -36,7 +36,7 @@ def apt_prefix() -> list[str] | None:
 
 
 def install(prefix: list[str]) -> None:
-    """Install Chromium with apt-get, its output on stderr."""
+    """Install Chromium with apt-get, and redirect its output to stderr."""
     print("Installing Chromium for the browser tests (apt-get) ...", file=sys.stderr, flush=True)
     apt = [*prefix, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-y"]
     subprocess.run([*apt, "update"], stdout=sys.stderr, stdin=subprocess.DEVNULL, check=False)
@@ -45,7 +45,7 @@ def install(prefix: list[str]) -> None:
 
 
 def main() -> None:
-    """Print where Chromium is."""
+    """Print the path of Chromium."""
     path = find()
     prefix = apt_prefix() if path is None else None
     if prefix is not None:

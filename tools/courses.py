@@ -36,7 +36,7 @@ def cells_of(number: str) -> list[Any]:
 
 
 def part_minutes(part: Part, *, opens: bool) -> float:
-    """Return the minutes of a part; the first part of a notebook `opens` it and reads its objectives."""
+    """Return the minutes of a part. The first part of a notebook also contains its objectives."""
     if not part.notebook:
         return part.minutes
     cells = cells_of(part.notebook)

@@ -102,7 +102,7 @@ def create(venv: Path) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Make the environment ready."""
+    """Create or update the environment."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--venv", default=".venv", help="where the environment lives (default: .venv)")
     parser.add_argument(

@@ -94,7 +94,7 @@ h2 { font-size: 1.05rem; margin: .4rem 0; } p { margin: .3rem 0; }
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of the gallery: its file, title, the view's sentence, further texts, and its picture's file."""
+    """A page of the gallery: its file, its title, a description of the view, and its picture."""
 
     file: str
     title: str
@@ -123,7 +123,7 @@ def saved_pages(folder: Path, views: Mapping[str, Any]) -> list[Page]:
 
 
 def last_value(code: str, names: dict[str, Any]) -> Any:
-    """Run a cell and return the value of the expression that it ends in; None if it ends in none."""
+    """Run a cell, and return the value of its last expression, or None if it does not end in one."""
     tree = ast.parse(code)
     last_statement = tree.body[-1] if tree.body else None
     if not isinstance(last_statement, ast.Expr):

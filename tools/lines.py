@@ -26,7 +26,7 @@ _SCRIPT = re.compile(
 
 
 def code_lines(text: str, kind: str) -> int:
-    """Count the lines of code of a file: neither empty nor only comment or docstring.
+    """Count the lines of code in a file, without empty lines, comments and docstrings.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ PYTHON = python_of(VENV)
 
 
 def call(*command: str | Path, folder: Path = ROOT, home: Path = ROOT) -> None:
-    """Run a command as if this checkout were not there, with a learner's answers in `home`."""
+    """Run a command without this checkout on the path, with the learner's file in `home`."""
     arguments = [str(argument) for argument in command]
     print("$", " ".join(arguments).replace(str(ROOT), "."), flush=True)
     environment = {**os.environ, "GPULAB_HOME": str(home), "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
@@ -32,7 +32,7 @@ def call(*command: str | Path, folder: Path = ROOT, home: Path = ROOT) -> None:
 
 
 def main() -> None:
-    """Make the environment and use the wheels."""
+    """Create an environment with the oldest packages, and test the wheels in it."""
     uv = (sys.executable, "-m", "uv")
     install = (*uv, "pip", "install", "--quiet", "--python", PYTHON)
     call(*uv, "venv", "--quiet", "--clear", "--python", sys.executable, VENV)

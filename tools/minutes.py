@@ -46,7 +46,7 @@ def sections(notebook: Any) -> Iterator[Spent]:
 
 
 def total(notebook: Any) -> int:
-    """A notebook's minutes, to the next five."""
+    """Return the minutes of a notebook, rounded to a multiple of 5."""
     return 5 * round(sum(section.minutes for section in sections(notebook)) / 5)
 
 
@@ -76,7 +76,7 @@ def said_pause(notebook: Any) -> int | None:
 
 
 def said_by_section(notebook: Any) -> dict[str, int]:
-    """The minutes in its headings."""
+    """Return the minutes in the headings of a notebook, by the title of the section."""
     text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     return {
         heading["title"]: int(heading["minutes"]) for heading in HEADING.finditer(text) if heading["minutes"]
@@ -84,7 +84,7 @@ def said_by_section(notebook: Any) -> dict[str, int]:
 
 
 def said_in_readme(number: str) -> int | None:
-    """The minutes in the README's table of the course."""
+    """Return the minutes of a notebook in the README's table of the course."""
     match = re.search(_ROW.format(number=number), README.read_text(encoding="utf-8"), re.MULTILINE)
     return int(match[2]) if match and match[2] else None
 

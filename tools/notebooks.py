@@ -24,7 +24,7 @@ CELL_TIMEOUT_S = 300
 
 
 def clean(notebook: Any) -> Any:
-    """Strip one notebook in place: no widget state, no times, one kernel name."""
+    """Remove widget state and times from a notebook, in place, and set the name of its kernel."""
     notebook.metadata = nbformat.from_dict({"kernelspec": KERNEL, "language_info": {"name": "python"}})
     for cell in notebook.cells:
         # Ids are the authors': they name a cell in reviews and do not change with its place.
@@ -37,7 +37,7 @@ def clean(notebook: Any) -> Any:
 
 
 def with_pictures(outputs: list[Any]) -> list[Any]:
-    """Return outputs with each view replaced by its picture, which follows it as an output of its own."""
+    """Return outputs in which each view contains its picture, instead of a separate output with it."""
     views = [output for output in outputs if WIDGET_VIEW in output.get("data", {})]
     remaining = []
     for output in outputs:

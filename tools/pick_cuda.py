@@ -40,13 +40,13 @@ def from_libcuda() -> Version | None:
 
 
 def from_smi_text(text: str) -> Version | None:
-    """Read ``CUDA Version: 13.0`` off nvidia-smi's banner (newer ones say ``CUDA UMD Version``)."""
+    """Return the CUDA version in nvidia-smi's banner, after ``CUDA Version:`` or ``CUDA UMD Version:``."""
     match = re.search(r"CUDA (?:UMD )?Version:\s*(\d+)\.(\d+)", text)
     return (int(match[1]), int(match[2])) if match else None
 
 
 def from_nvidia_smi() -> Version | None:
-    """Run nvidia-smi; None if it is missing, fails or lists no GPU."""
+    """Return the CUDA version that nvidia-smi shows, or None if it is missing, fails or lists no GPU."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return None
@@ -59,7 +59,7 @@ def from_nvidia_smi() -> Version | None:
 
 
 def choose(version: Version | None, environment: Mapping[str, str]) -> tuple[str, str]:
-    """Return the extra's name (or "") and a sentence with the reason."""
+    """Return the name of the CUDA extra to install, or "" for none, and a sentence with the reason."""
     wish = environment.get("GPULAB_CUDA", "").strip().lower().removeprefix("cuda")
     if wish in ("none", "0", "off"):
         return "", "GPULAB_CUDA=none: no CuPy, the notebooks run on the virtual GPU."

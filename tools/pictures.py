@@ -244,7 +244,7 @@ def jupyterlab(folder: Path, environment: dict[str, str]) -> Iterator[str]:
 
 
 def run_all(page: Any) -> None:
-    """Run all cells; asked too early, before the kernel is there, JupyterLab does nothing."""
+    """Run all cells, and repeat the command until JupyterLab starts to run them."""
     page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for(timeout=CELL_TIMEOUT_MS)
     prompt = page.locator(".jp-Cell").first.locator(".jp-InputPrompt").filter(has_text=re.compile(r"[*\d]"))
     for _ in range(5):

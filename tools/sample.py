@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def is_on() -> bool:
-    """Return whether only the sample is tried, as the suite sets it for its stages."""
+    """Return whether only a sample of the tests runs, which an environment variable decides."""
     return bool(os.environ.get(VARIABLE))
 
 
@@ -28,7 +28,7 @@ def part(
     name: Callable[[T], str] = str,
     group: Callable[[T], Hashable] = lambda _: None,
 ) -> list[T]:
-    """Return about one in so many items, at least one of each group; all items where no sample is wanted.
+    """Return a sample with about one of `one_in` items, and at least one per group, or else all items.
 
     Parameters
     ----------

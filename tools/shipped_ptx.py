@@ -29,7 +29,7 @@ _FENCED = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 @dataclass(frozen=True)
 class Request:
-    """A source that was compiled by NVRTC."""
+    """A source text that NVRTC has compiled, with its options."""
 
     code: str
     options: tuple[str, ...]
@@ -86,12 +86,12 @@ def of_course() -> dict[str, list[Request]]:
 
 
 def devices(name: str) -> tuple[str, ...]:
-    """The devices for which a notebook's kernels are compiled: on others they are the same."""
+    """Return the devices for which a notebook's kernels are compiled. Others use the same images."""
     return (*ELSEWHERE.get(name[:2], ()), DEVICE)
 
 
 def title(name: str, device: str) -> str:
-    """Return the name in `COMPILED` of a notebook on a device."""
+    """Return the name under which `COMPILED` lists a notebook on a device."""
     return f"{name} on {device.removeprefix('virtual:')}"
 
 
@@ -107,7 +107,7 @@ def doctor_and_readme() -> None:
 
 
 def forget() -> None:
-    """Let everything be asked for again that this process has compiled."""
+    """Clear the compilation caches of this process, so that every source is compiled again."""
     from virtualgpu.compile import nvrtc
     from virtualgpu.launch import compiled
 
@@ -128,7 +128,7 @@ def course_kernels() -> list[str]:
 
 @contextlib.contextmanager
 def recorded(images: list[CompiledImage]) -> Iterator[None]:
-    """Record every source that compiles in the block."""
+    """Append every source that is compiled in a `with` block to `images`."""
     from virtualgpu.compile import nvrtc
 
     def noting(compile_it: Any) -> Any:
@@ -153,7 +153,7 @@ def recorded(images: list[CompiledImage]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def kernels_alone() -> Iterator[None]:
-    """Let ``gl.check`` judge kernels only: what other answers compile, they compile in another process."""
+    """Let ``gl.check`` judge only kernels in a `with` block, because other answers use other processes."""
     import gpulab
     from gpulab_course import folders
     from gpulab_course.teach.judge import KernelExercise
@@ -227,7 +227,7 @@ def same_compiler() -> bool:
 
 
 def compiled_by() -> dict[str, set[str]]:
-    """Return the keys of the requests in `COMPILED` by name."""
+    """Return the keys of requests in the file `COMPILED`, by the name in its first column."""
     keys_by_name: dict[str, set[str]] = {}
     for line in COMPILED.read_text(encoding="utf-8").splitlines():
         name, key = line.split("\t")

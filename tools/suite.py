@@ -35,7 +35,7 @@ NO_TESTS_COLLECTED = 5
 
 @dataclass
 class Result:
-    """How one stage ended."""
+    """The result of one stage of the test suite."""
 
     name: str
     ok: bool
@@ -48,7 +48,7 @@ Show = Callable[[str], None]
 
 
 def shown(text: str) -> None:
-    """Print at once."""
+    """Print text and flush the output immediately."""
     print(text, flush=True)
 
 
@@ -79,7 +79,7 @@ def tee(command: list[str], environment: dict[str, str], show: Show = shown) -> 
 
 
 def counts(line: str) -> dict[str, int]:
-    """Read one of pytest's closing lines or more, such as ``3 passed, 1 skipped in 0.5s``."""
+    """Return the counts in a line of pytest's summary, such as ``3 passed, 1 skipped in 0.5s``."""
     counts_by_name: Counter[str] = Counter()
     for count_text, name in PYTEST_COUNT.findall(line):
         counts_by_name[name.removesuffix("s") if name == "errors" else name] += int(count_text)
@@ -97,14 +97,13 @@ def notebooks() -> list[str]:
 
 
 def cores() -> int:
-    """Processes that run tests side by side. One on a GPU: they would measure each other."""
+    """Return the number of parallel test processes: 1 on a GPU, so that tests do not disturb each other."""
     on_gpu = os.environ.get("GPULAB_DEVICE", "").startswith("cuda")
     return 1 if on_gpu else min(os.cpu_count() or 1, 8)
 
 
 def workers() -> list[str]:
-    """Spread tests over the cores, and over one more, since tests wait for processes that they start; an idle
-    worker takes over what another has left."""
+    """Return pytest options for parallel tests, with one worker more than cores, since tests often wait."""
     if cores() == 1 or importlib.util.find_spec("xdist") is None:
         return []
     return ["-n", str(cores() + 1), "--dist", "worksteal"]
@@ -121,7 +120,7 @@ def lint() -> list[list[str]]:
 
 
 def site() -> list[list[str]]:
-    """Build the site, slides and handouts; a link to a page or a heading that does not exist is an error."""
+    """Return commands that build the site, slides and handouts. Broken links are errors."""
     python = [sys.executable, "-m"]
     return [
         [*python, "sphinx", "-q", "-W", "--keep-going", "-c", "docs", ".", "build/site"],
@@ -139,7 +138,7 @@ def unit() -> list[list[str]]:
 
 
 def speed() -> list[list[str]]:
-    """What was promised to be fast, in processor time beside a loop that is disturbed as much."""
+    """Return the command that compares processor times with their limits."""
     return [[sys.executable, "-m", "tools.bench.table", "--check"]]
 
 
@@ -175,7 +174,7 @@ ON_THE_STAND_IN = (
 
 
 def fake_gpu() -> list[list[str]]:
-    """The code for real GPUs, with a virtual GPU in the place of one."""
+    """Return the command that tests the code for real GPUs on a virtual GPU."""
     plugin = ("-p", "tests.real.fake_gpu", "--fake-gpu", "-p", "no:cacheprovider")
     gpu_tests = [f"tests/gpu/test_{name}.py" for name in ON_THE_STAND_IN]
     return [pytest(*plugin, "-m", "gpu", "tests/real", "tests/session", *gpu_tests)]
@@ -199,8 +198,7 @@ OF_PROCESSORS = (
 
 
 def processors() -> list[list[str]]:
-    """What processors may differ in, with code for those that most people have, where it runs here; in a
-    sample for one of them."""
+    """Return commands that test the processor-specific code, for the most common processor levels."""
     from virtualgpu.engine.machine import processor
 
     commands = []
@@ -221,8 +219,7 @@ def processors() -> list[list[str]]:
 
 
 def oldest() -> list[list[str]]:
-    """The oldest packages allowed: the wheel in an empty folder, then the tests that lean on others
-    most; in a sample half of them."""
+    """Return commands that test the wheels with the oldest allowed packages."""
     halves = (("session", "teach/test_store.py"), ("views", "ptx", "teach/test_widgets.py"))
     tests = [f"tests/{name}" for half in sample.part(halves, 2) for name in half]
     chosen = ("-m", "not browser and not slow", "--without-gpu", *tests)
@@ -268,8 +265,7 @@ STAGES: dict[str, Callable[[], list[list[str]]]] = {
 
 
 def stage_environment(scratch: str) -> dict[str, str]:
-    """Keep the learner's own progress, predictions and device choice out of the tests, and all that is
-    compiled in one place for every worker and stage."""
+    """Return environment variables that separate tests from the learner's files, with one shared cache."""
     environment = dict(os.environ)
     environment["GPULAB_HOME"] = str(Path(scratch) / "gpulab")
     environment["JUPYTER_CONFIG_DIR"] = str(Path(scratch) / "jupyter")
@@ -288,7 +284,7 @@ def stage_environment(scratch: str) -> dict[str, str]:
 
 
 def kernel_obstacle(environment: dict[str, str]) -> str:
-    """Why nothing can run, said once instead of by each cell and test; empty if it can."""
+    """Return the reason why gpulab cannot be used in a notebook, or an empty string if it can."""
     command = [sys.executable, "-c", "from gpulab import cp; cp.arange(3)"]
     process = subprocess.run(command, cwd=ROOT / "notebooks", env=environment, capture_output=True, text=True)
     if process.returncode == 0:
@@ -298,7 +294,7 @@ def kernel_obstacle(environment: dict[str, str]) -> str:
 
 
 def lacking(name: str) -> list[str]:
-    """Packages that a stage needs and that are not installed."""
+    """Return the names of the packages that a stage needs and that are not installed."""
     return [package for package in NEEDS[name] if importlib.util.find_spec(package) is None]
 
 
@@ -330,7 +326,7 @@ def run(
 
 
 def parts(name: str) -> list[list[list[str]]]:
-    """A stage's commands, each alone where none needs what another has done."""
+    """Return the commands of a stage in groups that can run independently of each other."""
     if lacking(name):
         return [[]]
     commands = STAGES[name]()
@@ -338,7 +334,7 @@ def parts(name: str) -> list[list[list[str]]]:
 
 
 def merged(results: list[Result]) -> Result:
-    """The parts of a stage as one."""
+    """Combine the results of the parts of a stage."""
     return Result(
         results[0].name,
         all(result.ok for result in results),
@@ -349,12 +345,12 @@ def merged(results: list[Result]) -> Result:
 
 
 def aside(command: list[str]) -> list[str]:
-    """A command that gives way to others."""
+    """Return a command that runs with a lower priority."""
     return ["nice", *command] if shutil.which("nice") else command
 
 
 def run_all(stages: Sequence[str], environment: dict[str, str]) -> list[Result]:
-    """Run stages side by side so that no core is idle; what runs beside others is shown when it has ended."""
+    """Run stages in parallel. The output of background stages is shown when they have ended."""
     names = list(dict.fromkeys(stages))
     give_way = aside if IN_FRONT in names and len(names) > 1 else list
     results_by_name: dict[str, list[Result]] = {name: [] for name in names}

@@ -47,7 +47,7 @@ class Module:
 
 
 def defined(text: str, name: str, file: str) -> Any:
-    """Run Python source text, and return the object `name` that it defines, or else the object ``answer``.
+    """Run Python source text, and return the object `name` that it defines, or otherwise ``answer``.
 
     Raises
     ------

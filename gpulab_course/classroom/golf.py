@@ -122,7 +122,7 @@ def _printable_value(value: Any) -> Any:
 
 
 def enter(path: Path, exercise_id: str, answer: Path, name: str) -> list[str]:
-    """Judge an answer, and enter those of its scores that are better than the scores in the file.
+    """Judge an answer, and store those of its scores that are better than the scores in the file.
 
     Returns
     -------

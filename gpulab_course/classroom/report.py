@@ -35,7 +35,7 @@ Share = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learner:
-    """The results in one learner's progress file, as pairs of right or passed items and all items.
+    """The results in one learner's progress file: numbers of right or passed items and of all items.
 
     ``last`` is the last notebook with results. Only predictions that were compared are counted.
     """

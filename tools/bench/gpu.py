@@ -71,7 +71,7 @@ class Row:
 
 
 def sizes(ladder: str, free_bytes: int) -> list[tuple[int, ...]]:
-    """Return the sizes that fit into the free memory: if it is small, an eighth, and one matrix product."""
+    """Return the sizes to measure, which are smaller or fewer if there is little free memory."""
     if free_bytes >= ROOM_BYTES:
         return [*SIZES[ladder]]
     if ladder in ("sgemm", "tensor_cores"):
@@ -100,7 +100,7 @@ def library(ladder: str, example: kernels.Example) -> dict[str, Callable[[], Any
 
 
 def medians_ms(calls: Sequence[Callable[[], Any]], rounds: int, budget_s: float) -> list[float]:
-    """Return median times of calls that take turns: at least two rounds, and no new one after `budget_s`."""
+    """Time calls in turn, for at least two rounds, and return their medians. Stop after `budget_s`."""
     cp = session.cp()
     begin = cp.cuda.Event()
     end = cp.cuda.Event()
@@ -134,7 +134,7 @@ def check(ladder: str, name: str, example: kernels.Example, work: Callable[[], A
 
 
 def measure(ladder: kernels.Ladder, size: tuple[int, ...], rounds: int, *, all_rungs: bool) -> list[Row]:
-    """Time the best rung of a ladder, or all rungs, together with the library call it is compared with."""
+    """Time the best or all kernels of a ladder, together with the library call for comparison."""
     example = kernels.example(ladder.name, size)
     library_calls = library(ladder.name, example)
     rungs = ladder.rungs if all_rungs else ladder.rungs[-1:]

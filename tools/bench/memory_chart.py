@@ -65,7 +65,7 @@ def tick_cost(seconds: float = 5.0, pause_s: float = 0.01, device: str = "virtua
 
 
 def main() -> int:
-    """Print the cost during a cell that allocates now and then, and during one that only allocates."""
+    """Print the cost of the chart during a cell with few allocations, and during one that only allocates."""
     parser = argparse.ArgumentParser(description="Time the live memory chart.")
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--device", default="virtual")

@@ -38,7 +38,7 @@ _LONG = 100
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """Processor time of a piece of work, in reference loops and in milliseconds, and its limit in loops."""
+    """The processor time of a piece of work, in reference loops and in ms, and its limit in loops."""
 
     name: str
     limit: float
@@ -47,7 +47,7 @@ class Figure:
 
     @property
     def slow(self) -> bool:
-        """Whether the figure is above its limit."""
+        """Whether the processor time is above its limit."""
         return self.loops > self.limit
 
 
@@ -266,7 +266,7 @@ def _imports() -> None:
 
 
 def works(folder: Path) -> Iterator[tuple[str, Work]]:
-    """Yield the name of each figure and the work that it times."""
+    """Yield the name of each benchmark and the function that it times."""
     yield from _kernel_works(processor.NATIVE)
     if processor.architecture() == "x86" and not processor.lacking("x86-64-v3"):
         with compiled_for("x86-64-v3"):
@@ -281,7 +281,7 @@ def works(folder: Path) -> Iterator[tuple[str, Work]]:
 
 
 def measured(timed_works: Sequence[tuple[str, Work]], rounds: int = ROUNDS) -> dict[str, float]:
-    """Return the minimum processor time of each work in seconds; they take turns."""
+    """Return the minimum processor time of each piece of work in seconds. They are timed in turn."""
     minimum_s: dict[str, float] = {}
     for name, run_work in itertools.chain.from_iterable(itertools.repeat(timed_works, rounds)):
         start_s = spent_s()
@@ -297,7 +297,7 @@ def judged_rows(
     round_count: int = ROUNDS,
     loop: Work = reference,
 ) -> Figure:
-    """Return the figure of a work and the reference loop, after up to two more tries if it is too slow."""
+    """Time a piece of work and the reference loop. Repeat up to twice if it is too slow."""
     if limits[name] > _LONG:
         round_count = 1
     for tries_left in (2, 1, 0):
@@ -309,7 +309,7 @@ def judged_rows(
 
 
 def check() -> int:
-    """Measure and print every figure, and return how many are above their limit."""
+    """Measure and print every processor time, and return how many are above their limits."""
     with tempfile.TemporaryDirectory(prefix="gpulab-bench-") as folder:
         figures = [judged_rows(name, work) for name, work in works(Path(folder))]
     rows = tuple(

@@ -51,7 +51,7 @@ JIT_TARGET_MS = 150.0
 
 
 class BenchmarkError(GpulabError, RuntimeError):
-    """A kernel gave wrong numbers, so that its time is meaningless."""
+    """Error for a kernel with wrong results, whose time is meaningless."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +234,7 @@ def load(case: Case) -> Loaded:
 
 @contextmanager
 def empty_cache() -> Iterator[None]:
-    """Use an empty folder for compiled code, so that compiling is really timed."""
+    """Use an empty cache folder for compiled code, so that compilation is included in the time."""
     previous_folder = os.environ.get("GPULAB_CACHE_DIR")
     with tempfile.TemporaryDirectory(prefix="gpulab-bench-") as folder:
         os.environ["GPULAB_CACHE_DIR"] = folder
@@ -248,7 +248,7 @@ def empty_cache() -> Iterator[None]:
 
 
 def jit_seconds(loaded_case: Loaded, number: int) -> tuple[float, float]:
-    """Return the times from PTX to machine code, without and with the machine code already on disk.
+    """Return the compilation times from PTX to machine code, without and with the cache on disk.
 
     Parameters
     ----------
@@ -374,7 +374,7 @@ def measure(rounds: int = 15, simulator: bool = True) -> list[Row]:
 
 
 def provenance() -> Provenance:
-    """Name this computer's processor, and the one that kernels are compiled for."""
+    """Return the names of this computer's processor and of the processor that kernels are compiled for."""
     import llvmlite
 
     from virtualgpu.engine.machine import processor

@@ -143,7 +143,7 @@ def prepared(subject: str, variant: Variant, example: kernels.Example) -> kernel
 
 
 def compile_in_advance(subject: str, part: int, parts: int) -> None:
-    """Compile a part of the variants into CuPy's cache, in one of several processes."""
+    """Compile a part of the variants into CuPy's cache. Each of several processes compiles another part."""
     gl.use_device("cuda")
     example = kernels.example(subject, SMALL.get(subject))
     for variant in VARIANTS[subject]()[part::parts]:
@@ -180,7 +180,7 @@ def tune(subject: str, size: tuple[int, ...] | None, rounds: int, budget_s: floa
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Tune the named subjects, or all; rates are in GB/s of the bytes that must move, or TFLOP/s."""
+    """Tune the named subjects, or all. Rates are in GB/s of the bytes that must move, or in TFLOP/s."""
     parser = argparse.ArgumentParser(prog="tune", description=__doc__)
     parser.add_argument("subjects", nargs="*", metavar="subject", help=", ".join(VARIANTS))
     parser.add_argument("--device", default="cuda")

@@ -23,7 +23,7 @@ CELL_S = 600
 
 
 def compile_ahead(folder: Path, prefixes: Sequence[str], device: str) -> int:
-    """Run the notebooks with these beginnings of their names; return the number of files in the folder."""
+    """Run the notebooks whose names start with `prefixes`, and return the number of files in the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="gpulab-") as home:
         environment = os.environ | {
@@ -43,7 +43,7 @@ def compile_ahead(folder: Path, prefixes: Sequence[str], device: str) -> int:
 
 
 def opened(folder: Path) -> int:
-    """Make a folder readable for all and writable for its owner; return the number of its files."""
+    """Make a folder readable for all and writable for its owner, and return the number of its files."""
     files = 0
     for path in [folder, *folder.rglob("*")]:
         path.chmod(0o755 if path.is_dir() else 0o644)
@@ -52,7 +52,7 @@ def opened(folder: Path) -> int:
 
 
 def main() -> None:
-    """Compile the notebooks of the command line."""
+    """Compile the kernels of the notebooks that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("notebooks", nargs="*", default=[""], help="such as 00 01; without, all")

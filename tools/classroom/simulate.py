@@ -68,7 +68,7 @@ prediction.lock({value!r}, sure=True)
 
 
 class Hub:
-    """A hub with its proxy on ports of their own, in a folder of its own."""
+    """A JupyterHub and its proxy, with their own ports and their own folder."""
 
     def __init__(self, folder: Path, python: str, proxy: str) -> None:
         self.folder = folder
@@ -115,13 +115,13 @@ class Hub:
         raise SystemExit(f"The hub did not start:\n{(self.folder / 'hub.log').read_text()[-3000:]}")
 
     def kill(self) -> None:
-        """End the hub's process and nothing else."""
+        """Kill the hub's process, but not the processes that it has started."""
         assert self.process is not None
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
     async def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """What the hub, or a learner's server behind it, answers to a request."""
+        """Send a request to the hub, or through it to a learner's server, and return the answer."""
         request = HTTPRequest(
             self.url + path,
             method=method,
@@ -212,7 +212,7 @@ class Learner:
         return learner_processes
 
     def memory_mb(self) -> float:
-        """Return their memory in MB, with shared pages divided among the processes."""
+        """Return the memory of the learner's processes in MB. Shared pages are divided among processes."""
         size_bytes = 0
         for process in self.processes():
             try:
@@ -275,7 +275,7 @@ async def _type_and_text(line: Any, request_id: str) -> tuple[str, str]:
 
 
 async def blows(learners: list[Learner], hub: Hub) -> list[str]:
-    """Kill a kernel, a server and the hub; a sentence for everything that is lost."""
+    """Kill a kernel, a server and the hub, and return a sentence for each thing that is lost."""
     lost_learners = []
     first_learner, second_learner, third_learner = (learners * 3)[:3]
     for process in first_learner.processes():
@@ -308,7 +308,7 @@ async def blows(learners: list[Learner], hub: Hub) -> list[str]:
 
 
 async def simulate(count: int, python: str, proxy: str, folder: Path) -> dict[str, Any]:
-    """Let a class learn; what came of it."""
+    """Simulate a class that runs a notebook, and return its times, its memory and its losses."""
     AsyncHTTPClient.configure(None, max_clients=2 * count + 10, defaults={"connect_timeout": START_S})
     hub = Hub(folder, python, proxy)
     learners = [Learner(hub, f"learner{number:02}") for number in range(1, count + 1)]

@@ -20,14 +20,14 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A launch: an argument is an array's size in bytes, or a NumPy scalar passed by value."""
+    """One launch. An argument is the size of an array in bytes, or a NumPy scalar that is passed by value."""
 
     grid: Dim3
     block: Dim3
     values: tuple[int | np.generic, ...]
 
     def arguments(self, cp: Any) -> tuple[Any, ...]:
-        """Return the arguments on the device of an array module."""
+        """Return the launch's arguments for the array module `cp`, with arrays on its device."""
         return tuple(
             value if isinstance(value, np.generic) else cp.zeros(value, np.uint8) for value in self.values
         )
@@ -35,7 +35,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class CacheCase:
-    """A kernel and how to launch it at a size. No constant of the model was chosen by ``held_out`` ones."""
+    """A kernel, and how it is launched at a size. The model was not fitted to cases that are ``held_out``."""
 
     kernel: str
     sizes: tuple[int, int, int]

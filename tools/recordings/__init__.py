@@ -92,7 +92,7 @@ def digest(array: Array) -> str:
 
 
 def pack_output(array: Array, *, with_values: bool) -> dict[str, Any]:
-    """Return an output array in the form for a recording's JSON."""
+    """Convert an output array for the JSON of a recording."""
     packed: dict[str, Any] = {"dtype": array.dtype.str, "shape": list(array.shape), "sha256": digest(array)}
     if with_values:
         packed["values"] = base64.b64encode(zlib.compress(np.ascontiguousarray(array).tobytes(), 9)).decode()

@@ -121,7 +121,7 @@ def record(path: Path, states: Sequence[str], kernels: Sequence[str]) -> None:
 
 
 def launches_of(kernels: Sequence[str]) -> list[tuple[CacheCase, int]]:
-    """Return all launches, the middle sizes first, so that every kernel is counted within the time limit."""
+    """Return all launches, those of middle sizes first, so that the time limit leaves out no kernel."""
     return [(c, c.sizes[k]) for k in (1, 0, 2) for c in CASES if c.kernel in kernels or not kernels]
 
 
@@ -147,7 +147,7 @@ def _profile(state: str, metrics: list[str], kernels: Sequence[str]) -> list[nsi
 
 
 def launch(state: str, kernels: Sequence[str]) -> None:
-    """Run every case in every size, once or twice; ncu profiles this process."""
+    """Run every case at every size, once or twice, in the process that ncu profiles."""
     import cupy as cp
 
     module = cp.RawModule(code=code())

@@ -39,7 +39,7 @@ _HALVES = {"cupy": ("float16",), "torch": ("float16", "bfloat16")}
 
 @dataclass(frozen=True, slots=True)
 class CallCase:
-    """An operation to record: setup statements (`made`), and the expression `call`; ``xp`` is the package."""
+    """An operation to record. `made` sets up its arrays, and `call` is the expression that is recorded."""
 
     package: str
     name: str
@@ -55,7 +55,7 @@ class CallCase:
         return [self.package, self.name, self.dtype, self.size, self.layout]
 
     def function(self, space: dict[str, Any]) -> Any:
-        """Make the arrays and return the expression as a function; `space` has xp and what else is named."""
+        """Create the arrays of the case, and return its expression as a function."""
         names = {**space, "dt": getattr(space["xp"], self.dtype.replace("tf32", "float32"))}
         exec(self.made, names)
         return eval(f"lambda: {self.call}", names)

@@ -94,7 +94,7 @@ def record(folder: Path, seconds: float) -> int:
 
 
 def join(lines: list[str]) -> dict[str, Any]:
-    """Return the contents of the shipped file from the processes' lines, with ``notes`` to be removed."""
+    """Join the processes' lines to the contents of the shipped file. ``notes`` is removed later."""
     content: dict[str, Any] = {"format": FORMAT, "version": VERSION, "device": "", "date": "", "versions": {}}
     rows_by_key: dict[tuple[str, ...], list[Any]] = {}
     notes = []
@@ -116,7 +116,7 @@ def join(lines: list[str]) -> dict[str, Any]:
 
 
 def packed(content: dict[str, Any]) -> bytes:
-    """Return the compressed file."""
+    """Return the contents as a compressed file."""
     return lzma.compress(json.dumps(content, separators=(",", ":")).encode(), preset=9 | lzma.PRESET_EXTREME)
 
 
@@ -126,7 +126,7 @@ def working(routines: Counter[str]) -> list[tuple[str, int]]:
 
 
 def record_part(package: str, number: int, process_count: int, until: float, folder: Path) -> None:
-    """Record every n-th case of a package, until a time (of `time.time`)."""
+    """Record every `process_count`-th case of a package until a given time."""
     from gpulab import session
 
     session.use_device("cuda")

@@ -56,7 +56,7 @@ Tell = Callable[[str, Any], None]
 
 
 class Ways:
-    """Time work that is given to streams of several GPUs, in a graph, behind a gate, and from the host."""
+    """Timers of multi-GPU work that is launched by the host, behind a gate, or as a CUDA graph."""
 
     def __init__(self, cp: Any, gpus: int) -> None:
         self.cp = cp
@@ -75,7 +75,7 @@ class Ways:
             self.cp.cuda.Device(gpu).synchronize()
 
     def times(self, streams: Sequence[tuple[int, Any]], issue: Callable[[], None]) -> dict[str, float]:
-        """Return microseconds by name; `issue` gives the streams (GPU, stream) their work."""
+        """Return the times in µs by name. `issue` launches the work in the streams of several GPUs."""
         times_us = self._host(issue)
         for name, way in (("gated", self._gated), ("graph", self._graph)):
             try:
@@ -183,7 +183,7 @@ class Ways:
 
 
 def schedules(cp: Any, gpus: int, tell: Tell, sizes: Sequence[int] = SIZES) -> None:
-    """Time every schedule of an all-reduce in every way, and check the sums after a graph."""
+    """Time every schedule of an all-reduce in three ways, and check the sums that a graph computes."""
     from gpulab.lab.links.schedules import ALGORITHMS, bounds_of, schedule_of
 
     ways = Ways(cp, gpus)
@@ -245,7 +245,7 @@ Piece = tuple[str, int, int, int, int, int, tuple[int, ...]]
 
 
 class Blocks:
-    """Buffers of two kinds on every GPU, streams by GPU and lane, and pieces of work between them."""
+    """Buffers and streams on every GPU for building blocks of schedules, such as copies and kernels."""
 
     def __init__(self, cp: Any, gpus: int, max_bytes: int, buffers: int) -> None:
         self.cp = cp
@@ -382,7 +382,7 @@ def programs(gpus: int) -> list[tuple[str, int, int, list[Piece]]]:
 
 
 def blocks(cp: Any, gpus: int, tell: Tell, limit_s: float = 40.0) -> None:
-    """Time the building blocks in every way."""
+    """Time the building blocks of schedules, launched by the host, behind a gate, and as a CUDA graph."""
     ways = Ways(cp, gpus)
     start_s = time.monotonic()
     small = Blocks(cp, gpus, 16 * MIB, 7)

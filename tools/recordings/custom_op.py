@@ -125,7 +125,7 @@ def graph(torch: Any, function: Callable[..., Any], arguments: tuple[Any, ...]) 
 
 
 def main(file: Path) -> None:
-    """Run the program of the notebook, and write what it does and costs."""
+    """Run the notebook's program, and write its results and its times."""
     cupy, torch = (importlib.import_module(name) for name in ("cupy", "torch"))
     with tempfile.TemporaryDirectory() as scratch:
         Path(scratch, "custom_op.py").write_text(PROGRAM, encoding="utf-8")

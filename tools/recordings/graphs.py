@@ -206,7 +206,7 @@ def _host_ns(run: Callable[[], object], repeats: int) -> float:
 
 
 def costs() -> dict[int, Any]:
-    """Time eager launches, instantiation, first and later launches and upload in ns, by number of nodes."""
+    """Time launches with and without a graph, and the creation and upload of graphs, by number of nodes."""
     cp = _cp()
     add = _kernel("add")
     x = cp.zeros(N, np.float32)

@@ -59,7 +59,7 @@ class _Object(ctypes.Structure):
 
 
 class LibraryCalls:
-    """Count calls of some functions of shared libraries, except calls by some objects.
+    """A counter of calls of shared-library functions, which ignores calls from certain objects.
 
     Parameters
     ----------

@@ -69,7 +69,7 @@ class Lines:
         self._process.wait()
 
     def last_of(self, begin_s: float, end_s: float) -> str:
-        """Return the last line of numbers between two times."""
+        """Return the last line that starts with a digit and was printed between two times."""
         candidates = [line for time_s, line in self.lines if begin_s < time_s <= end_s and line[:1].isdigit()]
         return candidates[-1] if candidates else ""
 

@@ -105,7 +105,7 @@ def _median_us(run: Callable[[], float], repeats: int = REPEATS) -> float:
 
 
 class Watch:
-    """Timer of calls: by events on the device, and by the host's clock until the call returned."""
+    """A timer of calls. It measures with events on the device, and with the clock of the host."""
 
     def __init__(self, cp: Any) -> None:
         self.cp = cp
@@ -113,7 +113,7 @@ class Watch:
         self.events = cp.cuda.Event(), cp.cuda.Event()
 
     def both(self, call: Callable[[], Any], repeats: int = REPEATS) -> dict[str, float]:
-        """Return the median microseconds on the device, and until the call returned."""
+        """Return two median times of a call in µs: on the device, and until the call returned."""
         rows = [self.once(call) for _ in range(repeats + 1)][1:]
         device, host = (round(statistics.median(column), 2) for column in zip(*rows, strict=True))
         return {"device_us": device, "call_us": host}
@@ -252,7 +252,7 @@ def _null_set(cp: Any, x: Any, pinned: Any) -> dict[str, float]:
 
 
 def busy() -> dict[str, Any]:
-    """Return the duration in microseconds of a call whose copy waits for a kernel of some 5 ms."""
+    """Return the time in µs of a call that starts a copy while a kernel is running for about 5 ms."""
     cp = _cp()
     import cupyx
 
@@ -306,7 +306,7 @@ def busy() -> dict[str, Any]:
 
 
 def zero_copy() -> dict[str, Any]:
-    """Time kernels that read page-locked memory over the bus: 64 MiB once, 8 times, 4,096 elements of it."""
+    """Time kernels that read pinned memory over the bus: 64 MiB, once or 8 times, or 4,096 elements."""
     cp = _cp()
     import cupyx
 

@@ -30,7 +30,7 @@ SASS_METRICS = (
 
 
 class NsightError(GpulabError):
-    """Nsight Compute is absent, may not read counters, or printed something unknown."""
+    """Error for a missing Nsight Compute, missing rights to read counters, or unknown output."""
 
 
 def available() -> bool:

@@ -81,7 +81,7 @@ def case(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def told(cp: Any, name: str) -> str:
-    """Return the result of a case."""
+    """Run a case, and return its result and its warnings as text."""
     unraisable_errors: list[str] = []
     hook = sys.unraisablehook
     sys.unraisablehook = lambda item: unraisable_errors.append(_error(item.exc_value))

@@ -32,7 +32,7 @@ OTHER = -3
 
 
 class Reference:
-    """A simple pool: each segment is a stream and ``[bytes, name]`` of its blocks, with name -1 if free."""
+    """A simple memory pool. Each segment is a pair of a stream and a list of blocks."""
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
@@ -54,7 +54,7 @@ class Reference:
         return total - sum(free), total, len(free)
 
     def fitting(self, size: int, stream: int) -> list[tuple[int, int]]:
-        """Return segment and index of the smallest free blocks that fit."""
+        """Return the smallest free blocks that fit, as pairs of a segment and an index."""
         candidates = [
             (block[0], i, j)
             for i, (owner, blocks) in enumerate(self.segments)
@@ -122,7 +122,7 @@ def _menu(draw: random.Random) -> list[int]:
 
 
 def program(seed: int, capacity: int, steps: int = 50, ties: bool = False) -> tuple[int, list[Step]]:
-    """Return a budget in bytes (0: the device's own) and steps; `capacity` is the device's memory in bytes.
+    """Draw a memory limit in bytes, or 0 for none, and a list of steps.
 
     ``("malloc", name, stream, bytes)``, ``("free", name)``, ``("lose", name)`` (in a cycle of garbage),
     ``("collect",)``, ``("empty", stream)`` (-1: all), ``("limit", bytes)``, ``("fraction", part)``.
@@ -177,7 +177,7 @@ def program(seed: int, capacity: int, steps: int = 50, ties: bool = False) -> tu
 
 
 def run(xp: Any, seed: int, capacity: int, ties: bool = False) -> Rows:
-    """Run a program of `program` with CuPy or a like module, and return a row of the state after each step.
+    """Run the steps of `program` with CuPy or a similar module, and return the state after each step.
 
     Used and total units of 512 bytes, free blocks, the limit's units rounded down, segments asked of the
     device so far; segment (numbered as they came) and offset of a new block in units, or why there is none.
@@ -276,7 +276,7 @@ def _with_budget(xp: Any, budget: int) -> Any:
 
 
 def pinned(xp: Any, seed: int, steps: int = 40) -> Rows:
-    """Run a program for the pool of page-locked memory.
+    """Run a random program with the pool of pinned memory, and return a row after each step.
 
     Rows: free blocks; of a new block the bytes, which of the buffers so far it is, and the buffers so far.
     """
@@ -309,7 +309,7 @@ def pinned(xp: Any, seed: int, steps: int = 40) -> Rows:
 
 
 def ordered(xp: Any, seed: int, steps: int = 30) -> Rows:
-    """Run a program for the driver's pool behind `MemoryAsyncPool`; rows: used and total units."""
+    """Run a random program with `MemoryAsyncPool`. Each row contains the used and the total units."""
     draw = random.Random(seed)
     menu = [draw.choice([draw.randint(0, 4 * UNIT), draw.randint(1, 80) * MIB]) for _ in range(6)]
     handle = xp.cuda.runtime.memPoolCreate(_own_pool(xp))
@@ -347,7 +347,7 @@ def _own_pool(xp: Any) -> Any:
 
 
 def nested(xp: Any, seed: int, steps: int = 30) -> Rows:
-    """Run a program that changes allocators: two pools or none, for the thread or all, and in other threads.
+    """Run a random program that switches one thread or all between two memory pools or none.
 
     Rows: used units, total units and free blocks of both pools; whose a new block is (0 and 1: the
     pools', 2: the device's), or why there is none (`FAILED`: the allocator could not be changed).
@@ -404,7 +404,7 @@ def nested(xp: Any, seed: int, steps: int = 30) -> Rows:
 
 
 def pack(tables: Sequence[Rows]) -> str:
-    """Return tables with equal numbers of columns as text."""
+    """Convert tables with equal numbers of columns to text."""
     rows = np.concatenate([np.diff(table, axis=0, prepend=0) for table in tables]).astype("<i4")
     lengths = np.array([len(table) for table in tables], "<i4")
     data = lengths.tobytes() + np.ascontiguousarray(rows.T).tobytes()

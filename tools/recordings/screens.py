@@ -160,7 +160,7 @@ def printed(command: str, folder: str) -> str:
 
 
 def without_machine(path: Path) -> None:
-    """Remove the tables of a database of Nsight Systems that are not read, which describe the machine."""
+    """Remove the unread tables of an Nsight Systems database, because they describe the machine."""
     with closing(sqlite3.connect(path)) as database:
         names = [row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         for name in names:

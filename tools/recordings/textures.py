@@ -170,7 +170,7 @@ def cases() -> Iterator[TextureCase]:
 
 
 def contents(case: TextureCase) -> npt.NDArray[Any]:
-    """Return texels in the form of CuPy's `CUDAarray`: channels next to each other in a row."""
+    """Return texels in the layout of CuPy's `CUDAarray`, with the channels of a texel side by side."""
     width, height, depth = case.shape
     shape = (*(extent for extent in (depth, height) if extent), case.channels * width)
     rng = np.random.default_rng(sum(case.shape) + case.bits)

@@ -148,7 +148,7 @@ class Bench:
         return graph
 
     def graph(self, work: Callable[[], object], count: int) -> float:
-        """Return the total time between two events of a graph with `count` pieces of work in a row."""
+        """Return the time between two events around a graph that contains the work `count` times."""
         graph = self.capture(work, count)
         return self.alone(lambda: graph.launch(self.stream))
 
@@ -399,7 +399,7 @@ def record(cp: Any, repeats: int = 7, log: Callable[[str], None] = lambda text: 
 
 
 def provenance(bench: Bench) -> dict[str, Any]:
-    """Return what a recording says first: the device, the date, the versions and the SM's clock."""
+    """Return the header of a recording: the device, the date, the versions and the SM's clock rate."""
     runtime = bench.cp.cuda.runtime
     properties = runtime.getDeviceProperties(0)
     name = properties["name"]

@@ -84,7 +84,7 @@ _CODES = {
 
 
 class Step(NamedTuple):
-    """A call of a sequence: its kind, the allocation's number, its bytes or stream."""
+    """One call in a sequence: its kind, the number of the allocation, and its bytes or its stream."""
 
     kind: str
     number: int = -1
@@ -93,7 +93,7 @@ class Step(NamedTuple):
 
 
 def program(seed: int) -> tuple[str, list[Step]]:
-    """Return allocator settings and calls of one sequence, from `random.Random.random` only."""
+    """Draw allocator settings and a sequence of calls. Only `random.Random.random` is used."""
     rng = random.Random(seed)
 
     def pick(options: Sequence[Any]) -> Any:
@@ -247,7 +247,7 @@ class Recording:
 
 
 def layout(segments: Iterable[tuple[int, int, bool, bool, list[tuple[int, int]]]]) -> list[int]:
-    """Return segments (address, stream, large?, expandable?, blocks of 512 bytes and state) as numbers.
+    """Convert segments and their blocks to a list of numbers.
 
     Addresses count from the first segment's, and from there on in 512 bytes.
     """
@@ -262,7 +262,7 @@ def layout(segments: Iterable[tuple[int, int, bool, bool, list[tuple[int, int]]]
 
 
 def record(side: Side, seeds: Iterable[int], about: dict[str, Any], seconds: float = 1e9) -> Recording:
-    """Play the seeds' programs on one side, and return its recording."""
+    """Execute the programs of some seeds with one allocator, and return the recording."""
     deadline_s = time.perf_counter() + seconds
     rows: list[list[int]] = []
     starts = list[int]()

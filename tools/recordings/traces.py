@@ -40,7 +40,7 @@ REPEATS = 5
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A launch to make again: its kernel as source, its arrays NumPy's. `title` names the record's file."""
+    """A launch to repeat, with its kernel's source and NumPy arrays. `title` is the record's name."""
 
     title: str
     launch: Launch
@@ -53,7 +53,7 @@ class Shown:
 
 
 def shown_to_learners(device: str) -> list[Shown]:
-    """Return the notebooks' launches on the default virtual GPU, and on one like `device` if it is listed."""
+    """Return the notebooks' launches on the default virtual GPU, and on one of the same model as `device`."""
     devices = [DEFAULT_DEVICE]
     with contextlib.suppress(UnknownDeviceError):
         devices.append(session.table_info(device).name)
@@ -115,7 +115,7 @@ def _noted(launches: dict[tuple[Any, ...], Shown], number: str) -> Iterator[None
 
 
 def record_blocks(launches: Iterable[Shown], recorder: Recorder) -> None:
-    """Record launches on the session's GPU: of `REPEATS` warm runs the one of median duration."""
+    """Record launches on the session's GPU. Of `REPEATS` warm runs, the run of median duration is stored."""
     backend = session.backend()
     cp = session.cp()
     for launch_of_notebook in launches:

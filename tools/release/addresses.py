@@ -60,13 +60,13 @@ def badges(address: str) -> str:
 
 
 def with_badges(readme: str, address: str) -> str:
-    """The README with the badges below its title, or without any."""
+    """Return the README with the badges below its title, or without badges if there is no address."""
     line = badges(address)
     return _TITLE.sub(lambda title: title[1] + (f"\n{line}" if line else ""), readme, count=1)
 
 
 def with_set_up(notebook: nbformat.NotebookNode, address: str) -> nbformat.NotebookNode:
-    """A notebook with the hidden cell below its title, or without."""
+    """Return a notebook with the hidden set-up cell below its title, or without it if there is no address."""
     notebook.cells = [cell for cell in notebook.cells if cell.get("id") != CELL_ID]
     if address:
         hidden = {
@@ -81,7 +81,7 @@ def with_set_up(notebook: nbformat.NotebookNode, address: str) -> nbformat.Noteb
 
 
 def stale(root: Path = ROOT) -> list[str]:
-    """Files that are not as the entry in pyproject.toml wants them."""
+    """Return the names of files that do not agree with the repository address in pyproject.toml."""
     address = repository(root)
     readme = (root / "README.md").read_text(encoding="utf-8")
     files = ["README.md"] if with_badges(readme, address) != readme else []
@@ -94,7 +94,7 @@ def stale(root: Path = ROOT) -> list[str]:
 
 
 def write(root: Path = ROOT) -> list[str]:
-    """Bring all files in line; returns those that have changed."""
+    """Update all files to the repository address, and return the names of the changed files."""
     address = repository(root)
     changed = stale(root)
     for name in changed:
@@ -112,7 +112,7 @@ def _notebooks(root: Path) -> list[Path]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Say what is not in line, or write it."""
+    """Print which files do not agree with the repository address, or update them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help="write badges and cells, or take them out")
     options = parser.parse_args(arguments)

@@ -25,7 +25,7 @@ class Package:
 
 
 def closure(name: str = "gpulab-course") -> list[Package]:
-    """What `name` requires here, and what that requires, without extras; the largest first."""
+    """Return the packages that `name` requires directly or indirectly, without extras, the largest first."""
     packages: dict[str, Package] = {}
     pending = [name]
     while pending:
@@ -51,7 +51,7 @@ def required(requirements: list[str]) -> Iterator[str]:
 
 
 def licence(distribution: metadata.Distribution) -> str:
-    """What its metadata call its licence, in a few words; empty if they do not."""
+    """Return the licence in the metadata of a package in a few words, or an empty string."""
     of_metadata = distribution.metadata
     classifiers = [
         text.rpartition(" :: ")[2]
@@ -75,7 +75,7 @@ def _key(name: str) -> str:
 
 
 def main() -> None:
-    """Print the table."""
+    """Print a table of the required packages with sizes and licences."""
     packages = closure()
     for package in packages:
         size = f"{package.size_bytes / 1e6:8.1f} MB"

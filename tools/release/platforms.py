@@ -40,7 +40,7 @@ EXTRAS = {"": tuple(PLATFORMS), "test": tuple(PLATFORMS), "cuda13": ON_A_GPU, "c
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One resolution: what was asked for, how many packages it takes, or why there is none."""
+    """The result of one dependency resolution: its inputs, the number of packages, and the problem if any."""
 
     python: str
     platform: str
@@ -50,13 +50,13 @@ class Outcome:
 
     @property
     def line(self) -> str:
-        """One line of the list."""
+        """Return the result as a line of text."""
         case_text = f"Python {self.python:4}  {self.platform:11}  {self.extra or '(no extra)':10}"
         return f"{case_text}  {self.problem or f'{self.packages} packages'}"
 
 
 def command(python: str, platform: str, extra: str) -> list[str]:
-    """What uv is asked."""
+    """Return the uv command that resolves the dependencies."""
     arguments = [
         sys.executable,
         "-m",
@@ -80,13 +80,13 @@ def command(python: str, platform: str, extra: str) -> list[str]:
 
 
 def outcome(python: str, platform: str, extra: str) -> Outcome:
-    """Resolve once."""
+    """Resolve the dependencies for one platform and one Python version."""
     process = subprocess.run(command(python, platform, extra), cwd=ROOT, capture_output=True, text=True)
     return read(python, platform, extra, process.returncode, process.stdout, process.stderr)
 
 
 def read(python: str, platform: str, extra: str, status: int, out: str, err: str) -> Outcome:
-    """What uv's answer says."""
+    """Convert the output of uv to an `Outcome`."""
     if status == 0:
         return Outcome(python, platform, extra, sum("==" in line for line in out.splitlines()))
     message = " ".join(line.strip(" ╰─▶×│") for line in err.splitlines())
@@ -94,7 +94,7 @@ def read(python: str, platform: str, extra: str, status: int, out: str, err: str
 
 
 def surprising(outcome: Outcome) -> bool:
-    """Whether it fails for another reason than the one that is known."""
+    """Return whether a resolution failed for another reason than the expected one."""
     expected = WITHOUT.get(outcome.platform)
     return bool(outcome.problem) and not (expected and f"{expected}>=" in outcome.problem)
 
@@ -102,14 +102,14 @@ def surprising(outcome: Outcome) -> bool:
 def asked_for(
     pythons: Sequence[str], platforms: Sequence[str], extras: Sequence[str]
 ) -> Iterator[tuple[str, str, str]]:
-    """Everything to try."""
+    """Yield all combinations to resolve."""
     for extra_name, python, platform in product(extras, pythons, platforms):
         if platform in EXTRAS[extra_name]:
             yield python, platform, extra_name
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print a line for each; the exit status is 1 if one fails."""
+    """Print a line for each resolution, and return exit status 1 if one fails."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--python", action="append", choices=PYTHONS)
     parser.add_argument("--platform", action="append", choices=list(PLATFORMS))

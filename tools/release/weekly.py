@@ -58,7 +58,7 @@ raise SystemExit(bool(failed))
 
 
 def call(*command: str | Path, device: str = "") -> bool:
-    """Run a command in the checkout; whether it succeeded."""
+    """Run a command in the checkout, and return whether it succeeded."""
     arguments = [str(argument) for argument in command]
     print(
         "$",
@@ -71,7 +71,7 @@ def call(*command: str | Path, device: str = "") -> bool:
 
 
 def newest() -> bool:
-    """Make the environment with the newest versions."""
+    """Create an environment with the newest versions of all packages, and run ``gpulab doctor`` in it."""
     uv = (sys.executable, "-m", "uv")
     install = (*uv, "pip", "install", "--quiet", "--upgrade", "--python", python_of(VENV), "-e", ".[test]")
     is_created = call(*uv, "venv", "--quiet", "--clear", "--python", sys.executable, VENV) and call(*install)
@@ -79,7 +79,7 @@ def newest() -> bool:
 
 
 def ptx() -> bool:
-    """Parse what the newest NVRTC makes of the course's kernels."""
+    """Compile the course's kernels with the newest NVRTC, and parse the PTX."""
     return call(_python(), "-c", _PARSE)
 
 
@@ -102,7 +102,7 @@ def notebooks() -> bool:
 
 
 def links() -> bool:
-    """Ask every address once, and once more where it did not answer."""
+    """Request every web address once, and a second time if there was no answer."""
     urls = addresses(_texts())
     failures = {address: answer for address in urls if (answer := _answer(address))}
     print(f"{len(urls) - len(failures)} of {len(urls)} addresses answer.")
@@ -112,7 +112,7 @@ def links() -> bool:
 
 
 def addresses(texts: Iterable[str]) -> list[str]:
-    """The addresses in texts, each once, without those that lead nowhere on purpose."""
+    """Return each web address in some texts once, except those that are invalid on purpose."""
     urls = {address.partition("#")[0] for text in texts for address in _ADDRESS.findall(text)}
     return sorted(address for address in urls if not _NOWHERE.match(address))
 

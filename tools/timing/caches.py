@@ -86,7 +86,7 @@ Rates are in per cent, and bytes are in millions.
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A launch with the counters of an H200 and those of the model."""
+    """A launch with its recorded counters of an H200 and the counters of the model."""
 
     case: CacheCase
     size: int
@@ -128,7 +128,7 @@ def recorded() -> dict[str, Any]:
 
 
 def modelled(case: CacheCase, size: int, state: State = "cold") -> CacheCounters:
-    """Return the modelled counters of a launch; for ``"warm"`` those of the second of two."""
+    """Return the modelled counters of a launch, or of its repetition for ``"warm"``."""
     case_launch = case.launch(size)
     launch = Launch.of(
         KernelSource(case.kernel, code()),
@@ -143,7 +143,7 @@ def modelled(case: CacheCase, size: int, state: State = "cold") -> CacheCounters
 
 
 def compare(state: State = "cold", cases: Iterable[CacheCase] = CASES) -> list[Compared]:
-    """Every launch that was recorded in a state, beside the model's."""
+    """Return every launch that was recorded in a state, with the recorded and the modelled counters."""
     data = recorded()
     names = data["metrics" if state == "cold" else "warm_metrics"]
     return [

@@ -168,7 +168,7 @@ def tensor_section(modelled_times: dict[str, tuple[float, float]]) -> str:
 
 
 def kept_scores(modelled_times: dict[str, dict[str, tuple[float, float]]]) -> dict[str, Score]:
-    """Return the scores of the launches kept from calibration, by GPU, with warm caches."""
+    """Return the warm-cache scores of launches that were not used for calibration, by GPU."""
     return {
         gpu: score(
             [row for row in compare.kernels(compare.recorded(gpu), modelled_times[gpu])[0] if row.is_kept]

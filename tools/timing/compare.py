@@ -25,7 +25,7 @@ DIFFERENT = 1.15  # pairs of kernels count whose times differ by so much
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Recorded and modelled time in ns of a launch, copy or graph; and if it was kept from calibration."""
+    """The recorded and the modelled time in ns of one operation, and whether it was kept from calibration."""
 
     name: str
     recorded_ns: float
@@ -34,7 +34,7 @@ class Compared:
 
     @property
     def ratio(self) -> float:
-        """Modelled over recorded."""
+        """The modelled time divided by the recorded time."""
         return self.modelled_ns / self.recorded_ns
 
     @property
@@ -45,7 +45,7 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Errors of a set, as factors less 1, and the share of pairs ranked as they were recorded."""
+    """The relative errors of a set of launches, and the share of pairs in the right order."""
 
     count: int
     median: float
@@ -67,7 +67,7 @@ def recorded(name: str) -> dict[str, Any]:
 
 
 def score(rows: Sequence[Compared]) -> Score:
-    """Sum a set up."""
+    """Return the score of a set of launches."""
     errors = sorted(row.error for row in rows)
     pairs = [
         (a.recorded_ns > b.recorded_ns) == (a.modelled_ns > b.modelled_ns)
@@ -86,7 +86,7 @@ def score(rows: Sequence[Compared]) -> Score:
 def modelled(
     names: Sequence[str], launches: Iterable[Timed] = LAUNCHES
 ) -> dict[str, dict[str, tuple[float, float]]]:
-    """Run launches once, and return their modelled times in ns with the arrays in L2, and without.
+    """Run launches once, and return their modelled times in ns, with warm and with cold caches.
 
     The GPUs must be of one compute capability, so that a kernel is the same for them.
     """
@@ -172,7 +172,7 @@ def copies(name: str, data: dict[str, Any]) -> list[Compared]:
 
 
 def graphs(data: dict[str, Any]) -> list[Compared]:
-    """Graphs of small kernels, one after another, between two events: per node, and as wholes."""
+    """Return the recorded and the modelled times of graphs of small kernels."""
     from virtualgpu.model import cost
 
     node_ns = data["launches"]["copy 2^10"]["warm_ns"]

@@ -24,7 +24,7 @@ SIDES = (256, 512, 1024)
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The result of a program: the index of its argument, and the function that computes it with NumPy.
+    """The expected result of a program: the index of the output argument, and a function for NumPy.
 
     The largest difference may be ``tolerance`` of the largest expected value.
     """
@@ -47,7 +47,7 @@ class Program(Timed):
 
     @property
     def is_kept(self) -> bool:
-        """Return True: no program calibrates."""
+        """Return True, because no program is used for calibration."""
         return True
 
 
@@ -536,5 +536,5 @@ def _others() -> Iterator[Program]:
 
 @functools.cache
 def programs() -> tuple[Program, ...]:
-    """Return the programs that judge the clock."""
+    """Return the programs that test the model of the clock."""
     return (*_products(), *_attention(), *_others())

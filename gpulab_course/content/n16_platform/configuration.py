@@ -37,7 +37,7 @@ print(json.dumps(seen))
 
 
 def child(before: Mapping[str, str] | None = None, late: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Start a process with environment variables, and return observations about it.
+    """Start a process with environment variables, and return the values that it observes.
 
     `before` is set before the process starts, and `late` after its first array.
 

@@ -92,7 +92,7 @@ def _choice_lesson(targets: Sequence[str], capability: Capability, result: Any, 
 
 
 def judge_matrix(answer: Answer) -> str:
-    """Judge ``taken(targets, capability)``: the target of a program that a driver uses for a device."""
+    """Judge ``taken(targets, capability)``, which returns the target that a driver uses for a device."""
     must_be_a_function("taken", answer.is_function, answer.kind)
     rng = answer.rng
     single_targets = [
@@ -166,7 +166,7 @@ def wheel(capabilities: Sequence[str]) -> list[str]:
 
 
 def judge_wheel(answer: Answer) -> str:
-    """Judge ``wheel(capabilities)``: the targets for which a package must be built."""
+    """Judge ``wheel(capabilities)``, which returns the targets for which a package must be built."""
     must_be_a_function("wheel", answer.is_function, answer.kind)
     rng = answer.rng
     all_capabilities = [f"{major}.{minor}" for major, minor in _CAPABILITIES]
@@ -300,7 +300,7 @@ def _run_verified(answer: Any, request: Callable[..., Any]) -> Any:
 
 
 def judge_variables(answer: Answer) -> str:
-    """Judge ``verified(run, variables)``: the effect of each variable, and the time when it must be set."""
+    """Judge ``verified(run, variables)``, which finds what each variable changes and when it must be set."""
     must_be_a_function("verified", answer.is_function, answer.kind)
     rng = answer.rng
     for program_index, quiet_runs in enumerate(rng.permutation((1, 1, 2, 3, 4, 5, 6, 6))):

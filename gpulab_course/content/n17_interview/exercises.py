@@ -134,7 +134,7 @@ _SLIP_LESSONS = {
 
 
 def judge_napkin(answer: Answer) -> str:
-    """Judge ``napkin(work, card)``: bytes, operations, both times, and the bound with the larger time."""
+    """Judge ``napkin(work, card)``, which estimates bytes, operations and times, and names the bound."""
     must_be_a_function("napkin", answer.is_function, answer.kind)
     devices = [info(str(name)) for name in answer.rng.permutation(DEVICES)[:3]]
     ridges = [1e3 * device.fp32_tflops / device.memory_bandwidth_gbps for device in devices]
@@ -287,7 +287,7 @@ def counters_of(launch: tuple[Any, ...]) -> tuple[dict[str, float], str]:
 
 
 def judge_cause(answer: Answer) -> str:
-    """Judge ``cause(seen)``: the causes of hidden kernels, compared with gpulab's diagnosis."""
+    """Judge ``cause(seen)``, which names the causes of slow hidden kernels from their counters."""
     must_be_a_function("cause", answer.is_function, answer.kind)
     rng = random.Random(answer.seed)
     device = rng.choice(["RTX 4090", "A100", "H100"])
@@ -372,7 +372,7 @@ _INT_MAX = 2**31 - 1
 
 
 def one_above(*values: int) -> Callable[[Draw, Any, Dim3], Case]:
-    """Return a function that makes a launch whose rows have equal elements, one of them larger by 1."""
+    """Return a function that makes a launch whose rows have equal elements, but one larger by 1."""
 
     def make_case(random_data: Draw, size: Any, block: Dim3) -> Case:
         rows, columns = size
@@ -395,7 +395,7 @@ def several_largest(random_data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def several_large(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch whose rows have a largest element near the largest int, and others near the least."""
+    """Make a launch with one element near the largest int in each row, and others near the smallest."""
     rows, columns = size
     x = _INT_MIN + random_data.rng.integers(0, 3, size)
     x[np.arange(rows), random_data.rng.integers(0, columns, rows)] = _INT_MAX - np.arange(rows) % 3
@@ -453,7 +453,7 @@ _GAIN_MARGIN = 1.03
 
 
 class Bench:
-    """A model of a program whose time in µs depends on the device and on settings, in a hidden way."""
+    """A model of a program whose time in µs depends on the device and on settings by a hidden rule."""
 
     def __init__(
         self,
@@ -695,7 +695,7 @@ def _with_splits(exercise: KernelExercise, kernel_code: str) -> KernelExercise:
 
 
 def decoding_step(random_data: Draw, size: tuple[int, int], block: Dim3) -> Case:
-    """Make a launch that computes attention of one query per head; some scores overflow the exponential."""
+    """Make a launch that computes attention of one query per head, with some very large scores."""
     heads, tokens = size
     rng = random_data.rng
     shapes = (heads, 32), (heads, tokens, 32), (heads, tokens, 32)
@@ -713,7 +713,7 @@ def decoding_step(random_data: Draw, size: tuple[int, int], block: Dim3) -> Case
 def attended_like(
     scale: float, offset: float = 0, equal_keys: bool = False, value_kind: str = ""
 ) -> Callable[[Draw, Any, Dim3], Case]:
-    """Return a function that makes a launch with this scale and offset of scores, and kinds of values."""
+    """Return a function that makes an attention launch with this scale and offset of scores."""
 
     def make_case(random_data: Draw, size: Any, block: Dim3) -> Case:
         heads, tokens = size

@@ -282,7 +282,7 @@ def attend(file: str) -> str:
 
 
 def scored(code: str, heads: int = 32, tokens: int = 1024, device: str = "H100") -> Costs:
-    """Compare a kernel for 17-capstone with a naive and a good one: modelled times and counters.
+    """Compare a kernel for 17-capstone with a naive and a good kernel, by modelled times and counters.
 
     Each kernel is launched with the number of blocks per head that its text defines as ``SPLITS``.
     """

@@ -246,7 +246,7 @@ _TILE_SIDE = 32
 
 
 def stages(data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch that multiplies matrices; `size` counts tiles of 32 × 32: rows, columns, inner."""
+    """Make a launch that multiplies matrices whose sizes are given in tiles of 32 × 32."""
     rows, columns, inner = (_TILE_SIDE * count for count in size)
     a = (data.whole((rows, inner), -60, 61) / 4).astype(np.float16)
     b = (data.whole((inner, columns), -60, 61) / 4).astype(np.float16)
@@ -284,7 +284,7 @@ def _has_several_tiles(mistake: Mistake) -> bool:
 
 
 def dense(data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch with an epilogue; `size` is the number of groups of 16 rows, and of inner columns / 8."""
+    """Make a launch of a product with an epilogue. `size` is (rows / 16, inner columns / 8)."""
     groups, eights = size
     rows, inner = 16 * groups, 8 * eights
     # The sums are exact in FP32, but not in FP16, and the bias is not exact in FP16.

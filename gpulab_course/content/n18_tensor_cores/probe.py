@@ -76,7 +76,7 @@ def _registers(number_format: Format, terms: npt.NDArray[np.float32]) -> npt.NDA
 
 
 def kept_bits() -> dict[str, int]:
-    """Return how many bits a sum keeps from the first bit of its largest term on, by format."""
+    """Return by format how many bits a sum keeps, counted from the first bit of its largest term."""
     capability = session.backend().device_info().compute_capability
     return {form.name: _kept(form) for form in FORMATS if capability >= form.since}
 

@@ -19,7 +19,7 @@ _TILE = 64
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One version: what is new in it, its files in order, and the values of macros in them.
+    """One version: its innovation, its files in order, and the values of their macros.
 
     A version without files is the last one of ``kernels.ladder("tensor_cores")``.
     """
@@ -44,7 +44,7 @@ VERSIONS = (
 
 
 def source(*files: str) -> str:
-    """Return the CUDA C++ text of files in the folder ``kernels`` of this notebook, one after the other."""
+    """Return the concatenated CUDA C++ text of files in this notebook's folder ``kernels``."""
     folder = resources.files("gpulab_course.content.n18_tensor_cores") / "kernels"
     return "\n".join((folder / file).read_text(encoding="utf-8") for file in files)
 

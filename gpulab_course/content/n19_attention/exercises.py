@@ -167,7 +167,7 @@ def _draw_attention_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]
 
 
 def masked(data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch of attention with a window, which is wider than a tile, narrower, or without an end."""
+    """Make a launch of attention with a window that is wider than a tile, narrower, or unlimited."""
     n = int(size)
     windows = (1, int(data.rng.integers(2, 16)), int(data.rng.integers(17, 90)), n + 5)
     return _make_masked_case(data, n, int(data.rng.choice(windows)), block)

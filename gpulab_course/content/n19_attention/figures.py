@@ -89,7 +89,7 @@ def attend(q: Any, k: Any, v: Any) -> Any:
 
 
 def tile_bytes(counters: KernelCounters, file: str = "forward.cu") -> int:
-    """Return the bytes of k and v that the blocks of a kernel load, from caches or DRAM."""
+    """Return how many bytes of k and v the blocks of a kernel load, from caches or from DRAM."""
     lines = source(file).splitlines()
     numbers = {number for number, line in enumerate(lines, 1) if "= k[" in line or "= v[" in line}
     loads = [access for access in counters.accesses if access.space == "global" and access.line in numbers]
@@ -169,7 +169,7 @@ def running_largest(row: Any) -> Picture:
 
 
 def mask_tiles(n: int, height: int, tile: int, window: int | None = None) -> Picture:
-    """Draw which tiles of scores a causal mask leaves empty, full, or cut.
+    """Draw which tiles of scores a causal mask leaves empty, full, or partly filled.
 
     Parameters
     ----------
@@ -204,7 +204,7 @@ def mask_tiles(n: int, height: int, tile: int, window: int | None = None) -> Pic
 
 
 def tile_states(n: int, height: int, tile: int, window: int | None = None) -> Any:
-    """Return for each block and tile: 0 if the tile is masked completely, 1 if in part, 2 if not at all."""
+    """Return for each block and tile what the mask leaves: 0 for nothing, 1 for a part, 2 for everything."""
     distance = np.arange(n)[:, None] - np.arange(n)
     visible = (distance >= 0) & (distance < (n if window is None else window))
     rows, columns = -(-n // height), -(-n // tile)
@@ -276,7 +276,7 @@ def decode_launch(keys: int, blocks: int, warps: int = 4) -> dict[str, Any]:
 
 
 def parts(row: Any, splits: int) -> Picture:
-    """Draw the parts of one row of scores, with the pair of each part and of all.
+    """Draw a row of scores in parts, with the maximum and the sum of each part and of the whole row.
 
     Parameters
     ----------

@@ -104,7 +104,7 @@ RUNGS = (
 
 
 def up_to(rung: str) -> tuple[Rung, ...]:
-    """Return all versions up to and including that of a notebook, such as ``"05"``."""
+    """Return all versions up to and including the version of a notebook, such as ``"05"``."""
     versions = tuple(version for version in RUNGS if version.number <= rung)
     if not versions:
         raise ValueError(
@@ -115,7 +115,7 @@ def up_to(rung: str) -> tuple[Rung, ...]:
 
 
 def played(rung: str) -> Play:
-    """Return the function that launches the kernels of several sequences in this version."""
+    """Return the function that launches the kernels of several sequences in the version of a notebook."""
     return next(version.play for version in reversed(up_to(rung)) if version.play is not None)
 
 

@@ -24,14 +24,14 @@ from gpulab_course.teach.interview import Card, Drawn, Found, Part
 
 @dataclass(frozen=True)
 class Bug:
-    """A bug: the changes to the solution, and other kinds of fault that count as right answers."""
+    """A bug: the changes to the solution, and further kinds of fault that are accepted as right answers."""
 
     name: str
     changes: tuple[tuple[str, str], ...]
     also: tuple[str, ...] = ()
 
     def program(self, solution: str) -> str:
-        """Return the solution with the bug, and without comments, which would reveal it."""
+        """Return the solution with the bug, without comments, because they would reveal the bug."""
         for original, replacement in self.changes:
             assert solution.count(original) == 1, (self.name, original)
             solution = solution.replace(original, replacement)

@@ -139,7 +139,7 @@ def draw_hidden(rng: Random, cause: str) -> Hidden:
 
 
 def also_right(diagnosis_table: DiagnosisTable) -> tuple[str, ...]:
-    """Return other causes with nearly the same gain, and "nothing" if all gains are small."""
+    """Return the other causes whose gain is nearly as large, and "nothing" if all gains are small."""
     main = diagnosis_table.main
     causes = [cause for cause in diagnosis_table.causes if cause.kind != "launch"]
     if main is None:

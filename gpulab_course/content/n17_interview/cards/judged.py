@@ -30,7 +30,7 @@ _MOST_THREADS = 1024
 
 
 class UntriedError(GpulabError):
-    """Error for a program that cannot be run: it does not compile, or has other parameters."""
+    """Error for a kernel that cannot be run because it does not compile or has other parameters."""
 
 
 def exercise(name: str) -> KernelExercise:
@@ -230,7 +230,7 @@ _STAGE_CAUSES = {"results": RESULTS, "orders": RACE, "hazards": MEMORY, "budget"
 
 
 def faults(name: str, code: str) -> tuple[list[str], Verdict]:
-    """Return the kinds of fault in a wrong program, the most obvious first, and the judge's verdict.
+    """Return the kinds of fault in a wrong kernel, the most obvious first, and the judge's verdict.
 
     The sanitizer checks small launches for races and out-of-bounds accesses. If it finds none, the kind
     depends on the stage in which the program fails.

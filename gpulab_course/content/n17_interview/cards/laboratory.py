@@ -69,7 +69,7 @@ def info(device: str) -> Published:
 
 
 def tensor_tflops(device: str, format_name: str) -> float:
-    """Return the published dense rate of a device's tensor cores in a format, or 0 if they do not have it.
+    """Return a device's published dense tensor-core rate for a format, or 0 if there is none.
 
     A format is named as in `virtualgpu.records.counters.TENSOR_FORMATS`.
     """
@@ -83,7 +83,7 @@ def published(device: str) -> Provenance:
 
 
 def kernel(cp: Any, name: str, shared_bytes: int = 0) -> Any:
-    """Return a kernel of the interview notebook, with this maximum of dynamic shared memory."""
+    """Return a kernel of the interview notebook that may use `shared_bytes` of dynamic shared memory."""
     function = cp.RawModule(code=source("estimates.cu")).get_function(name)
     if shared_bytes > 48 << 10:
         function.max_dynamic_shared_size_bytes = shared_bytes

@@ -22,7 +22,7 @@ Shape = int | tuple[int, int]
 
 @dataclass(frozen=True)
 class Case:
-    """A kernel with a performance flaw, and its fixed version `mended` or None if there is no flaw."""
+    """A kernel with a performance flaw and its fixed version `mended`, or a kernel without a flaw."""
 
     family: str
     cause: str
