@@ -20,11 +20,11 @@ class UnknownDeviceError(GpulabError, ValueError):
 
 
 class UnknownProcessorError(GpulabError, ValueError):
-    """Error for a processor that kernels cannot be compiled for; the message lists the possible ones."""
+    """Error for a processor for which kernels cannot be compiled; the message lists the possible ones."""
 
 
 class ArgumentWarning(UserWarning):
-    """Warning about an argument that a kernel interprets differently than with CuPy, or ignores."""
+    """Warning about an argument that a kernel ignores, or interprets differently than with CuPy."""
 
 
 class SourceWarning(ArgumentWarning):

@@ -126,7 +126,7 @@ class Counters(Observation[KernelCounters]):
 
 @dataclass(frozen=True, slots=True)
 class Costs(Observation[LaunchCosts]):
-    """Observation of the causes of the modelled time, with the time without each cause.
+    """Observation of the causes of the modelled time, each with the time that the launch takes without it.
 
     Only a virtual GPU supports it.
 
@@ -219,11 +219,11 @@ def caches_of(observations: Sequence[Observation[Any]]) -> Caches:
 
 
 class TimelineRecorder(Protocol):
-    """Recorder of one timeline; call `start` and `stop` once each, `stop` also after an error."""
+    """Recorder of one timeline. Call `start` and `stop` once each, `stop` also after an error."""
 
     @property
     def blind(self) -> str:
-        """Reason why single operations have not been recorded since `start`; empty if they have been."""
+        """The reason why individual operations have not been recorded since `start`, or an empty string."""
         ...
 
     def start(self) -> None:
@@ -243,10 +243,10 @@ class TimelineRecorder(Protocol):
 
 
 class StreamWatcher(Protocol):
-    """Observer of a program's operations on streams and memory; call `start` and `stop` once each."""
+    """Observer of a program's use of streams and memory. Call `start` and `stop` once each."""
 
     def start(self, see: Callable[[Act], None]) -> None:
-        """Start to call `see` with each act of the program (`virtualgpu.records.acts`), in order.
+        """Start to call `see` with each use of streams and memory (`virtualgpu.records.acts`), in order.
 
         Earlier work of the devices counts as finished.
 
@@ -258,12 +258,12 @@ class StreamWatcher(Protocol):
         ...
 
     def stop(self) -> str:
-        """Stop the observation, also after an error, and return a description of what was not observed."""
+        """Stop the observation, also after an error. Return a description of what was not observed."""
         ...
 
 
 class LoadReader(Protocol):
-    """Reader of a device's load: each call returns a row of `records.device.load.LOAD_COLUMNS`.
+    """Reader of a device's load. Each call returns a row of `records.device.load.LOAD_COLUMNS`.
 
     Values that are not available are None.
     """
@@ -272,7 +272,7 @@ class LoadReader(Protocol):
     processes: tuple[tuple[int, float | None], ...]
 
     def facts(self) -> dict[str, Any]:
-        """Return the properties of the device that do not change, under their names in `LoadSamples`."""
+        """Return the constant properties of the device as fields of `LoadSamples`."""
         ...
 
     def __call__(self) -> Sequence[float | None]: ...
@@ -289,7 +289,7 @@ class Backend(Protocol):
     def metrics(self) -> DeviceMetrics: ...
 
     def setup(self) -> DeviceMetrics:
-        """Return the setup of the device: limits of the driver, partitions (MIG) and links."""
+        """Return the setup of the device, with its driver limits, partitions (MIG) and links."""
         ...
 
     def kernel_stats(self, kernel: Any) -> KernelStats: ...
@@ -297,11 +297,11 @@ class Backend(Protocol):
     def occupancy(self, kernel: Any, block_threads: int, shared_bytes: int = 0) -> Occupancy: ...
 
     def timeline_recorder(self) -> TimelineRecorder:
-        """Return a recorder of all work on this kind of device, whichever device is current."""
+        """Return a recorder of the work on all devices of this kind (real or virtual)."""
         ...
 
     def stream_watcher(self) -> StreamWatcher:
-        """Return a watcher of a program's streams and memory on this kind of device.
+        """Return an observer of streams and memory on all devices of this kind (real or virtual).
 
         Raises
         ------
@@ -345,7 +345,7 @@ class Backend(Protocol):
         ...
 
     def update_graph(self, graph: Any, other: Any) -> None:
-        """Copy the parameters of another graph with the same nodes and edges to an executable graph.
+        """Update an executable graph with the parameters of a graph that has the same nodes and edges.
 
         Raises
         ------

@@ -22,14 +22,14 @@ _LOCAL_LINE = 1 << 44
 
 @dataclass(frozen=True, slots=True)
 class CacheWatch:
-    """The recorder of a launch's accesses, and the bytes of each array that L2 contains before the launch."""
+    """The recorder of a launch's accesses, with the bytes of each array that L2 contains before it."""
 
     notes: AccessNotes
     resident_bytes: dict[int, int]
 
 
 def watch_caches(prepared: PreparedLaunch) -> CacheWatch:
-    """Return a recorder for a launch's accesses; L2 is empty at the start if the launch is cold."""
+    """Return a recorder for the accesses of a launch. For a cold launch, L2 is empty at the start."""
     from virtualgpu.engine.caches.notes import AccessNotes
 
     device = prepared.device
@@ -39,7 +39,7 @@ def watch_caches(prepared: PreparedLaunch) -> CacheWatch:
 
 
 def with_caches(finished: FinishedLaunch, watch: CacheWatch) -> KernelCounters:
-    """Return the counters of a launch, completed with cache counters from a replay of its accesses.
+    """Replay the accesses of a launch in a model of the caches, and add the results to its counters.
 
     Notes
     -----

@@ -75,7 +75,7 @@ class CompiledModule:
             log_stream.write(f"{self.log}\n")
 
     def warn(self) -> None:
-        """Show NVRTC's warnings about the source as `SourceWarning`, unless they were shown before."""
+        """Show NVRTC's warnings about the source as `SourceWarning`, each of them only once."""
         if not self._is_log_reported:
             self._is_log_reported = True
             for message in _LOG_WARNING.findall(self.log):
@@ -129,7 +129,7 @@ class CompiledModule:
         )
 
     def source_name(self, symbol: str) -> str:
-        """Return a kernel's name in the source: the name expression of a mangled symbol."""
+        """Return the name of a kernel in the source, given its mangled symbol."""
         return next((name for name, lowered in self.lowered_names.items() if lowered == symbol), symbol)
 
     def source_params(self, symbol: str) -> tuple[SourceParam, ...] | None:
@@ -245,7 +245,7 @@ def fit(info: DeviceInfo, resources: KernelResources, block_threads: int, shared
 def compiled_module(
     code: str, options: tuple[str, ...], name_expressions: tuple[str, ...], capability: tuple[int, int]
 ) -> CompiledModule:
-    """Compile for a device's compute capability, or return the module from the process's cache.
+    """Compile a module for a compute capability, or return it from the cache of this process.
 
     Raises
     ------

@@ -25,7 +25,7 @@ def size_bytes(args: Sequence[Any], source: Any) -> int:
 
 
 def placeholders(args: Sequence[Any], source: Any, target: Any) -> tuple[Any, ...]:
-    """Return the arguments with uninitialized arrays of module `target` instead of those of `source`."""
+    """Replace the arrays of module `source` in the arguments by uninitialized arrays of module `target`."""
     return tuple(
         target.empty(arg.shape, arg.dtype) if isinstance(arg, source.ndarray) else arg for arg in args
     )

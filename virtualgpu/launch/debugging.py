@@ -46,7 +46,7 @@ _WATCHDOG_S = 5.0
 
 
 def run_debug_build(prepared: PreparedLaunch, request: TraceRequest) -> DebugBuild:
-    """Compile a debug build, run it for the block to trace, and restore memory afterwards."""
+    """Run a debug build of the kernel to trace one block, and restore device memory afterwards."""
     from virtualgpu.compile.ptx.dwarf import declared_variables
     from virtualgpu.engine.observe.results import linear
     from virtualgpu.engine.observe.unrolled import unroll_factors

@@ -56,7 +56,7 @@ class Launch:
 
     @classmethod
     def as_cupy(cls, kernel: Any, grid: Any, block: Any, args: Any, shared_mem: Any) -> Launch:
-        """Create a launch from ``kernel(grid, block, args)`` with CuPy's rules.
+        """Return the launch for ``kernel(grid, block, args)``, with arguments interpreted as in CuPy.
 
         Shapes must be tuples. Sizes below 1 count as 1, with an `ArgumentWarning`.
 

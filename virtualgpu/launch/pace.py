@@ -51,7 +51,7 @@ _UNUSED_RESULT = InstructionCost((("lsu", 1.0),), 0.0)
 
 
 def pace(kernel: Kernel, clk_by_pipe: Mapping[str, float]) -> Pace:
-    """Compute the cost of each basic block of a kernel on a device with these pipes (`pipe_clk`)."""
+    """Compute the cost of each basic block of a kernel. `clk_by_pipe` is the result of `pipe_clk`."""
     functions = [plan.function for plan in kernel.plans]
     blocks = kernel.tables.blocks
     pipes = np.zeros((len(blocks), len(PIPES)))

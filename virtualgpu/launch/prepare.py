@@ -89,12 +89,12 @@ class PreparedLaunch:
 
     @property
     def sm_share(self) -> float:
-        """Share of the device's block slots that the grid occupies, from 0 to 1."""
+        """Number of blocks in the grid divided by the number that the device can run at once, at most 1."""
         return min(1.0, prod(self.grid) / (self.device.info.sm_count * self.blocks_per_sm))
 
     @property
     def waves(self) -> int:
-        """Number of times that the grid's blocks fill the device's block slots, at least 1."""
+        """Number of blocks in the grid divided by the number that the device can run at once, rounded up."""
         return max(1, -(-prod(self.grid) // (self.device.info.sm_count * self.blocks_per_sm)))
 
     @property
@@ -208,7 +208,7 @@ class PreparedLaunch:
         )
 
     def changed(self, node: GraphNode) -> Operation:
-        """Return the launch with the parameters and the grid of a graph node, checked like a launch."""
+        """Return the launch with the parameters and grid of a graph node, and check it again."""
         assert node.grid is not None
         assert node.block is not None
         buffer = bytearray(self.packed.params)
@@ -251,7 +251,7 @@ class PreparedLaunch:
         return replace(self, packed=replace(self.packed, cooperative=True))
 
     def fitted_cooperative(self) -> PreparedLaunch:
-        """Return the launch as a cooperative one.
+        """Return the launch as a cooperative launch whose grid fits on the device.
 
         A grid that is too large is reduced, with a warning.
 
@@ -325,7 +325,7 @@ class FinishedLaunch:
 
     @property
     def costs(self) -> LaunchCosts:
-        """Causes of the launch's time, each with the time of the launch without it."""
+        """The causes of the modelled time, each with the time that the launch would take without it."""
         from virtualgpu.model.cost.causes import costs
 
         prepared = self.prepared

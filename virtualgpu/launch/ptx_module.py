@@ -21,7 +21,7 @@ _MAX_REGISTERS = 255
 
 
 def load_ptx_module(ptx: str, module: ir.Module | None = None) -> CompiledModule:
-    """Return a module that is loaded from PTX text, with estimated registers.
+    """Load a module from PTX text, and estimate the registers of its kernels.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def _resources(module: ir.Module, kernel: ir.Function) -> KernelResources:
 
 
 def register_estimate(function: ir.Function) -> int:
-    """Return the largest number of 32-bit registers that hold live values at the same time."""
+    """Return the largest number of a function's 32-bit registers that are live at the same time."""
     flow = cfg.build(function)
     words_by_register = {
         name: _word_count(register_type) for name, register_type in function.registers.items()

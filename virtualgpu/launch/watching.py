@@ -54,7 +54,7 @@ class WatchedLaunch:
         self._initial_contents = contents(prepared.device.memory) or []
 
     def of(self, warps: tuple[WarpTrace, ...]) -> tuple[WarpTrace, ...]:
-        """Return the traced warps of one block with values of watch expressions, and positions of stops.
+        """Add the values of watch expressions and the steps of stops to the traced warps of one block.
 
         Raises
         ------

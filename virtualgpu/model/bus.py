@@ -35,7 +35,7 @@ PREFETCH_BLOCK_NS = 6_500.0
 def kernel_ns(
     device: VirtualDevice, duration_ns: float, arrays: Mapping[int, int], requested_bytes: float
 ) -> float:
-    """Return the duration of a kernel, given its duration with all arrays in the device's memory.
+    """Return the duration of a kernel, including the transfers of arrays that are not in device memory.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def _fault_wait_ns(info: DeviceInfo, migration: Migration) -> float:
 
 
 def host_touch_ns(info: DeviceInfo, migration: Migration) -> float:
-    """Return the time that the host waits when it touches pages which are new or on the device."""
+    """Return how long the host waits when it accesses pages that are new or on the device."""
     faults_ns = migration.new_bytes * HOST_NEW_PAGE_NS + migration.copied_bytes * HOST_PAGE_NS
     return faults_ns / PAGE_BYTES + migration.copied_bytes / cost.pinned_gbps(info)
 
@@ -119,7 +119,7 @@ def prefetch_ns(info: DeviceInfo, kind: CopyKind, migration: Migration) -> float
 
 
 def touched_by_host(device: VirtualDevice, pages: ManagedPages, start: int, size_bytes: int) -> None:
-    """Move the pages of managed memory that the host touches to it, and let the host wait for them."""
+    """Move pages of managed memory that the host accesses from the device to the waiting host."""
     migration = pages.to_host(start, size_bytes)
     device.memory.bus_bytes += migration.copied_bytes
     device.clock.advance(host_touch_ns(device.info, migration))

@@ -42,7 +42,7 @@ def device_infos(name: str | None = None, count: int | None = None) -> list[Devi
 
 
 def initial_watchdog_s() -> float:
-    """Return the time limit of a kernel in seconds: ``VIRTUALGPU_WATCHDOG_S``, else 20 s.
+    """Return the time limit of a kernel in seconds from ``VIRTUALGPU_WATCHDOG_S``, by default 20.
 
     Raises
     ------

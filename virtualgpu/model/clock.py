@@ -68,7 +68,7 @@ class HostClock:
 
 
 class Engine:
-    """An engine of a device, such as a copy engine: overlapping operations share its capacity of 1.0."""
+    """A hardware unit of a device, such as a copy engine. Concurrent operations share its capacity of 1.0."""
 
     def __init__(self) -> None:
         self._intervals: list[tuple[int, int, float]] = []
@@ -129,7 +129,7 @@ class Queue:
 
 @dataclass(slots=True, eq=False)
 class Moment:
-    """A point in a queue, reached when the operations ``after`` have ended, not before ``time_ns``."""
+    """A point in a queue, reached when the operations ``after`` have ended and ``time_ns`` has passed."""
 
     time_ns: int
     after: tuple[int, ...]
@@ -193,7 +193,7 @@ class Schedule:
             return handle
 
     def own_handle(self, handle: int) -> int:
-        """Return the handle of the queue that a stream handle means in the calling thread.
+        """Return the handle of the queue that a stream handle refers to in the calling thread.
 
         Each thread has its own per-thread default stream.
         """
@@ -237,7 +237,7 @@ class Schedule:
             return self._queues.setdefault(handle, Queue(True, 0))
 
     def ready_ns(self, handle: int) -> int:
-        """Return the earliest time at which an operation can start that is submitted to a queue now."""
+        """Return the earliest time at which a new operation of a queue can start."""
         with self.clock.lock:
             if not self._pending:
                 return self._ready_ns(handle)
@@ -419,7 +419,7 @@ class Schedule:
             return start, start + duration
 
     def extend(self, handle: int, end_ns: int, last: tuple[int, ...]) -> None:
-        """Move the end of a queue to `end_ns` after a graph whose last operations have the numbers `last`."""
+        """Set the end of a queue to the end of a graph, whose last operations have the numbers `last`."""
         with self.clock.lock:
             queue = self.queue(handle)
             queue.tail_ns = max(queue.tail_ns, end_ns)
@@ -428,7 +428,7 @@ class Schedule:
             queue.waits = False
 
     def point(self, handle: int) -> Moment:
-        """Return the present end of a queue: the time when its operations end, and the last of them."""
+        """Return the current end of a queue as a `Moment`."""
         with self.clock.lock:
             moment = Moment(self._ready_ns(handle), self._frontier(self.queue(handle)))
             if self._pending:
@@ -442,7 +442,7 @@ class Schedule:
             return self._end_of(moment.time_ns, moment.after)
 
     def follow(self, handle: int, number: int) -> tuple[int, ...]:
-        """Make operation `number` the last one of a queue, and return the operations that it must follow."""
+        """Make operation `number` the last one of a queue. Return the operations that it must wait for."""
         with self.clock.lock:
             queue = self.queue(handle)
             after = self._frontier(queue)
@@ -471,7 +471,7 @@ class Schedule:
         )
 
     def hold_until(self, handle: int, time_ns: int, after: tuple[int, ...] = ()) -> None:
-        """Let the next operations of a queue start after `time_ns` and after the operations `after`."""
+        """Delay the next operations of a queue until `time_ns`, and until the operations `after` end."""
         with self.clock.lock:
             queue = self.queue(handle)
             queue.tail_ns = max(queue.tail_ns, time_ns)

@@ -46,7 +46,7 @@ def addresses(function: Callable[..., Any], memory: DeviceMemory) -> tuple[tuple
 
 
 def moved(function: Callable[..., Any], moves: Mapping[int, int], memory: DeviceMemory) -> Callable[..., Any]:
-    """Return a copy of the function that uses other addresses; `moves` maps old to new addresses."""
+    """Return a copy of the function whose device arrays have new addresses (`moves` maps old to new ones)."""
     function_copy: Callable[..., Any] = _FunctionCopier(
         lambda view: _moved_view(view, moves, memory)
     ).changed(function)

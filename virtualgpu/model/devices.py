@@ -327,12 +327,12 @@ def device_spec(name: str) -> DeviceSpec:
 
 
 def device_info(name: str) -> DeviceInfo:
-    """Return compute capability, limits and rates of a GPU in the table; see `device_spec` for `name`."""
+    """Return the compute capability, limits and rates of a GPU in the table."""
     return device_spec(name).info
 
 
 def modelled(info: DeviceInfo) -> DeviceInfo:
-    """Return the description of a virtual GPU that is like a real device.
+    """Return the description of a virtual GPU with the properties of a real device.
 
     It has the limits of the real device; values that the device does not report come from the table of
     GPUs.

@@ -130,7 +130,7 @@ _NODE_KINDS: dict[ActivityKind, NodeKind] = {
 
 @dataclass(slots=True)
 class KernelCounts:
-    """The bytes and floating-point operations of a kernel's last run on a timeline; see `Activity`."""
+    """The bytes and floating-point operations of a kernel's last run, for a timeline."""
 
     moved_bytes: int | None = None
     flop: int | None = None
@@ -151,7 +151,7 @@ class KernelCall(Protocol):
         ...
 
     def changed(self, node: GraphNode) -> Operation:
-        """Return the launch as an operation with the parameters and grid of a graph node record."""
+        """Return the launch with the parameters and the grid of a graph node."""
         ...
 
     def released(self) -> Operation:
@@ -337,19 +337,19 @@ class Capture:
                 self.spoiler = f": {description or function_name or 'a call'} in {line}{text}"
 
     def lost(self, driver: bool = False) -> CUDARuntimeError | CUDADriverError:
-        """Return error 901 for a call on an invalidated capture; it names the call that broke the capture."""
+        """Return error 901 for a call in an invalidated capture, with the name of the invalidating call."""
         return refusal(901, driver, self.spoiler, self.remedy)
 
     def join(self, stream: StreamKey, after: tuple[int, ...]) -> None:
-        """Let the next node of a stream follow the nodes `after`, too; a new stream joins the capture."""
+        """Make the next node of a stream wait for the nodes `after`. A new stream joins the capture."""
         self.frontiers[stream] = tuple(sorted({*self.frontiers.get(stream, ()), *after}))
 
     def leave(self, stream: StreamKey) -> None:
-        """Remove a destroyed stream from the capture, which must still wait for the stream's last nodes."""
+        """Remove a destroyed stream, whose last nodes must still be joined before the capture ends."""
         self.left += self.frontiers.pop(stream, ())
 
     def unjoined(self) -> bool:
-        """Return whether a stream that joined has work which the capture's own stream has not waited for."""
+        """Return whether the first stream has not yet waited for all work of the streams that joined."""
         last = self.frontiers[self.origin]
         reachable_nodes = {*last, *self._predecessors(last)}
         last_nodes = (self.left, *self.frontiers.values())

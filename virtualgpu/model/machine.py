@@ -114,7 +114,7 @@ class VirtualDevice:
         return self.work.schedule
 
     def kernel_ns(self, bytes_moved: float, flop: float = 0.0) -> float:
-        """Return the modelled duration of a library kernel: that of its traffic or of its arithmetic."""
+        """Return the modelled time of a library kernel: of its traffic or arithmetic, if that is longer."""
         memory_ns = float(cost.memory_bound_ns(self.info, bytes_moved))
         if not flop or not self.info.fp32_tflops:
             return memory_ns
@@ -266,7 +266,7 @@ class Machine:
             return instance
 
     def next_operation(self) -> int:
-        """Return a number for a new operation: the correlation id of CUPTI."""
+        """Return the number of a new operation, which is its correlation id in CUPTI."""
         return next(self._operations)
 
     def next_graph(self) -> int:
@@ -308,7 +308,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def current() -> Machine:
-    """Return the current machine; create one with the GPUs of `choice.device_infos` if there is none.
+    """Return the current machine. If there is none, create it with the default GPUs.
 
     Raises
     ------
@@ -340,7 +340,7 @@ def use(machine: Machine) -> None:
 
 
 def use_device(name: str | None = None, count: int | None = None, links: str | None = None) -> None:
-    """Create a machine with the GPUs of `choice.device_infos`, and make it the current one."""
+    """Create a machine with the requested GPUs, and make it the current one."""
     from virtualgpu.model.choice import device_infos
 
     use(Machine(device_infos(name, count), links=check_links(links)))

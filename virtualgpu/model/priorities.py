@@ -85,7 +85,7 @@ class _Run:
         self.since_ns = now_ns
 
     def yield_engine(self, now_ns: int) -> None:
-        """Start no more blocks of the operation; blocks that run end with their wave."""
+        """Start no more blocks of the operation, so that it pauses at the end of its current wave."""
         done_ns = (now_ns - self.since_ns) * self.engine_share / self.work.share
         wave_ns = self.work.duration_ns / self.work.waves
         rest_ns = floor((self.left_ns - done_ns) / wave_ns + 1e-6) * wave_ns
@@ -177,7 +177,7 @@ class _Engine:
         insort(self._ready, run, key=lambda waiting_run: waiting_run.sort_key)
 
     def remove_due(self, now_ns: int) -> list[_Run]:
-        """Remove and return the operations that have ended, or have stopped for others, by `now_ns`."""
+        """Remove and return the operations that have ended or paused by `now_ns`."""
         due_runs = [run for run in self.running if run.next_ns <= now_ns]
         for run in due_runs:
             self.running.remove(run)

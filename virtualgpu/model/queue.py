@@ -130,12 +130,12 @@ class WorkQueue:
         return activity
 
     def settle(self, after: Iterable[int] | None = None) -> None:
-        """Run delayed operations because something waits for the operations `after` (None: for all)."""
+        """Run the delayed operations `after` and those that they depend on, or all of them if it is None."""
         if self._clock.deferral is not None:
             self._clock.deferral.require(after)
 
     def place(self, stream_id: int) -> StreamRef:
-        """Return a reference to the stream with a handle: device, own handle, whether it is blocking."""
+        """Return a reference to a stream: its device, its handle, and whether it is a blocking stream."""
         handle = self.schedule.own_handle(stream_id)
         return StreamRef(self._device_id, handle, self.schedule.queue(handle).blocking)
 
@@ -145,7 +145,7 @@ class WorkQueue:
         return self.schedule.log
 
     def destroy(self, stream_id: int) -> None:
-        """Remove a stream. A graph that it began to capture is lost, but not one that it joined."""
+        """Remove a stream. If the stream began a capture, the captured graph is lost."""
         capture = self.captures.pop(stream_id, None)
         if capture is not None and not capture.ended:
             if capture.origin == (self._device_id, stream_id):
@@ -161,7 +161,7 @@ class WorkQueue:
     # Graphs
 
     def upload_graph(self, stream_id: int, upload_ns: float) -> None:
-        """Prepare a graph for its launches in a stream, which takes time on the host.
+        """Prepare a graph for launches in a stream. This takes time on the host.
 
         Raises
         ------
@@ -369,7 +369,7 @@ class WorkQueue:
         return list(dict.fromkeys(self.captures.values()))
 
     def refuse_capturing(self, stream_id: int) -> None:
-        """Raise an error (status 900 or 901) if the stream captures; the calling function forbids that."""
+        """Raise CUDA error 900 or 901 if the stream takes part in a capture."""
         capture = self.capturing(stream_id)
         if capture is not None:
             raise self.spoil(capture, 900)
@@ -403,7 +403,7 @@ class WorkQueue:
             self._clock.recorder.called(call, self._clock.now_ns if begun_ns is None else begun_ns)
 
     def check_legacy(self, stream_id: int, driver: bool = False, spoils: bool = True) -> None:
-        """Raise error 906 for work in the legacy default stream while a stream that it waits for captures."""
+        """Raise error 906 for work in the legacy default stream while a blocking stream is being captured."""
         if stream_id not in (LEGACY_QUEUE, LEGACY_ALIAS) or not self.captures:
             return
         for capture in self.active():

@@ -65,7 +65,7 @@ class Processor:
 
     @property
     def instructions(self) -> tuple[str, ...]:
-        """Instruction sets of the processor that decide how fast kernels run, by their common names."""
+        """Common names of the processor's instruction sets that affect the speed of kernels."""
         return tuple(name for feature, name in _NAMES.items() if feature in self.features)
 
     @property
@@ -102,12 +102,12 @@ def architecture() -> str:
 
 
 def levels() -> tuple[str, ...]:
-    """Return the feature levels of this architecture, the lowest first, also those not supported here."""
+    """Return all feature levels of this architecture, the lowest first, even if this machine lacks them."""
     return tuple(_LEVELS.get(architecture(), ()))
 
 
 def level(name: str) -> Processor:
-    """Return the processor of a feature level.
+    """Return the processor that has exactly the features of a level such as ``x86-64-v3``.
 
     Code for a level can be generated on every machine of this architecture, and runs where `lacking` is
     empty.

@@ -31,7 +31,7 @@ class Halves:
 
 
 def translation_time_s(text: str, register_bytes: int) -> float:
-    """Estimate the processor time that translating a kernel in one piece takes, in seconds."""
+    """Estimate how many seconds of processor time it takes to translate a kernel as a single module."""
     instructions = 0.0
     in_warp_function = False
     for line in text.split("\n"):
@@ -46,7 +46,7 @@ def translation_time_s(text: str, register_bytes: int) -> float:
 
 
 def split(text: str) -> Halves | None:
-    """Return the two modules of a kernel, or None if `by_address` does not support a line of its text."""
+    """Split the LLVM text of a kernel into two modules. Return None if a line of it is not supported."""
     kernel_lines: list[str] = []
     support_lines: list[str] = []
     declarations: dict[str, str] = {}

@@ -18,7 +18,7 @@ class Observer(Protocol):
     """
 
     def watch(self, callback: int) -> tuple[int, int]:
-        """Return for one worker the address of the observer's compiled code, and that of its data.
+        """Return the addresses of the observer's compiled code and of its data for one worker.
 
         The code takes the context, the number of an access or another site, an address of 32 lanes, a mask of
         lanes, and for a scalar store the address of its 32 values. Shared and local addresses are offsets;
@@ -27,7 +27,7 @@ class Observer(Protocol):
         """
 
     def access(self, block: int, warp: int, number: int, addresses: npt.NDArray[np.int64], mask: int) -> bool:
-        """Handle a memory access, given by its number.
+        """Handle the memory access with the given number.
 
         If the result is true, other warps run before the next branch of this warp.
         """
@@ -35,7 +35,7 @@ class Observer(Protocol):
     def custom_event(
         self, block: int, warp: int, site: int, lanes: npt.NDArray[np.int64] | None, mask: int, extra: int
     ) -> None:
-        """Handle a call from the observer's own compiled code with a number that the engine does not use."""
+        """Handle a call from the observer's own compiled code that the engine does not use."""
 
     def shuffle(
         self, block: int, warp: int, instruction: ir.Instruction, sources: npt.NDArray[np.int64], mask: int
@@ -49,10 +49,10 @@ class Observer(Protocol):
         """
 
     def wait(self, block: int, warp: int, instruction: ir.Instruction, mask: int, expected: int) -> None:
-        """Handle the arrival of lanes at a barrier of the block at which they wait.
+        """Handle lanes that arrive at a barrier of the block and wait there.
 
         The lanes in `expected` should arrive together.
         """
 
     def arrive(self, block: int, warp: int, mask: int, number: int) -> None:
-        """Handle the arrival of lanes at a barrier at which they do not wait."""
+        """Handle lanes that arrive at a barrier of the block without waiting."""

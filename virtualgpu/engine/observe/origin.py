@@ -22,7 +22,7 @@ class Writers:
 
 
 def find_writers(function: ir.Function) -> Writers:
-    """Return the instructions that write each register; compute it once for all accesses of a function."""
+    """Return the instructions that write each register of a function."""
     by_register: dict[str, list[ir.Instruction]] = {}
     passed_registers: dict[tuple[str, int], list[str]] = {}
     for instruction in function.instructions:

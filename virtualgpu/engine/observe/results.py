@@ -50,7 +50,7 @@ class Amounts(Generic[Name]):
 
 @dataclass(frozen=True, slots=True)
 class KernelAmounts:
-    """Tables of the amounts that each piece of a kernel's code adds to counters, by line, opcode and type."""
+    """Tables of how much one execution of each piece of code adds to counters by line, opcode and type."""
 
     sizes: npt.NDArray[np.int64]
     lines: Amounts[int] = field(default_factory=Amounts)
@@ -60,7 +60,7 @@ class KernelAmounts:
 
 
 def kernel_amounts(kernel: Kernel) -> KernelAmounts:
-    """Return the tables of a kernel's counters, which are computed once for all its launches."""
+    """Return the `KernelAmounts` of a kernel. They are computed once and used for all its launches."""
     blocks = kernel.tables.blocks
     result = KernelAmounts(np.array([block.end - block.first for _, block in blocks], np.int64))
     functions = [plan.function for plan in kernel.plans]
@@ -159,7 +159,7 @@ def source_index(instruction: ir.Instruction) -> int:
 def sum_by_source(
     sites: Sequence[tuple[int, ir.Instruction]], rows: npt.NDArray[np.int64]
 ) -> list[tuple[ir.Instruction, list[int]]]:
-    """Return the counters of each instruction, with the sum over all inlined copies of the instruction.
+    """Sum the counters of all inlined copies of each instruction.
 
     `rows` contains one row per copy.
     """
@@ -172,7 +172,7 @@ def sum_by_source(
 
 
 def source_numbers(sites: Sequence[tuple[int, ir.Instruction]]) -> list[int]:
-    """Return the number of the original instruction for each counted instruction, which can be a copy of it.
+    """Return for each counted instruction, which may be a copy, the number of the original instruction.
 
     Originals are numbered in the order in which they appear. An instruction that accesses memory several
     times has several numbers, which its copies share.
@@ -194,7 +194,7 @@ def source_numbers(sites: Sequence[tuple[int, ir.Instruction]]) -> list[int]:
 def access_cost(
     space: str, size: int, addresses: npt.NDArray[np.int64], mask: int, rule: Rule = "load"
 ) -> tuple[int, int]:
-    """Return the sectors and shared wavefronts of one access, by the rules of the counters."""
+    """Return how many sectors and shared-memory wavefronts one access takes."""
     if space == "local":
         rule = "load"  # no two lanes share an address there
         addresses = interleave(addresses, size)
@@ -204,7 +204,7 @@ def access_cost(
 
 
 def interleave(offsets: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int64]:
-    """Return the address of each lane's offset in local memory, which is interleaved in words of 4 bytes."""
+    """Convert each lane's offset in local memory to an address. Words of different lanes are interleaved."""
     return offsets // 4 * 128 + np.arange(layout.LANES) * max(size, 4)
 
 

@@ -36,7 +36,7 @@ class TraceRequest:
 
 
 class TraceBuffers:
-    """The memory for a trace of limited length: about 570 bytes per step; unused pages take no memory.
+    """The memory for a trace of limited length: about 570 bytes per step, as far as pages are written.
 
     `max_steps` bounds the steps of traced warps; with `others` there is room for stores by other warps.
     ``stopped`` means that the block was stopped because it ran too long.
@@ -68,7 +68,7 @@ class TraceBuffers:
         }
 
     def read(self, row: Any, shared: npt.NDArray[np.uint8]) -> None:
-        """Copy the records that generated code has written, from its context and shared memory."""
+        """Copy the trace records of generated code from the context and from shared memory."""
         count = self._filled(row, "trace_cursor", self.all_steps)
         if not count:
             return  # another worker ran the traced block

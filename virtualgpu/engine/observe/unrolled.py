@@ -33,7 +33,7 @@ class TracedLoop:
 
 
 def unroll_factors(optimised: TracedRun, debug_build: TracedRun) -> tuple[int, ...]:
-    """Return the number of source iterations in one iteration of each loop of the optimised code.
+    """Return how many source iterations each loop of the optimised code executes per iteration.
 
     Parameters
     ----------

@@ -33,7 +33,7 @@ _NO_EXECUTIONS = np.zeros(WARP_SIZE, np.int64)
 
 
 class Definition(NamedTuple):
-    """An instruction in a trace that writes a register of `type`, and its original function."""
+    """An executed instruction that writes a register, with the register's type and the original function."""
 
     position: int
     function: str
@@ -58,7 +58,7 @@ class TracedRun:
 
     @cached_property
     def code(self) -> tuple[tuple[str, ir.Instruction], ...]:
-        """Instruction and original function at every position of the trace's list of instructions."""
+        """The instruction at each index of the trace's list of instructions, with its original function."""
         return tuple(
             (instruction.origin[0] if instruction.origin else plan.function.name, instruction)
             for plan in self.kernel.plans
@@ -81,7 +81,7 @@ class TracedRun:
         return steps_by_warp
 
     def times(self, positions: Iterable[int]) -> Ints:
-        """Return how often each thread has executed the instructions at these positions."""
+        """Return how often each thread executed the instructions at the given indices."""
         missing = [position for position in positions if position not in self._times]
         for position in missing:
             self._times[position] = np.concatenate(
@@ -96,7 +96,7 @@ class TracedRun:
         return total
 
     def active_times(self, positions: Iterable[int]) -> Ints:
-        """Return how often each thread was active at these instructions, whatever their predicates."""
+        """Return how often each thread was active at the given instructions, even if predicated off."""
         counts = [
             lanes_of(trace.active_mask[steps[position]]).sum(axis=0) if position in steps else _NO_EXECUTIONS
             for position in positions
@@ -110,7 +110,7 @@ class TracedRun:
         return {}
 
     def repeats_to_end(self, positions: Iterable[int]) -> bool:
-        """Return whether warps still executed the instructions, as in a loop, when their trace was cut."""
+        """Return whether warps were still repeating the instructions when their trace was cut."""
         for trace, steps_of in zip(self.traces, self._steps, strict=True):
             steps = np.sort(
                 np.concatenate(
@@ -124,7 +124,7 @@ class TracedRun:
         return True
 
     def written(self, positions: Iterable[int]) -> Values:
-        """Return for each thread the values that the instructions at these positions wrote first."""
+        """Return the first values that each thread wrote with the instructions at the given indices."""
         values_by_thread: Values = []
         for trace, steps_of in zip(self.traces, self._steps, strict=True):
             assert trace.value is not None

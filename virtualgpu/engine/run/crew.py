@@ -189,7 +189,7 @@ class Crew:
 def run(
     launch: RunningLaunch, launch_parts: Sequence[tuple[RunningLaunch, npt.NDArray[np.int64]]]
 ) -> list[Worker]:
-    """Run parts of a grid one after the other, each on as many cores as are useful.
+    """Run parts of a grid one after the other, each on several CPU cores if that is faster.
 
     The calling thread only waits, so that Ctrl-C and the notebook's stop button reach it.
 

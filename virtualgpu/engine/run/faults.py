@@ -47,7 +47,7 @@ _SPACES = {
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault as generated code recorded it in the context block."""
+    """A fault of a kernel, as generated code recorded it."""
 
     code: int
     function: ir.Function

@@ -145,7 +145,7 @@ class RunningLaunch:
 
     @property
     def patience(self) -> int:
-        """Number of rounds of only spinning after which a block is suspended so that others can continue.
+        """Number of rounds that a block may spin before it is suspended so that other blocks can continue.
 
         With an observer it is 1, because more orders are checked when blocks alternate.
         """

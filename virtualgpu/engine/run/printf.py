@@ -33,7 +33,7 @@ class PrintBuffer:
         return self._size_bytes < BUFFER_BYTES
 
     def add(self, text: str) -> None:
-        """Add the output of one call; if the buffer is full, the output is discarded."""
+        """Add the output of one call. Discard it if the buffer is full."""
         if not self.has_space:
             self.dropped += 1
             return
@@ -71,7 +71,7 @@ def read_string(read: Callable[[int, int], bytes], address: int) -> str:
 
 @functools.lru_cache(maxsize=256)
 def argument_count(template: str) -> int:
-    """Return the number of arguments in a format, which is the return value of CUDA's ``printf``."""
+    """Return the number of arguments in a format string, which CUDA's ``printf`` returns."""
     specifiers = _SPECIFIER.findall(template)
     return sum(
         1 + (width == "*") + (precision == "*") for _, width, precision, _, kind in specifiers if kind != "%"
@@ -150,7 +150,7 @@ def _python_format(template: str) -> _PythonFormat | None:
 
 
 def format_text(template: str, buffer: bytes, read: Callable[[int, int], bytes]) -> str:
-    """Format arguments that are packed as CUDA packs them: 4 or 8 bytes, aligned to their size."""
+    """Format the arguments of a ``printf`` call, which CUDA packs into 4 or 8 bytes each."""
     python_format = _python_format(template)
     if python_format is not None and len(buffer) >= python_format.packed.size:
         return python_format.text % python_format.packed.unpack_from(buffer)

@@ -92,7 +92,7 @@ class Watchdog:
 
     @property
     def since_last_end_s(self) -> float:
-        """Processor time in seconds since a thread or block ended last."""
+        """Processor time in seconds that was used since the last thread or block ended."""
         return self.spent_s - self._last_end_s
 
     def is_over(self) -> bool:

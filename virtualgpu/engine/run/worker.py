@@ -54,7 +54,7 @@ def _lanes_of(mask: int) -> tuple[int, ...]:
 
 
 class Worker:
-    """The buffers of one thread, on which it runs some blocks of a grid."""
+    """The runner of some blocks of a grid on one thread, with the buffers that it needs."""
 
     def __init__(
         self, launch: RunningLaunch, live_allocations: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
@@ -174,7 +174,7 @@ class Worker:
         return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
 
     def lanes_at(self, address: int) -> npt.NDArray[np.int64]:
-        """Return 32 values in the stack frame of generated code; arrays for its few addresses are cached."""
+        """Return an array of the 32 values at an address in the stack frame of generated code."""
         view = self._lane_views.get(address)
         if view is None:
             view = np.ctypeslib.as_array((ctypes.c_int64 * layout.LANES).from_address(address))
@@ -239,7 +239,7 @@ class Worker:
             return layout.BARRIER_FAULT
 
     def start(self, order: npt.NDArray[np.int64], first: int) -> int:
-        """Run blocks in the given order from the position `first` on.
+        """Run blocks in the given order, starting at index `first`.
 
         Afterwards, ``next`` is the position reached.
         """
@@ -268,7 +268,7 @@ class Worker:
     # -- printf ------------------------------------------------------------------------------------
 
     def read(self, address: int, size: int) -> bytes:
-        """Return bytes of device memory for ``printf``; empty if no live allocation contains the address."""
+        """Return bytes of device memory for ``printf``, or b"" if the address is not allocated."""
         starts, ends = self.readable
         range_index = int(np.searchsorted(starts, address, side="right")) - 1
         if range_index < 0 or address + size > int(ends[range_index]):
@@ -311,7 +311,7 @@ class Worker:
         return self._templates[address]
 
     def argument_bytes(self, pointer: int, stack: int, stack_bytes: int, max_bytes: int) -> bytes:
-        """Return the packed arguments at a pointer into the lane's own stack; empty if it is 0."""
+        """Return the packed arguments at a pointer into the lane's stack, or b"" for other pointers."""
         if pointer >> 56 != 2:
             return b""
         offset = pointer & ((1 << 56) - 1)
@@ -363,7 +363,7 @@ class Worker:
 
     @property
     def line(self) -> int:
-        """Source line of a running thread in the worker's block, read while the block runs; 0 if unknown."""
+        """Source line of a running thread in the current block, or 0 if it is unknown."""
         position = barriers.running_thread(self)
         plan = self.launch.kernel.plans[0]
         if position is None:

@@ -77,7 +77,7 @@ def dtype_of(kind: str) -> np.dtype[Any]:
 
 
 def from_bits(bits: npt.NDArray[np.uint64], kind: str) -> Array:
-    """Return numbers from their lowest bits.
+    """Convert the lowest bits of unsigned integers to numbers of a type such as ``f32``.
 
     Half-precision numbers are converted to float, in which they are computed.
     """
@@ -98,7 +98,7 @@ def to_bits(numbers: Array) -> npt.NDArray[np.uint64]:
 
 
 def constant(value: Any, kind: str = "") -> Lanes:
-    """Return a literal number as `Lanes`; an imaginary number represents a float (`reading`)."""
+    """Return a literal number as `Lanes`. An imaginary number represents a C ``float``."""
     true_mask = np.ones((1, 1), np.bool_)
     false_mask = np.zeros((1, 1), np.bool_)
     kind = kind or _kind_of(value)
@@ -180,7 +180,7 @@ def compute(op: ast.operator, left: Lanes, right: Lanes, text: str) -> Lanes:
 
 
 def apply_sign(op: ast.unaryop, operand: Lanes, text: str) -> Lanes:
-    """Return the negative, the same or the complement of a number: the unary operators -, + and ~.
+    """Apply one of the unary operators -, + and ~ to a number.
 
     Raises
     ------

@@ -53,13 +53,13 @@ def _lane_bits(address: Ints) -> Ints:
 
 
 def addresses_of_pointers(pointer: npt.NDArray[np.uint64]) -> Ints:
-    """Return the addresses of generic pointers in 32 lanes, with the lane number for local memory."""
+    """Convert generic pointers of 32 lanes to addresses, with the lane number added for local memory."""
     address = pointer.astype(np.int64)
     return np.asarray(address + _lane_bits(address))
 
 
 def pointer_of(address: Ints) -> npt.NDArray[np.uint64]:
-    """Return the generic pointers for addresses of `addresses_of_pointers`, without the lane number."""
+    """Convert addresses back to generic pointers, which is the inverse of `addresses_of_pointers`."""
     local = address >> TAG_SHIFT == LOCAL >> TAG_SHIFT
     return np.where(local, address & ~np.int64(255 << LANE_SHIFT), address).astype(np.uint64)
 
@@ -241,7 +241,7 @@ class Memory:
     def read(
         self, address: Ints, size_bytes: int, sequence: Ints, requested: npt.NDArray[np.bool_]
     ) -> tuple[Bits, npt.NDArray[np.bool_]]:
-        """Return the bits at addresses ``[step, 32]`` after steps at these positions in the block's order.
+        """Return the bits in memory at addresses ``[step, 32]`` after the given steps.
 
         Returns
         -------

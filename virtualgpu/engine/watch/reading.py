@@ -64,7 +64,7 @@ class Expression:
 
     @property
     def names(self) -> frozenset[str]:
-        """Names of the kernel that the expression uses."""
+        """Names that the expression uses, such as the kernel's variables."""
         used_names = {node.id for node in ast.walk(self.tree) if isinstance(node, ast.Name)}
         return frozenset(
             name for name in used_names - {*COORDINATES, "warpSize"} if literal_value(name) is None
@@ -73,7 +73,7 @@ class Expression:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """A stop condition: a line, a condition that becomes true in lanes, or a write to memory."""
+    """A condition that stops a warp: a source line, an expression that becomes true, or a write to memory."""
 
     text: str
     kind: Literal["line", "any", "all", "write"]
@@ -82,7 +82,7 @@ class Stop:
 
 
 def literal_value(name: str) -> tuple[str, int] | None:
-    """Return the type and the value of a name that represents a literal such as ``3u``."""
+    """Return the type and the value of a literal such as ``3u``, which a name represents."""
     if not name.startswith(_LITERAL_PREFIX):
         return None
     suffix, _, number = name.removeprefix(_LITERAL_PREFIX).lower().partition("_")

@@ -70,12 +70,12 @@ _NO_TYPE = "unknown: the debug information does not contain the type of `{}`."
 
 
 class UnknownValueError(Exception):
-    """Error for a name of the kernel whose value is unknown; the message contains the reason."""
+    """Error for a variable of the kernel whose value is unknown; the message states the reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Symbols:
-    """The names of a launch that watch expressions can use, with types, addresses and sizes.
+    """The variables of a launch that watch expressions can use, with their types, addresses and sizes.
 
     ``kernel`` is the kernel's symbol, ``title`` its name. ``declared`` and ``types`` come from the debug
     build; if there is none, they are empty and ``why`` is the reason. ``own_labels`` are the kernel's labels
@@ -128,7 +128,7 @@ class Symbols:
         return variable_names | set(self.shared_arrays)
 
     def check(self, names: frozenset[str], text: str) -> None:
-        """Raise `WatchError` if the kernel does not have one of the names."""
+        """Raise `WatchError` if one of the names does not exist in the kernel."""
         for name in sorted(names - self.names):
             if self.missing_reason:
                 raise WatchError(
@@ -149,7 +149,7 @@ class Symbols:
         return None if key is None else self.types.get(key) or self.derived_types.get(key) or _BASIC.get(key)
 
     def key_of(self, name: str) -> int | None:
-        """Return the key of the type with this name; keys of pointers to it are created when needed."""
+        """Return the key of the type with this name. The key of a pointer type is created if needed."""
         name = " ".join(name.split())
         if name.endswith("*"):
             return self.pointer_to(self.key_of(name[:-1]), name)
@@ -225,7 +225,7 @@ class Symbols:
         return (ctype if ctype.size_bytes == size else None), offset
 
     def number(self, text: str, depth: int = 5) -> int | None:
-        """Return a size from the source as a number, if the text consists of plain constants."""
+        """Evaluate an array size from the source if it consists only of constants."""
 
         def constant_value(match: re.Match[str]) -> str:
             name = match[0]
@@ -267,7 +267,7 @@ def _integer_value(node: ast.expr) -> int:
 
 
 class Scene:
-    """The names and memory of one warp at every step of its trace, in which expressions are evaluated."""
+    """The variables and the memory of one warp at every step of its trace."""
 
     def __init__(self, symbols: Symbols, trace: WarpTrace, memory: Memory) -> None:
         self.symbols = symbols

@@ -8,7 +8,7 @@ MAX_ARRAYS = 256
 
 
 class L2Contents:
-    """The estimated contents of L2: the most recently used arrays, as many as fit into it.
+    """The estimated contents of L2, which are the most recently used arrays that fit into it.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class L2Contents:
         return complete | partial
 
     def touch(self, arrays: Mapping[int, int]) -> int:
-        """Mark arrays (address -> bytes) as just used; return the bytes that had to come from memory."""
+        """Mark arrays (address -> bytes) as just used. Return the number of bytes that were not in L2."""
         missed_bytes = 0
         for address, size_bytes in arrays.items():
             cached_bytes = self._cached.pop(address, 0)

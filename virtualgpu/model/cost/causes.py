@@ -56,7 +56,7 @@ GENERIC = ("in flight", "latency")  # causes of a kernel that has no particular 
 
 @dataclass(frozen=True)
 class PricedLaunch:
-    """A launch on a device with the changes of a remedy, from which its modelled time is computed."""
+    """A launch, possibly changed by a remedy, whose time on a device can be computed."""
 
     info: DeviceInfo
     work: KernelWork
@@ -104,7 +104,7 @@ class PricedLaunch:
 
 
 def costs(info: DeviceInfo, work: KernelWork, occupancy: Occupancy, code: str = "") -> LaunchCosts:
-    """Return the stages of a launch's time, and the causes of its time, the one with the largest gain first.
+    """Return the time of a launch by stage, and the causes of the time, sorted by gain.
 
     `code` is the source code whose lines the causes name.
     """
@@ -418,7 +418,7 @@ class _Search:
         )
 
         def change(launch: PricedLaunch) -> PricedLaunch:
-            """Return the launch with its spilled values in registers: less traffic and fewer instructions."""
+            """Return the launch as it would be if no registers were spilled to local memory."""
             pace = launch.work.pace
             rows = np.array([not pcs.isdisjoint(loads) for loads in pace.loads])
             pipes = pace.pipes.copy()

@@ -26,7 +26,7 @@ CHANNELS = 24
 
 
 def ring_gbps(info: DeviceInfo, peer: DeviceInfo, direct: bool) -> float:
-    """Return the rate of one hop of a ring in one direction, in GB/s, over NVLink or through the host."""
+    """Return the rate in GB/s at which a GPU sends data to the next one in a ring."""
     if direct and nvlink_gbps(info, peer):
         return nvlink_gbps(info, peer) * RING_NVLINK_EFFICIENCY
     return peer_gbps(info, peer, direct=False)
@@ -96,7 +96,7 @@ def step_ns(
     messages: Sequence[tuple[int, int, int, bool]],
     sums: Sequence[tuple[int, int]],
 ) -> tuple[float, float]:
-    """Return the duration in ns of the copies of one step of a schedule, and of the whole step.
+    """Return the duration in ns of one step's copies, and of the whole step.
 
     A message takes its turn at the port out of its source and at the port into its target.
 

@@ -238,7 +238,7 @@ ISSUE_PER_CLK = 4.0  # four schedulers, one warp instruction each
 
 
 def pipe_clk(info: DeviceInfo) -> dict[str, float]:
-    """Return for each pipe of an SM of a device the clocks that one warp instruction occupies it."""
+    """Return for how many clocks one warp instruction occupies each pipe of an SM."""
     capability = info.compute_capability
     results_per_clk = _RATES[max((listed for listed in _RATES if listed <= capability), default=min(_RATES))]
     fma, imad, alu, half, fp64, xu, lsu = (WARP / rate for rate in results_per_clk)

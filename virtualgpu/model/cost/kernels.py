@@ -87,7 +87,7 @@ def memory_bound_ns(info: DeviceInfo, bytes_moved: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class ArrayBytes:
-    """The sizes in bytes of a kernel's arrays: all together, the smallest, and those not in L2."""
+    """The size in bytes of all arrays of a kernel, of the smallest array, and of those that are not in L2."""
 
     total: int = 0
     smallest: int = 0
@@ -96,7 +96,7 @@ class ArrayBytes:
 
 @dataclass(frozen=True)
 class KernelWork:
-    """The work of a launch from which its duration is modelled: counts per block and per instruction.
+    """The counts per block and per instruction from which the duration of a launch is modelled.
 
     Attributes
     ----------
@@ -146,7 +146,7 @@ class KernelWork:
 
     @cached_property
     def accesses(self) -> tuple[AccessCounters, ...]:
-        """Accesses of the kernel to global and local memory that were executed."""
+        """The global and local memory accesses that the kernel executed."""
         return tuple(
             access
             for access in self.counters.accesses
@@ -171,7 +171,7 @@ class KernelWork:
 
     @cached_property
     def traffic(self) -> tuple[float, float]:
-        """Bytes that are requested from L2, without local stores, and the scattered bytes among them."""
+        """Bytes requested from L2 without local stores, and how many of these bytes are scattered."""
         requested_bytes = 0.0
         scattered_bytes = 0.0
         for access in self.accesses:
@@ -197,7 +197,7 @@ FRAGMENT_ROWS = 8  # rows of 16 or 32 bytes in one access to a fragment of wmma
 
 
 def machine_counters(counters: KernelCounters) -> KernelCounters:
-    """Return counters in which accesses are those of machine code: to fragments of ``wmma``, and past L1.
+    """Convert the counters of memory accesses from PTX to machine code.
 
     Fragments are counted by element, of which each lane has consecutive ones. In machine code, a lane
     accesses two halves or two sums at once, and a warp eight rows. From shared memory, ``ldmatrix`` loads
@@ -271,7 +271,7 @@ def overlapped_ns(
     chip: npt.NDArray[np.float64],
     steady: float,
 ) -> npt.NDArray[np.float64]:
-    """Return the durations of blocks from the time they need alone and the times on shared resources."""
+    """Combine the time that each block needs alone with its times on shared resources."""
     power = OVERLAP + steady * (STEADY_OVERLAP - OVERLAP)
     durations: npt.NDArray[np.float64] = (own**power + np.maximum(sm, chip) ** power) ** (1.0 / power)
     fed = np.where(tensor > 0.0, (tensor**TENSOR_OVERLAP + sm**TENSOR_OVERLAP) ** (1.0 / TENSOR_OVERLAP), 0.0)
@@ -279,14 +279,14 @@ def overlapped_ns(
 
 
 def steadiness(info: DeviceInfo, work: KernelWork, blocks_per_sm: int) -> float:
-    """Return how steadily new blocks follow the blocks that end: 0 if all run at once, up to 1."""
+    """Return how steadily new blocks replace ended ones, from 0 (all blocks run at once) to 1."""
     return min(max(work.blocks / (info.sm_count * blocks_per_sm) - 1.0, 0.0), 1.0)
 
 
 def shared_ns(
     info: DeviceInfo, work: KernelWork, blocks_per_sm: int
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return for each block its time on its SM's resources, on the tensor cores and on the chip's resources.
+    """Return each block's time on the resources of its SM, on the tensor cores, and on those of the chip.
 
     The times are in ns. A block takes turns on these resources with the other running blocks.
     """
@@ -336,7 +336,7 @@ def _in_turn(
 
 
 def own_ns(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
-    """Return the time in ns that each block takes if it runs alone: its longest warp, and its barriers.
+    """Return how long each block takes in ns if it runs alone, from its longest warp and its barriers.
 
     The time on shared resources adds to it, as in `block_durations_ns`.
     """
@@ -355,7 +355,7 @@ def own_ns(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
 
 
 def block_clk(info: DeviceInfo, work: KernelWork) -> float:
-    """Return the clocks that a block of average length takes, without those on shared resources.
+    """Return the clocks of an average block, without those in which it uses the SM's busiest resource.
 
     Between barriers, the warps of a block use the resources of the SM at the same time, and the phases follow
     one another: a block takes T = sum of (chain ^ p + busy ^ p) ^ (1 / p). Since the block's use of the
@@ -386,7 +386,7 @@ def chain_clk(info: DeviceInfo, work: KernelWork) -> float:
 
 
 def piece_clocks(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
-    """Return for each piece of code the clocks that all warps take, if each of them runs alone.
+    """Return the clocks that all warps take for each piece of code, if each warp runs alone.
 
     Each straight-line piece of code waits as long as the slowest of the loads that it waits for together:
     if some of them usually come from L2, it waits for L2.
@@ -461,7 +461,7 @@ def _copy_wait_clk(
 
 
 def sm_clk(info: DeviceInfo, work: KernelWork) -> dict[str, float]:
-    """Return the clocks that the launch occupies issue slots, pipes, load/store unit and constant cache."""
+    """Return for how many clocks the launch occupies each unit of an SM, such as its pipes."""
     executions = work.executions[: len(work.pace.pipes)].astype(np.float64) @ work.pace.pipes
     clk_by_pipe = pipe_clk(info)
     clocks = {name: float(count) * clk_by_pipe[name] for name, count in zip(PIPES, executions, strict=True)}
@@ -501,7 +501,7 @@ def _constant_passes(access: AccessCounters) -> float:
 
 
 def chip_ns(info: DeviceInfo, work: KernelWork) -> dict[str, float]:
-    """Return the time in ns that the launch occupies each shared resource: L2, DRAM, atomic units."""
+    """Return for how many ns the launch occupies each resource of the chip: L2, DRAM and atomic units."""
     atomic_clk = sum(_atomic_clk(work, access) for access in work.of("atomic") if access.sectors)
     clk = clock_ghz(info)
     dram_ns = dram_bytes(info, work) / (dram_gbps(info) * DRAM_HEADROOM)
@@ -509,7 +509,7 @@ def chip_ns(info: DeviceInfo, work: KernelWork) -> dict[str, float]:
 
 
 def l2_clk(work: KernelWork) -> float:
-    """Return the clocks that L2 takes for the loads and stores of one SM that does all of the work."""
+    """Return the clocks that L2 takes for all loads and stores if a single SM does all of the work."""
     clocks = work.missed_sectors * L2_SECTOR_CLK
     for access in work.of("store"):
         used_share = (

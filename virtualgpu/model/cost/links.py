@@ -45,7 +45,7 @@ def peer_gbps(info: DeviceInfo, peer: DeviceInfo, direct: bool = True) -> float:
 
 
 def peer_copy_ns(info: DeviceInfo, peer: DeviceInfo, size_bytes: int, direct: bool = True) -> float:
-    """Return the duration in ns of one copy between two devices, without the host's time; see `peer_gbps`."""
+    """Return the device time in ns of one copy between two devices."""
     rate_gbps = peer_gbps(info, peer, direct)
     if direct and nvlink_gbps(info, peer):
         return DIRECT_LATENCY_NS + size_bytes / rate_gbps

@@ -32,10 +32,10 @@ def peak_gbps(info: DeviceInfo) -> float:
 
 
 def dram_gbps(info: DeviceInfo) -> float:
-    """Return the memory bandwidth in GB/s that kernels reach: the peak, times an efficiency."""
+    """Return the memory bandwidth in GB/s that kernels can reach in practice."""
     return peak_gbps(info) * DRAM_EFFICIENCY.get(info.memory_type or "", 0.85)
 
 
 def tensor_rate(info: DeviceInfo) -> float:
-    """Return the multiply-adds of half-precision matrices per clock and SM, from the published peak rate."""
+    """Return the number of half-precision multiply-adds on tensor cores per clock and SM."""
     return 1e3 * tensor_tflops(info)[REFERENCE_FORMAT] / (2.0 * info.sm_count * clock_ghz(info))

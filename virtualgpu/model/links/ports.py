@@ -39,7 +39,7 @@ class Linked(Protocol):
 
 @dataclass(slots=True)
 class Passage:
-    """The transfers between devices that an operation causes; each `run` of the operation sets them.
+    """The transfers between devices that an operation causes. Each run of the operation sets them again.
 
     ``hops`` contains source, target, bytes and route of each transfer; ``share`` is the part of the ports'
     rate that the transfers need.
@@ -59,7 +59,7 @@ class Passage:
 
     @property
     def engines(self) -> tuple[tuple[Engine, float], ...]:
-        """Ports that the transfers use, and the share of the rate of each port."""
+        """The ports that the transfers use, and the fraction of each port's rate."""
         if self.links is None:
             return ()
         ports = (port for hop in self.hops for port in self.links.ports(*hop[:2], hop[3]))
@@ -72,7 +72,7 @@ class Passage:
 
 
 class Links:
-    """The links between the GPUs of a machine, and which GPU can access the memory of which other one.
+    """The links between the GPUs of a machine, and the enabled accesses to the memory of other GPUs.
 
     Parameters
     ----------
@@ -99,11 +99,11 @@ class Links:
     # Peer access
 
     def can_access(self, device: int, peer: int) -> bool:
-        """Return whether a link lets a device access a peer's memory; False for its own, as in CUDA."""
+        """Return whether a device can access a peer's memory over a link; False for its own memory."""
         return linked(self.kind, self._infos, device, peer)
 
     def has_access(self, device: int, peer: int) -> bool:
-        """Return whether access from kernels of `device` to the peer's memory is enabled."""
+        """Return whether kernels of `device` are permitted to access the memory of `peer`."""
         return (device, peer) in self._access
 
     def enable(self, device: int, peer: int) -> bool:

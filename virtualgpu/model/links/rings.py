@@ -18,7 +18,7 @@ RingCall = Literal["allReduce", "reduce", "broadcast", "reduceScatter", "allGath
 
 @dataclass(frozen=True, slots=True)
 class RingStep:
-    """A transfer to the next rank in one step: elements ``start`` to ``end`` of chunk ``chunk``.
+    """A transfer of elements ``start`` to ``end`` of a chunk to the next rank.
 
     If ``adds`` is true, the receiver adds the elements to its own; otherwise, it stores them.
     """
@@ -33,7 +33,7 @@ class RingStep:
 
 
 def chunks(count: int, ranks: int) -> list[tuple[int, int]]:
-    """Return begin and end of each rank's chunk of `count` elements.
+    """Divide `count` elements into one chunk per rank and return the begin and end of each chunk.
 
     The first chunks are longer by one element if `count` is not divisible by the number of ranks.
 
@@ -96,7 +96,7 @@ def steps(call: RingCall, ranks: int, count: int, root: int = 0) -> list[RingSte
 def moved(
     call: RingCall, ranks: int, count: int, item_bytes: int, root: int = 0
 ) -> dict[tuple[int, int], int]:
-    """Return the total number of bytes that each rank sends to the next rank; parameters as in `steps`."""
+    """Return the total number of bytes that each rank sends to the next rank in a collective call."""
     bytes_by_hop: Counter[tuple[int, int]] = Counter()
     for ring_step in steps(call, ranks, count, root):
         bytes_by_hop[ring_step.source, ring_step.target] += (ring_step.end - ring_step.start) * item_bytes
@@ -109,5 +109,5 @@ def step_count(call: RingCall, ranks: int) -> int:
 
 
 def adding_order(ranks: int, last: int) -> Sequence[int]:
-    """Return the order in which the values of the ranks are added in the chunk that ends at rank `last`."""
+    """Return the order in which the values of the ranks are added to a chunk that ends at rank `last`."""
     return [(last + 1 + k) % ranks for k in range(ranks)]

@@ -14,7 +14,7 @@ _BRIDGE_GBPS = 200.0
 
 
 def check_links(kind: Any) -> LinkKind | None:
-    """Return `kind` if it is the name of a topology or None, the usual topology of these GPUs.
+    """Check that `kind` is the name of a topology, or None for the usual topology, and return it.
 
     Raises
     ------
@@ -32,7 +32,7 @@ def check_links(kind: Any) -> LinkKind | None:
 
 
 def choose_topology(infos: Sequence[DeviceInfo], kind: LinkKind | None = None) -> LinkKind:
-    """Return the topology that was requested, or the usual one of products with these GPUs.
+    """Return the requested topology, or the usual topology of machines with these GPUs.
 
     Raises
     ------

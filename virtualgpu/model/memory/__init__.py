@@ -43,7 +43,7 @@ _PARAMETER_PREFIX = " (parameter "
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """A range of memory that a program owns; `label` describes it: ``float32 array of shape (1000,)``."""
+    """A range of memory that a program owns, with a label such as ``float32 array of shape (1000,)``."""
 
     address: int
     size_bytes: int
@@ -171,7 +171,7 @@ class DeviceMemory:
 
     @property
     def heap_bytes(self) -> int:
-        """Size of the heap, ``cudaLimitMallocHeapSize``; set it before the first kernel that uses the heap.
+        """Size of the heap for ``malloc`` in kernels. Set it before the first kernel that uses the heap.
 
         Raises
         ------
@@ -198,7 +198,7 @@ class DeviceMemory:
 
     @property
     def arena_bytes(self) -> int:
-        """Number of addressable bytes; less than `capacity_bytes` if the host does not provide as much."""
+        """Number of addressable bytes. It is below `capacity_bytes` if the host has too little memory."""
         return self._arena.size_bytes
 
     @property
@@ -356,7 +356,7 @@ class DeviceMemory:
 
     @property
     def uses_remote_memory(self) -> bool:
-        """Return whether kernels can access memory of the host, managed memory or memory of peers."""
+        """Return whether kernels can access memory outside this device: host, managed or peer memory."""
         return bool(self.host_ranges or self.managed or self.peers)
 
     def is_host_address(self, address: int) -> bool:
@@ -448,7 +448,7 @@ class DeviceMemory:
         return None
 
     def peer_of(self, address: int) -> DeviceMemory | None:
-        """Return the memory of the peer device that contains `address`, or None."""
+        """Return the memory of the peer device to which `address` belongs, or None."""
         if not self.peers or self.base_address <= address < self.base_address + self.arena_bytes:
             return None
         for peer in self.peers:
@@ -536,13 +536,13 @@ class DeviceMemory:
             self.view(address, size_bytes & ~3).view(np.uint32)[:] = UNWRITTEN
 
     def unwritten(self, address: int, size_bytes: int) -> npt.NDArray[np.bool_]:
-        """Return for each 4-byte word of a range whether it has the value that `mark_unwritten` stored."""
+        """Return which 4-byte words of a range still have the value that `mark_unwritten` stored."""
         words: npt.NDArray[np.uint32] = self.view(address, size_bytes & ~3).view(np.uint32)
         is_unwritten: npt.NDArray[np.bool_] = words == UNWRITTEN
         return is_unwritten
 
     def zero(self, address: int, size_bytes: int) -> None:
-        """Fill a range with zeros; whole pages are returned to the host instead if the host allows that."""
+        """Fill a range with zeros. Whole pages are returned to the host instead, if it supports that."""
         contents = self.view(address, size_bytes)
         if self.peer_of(address) is not None or self.is_host_address(address):
             contents[:] = 0

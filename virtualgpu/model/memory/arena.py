@@ -81,7 +81,7 @@ def _map(libc: Any, size_bytes: int) -> _Mapping | None:
 
 
 class Arena:
-    """A reserved range of zero bytes, in which only written pages use host memory.
+    """A reserved address range, initially zero, which uses host memory only for pages that were written.
 
     Parameters
     ----------

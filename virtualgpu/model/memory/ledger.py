@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Ledger:
-    """The running totals of one device.
+    """The amounts of reserved and used memory on one device, and their peaks.
 
     ``segments`` counts allocated segments, ``driver_calls`` calls that allocate or free one.
     ``reserved_bytes`` are the bytes that are reserved now, including the driver's own pools,
@@ -22,7 +22,7 @@ class Ledger:
     peak_array_bytes: int = 0
 
     def mark(self) -> None:
-        """Restart the recorded peaks at the current values."""
+        """Reset the peaks to the current values."""
         self.peak_reserved_bytes = self.reserved_bytes
         self.peak_array_bytes = self.array_bytes
 
@@ -39,6 +39,6 @@ class Ledger:
         self.reserved_bytes -= size_bytes
 
     def change_array_bytes(self, size_bytes: int) -> None:
-        """Record that the number of bytes which programs own has changed by `size_bytes`."""
+        """Record that the number of bytes owned by programs has changed by `size_bytes`."""
         self.array_bytes += size_bytes
         self.peak_array_bytes = max(self.peak_array_bytes, self.array_bytes)

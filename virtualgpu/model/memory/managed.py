@@ -19,7 +19,7 @@ _PAGES_PER_BLOCK = BLOCK_BYTES // PAGE_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """The result of a migration: copied bytes, bytes of new pages, and blocks that had a page fault."""
+    """The result of a migration: numbers of copied bytes, of new bytes, and of blocks with a page fault."""
 
     copied_bytes: int = 0
     new_bytes: int = 0
@@ -45,7 +45,7 @@ class ManagedPages:
         self.read_mostly = False
 
     def advise(self, read_mostly: bool) -> None:
-        """Set or end "read mostly". At its end, pages that host and device both have stay on the device."""
+        """Set or end "read mostly". When it ends, duplicated pages stay only on the device."""
         self.read_mostly = read_mostly
         if not read_mostly:
             self.on_host &= ~self.on_device

@@ -150,7 +150,7 @@ class OrderedPool:
         self.settle()
 
     def settle(self) -> None:
-        """Apply frees whose operations have ended by now, and waits of the host, to the pool."""
+        """Update the pool for all frees that have ended and all waits of the host."""
         with self._locked():
             pass
 

@@ -27,7 +27,7 @@ class _DelayedOperation:
 
 
 class Deferral:
-    """The delayed operations of a machine.
+    """The operations of a machine that are delayed to run them in another order.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class Deferral:
             self.require([number for number, operation in list(self._delayed.items()) if not operation.keeps])
 
     def require(self, numbers: Iterable[int] | None = None) -> None:
-        """Run the delayed operations `numbers`, or all if it is None, and the operations that they follow.
+        """Run the delayed operations `numbers` (None: all), and those that they depend on.
 
         A call from within a running operation does nothing, because that operation has all it needs.
         """

@@ -71,7 +71,7 @@ class LateFaults(Deferral):
         keeps: bool = True,
         kernel: bool = False,
     ) -> None:
-        """Delay operation `number`, or raise the error of an earlier fault that has ended the context.
+        """Delay operation `number`. If an earlier fault has ended the context, raise its error instead.
 
         Raises
         ------
@@ -92,12 +92,12 @@ class LateFaults(Deferral):
             self.require([number])
 
     def run_before_free(self) -> None:
-        """Run the operations that may use a freed array; a fault in them is reported at the next wait."""
+        """Run the operations that may use an array to be freed. The next wait reports their faults."""
         if self._error is None:
             self.attempt([number for number, operation in list(self._delayed.items()) if not operation.keeps])
 
     def attempt(self, numbers: Iterable[int] | None = None) -> None:
-        """Run the operations `numbers`; a fault in them is reported at the next call that waits.
+        """Run the operations `numbers`. Their faults are reported at the next call that waits.
 
         A call from within a running operation does nothing.
         """
@@ -112,7 +112,7 @@ class LateFaults(Deferral):
             self._delayed.clear()
 
     def require(self, numbers: Iterable[int] | None = None) -> None:
-        """Run the operations `numbers`, for which a call waits.
+        """Run the operations `numbers` because a call waits for them.
 
         Raises
         ------

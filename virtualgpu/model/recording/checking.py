@@ -32,7 +32,7 @@ class MachineObserver:
         self._watch: Watch | None = None
 
     def start(self, observer: Callable[[Act], None]) -> None:
-        """Begin the observation; operations that were submitted before count as ended."""
+        """Begin the observation. All operations submitted before count as ended."""
         clock = self._machine.clock
         with clock.lock:
             if clock.watch is None:
@@ -46,7 +46,7 @@ class MachineObserver:
             clock.watch.begin(observer)
 
     def stop(self) -> str:
-        """End the observation, and return descriptions of uses of memory that could not be observed."""
+        """End the observation. Return descriptions of the memory accesses that could not be observed."""
         clock = self._machine.clock
         watch = self._watch
         observer = self._observer

@@ -32,7 +32,7 @@ _Beginning = tuple[int, int, CodeType, int]
 
 
 class LineWatch:
-    """A recorder of the lines that a program runs; after `stop`, `line` returns the source line of a call."""
+    """A recorder of the lines that a program runs, which finds the source line of each call afterwards."""
 
     def __init__(self) -> None:
         self._program = ProgramLines()
@@ -63,7 +63,7 @@ class LineWatch:
         self._stop = lambda: None
 
     def line(self, thread: int, time_ns: int, call: str) -> SourceLine | None:
-        """Return the source line of a call; pass the calls of one thread in the order of `time_ns`.
+        """Return the source line of a call. Calls of one thread must be passed in the order of `time_ns`.
 
         Parameters
         ----------

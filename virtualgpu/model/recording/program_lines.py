@@ -18,7 +18,7 @@ _PACKAGES = (*_OWN_PACKAGES, "numpy", "cupy", "cupyx", "cupy_backends", "IPython
 
 
 class ProgramLines:
-    """A finder of the line that the program runs now, with a cache of files and lines.
+    """A class that finds the current line of the program, with a cache of files and lines.
 
     Examples
     --------
@@ -38,7 +38,7 @@ class ProgramLines:
         self._lines: dict[tuple[str, int], SourceLine] = {}
 
     def here(self) -> tuple[SourceLine | None, str]:
-        """Return the program's current line in the calling thread, and the name of the function called there.
+        """Return the program's current line in the calling thread, and the name of the called function.
 
         The line is None if the thread runs no code of the program, such as a widget's callback.
         """
@@ -46,7 +46,7 @@ class ProgramLines:
         return None if frame is None else self.line(frame), function_name
 
     def frame(self) -> tuple[FrameType | None, str]:
-        """Return the program's current frame in the calling thread, and the library function that it called.
+        """Return the program's current frame in the calling thread, and the called library function.
 
         The frame is the innermost one of the learner's code. A frame of the course's helpers is returned
         only if the learner's code did not call them.
@@ -65,7 +65,7 @@ class ProgramLines:
         return helper, function_name
 
     def outward(self, frame: FrameType | None) -> Iterator[FrameType]:
-        """Yield the program's own frames among a frame and its callers, the innermost frame first."""
+        """Yield those among a frame and its callers that belong to the program, the innermost one first."""
         while frame is not None:
             if self._is_own(frame):
                 yield frame
@@ -91,7 +91,7 @@ class ProgramLines:
         return line
 
     def is_learners(self, name: str, module: str) -> bool:
-        """Return whether the learner wrote a file: it is in the program, not in the course's helpers."""
+        """Return whether the learner wrote a file, which is not a helper of the course."""
         return not _is_helper(module) and self.belongs(name, module)
 
     def is_own_class(self, cls: type) -> bool:

@@ -44,7 +44,7 @@ class _NameTable(Generic[Key]):
         self._reused_variables: set[str] = set()
 
     def add(self, key: Key, name: str, rank: Rank) -> bool:
-        """Add a name of an object, and return whether the best name of an object has changed."""
+        """Add a name of an object. Return whether the best name of any object has changed."""
         previous_state = self.name(key), len(self._reused_variables)
         names = self._member_names
         if name.isidentifier():
@@ -83,7 +83,7 @@ def address_of(array: Any) -> int:
 
 
 class ProgramNames:
-    """A collector of the program's names of streams and arrays.
+    """A collector of the names that a program gives to its streams and arrays.
 
     A frame is examined at each of its lines, because a line assigns only after its call, and a few times at
     each line, because a loop's variable may have another value by then.
@@ -111,7 +111,7 @@ class ProgramNames:
         self._arrays: _NameTable[int] = _NameTable()
 
     def look(self, frame: FrameType) -> None:
-        """Collect the names in a frame and in its callers, at their current lines."""
+        """Collect the names of streams and arrays in a frame and its callers."""
         frames = list(self._lines.outward(frame))
         for depth, program_frame in zip(range(len(frames), 0, -1), frames, strict=True):
             key = (program_frame.f_code.co_filename, program_frame.f_lineno)
@@ -120,7 +120,7 @@ class ProgramNames:
                 self._look(program_frame, depth)
 
     def take(self, variables: Mapping[str, Any], depth: int = 0) -> None:
-        """Collect the names in a dictionary of variables: global ones if `depth` is 0."""
+        """Collect the names of streams and arrays in a dictionary of variables (global if `depth` is 0)."""
         if len(variables) <= _MAX_VARIABLES:
             pairs = [(name, value) for name, value in list(variables.items()) if name.isidentifier()]
             self._add_variables(pairs, depth)
@@ -151,7 +151,7 @@ class ProgramNames:
         return self._streams.name((device_id, handle)) or self._streams.name((_ANY_DEVICE, handle))
 
     def array(self, key: int) -> str:
-        """Return the name of an array, or an empty string; the key of a host array is its address."""
+        """Return the name of an array, or an empty string. The key of a host array is its address."""
         return self._arrays.name(key)
 
     def forget(self, start: int, end: int) -> None:

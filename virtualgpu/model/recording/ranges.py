@@ -24,7 +24,7 @@ class OpenRange:
     depth: int
 
     def until(self, end_ns: int, is_mark: bool = False) -> NvtxRange:
-        """Return the finished range if it ends at `end_ns`."""
+        """Return the range as a finished one that ends at `end_ns`."""
         return NvtxRange(
             name=self.name,
             color=self.color,
@@ -70,7 +70,7 @@ class RangeLog:
         self.ended.append(open_range.until(now_ns, is_mark))
 
     def within(self, start_ns: int, end_ns: int) -> tuple[NvtxRange, ...]:
-        """Return the ranges, also open ones, in an interval of time; they are clipped to the interval."""
+        """Return the NVTX ranges in a time interval, clipped to it, including those that are still open."""
         pushed_ranges = [open_range for stack in list(self.stacks.values()) for open_range in stack]
         open_ranges = [*pushed_ranges, *self.started.values()]
         ranges = [*self.ended, *(open_range.until(end_ns) for open_range in open_ranges)]

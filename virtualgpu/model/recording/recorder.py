@@ -89,7 +89,7 @@ class Recorder:
         self.called(_CALLS.get(activity.kind, activity.kind), begun_ns, activity.correlation_id)
 
     def ran_graph(self, activities: Sequence[Activity], stream: StreamFacts, begun_ns: int) -> None:
-        """Record the launch of a graph; its call gets the number of the graph's first operation."""
+        """Record the launch of a graph. The host call gets the number of the graph's first operation."""
         for activity in activities[: max(0, MAX_RECORDS - len(self.activities))]:
             self.streams.setdefault((activity.device_id, activity.stream_id), stream)
             self.activities.append(activity)
@@ -97,7 +97,7 @@ class Recorder:
         self.called("cudaGraphLaunch", begun_ns, first_number)
 
     def moved(self, planned_activities: Mapping[int, Activity]) -> None:
-        """Replace the times of operations that were planned again because an urgent one runs first."""
+        """Update the times of operations that an urgent operation has delayed."""
         if planned_activities:
             first_number = min(planned_activities)
             for index in reversed(range(len(self.activities))):
@@ -111,7 +111,7 @@ class Recorder:
         self.called(_CALLS.get(kind, kind), begun_ns)
 
     def called(self, name: str, begun_ns: int, number: int = 0) -> None:
-        """Record a call of the host until now; `number` is the operation that the call submitted."""
+        """Record a host call that ends now. `number` is the operation that it submitted."""
         if len(self._calls) >= MAX_RECORDS:
             self.lost += 1
             return
@@ -128,7 +128,7 @@ class Recorder:
         after: tuple[int, ...] = (),
         event_id: int = 0,
     ) -> None:
-        """Record a wait of the host from `begun_ns` until now, as a call of its own."""
+        """Record that the host has waited since `begun_ns`, as a separate host call."""
         now_ns = self._read_clock()
         line, function_name = self._lines.here()
         self._calls.append((name, begun_ns, now_ns, threading.get_ident(), 0, line))
@@ -148,7 +148,7 @@ class Recorder:
         )
 
     def held_up(self, copy: Activity, begun_ns: int, has_waited: bool) -> None:
-        """Extend the call of a copy until now because the host had to stay in it.
+        """Extend the host call of a copy until now because the copy has blocked the host.
 
         The call has read pageable memory or, if `has_waited`, waited for the end of the copy.
         """

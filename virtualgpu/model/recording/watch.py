@@ -51,7 +51,7 @@ _MAX_COPIED_BYTES = 64 << 20
 
 
 class WatchedOperation(Protocol):
-    """The interface of an operation that a watch runs; a kernel also returns the memory it accessed."""
+    """The interface of an operation that `Watch` runs. A kernel also returns the memory it accessed."""
 
     @property
     def kind(self) -> ActivityKind: ...
@@ -98,7 +98,7 @@ class _Buffer:
 
 
 class Watch:
-    """A watch on a virtual machine that reports each use of streams and memory to observers.
+    """An observer of a virtual machine that reports each use of streams and memory to other observers.
 
     Attributes
     ----------
@@ -148,7 +148,7 @@ class Watch:
         self._streams.clear()
 
     def end(self, observer: Callable[[Act], None]) -> bool:
-        """Remove an observer, and return whether no observer is left."""
+        """Remove an observer. Return whether it was the last one."""
         self._observers.remove(observer)
         return not self._observers
 
@@ -175,7 +175,7 @@ class Watch:
     def node(
         self, stream: StreamRef, number: int, operation: WatchedOperation, source: SourceLine | None
     ) -> tuple[float, Work]:
-        """Run a node of a graph; return its duration in ns and the record that `launched` needs."""
+        """Run a node of a graph. Return its duration in ns and the record that `launched` needs."""
         source = source or self.here()
         changes_host = operation.kind == "HOST_LAUNCH"
         previous_copies = self._copies_of_pinned() if changes_host else {}
@@ -221,7 +221,7 @@ class Watch:
         self._report(EventRecord(self._event(event), *stream[:2], self.here()))
 
     def waits(self, event: Any, stream: StreamRef, recorded: bool) -> None:
-        """Report a stream's wait for an event; events recorded before the check count as completed."""
+        """Report that a stream waits for an event. An event recorded before the check counts as completed."""
         if recorded and event not in self._events:
             return
         self._announce(stream)
@@ -263,7 +263,7 @@ class Watch:
         self._report(Allocation(Region(device_id, address, size_bytes), device_id, stream_id, self.here()))
 
     def released(self, device_id: int, address: int, size_bytes: int, stream_id: int | None) -> None:
-        """Report that a block was freed: for reuse in a stream, or (None) to the device."""
+        """Report that a block was freed, so that one stream (or all, if None) can reuse it."""
         source = self.here()
         if stream_id is None:
             self._report(HostWait("device", device_id, source=source))
@@ -281,7 +281,7 @@ class Watch:
         self._report(Release(self._with_name(Region(HOST, address, size_bytes)), source=source))
 
     def forget_buffers(self, start: int = 0, end: int = 1 << 64) -> None:
-        """Stop checking the buffers in a range of host memory which others can change from now on."""
+        """Stop checking the host buffers in a memory range that may be changed from outside from now on."""
         with self._lock:
             for key in [key for key in self._buffers if key[0] < end and start < key[1]]:
                 del self._buffers[key]
