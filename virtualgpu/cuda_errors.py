@@ -29,7 +29,7 @@ def _rebuilt_error(
 
 
 class CUDARuntimeError(_PicklableError, RuntimeError):
-    """Error of the CUDA runtime with CuPy's name; ``status`` is the runtime's error code."""
+    """Error of the CUDA runtime, with CuPy's class name. ``status`` is the runtime's error code."""
 
     def __init__(self, status: int, name: str, message: str) -> None:
         super().__init__(f"{name}: {message}")
@@ -38,7 +38,7 @@ class CUDARuntimeError(_PicklableError, RuntimeError):
 
 
 class CUDADriverError(_PicklableError, RuntimeError):
-    """Error of the CUDA driver with CuPy's name; ``status`` is the driver's error code."""
+    """Error of the CUDA driver, with CuPy's class name. ``status`` is the driver's error code."""
 
     def __init__(self, status: int, name: str, message: str) -> None:
         super().__init__(f"{name}: {message}")
@@ -47,7 +47,7 @@ class CUDADriverError(_PicklableError, RuntimeError):
 
 
 class OutOfMemoryError(_PicklableError, MemoryError):
-    """Error for a request that a memory pool cannot satisfy; `message` replaces the default text."""
+    """Error for a request that a memory pool cannot satisfy. `message` replaces the default text."""
 
     def __init__(self, size_bytes: int, total_bytes: int, limit_bytes: int = 0, message: str = "") -> None:
         text = f"Out of memory allocating {size_bytes:,} bytes"
@@ -88,7 +88,7 @@ class CompileException(_PicklableError, Exception):
 
 
 class KernelFault(CUDARuntimeError, GpulabError):
-    """Error for a fault of a running kernel; ``site`` is its location. The process can continue.
+    """Error for a fault in a running kernel. ``site`` is its location. The process can continue.
 
     ``kind`` is a short name of the fault, and ``space`` the state space of an illegal access. ``array`` is
     the array in global memory that the access was meant for, or the nearest array.

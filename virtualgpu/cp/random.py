@@ -95,7 +95,7 @@ class RandomState:
         raise AttributeError(f"'RandomState' object has no attribute '{name}'", obj=self, name=name)
 
     def seed(self, seed: Any = None) -> None:
-        """Restart the generator from a seed between 0 and 2**64 - 1, or from the hash of a NumPy array."""
+        """Restart the generator from a seed between 0 and 2**64 - 1. A NumPy array is hashed first."""
         if isinstance(seed, np.ndarray):
             seed = int(hashlib.md5(seed.tobytes(), usedforsecurity=False).hexdigest()[:16], 16)
         elif seed is not None:
@@ -146,7 +146,7 @@ class RandomState:
         return self._draw("poisson", size, dtype, lam)
 
     def binomial(self, n: Any, p: Any, size: Any = None, dtype: Any = np.int64) -> ndarray:
-        """Draw numbers of successes in `n` trials that each succeed with probability `p`."""
+        """Draw the number of successes in `n` trials that each succeed with probability `p`."""
         return self._draw("binomial", size, dtype, n, p)
 
     def lognormal(self, mean: Any = 0.0, sigma: Any = 1.0, size: Any = None, dtype: Any = float) -> ndarray:
@@ -197,11 +197,11 @@ class RandomState:
     random = random_sample
 
     def rand(self, *size: int, dtype: Any = float) -> ndarray:
-        """Draw samples from the uniform distribution over ``[0, 1)``; the arguments are the shape."""
+        """Draw samples from the uniform distribution over ``[0, 1)``. The arguments are the shape."""
         return self._draw_float("random", size, dtype)
 
     def randn(self, *size: int, dtype: Any = float) -> ndarray:
-        """Draw samples from the standard normal distribution; the arguments are the shape."""
+        """Draw samples from the standard normal distribution. The arguments are the shape."""
         return self._draw_float("standard_normal", size, dtype)
 
     def randint(self, low: Any, high: Any = None, size: Any = None, dtype: Any = int) -> ndarray:
@@ -216,7 +216,7 @@ class RandomState:
 
 
 def default_rng(seed: Any = None) -> Generator:
-    """Return a `Generator`, by default with an XORWOW bit generator; the same seed gives the same numbers."""
+    """Return a `Generator`, by default with an XORWOW bit generator. Equal seeds give equal numbers."""
     if isinstance(seed, Generator):
         return seed
     return Generator(seed if isinstance(seed, BitGenerator) else XORWOW(seed))
@@ -242,7 +242,7 @@ def set_random_state(rs: RandomState) -> None:
 
 
 def reset_states() -> None:
-    """Delete the states of all devices; each device then starts from a random seed."""
+    """Delete the random states of all devices. Each device then starts from a random seed."""
     _machine.current().random_states.clear()
 
 

@@ -16,7 +16,7 @@ def rsqrt(x: Any, out: Any = None) -> Any:
 
 
 def scatter_add(a: Any, slices: Any, value: Any) -> None:
-    """Add `value` to ``a[slices]``; an index that occurs several times is added to each time."""
+    """Add `value` to ``a[slices]``. An index that occurs several times is added to each time."""
     a.scatter_add(slices, value)
 
 
@@ -47,7 +47,7 @@ class RuntimeInfo:
 
 
 def get_runtime_info(*, full: bool = True) -> RuntimeInfo:
-    """Return the versions of ``cp`` and its device; `full` has no effect."""
+    """Return the versions of ``cp`` and its device. `full` has no effect."""
     from virtualgpu.compile import nvrtc
 
     runtime = cp.cuda.runtime

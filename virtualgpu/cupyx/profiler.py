@@ -20,7 +20,7 @@ _NANOSECONDS = 1e-9
 
 
 class BenchmarkResult:
-    """Times of the calls of one function; ``str()`` returns CuPy's line of means, deviations and extremes.
+    """Times of all calls in a benchmark. ``str()`` returns a line with their mean, deviation and extremes.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class BenchmarkResult:
         self._devices = devices
 
     def to_str(self, show_gpu: bool = False) -> str:
-        """Return a line with the host's times, and with `show_gpu` also the times of each device."""
+        """Return a line with the times on the host. With `show_gpu` it also contains those of each device."""
         rows = [("CPU", self.cpu_times)]
         if show_gpu:
             rows += [

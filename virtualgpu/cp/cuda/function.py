@@ -33,7 +33,7 @@ class LoadedCode(WeakValueDictionary[int, Any]):
 
 
 def loaded_object(handle: int, expected_class: type, type_name: str) -> Any:
-    """Return the loaded module or function with a handle.
+    """Return the loaded module or function that a handle identifies.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def loaded_object(handle: int, expected_class: type, type_name: str) -> Any:
 
 
 class Module:
-    """A module loaded on a device: kernels and ``__device__`` variables. ``ptr`` is its handle."""
+    """A module loaded on a device, with its kernels and ``__device__`` variables. ``ptr`` is its handle."""
 
     def __init__(self) -> None:
         self.ptr = 0
@@ -61,7 +61,7 @@ class Module:
 
     @classmethod
     def from_compiled(cls, compiled: CompiledModule, device: VirtualDevice) -> Module:
-        """Return a module that contains compiled code, loaded on a device."""
+        """Load compiled code on a device, and return it as a module."""
         module = cls()
         module._compiled = compiled
         # A weak reference, since the device keeps its machine and thereby the memory of all arrays alive.
@@ -72,7 +72,7 @@ class Module:
 
     @property
     def compiled(self) -> CompiledModule:
-        """The compiled code; an empty module raises an error."""
+        """The compiled code of the module. An empty module raises an error."""
         if self._compiled is None:
             raise CUDADriverError(
                 400, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle: call load(ptx) first."
@@ -175,7 +175,7 @@ class Module:
         device.machine.own(LoadedCode)[self.ptr] = self
 
     def load_file(self, filename: str) -> None:
-        """Load PTX from a file; raises the errors of `load` and ``CUDA_ERROR_FILE_NOT_FOUND`` (301)."""
+        """Load PTX from a file. Raise the errors of `load`, or ``CUDA_ERROR_FILE_NOT_FOUND`` (301)."""
         from pathlib import Path
 
         try:
@@ -219,7 +219,7 @@ class Module:
 
 
 class Function:
-    """A kernel of a loaded module; ``ptr`` is its handle.
+    """A kernel of a loaded module. ``ptr`` is its handle.
 
     Parameters
     ----------
@@ -288,7 +288,7 @@ class Function:
         self.submit(launch, stream, enable_cooperative_groups)
 
     def submit(self, launch: Launch, stream: Any, cooperative: bool) -> None:
-        """Launch the kernel in a stream with launch arguments that have been read."""
+        """Launch the kernel in a stream. `launch` contains the arguments that were read for it."""
         device = self.module.device
         stream = get_current_stream(device.id) if stream is None else stream
         _check_stream(stream, device)

@@ -19,7 +19,7 @@ __getattr__ = module_getattr("cp.cuda.memory_hook", globals())
 
 
 class MemoryHook:
-    """Base class of hooks for memory pools; ``with hook:`` activates a hook for the thread.
+    """Base class of hooks for memory pools. ``with hook:`` activates a hook for the current thread.
 
     A pool calls the hooks of the thread that allocates or frees, in the order in which they were entered,
     with keyword arguments: ``device_id``, ``size`` (requested bytes), ``mem_size`` (bytes rounded up to the

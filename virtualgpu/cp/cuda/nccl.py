@@ -69,7 +69,7 @@ _ID_PREFIX = b"virtual NCCL"
 
 
 def get_version() -> int:
-    """Return the NCCL version that the virtual GPU follows, as a number: 22809 for 2.28.9."""
+    """Return the version of NCCL that the virtual GPU emulates, as a number: 22809 for 2.28.9."""
     return _VERSION
 
 
@@ -114,7 +114,7 @@ def groupEnd() -> None:  # noqa: N802 - CuPy's name
 
 
 class NcclConfig:
-    """Options of a communicator; the virtual NCCL stores them but does not use them."""
+    """Options of a communicator. They are stored but have no effect on the virtual GPU."""
 
     def __init__(self, split_share: int = 0) -> None:
         self.split_share = split_share
@@ -182,7 +182,7 @@ class NcclCommunicator:
 
     @staticmethod
     def initAll(devices: int | list[int]) -> list[NcclCommunicator]:  # noqa: N802 - CuPy's name
-        """Return the communicators of several devices, all for use by one thread.
+        """Return communicators for several devices, which a single thread uses.
 
         Parameters
         ----------
@@ -232,7 +232,7 @@ class NcclCommunicator:
 
     @property
     def comm(self) -> int:
-        """Handle of the communicator; 0 after it was destroyed."""
+        """Handle of the communicator, or 0 after it was destroyed."""
         return 0 if self._member.end_state else id(self._member)
 
     def device_id(self) -> int:
@@ -253,7 +253,7 @@ class NcclCommunicator:
         self._leave("destroyed")
 
     def abort(self) -> None:
-        """Destroy the communicator at once; ranks that wait for this rank raise an error."""
+        """Destroy the communicator at once. Ranks that wait for this rank raise an error."""
         self._leave("aborted")
 
     def _leave(self, end_state: str) -> None:
@@ -271,7 +271,7 @@ class NcclCommunicator:
             raise self._clique.repeated_error()
 
     def commSplit(self, color: int, key: int, config: NcclConfig | None = None) -> NcclCommunicator | None:  # noqa: N802
-        """Return a communicator of the ranks with this color, sorted by key, or None for color -1.
+        """Return a communicator of the ranks with the same color, ordered by key. Color -1 returns None.
 
         All ranks call it, each in its own thread.
         """
@@ -320,7 +320,7 @@ class NcclCommunicator:
         self._call("reduceScatter", sendbuf, recvbuf, recvcount, datatype, stream, op=op)
 
     def allGather(self, sendbuf: int, recvbuf: int, count: int, datatype: int, stream: int) -> None:  # noqa: N802
-        """Collect `count` elements of each rank, one after the other, in every rank."""
+        """Copy `count` elements of every rank to all ranks, in the order of the ranks."""
         self._call("allGather", sendbuf, recvbuf, count, datatype, stream)
 
     def send(self, sendbuf: int, count: int, datatype: int, peer: int, stream: int) -> None:

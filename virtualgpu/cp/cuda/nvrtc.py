@@ -16,7 +16,7 @@ _COMPILATION_ERROR = 6
 
 
 class NVRTCError(RuntimeError):
-    """NVRTC's error, as ``cupy.cuda.nvrtc.NVRTCError``: ``status`` is NVRTC's code.
+    """NVRTC's error, like ``cupy.cuda.nvrtc.NVRTCError``. ``status`` is NVRTC's error code.
 
     The log of the compiler is in `getProgramLog`.
     """
@@ -50,7 +50,7 @@ def getSupportedArchs() -> list[int]:  # noqa: N802
 def createProgram(  # noqa: N802
     src: str, name: str, headers: Sequence[object], include_names: Sequence[object]
 ) -> int:
-    """Create a program from source code, and return its handle; `destroyProgram` destroys it."""
+    """Create a program from source code, and return its handle. Release it with `destroyProgram`."""
     if headers or include_names:
         raise NotSupportedError(
             "The virtual GPU's NVRTC does not support headers in memory. Pass their folder with -I."
@@ -67,12 +67,12 @@ def destroyProgram(prog: int) -> None:  # noqa: N802
 
 
 def addNameExpression(prog: int, name: str) -> None:  # noqa: N802
-    """Request that a template instantiation, such as ``"scale<float>"``, is compiled."""
+    """Add a template instantiation, such as ``"scale<float>"``, that `compileProgram` must compile."""
     _program(prog).expressions.append(name)
 
 
 def compileProgram(prog: int, options: Sequence[str]) -> None:  # noqa: N802
-    """Compile a program to PTX, and to machine code if ``-arch`` is a real architecture (``sm_90``).
+    """Compile a program to PTX. With a real architecture (``-arch=sm_90``), also compile machine code.
 
     Raises
     ------

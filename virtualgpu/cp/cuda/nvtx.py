@@ -59,12 +59,12 @@ def ranges() -> tuple[NvtxRange, ...]:
 
 
 def RangePush(message: str, id_color: int = -1) -> None:  # noqa: N802
-    """Start a range, nested in the thread's open ranges; `id_color` selects one of ten colours."""
+    """Start a range within the thread's open ranges. `id_color` selects one of ten colours."""
     _push(message, _color_of_id(id_color))
 
 
 def RangePushC(message: str, color: int = 0) -> None:  # noqa: N802
-    """Start a range, nested in the thread's open ranges, with a colour 0xAARRGGBB."""
+    """Start a range within the thread's open ranges. Its colour has the form 0xAARRGGBB."""
     _push(message, _checked_color(color))
 
 
@@ -84,12 +84,12 @@ def RangePop() -> None:  # noqa: N802
 
 
 def Mark(message: str, id_color: int = -1) -> None:  # noqa: N802
-    """Mark the present time; `id_color` selects one of ten colours."""
+    """Mark the current time. `id_color` selects one of ten colours."""
     _mark(message, _color_of_id(id_color))
 
 
 def MarkC(message: str, color: int = 0) -> None:  # noqa: N802
-    """Mark the present time in a colour given as 0xAARRGGBB."""
+    """Mark the current time. The colour has the form 0xAARRGGBB."""
     _mark(message, _checked_color(color))
 
 
@@ -99,7 +99,7 @@ def _mark(message: str, color: int | None) -> None:
 
 
 def RangeStart(message: str | None, color: int | None) -> int:  # noqa: N802
-    """Start a range that any thread can end, in any order, and return its number for `RangeEnd`."""
+    """Start a range that any thread can end, and return the number to pass to `RangeEnd`."""
     log = _log()
     range_id = next(log.numbers)
     log.started[range_id] = log.open(
@@ -109,7 +109,7 @@ def RangeStart(message: str | None, color: int | None) -> int:  # noqa: N802
 
 
 def RangeEnd(range_id: int) -> None:  # noqa: N802
-    """End a range that `RangeStart` started; unknown numbers are ignored."""
+    """End a range that `RangeStart` started. Unknown numbers are ignored."""
     log = _log()
     open_range = log.started.pop(range_id, None)
     if open_range is not None:

@@ -71,7 +71,7 @@ class PinnedMemory:
 
 
 class PooledPinnedMemory(PinnedMemory):
-    """A buffer of a pool that is in use; it returns to the pool when it is destroyed."""
+    """A buffer of a pool that is in use. It returns to the pool when it is destroyed."""
 
     def __init__(self, mem: PinnedMemory, pool: weakref.ref[PinnedMemoryPool]) -> None:
         self.mem = mem
@@ -94,7 +94,7 @@ class PooledPinnedMemory(PinnedMemory):
 
 
 class PinnedMemoryPointer:
-    """A pointer into pinned memory; ``np.frombuffer(pointer, dtype, count)`` returns an array of it.
+    """A pointer into pinned memory. ``np.frombuffer(pointer, dtype, count)`` returns it as an array.
 
     `pinned_pointer` adds the buffer that `numpy.frombuffer` needs (before Python 3.12, a class written in
     Python cannot provide one).
@@ -132,7 +132,7 @@ def _pointer_class(size: int) -> Any:
 
 
 def pinned_pointer(mem: Any, offset: int = 0) -> PinnedMemoryPointer:
-    """Return a pointer `offset` bytes into `mem` that keeps `mem` alive and supports the buffer protocol."""
+    """Return a pointer to `mem` plus `offset`, which keeps `mem` alive and supports the buffer protocol."""
     address = mem.ptr + offset
     cls = _pointer_class(mem.size - offset)
     pointer: PinnedMemoryPointer = cls.from_address(address) if address else cls()
@@ -142,7 +142,7 @@ def pinned_pointer(mem: Any, offset: int = 0) -> PinnedMemoryPointer:
 
 
 class PinnedMemoryPool:
-    """A pool that keeps freed pinned buffers for reuse; sizes are powers of two."""
+    """A pool that keeps freed pinned buffers for reuse. Their sizes are powers of two."""
 
     def __init__(self, allocator: Callable[[int], PinnedMemoryPointer] | None = None) -> None:
         self._allocator = allocator or _malloc
@@ -201,7 +201,7 @@ def alloc_pinned_memory(size: int) -> PinnedMemoryPointer:
 
 
 def set_pinned_memory_allocator(allocator: Callable[[int], Any] | None = None) -> None:
-    """Set the allocator of pinned memory; None means allocation without a pool."""
+    """Set the allocator of pinned memory. With None, no pool is used."""
     _machine.current().pinned_allocator = allocator or _malloc
 
 
@@ -226,7 +226,7 @@ def _unlock(machine: _machine.Machine, address: int) -> None:
 
 
 def hostRegister(ptr: int, size: int, flags: int = 0) -> None:  # noqa: N802
-    """Pin existing host memory, such as that of a NumPy array; `hostUnregister` unpins it.
+    """Pin existing host memory, such as that of a NumPy array. `hostUnregister` unpins it.
 
     Raises
     ------
@@ -299,7 +299,7 @@ def is_memory_pinned(address: int) -> bool:
 
 
 def host_bytes(mem: Any, size: int) -> npt.NDArray[np.uint8]:
-    """Return `size` bytes of host memory at an address: an int, or an object with a ``value``."""
+    """Return `size` bytes of host memory. `mem` is an address: an int or an object with a ``value``."""
     if isinstance(mem, np.ndarray):
         raise TypeError(
             "Copies take an address: pass x.ctypes.data of a contiguous NumPy array, not the array."

@@ -148,14 +148,14 @@ def malloc(size: int) -> int:
 
 
 def free(ptr: int) -> None:
-    """Free device memory of any kind, as ``cudaFree``; address 0 is ignored."""
+    """Free device memory of any kind, like ``cudaFree``. Address 0 is ignored."""
     memory = (device_at(ptr := as_integer(ptr)) or _device()).memory
     memory.free(ptr)
     memory.untrack(ptr)
 
 
 def memcpy(dst: int, src: int, size: int, kind: int) -> None:
-    """Copy `size` bytes between host or device addresses, as `kind` specifies; the host waits."""
+    """Copy `size` bytes between host or device addresses, as `kind` specifies. The host waits."""
     refuse_unsafe()
     _copy(dst, src, size, kind, Stream.null, blocking=True)
 
@@ -232,12 +232,12 @@ def mallocAsync(size: int, stream: int) -> int:  # noqa: N802
 
 
 def mallocFromPoolAsync(size: int, pool: int, stream: int) -> int:  # noqa: N802
-    """Allocate `size` bytes in stream order from the pool with a handle."""
+    """Allocate `size` bytes in stream order from the pool with the handle `pool`."""
     return allocate_ordered(size_t(size), stream_of(stream), driver_pools().get(pool))
 
 
 def freeAsync(ptr: int, stream: int) -> None:  # noqa: N802
-    """Free memory in stream order, as ``cudaFreeAsync``; address 0 is ignored."""
+    """Free memory in stream order, like ``cudaFreeAsync``. Address 0 is ignored."""
     free_ordered(ptr, stream_of(stream))
 
 
@@ -257,12 +257,12 @@ def deviceSetMemPool(device: int, pool: int) -> None:  # noqa: N802
 
 
 def memPoolCreate(props: MemPoolProps) -> int:  # noqa: N802
-    """Create a stream-ordered pool and return its handle; `memPoolDestroy` destroys it."""
+    """Create a stream-ordered pool, and return its handle. Release it with `memPoolDestroy`."""
     return make_pool(props)
 
 
 def memPoolDestroy(pool: int) -> None:  # noqa: N802
-    """Destroy a pool; devices that used it return to their default pools."""
+    """Destroy a pool. Devices that used it return to their default pools."""
     driver_pools().destroy(pool)
 
 
@@ -272,12 +272,12 @@ def memPoolTrimTo(pool: int, size: int) -> None:  # noqa: N802
 
 
 def memPoolGetAttribute(pool: int, attr: int) -> int:  # noqa: N802
-    """Return an attribute of a pool, such as ``cudaMemPoolAttrUsedMemCurrent``; sizes are in bytes."""
+    """Return an attribute of a pool, such as ``cudaMemPoolAttrUsedMemCurrent``. Sizes are in bytes."""
     return driver_pools().get(pool).attribute(attr)
 
 
 def memPoolSetAttribute(pool: int, attr: int, value: int) -> None:  # noqa: N802
-    """Set an attribute of a pool; the high-water marks can only be set to 0."""
+    """Set an attribute of a pool. The high-water marks can only be set to 0."""
     driver_pools().get(pool).set_attribute(attr, value)
 
 
@@ -294,7 +294,7 @@ def memcpyPeerAsync(  # noqa: N802
     size: int,
     stream: int,
 ) -> None:
-    """Copy `size` bytes between the memories of two devices on a stream."""
+    """Copy `size` bytes between the memories of two devices in a stream."""
     if not size:
         return
     machine = _machine.current()
@@ -317,12 +317,12 @@ def streamCreate() -> int:  # noqa: N802
 
 
 def streamCreateWithFlags(flags: int) -> int:  # noqa: N802
-    """Create a stream and return its handle; ``streamNonBlocking`` does not wait for the default stream."""
+    """Create a stream and return its handle. ``streamNonBlocking`` avoids waits for the default stream."""
     return register(Stream(non_blocking=flags == streamNonBlocking))
 
 
 def streamCreateWithPriority(flags: int, priority: int) -> int:  # noqa: N802
-    """Create a stream with a priority and return its handle; lower numbers are more urgent."""
+    """Create a stream with a priority and return its handle. Lower numbers are more urgent."""
     return register(Stream(non_blocking=flags == streamNonBlocking, priority=priority))
 
 
@@ -352,7 +352,7 @@ def eventCreate() -> int:  # noqa: N802
 
 
 def eventCreateWithFlags(flags: int) -> int:  # noqa: N802
-    """Create an event and return its handle; flag 2, ``eventDisableTiming``, omits the time."""
+    """Create an event and return its handle. With flag 2, ``eventDisableTiming``, it records no time."""
     return register(Event(disable_timing=bool(flags & eventDisableTiming)))
 
 
@@ -390,7 +390,7 @@ def streamBeginCapture(stream: int, mode: int = streamCaptureModeRelaxed) -> Non
 
 
 def streamEndCapture(stream: int) -> int:  # noqa: N802
-    """End a capture and return the graph's handle; `graphDestroy` destroys the graph."""
+    """End a capture and return the handle of the graph. Release the graph with `graphDestroy`."""
     graph = stream_of(stream).end_capture()
     _machine.current().handles[graph.graph] = graph
     return graph.graph
@@ -413,7 +413,7 @@ def _graph(handle: int) -> Graph:
 
 
 def graphInstantiate(graph: int) -> int:  # noqa: N802
-    """Return the handle of an executable graph for `graphLaunch`; `graphExecDestroy` destroys it."""
+    """Return the handle of an executable graph for `graphLaunch`. Release it with `graphExecDestroy`."""
     instance = _graph(graph)
     _machine.current().handles[instance.graphExec] = instance
     return instance.graphExec
@@ -425,12 +425,12 @@ def graphLaunch(graphExec: int, stream: int) -> None:  # noqa: N802, N803
 
 
 def graphUpload(graphExec: int, stream: int) -> None:  # noqa: N802, N803
-    """Check the handle of an executable graph; the virtual GPU does not prepare launches here."""
+    """Check the handle of an executable graph. On the virtual GPU this function does nothing else."""
     _graph(graphExec)
 
 
 def graphDestroy(graph: int) -> None:  # noqa: N802
-    """Destroy a captured graph; executable graphs that were made from it stay valid."""
+    """Destroy a captured graph. Executable graphs made from it stay valid."""
     unregister(graph, Graph, "graph")
 
 
@@ -443,13 +443,13 @@ def graphExecDestroy(graphExec: int) -> None:  # noqa: N802, N803
 
 
 def hostAlloc(size: int, flags: int = 0) -> int:  # noqa: N802
-    """Allocate pinned host memory and return its address (0 for 0 bytes); `freeHost` frees it."""
+    """Allocate pinned host memory and return its address (0 for 0 bytes). Release it with `freeHost`."""
     memory = PinnedMemory(size, flags)
     return register(memory) if memory.ptr else 0
 
 
 def freeHost(ptr: int) -> None:  # noqa: N802
-    """Free host memory that `hostAlloc` allocated; address 0 is ignored."""
+    """Free host memory that `hostAlloc` allocated. Address 0 is ignored."""
     if not ptr:
         return
     if not isinstance(_machine.current().handles.get(ptr), PinnedMemory):
@@ -485,12 +485,12 @@ def memPrefetchAsync(devPtr: int, count: int, dstDevice: int, stream: int) -> No
 
 
 def memAdvise(devPtr: int, count: int, advice: int, device: int) -> None:  # noqa: N802, N803
-    """Advise the driver about the use of managed memory; only "read mostly" has an effect."""
+    """Advise the driver about the use of managed memory. Only "read mostly" has an effect."""
     advise(devPtr, count, advice, device)
 
 
 def pointerGetAttributes(ptr: int) -> PointerAttributes:  # noqa: N802
-    """Return the memory type, device and addresses of a pointer; type 0 and device -2 if unknown."""
+    """Return the memory type, device and addresses of a pointer. Unknown memory has type 0, device -2."""
     return pointer_attributes(ptr)
 
 

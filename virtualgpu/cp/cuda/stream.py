@@ -67,13 +67,13 @@ class Event:
 
     @property
     def ptr(self) -> int:
-        """The event's handle, a number that stands for CUDA's handle."""
+        """Number of the event, which takes the place of CUDA's handle."""
         _machine.current().events[id(self)] = self
         return id(self)
 
     @property
     def time_ns(self) -> int | None:
-        """Time of the event on the modelled clock; None if it was not recorded, or only in a capture."""
+        """Time of the event on the modelled clock, or None if it was recorded only in a capture or never."""
         if self._device is None or self.moment is None:
             return None
         return self._device.work.schedule.time_of(self.moment)
@@ -228,7 +228,7 @@ class _BaseStream:
             _current_streams()[device_id] = previous
 
     def use(self) -> _BaseStream:
-        """Make this stream current; ``with stream:`` does so for one block."""
+        """Make this stream current. ``with stream:`` does so for one block."""
         _current_streams()[self._checked_device_id()] = self
         return self
 
@@ -250,7 +250,7 @@ class _BaseStream:
         device: VirtualDevice | None = None,
         **options: Any,
     ) -> Activity | None:
-        """Add an operation to this stream; `run` executes it and returns its duration in ns.
+        """Add an operation to this stream. `run` executes it and returns its duration in ns.
 
         Parameters
         ----------
@@ -324,7 +324,7 @@ class _BaseStream:
         return event
 
     def wait_event(self, event: Event) -> None:
-        """Make later work on this stream wait for `event`; an event that was never recorded is ignored.
+        """Make later work on this stream wait for `event`. An event that was never recorded is ignored.
 
         An event recorded in a stream that captures a graph makes this stream take part in the capture.
         """
@@ -369,7 +369,7 @@ class _BaseStream:
         self.enqueue("HOST_LAUNCH", "Host function", run)
 
     def add_callback(self, callback: Callable[[Any, int, Any], object], arg: Any) -> None:
-        """Call ``callback(stream, status, arg)`` after the queued work; graphs do not support it."""
+        """Call ``callback(stream, status, arg)`` after the queued work. Graphs do not support it."""
         self._work.refuse_capturing(self.ptr)
         self.launch_host_func(lambda _: callback(self, 0, arg), None)
 
@@ -402,7 +402,7 @@ class _BaseStream:
         self._work.begin_capture(self.ptr, mode)
 
     def end_capture(self) -> Graph:
-        """End the capture, and return the graph of the work of this stream and those that joined it.
+        """End the capture, and return a graph with the work of this stream and of the streams that joined it.
 
         Raises
         ------
@@ -487,7 +487,7 @@ class Stream(_BaseStream):
 
     @classmethod
     def from_external(cls, obj: Any) -> Stream:
-        """Return a stream for the stream object of another library (``__cuda_stream__`` protocol)."""
+        """Return a stream for another library's stream object, which has a ``__cuda_stream__`` method."""
         try:
             version, ptr = obj.__cuda_stream__()
         except AttributeError as error:
@@ -542,7 +542,7 @@ def get_current_stream(device_id: int | None = None) -> _BaseStream:
 
 
 def is_capturing(stream: _BaseStream | None = None, device: VirtualDevice | None = None) -> bool:
-    """Return whether a stream (default: the current one) captures a graph, even an invalid one."""
+    """Return whether a stream (default: the current one) captures a graph, even if the capture is invalid."""
     device = device or _machine.current().current_device
     stream = stream or get_current_stream(device.id)
     captures = (device if stream.device_id < 0 else _device(stream.device_id)).work.captures
@@ -550,7 +550,7 @@ def is_capturing(stream: _BaseStream | None = None, device: VirtualDevice | None
 
 
 def settle(device: VirtualDevice) -> None:
-    """Run the deferred work of the current stream, so that NumPy can read arrays."""
+    """Run the deferred work of the current stream, so that NumPy can read the device's arrays."""
     if device.clock.deferral is not None:
         stream = get_current_stream(device.id)
         device.work.settle(device.work.schedule.point(stream.ptr).after)

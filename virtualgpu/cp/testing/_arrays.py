@@ -30,12 +30,12 @@ def _element_count(shape: Any) -> int:
 
 
 def shaped_arange(shape: Any, xp: Any = None, dtype: Any = np.float32, order: str = "C") -> Any:
-    """Return the numbers 1, 2, 3, ... as an array of a shape; for bool, False and True alternate."""
+    """Return the numbers 1, 2, 3, ... in an array of this shape. With bool, False and True alternate."""
     return _module(xp).array(_integers_as(np.arange(1, _element_count(shape) + 1), dtype, shape), order=order)
 
 
 def shaped_reverse_arange(shape: Any, xp: Any = None, dtype: Any = np.float32) -> Any:
-    """Return the numbers n, n - 1, ..., 1 as an array of a shape with n elements."""
+    """Return the numbers n, n - 1, ..., 1 in an array of this shape, which has n elements."""
     return _module(xp).array(_integers_as(np.arange(_element_count(shape), 0, -1), dtype, shape))
 
 
@@ -47,7 +47,7 @@ def shaped_random(
     seed: int = 0,
     order: str = "C",
 ) -> Any:
-    """Return uniformly distributed random numbers from 0 to `scale`, equal for equal seeds."""
+    """Return uniformly distributed random numbers from 0 to `scale`. Equal seeds give equal numbers."""
     generator = np.random.RandomState(seed)
     target_dtype = np.dtype(dtype)
     values: Any

@@ -274,7 +274,7 @@ def numpy_cupy_array_less(
 def numpy_cupy_equal(
     name: str = "xp", sp_name: str | None = None, scipy_name: str | None = None
 ) -> Callable[[Test], Test]:
-    """Decorate a test that returns a value that ``==`` compares, such as a number."""
+    """Decorate a test that returns a value such as a number, so that its results are compared with ``==``."""
 
     def decorate(impl: Test) -> Test:
         def test(*args: Any, **kwargs: Any) -> None:

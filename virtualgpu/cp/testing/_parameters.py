@@ -94,7 +94,7 @@ def for_complex_dtypes(name: str = "dtype") -> Callable[[Test], Test]:
 def for_dtypes_combination(
     types: Sequence[Any], names: Sequence[str] = ("dtype",), full: bool | None = None
 ) -> Callable[[Test], Test]:
-    """Decorate a test so that it is called with combinations of dtypes: all (`full`), or pairs of neighbours.
+    """Decorate a test so that it is called with all (`full`) or some combinations of dtypes.
 
     Without `full` each dtype still occurs at each position, with itself and with others.
     """
@@ -155,7 +155,7 @@ def for_CF_orders(name: str = "order") -> Callable[[Test], Test]:  # noqa: N802 
 
 
 def for_contiguous_axes(name: str = "axis") -> Callable[[Test], Test]:
-    """Call a method with each set of axes that is contiguous for its ``shape`` and ``order``."""
+    """Decorate a method so that it is called with each tuple of axes that are contiguous in memory."""
 
     def decorate(impl: Test) -> Test:
         def test(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -175,7 +175,7 @@ def for_contiguous_axes(name: str = "axis") -> Callable[[Test], Test]:
 
 
 def product(parameters: Mapping[str, Sequence[Any]] | Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
-    """Return all combinations of the values in a dict of lists, or of dicts in lists, for `parameterize`."""
+    """Return all combinations of values for `parameterize`, from a dict of lists or from lists of dicts."""
     if isinstance(parameters, Mapping):
         names = sorted(parameters)
         rows = itertools.product(*(parameters[name] for name in names))
@@ -184,7 +184,7 @@ def product(parameters: Mapping[str, Sequence[Any]] | Sequence[Sequence[Any]]) -
 
 
 def product_dict(*parameters: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Merge one dict from each list, and return the results for all combinations."""
+    """Merge one dict from each list into one dict, and return the results for all combinations."""
     return [
         {name: value for item in row for name, value in item.items()}
         for row in itertools.product(*parameters)
@@ -213,7 +213,7 @@ def _test_classes(cls: type, sets: Sequence[Mapping[str, Any]]) -> type:
 
 
 def parameterize(*params: Mapping[str, Any], _ids: bool = True) -> Callable[[type], type]:
-    """Decorate a test class so that its tests run with each set of attributes; needs pytest.
+    """Decorate a test class so that its tests run with each set of attributes. Requires pytest.
 
     `_ids` determines whether the names of the tests contain the attributes.
     """

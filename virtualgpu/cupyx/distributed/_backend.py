@@ -78,7 +78,7 @@ def init_process_group(
 
 
 class NCCLBackend:
-    """One rank of a process group; the parameters are those of `init_process_group`.
+    """One rank of a process group. The parameters are those of `init_process_group`.
 
     Raises
     ------
@@ -148,7 +148,7 @@ class NCCLBackend:
         )
 
     def all_gather(self, in_array: Any, out_array: Any, count: int, stream: Any = None) -> None:
-        """Collect `count` elements of each rank, one after the other, in every rank."""
+        """Copy `count` elements of every rank to all ranks, in the order of the ranks."""
         _check_contiguous(in_array, out_array)
         dtype, count = _dtype_and_count(in_array, count)
         self._comm.allGather(in_array.data.ptr, out_array.data.ptr, count, dtype, _stream_handle(stream))
@@ -166,7 +166,7 @@ class NCCLBackend:
         self._recv(out_array, peer, _stream_handle(stream))
 
     def send_recv(self, in_array: Any, out_array: Any, peer: int, stream: Any = None) -> None:
-        """Send an array to rank `peer` and receive one from this rank at the same time."""
+        """Send an array to rank `peer`, and receive one from it at the same time."""
         _check_contiguous(in_array, out_array)
         self._run_grouped([(in_array, peer)], [(out_array, peer)], stream)
 
@@ -185,7 +185,7 @@ class NCCLBackend:
         self._run_grouped([(in_array, root)], receives, stream)
 
     def all_to_all(self, in_array: Any, out_array: Any, stream: Any = None) -> None:
-        """Send row r of each rank's array to rank r; each rank collects the rows that it receives."""
+        """Send row r of each rank's array to rank r. Each rank collects the rows that it receives."""
         self._check_rows("all_to_all", "in_array", in_array)
         self._check_rows("all_to_all", "out_array", out_array)
         _check_contiguous(in_array, out_array)

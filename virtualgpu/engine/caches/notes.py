@@ -95,7 +95,7 @@ def hash_line(line: int) -> int:
 
 
 def is_sampled(line: int, hash_mask: int) -> int:
-    """Return whether accesses to a cache line are recorded when only a part of all lines is.
+    """Return whether the accesses to a cache line are recorded when only some lines are sampled.
 
     The sampled lines fill some sets of each cache completely.
     """
@@ -115,7 +115,7 @@ def bytes_per_sector(size: int, sectors: int) -> int:
 
 
 def note(context: Context, number: int, lanes: int, mask: int, values: int) -> None:
-    """Record an access of the lanes of a warp."""
+    """Record one access to memory by the lanes of a warp."""
     if number < 0:
         return
     state = struct_at(Notes, context.watched)
@@ -227,7 +227,7 @@ def halve(state: Notes) -> None:
 
 @functools.cache
 def observer() -> jit.Library:
-    """Return the compiled function that the engine calls."""
+    """Return the compiled function that the engine calls for each access."""
     functions: list[Callable[..., object]] = [hash_line, is_sampled, bytes_per_sector, note, halve]
     return jit.Library(translate(functions, "note", {"Context": layout.CONTEXT}), "entry_of")
 
@@ -274,12 +274,12 @@ class AccessNotes:
 
     @property
     def rows(self) -> npt.NDArray[np.int64]:
-        """Recorded accesses, three words each, in an array of shape (accesses, 3)."""
+        """Recorded accesses, as an array of shape (accesses, 3). Each row has three 64-bit integers."""
         return self._notes[: (self._state.next_note - self._state.buffer_start) // NOTE_BYTES]
 
     @property
     def one_in(self) -> int:
-        """The number n if accesses to one of n cache lines are recorded."""
+        """Sampling ratio n: accesses to one of n cache lines are recorded."""
         return self._state.hash_mask + 1
 
     @property
@@ -289,7 +289,7 @@ class AccessNotes:
 
     @property
     def sites(self) -> npt.NDArray[np.int64]:
-        """Table by instruction: kind, bytes per lane, and requests and passes of constant memory."""
+        """Table with the kind of each memory instruction, its bytes per lane, and constant-memory counts."""
         return self._sites
 
 

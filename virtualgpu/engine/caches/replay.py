@@ -59,7 +59,7 @@ _INVERSE_BITS = 36
 
 @struct
 class ReplayState:
-    """The state of the replay: recorded accesses in the order of time, the caches, and the counts."""
+    """The state of the replay: the recorded accesses in time order, the caches and the counters."""
 
     notes: int
     count: int
@@ -94,7 +94,7 @@ def add_sectors(player: ReplayState, site: int, column: int, sectors: int) -> No
 
 
 def set_at(base: int, sets: int, inverse: int, number: int) -> int:
-    """Return the address of the cache set for a line number: its remainder modulo the number of sets."""
+    """Return the address of the cache set that may contain a line."""
     number = (number ^ (number >> _NUMBER_BITS)) & ((1 << _NUMBER_BITS) - 1)
     number = number - ((number * inverse) >> _INVERSE_BITS) * sets
     if number < 0:
@@ -103,7 +103,7 @@ def set_at(base: int, sets: int, inverse: int, number: int) -> int:
 
 
 def find_entry(first: int, line: int) -> int:
-    """Return the entry of a cache set that contains a line, or minus the entry to replace."""
+    """Return the entry with a line in a cache set. If there is none, return minus the entry to replace."""
     entry = first
     end = entry + SET_BYTES
     oldest = entry
@@ -150,12 +150,12 @@ def l2_entry(player: ReplayState, first: int, line: int) -> int:
 
 
 def partial_sectors(state: int) -> int:
-    """Return a mask of the sectors of which only some bytes are known, because only these were stored."""
+    """Return a mask of the sectors that were stored only in part, so that their other bytes are unknown."""
     return (state >> DIRTY) & 15 & ~state
 
 
 def write_back(player: ReplayState, entry: int) -> None:
-    """Write an entry's dirty sectors to memory; partly stored sectors must first be read."""
+    """Write the dirty sectors of an entry to memory. Partly stored sectors are read first."""
     state = load64(entry + 8)
     player.written += count_sectors(state >> DIRTY)
     player.completed += count_sectors(partial_sectors(state))
@@ -257,7 +257,7 @@ def read_l2(player: ReplayState, site: int, sm: int, line: int, sectors: int) ->
 
 
 def write_l2(player: ReplayState, site: int, sm: int, line: int, sectors: int, size: int) -> None:
-    """Store sectors for an SM: the part of L2 next to it keeps them, the home part writes to memory."""
+    """Store sectors to the part of L2 next to an SM, and to their home part, which writes to memory."""
     part = load64(player.sides + 8 * sm)
     add_sectors(player, site, _L2, sectors)
     add_sectors(player, site, _L2_HIT, sectors)
@@ -272,7 +272,7 @@ def write_l2(player: ReplayState, site: int, sm: int, line: int, sectors: int, s
 
 
 def change_l2(player: ReplayState, site: int, sm: int, line: int, sectors: int) -> None:
-    """Apply an SM's atomics to sectors in their home part of L2.
+    """Execute atomics of an SM on sectors in the home part of L2.
 
     The part of L2 next to the SM only forwards them.
     """
@@ -297,7 +297,7 @@ def change_l2(player: ReplayState, site: int, sm: int, line: int, sectors: int) 
 
 
 def unmerged_sectors(player: ReplayState, sm: int, line: int, sectors: int, time: int) -> int:
-    """Return the requested sectors that no neighbouring SM has requested just before."""
+    """Return the requested sectors, or 0 if a neighbouring SM has just requested the same ones."""
     if player.groups == 0:
         return sectors
     slot = (
@@ -395,7 +395,7 @@ _ENTRY = ctypes.CFUNCTYPE(
 
 @functools.cache
 def player() -> tuple[jit.Library, Callable[..., None]]:
-    """Return the compiled function that replays accesses; its machine code is kept in memory."""
+    """Return the compiled function that replays accesses. It is compiled only once."""
     library = jit.Library(translate(_FUNCTIONS, "play_notes", {}), "entry_of")
     return library, _ENTRY(library.address)
 
@@ -416,12 +416,12 @@ class ReplayResult:
 def pack_lines(
     line: npt.NDArray[np.int64], sectors: npt.NDArray[np.int64] | int, size_bytes: npt.NDArray[np.int64] | int
 ) -> npt.NDArray[np.int64]:
-    """Return the first word of records for `replay`: line, sectors, and bytes per sector."""
+    """Return the first integer of each record for `replay`: line, sectors, and bytes per sector."""
     return line << _LINE_BIT | size_bytes << _BYTES_BIT | sectors
 
 
 def line_of(packed: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the cache lines from the first words of records for `replay`."""
+    """Return the cache lines that `pack_lines` stored in records for `replay`."""
     line: npt.NDArray[np.int64] = packed[:, 0] >> _LINE_BIT
     return line
 

@@ -11,7 +11,7 @@ from virtualgpu.records.access import Rule
 
 
 def count_shared(size: int, rule: Rule) -> str:
-    """Return LLVM text that counts an access to shared memory with offsets ``%a`` under ``%mask``.
+    """Return LLVM text that counts a shared-memory access. ``%a`` has the offsets, ``%mask`` the lanes.
 
     The text ends at the label ``counted``.
 
@@ -96,7 +96,7 @@ def _swap_bits(step: int, low: int) -> str:
 
 
 def look_up(sector: str, tag: str, sectors: str = "1") -> str:
-    """Return LLVM text that looks up sectors of a line in the model of an L1 cache and inserts them.
+    """Return LLVM text that looks up sectors of a cache line in the L1 model, and inserts missing ones.
 
     `sectors` has a bit for each sector to look up, from the first one, `sector`. ``%missed.<tag>`` is the
     number of those that were not valid.

@@ -88,7 +88,7 @@ def lowest(bits: int) -> int:
 
 
 def call(function: int, context: object, site: int, lanes: int, mask: int, values: int) -> None:
-    """Call the function of an observer at a given address."""
+    """Call an observer's function, whose address is `function`."""
     raise NotImplementedError
 
 

@@ -76,7 +76,7 @@ def float_constant(llvm: str, raw: int) -> str:
 
 
 class Emitter:
-    """A collector of the lines of one LLVM function that also generates names for temporary values.
+    """Builder of the text of one LLVM function, which also names temporary values.
 
     `masked` is true for processors that can mask vector operations by one bit per lane, as AVX-512 does.
     """
@@ -104,7 +104,7 @@ class Emitter:
         return result
 
     def call(self, result: str, function: str, *arguments: str) -> str:
-        """Emit a call of a function or intrinsic by full name; arguments have the form ``type value``."""
+        """Emit a call of a function or intrinsic by its full name. Arguments have the form ``type value``."""
         return self.op(f"call {result} @{function}({', '.join(arguments)})")
 
     def intrinsic(self, name: str, llvm: str, *values: str, extra: tuple[str, ...] = ()) -> str:
@@ -139,7 +139,7 @@ class Emitter:
         return self.op(f"{operation} {vector(source)} {value} to {vector(target)}")
 
     def cast(self, value: str, source: str, target: str, is_signed: bool = False) -> str:
-        """Emit the conversion of lanes between types by their bits, as PTX does for untyped registers.
+        """Emit a conversion of all lanes to another type by their bits, as PTX does for untyped registers.
 
         The bits are reinterpreted, truncated or extended.
         """
@@ -174,7 +174,7 @@ class Emitter:
         return self.compare("eq", "i32", own_bits, LANE_BITS)
 
     def store_lanes(self, llvm: str, value: str, pointer: str, lanes: str) -> None:
-        """Emit a store of the lanes in an i1 vector to a row of memory that no other thread accesses.
+        """Emit a store of some lanes to a row of memory. No other thread may access the row.
 
         If the processor has no masks, the row is read, blended and written completely. The accesses are
         volatile, because otherwise LLVM converts them to a masked store, which takes a dozen cycles on

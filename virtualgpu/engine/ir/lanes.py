@@ -22,7 +22,7 @@ def _row(size: int) -> str:
 
 
 def gather(llvm: str) -> tuple[str, str]:
-    """Return an LLVM function that loads one value per lane from host addresses; inactive lanes get 0.
+    """Return an LLVM function that loads one value per lane from host addresses. Inactive lanes get 0.
 
     Inactive lanes load from the first active lane's address, because without AVX-512 leaving out single lanes
     takes a branch each.

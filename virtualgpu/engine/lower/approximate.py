@@ -31,14 +31,14 @@ class _Series(Emitter):
         return self.binary(f"f{operation}", "double", a, self.number(b) if isinstance(b, float) else b)
 
     def series(self, x: str, coefficients: Sequence[float]) -> str:
-        """Emit the value of a polynomial; the coefficient of the highest power is last."""
+        """Emit the value of a polynomial. The last coefficient belongs to the highest power."""
         result = self.number(coefficients[-1])
         for coefficient in coefficients[-2::-1]:
             result = self.float_operation("add", self.float_operation("mul", result, x), coefficient)
         return result
 
     def nearest_integer(self, x: str) -> tuple[str, str]:
-        """Emit the nearest integer twice: as an i64 whose last bits are valid, and as a double."""
+        """Emit the nearest integer as an i64, of which only the low bits are valid, and as a double."""
         shifted = self.float_operation("add", x, _ROUNDING_OFFSET)
         return self.convert("bitcast", "double", shifted, "i64"), self.float_operation(
             "sub", shifted, _ROUNDING_OFFSET

@@ -246,7 +246,7 @@ define internal void @copy_commit(ptr %ctx, i32 %mask) noinline {{
 
 
 def wait(code: WarpCode) -> str:
-    """Return the name of the function that waits until at most n groups of the lanes are pending.
+    """Return the name of the function that waits until at most n copy groups of each lane are pending.
 
     It is ``void (ctx, i32 mask, i32 n)``.
     """
@@ -265,7 +265,7 @@ define internal void @copy_wait(ptr %ctx, i32 %mask, i32 %n) noinline {{
 
 
 def bind(code: WarpCode) -> str:
-    """Return the name of the function that binds the lanes' copies to a barrier's phase.
+    """Return the name of the function that makes a barrier's phase wait for the lanes' copies.
 
     It is ``void (ctx, i32 mask, <32 x i64> barriers)``.
     """
@@ -312,7 +312,7 @@ done:
 
 
 def land(code: WarpCode) -> str:
-    """Return the name of the function that completes the copies bound to a barrier after its phase ended.
+    """Return the name of the function that completes a barrier's copies when its phase has ended.
 
     It is ``void (ctx, i64 barrier)``.
     """

@@ -63,7 +63,7 @@ def prologue(code: WarpCode) -> None:
 
 
 def jump_cost(code: WarpCode, target: int) -> tuple[int, int]:
-    """Return the cost of a jump in the warp's budget, and its weight if the budget ends with it.
+    """Return by how much a jump reduces the warp's budget, and its weight if the budget ends there.
 
     Jumps backwards cost 1; in a loop that waits for memory, they cost more, so that other lanes run soon.
     """
@@ -76,7 +76,7 @@ def jump_cost(code: WarpCode, target: int) -> tuple[int, int]:
 
 
 def spend_budget(code: WarpCode, target: int) -> None:
-    """Emit code that subtracts a jump from the warp's budget; at its end, other lanes run.
+    """Emit code that subtracts a jump from the warp's budget. When the budget is spent, other lanes run.
 
     With an observer, a jump to a later block may end the budget, too. Each access is slow then, so a
     polling loop lets others run at once.

@@ -17,7 +17,7 @@ KINDS = ("b32", "u32", "s32", "f32", "f16x2", "bf16x2")
 def allocate(
     function: ir.Function, live_across_blocks: set[str], frame_end: int
 ) -> tuple[dict[str, int], int]:
-    """Return frame offsets for the registers of matrix fragments, and the end of the frame after them.
+    """Allocate space in the frame for matrix fragments, and return the offsets and the new end.
 
     Fragments that no later basic block reads share offsets with fragments of other times.
     """
@@ -73,7 +73,7 @@ def _groups(function: ir.Function) -> list[tuple[str, ...]]:
 
 
 def names_of(operand: ir.Operand | None) -> tuple[str, ...]:
-    """Return the register names in a matrix fragment; empty if an operand is not a register."""
+    """Return the names of the registers in a matrix fragment, or () if any element is not a register."""
     if not isinstance(operand, ir.Vector):
         return ()
     names = tuple(

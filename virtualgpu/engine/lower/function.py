@@ -63,7 +63,7 @@ _MAX_LINES = 250_000
 
 
 def supported() -> dict[str, frozenset[str]]:
-    """Return the supported mnemonics by the module that emits their code."""
+    """Return the supported mnemonics, in a dictionary by the module that emits their code."""
     roots = {
         module.__name__.rpartition(".")[2]: frozenset(module.ROOTS) - textures.REFUSED
         for module in _EMITTER_MODULES
@@ -236,7 +236,7 @@ class FunctionCompiler(WarpCode):
         self.go_to(self.next_block())
 
     def barrier(self, instruction: ir.Instruction) -> None:
-        """Emit the instruction ``bar``, at which lanes wait with the number of the barrier.
+        """Emit a ``bar`` instruction. Lanes wait there with the number of the barrier.
 
         Thread counts and predicates are stored in the context block.
         """
@@ -291,7 +291,7 @@ class FunctionCompiler(WarpCode):
     # -- blocks --------------------------------------------------------------------------------------
 
     def meet(self, instruction: ir.Instruction) -> None:
-        """Emit code at which a warp-wide instruction waits for all running lanes in its member mask."""
+        """Emit code that makes lanes wait for all running lanes in the member mask of an instruction."""
         operand = warp_ops.member_mask(instruction)
         if operand is None:
             return

@@ -42,7 +42,7 @@ def _reads_clock(instruction: ir.Instruction) -> bool:
 
 @dataclass(slots=True)
 class Loop:
-    """A loop of one basic block during its compilation.
+    """A loop with a single basic block, while it is compiled.
 
     `iterations` is the number of completed iterations, `budget_left` the rest of the warp's budget.
     `at_start` contains the values of registers at the start of an iteration, by name.
@@ -59,7 +59,7 @@ class Loop:
 
     @classmethod
     def enter(cls, emitter: Emitter, plan: FunctionPlan, label_before: str) -> Loop:
-        """Emit the start of a loop after the block `label_before`; `close` adds the missing lines later."""
+        """Emit the start of a loop after the block `label_before`. `close` adds the missing lines later."""
         label = emitter.name("loop")
         budget = emitter.context_load("budget")
         line = len(emitter.lines)
@@ -71,7 +71,7 @@ class Loop:
         return self.at_start.setdefault(name, f"%{self.label}.r{len(self.at_start)}")
 
     def at_end(self, emitter: Emitter, values: dict[str, str]) -> dict[str, str]:
-        """Return the values that registers pass to the next iteration, from `values` at the end of this one.
+        """Return the registers that change in an iteration, with their values for the next one.
 
         Predicates are returned as bits.
         """
@@ -84,7 +84,7 @@ class Loop:
     def close(
         self, emitter: Emitter, last_label: str, iterations: str, budget: str, carried: dict[str, str]
     ) -> None:
-        """Insert the first lines of the loop, when the values of the next iteration are known.
+        """Insert the first lines of the loop, which need the values for the next iteration.
 
         The loop repeats from the block `last_label`, with the values that `at_end` returned.
         """

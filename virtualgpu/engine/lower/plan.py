@@ -14,7 +14,7 @@ from virtualgpu.engine.lower import fragment_places
 
 @dataclass(slots=True)
 class Options:
-    """The features of the code to generate: counters, trace, observer calls, a NaN trap."""
+    """Features of the generated code, such as counters, a trace, observer calls and a NaN trap."""
 
     count: bool = True
     trace: bool = False
@@ -26,7 +26,7 @@ class Options:
 
 @dataclass(slots=True)
 class Tables:
-    """The numbers of instructions, variables and functions that all functions of a kernel share."""
+    """Lists that number the instructions, variables and functions of a kernel."""
 
     globals: list[str] = field(default_factory=list)
     shared: dict[str, int] = field(default_factory=dict)

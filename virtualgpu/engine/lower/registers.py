@@ -135,7 +135,7 @@ class Registers:
         return value
 
     def set(self, operand: ir.Operand | None, value: str, ptx_type: str) -> None:
-        """Write values of `ptx_type` to a register in all lanes; narrower values are extended as in PTX."""
+        """Write values of `ptx_type` to a register in all lanes. Narrower values are extended as in PTX."""
         if operand is None:
             return
         if not isinstance(operand, ir.Register):
@@ -255,7 +255,7 @@ class Registers:
         return self.emitter.op(f"extractelement <32 x i32> {lanes}, i32 {lane_index}")
 
     def executed(self, instruction: ir.Instruction) -> str:
-        """Emit the mask of the active lanes that execute the instruction, as their guard determines."""
+        """Emit a mask of the active lanes whose guard lets them execute the instruction."""
         if self.guard is None:
             return self.mask
         return self.emitter.op(f"and i32 {self.emitter.mask_bits(self.guard)}, {self.mask}")
@@ -270,7 +270,7 @@ class Registers:
             ) from None
 
     def site(self, instruction: ir.Instruction) -> int:
-        """Give a memory instruction the next number among the kernel's counted accesses, and return it."""
+        """Assign a memory instruction the next access number of the kernel, and return the number."""
         self.tables.accesses.append((self.index, instruction))
         return len(self.tables.accesses) - 1
 

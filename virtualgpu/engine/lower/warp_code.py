@@ -7,7 +7,7 @@ from virtualgpu.engine.lower.watching import ReportingRegisters
 
 
 class WarpCode(ReportingRegisters):
-    """A collector of a function's code for the emitters of instructions.
+    """Builder of the code of a function, which the emitters of instructions use.
 
     The class in `function` adds jumps from block to block.
     """
@@ -22,7 +22,7 @@ class WarpCode(ReportingRegisters):
         self.current_label = label
 
     def fault(self, code: int, pc: int, lane_mask: str | None = None, addresses: str = "") -> None:
-        """Emit a fault that ends the warp function, for the first lane in a mask.
+        """Emit a fault of the first lane in a mask, which ends the warp function.
 
         The report contains the lane's address, if there is one.
         """
@@ -33,7 +33,7 @@ class WarpCode(ReportingRegisters):
         self.emitter.raw("br label %failed")
 
     def fault_if(self, lanes: str, code: int, pc: int, addresses: str = "") -> None:
-        """Emit a fault that occurs if any lane of a mask is set; see `fault`."""
+        """Emit a fault (see `fault`) that occurs if any lane of a mask is set."""
         fault_label = self.emitter.name("bad")
         next_label = self.emitter.name("ok")
         any_lane = self.emitter.op(f"icmp ne i32 {lanes}, 0")

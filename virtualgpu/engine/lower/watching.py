@@ -20,7 +20,7 @@ def _may_write_shared(instruction: ir.Instruction) -> bool:
 
 
 class ReportingRegisters(Registers):
-    """The operands of a function, with methods that emit records for a trace or calls of an observer."""
+    """The operands of a function, with methods that emit trace records and calls of an observer."""
 
     def trace_step(self, instruction: ir.Instruction) -> None:
         executed = self.executed(instruction)
@@ -44,7 +44,7 @@ class ReportingRegisters(Registers):
             self.trace_row(address, mask, layout.ROW_ADDRESS, layout.TRACE_ALL & ~layout.TRACE_SHARED)
 
     def trace_write(self, value: str, llvm: str, host: str, mask: str) -> None:
-        """Emit a trace record of a write to memory: host address and bits, at most 8 bytes at a time."""
+        """Emit trace records with the host address and bits of a write, at most 8 bytes each."""
         if not self.options.trace:
             return
         width = bits(llvm)
@@ -59,7 +59,7 @@ class ReportingRegisters(Registers):
             self.trace_row(self.emitter.cast(chunk_bits, llvm, "i64"), mask, layout.ROW_WRITTEN + size)
 
     def observe(self, site: int, address: str, mask: str, stored_values: str = "") -> None:
-        """Emit a report of an access to the observer, before the access, with the values to store."""
+        """Emit a call that reports an access and its stored values to the observer, before the access."""
         lanes = self.scratch("<32 x i64>")
         values = "null"
         self.emitter.raw(f"store <32 x i64> {address}, ptr {lanes}")
@@ -77,7 +77,7 @@ class ReportingRegisters(Registers):
                 self.trace_row(value, self.executed(instruction), layout.ROW_REGISTER + index, level)
 
     def observe_synchronisation(self, instruction: ir.Instruction) -> None:
-        """Emit a report of an instruction to the observer if it is a fence or ``__syncwarp``."""
+        """Emit a call that reports a fence or ``__syncwarp`` to the observer."""
         if instruction.root in ("membar", "fence"):
             fence_kind = layout.BLOCK_FENCE if "cta" in instruction.parts else layout.FENCE
             self.observe(fence_kind, "zeroinitializer", self.executed(instruction))

@@ -75,7 +75,7 @@ _LANE_BITS = "<" + ", ".join(f"i32 {1 << lane}" for lane in range(32)) + ">"
 
 
 class UnreadableError(Exception):
-    """Error for a line of LLVM text with an unknown form; its function is translated unchanged."""
+    """Error for a line of LLVM text in an unknown form. The function with the line is left unchanged."""
 
 
 def _is_wide(kind: str) -> bool:
@@ -97,7 +97,7 @@ def _size(kind: str) -> int:
 
 @dataclass(slots=True)
 class Rows:
-    """The functions that operate on rows of lanes in memory, and the constants among the rows."""
+    """The functions and constants for operations on rows of lanes in memory."""
 
     function_names: dict[str, str] = field(
         default_factory=dict
@@ -474,7 +474,7 @@ class _Function:
     # -- writing -------------------------------------------------------------------------------------
 
     def write(self) -> list[str]:
-        """Return the lines of the function with its rows of lanes in memory."""
+        """Return the lines of the function, with its rows of lanes in memory instead of LLVM values."""
         self._resolve_phis()
         slots, head = self._row_slots(self._last_uses())
         lines: list[str] = []
@@ -614,7 +614,7 @@ class _Function:
 
 
 def by_address(text: list[str], rows: Rows) -> list[str]:
-    """Return the lines of a warp function, rewritten with its rows of lanes in memory.
+    """Rewrite the lines of a warp function so that it keeps its rows of lanes in memory.
 
     Raises
     ------

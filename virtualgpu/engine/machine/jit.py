@@ -42,7 +42,7 @@ def _host() -> Any:
 
 
 def target_machine(target_processor: Processor, effort: int = 2) -> Any:
-    """Return LLVM's code generator for a processor; the LLVM compiler that uses it becomes its owner."""
+    """Return LLVM's code generator for a processor. The LLVM compiler that uses it becomes its owner."""
     return _host().create_target_machine(
         cpu=target_processor.name, features=target_processor.settings, opt=effort, jit=True
     )

@@ -51,7 +51,7 @@ def declaration(definition: str) -> tuple[str, str]:
 
 
 def split_by_sharing(text: str, entries: tuple[str, ...] = ENTRIES) -> list[Piece]:
-    """Divide a module into modules with the functions that `entries` call, directly or indirectly.
+    """Split an LLVM module into modules that kernels can share. Functions that are not called are omitted.
 
     Each function comes after those that it calls.
 

@@ -40,7 +40,7 @@ class _Line:
 
 
 class LineProfileHook(MemoryHook):
-    """A memory hook that adds up allocations by source line; `print_report` prints a tree of calls.
+    """A memory hook that adds up allocations by source line. `print_report` prints them as a call tree.
 
     Each line of the report ends in ``(used, acquired)``: the bytes of blocks taken from the pool, and the
     bytes that the pool took from the device for them.

@@ -14,13 +14,13 @@ _CHANNEL_KINDS = {SIGNED: ("int", (8, 16, 32)), UNSIGNED: ("uint", (8, 16, 32)),
 
 
 def invalid(reason: str, status: int = 1, name: str = "cudaErrorInvalidValue") -> CUDARuntimeError:
-    """Return CUDA's error with a message that ends with a reason."""
+    """Return CUDA's error for an invalid value. The message ends with `reason`."""
     text = {1: "invalid argument", 20: "invalid channel descriptor"}[status]
     return CUDARuntimeError(status, name, f"{text}: {reason}")
 
 
 class ChannelFormatDescriptor:
-    """Bits of each channel of a texel (0: no such channel), and the kind of its values.
+    """The number of bits of each channel of a texel, and the kind of its values. 0 means no channel.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class ChannelFormatDescriptor:
 
 @dataclass(frozen=True, slots=True)
 class Texel:
-    """The format of one texel, after a check: number of channels, bytes per channel, kind of values."""
+    """A checked texel format: the number of channels, the bytes per channel, and the kind of values."""
 
     channels: int
     channel_bytes: int

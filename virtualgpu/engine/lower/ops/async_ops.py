@@ -38,7 +38,7 @@ def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
 
 
 def group_counts(instruction: ir.Instruction) -> dict[str, int]:
-    """Return what an instruction adds to the counters of groups of asynchronous copies (not of bulk copies).
+    """Return by how much an instruction changes the counters for groups of ``cp.async`` copies.
 
     ``cp.async.commit_group`` counts closed groups, ``cp.async.wait_all`` counts waits for all copies of a
     thread, and ``cp.async.pending`` adds up the groups that waits may leave pending.

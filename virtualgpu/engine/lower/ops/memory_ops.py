@@ -18,7 +18,7 @@ _SPACES = ("global", "shared", "local", "const", "param")
 
 
 def space_of(instruction: ir.Instruction) -> str:
-    """Return the state space of a memory instruction; ``generic`` if PTX names none."""
+    """Return the state space of a memory instruction, or ``generic`` if PTX does not name it."""
     for modifier in instruction.parts[1:]:
         if modifier.split("::")[0] in _SPACES:
             return modifier.split("::")[0]
@@ -45,7 +45,7 @@ MATRIX_ROWS = "m8n8"
 
 
 def rule_of(function: ir.Function, instruction: ir.Instruction) -> Rule:
-    """Return the name of the rule by which the cost of an access is counted, such as ``"swap"``."""
+    """Return the name of the rule that determines the cost of an access, such as ``"swap"``."""
     if MATRIX_ROWS in instruction.parts:
         return "matrix"
     if instruction.root not in ("atom", "red"):
@@ -72,12 +72,12 @@ def is_read(function: ir.Function, operand: ir.Operand) -> bool:
 
 
 def is_access(instruction: ir.Instruction) -> bool:
-    """Return whether an instruction is a counted access to memory; accesses to parameters are not."""
+    """Return whether an instruction is a counted memory access. Accesses to parameters are not counted."""
     return instruction.root in ("ld", "ldu", "st", "atom", "red") and space_of(instruction) != "param"
 
 
 def as_access(instruction: ir.Instruction, root: str, space: str, size: int) -> ir.Instruction:
-    """Return a plain load or store that replaces an instruction with several accesses.
+    """Return a plain load or store with the size of an instruction, for its checks and counters.
 
     It is used for checks and counters.
     """
@@ -107,7 +107,7 @@ def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
 
 
 def address_of(code: WarpCode, operand: ir.Operand | None, space: str) -> str:
-    """Return the addresses of all lanes in the form of the state space.
+    """Return the addresses of all lanes, with the type that the state space requires.
 
     They are i32 offsets for shared memory, i64 otherwise.
     """

@@ -208,7 +208,7 @@ def _shuffle_sources(emitter: Emitter, mode: str, delta: str, control: str) -> t
 
 
 def known_sources(mode: str, delta: int, control: int) -> tuple[list[int], int]:
-    """Return the source lanes and valid lanes of a shuffle whose operands are known at compile time.
+    """Return the source lane and validity of each lane of a shuffle with constant operands.
 
     It computes the same as `_shuffle_sources`; the valid lanes are bits of a mask.
     """

@@ -21,7 +21,7 @@ def is_float(ptx_type: str) -> bool:
 
 
 def inputs(code: WarpCode, instruction: ir.Instruction, count: int) -> tuple[str, list[str]]:
-    """Return the values of operands in the type of the computation (float for bf16).
+    """Return the operands as values of the type that is used for the computation (float for bf16).
 
     They are flushed if the instruction has ``.ftz``.
     """
@@ -54,7 +54,7 @@ def widen_bf16(code: WarpCode, value: str) -> str:
 
 
 def narrow_bf16(code: WarpCode, value: str, mode: str = "rn") -> str:
-    """Emit the conversion of float lanes to bf16, rounded; NaN becomes 0x7FFF."""
+    """Emit the rounding of float lanes to bf16. NaN becomes 0x7FFF."""
     emitter = code.emitter
     raw = emitter.convert("bitcast", "float", value, "i32")
     upper_half = emitter.binary("lshr", "i32", raw, constant("i32", 16))
@@ -86,7 +86,7 @@ def narrow_half(code: WarpCode, value: str) -> str:
 
 
 def flush(code: WarpCode, llvm: str, value: str) -> str:
-    """Emit the replacement of subnormal lanes by zero of the same sign."""
+    """Emit code that replaces subnormal lanes by zero of the same sign."""
     emitter = code.emitter
     if llvm == "half":
         raw = emitter.convert("bitcast", "half", value, "i16")
@@ -101,7 +101,7 @@ def flush(code: WarpCode, llvm: str, value: str) -> str:
 
 
 def saturate(code: WarpCode, llvm: str, value: str) -> str:
-    """Emit lanes clamped to the interval 0 to 1; NaN and -0 become 0."""
+    """Emit code that clamps lanes to the interval from 0 to 1. NaN and -0 become 0."""
     if llvm == "half":
         return narrow_half(code, saturate(code, "float", widen_half(code, value)))
     positive = code.emitter.intrinsic("maximumnum", llvm, value, float_constant(llvm, 0))
@@ -109,7 +109,7 @@ def saturate(code: WarpCode, llvm: str, value: str) -> str:
 
 
 def relu(code: WarpCode, llvm: str, value: str) -> str:
-    """Emit 0 for negative lanes and -0, other lanes unchanged.
+    """Emit code that replaces negative lanes and -0 by 0.
 
     NaN stays NaN, with the bits that an H200 writes.
     """
@@ -119,7 +119,7 @@ def relu(code: WarpCode, llvm: str, value: str) -> str:
 
 
 def canonical_nan(code: WarpCode, llvm: str, value: str) -> str:
-    """Emit lanes in which every NaN has all bits but the sign set, as the hardware's min and max write it."""
+    """Emit code that replaces every NaN by the one that the hardware's min and max return."""
     emitter = code.emitter
     integer = f"i{bits(llvm)}"
     nan = emitter.convert("bitcast", integer, constant(integer, (1 << (bits(llvm) - 1)) - 1), llvm)
@@ -127,12 +127,12 @@ def canonical_nan(code: WarpCode, llvm: str, value: str) -> str:
 
 
 def rounding(instruction: ir.Instruction) -> str:
-    """Return the rounding mode of an instruction: a directed one, or ``rn``."""
+    """Return the rounding mode of an instruction. The default is ``rn``."""
     return next((p for p in instruction.parts[1:] if p in _DIRECTED), "rn")
 
 
 def correct_rounding(code: WarpCode, llvm: str, nearest: str, is_below: str, is_above: str, mode: str) -> str:
-    """Emit results that are changed by one unit in lanes where the rounding mode requires that.
+    """Emit a correction of rounded results by one unit in the last place, where the mode requires it.
 
     `is_below` and `is_above` are the lanes whose exact value is less or more than the nearest.
     """
@@ -200,7 +200,7 @@ def odd_float(code: WarpCode, value: str) -> str:
 
 
 def make_odd(code: WarpCode, value: str, inexact: str) -> str:
-    """Emit floats that were rounded toward zero, made odd in lanes where the rounding was inexact."""
+    """Emit code that sets the last bit of floats that were inexactly rounded toward zero."""
     emitter = code.emitter
     raw = emitter.convert("bitcast", "float", value, "i32")
     raw = emitter.binary("or", "i32", raw, emitter.convert("zext", "i1", inexact, "i32"))

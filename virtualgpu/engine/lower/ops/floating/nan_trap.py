@@ -27,7 +27,7 @@ _NAN_PRODUCERS = {
 
 
 def watches(code: WarpCode, instruction: ir.Instruction) -> bool:
-    """Return whether the trap checks the results of an instruction."""
+    """Return whether the NaN trap checks the results of an instruction."""
     return code.options.trap_nan and instruction.root in _NAN_PRODUCERS and floats.is_float(instruction.type)
 
 

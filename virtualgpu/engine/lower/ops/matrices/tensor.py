@@ -107,7 +107,7 @@ def _mma_positions(name: str, shape: tuple[int, int, int], kind: str) -> Element
 
 
 def positions_of(instruction: ir.Instruction, name: str) -> ElementPositions:
-    """Return the rows and columns of each lane's elements of a, b, c or d, shape (32, elements)."""
+    """Return the rows and columns of each lane's matrix elements, as arrays of shape (32, elements)."""
     shape = shape_of(instruction)
     if instruction.root == "wmma":
         return _wmma_positions(name, shape)
@@ -115,7 +115,7 @@ def positions_of(instruction: ir.Instruction, name: str) -> ElementPositions:
 
 
 def rows_positions(instruction: ir.Instruction) -> ElementPositions:
-    """Return the rows and columns of each lane's two elements of a matrix of ``ldmatrix`` or ``stmatrix``."""
+    """Return the rows and columns of each lane's two elements in an ``ldmatrix`` or ``stmatrix`` matrix."""
     lane = np.arange(32)[:, None]
     one_each = lane >> 2 | np.zeros(2, np.int64)
     pair_indices = 2 * (lane & 3) + np.arange(2)
