@@ -119,7 +119,7 @@ class Compared:
         return self.metrics["dram__bytes_write.sum"], float(self.found.dram_write_bytes)
 
     def _sum(self, name: str, parts: Sequence[str]) -> float:
-        return sum(self.metrics[name.format(part)] for part in parts)
+        return sum(self.metrics[name.format(name_part)] for name_part in parts)
 
 
 def recorded() -> dict[str, Any]:
@@ -204,11 +204,14 @@ def card(rows: Sequence[Compared], warm: Sequence[Compared]) -> str:
         warm=f"{sorted(points(row.l2) or 0.0 for row in warm)[len(warm) // 2]:.1f}",
     )
     for row in rows:
-        mark = "**" if row.case.kernel in LATE else "*" if row.case.held_out else ""
-        rates = [("–", "–") if pair is None else tuple(f"{x:.1f}" for x in pair) for pair in (row.l1, row.l2)]
-        sizes = [tuple(f"{x / 1e6:.2f}" for x in pair) for pair in (row.read, row.written)]
-        cells = [cell for pair in (*rates, *sizes) for cell in pair]
-        text += f"| {row.case.kernel}{mark} | {row.size} | {' | '.join(cells)} |\n"
+        footnote_mark = "**" if row.case.kernel in LATE else "*" if row.case.held_out else ""
+        rates = [
+            ("–", "–") if measured_pair is None else tuple(f"{x:.1f}" for x in measured_pair)
+            for measured_pair in (row.l1, row.l2)
+        ]
+        sizes = [tuple(f"{x / 1e6:.2f}" for x in measured_pair) for measured_pair in (row.read, row.written)]
+        cells = [cell for measured_pair in (*rates, *sizes) for cell in measured_pair]
+        text += f"| {row.case.kernel}{footnote_mark} | {row.size} | {' | '.join(cells)} |\n"
     return text
 
 

@@ -81,7 +81,7 @@ def card(modelled_times: dict[str, dict[str, tuple[float, float]]]) -> str:
     warm_and_cold = {gpu: compare.kernels(data[gpu], modelled_times[gpu]) for gpu in GPUS}
     warm = {gpu: rows[0] for gpu, rows in warm_and_cold.items()}
     families = {timed.family for timed in LAUNCHES if timed.is_kept}
-    parts = [
+    sections = [
         HEAD.format(
             calibrating=sum(not row.is_kept for row in warm["h200"]),
             kept=sum(row.is_kept for row in warm["h200"]),
@@ -91,9 +91,9 @@ def card(modelled_times: dict[str, dict[str, tuple[float, float]]]) -> str:
         )
     ]
     for title, is_kept in (("Held-out launches", True), ("Launches used for the calibration", False)):
-        parts.append(f"## {title}\n\n" + _launches(warm, is_kept))
-    parts.append("## Copies and memory sets\n\n" + _copies(data))
-    return "\n".join(parts)
+        sections.append(f"## {title}\n\n" + _launches(warm, is_kept))
+    sections.append("## Copies and memory sets\n\n" + _copies(data))
+    return "\n".join(sections)
 
 
 TENSOR_HEAD = """## Tensor cores, asynchronous copies and chains of addresses
@@ -143,15 +143,15 @@ def tensor_section(modelled_times: dict[str, tuple[float, float]]) -> str:
     """Return the card's section on tensor cores, asynchronous copies and chains."""
     data = compare.recorded(TENSOR)
     warm, cold = tensor_rows(modelled_times)
-    kept = [row for row in warm if row.is_kept]
+    kept_rows = [row for row in warm if row.is_kept]
     calibrating = [row for row in warm if not row.is_kept]
-    kept_score = score(kept)
+    kept_score = score(kept_rows)
     return TENSOR_HEAD.format(
         device=data["device"],
         date=data["date"],
         driver=data["versions"]["driver"],
         probes=len(calibrating),
-        programs=len(kept),
+        programs=len(kept_rows),
         kept=kept_score,
         worst=1 + kept_score.worst,
         calibrating=score(calibrating),
@@ -161,7 +161,7 @@ def tensor_section(modelled_times: dict[str, tuple[float, float]]) -> str:
         rows="\n".join(
             f"| {name} | {recorded_us:,.2f} | {modelled_us:,.2f} | {modelled_us / recorded_us:.2f} |"
             for name, recorded_us, modelled_us in (
-                (row.name, row.recorded_ns / 1000, row.modelled_ns / 1000) for row in kept
+                (row.name, row.recorded_ns / 1000, row.modelled_ns / 1000) for row in kept_rows
             )
         ),
     )

@@ -69,7 +69,7 @@ def recorded(name: str) -> dict[str, Any]:
 def score(rows: Sequence[Compared]) -> Score:
     """Return the score of a set of launches."""
     errors = sorted(row.error for row in rows)
-    pairs = [
+    order_matches = [
         (a.recorded_ns > b.recorded_ns) == (a.modelled_ns > b.modelled_ns)
         for a, b in itertools.combinations(rows, 2)
         if max(a.recorded_ns / b.recorded_ns, b.recorded_ns / a.recorded_ns) >= DIFFERENT
@@ -79,7 +79,7 @@ def score(rows: Sequence[Compared]) -> Score:
         statistics.median(errors),
         errors[math.ceil(0.9 * len(errors)) - 1],
         errors[-1],
-        sum(pairs) / len(pairs) if pairs else 1.0,
+        sum(order_matches) / len(order_matches) if order_matches else 1.0,
     )
 
 
@@ -133,13 +133,13 @@ def kernels(
     warm = []
     cold = []
     for timed in launches:
-        entry = data["launches"].get(timed.name)
-        if entry is None or timed.name not in modelled_times:
+        recorded_launch = data["launches"].get(timed.name)
+        if recorded_launch is None or timed.name not in modelled_times:
             continue
         warm_ns, cold_ns = (max(ns, floor) for ns in modelled_times[timed.name])
-        warm.append(Compared(timed.name, entry["warm_ns"], warm_ns, timed.is_kept))
-        if "cold_pair_ns" in entry:
-            cold.append(Compared(timed.name, entry["cold_pair_ns"] - empty, cold_ns, timed.is_kept))
+        warm.append(Compared(timed.name, recorded_launch["warm_ns"], warm_ns, timed.is_kept))
+        if "cold_pair_ns" in recorded_launch:
+            cold.append(Compared(timed.name, recorded_launch["cold_pair_ns"] - empty, cold_ns, timed.is_kept))
     return warm, cold
 
 
@@ -155,19 +155,19 @@ def copies(name: str, data: dict[str, Any]) -> list[Compared]:
     info = device_info(name)
     event_pair_ns = data["host"]["two events, held"]
     rows = []
-    for entry in data["copies"]:
-        kind, _, memory = entry["kind"].partition(" ")
-        size = entry["size_bytes"]
-        if kind == "memset":
+    for recorded_copy in data["copies"]:
+        copy_kind, _, memory = recorded_copy["kind"].partition(" ")
+        size = recorded_copy["size_bytes"]
+        if copy_kind == "memset":
             ns = cost.memset_ns(info, size)
         else:
-            ns = cost.copy_ns(info, kind, size, memory == "pinned")
+            ns = cost.copy_ns(info, copy_kind, size, memory == "pinned")
         if memory == "pageable":
-            recorded_ns = entry["row_ns"]
-            ns = max(ns, cost.HOST.copy_ns) if kind == "HtoD" else ns
+            recorded_ns = recorded_copy["row_ns"]
+            ns = max(ns, cost.HOST.copy_ns) if copy_kind == "HtoD" else ns
         else:
-            recorded_ns = entry["pair_ns"] - event_pair_ns
-        rows.append(Compared(f"{entry['kind']}, {size:,} bytes", recorded_ns, ns))
+            recorded_ns = recorded_copy["pair_ns"] - event_pair_ns
+        rows.append(Compared(f"{recorded_copy['kind']}, {size:,} bytes", recorded_ns, ns))
     return rows
 
 

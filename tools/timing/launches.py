@@ -123,6 +123,8 @@ def _integers(size: int, high: int, seed: int = 0, low: int = 0) -> Arguments:
 
 
 def _skewed(size: int, bins: int) -> Arguments:
+    """Return integers below `bins` whose frequencies fall off exponentially."""
+
     def make(cp: Any) -> tuple[Any, ...]:
         samples = np.random.default_rng(3).exponential(bins / 16, size)
         return (cp.asarray(np.minimum(samples, bins - 1).astype(np.int32)),)
@@ -153,6 +155,8 @@ def _sorted(size: int) -> Arguments:
 
 
 def _sparse(rows: int, mean: int) -> Arguments:
+    """Return a random sparse matrix with about `mean` entries per row, a vector and space for a product."""
+
     def make(cp: Any) -> tuple[Any, ...]:
         random = np.random.default_rng(4)
         lengths = random.integers(0, 2 * mean, rows)
@@ -168,8 +172,9 @@ def _sparse(rows: int, mean: int) -> Arguments:
     return make
 
 
-def _all(*parts: Arguments) -> Arguments:
-    return lambda cp: tuple(argument for part in parts for argument in part(cp))
+def _joined(*argument_makers: Arguments) -> Arguments:
+    """Return a function that creates the arguments of all given functions, in order."""
+    return lambda cp: tuple(argument for make_part in argument_makers for argument in make_part(cp))
 
 
 # --- probes --------------------------------------------------------------------------------------
@@ -230,7 +235,7 @@ def _operations() -> Iterator[Timed]:
         for shape, grid, block in (("alone", 1, 32), ("full", WAVE, 256)):
             n = 4 * rounds if shape == "alone" else rounds
             file = "half" if "half" in kernel else "operations"
-            args = _all(_random_arguments(dtype, grid * block), _int(n), _int(7))
+            args = _joined(_random_arguments(dtype, grid * block), _int(n), _int(7))
             yield Timed(
                 f"{kernel} {shape}",
                 f"operation {kernel}",
@@ -253,12 +258,12 @@ def _operations() -> Iterator[Timed]:
             f"empty {name}", "empty", "operations", "empty", (grid,), (block,), lambda cp: (), is_probe=True
         )
     for block in (32, 256, 1024):
-        args = _all(_random_arguments("int32", 132 * block), _int(200), _int(7))
+        args = _joined(_random_arguments("int32", 132 * block), _int(200), _int(7))
         yield Timed(
             f"barriers {block}", "barriers", "operations", "barriers", (132,), (block,), args, is_probe=True
         )
     for lanes in (1, 32):
-        args = _all(_floats(132 * 256), _int(256), _int(lanes))
+        args = _joined(_floats(132 * 256), _int(256), _int(lanes))
         yield Timed(
             f"constant {lanes}",
             "constant",
@@ -293,7 +298,7 @@ def _chains() -> Iterator[Timed]:
             "chase",
             (1,),
             (1,),
-            _all(_ring(size, stride, shuffled=shuffled), _random_arguments("int32", 32), _int(4096)),
+            _joined(_ring(size, stride, shuffled=shuffled), _random_arguments("int32", 32), _int(4096)),
             is_probe=True,
         )
     for kib, grid, block in ((2048, 132, 32), (2048, 132, 256), (16384, WAVE, 256)):
@@ -305,7 +310,7 @@ def _chains() -> Iterator[Timed]:
             "chase_many",
             (grid,),
             (block,),
-            _all(_permutation(size), _random_arguments("int32", grid * block), _int(64), _int(size)),
+            _joined(_permutation(size), _random_arguments("int32", grid * block), _int(64), _int(size)),
         )
 
 
@@ -327,125 +332,156 @@ def _line(
 
 
 def _streams() -> Iterator[Timed]:
-    for e in (10, 14, 16, 18, 20, 22, 24, 25):
-        n = 1 << e
-        yield _line(f"copy 2^{e}", "copy", "memory", "copy1", n, _all(_floats(n, n), _int(n)), is_probe=True)
-    for e in (16, 20, 23, 25):
-        n = 1 << e
-        args = _all(_floats(n, n, n), _float(2.0), _int(n))
-        yield _line(f"triad 2^{e}", "triad", "memory", "triad", n, args)
+    for exponent in (10, 14, 16, 18, 20, 22, 24, 25):
+        n = 1 << exponent
+        yield _line(
+            f"copy 2^{exponent}", "copy", "memory", "copy1", n, _joined(_floats(n, n), _int(n)), is_probe=True
+        )
+    for exponent in (16, 20, 23, 25):
+        n = 1 << exponent
+        args = _joined(_floats(n, n, n), _float(2.0), _int(n))
+        yield _line(f"triad 2^{exponent}", "triad", "memory", "triad", n, args)
     for block in (32, 64, 128, 512, 1024):
         n = 1 << 22
-        args = _all(_floats(n, n), _int(n))
+        args = _joined(_floats(n, n), _int(n))
         yield _line(f"copy 2^22 by {block}", "copy", "memory", "copy1", n, args, block, is_probe=True)
     for width in (2, 4):
-        for e in (18, 22, 25):
-            n = (1 << e) // width
-            args = _all(_floats(1 << e, 1 << e), _int(n))
-            yield _line(f"copy{width} 2^{e}", "copy wide", "memory", f"copy{width}", n, args)
+        for exponent in (18, 22, 25):
+            n = (1 << exponent) // width
+            args = _joined(_floats(1 << exponent, 1 << exponent), _int(n))
+            yield _line(f"copy{width} 2^{exponent}", "copy wide", "memory", f"copy{width}", n, args)
     n = 1 << 23
     yield _line(
-        "copy bytes", "copy bytes", "memory", "copy_bytes", n, _all(_random_arguments("int8", n, n), _int(n))
+        "copy bytes",
+        "copy bytes",
+        "memory",
+        "copy_bytes",
+        n,
+        _joined(_random_arguments("int8", n, n), _int(n)),
     )
-    for e in (18, 22, 25):
-        n = 1 << e
-        args = _all(_floats(n), _float(2.0), _int(n))
-        yield _line(f"write 2^{e}", "write", "memory", "write1", n, args, is_probe=True)
-        args = _all(_floats(n, n), _float(2.0), _int(n))
-        yield Timed(f"saxpy steps 2^{e}", "saxpy steps", "memory", "saxpy_steps", (WAVE,), (256,), args)
-        args = _all(_floats(n, n), _int(n))
-        yield Timed(f"read steps 2^{e}", "read steps", "memory", "read_steps", (WAVE,), (256,), args)
+    for exponent in (18, 22, 25):
+        n = 1 << exponent
+        args = _joined(_floats(n), _float(2.0), _int(n))
+        yield _line(f"write 2^{exponent}", "write", "memory", "write1", n, args, is_probe=True)
+        args = _joined(_floats(n, n), _float(2.0), _int(n))
+        yield Timed(
+            f"saxpy steps 2^{exponent}", "saxpy steps", "memory", "saxpy_steps", (WAVE,), (256,), args
+        )
+        args = _joined(_floats(n, n), _int(n))
+        yield Timed(f"read steps 2^{exponent}", "read steps", "memory", "read_steps", (WAVE,), (256,), args)
     n = 1 << 25
-    args = _all(_floats(n, WAVE * 256), _int(n // 4))
+    args = _joined(_floats(n, WAVE * 256), _int(n // 4))
     yield Timed("read steps4 2^25", "read steps", "memory", "read_steps4", (WAVE,), (256,), args)
     n = 1 << 22
-    args = _all(_random_arguments("float64", n, n, n), lambda cp: (2.0,), _int(n))
+    args = _joined(_random_arguments("float64", n, n, n), lambda cp: (2.0,), _int(n))
     yield _line("triad f64 2^22", "triad", "memory", "triad_f64", n, args)
     n = 1 << 20
     for stride in (2, 4, 8, 16, 32):
-        args = _all(_floats(n * stride, n), _int(n), _int(stride))
+        args = _joined(_floats(n * stride, n), _int(n), _int(stride))
         probe = stride != 4
         yield _line(f"read by {stride}", "read strided", "memory", "read_strided", n, args, is_probe=probe)
     for stride in (2, 8, 32):
-        args = _all(_floats(n, n * stride), _int(n), _int(stride))
+        args = _joined(_floats(n, n * stride), _int(n), _int(stride))
         yield _line(f"write by {stride}", "write strided", "memory", "write_strided", n, args)
     n = 1 << 22
     for offset in (0, 1, 16):
-        args = _all(_floats(n + 32, n), _int(n), _int(offset))
+        args = _joined(_floats(n + 32, n), _int(n), _int(offset))
         yield _line(f"copy from {offset}", "offset copy", "memory", "offset_copy", n, args)
-    for e in (16, 20, 22, 24):
-        n = 1 << e
-        args = _all(_floats(n), _permutation(n), _floats(n), _int(n))
-        yield _line(f"gather 2^{e}", "gather", "memory", "gather", n, args, is_probe=e in (20, 24))
-    for e in (18, 20, 23):
-        n = 1 << e
-        args = _all(_floats(n), _permutation(n), _floats(n), _int(n))
-        yield _line(f"scatter 2^{e}", "scatter", "memory", "scatter", n, args)
+    for exponent in (16, 20, 22, 24):
+        n = 1 << exponent
+        args = _joined(_floats(n), _permutation(n), _floats(n), _int(n))
+        yield _line(
+            f"gather 2^{exponent}", "gather", "memory", "gather", n, args, is_probe=exponent in (20, 24)
+        )
+    for exponent in (18, 20, 23):
+        n = 1 << exponent
+        args = _joined(_floats(n), _permutation(n), _floats(n), _int(n))
+        yield _line(f"scatter 2^{exponent}", "scatter", "memory", "scatter", n, args)
     n = 1 << 20
-    for kind in ("aos", "soa"):
-        args = _all(_floats(4 * n, n), _int(n))
-        yield _line(f"structs {kind}", "structs", "memory", f"structs_{kind}", n, args)
-    for kind in ("columns", "rows"):
+    for layout_name in ("aos", "soa"):
+        args = _joined(_floats(4 * n, n), _int(n))
+        yield _line(f"structs {layout_name}", "structs", "memory", f"structs_{layout_name}", n, args)
+    for layout_name in ("columns", "rows"):
         for rows, columns in ((1024, 1024), (256, 8192)):
-            threads = columns if kind == "columns" else rows
-            args = _all(_floats(rows * columns, threads), _int(rows), _int(columns))
+            threads = columns if layout_name == "columns" else rows
+            args = _joined(_floats(rows * columns, threads), _int(rows), _int(columns))
             yield _line(
-                f"sum of {kind} {rows}x{columns}",
-                f"sum of {kind}",
+                f"sum of {layout_name} {rows}x{columns}",
+                f"sum of {layout_name}",
                 "memory",
-                f"sum_{kind}",
+                f"sum_{layout_name}",
                 threads,
                 args,
                 128,
             )
     n = 1 << 21
-    args = _all(_random_arguments("uint8", 4 * n, n), _int(n))
+    args = _joined(_random_arguments("uint8", 4 * n, n), _int(n))
     yield _line("gray 2^21", "gray", "memory", "rgb_to_gray", n, args)
 
 
 def _atomics() -> Iterator[Timed]:
     n = 1 << 18
-    for m in (1, 32, 1024, n):
+    for address_count in (1, 32, 1024, n):
         yield _line(
-            f"atomic int over {m}",
+            f"atomic int over {address_count}",
             "atomic",
             "atomics",
             "modulo_int",
             n,
-            _all(_random_arguments("int32", m), _int(m)),
+            _joined(_random_arguments("int32", address_count), _int(address_count)),
             is_probe=True,
         )
-    for m in (1, 32, 4096):
-        args = _all(_floats(m), _int(m))
+    for address_count in (1, 32, 4096):
+        args = _joined(_floats(address_count), _int(address_count))
         yield _line(
-            f"atomic float over {m}", "atomic float", "atomics", "modulo_float", n, args, is_probe=True
+            f"atomic float over {address_count}",
+            "atomic float",
+            "atomics",
+            "modulo_float",
+            n,
+            args,
+            is_probe=True,
         )
-    for m in (1, 1024):
-        args = _all(_random_arguments("float64", m), _int(m))
-        yield _line(f"atomic double over {m}", "atomic double", "atomics", "modulo_f64", n, args)
-    for m in (1, 64):
-        args = _all(_random_arguments("int32", m), _int(m))
+    for address_count in (1, 1024):
+        args = _joined(_random_arguments("float64", address_count), _int(address_count))
+        yield _line(f"atomic double over {address_count}", "atomic double", "atomics", "modulo_f64", n, args)
+    for address_count in (1, 64):
+        args = _joined(_random_arguments("int32", address_count), _int(address_count))
         yield _line(
-            f"atomic per warp over {m}", "atomic per warp", "atomics", "per_warp", n, args, is_probe=True
+            f"atomic per warp over {address_count}",
+            "atomic per warp",
+            "atomics",
+            "per_warp",
+            n,
+            args,
+            is_probe=True,
         )
-    args = _all(_random_arguments("int32", 1), _int(1))
+    args = _joined(_random_arguments("int32", 1), _int(1))
     yield _line("atomic to one", "atomic", "atomics", "one_address", n, args, is_probe=True)
-    args = _all(_random_arguments("int32", 1 << 20), _int(1 << 20))
+    args = _joined(_random_arguments("int32", 1 << 20), _int(1 << 20))
     yield _line("atomic spread", "atomic", "atomics", "spread", n, args, is_probe=True)
-    for m in (1, 1024, 1 << 18):
-        args = _all(_random_arguments("int32", m, n), _int(m))
+    for address_count in (1, 1024, 1 << 18):
+        args = _joined(_random_arguments("int32", address_count, n), _int(address_count))
         yield _line(
-            f"atomic returned over {m}", "atomic returned", "atomics", "returned", n, args, is_probe=m == 1024
+            f"atomic returned over {address_count}",
+            "atomic returned",
+            "atomics",
+            "returned",
+            n,
+            args,
+            is_probe=address_count == 1024,
         )
-    for name, bins, m in (
+    for name, bins, address_count in (
         ("uniform", _integers(n, 256), 256),
         ("wide", _integers(n, 65536), 65536),
         ("skewed", _skewed(n, 256), 256),
     ):
-        args = _all(bins, _random_arguments("int32", m), _int(n))
+        args = _joined(bins, _random_arguments("int32", address_count), _int(n))
         yield _line(f"histogram global {name}", "histogram global", "atomics", "random_bins", n, args)
-        if m == 256:
-            args = _all(bins, _random_arguments("int32", m), _int(n), _int(m), _int(4))
+        if address_count == 256:
+            args = _joined(
+                bins, _random_arguments("int32", address_count), _int(n), _int(address_count), _int(4)
+            )
             yield _line(
                 f"histogram shared {name}",
                 "histogram shared",
@@ -455,10 +491,16 @@ def _atomics() -> Iterator[Timed]:
                 args,
                 per_thread=4,
             )
-    for m in (1, 32):
-        args = _all(_integers(n, 1 << 20), _random_arguments("int32", m), _int(n), _int(m), _int(4))
+    for address_count in (1, 32):
+        args = _joined(
+            _integers(n, 1 << 20),
+            _random_arguments("int32", address_count),
+            _int(n),
+            _int(address_count),
+            _int(4),
+        )
         yield _line(
-            f"shared atomic over {m}",
+            f"shared atomic over {address_count}",
             "shared atomic",
             "atomics",
             "shared_bins",
@@ -467,7 +509,7 @@ def _atomics() -> Iterator[Timed]:
             per_thread=4,
             is_probe=True,
         )
-    args = _all(_integers(n, 1 << 20), _random_arguments("int32", 1), _int(n))
+    args = _joined(_integers(n, 1 << 20), _random_arguments("int32", 1), _int(n))
     yield _line("atomic max", "atomic max", "atomics", "maximum", n, args)
     yield _line(
         "aggregated",
@@ -475,24 +517,33 @@ def _atomics() -> Iterator[Timed]:
         "atomics",
         "aggregated",
         n,
-        _all(_random_arguments("int32", 1), _integers(n, 10, low=-10), _int(n)),
+        _joined(_random_arguments("int32", 1), _integers(n, 10, low=-10), _int(n)),
     )
-    for m in (256, 16384):
-        yield _line(f"cas over {m}", "cas", "atomics", "cas_loop", 1 << 14, _all(_floats(m), _int(m)))
+    for address_count in (256, 16384):
+        yield _line(
+            f"cas over {address_count}",
+            "cas",
+            "atomics",
+            "cas_loop",
+            1 << 14,
+            _joined(_floats(address_count), _int(address_count)),
+        )
 
 
 def _sums() -> Iterator[Timed]:
     for style in ("interleaved", "conflicts", "tree"):
-        for e in (18, 22):
-            n = 1 << e
-            args = _all(_floats(n, n // 256), _int(n))
-            yield _line(f"sum {style} 2^{e}", f"sum {style}", "reduce", f"sum_{style}", n, args)
+        for exponent in (18, 22):
+            n = 1 << exponent
+            args = _joined(_floats(n, n // 256), _int(n))
+            yield _line(f"sum {style} 2^{exponent}", f"sum {style}", "reduce", f"sum_{style}", n, args)
     for kernel in ("sum_shuffles", "dot"):
-        for e in (18, 22, 24):
-            n = 1 << e
+        for exponent in (18, 22, 24):
+            n = 1 << exponent
             arrays = _floats(n, 1) if kernel == "sum_shuffles" else _floats(n, n, 1)
             title = kernel.replace("_", " ")
-            yield Timed(f"{title} 2^{e}", title, "reduce", kernel, (264,), (256,), _all(arrays, _int(n)))
+            yield Timed(
+                f"{title} 2^{exponent}", title, "reduce", kernel, (264,), (256,), _joined(arrays, _int(n))
+            )
     n = 1 << 19
     for style, threads, elements_per_block in (("steps", 512, 512), ("tree", 512, 1024), ("warps", 512, 512)):
         yield Timed(
@@ -515,7 +566,7 @@ def _matrices() -> Iterator[Timed]:
         ("f64", 16, (256,)),
     ):
         for n in sizes:
-            args = _all(
+            args = _joined(
                 _random_arguments("float64" if kernel == "f64" else "float32", n * n, n * n, n * n), _int(n)
             )
             yield Timed(
@@ -535,10 +586,10 @@ def _matrices() -> Iterator[Timed]:
             "product_registers",
             (n // 64, n // 64),
             (256,),
-            _all(_floats(n * n, n * n, n * n), _int(n)),
+            _joined(_floats(n * n, n * n, n * n), _int(n)),
         )
     for n in (512, 1024):
-        args = _all(_floats(n * n, n, n), _int(n))
+        args = _joined(_floats(n * n, n, n), _int(n))
         yield Timed(
             f"matrix-vector warps {n}", "vector rows", "matrices", "vector_rows", (n // 8,), (256,), args
         )
@@ -554,50 +605,73 @@ def _matrices() -> Iterator[Timed]:
                 f"transpose_{style}",
                 (n // 32, n // 32),
                 (32, 8),
-                _all(_floats(n * n, n * n), _int(n)),
+                _joined(_floats(n * n, n * n), _int(n)),
             )
-    args = _all(_floats(1024 * 1024, 1024 * 1024), _int(1024))
+    args = _joined(_floats(1024 * 1024, 1024 * 1024), _int(1024))
     yield Timed("transpose 16", "transpose 16", "matrices", "transpose_16", (64, 64), (16, 16), args)
 
 
 def _grids() -> Iterator[Timed]:
-    for e in (18, 22):
-        n = 1 << e
+    for exponent in (18, 22):
+        n = 1 << exponent
         for kernel in ("line7", "line7_shared"):
-            yield _line(f"{kernel} 2^{e}", kernel, "grids", kernel, n, _all(_floats(n, n), _int(n)))
-    for side in (512, 2048):
-        args = _all(_floats(side * side, side * side), _int(side), _int(side))
+            yield _line(f"{kernel} 2^{exponent}", kernel, "grids", kernel, n, _joined(_floats(n, n), _int(n)))
+    for side_length in (512, 2048):
+        args = _joined(
+            _floats(side_length * side_length, side_length * side_length),
+            _int(side_length),
+            _int(side_length),
+        )
         for kernel in ("heat", "heat_shared", "convolve5", "sobel"):
-            yield Timed(f"{kernel} {side}", kernel, "grids", kernel, (side // 32, side // 16), (32, 16), args)
-    args = _all(_floats(128**3, 128**3), _int(128))
+            yield Timed(
+                f"{kernel} {side_length}",
+                kernel,
+                "grids",
+                kernel,
+                (side_length // 32, side_length // 16),
+                (32, 16),
+                args,
+            )
+    args = _joined(_floats(128**3, 128**3), _int(128))
     yield Timed("cube7 128", "cube7", "grids", "cube7", (4, 32, 128), (32, 4), args)
-    cells = _all(_random_arguments("uint8", 512 * 512, 512 * 512), _int(512), _int(512))
+    cells = _joined(_random_arguments("uint8", 512 * 512, 512 * 512), _int(512), _int(512))
     yield Timed("life 512", "life", "grids", "life", (16, 64), (32, 8), cells)
-    for side in (128, 1024):
-        args = _all(_random_arguments("int32", side * side), _int(side), _int(side), _int(200))
+    for side_length in (128, 1024):
+        args = _joined(
+            _random_arguments("int32", side_length * side_length),
+            _int(side_length),
+            _int(side_length),
+            _int(200),
+        )
         yield Timed(
-            f"mandelbrot {side}",
+            f"mandelbrot {side_length}",
             "mandelbrot",
             "grids",
             "mandelbrot",
-            (side // 16, side // 16),
+            (side_length // 16, side_length // 16),
             (16, 16),
             args,
         )
-    args = _all(_floats(512 * 512), _int(512), _int(512), _int(100))
+    args = _joined(_floats(512 * 512), _int(512), _int(512), _int(100))
     yield Timed("julia 512", "julia", "grids", "julia", (16, 64), (32, 8), args)
 
 
 def _lanes() -> Iterator[Timed]:
-    for m in (1, 2, 4, 16, 32):
-        args = _all(_floats(WAVE * 256), _int(32), _int(m))
-        yield Timed(f"{m} ways", "ways", "lanes", "ways", (WAVE,), (256,), args)
-    yield Timed("stairs", "stairs", "lanes", "stairs", (WAVE,), (256,), _all(_floats(WAVE * 256), _int(8)))
+    for way_count in (1, 2, 4, 16, 32):
+        args = _joined(_floats(WAVE * 256), _int(32), _int(way_count))
+        yield Timed(f"{way_count} ways", "ways", "lanes", "ways", (WAVE,), (256,), args)
+    yield Timed("stairs", "stairs", "lanes", "stairs", (WAVE,), (256,), _joined(_floats(WAVE * 256), _int(8)))
     for blocks in (132, 1000, 3000):
-        args = _all(_floats(blocks * 128), _int(8))
+        args = _joined(_floats(blocks * 128), _int(8))
         yield Timed(f"uneven {blocks}", "uneven blocks", "lanes", "uneven_blocks", (blocks,), (128,), args)
     yield Timed(
-        "late block", "late block", "lanes", "late_block", (400,), (256,), _all(_floats(400 * 256), _int(200))
+        "late block",
+        "late block",
+        "lanes",
+        "late_block",
+        (400,),
+        (256,),
+        _joined(_floats(400 * 256), _int(200)),
     )
     for blocks, block, shared in (
         (1, 256, 0),
@@ -614,7 +688,7 @@ def _lanes() -> Iterator[Timed]:
         (1056, 1024, 0),
         (1056, 32, 0),
     ):
-        args = _all(_floats(blocks * block), _int(512))
+        args = _joined(_floats(blocks * block), _int(512))
         yield Timed(
             f"work {blocks} of {block}, {shared} B",
             "work",
@@ -633,15 +707,15 @@ def _lanes() -> Iterator[Timed]:
             "lanes",
             "stream_shared",
             n,
-            _all(_floats(n, n), _int(n)),
+            _joined(_floats(n, n), _int(n)),
             256,
             shared,
         )
     for stride in (1, 2, 4, 8, 16, 32, 33):
-        args = _all(_floats(264 * 256), _int(256), _int(stride))
+        args = _joined(_floats(264 * 256), _int(256), _int(stride))
         probe = stride in (1, 4, 32)
         yield Timed(f"banks by {stride}", "banks", "lanes", "banks", (264,), (256,), args, is_probe=probe)
-    args = _all(_integers(128, 32), _floats(264 * 128), _int(128))
+    args = _joined(_integers(128, 32), _floats(264 * 128), _int(128))
     yield Timed("local array", "local array", "lanes", "local_array", (264,), (128,), args)
     yield Timed("bitonic", "bitonic", "lanes", "bitonic", (128,), (1024,), _integers(128 * 1024, 1 << 30))
     yield Timed(
@@ -651,10 +725,10 @@ def _lanes() -> Iterator[Timed]:
         "collatz",
         (256,),
         (256,),
-        _all(_random_arguments("int32", 1 << 16), _int(400)),
+        _joined(_random_arguments("int32", 1 << 16), _int(400)),
     )
     n = 1 << 16
-    args = _all(_integers(n, 1 << 30, 5, 1), _integers(n, 1 << 30, 6, 1), _random_arguments("int32", n))
+    args = _joined(_integers(n, 1 << 30, 5, 1), _integers(n, 1 << 30, 6, 1), _random_arguments("int32", n))
     yield Timed("gcd", "gcd", "lanes", "gcd", (n // 256,), (256,), args)
     yield Timed(
         "odd even",
@@ -663,14 +737,14 @@ def _lanes() -> Iterator[Timed]:
         "odd_even",
         (n // 256,),
         (256,),
-        _all(_random(n), _floats(n), _int(16)),
+        _joined(_random(n), _floats(n), _int(16)),
     )
 
 
 def _science() -> Iterator[Timed]:
     for n in (1024, 4096):
         for kernel in ("bodies", "bodies_tiled"):
-            args = _all(_random(4 * n), _floats(4 * n), _int(n))
+            args = _joined(_random(4 * n), _floats(4 * n), _int(n))
             yield Timed(f"{kernel} {n}", "bodies", "science", kernel, (n // 256,), (256,), args)
     yield Timed(
         "pi",
@@ -679,44 +753,58 @@ def _science() -> Iterator[Timed]:
         "pi_lcg",
         (WAVE,),
         (256,),
-        _all(_random_arguments("int32", WAVE * 256), _int(64)),
+        _joined(_random_arguments("int32", WAVE * 256), _int(64)),
     )
     yield Timed(
-        "normals", "normals", "science", "normals", (264,), (256,), _all(_floats(264 * 256), _int(32))
+        "normals", "normals", "science", "normals", (264,), (256,), _joined(_floats(264 * 256), _int(32))
     )
-    for e in (16, 20):
-        n = 1 << e
-        args = _all(_random(n, 10, 100, 1), _random(n, 10, 100, 2), _floats(n, n), _int(n))
-        yield _line(f"black-scholes 2^{e}", "black-scholes", "science", "black_scholes", n, args)
-        yield _line(f"gelu 2^{e}", "gelu", "science", "gelu", n, _all(_random(n, -2, 2), _floats(n), _int(n)))
+    for exponent in (16, 20):
+        n = 1 << exponent
+        args = _joined(_random(n, 10, 100, 1), _random(n, 10, 100, 2), _floats(n, n), _int(n))
+        yield _line(f"black-scholes 2^{exponent}", "black-scholes", "science", "black_scholes", n, args)
+        yield _line(
+            f"gelu 2^{exponent}",
+            "gelu",
+            "science",
+            "gelu",
+            n,
+            _joined(_random(n, -2, 2), _floats(n), _int(n)),
+        )
     for rows, mean in ((16384, 16), (4096, 100)):
-        args = _all(_sparse(rows, mean), _int(rows))
+        args = _joined(_sparse(rows, mean), _int(rows))
         yield _line(f"spmv rows {rows}x{mean}", "spmv", "science", "spmv_rows", rows, args, 128)
         yield _line(f"spmv warps {rows}x{mean}", "spmv", "science", "spmv_warps", 32 * rows, args)
     for rows, columns in ((1024, 1024), (4096, 256)):
         arrays = _floats(rows * columns, rows * columns)
-        args = _all(arrays, _int(columns))
+        args = _joined(arrays, _int(columns))
         yield Timed(
             f"softmax block {rows}x{columns}", "softmax", "science", "softmax_block", (rows,), (256,), args
         )
         yield Timed(f"layernorm {rows}x{columns}", "layernorm", "science", "layernorm", (rows,), (256,), args)
-        args = _all(arrays, _int(columns), _int(rows))
+        args = _joined(arrays, _int(columns), _int(rows))
         yield Timed(
             f"softmax warp {rows}x{columns}", "softmax", "science", "softmax_warp", (rows // 8,), (256,), args
         )
-    for e in (12, 20):
-        keys = 1 << 16
-        args = _all(_sorted(1 << e), _integers(keys, 1 << e), _random_arguments("int32", keys), _int(1 << e))
-        yield _line(f"binary search 2^{e}", "binary search", "science", "binary_search", keys, args)
+    for exponent in (12, 20):
+        key_count = 1 << 16
+        args = _joined(
+            _sorted(1 << exponent),
+            _integers(key_count, 1 << exponent),
+            _random_arguments("int32", key_count),
+            _int(1 << exponent),
+        )
+        yield _line(
+            f"binary search 2^{exponent}", "binary search", "science", "binary_search", key_count, args
+        )
     n = 512 * 1024
     yield Timed("fft 512", "fft", "science", "fft_shared", (n // 512,), (256,), _floats(2 * n, 2 * n))
-    args = _all(_random_arguments("uint8", 16384 * 64), _random_arguments("uint32", 16384), _int(64))
+    args = _joined(_random_arguments("uint8", 16384 * 64), _random_arguments("uint32", 16384), _int(64))
     yield Timed("hash", "hash", "science", "fnv_hash", (128,), (128,), args)
     n = 1 << 18
     for degree in (8, 64, 256):
-        args = _all(_random(n), _floats(n), _int(n), _int(degree))
+        args = _joined(_random(n), _floats(n), _int(n), _int(degree))
         yield _line(f"horner {degree}", "horner", "science", "horner", n, args)
-    args = _all(_random(512 * 32), _floats(512 * 512), _int(512), _int(32))
+    args = _joined(_random(512 * 32), _floats(512 * 512), _int(512), _int(32))
     yield Timed("pairwise 512", "pairwise", "science", "pairwise", (32, 32), (16, 16), args)
     yield Timed(
         "primes",
@@ -725,9 +813,9 @@ def _science() -> Iterator[Timed]:
         "primes",
         (256,),
         (256,),
-        _all(_random_arguments("int32", 1 << 16), _int(256)),
+        _joined(_random_arguments("int32", 1 << 16), _int(256)),
     )
-    args = _all(
+    args = _joined(
         _random(16 * 1024, seed=1),
         _random(16 * 1024, seed=2),
         _random(16 * 1024, seed=3),

@@ -56,8 +56,9 @@ def _zeros(dtype: str, *sizes: int) -> Arguments:
     return lambda cp: tuple(cp.zeros(size, dtype) for size in sizes)
 
 
-def _then(make_args: Arguments, *numbers: int) -> Arguments:
-    return lambda cp: (*make_args(cp), *(np.int32(number) for number in numbers))
+def _with_integers(make_args: Arguments, *integers: int) -> Arguments:
+    """Return a function that creates the arguments of another one and some integers after them."""
+    return lambda cp: (*make_args(cp), *(np.int32(integer) for integer in integers))
 
 
 def _probe(name: str, file: str, kernel: str, grid: int, block: int, make_args: Arguments) -> Timed:
@@ -65,42 +66,44 @@ def _probe(name: str, file: str, kernel: str, grid: int, block: int, make_args: 
 
 
 def _tensor_probes() -> Iterator[Timed]:
-    for kind in ("f16", "bf16", "tf32", "s8", "f16_sum", "f16_k8"):
+    for type_name in ("f16", "bf16", "tf32", "s8", "f16_sum", "f16_k8"):
         for sums in (1, 2, 4, 8):
             for warps in (1, 4, 8, 16):
-                args = _then(_zeros("uint32", 32 * warps + 8, 32 * warps), 1024 // sums)
-                name = f"mma {kind}, {sums} sums, {warps} warps"
-                yield _probe(name, "tensor_probes", f"mma_{kind}_{sums}", 1, 32 * warps, args)
-    args = _then(_zeros("uint32", SMS * 512 + 8, SMS * 512), 128)
+                args = _with_integers(_zeros("uint32", 32 * warps + 8, 32 * warps), 1024 // sums)
+                name = f"mma {type_name}, {sums} sums, {warps} warps"
+                yield _probe(name, "tensor_probes", f"mma_{type_name}_{sums}", 1, 32 * warps, args)
+    args = _with_integers(_zeros("uint32", SMS * 512 + 8, SMS * 512), 128)
     yield _probe("mma f16, 4 sums, all SMs", "tensor_probes", "mma_f16_4", SMS, 512, args)
-    for kind, dtype in (("f32", "float32"), ("f16", "float16")):
+    for type_name, dtype in (("f32", "float32"), ("f16", "float16")):
         for sums in (1, 2, 4):
             for warps in (1, 4, 16):
-                args = _then(_arrays(("float16", 256), (dtype, 256 * warps)), 512 // sums)
-                name = f"wmma {kind}, {sums} sums, {warps} warps"
-                yield _probe(name, "tensor_probes", f"wmma_{kind}_{sums}", 1, 32 * warps, args)
-    for form in ("1", "2", "4", "4_trans", "4_conflicts"):
+                args = _with_integers(_arrays(("float16", 256), (dtype, 256 * warps)), 512 // sums)
+                name = f"wmma {type_name}, {sums} sums, {warps} warps"
+                yield _probe(name, "tensor_probes", f"wmma_{type_name}_{sums}", 1, 32 * warps, args)
+    for load_form in ("1", "2", "4", "4_trans", "4_conflicts"):
         for loads in (1, 4):
             for warps in (1, 4, 16):
-                args = _then(_zeros("uint32", 32 * warps), 256 // loads)
-                name = f"ldmatrix {form}, {loads} chains, {warps} warps"
-                yield _probe(name, "tensor_probes", f"ldmatrix_{form}_{loads}", 1, 32 * warps, args)
+                args = _with_integers(_zeros("uint32", 32 * warps), 256 // loads)
+                name = f"ldmatrix {load_form}, {loads} chains, {warps} warps"
+                yield _probe(name, "tensor_probes", f"ldmatrix_{load_form}_{loads}", 1, 32 * warps, args)
     for a, b in ((1, 1), (2, 2), (4, 2), (4, 4)):
         for warps in (1, 2, 4, 8, 16) if a * b < 8 else (1, 4, 8):
-            for form in ("warp_tile", "warp_tile_sync"):
-                args = _then(_zeros("uint32", 32 * warps), 64, 3)
-                name = f"{form.replace('_', ' ')}, {16 * a} x {16 * b}, {warps} warps"
-                yield _probe(name, "tensor_probes", f"{form}_{a}_{b}", 1, 32 * warps, args)
+            for load_form in ("warp_tile", "warp_tile_sync"):
+                args = _with_integers(_zeros("uint32", 32 * warps), 64, 3)
+                name = f"{load_form.replace('_', ' ')}, {16 * a} x {16 * b}, {warps} warps"
+                yield _probe(name, "tensor_probes", f"{load_form}_{a}_{b}", 1, 32 * warps, args)
     for a in (1, 2):
         for warps in (1, 4, 16):
             for memory in ("global", "shared"):
-                args = _then(_arrays(("float16", 64 * 72), ("float32", 1024 * warps)), 64, 3)
+                args = _with_integers(_arrays(("float16", 64 * 72), ("float32", 1024 * warps)), 64, 3)
                 name = f"wmma from {memory}, {16 * a} x {16 * a}, {warps} warps"
                 yield _probe(name, "tensor_probes", f"wmma_{memory}_{a}_{a}", 1, 32 * warps, args)
     for stages in (1, 2, 3):
         for warps in (4, 16):
             for blocks in (1, SMS, 2 * SMS):
-                args = _then(_arrays(("uint32", SMS * 16384), ("uint32", blocks * 32 * warps)), 16, 3)
+                args = _with_integers(
+                    _arrays(("uint32", SMS * 16384), ("uint32", blocks * 32 * warps)), 16, 3
+                )
                 name = f"pipeline of {stages} stages, {blocks} blocks of {warps} warps"
                 yield Timed(
                     name,
@@ -114,9 +117,9 @@ def _tensor_probes() -> Iterator[Timed]:
                     is_probe=True,
                 )
     for warps in (1, 4, 16):
-        args = _then(_zeros("uint32", 32 * warps), 128, 3)
+        args = _with_integers(_zeros("uint32", 32 * warps), 128, 3)
         yield _probe(f"mma of words, {warps} warps", "tensor_probes", "mma_words", 1, 32 * warps, args)
-        args = _then(_zeros("float32", 1032, 32 * warps), 64)
+        args = _with_integers(_zeros("float32", 1032, 32 * warps), 64)
         yield _probe(f"softmax step, {warps} warps", "tensor_probes", "softmax_step", 1, 32 * warps, args)
 
 
@@ -125,27 +128,33 @@ def _arrays(*shapes: tuple[str, int]) -> Arguments:
 
 
 def _copy_probes() -> Iterator[Timed]:
-    steps = 128
+    step_count = 128
     for size in (4, 8, 16):
         for stages in (1, 2, 3, 4):
-            for work in (0, 32, 128, 512):
-                args = _then(_zeros("float32", steps * 128 * size // 4, 128), steps, work)
-                name = f"copies of {size} bytes, {stages} stages, {work} operations"
+            for operation_count in (0, 32, 128, 512):
+                args = _with_integers(
+                    _zeros("float32", step_count * 128 * size // 4, 128), step_count, operation_count
+                )
+                name = f"copies of {size} bytes, {stages} stages, {operation_count} operations"
                 yield _probe(name, "copy_probes", f"copies_{size}_{stages}", 1, 128, args)
     for size in (4, 16):
-        for way, title in enumerate(("asynchronous", "by registers", "loads")):
+        for copy_method, title in enumerate(("asynchronous", "by registers", "loads")):
             for blocks in (1, SMS):
                 for warps in (4, 8):
-                    args = _then(_zeros("float32", blocks * 1024 * size, blocks * 32 * warps), 32, 3)
+                    args = _with_integers(_zeros("float32", blocks * 1024 * size, blocks * 32 * warps), 32, 3)
                     name = f"tiles of {size} bytes, {title}, {blocks} blocks of {warps} warps"
-                    kernel = f"copy_rate_{size}_{way}"
+                    kernel = f"copy_rate_{size}_{copy_method}"
                     yield _probe(name, "copy_probes", kernel, blocks, 32 * warps, args)
-    steps = 32
+    step_count = 32
     for stages in (1, 2, 4):
-        for work in (0, 128):
+        for operation_count in (0, 128):
             for blocks in (SMS, 8 * SMS):
-                args = _then(_zeros("float32", blocks * steps * 256 * 4, blocks * 256), steps, work)
-                name = f"copies of 16 bytes, {stages} stages, {work} operations, {blocks} blocks"
+                args = _with_integers(
+                    _zeros("float32", blocks * step_count * 256 * 4, blocks * 256),
+                    step_count,
+                    operation_count,
+                )
+                name = f"copies of 16 bytes, {stages} stages, {operation_count} operations, {blocks} blocks"
                 yield _probe(name, "copy_probes", f"copies_16_{stages}", blocks, 256, args)
 
 
@@ -163,9 +172,9 @@ def _ring(kib: int, threads: int) -> Arguments:
 
 
 def _chase_probes() -> Iterator[Timed]:
-    for kib, place, steps in ((16, "L1", 1024), (8192, "L2", 512), (1 << 18, "memory", 512)):
+    for kib, place, step_count in ((16, "L1", 1024), (8192, "L2", 512), (1 << 18, "memory", 512)):
         for lanes in (1, 2, 4, 8, 32):
-            args = _then(_ring(kib, 32), steps, lanes)
+            args = _with_integers(_ring(kib, 32), step_count, lanes)
             yield _probe(f"chase {place}, {lanes} lanes", "copy_probes", "chase_lanes", 1, 32, args)
 
 
@@ -193,8 +202,11 @@ def _empty(dtype: str, *shape: int) -> Callable[[Any], Any]:
     return lambda cp: cp.zeros(shape, dtype)
 
 
-def _args(*parts: Callable[[Any], Any] | int) -> Arguments:
-    return lambda cp: tuple(np.int32(part) if isinstance(part, int) else part(cp) for part in parts)
+def _arguments(*argument_makers: Callable[[Any], Any] | int) -> Arguments:
+    """Return a function that creates arrays by the given functions, and passes integers unchanged."""
+    return lambda cp: tuple(
+        np.int32(maker) if isinstance(maker, int) else maker(cp) for maker in argument_makers
+    )
 
 
 def _product(a: Array, b: Array, *_: Any) -> Array:
@@ -204,26 +216,26 @@ def _product(a: Array, b: Array, *_: Any) -> Array:
 def _products() -> Iterator[Program]:
     from gpulab_course.content.n18_tensor_cores.versions import VERSIONS
 
-    for side in SIDES:
-        args = _args(
-            _random("float16", side, side, seed=1),
-            _random("float16", side, side, seed=2),
-            _empty("float32", side, side),
-            side,
-            side,
-            side,
+    for side_length in SIDES:
+        args = _arguments(
+            _random("float16", side_length, side_length, seed=1),
+            _random("float16", side_length, side_length, seed=2),
+            _empty("float32", side_length, side_length),
+            side_length,
+            side_length,
+            side_length,
         )
         for version in VERSIONS:
             options = tuple(f"-D{macro}={value}" for macro, value in version.macros.items())
             kernel, grid, block, shared_bytes = {
-                "naive": ("product_naive", (side // 16, side // 16), (16, 16), 0),
-                "wmma": ("product_wmma", (side // 64, side // 16), (128,), 0),
-                "large": ("hgemm_async", ((side // 128) ** 2,), (128,), 3 * 256 * 32 * 2),
+                "naive": ("product_naive", (side_length // 16, side_length // 16), (16, 16), 0),
+                "wmma": ("product_wmma", (side_length // 64, side_length // 16), (128,), 0),
+                "large": ("hgemm_async", ((side_length // 128) ** 2,), (128,), 3 * 256 * 32 * 2),
             }.get(
                 version.name,
                 (
                     "product",
-                    (side // 64, side // 64),
+                    (side_length // 64, side_length // 64),
                     (32 * (64 // version.macros.get("WARP", 64)) ** 2,),
                     0,
                 ),
@@ -236,7 +248,7 @@ def _products() -> Iterator[Program]:
                 )
             )
             yield Program(
-                f"notebook 18, {version.name}, {side}",
+                f"notebook 18, {version.name}, {side_length}",
                 f"notebook 18, {version.name}",
                 "",
                 kernel,
@@ -248,20 +260,20 @@ def _products() -> Iterator[Program]:
                 options=options,
                 check=Check(2, _product),
             )
-    for side in (256, 512):
-        args = _args(
-            _random("float16", side, side, seed=1),
-            _random("float16", side, side, seed=2),
-            _empty("float32", side, side),
-            side,
-            side,
+    for side_length in (256, 512):
+        args = _arguments(
+            _random("float16", side_length, side_length, seed=1),
+            _random("float16", side_length, side_length, seed=2),
+            _empty("float32", side_length, side_length),
+            side_length,
+            side_length,
         )
         yield Program(
-            f"notebook 18, exercise on stages, {side}",
+            f"notebook 18, exercise on stages, {side_length}",
             "notebook 18, stages",
             "",
             "product",
-            (side // 32, side // 32),
+            (side_length // 32, side_length // 32),
             (128,),
             args,
             code=_folder("n18_tensor_cores", "stages.cu"),
@@ -287,21 +299,27 @@ def _attend_masked(q: Array, k: Array, v: Array, *_: Any) -> Array:
 
 def _attention() -> Iterator[Program]:
     forward = _folder("n19_attention", "forward.cu")
-    for tokens, d, lanes in ((1024, 64, 1), (1024, 64, 4), (1024, 64, 8), (1024, 128, 4), (4096, 64, 4)):
+    for tokens, head_size, lanes in (
+        (1024, 64, 1),
+        (1024, 64, 4),
+        (1024, 64, 8),
+        (1024, 128, 4),
+        (4096, 64, 4),
+    ):
         queries = min(tokens, 1024)
-        args = _args(
-            _random("float32", queries, d, seed=1),
-            _random("float32", tokens, d, seed=2),
-            _random("float32", tokens, d, seed=3),
-            _empty("float32", queries, d),
+        args = _arguments(
+            _random("float32", queries, head_size, seed=1),
+            _random("float32", tokens, head_size, seed=2),
+            _random("float32", tokens, head_size, seed=3),
+            _empty("float32", queries, head_size),
             queries,
             tokens,
         )
         yield Program(
-            f"notebook 19, forward, {tokens} keys of {d}, {lanes} lanes",
+            f"notebook 19, forward, {tokens} keys of {head_size}, {lanes} lanes",
             "notebook 19, forward",
             "",
-            f"forward<{d}, {lanes}, 16>",
+            f"forward<{head_size}, {lanes}, 16>",
             (queries // 32,),
             (32 * lanes,),
             args,
@@ -309,7 +327,7 @@ def _attention() -> Iterator[Program]:
             check=Check(3, _attend),
         )
     tokens = 1024
-    args = _args(
+    args = _arguments(
         *(_random("float32", tokens, 64, seed=seed) for seed in (1, 2, 3)),
         _empty("float32", tokens, 64),
         tokens,
@@ -327,7 +345,7 @@ def _attention() -> Iterator[Program]:
         check=Check(3, _attend_masked),
     )
     heads = 32
-    args = _args(
+    args = _arguments(
         _random("float32", heads, 4, 64, seed=1),
         *(_random("float32", heads, tokens, 64, seed=seed) for seed in (2, 3)),
         _empty("float32", heads, 4, 64),
@@ -345,7 +363,7 @@ def _attention() -> Iterator[Program]:
         check=Check(3, _attend),
     )
     for heads, tokens in ((1, 512), (8, 512), (16, 1024)):
-        args = _args(
+        args = _arguments(
             *(_random("float16", heads, tokens, 64, seed=seed) for seed in (1, 2, 3)),
             _empty("float32", heads, tokens, 64),
             tokens,
@@ -363,10 +381,10 @@ def _attention() -> Iterator[Program]:
 
 
 def _convolve(pixels: Array, weights: Array, *_: Any) -> Array:
-    side = pixels.shape[0] - 2
+    side_length = pixels.shape[0] - 2
     wide = pixels.astype(np.float32)
     result: Array = sum(
-        wide[y : y + side, x : x + side] @ weights[3 * y + x].astype(np.float32)
+        wide[y : y + side_length, x : x + side_length] @ weights[3 * y + x].astype(np.float32)
         for y in range(3)
         for x in range(3)
     )
@@ -374,20 +392,20 @@ def _convolve(pixels: Array, weights: Array, *_: Any) -> Array:
 
 
 def _smooth(values: Array, _: Any, tiles: int) -> Array:
-    count = len(values) - 8
-    result: Array = sum(values[j : j + count].astype(np.float64) for j in range(9)) / 9  # type: ignore[assignment]
+    result_count = len(values) - 8
+    result: Array = sum(values[j : j + result_count].astype(np.float64) for j in range(9)) / 9  # type: ignore[assignment]
     return result
 
 
 NODE = np.dtype([("next", np.int32), ("key", np.int32), ("value", np.float32), ("length", np.int32)])
 
 
-def _list_args(count: int, mean: int) -> Arguments:
+def _list_args(list_count: int, mean_length: int) -> Arguments:
     """Return the arguments of ``lists``: lists of random lengths around `mean`, with scattered nodes."""
 
     def make(cp: Any) -> tuple[Any, ...]:
         random = np.random.default_rng(7)
-        lengths = random.integers(mean // 2, mean + mean // 2, count)
+        lengths = random.integers(mean_length // 2, mean_length + mean_length // 2, list_count)
         nodes = np.zeros(1 << 20, NODE)
         places = random.permutation(len(nodes))[: lengths.sum()].astype(np.int32)
         nodes["key"] = random.integers(0, 100, len(nodes))
@@ -395,39 +413,41 @@ def _list_args(count: int, mean: int) -> Arguments:
         nodes["next"][places[:-1]] = places[1:]
         ends = np.cumsum(lengths)
         nodes["next"][places[ends - 1]] = -1
-        first = places[ends - lengths]
+        first_places = places[ends - lengths]
         return (
             cp.asarray(nodes.view(np.int32)),
-            cp.asarray(first),
-            cp.zeros(count, cp.float32),
-            np.int32(count),
+            cp.asarray(first_places),
+            cp.zeros(list_count, cp.float32),
+            np.int32(list_count),
         )
 
     return make
 
 
-def _walk(words: Array, first: Array, *_: Any) -> Array:
+def _walk(words: Array, first_nodes: Array, *_: Any) -> Array:
+    """Return the sum of the values in each linked list."""
     nodes = words.view(NODE)
-    sums = np.zeros(len(first))
-    for i, start in enumerate(first):
-        p = int(start)
-        while p >= 0:
-            node = nodes[p]
+    sums = np.zeros(len(first_nodes))
+    for i, start in enumerate(first_nodes):
+        node_index = int(start)
+        while node_index >= 0:
+            node = nodes[node_index]
             sums[i] += -float(node["value"]) if node["key"] & 1 else float(node["value"])
-            p = int(node["next"])
+            node_index = int(node["next"])
     return sums
 
 
-def _descend(keys: Array, wanted: Array, _: Any, levels: int, count: int) -> Array:
-    p = np.zeros(len(wanted), np.int64)
+def _descend(keys: Array, search_keys: Array, _: Any, levels: int, count: int) -> Array:
+    """Return the leaf of a search tree that each key reaches."""
+    tree_index = np.zeros(len(search_keys), np.int64)
     for _level in range(levels):
-        p = 2 * p + 1 + (wanted >= keys[p])
-    return p
+        tree_index = 2 * tree_index + 1 + (search_keys >= keys[tree_index])
+    return tree_index
 
 
 def _others() -> Iterator[Program]:
     for batch in (132, 1056, 4096):
-        args = _args(
+        args = _arguments(
             _random("float16", batch, 64, 64, seed=1),
             _random("float16", batch, 64, 64, seed=2),
             _empty("float32", batch, 64, 64),
@@ -442,57 +462,61 @@ def _others() -> Iterator[Program]:
             args,
             check=Check(2, _product),
         )
-    for side in (64, 256):
-        args = _args(
-            _random("float16", side + 2, side + 2, 32, seed=1),
+    for side_length in (64, 256):
+        args = _arguments(
+            _random("float16", side_length + 2, side_length + 2, 32, seed=1),
             _random("float16", 9, 32, 32, seed=2),
-            _empty("float32", side, side, 32),
-            side,
+            _empty("float32", side_length, side_length, 32),
+            side_length,
         )
         yield Program(
-            f"convolution, {side}",
+            f"convolution, {side_length}",
             "convolution",
             "tensor_programs",
             "convolution",
-            (side * side // 64,),
+            (side_length * side_length // 64,),
             (128,),
             args,
             check=Check(2, _convolve),
         )
-    for side in (256, 1024):
-        args = _args(
-            _bytes(side, side, seed=1), _bytes(side, side, seed=2), _empty("int32", side, side), side, side
+    for side_length in (256, 1024):
+        args = _arguments(
+            _bytes(side_length, side_length, seed=1),
+            _bytes(side_length, side_length, seed=2),
+            _empty("int32", side_length, side_length),
+            side_length,
+            side_length,
         )
         yield Program(
-            f"integer product, {side}",
+            f"integer product, {side_length}",
             "integer product",
             "tensor_programs",
             "integers",
-            (side // 32, side // 64),
+            (side_length // 32, side_length // 64),
             (128,),
             args,
             check=Check(2, lambda a, b, *_: _product(a, b.T)),
         )
-        args = _args(
-            _random("float32", side, side, seed=1),
-            _random("float32", side, side, seed=2),
-            _empty("float32", side, side),
-            side,
-            side,
+        args = _arguments(
+            _random("float32", side_length, side_length, seed=1),
+            _random("float32", side_length, side_length, seed=2),
+            _empty("float32", side_length, side_length),
+            side_length,
+            side_length,
         )
         yield Program(
-            f"TF32 product, {side}",
+            f"TF32 product, {side_length}",
             "TF32 product",
             "tensor_programs",
             "single",
-            (side // 64, side // 64),
+            (side_length // 64, side_length // 64),
             (256,),
             args,
             check=Check(2, _product, 2e-3),
         )
     for blocks, tiles in ((132, 16), (528, 16), (2112, 8)):
-        count = blocks * tiles * 1024
-        args = _args(_random("float32", count + 8), _empty("float32", count), tiles)
+        item_count = blocks * tiles * 1024
+        args = _arguments(_random("float32", item_count + 8), _empty("float32", item_count), tiles)
         yield Program(
             f"double-buffered smoothing, {blocks} blocks",
             "double-buffered smoothing",
@@ -503,32 +527,32 @@ def _others() -> Iterator[Program]:
             args,
             check=Check(1, _smooth),
         )
-    for count, mean in ((1, 400), (4, 400), (32, 200), (1024, 100), (32768, 20)):
+    for item_count, mean in ((1, 400), (4, 400), (32, 200), (1024, 100), (32768, 20)):
         yield Program(
-            f"lists, {count} of {mean}",
+            f"lists, {item_count} of {mean}",
             "lists",
             "tensor_programs",
             "lists",
-            (-(-count // 128),),
-            (min(count, 128),),
-            _list_args(count, mean),
+            (-(-item_count // 128),),
+            (min(item_count, 128),),
+            _list_args(item_count, mean),
             check=Check(2, _walk),
         )
-    for count, levels in ((8, 16), (4096, 16), (65536, 20)):
-        args = _args(
+    for item_count, levels in ((8, 16), (4096, 16), (65536, 20)):
+        args = _arguments(
             _random("float32", (1 << levels) - 1, seed=1),
-            _random("float32", count, seed=2),
-            _empty("int32", count),
+            _random("float32", item_count, seed=2),
+            _empty("int32", item_count),
             levels,
-            count,
+            item_count,
         )
         yield Program(
-            f"search tree, {count} keys in {levels} levels",
+            f"search tree, {item_count} keys in {levels} levels",
             "search tree",
             "tensor_programs",
             "descend",
-            (-(-count // 128),),
-            (min(count, 128),),
+            (-(-item_count // 128),),
+            (min(item_count, 128),),
             args,
             check=Check(2, _descend, 0.0),
         )

@@ -85,8 +85,8 @@ def over_links_ns(
     """
     links = device.machine.links
     transfer_ns = 0.0
-    for (source, target), size_bytes in moved_bytes.items():
-        peer = device.machine.device(target if source == device.id else source)
+    for (source_id, target_id), size_bytes in moved_bytes.items():
+        peer = device.machine.device(target_id if source_id == device.id else source_id)
         transfer_ns = max(transfer_ns, cost.kernel_over_ns(device.info, peer.info, size_bytes))
     duration_ns = max(duration_ns, transfer_ns + cost.KERNEL_FLOOR_NS if moved_bytes else 0.0)
     hops: list[tuple[int, int, int, Over]] = [

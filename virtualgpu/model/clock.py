@@ -106,7 +106,11 @@ class Engine:
         overlapping = [interval for interval in self._intervals if interval[0] < end and interval[1] > start]
         highest = 0.0
         for time_ns in [start, *(interval[0] for interval in overlapping if interval[0] > start)]:
-            load = sum(share for first, last, share in overlapping if first <= time_ns < last)
+            load = sum(
+                reserved_share
+                for begin_ns, end_ns, reserved_share in overlapping
+                if begin_ns <= time_ns < end_ns
+            )
             highest = max(highest, load)
         return highest
 
@@ -217,8 +221,15 @@ class Schedule:
             if queue is not None and queue.blocking:
                 # The legacy default stream still waits for work of a destroyed blocking stream.
                 self._retired_tail_ns = max(self._retired_tail_ns, queue.tail_ns)
-                last = self._queues[LEGACY_QUEUE].last
-                self._retired = (*(number for number in self._retired if number > last), *queue.frontier)
+                last_number = self._queues[LEGACY_QUEUE].last
+                self._retired = (
+                    *(
+                        operation_number
+                        for operation_number in self._retired
+                        if operation_number > last_number
+                    ),
+                    *queue.frontier,
+                )
 
     @property
     def log(self) -> deque[Activity]:
@@ -322,7 +333,7 @@ class Schedule:
                 self._log.append(activity(start, end, after))
                 return self._log[-1]
             duration = max(1, round(duration_ns))
-            share = min(1.0, max(0.001, sm_share))
+            engine_share = min(1.0, max(0.001, sm_share))
             floor_ns = max(self._ready_ns(handle), self.clock.now_ns)
             for port, _ in ports:  # not planned again if something more urgent is submitted
                 floor_ns = port.earliest(floor_ns, duration, 1.0, self.clock.now_ns)
@@ -334,7 +345,7 @@ class Schedule:
                 handle,
                 engine,
                 duration,
-                share if engine == "compute" else 1.0,
+                engine_share if engine == "compute" else 1.0,
                 waves,
                 priority,
                 floor_ns,
@@ -351,18 +362,20 @@ class Schedule:
         if not self._pending or self._is_planned:
             return
         works = list(self._pending.values())
-        begin_ns = min(work.floor_ns for work in works)
+        begin_ns = min(planned_work.floor_ns for planned_work in works)
         plan(works, {name: engine.intervals_after(begin_ns) for name, engine in self._engines.items()})
         corrections: dict[int, Activity] = {}
-        for position, work in enumerate(reversed(works), 1):
+        for position, planned_work in enumerate(reversed(works), 1):
             activity = self._log[-position]
-            if (activity.start_ns, activity.end_ns) != (work.start_ns, work.end_ns):
-                corrections[work.number] = replace(activity, start_ns=work.start_ns, end_ns=work.end_ns)
-                self._log[-position] = corrections[work.number]
+            if (activity.start_ns, activity.end_ns) != (planned_work.start_ns, planned_work.end_ns):
+                corrections[planned_work.number] = replace(
+                    activity, start_ns=planned_work.start_ns, end_ns=planned_work.end_ns
+                )
+                self._log[-position] = corrections[planned_work.number]
         if self.clock.recorder is not None:
             self.clock.recorder.moved(corrections)
         self._is_planned = True
-        if max(work.end_ns for work in works) <= self.clock.now_ns:
+        if max(planned_work.end_ns for planned_work in works) <= self.clock.now_ns:
             self._finish()
 
     def _finish(self) -> None:
@@ -374,17 +387,21 @@ class Schedule:
             queue.tail_ns = self._end_of(queue.tail_ns, queue.frontier)
         for moment in self._moments:
             moment.time_ns = self._end_of(moment.time_ns, moment.after)
-        for work in self._pending.values():
-            self._last_end_ns = max(self._last_end_ns, work.end_ns)
-            if work.engine != "none" and work.end_ns > self.clock.now_ns:
-                self._engines[work.engine].take(work.start_ns, work.end_ns, work.share)
+        for planned_work in self._pending.values():
+            self._last_end_ns = max(self._last_end_ns, planned_work.end_ns)
+            if planned_work.engine != "none" and planned_work.end_ns > self.clock.now_ns:
+                self._engines[planned_work.engine].take(
+                    planned_work.start_ns, planned_work.end_ns, planned_work.share
+                )
         self._moments.clear()
         self._pending.clear()
 
     def _end_of(self, time_ns: int, numbers: tuple[int, ...]) -> int:
         """Return the later of `time_ns` and the ends of those operations among `numbers` that are pending."""
         pending = self._pending or {}
-        ends_ns = [pending[number].end_ns for number in numbers if number in pending]
+        ends_ns = [
+            pending[operation_number].end_ns for operation_number in numbers if operation_number in pending
+        ]
         return max([time_ns, *ends_ns])
 
     def place_at(
@@ -407,14 +424,14 @@ class Schedule:
             previous_start = -1
             requirements = list(ports)
             if engine != "none":
-                share = min(1.0, max(0.001, sm_share)) if engine == "compute" else 1.0
-                requirements.append((self._engines[engine], share))
+                engine_share = min(1.0, max(0.001, sm_share)) if engine == "compute" else 1.0
+                requirements.append((self._engines[engine], engine_share))
             while start != previous_start:  # until all engines that it needs are free
                 previous_start = start
-                for required_engine, share in requirements:
-                    start = required_engine.earliest(start, duration, share, self.clock.now_ns)
-            for required_engine, share in requirements:
-                required_engine.take(start, start + duration, share)
+                for required_engine, engine_share in requirements:
+                    start = required_engine.earliest(start, duration, engine_share, self.clock.now_ns)
+            for required_engine, engine_share in requirements:
+                required_engine.take(start, start + duration, engine_share)
             self._last_end_ns = max(self._last_end_ns, start + duration)
             return start, start + duration
 
@@ -463,11 +480,22 @@ class Schedule:
             if other_queue.blocking and (other_queue.waits or other_queue.last > queue.last)
         ]
         if queue is legacy and self._retired:
-            new_operations.append(tuple(number for number in self._retired if number > queue.last))
+            new_operations.append(
+                tuple(operation_number for operation_number in self._retired if operation_number > queue.last)
+            )
         if not new_operations:
             return queue.frontier
         return tuple(
-            dict.fromkeys((*queue.frontier, *(number for numbers in new_operations for number in numbers)))
+            dict.fromkeys(
+                (
+                    *queue.frontier,
+                    *(
+                        operation_number
+                        for operation_numbers in new_operations
+                        for operation_number in operation_numbers
+                    ),
+                )
+            )
         )
 
     def hold_until(self, handle: int, time_ns: int, after: tuple[int, ...] = ()) -> None:
@@ -493,5 +521,8 @@ class Schedule:
                     self.ready_ns(handle) if self.own_handle(handle) == LEGACY_QUEUE else self.tail_ns(handle)
                 )
             self.clock.wait_until(end)
-            if self._pending and max(work.end_ns for work in self._pending.values()) <= self.clock.now_ns:
+            if (
+                self._pending
+                and max(planned_work.end_ns for planned_work in self._pending.values()) <= self.clock.now_ns
+            ):
                 self._finish()

@@ -64,9 +64,10 @@ def _moved_view(view: View, moves: Mapping[int, int], memory: DeviceMemory) -> V
 
 
 def _view_at(address: int, original: View, memory: DeviceMemory) -> View:
-    steps = [(length - 1) * step for length, step in zip(original.shape, original.strides, strict=True)]
-    bytes_before = -sum(step for step in steps if step < 0)
-    size_bytes = bytes_before + sum(step for step in steps if step > 0) + original.itemsize
+    """Return a view of the memory at an address with the shape and strides of another view."""
+    extents = [(length - 1) * stride for length, stride in zip(original.shape, original.strides, strict=True)]
+    bytes_before = -sum(extent for extent in extents if extent < 0)
+    size_bytes = bytes_before + sum(extent for extent in extents if extent > 0) + original.itemsize
     buffer = memory.view(address - bytes_before, size_bytes)
     return np.ndarray(
         original.shape, original.dtype, buffer=buffer, offset=bytes_before, strides=original.strides
@@ -96,13 +97,13 @@ class _FunctionCopier:
         if type(value) in (list, tuple):
             return type(value)(map(self.changed, value))
         if type(value) is dict:
-            return {key: self.changed(item) for key, item in value.items()}
+            return {key: self.changed(element) for key, element in value.items()}
         if isinstance(value, MethodType):
             return MethodType(value.__func__, self.changed(value.__self__))
         if not isinstance(value, FunctionType) or not (value.__closure__ or value.__defaults__):
             return value
         cells = tuple(CellType(self.changed(cell.cell_contents)) for cell in value.__closure__ or ())
         defaults = value.__defaults__ and tuple(map(self.changed, value.__defaults__))
-        copy = FunctionType(value.__code__, value.__globals__, value.__name__, defaults, cells)
-        copy.__kwdefaults__ = value.__kwdefaults__
-        return copy
+        function_copy = FunctionType(value.__code__, value.__globals__, value.__name__, defaults, cells)
+        function_copy.__kwdefaults__ = value.__kwdefaults__
+        return function_copy

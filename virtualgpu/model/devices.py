@@ -317,8 +317,8 @@ def device_spec(name: str) -> DeviceSpec:
     UnknownDeviceError
         If no row matches; the message names the nearest.
     """
-    key = _key(name)
-    by_key = {_key(alias): spec for spec in DEVICES for alias in (spec.name, *spec.aliases)}
+    key = _name_key(name)
+    by_key = {_name_key(alias): spec for spec in DEVICES for alias in (spec.name, *spec.aliases)}
     if key in by_key:
         return by_key[key]
     nearest = difflib.get_close_matches(key, list(by_key), n=1, cutoff=0.4)
@@ -348,7 +348,8 @@ def modelled(info: DeviceInfo) -> DeviceInfo:
     return type(info)(**values)
 
 
-def _key(name: str) -> str:
-    words = re.sub(r"[^a-z0-9]+", " ", str(name).lower()).replace("geforce", " ").replace("rtx", " ")
-    significant_words = [word for word in words.split() if word not in ("nvidia", "tesla", "virtual")]
+def _name_key(name: str) -> str:
+    """Return the distinctive words of a device name, by which spellings of it are compared."""
+    plain_name = re.sub(r"[^a-z0-9]+", " ", str(name).lower()).replace("geforce", " ").replace("rtx", " ")
+    significant_words = [word for word in plain_name.split() if word not in ("nvidia", "tesla", "virtual")]
     return "".join(significant_words)

@@ -109,9 +109,9 @@ def refusal(
     It is an error of the driver, as kernel launches raise it, or of the runtime. `reason` is added to
     CUDA's message, `remedy` replaces the usual advice.
     """
-    name, words, usual_remedy = _REFUSALS[status]
+    name, explanation, usual_remedy = _REFUSALS[status]
     remedy = remedy or usual_remedy
-    message = f"{words}{reason}. {remedy}"
+    message = f"{explanation}{reason}. {remedy}"
     if not driver:
         return CUDARuntimeError(status, f"cudaError{name}", message)
     driver_name = "".join(f"_{letter}" if letter.isupper() else letter.upper() for letter in name)
@@ -350,18 +350,18 @@ class Capture:
 
     def unjoined(self) -> bool:
         """Return whether the first stream has not yet waited for all work of the streams that joined."""
-        last = self.frontiers[self.origin]
-        reachable_nodes = {*last, *self._predecessors(last)}
+        frontier = self.frontiers[self.origin]
+        reachable_nodes = {*frontier, *self._predecessors(frontier)}
         last_nodes = (self.left, *self.frontiers.values())
-        return any(number not in reachable_nodes for after in last_nodes for number in after)
+        return any(node_number not in reachable_nodes for after in last_nodes for node_number in after)
 
     def _predecessors(self, numbers: tuple[int, ...]) -> set[int]:
         """Return all direct and indirect predecessors of the nodes `numbers`."""
         predecessors: set[int] = set()
-        pending = [predecessor for number in numbers for predecessor in self.nodes[number].after]
+        pending = [predecessor for node_number in numbers for predecessor in self.nodes[node_number].after]
         while pending:
-            number = pending.pop()
-            if number not in predecessors:
-                predecessors.add(number)
-                pending.extend(self.nodes[number].after)
+            node_number = pending.pop()
+            if node_number not in predecessors:
+                predecessors.add(node_number)
+                pending.extend(self.nodes[node_number].after)
         return predecessors

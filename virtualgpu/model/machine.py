@@ -201,11 +201,11 @@ class Machine:
             Status 101, ``cudaErrorInvalidDevice``.
         """
         if not 0 <= device_id < len(self.devices):
-            count = len(self.devices)
+            device_count = len(self.devices)
             raise CUDARuntimeError(
                 101,
                 "cudaErrorInvalidDevice",
-                f"invalid device ordinal: {device_id} is not below the device count {count}; "
+                f"invalid device ordinal: {device_id} is not below the device count {device_count}; "
                 f"use_device(name, count={device_id + 1}) gives the virtual machine more GPUs.",
             )
         return self.devices[device_id]
@@ -213,8 +213,8 @@ class Machine:
     def device_at(self, address: int) -> VirtualDevice | None:
         """Return the device whose memory contains `address`, or None for host memory."""
         for device in self.devices:
-            base = device.memory.base_address
-            if base <= address < base + device.memory.arena_bytes:
+            base_address = device.memory.base_address
+            if base_address <= address < base_address + device.memory.arena_bytes:
                 return device
         return None
 

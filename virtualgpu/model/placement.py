@@ -87,6 +87,7 @@ def _list_schedule(
 def _batch_schedule(
     duration_ns: npt.NDArray[np.float64], slots: int, dispatch_ns: float
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Return the slot and the start in ns of each block, computed for a batch of blocks at a time."""
     blocks = int(duration_ns.size)
     batch_size = max(slots // 8, 1)
     start_ns = np.empty(blocks)
@@ -96,16 +97,22 @@ def _batch_schedule(
     earliest_ns = 0.0
     spacing_ns = np.arange(batch_size) * dispatch_ns
     for first_block in range(0, blocks, batch_size):
-        count = min(batch_size, blocks - first_block)
+        block_count = min(batch_size, blocks - first_block)
         if first_block >= slots:
-            order = np.argpartition(free_ns, count - 1)[:count] if count < slots else np.arange(slots)
+            order = (
+                np.argpartition(free_ns, block_count - 1)[:block_count]
+                if block_count < slots
+                else np.arange(slots)
+            )
             order = order[np.argsort(free_ns[order], kind="stable")]
-            batch_slots = order[:count]
+            batch_slots = order[:block_count]
         else:
-            batch_slots = np.arange(first_block, first_block + count) % slots
-        begin_ns = np.maximum(np.maximum.accumulate(free_ns[batch_slots]), earliest_ns + spacing_ns[:count])
-        start_ns[first_block : first_block + count] = begin_ns
-        slot_numbers[first_block : first_block + count] = batch_slots
-        free_ns[batch_slots] = begin_ns + duration_ns[first_block : first_block + count]
+            batch_slots = np.arange(first_block, first_block + block_count) % slots
+        begin_ns = np.maximum(
+            np.maximum.accumulate(free_ns[batch_slots]), earliest_ns + spacing_ns[:block_count]
+        )
+        start_ns[first_block : first_block + block_count] = begin_ns
+        slot_numbers[first_block : first_block + block_count] = batch_slots
+        free_ns[batch_slots] = begin_ns + duration_ns[first_block : first_block + block_count]
         earliest_ns = float(begin_ns[-1]) + dispatch_ns
     return slot_numbers, start_ns

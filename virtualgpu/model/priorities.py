@@ -64,9 +64,9 @@ class _Run:
     @property
     def sort_key(self) -> tuple[int, bool, int]:
         """Sort key of waiting operations: first the urgent ones, then those that have begun."""
-        work = self.work
-        urgency = work.priority if work.engine == "compute" else 0
-        return urgency, work.start_ns < 0, work.number
+        planned_work = self.work
+        urgency = planned_work.priority if planned_work.engine == "compute" else 0
+        return urgency, planned_work.start_ns < 0, planned_work.number
 
     def begin(self, now_ns: int, engine_share: float) -> None:
         """Start or continue the operation on a share of its engine."""
@@ -109,17 +109,19 @@ def plan(works: Sequence[Work], reserved: Mapping[str, Sequence[Interval]] | Non
     reserved
         Engine -> intervals that are in use already.
     """
-    runs = {work.number: _Run(work, float(work.duration_ns)) for work in works}
+    runs = {
+        planned_work.number: _Run(planned_work, float(planned_work.duration_ns)) for planned_work in works
+    }
     arrivals: list[tuple[int, int]] = []
     for run in runs.values():
         run.work.start_ns = -1
         run.work.end_ns = -1
-        for number in set(run.work.after) & runs.keys():
-            runs[number].followers.append(run)
+        for work_number in set(run.work.after) & runs.keys():
+            runs[work_number].followers.append(run)
             run.waits_for += 1
         if not run.waits_for:
             heapq.heappush(arrivals, (run.work.floor_ns, run.work.number))
-    names = {work.engine for work in works}
+    names = {planned_work.engine for planned_work in works}
     engines = {name: _Engine(name, (reserved or {}).get(name, ())) for name in names}
     for engine in engines.values():
         for time_ns in engine.changes:
@@ -133,12 +135,12 @@ def plan(works: Sequence[Work], reserved: Mapping[str, Sequence[Interval]] | Non
         now_ns = min(next_times)
         changed_engines: set[EngineName] = set()
         while arrivals and arrivals[0][0] <= now_ns:
-            _, number = heapq.heappop(arrivals)
-            if number < 0:
+            _, work_number = heapq.heappop(arrivals)
+            if work_number < 0:
                 changed_engines.update(engines)
                 continue
-            engines[runs[number].work.engine].add(runs[number])
-            changed_engines.add(runs[number].work.engine)
+            engines[runs[work_number].work.engine].add(runs[work_number])
+            changed_engines.add(runs[work_number].work.engine)
         for engine in engines.values():
             for run in engine.remove_due(now_ns):
                 changed_engines.add(engine.name)
@@ -163,9 +165,9 @@ class _Engine:
     def __init__(self, name: EngineName, reserved: Sequence[Interval]) -> None:
         self.name = name
         share_changes: defaultdict[int, float] = defaultdict(float)
-        for start, end, share in reserved:
-            share_changes[start] += share
-            share_changes[end] -= share
+        for start, end, reserved_share in reserved:
+            share_changes[start] += reserved_share
+            share_changes[end] -= reserved_share
         self.changes = sorted(share_changes)
         self._loads = [0.0, *accumulate(share_changes[time_ns] for time_ns in self.changes)]
         self.running: list[_Run] = []

@@ -90,14 +90,14 @@ class WorkQueue:
             capture = self.capturing(stream_id, driver)
             if capture is not None:
                 watch = self._clock.watch
-                source = capture.lines.here()[0] if watch is None else watch.here()
+                source_line = capture.lines.here()[0] if watch is None else watch.here()
                 begun_ns = self._clock.now_ns
                 self._clock.advance(CAPTURE_NODE_NS)
-                capture.add((self._device_id, stream_id), operation, self.schedule, source)
+                capture.add((self._device_id, stream_id), operation, self.schedule, source_line)
                 if self._clock.recorder is not None:
                     self._clock.recorder.captured(operation.kind, begun_ns)
                 return None
-        number = self._next_number()
+        operation_number = self._next_number()
         schedule = self.schedule
         watch = self._clock.watch
         deferral = self._clock.deferral
@@ -106,19 +106,19 @@ class WorkQueue:
         elif watch is None:
             duration_ns = operation.run()
         else:
-            duration_ns = watch.run(self.place(stream_id), number, operation)
+            duration_ns = watch.run(self.place(stream_id), operation_number, operation)
         with self._clock.lock:
             begun_ns = self._clock.now_ns
             self._clock.advance(cost.call_ns(operation.kind))
             queue = schedule.own_handle(stream_id)
             activity = schedule.take_in(
                 queue,
-                number,
+                operation_number,
                 operation.engine,
                 duration_ns,
                 operation.sm_share,
                 operation.waves,
-                partial(operation.activity, self._device_id, queue, number),
+                partial(operation.activity, self._device_id, queue, operation_number),
                 operation.passage.engines,
             )
             operation.passage.report(activity)
@@ -126,7 +126,7 @@ class WorkQueue:
                 self._clock.recorder.ran(activity, schedule.queue(queue), begun_ns)
         if deferral is not None:
             kernel = operation.kind == "CONCURRENT_KERNEL"
-            deferral.hold(number, operation.run, activity.after, kernel=kernel)
+            deferral.hold(operation_number, operation.run, activity.after, kernel=kernel)
         return activity
 
     def settle(self, after: Iterable[int] | None = None) -> None:
@@ -210,7 +210,7 @@ class WorkQueue:
         watch = self._clock.watch
         try:
             for node_id, node in enumerate(nodes):
-                number = self._next_number()
+                operation_number = self._next_number()
                 operation = node.operation
                 if self._clock.deferral is not None:
                     duration_ns = _DELAYED_NS
@@ -218,8 +218,8 @@ class WorkQueue:
                     duration_ns = operation.run()
                 else:
                     place = StreamRef(node.device_id, node.stream_id)
-                    duration_ns, work = watch.node(place, number, operation, node.source)
-                    works.append(work)
+                    duration_ns, work_record = watch.node(place, operation_number, operation, node.source)
+                    works.append(work_record)
                 predecessors = [activities[index] for index in node.after]
                 node_ready_ns = ready_ns
                 if predecessors:
@@ -235,27 +235,29 @@ class WorkQueue:
                     operation.passage.engines,
                 )
                 after = tuple(activity.correlation_id for activity in predecessors) or previous
-                activity = operation.activity(node.device_id, stream_id, number, start, end, after)
+                activity = operation.activity(node.device_id, stream_id, operation_number, start, end, after)
                 activities.append(replace(activity, graph_id=graph_id, graph_node_id=node_id))
                 operation.passage.report(activities[-1])
                 if self._clock.deferral is not None:
                     kernel = operation.kind == "CONCURRENT_KERNEL"
-                    self._clock.deferral.hold(number, operation.run, after, keeps=False, kernel=kernel)
+                    self._clock.deferral.hold(
+                        operation_number, operation.run, after, keeps=False, kernel=kernel
+                    )
                 if operation.node_kind is None:
                     node.schedule.log.append(activities[-1])
         finally:
-            inner = {number for activity in activities for number in activity.after}
-            last = tuple(
+            inner = {operation_number for activity in activities for operation_number in activity.after}
+            last_numbers = tuple(
                 activity.correlation_id for activity in activities if activity.correlation_id not in inner
             )
             end_ns = max((activity.end_ns for activity in activities), default=ready_ns)
-            self.schedule.extend(stream_id, end_ns, last or previous)
-            self._last_launches[graph_id] = end_ns, last or previous
+            self.schedule.extend(stream_id, end_ns, last_numbers or previous)
+            self._last_launches[graph_id] = end_ns, last_numbers or previous
             if watch is not None:
                 edges = (
-                    (source, target)
-                    for target, node in enumerate(nodes[: len(works)])
-                    for source in node.after
+                    (source_index, target_index)
+                    for target_index, node in enumerate(nodes[: len(works)])
+                    for source_index in node.after
                 )
                 watch.launched(self.place(stream_id), works, edges, graph_id)
             if self._clock.recorder is not None:

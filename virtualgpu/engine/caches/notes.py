@@ -104,14 +104,14 @@ def is_sampled(line: int, hash_mask: int) -> int:
 
 def bytes_per_sector(size: int, sectors: int) -> int:
     """Return how many of `size` bytes are in each of the requested sectors, at most 32."""
-    count = (sectors & 1) + ((sectors >> 1) & 1) + ((sectors >> 2) & 1) + ((sectors >> 3) & 1)
-    if size >= 32 * count:
+    sector_count = (sectors & 1) + ((sectors >> 1) & 1) + ((sectors >> 2) & 1) + ((sectors >> 3) & 1)
+    if size >= 32 * sector_count:
         return 32
-    if count == 4:
+    if sector_count == 4:
         return size >> 2
-    if count == 3:
+    if sector_count == 3:
         return (size * 21846) >> 16
-    return size >> (count - 1)
+    return size >> (sector_count - 1)
 
 
 def note(context: Context, number: int, lanes: int, mask: int, values: int) -> None:
@@ -120,16 +120,16 @@ def note(context: Context, number: int, lanes: int, mask: int, values: int) -> N
         return
     state = struct_at(Notes, context.watched)
     site = state.sites + 8 * SITE_WORDS * number
-    kind = load64(site)
-    if kind == IGNORED or mask == 0:
+    access_kind = load64(site)
+    if access_kind == IGNORED or mask == 0:
         return
     size = load64(site + 8)
-    work = load64(context.frames + context.warp * context.frame_stride + layout.WORK_OFFSET)
-    if state.block != context.block_linear or state.warp != context.warp or state.work != work:
+    warp_work = load64(context.frames + context.warp * context.frame_stride + layout.WORK_OFFSET)
+    if state.block != context.block_linear or state.warp != context.warp or state.work != warp_work:
         state.block = context.block_linear
         state.warp = context.warp
-        state.work = work
-        state.base = work - context.clock
+        state.work = warp_work
+        state.base = warp_work - context.clock
         state.current_time = -1
     if state.current_time == context.clock:
         state.accesses_at_time += 1
@@ -137,7 +137,7 @@ def note(context: Context, number: int, lanes: int, mask: int, values: int) -> N
         state.current_time = context.clock
         state.accesses_at_time = 0
     time = state.base + context.clock + state.accesses_at_time
-    count = 0
+    line_count = 0
     line = -1
     slot = 0
     remaining = mask
@@ -148,14 +148,14 @@ def note(context: Context, number: int, lanes: int, mask: int, values: int) -> N
         tag = (address >> _TAG_SHIFT) & 255
         if tag == SHARED:
             continue
-        if kind == CONSTANT:
+        if access_kind == CONSTANT:
             first_word = address
             bit = 1
-        elif tag or kind & LOCAL:
-            step = size
-            if step < 4:
-                step = 4
-            address = ((address & _OFFSET_BITS) >> 2) * 128 + lane * step
+        elif tag or access_kind & LOCAL:
+            lane_stride = size
+            if lane_stride < 4:
+                lane_stride = 4
+            address = ((address & _OFFSET_BITS) >> 2) * 128 + lane * lane_stride
             first_word = ((address >> 7) << LINE_SHIFT) | LOCAL_BIT
             bit = 1 << ((address >> 5) & 3)
         else:
@@ -165,25 +165,25 @@ def note(context: Context, number: int, lanes: int, mask: int, values: int) -> N
         if first_word != line:
             line = first_word
             index = 0
-            while index < count and load64(state.lines + LINE_ENTRY_BYTES * index) != first_word:
+            while index < line_count and load64(state.lines + LINE_ENTRY_BYTES * index) != first_word:
                 index += 1
             slot = state.lines + LINE_ENTRY_BYTES * index
-            if index == count:
+            if index == line_count:
                 store64(slot, first_word)
                 store64(slot + 8, 0)
                 store64(slot + 16, 0)
-                count += 1
+                line_count += 1
         store64(slot + 8, load64(slot + 8) | bit)
         store64(slot + 16, load64(slot + 16) + size)
-    if count == 0:
+    if line_count == 0:
         return
-    if kind == CONSTANT:
+    if access_kind == CONSTANT:
         store64(site + 16, load64(site + 16) + 1)
-        store64(site + 24, load64(site + 24) + count)
+        store64(site + 24, load64(site + 24) + line_count)
         return
     index = 0
     warp = context.block_linear * context.warps + context.warp
-    while index < count:
+    while index < line_count:
         slot = state.lines + LINE_ENTRY_BYTES * index
         first_word = load64(slot)
         sectors = load64(slot + 8)
@@ -211,17 +211,20 @@ def halve(state: Notes) -> None:
         and state.is_full == 0
     ):
         state.hash_mask = state.hash_mask * 2 + 1
-        source = state.buffer_start
-        target = state.buffer_start
-        while source < state.next_note:
-            if is_sampled(load64(source) >> LINE_SHIFT, state.hash_mask):
-                store64(target, load64(source))
-                store64(target + 8, load64(source + 8))
-                store64(target + 16, load64(source + 16))
-                target += NOTE_BYTES
-            source += NOTE_BYTES
-        state.next_note = target
-        if source - target < (source - state.buffer_start) >> 3 or state.hash_mask >= _MAX_PART:
+        read_address = state.buffer_start
+        write_address = state.buffer_start
+        while read_address < state.next_note:
+            if is_sampled(load64(read_address) >> LINE_SHIFT, state.hash_mask):
+                store64(write_address, load64(read_address))
+                store64(write_address + 8, load64(read_address + 8))
+                store64(write_address + 16, load64(read_address + 16))
+                write_address += NOTE_BYTES
+            read_address += NOTE_BYTES
+        state.next_note = write_address
+        if (
+            read_address - write_address < (read_address - state.buffer_start) >> 3
+            or state.hash_mask >= _MAX_PART
+        ):
             state.is_full = 1
 
 
@@ -295,15 +298,15 @@ class AccessNotes:
 
 def _kind_of(instruction: ir.Instruction) -> int:
     space = memory_ops.space_of(instruction)
-    kind = memory_ops.kind_of(instruction)
+    access_kind = memory_ops.kind_of(instruction)
     if space == "shared":
         return IGNORED
     if space == "const":
         return CONSTANT
     local = LOCAL if space == "local" else 0
-    if kind == "atomic":
+    if access_kind == "atomic":
         return ATOMIC
-    if kind == "store":
+    if access_kind == "store":
         return STORE + local
     bypasses_l1 = not local and (
         {"cg", "cv", "volatile", "relaxed", "acquire"} & set(instruction.parts)

@@ -128,10 +128,12 @@ def home_part(player: ReplayState, line: int) -> int:
 
 def l2_set(player: ReplayState, part: int, line: int) -> int:
     """Return the address of the set for a line in a part of L2."""
-    number = hash_line(line) >> player.sampling_bits
+    line_number = hash_line(line) >> player.sampling_bits
     if player.parts == 2:
-        number = number >> 1
-    return set_at(player.l2 + part * player.l2_sets * SET_BYTES, player.l2_sets, player.l2_inverse, number)
+        line_number = line_number >> 1
+    return set_at(
+        player.l2 + part * player.l2_sets * SET_BYTES, player.l2_sets, player.l2_inverse, line_number
+    )
 
 
 def l2_entry(player: ReplayState, first: int, line: int) -> int:
@@ -156,10 +158,10 @@ def partial_sectors(state: int) -> int:
 
 def write_back(player: ReplayState, entry: int) -> None:
     """Write the dirty sectors of an entry to memory. Partly stored sectors are read first."""
-    state = load64(entry + 8)
-    player.written += count_sectors(state >> DIRTY)
-    player.completed += count_sectors(partial_sectors(state))
-    store64(entry + 8, (state | partial_sectors(state)) & 15)
+    entry_state = load64(entry + 8)
+    player.written += count_sectors(entry_state >> DIRTY)
+    player.completed += count_sectors(partial_sectors(entry_state))
+    store64(entry + 8, (entry_state | partial_sectors(entry_state)) & 15)
 
 
 def state_after_store(state: int, sectors: int, size: int) -> int:
@@ -173,31 +175,31 @@ def state_after_store(state: int, sectors: int, size: int) -> int:
     while sector < 4:
         if (sectors >> sector) & 1 and (state >> sector) & 1 == 0:
             shift = STORED + STORED_BITS * sector
-            total = ((state >> shift) & 63) + size
-            if total >= FULL:
+            stored_bytes = ((state >> shift) & 63) + size
+            if stored_bytes >= FULL:
                 state = state | (1 << sector)
-                total = 0
-            state = (state & ~(63 << shift)) | (total << shift)
+                stored_bytes = 0
+            state = (state & ~(63 << shift)) | (stored_bytes << shift)
         sector += 1
     return state
 
 
 def write_oldest_partial(player: ReplayState, first: int, entry: int) -> None:
     """Write back the oldest line with partly stored sectors if a cache set has too many of them."""
-    pieces = 0
+    partial_halves = 0
     oldest = 0
     oldest_use = 0
-    other = first
-    while other < first + SET_BYTES:
-        partial = partial_sectors(load64(other + 8))
+    other_entry = first
+    while other_entry < first + SET_BYTES:
+        partial = partial_sectors(load64(other_entry + 8))
         if partial:
-            pieces += (partial & 3) != 0
-            pieces += (partial & 12) != 0
-            if other != entry and (oldest == 0 or load64(other + 16) < oldest_use):
-                oldest = other
-                oldest_use = load64(other + 16)
-        other += ENTRY_BYTES
-    if pieces > PARTIAL_PIECES and oldest:
+            partial_halves += (partial & 3) != 0
+            partial_halves += (partial & 12) != 0
+            if other_entry != entry and (oldest == 0 or load64(other_entry + 16) < oldest_use):
+                oldest = other_entry
+                oldest_use = load64(other_entry + 16)
+        other_entry += ENTRY_BYTES
+    if partial_halves > PARTIAL_PIECES and oldest:
         write_back(player, oldest)
 
 
@@ -206,69 +208,69 @@ def store_l2(player: ReplayState, first: int, entry: int, sectors: int, size: in
 
     If its set has too many dirty lines, the oldest one is written back.
     """
-    state = load64(entry + 8)
-    if (state >> DIRTY) & 15 == 0:
-        count = 0
+    entry_state = load64(entry + 8)
+    if (entry_state >> DIRTY) & 15 == 0:
+        dirty_lines = 0
         oldest = 0
         oldest_use = 0
-        other = first
-        while other < first + SET_BYTES:
-            if (load64(other + 8) >> DIRTY) & 15:
-                count += 1
-                if oldest == 0 or load64(other + 16) < oldest_use:
-                    oldest = other
-                    oldest_use = load64(other + 16)
-            other += ENTRY_BYTES
-        if count >= DIRTY_WAYS:
+        other_entry = first
+        while other_entry < first + SET_BYTES:
+            if (load64(other_entry + 8) >> DIRTY) & 15:
+                dirty_lines += 1
+                if oldest == 0 or load64(other_entry + 16) < oldest_use:
+                    oldest = other_entry
+                    oldest_use = load64(other_entry + 16)
+            other_entry += ENTRY_BYTES
+        if dirty_lines >= DIRTY_WAYS:
             write_back(player, oldest)
-    state = state_after_store(state, sectors, size) | (sectors << DIRTY)
-    store64(entry + 8, state)
-    if partial_sectors(state):
+    entry_state = state_after_store(entry_state, sectors, size) | (sectors << DIRTY)
+    store64(entry + 8, entry_state)
+    if partial_sectors(entry_state):
         write_oldest_partial(player, first, entry)
 
 
 def read_l2(player: ReplayState, site: int, sm: int, line: int, sectors: int) -> None:
     """Read sectors for an SM from the part of L2 that is next to the SM."""
-    part = load64(player.sides + 8 * sm)
-    entry = l2_entry(player, l2_set(player, part, line), line)
-    state = load64(entry + 8)
+    near_part = load64(player.sides + 8 * sm)
+    entry = l2_entry(player, l2_set(player, near_part, line), line)
+    entry_state = load64(entry + 8)
     add_sectors(player, site, _L2, sectors)
-    add_sectors(player, site, _L2_HIT, sectors & state)
-    missing_sectors = sectors & (15 - (state & 15))
+    add_sectors(player, site, _L2_HIT, sectors & entry_state)
+    missing_sectors = sectors & (15 - (entry_state & 15))
     if missing_sectors == 0:
         return
     # Memory transfers 64 bytes at a time.
-    pairs = missing_sectors | ((missing_sectors & 5) << 1) | ((missing_sectors & 10) >> 1)
+    sector_pairs = missing_sectors | ((missing_sectors & 5) << 1) | ((missing_sectors & 10) >> 1)
     home = home_part(player, line)
-    if home != part:
+    if home != near_part:
         home_entry = l2_entry(player, l2_set(player, home, line), line)
-        state = load64(home_entry + 8)
-        add_sectors(player, site, _FAR, pairs)
-        add_sectors(player, site, _FAR_HIT, pairs & state)
-        missing_sectors = missing_sectors & (15 - (state & 15))
+        entry_state = load64(home_entry + 8)
+        add_sectors(player, site, _FAR, sector_pairs)
+        add_sectors(player, site, _FAR_HIT, sector_pairs & entry_state)
+        missing_sectors = missing_sectors & (15 - (entry_state & 15))
         fetched = (missing_sectors | ((missing_sectors & 5) << 1) | ((missing_sectors & 10) >> 1)) & (
-            15 - (state & 15)
+            15 - (entry_state & 15)
         )
-        store64(home_entry + 8, state | fetched)
+        store64(home_entry + 8, entry_state | fetched)
         add_sectors(player, site, _DRAM, fetched)
     else:
-        add_sectors(player, site, _DRAM, pairs & (15 - (state & 15)))
-    store64(entry + 8, load64(entry + 8) | pairs)
+        add_sectors(player, site, _DRAM, sector_pairs & (15 - (entry_state & 15)))
+    store64(entry + 8, load64(entry + 8) | sector_pairs)
 
 
 def write_l2(player: ReplayState, site: int, sm: int, line: int, sectors: int, size: int) -> None:
     """Store sectors to the part of L2 next to an SM, and to their home part, which writes to memory."""
-    part = load64(player.sides + 8 * sm)
+    near_part = load64(player.sides + 8 * sm)
     add_sectors(player, site, _L2, sectors)
     add_sectors(player, site, _L2_HIT, sectors)
     home = home_part(player, line)
-    if home != part:
+    if home != near_part:
         add_sectors(player, site, _FAR, sectors)
         add_sectors(player, site, _FAR_HIT, sectors)
-        entry = l2_entry(player, l2_set(player, part, line), line)
+        entry = l2_entry(player, l2_set(player, near_part, line), line)
         store64(entry + 8, state_after_store(load64(entry + 8), sectors, size))
-    first = l2_set(player, home, line)
-    store_l2(player, first, l2_entry(player, first, line), sectors, size)
+    first_entry = l2_set(player, home, line)
+    store_l2(player, first_entry, l2_entry(player, first_entry, line), sectors, size)
 
 
 def change_l2(player: ReplayState, site: int, sm: int, line: int, sectors: int) -> None:
@@ -277,23 +279,23 @@ def change_l2(player: ReplayState, site: int, sm: int, line: int, sectors: int) 
     The part of L2 next to the SM only forwards them.
     """
     home = home_part(player, line)
-    first = l2_set(player, home, line)
-    entry = l2_entry(player, first, line)
-    state = load64(entry + 8)
+    first_entry = l2_set(player, home, line)
+    entry = l2_entry(player, first_entry, line)
+    entry_state = load64(entry + 8)
     add_sectors(player, site, _L2, sectors)
     if home == load64(player.sides + 8 * sm):
-        add_sectors(player, site, _L2_HIT, sectors & state)
+        add_sectors(player, site, _L2_HIT, sectors & entry_state)
     else:
         add_sectors(player, site, _L2_HIT, sectors)
         add_sectors(player, site, _FAR, sectors)
-        add_sectors(player, site, _FAR_HIT, sectors & state)
-    missing_sectors = sectors & (15 - (state & 15))
+        add_sectors(player, site, _FAR_HIT, sectors & entry_state)
+    missing_sectors = sectors & (15 - (entry_state & 15))
     fetched = (missing_sectors | ((missing_sectors & 5) << 1) | ((missing_sectors & 10) >> 1)) & (
-        15 - (state & 15)
+        15 - (entry_state & 15)
     )
     add_sectors(player, site, _DRAM, fetched)
-    store64(entry + 8, state | fetched)
-    store_l2(player, first, entry, sectors, FULL)
+    store64(entry + 8, entry_state | fetched)
+    store_l2(player, first_entry, entry, sectors, FULL)
 
 
 def unmerged_sectors(player: ReplayState, sm: int, line: int, sectors: int, time: int) -> int:
@@ -313,21 +315,21 @@ def unmerged_sectors(player: ReplayState, sm: int, line: int, sectors: int, time
 
 def play_notes(player: ReplayState, number: int, lanes: int, mask: int, values: int) -> None:
     """Replay all recorded accesses, one after another."""
-    note = player.notes
-    end = note + 24 * player.count
-    while note < end:
+    note_address = player.notes
+    end = note_address + 24 * player.count
+    while note_address < end:
         player.now += 1
-        line = load64(note) >> _LINE_BIT
-        sectors = load64(note) & 15
-        size = (load64(note) >> _BYTES_BIT) & 63
-        site = load64(note + 8) & _SITE_MASK
-        sm = load64(note + 8) >> 32
-        time = load64(note + 16)
-        kind = load64(player.kinds + 8 * site)
-        note += 24
+        line = load64(note_address) >> _LINE_BIT
+        sectors = load64(note_address) & 15
+        size = (load64(note_address) >> _BYTES_BIT) & 63
+        site = load64(note_address + 8) & _SITE_MASK
+        sm = load64(note_address + 8) >> 32
+        time = load64(note_address + 16)
+        access_kind = load64(player.kinds + 8 * site)
+        note_address += 24
         add_sectors(player, site, _ASKED, sectors)
         l1 = player.l1 + sm * player.l1_sets * SET_BYTES
-        if kind in (notes.LOAD, notes.LOAD_LOCAL, notes.STORE_LOCAL):
+        if access_kind in (notes.LOAD, notes.LOAD_LOCAL, notes.STORE_LOCAL):
             entry = find_entry(
                 set_at(l1, player.l1_sets, player.l1_inverse, hash_line(line) >> player.sampling_bits), line
             )
@@ -335,23 +337,23 @@ def play_notes(player: ReplayState, number: int, lanes: int, mask: int, values: 
                 entry = -entry
                 store64(entry, line + 1)
                 store64(entry + 8, 0)
-            state = load64(entry + 8)
-            store64(entry + 8, state | sectors)
+            entry_state = load64(entry + 8)
+            store64(entry + 8, entry_state | sectors)
             store64(entry + 16, player.now)
-            if kind == notes.STORE_LOCAL:
+            if access_kind == notes.STORE_LOCAL:
                 write_l2(player, site, sm, line, sectors, size)
             else:
                 add_sectors(player, site, _L1, sectors)
-                add_sectors(player, site, _L1_HIT, sectors & state)
-                sectors = sectors & (15 - state)
+                add_sectors(player, site, _L1_HIT, sectors & entry_state)
+                sectors = sectors & (15 - entry_state)
                 if sectors:
                     sectors = unmerged_sectors(player, sm, line, sectors, time)
                     if sectors:
                         read_l2(player, site, sm, line, sectors)
-        elif kind == notes.PAST_L1:
+        elif access_kind == notes.PAST_L1:
             add_sectors(player, site, _L1, sectors)
             read_l2(player, site, sm, line, sectors)
-        elif kind == notes.STORE:
+        elif access_kind == notes.STORE:
             if size >= FULL:
                 entry = find_entry(
                     set_at(l1, player.l1_sets, player.l1_inverse, hash_line(line) >> player.sampling_bits),
@@ -364,7 +366,7 @@ def play_notes(player: ReplayState, number: int, lanes: int, mask: int, values: 
                     store64(entry + 16, player.now - player.store_age)
                 store64(entry + 8, load64(entry + 8) | sectors)
             write_l2(player, site, sm, line, sectors, size)
-        elif kind == notes.ATOMIC:
+        elif access_kind == notes.ATOMIC:
             change_l2(player, site, sm, line, sectors)
 
 
@@ -460,32 +462,40 @@ def replay(
     sums = np.zeros((len(kinds), len(COLUMNS)), np.int64)
     note_words = np.ascontiguousarray(note_words)
     kinds = np.ascontiguousarray(kinds)
-    state = ReplayState()
-    state.kinds, state.sums, state.sampling_bits = (
+    replay_state = ReplayState()
+    replay_state.kinds, replay_state.sums, replay_state.sampling_bits = (
         kinds.ctypes.data,
         sums.ctypes.data,
         one_in.bit_length() - 1,
     )
-    state.l1, state.l1_sets, state.l1_inverse = l1.ctypes.data, l1_sets, _inverse(l1_sets)
-    state.l2, state.l2_sets, state.l2_inverse = l2.ctypes.data, l2_sets, _inverse(l2_sets)
-    state.parts = sizes.l2_parts
-    groups = np.arange(sm_count) // max(sizes.merging_sms, 1)
-    state.groups = groups.ctypes.data if sizes.merging_sms else 0
+    replay_state.l1, replay_state.l1_sets, replay_state.l1_inverse = (
+        l1.ctypes.data,
+        l1_sets,
+        _inverse(l1_sets),
+    )
+    replay_state.l2, replay_state.l2_sets, replay_state.l2_inverse = (
+        l2.ctypes.data,
+        l2_sets,
+        _inverse(l2_sets),
+    )
+    replay_state.parts = sizes.l2_parts
+    merging_groups = np.arange(sm_count) // max(sizes.merging_sms, 1)
+    replay_state.groups = merging_groups.ctypes.data if sizes.merging_sms else 0
     sides = np.arange(sm_count) // SIDE_SMS % sizes.l2_parts
-    state.sides = sides.ctypes.data
-    state.merges = merges.ctypes.data
-    state.now = 1 << 40  # empty entries have 0
-    state.store_age = int(sm_count * l1_sets * L1_WAYS * STORES_AGED)
+    replay_state.sides = sides.ctypes.data
+    replay_state.merges = merges.ctypes.data
+    replay_state.now = 1 << 40  # empty entries have 0
+    replay_state.store_age = int(sm_count * l1_sets * L1_WAYS * STORES_AGED)
     if earlier_notes is not None:
         earlier_notes = np.ascontiguousarray(earlier_notes)
-        state.notes, state.count = earlier_notes.ctypes.data, len(earlier_notes)
-        player()[1](address_of(state), 0, None, 0, None)
+        replay_state.notes, replay_state.count = earlier_notes.ctypes.data, len(earlier_notes)
+        player()[1](address_of(replay_state), 0, None, 0, None)
         for array in (l1, merges, sums):
             array[:] = 0
-        state.written = state.completed = 0
-    state.notes, state.count = note_words.ctypes.data, len(note_words)
-    player()[1](address_of(state), 0, None, 0, None)
-    return ReplayResult(sums, state.written, state.completed)
+        replay_state.written = replay_state.completed = 0
+    replay_state.notes, replay_state.count = note_words.ctypes.data, len(note_words)
+    player()[1](address_of(replay_state), 0, None, 0, None)
+    return ReplayResult(sums, replay_state.written, replay_state.completed)
 
 
 def _inverse(sets: int) -> int:

@@ -56,11 +56,11 @@ def bulk_copy(
     complete
         Name of the function that counts the bytes that an mbarrier expects (``mbarrier_update``).
     """
-    source = "shared"
-    target = "global"
+    source_space = "shared"
+    target_space = "global"
     if to_shared:
-        source = "global"
-        target = "shared"
+        source_space = "global"
+        target_space = "shared"
     copy_words = "".join(
         f"""  %at{index} = add <32 x i64> %source, splat (i64 {4 * index})
   %word{index} = call <32 x i32> @gather_i32(<32 x i64> %at{index}, i32 %piece.mask)
@@ -93,22 +93,22 @@ def bulk_copy(
         )
         completion = ""
     host = load_field("shared", "%shared") + splat("i64", "%shared", "%shared.v")
-    for space, side in ((source, "source"), (target, "target")):
-        base = "%shared.v" if space == "shared" else "zeroinitializer"
-        host += f"  %{side} = add <32 x i64> %{side}.p, {base}\n"
+    for space, side in ((source_space, "source"), (target_space, "target")):
+        space_base = "%shared.v" if space == "shared" else "zeroinitializer"
+        host += f"  %{side} = add <32 x i64> %{side}.p, {space_base}\n"
     checks = ""
     location = "i32 %function, i32 %pc"
-    for space, side, check, site in (
-        (source, "source", check_names[0], "load"),
-        (target, "target", check_names[1], "store"),
+    for space, side, check, access_name in (
+        (source_space, "source", check_names[0], "load"),
+        (target_space, "target", check_names[1], "store"),
     ):
-        kind = "<32 x i64>"
+        address_row_type = "<32 x i64>"
         address = f"%{side}.a"
         if space == "shared":
-            kind = "<32 x i32>"
+            address_row_type = "<32 x i32>"
             address = f"%{side}.s"
             checks += f"  {address} = trunc <32 x i64> %{side}.a to <32 x i32>\n"
-        checks += f"""  %{side}.bad = call i1 @{check}(ptr %ctx, {kind} {address}, i32 %all, {location}, i32 %{site})
+        checks += f"""  %{side}.bad = call i1 @{check}(ptr %ctx, {address_row_type} {address}, i32 %all, {location}, i32 %{access_name})
   br i1 %{side}.bad, label %fail, label %{side}.fine
 {side}.fine:
 """

@@ -22,16 +22,16 @@ def counters(site: str) -> str:
 
 def check_global(size: int, count: bool, rule: Rule = "load") -> tuple[str, str]:
     """Return the LLVM function that checks a global access of `size` bytes and counts its sectors."""
-    kind = ""
+    access_prefix = ""
     if rule in ATOMIC_RULES:
-        kind = "atomic_"
+        access_prefix = "atomic_"
     elif rule == "store":
-        kind = "store_"
-    name = f"check_global_{kind}{size}"
+        access_prefix = "store_"
+    name = f"check_global_{access_prefix}{size}"
     counting = counters("%site") + (
-        f"  call void @count_{kind}sectors(ptr %ctx, ptr %cnt, <32 x i64> %a, i32 %mask)\n"
+        f"  call void @count_{access_prefix}sectors(ptr %ctx, ptr %cnt, <32 x i64> %a, i32 %mask)\n"
     )
-    body = f"""
+    llvm_text = f"""
 define internal i1 @{name}(ptr %ctx, <32 x i64> %a, i32 %mask, i32 %function, i32 %pc, i32 %site) noinline {{
 entry:
   %idle = icmp eq i32 %mask, 0
@@ -65,7 +65,7 @@ good:
   ret i1 false
 }}
 """
-    return name, body
+    return name, llvm_text
 
 
 def check_shared(size: int, count: bool, rule: Rule = "load") -> tuple[str, str]:
@@ -77,7 +77,7 @@ def check_shared(size: int, count: bool, rule: Rule = "load") -> tuple[str, str]
         rule = "load"  # the same passes
     name = f"check_shared_{size}_{rule}"
     passes = counters("%site") + access_rules.count_shared(size, rule) if count else ""
-    body = f"""
+    llvm_text = f"""
 define internal i1 @{name}(ptr %ctx, <32 x i32> %a, i32 %mask, i32 %function, i32 %pc, i32 %site) noinline {{
 entry:
   %idle = icmp eq i32 %mask, 0
@@ -114,7 +114,7 @@ good:
   ret i1 false
 }}
 """
-    return name, body
+    return name, llvm_text
 
 
 def check_local(size: int, count: bool, rule: Rule = "load") -> tuple[str, str]:
@@ -138,7 +138,7 @@ def check_local(size: int, count: bool, rule: Rule = "load") -> tuple[str, str]:
             + "  %place = add <32 x i64> %offset, %firsts\n"
             "  call void @count_sectors(ptr %ctx, ptr %cnt, <32 x i64> %place, i32 %mask)\n"
         )
-    body = f"""
+    llvm_text = f"""
 define internal i1 @{name}(ptr %ctx, <32 x i64> %a, i32 %mask, i32 %function, i32 %pc, i32 %site) noinline {{
 entry:
   %idle = icmp eq i32 %mask, 0
@@ -173,4 +173,4 @@ good:
   ret i1 false
 }}
 """
-    return name, body
+    return name, llvm_text

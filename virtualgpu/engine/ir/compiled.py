@@ -123,9 +123,9 @@ class _Body:
         functions: Mapping[str, Callable[..., object]],
         layouts: Mapping[str, npt.DTypeLike],
     ) -> None:
-        source = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
-        assert isinstance(source, ast.FunctionDef)
-        self.source = source
+        function_tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+        assert isinstance(function_tree, ast.FunctionDef)
+        self.source = function_tree
         self.functions = functions
         self.layouts = layouts
         self.globals = function.__globals__
@@ -145,8 +145,8 @@ class _Body:
         self._block(self.source.body)
         self.lines.append("ret i64 0")
         parameters = ", ".join(f"i64 %a.{name}" for name in names)
-        body = "\n  ".join([*self.head, *self.lines])
-        return f"define internal i64 @{self.source.name}({parameters}) {{\nentry:\n  {body}\n}}\n"
+        body_text = "\n  ".join([*self.head, *self.lines])
+        return f"define internal i64 @{self.source.name}({parameters}) {{\nentry:\n  {body_text}\n}}\n"
 
     def _name(self, kind: str = "t") -> str:
         self.count += 1
@@ -173,22 +173,22 @@ class _Body:
 
     def _statement(self, node: ast.stmt) -> None:
         if isinstance(node, ast.Assign):
-            (target,) = node.targets
-            self._assign(target, node.value)
+            (assigned_node,) = node.targets
+            self._assign(assigned_node, node.value)
         elif isinstance(node, ast.AugAssign):
             operation = ast.BinOp(node.target, node.op, node.value)
             self._assign(node.target, operation)
         elif isinstance(node, ast.If):
             self._if(node)
         elif isinstance(node, ast.While):
-            head, body, end = (self._name("l") for _ in range(3))
-            self._begin(head)
-            self._branch(node.test, body, end)
-            self.lines.append(f"{body}:")
-            self.loops.append((head, end))
+            head_label, body_label, end_label = (self._name("l") for _ in range(3))
+            self._begin(head_label)
+            self._branch(node.test, body_label, end_label)
+            self.lines.append(f"{body_label}:")
+            self.loops.append((head_label, end_label))
             self._block(node.body)
             self.loops.pop()
-            self.lines += [f"br label %{head}", f"{end}:"]
+            self.lines += [f"br label %{head_label}", f"{end_label}:"]
         elif isinstance(node, ast.Return):
             value = "0" if node.value is None else self._value(node.value)
             self.lines += [f"ret i64 {value}", f"{self._name('l')}:"]
@@ -235,17 +235,18 @@ class _Body:
             return result
         if isinstance(node, ast.Compare):
             (operator,) = node.ops
-            (right,) = node.comparators
-            left = self._value(node.left)
+            (right_node,) = node.comparators
+            left_value = self._value(node.left)
             if isinstance(operator, ast.In):
-                assert isinstance(right, ast.Tuple)
+                assert isinstance(right_node, ast.Tuple)
                 result, *matches = (
-                    self._op(f"icmp eq i64 {left}, {self._value(element)}") for element in right.elts
+                    self._op(f"icmp eq i64 {left_value}, {self._value(element)}")
+                    for element in right_node.elts
                 )
                 for match in matches:
                     result = self._op(f"or i1 {result}, {match}")
                 return result
-            return self._op(f"icmp {_COMPARE[type(operator)]} i64 {left}, {self._value(right)}")
+            return self._op(f"icmp {_COMPARE[type(operator)]} i64 {left_value}, {self._value(right_node)}")
         return self._op(f"icmp ne i64 {self._value(node)}, 0")
 
     def _assign(self, target: ast.expr, value: ast.expr) -> None:
@@ -269,15 +270,15 @@ class _Body:
     def _field(self, node: ast.Attribute) -> tuple[str, int]:
         """Return a pointer to a field of a structure, and the width of the field in bits."""
         assert isinstance(node.value, ast.Name)
-        kind = self.kinds[node.value.id]
-        layout = self.layouts.get(kind)
+        structure_name = self.kinds[node.value.id]
+        layout = self.layouts.get(structure_name)
         if layout is None:
-            layout = np.dtype([(name, "<i8") for name, _ in self.globals[kind]._fields_])
+            layout = np.dtype([(name, "<i8") for name, _ in self.globals[structure_name]._fields_])
         fields = np.dtype(layout).fields
         assert fields is not None
         field, offset = fields[node.attr][:2]
-        base = self._value(node.value)
-        address = self._op(f"add i64 {base}, {offset}")
+        structure_address = self._value(node.value)
+        address = self._op(f"add i64 {structure_address}, {offset}")
         return self._op(f"inttoptr i64 {address} to ptr"), 8 * field.itemsize
 
     def _load(self, pointer: str, width: int) -> str:
@@ -298,9 +299,9 @@ class _Body:
             assert isinstance(constant, int)
             return str((int(constant) + (1 << 63)) % (1 << 64) - (1 << 63))
         if isinstance(node, ast.BinOp):
-            left = self._value(node.left)
-            right = self._value(node.right)
-            return self._op(f"{_BINARY[type(node.op)]} i64 {left}, {right}")
+            left_value = self._value(node.left)
+            right_value = self._value(node.right)
+            return self._op(f"{_BINARY[type(node.op)]} i64 {left_value}, {right_value}")
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.Invert):
             operand = self._value(node.operand)
             return self._op(
@@ -332,9 +333,9 @@ class _Body:
             function, context, lanes, values = (
                 self._op(f"inttoptr i64 {arguments[n]} to ptr") for n in (0, 1, 3, 5)
             )
-            site, mask = (self._op(f"trunc i64 {arguments[n]} to i32") for n in (2, 4))
+            access_index, mask = (self._op(f"trunc i64 {arguments[n]} to i32") for n in (2, 4))
             self.lines.append(
-                f"call void {function}(ptr {context}, i32 {site}, ptr {lanes}, i32 {mask}, ptr {values})"
+                f"call void {function}(ptr {context}, i32 {access_index}, ptr {lanes}, i32 {mask}, ptr {values})"
             )
             return "0"
         if name not in self.functions:
@@ -352,7 +353,7 @@ def translate(
     `layouts` describes structures that are not made by `struct`.
     """
     by_name = {function.__name__: function for function in functions}
-    texts = [_Body(function, by_name, layouts).text() for function in functions]
+    function_texts = [_Body(function, by_name, layouts).text() for function in functions]
     exported_function = f"""define void @entry_of(ptr %ctx, i32 %site, ptr %lanes, i32 %mask, ptr %values) {{
   %c = ptrtoint ptr %ctx to i64
   %s = sext i32 %site to i64
@@ -364,4 +365,4 @@ def translate(
 }}
 declare i64 @llvm.cttz.i64(i64, i1)
 """
-    return "\n".join([*texts, exported_function])
+    return "\n".join([*function_texts, exported_function])

@@ -64,11 +64,11 @@ def float_constant(llvm: str, raw: int) -> str:
     if llvm == "half":
         return f"splat (half 0xH{raw & 0xFFFF:04X})"
     # LLVM spells a float as the double of the same value; a signalling NaN must keep its payload.
-    sign = raw >> 31
+    sign_bit = raw >> 31
     exponent = raw >> 23 & 0xFF
     fraction = raw & 0x7FFFFF
     if exponent == 0xFF:
-        double_bits = sign << 63 | 0x7FF << 52 | fraction << 29
+        double_bits = sign_bit << 63 | 0x7FF << 52 | fraction << 29
     else:
         (value,) = struct.unpack("<f", raw.to_bytes(4, "little"))
         double_bits = int.from_bytes(struct.pack("<d", value), "little")
@@ -111,7 +111,7 @@ class Emitter:
         """Emit a call of an LLVM intrinsic for 32 lanes of one type, and declare it at its first use."""
         suffix = INTRINSIC_SUFFIX.get(llvm, llvm)
         full = f"llvm.{name}.v{layout.LANES}{suffix}"
-        kinds = [vector(llvm)] * len(values) + [e.split()[0] for e in extra]
+        kinds = [vector(llvm)] * len(values) + [argument.split()[0] for argument in extra]
         self.declared.add(f"declare {vector(llvm)} @{full}({', '.join(kinds)})")
         arguments = [f"{vector(llvm)} {v}" for v in values] + list(extra)
         return self.op(f"call {vector(llvm)} @{full}({', '.join(arguments)})")
@@ -132,8 +132,8 @@ class Emitter:
         )
 
     def compare(self, predicate: str, llvm: str, left: str, right: str) -> str:
-        kind = "fcmp" if llvm in INTRINSIC_SUFFIX else "icmp"
-        return self.op(f"{kind} {predicate} {vector(llvm)} {left}, {right}")
+        opcode = "fcmp" if llvm in INTRINSIC_SUFFIX else "icmp"
+        return self.op(f"{opcode} {predicate} {vector(llvm)} {left}, {right}")
 
     def convert(self, operation: str, source: str, value: str, target: str) -> str:
         return self.op(f"{operation} {vector(source)} {value} to {vector(target)}")
@@ -187,9 +187,9 @@ class Emitter:
             value = f"{vector(raw)} {self.cast(value, llvm, raw)}"
             self.raw(f"call void @{name}({value}, ptr align 64 {pointer}, {vector('i1')} {lanes})")
             return
-        old = self.op(f"load {vector(llvm)}, ptr {pointer}, align 64")
-        new = self.select(llvm, lanes, value, old)
-        self.raw(f"store volatile {vector(llvm)} {new}, ptr {pointer}, align 64")
+        old_values = self.op(f"load {vector(llvm)}, ptr {pointer}, align 64")
+        new_values = self.select(llvm, lanes, value, old_values)
+        self.raw(f"store volatile {vector(llvm)} {new_values}, ptr {pointer}, align 64")
 
     def context_pointer(self, field: str) -> str:
         return self.op(f"getelementptr i8, ptr %ctx, i64 {layout.offset(field)}")
@@ -204,6 +204,6 @@ class Emitter:
 
     def add_to(self, pointer: str, amount: str) -> None:
         """Emit the addition of an i64 to a number in memory."""
-        old = self.op(f"load i64, ptr {pointer}")
-        new = self.op(f"add i64 {old}, {amount}")
-        self.raw(f"store i64 {new}, ptr {pointer}")
+        old_value = self.op(f"load i64, ptr {pointer}")
+        new_value = self.op(f"add i64 {old_value}, {amount}")
+        self.raw(f"store i64 {new_value}, ptr {pointer}")

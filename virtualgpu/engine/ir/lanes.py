@@ -32,7 +32,7 @@ def gather(llvm: str) -> tuple[str, str]:
     vector = f"<32 x {llvm}>"
     intrinsic = f"llvm.masked.gather.v32{llvm}.v32p0"
     all_lanes = "<32 x i1> splat (i1 true)"
-    body = f"""
+    llvm_text = f"""
 declare {vector} @{intrinsic}(<32 x ptr>, <32 x i1>, {vector})
 define internal {vector} @{name}(<32 x i64> %a, i32 %mask) noinline {{
 entry:
@@ -62,7 +62,7 @@ all:
   ret {vector} %r
 }}
 """
-    return name, body
+    return name, llvm_text
 
 
 def scatter(llvm: str) -> tuple[str, str]:
@@ -74,7 +74,7 @@ def scatter(llvm: str) -> tuple[str, str]:
     size = bits(llvm) // 8
     vector = f"<32 x {llvm}>"
     intrinsic = f"llvm.masked.scatter.v32{llvm}.v32p0"
-    body = f"""
+    llvm_text = f"""
 declare void @{intrinsic}({vector}, <32 x ptr>, <32 x i1>)
 define internal void @{name}({vector} %v, <32 x i64> %a, i32 %mask) noinline {{
 entry:
@@ -93,7 +93,7 @@ some:
   ret void
 }}
 """
-    return name, body
+    return name, llvm_text
 
 
 _ATOMIC = {
@@ -193,13 +193,15 @@ def atomic_half_add(kind: str) -> tuple[str, str]:
 
     It returns the old values as integers.
     """
-    word = "i16"
-    names = {"word": word, "kind": kind, "size": 2, "n": 1}
+    word_type = "i16"
+    names = {"word": word_type, "kind": kind, "size": 2, "n": 1}
     if kind.endswith("x2"):
-        word = "i32"
-        names = {"word": word, "kind": kind, "size": 4, "n": 2}
-    head = (_ADD_BFLOATS if kind.startswith("bf") else _ADD_HALVES).format(**names)
-    return _one_by_one(f"atomic_add_{kind}", word, _ADD_AND_SWAP.format(**names), head, "stored")
+        word_type = "i32"
+        names = {"word": word_type, "kind": kind, "size": 4, "n": 2}
+    function_head = (_ADD_BFLOATS if kind.startswith("bf") else _ADD_HALVES).format(**names)
+    return _one_by_one(
+        f"atomic_add_{kind}", word_type, _ADD_AND_SWAP.format(**names), function_head, "stored"
+    )
 
 
 def atomic(operation: str, llvm: str, is_signed: bool, flush: bool = False) -> tuple[str, str]:
@@ -210,7 +212,7 @@ def atomic(operation: str, llvm: str, is_signed: bool, flush: bool = False) -> t
     flush = flush and operation == "add" and llvm == "float"
     name = f"atomic_{operation}_{'s' if is_signed else 'u'}_{llvm}{'_flush' if flush else ''}"
     size = bits(llvm) // 8
-    head, last_block = (_FLUSHED, "stored") if flush else ("", "lane")
+    function_head, last_block = (_FLUSHED, "stored") if flush else ("", "lane")
     if flush:
         action = _FLUSHING_ADD
     elif operation == "cas":
@@ -226,16 +228,16 @@ def atomic(operation: str, llvm: str, is_signed: bool, flush: bool = False) -> t
         if llvm in INTRINSIC_SUFFIX:
             llvm_operation = "fadd" if llvm_operation == "add" else llvm_operation
         action = f"  %old = atomicrmw {llvm_operation} ptr %p, {llvm} %x seq_cst, align {size}\n"
-    return _one_by_one(name, llvm, action, head, last_block)
+    return _one_by_one(name, llvm, action, function_head, last_block)
 
 
-def _one_by_one(name: str, llvm: str, action: str, head: str, last_block: str) -> tuple[str, str]:
+def _one_by_one(name: str, llvm: str, action: str, function_head: str, last_block: str) -> tuple[str, str]:
     """Return an LLVM function that executes the text `action` for one active lane after another.
 
     `last_block` is the label of the LLVM block in which `action` ends.
     """
     vector = f"<32 x {llvm}>"
-    body = f"""{head}
+    llvm_text = f"""{function_head}
 define internal {vector} @{name}(<32 x i64> %a, i32 %mask, {vector} %b, {vector} %c) noinline {{
 entry:
   %as = alloca <32 x i64>
@@ -270,7 +272,7 @@ done:
   ret {vector} %r
 }}
 """
-    return name, body
+    return name, llvm_text
 
 
 def permute(llvm: str) -> tuple[str, str]:
@@ -279,7 +281,7 @@ def permute(llvm: str) -> tuple[str, str]:
     vector = f"<32 x {llvm}>"
     suffix = INTRINSIC_SUFFIX.get(llvm, llvm)
     intrinsic = f"llvm.masked.gather.v32{suffix}.v32p0"
-    body = f"""
+    llvm_text = f"""
 declare {vector} @{intrinsic}(<32 x ptr>, <32 x i1>, {vector})
 define internal {vector} @{name}({vector} %v, <32 x i32> %index) noinline {{
   %spill = alloca {vector}
@@ -289,4 +291,4 @@ define internal {vector} @{name}({vector} %v, <32 x i32> %index) noinline {{
   ret {vector} %g
 }}
 """
-    return name, body
+    return name, llvm_text

@@ -119,22 +119,22 @@ done:
 
 def _unpack(name: str, count: int, table: str, kind: str) -> str:
     llvm = f"i{32 // elements_per_register(kind)}"
-    body = (
+    element_text = (
         f"  %p = getelementptr i8, ptr %registers, i32 %offset\n  %bits = load {llvm}, ptr %p\n"
         f"{_WIDEN[kind]}"
         "  %to = getelementptr double, ptr %matrix, i32 %i\n  store double %value, ptr %to\n"
     )
-    return _element_loop(name, count, table, body, "ptr %registers, ptr %matrix")
+    return _element_loop(name, count, table, element_text, "ptr %registers, ptr %matrix")
 
 
 def _pack(name: str, count: int, table: str, kind: str) -> str:
     llvm = f"i{32 // elements_per_register(kind)}"
-    body = (
+    element_text = (
         "  %from = getelementptr double, ptr %matrix, i32 %i\n  %sum = load double, ptr %from\n"
         f"{_NARROW[kind]}"
         f"  %p = getelementptr i8, ptr %registers, i32 %offset\n  store {llvm} %bits, ptr %p\n"
     )
-    return _element_loop(name, count, table, body, "ptr %matrix, ptr %registers")
+    return _element_loop(name, count, table, element_text, "ptr %matrix, ptr %registers")
 
 
 def _product_loop(
@@ -167,10 +167,10 @@ def _product_loop(
 def _exact_sum(columns: int, inner: int) -> str:
     """Return LLVM text that computes the exact sum of the products in a row: ``%total``."""
     row_type = f"<{columns} x double>"
-    body = f"  %terms = fmul contract {row_type} %step.xs, %step.ys\n  %sum1 = fadd contract {row_type} %sum, %terms\n"
+    step_text = f"  %terms = fmul contract {row_type} %step.xs, %step.ys\n  %sum1 = fadd contract {row_type} %sum, %terms\n"
     phis = f"  %sum = phi {row_type} [zeroinitializer, %row], [%sum1, %step]\n"
     return (
-        _product_loop("step", "row", inner, 0, row_type, phis, body)
+        _product_loop("step", "row", inner, 0, row_type, phis, step_text)
         + f"  %total = fadd {row_type} %sum1, %cs\n"
     )
 
@@ -187,11 +187,11 @@ def _power(columns: int, value: str, result: str, kind: str) -> str:
     """
     row_type = f"<{columns} x double>"
     integer_type = f"<{columns} x i64>"
-    least = _splat(2.0 ** _LEAST_EXPONENT[kind])
+    least_power = _splat(2.0 ** _LEAST_EXPONENT[kind])
     return f"""  {result}.b = bitcast {row_type} {value} to {integer_type}
   {result}.e = and {integer_type} {result}.b, splat (i64 {0x7FF << 52})
   {result}.p = bitcast {integer_type} {result}.e to {row_type}
-  {result}.l = call {row_type} @llvm.maxnum.v{columns}f64({row_type} {result}.p, {row_type} {least})
+  {result}.l = call {row_type} @llvm.maxnum.v{columns}f64({row_type} {result}.p, {row_type} {least_power})
   {result}.u = call {row_type} @llvm.minnum.v{columns}f64({row_type} {result}.l, {row_type} {_splat(2.0**200)})
   {result}.z = fcmp oeq {row_type} {value}, zeroinitializer
   {result} = select <{columns} x i1> {result}.z, {row_type} zeroinitializer, {row_type} {result}.u
@@ -203,29 +203,29 @@ def _cut_sum(columns: int, inner: int, kinds: dict[str, str]) -> str:
     row_type = f"<{columns} x double>"
     float_type = f"<{columns} x float>"
     is_fp8 = kinds["a"] in FP8_TYPES
-    groups = ((0, 16), (16, 16)) if is_fp8 else ((0, inner),)
+    term_groups = ((0, 16), (16, 16)) if is_fp8 else ((0, inner),)
     text = ""
     accumulator = "%cs"
     previous_label = "row"
-    kind = kinds["c"]
+    sum_type = kinds["c"]
     if is_fp8:
         accumulator = "zeroinitializer"
-        kind = "f32"
-    for number, (start, count) in enumerate(groups):
-        if is_fp8 and not number:
+        sum_type = "f32"
+    for group_index, (start, term_count) in enumerate(term_groups):
+        if is_fp8 and not group_index:
             text += f"  %c0 = fadd {row_type} zeroinitializer, zeroinitializer\n"
             accumulator = "%c0"
-        max_label = f"top{number}"
-        sum_label = f"sum{number}"
-        text += _power(columns, accumulator, f"%{max_label}.c", kind)
-        body = (
+        max_label = f"top{group_index}"
+        sum_label = f"sum{group_index}"
+        text += _power(columns, accumulator, f"%{max_label}.c", sum_type)
+        step_text = (
             _power(columns, f"%{max_label}.xs", f"%{max_label}.px", kinds["a"])
             + _power(columns, f"%{max_label}.ys", f"%{max_label}.py", kinds["b"])
             + f"  %{max_label}.pp = fmul {row_type} %{max_label}.px, %{max_label}.py\n"
             f"  %{max_label}.m1 = call {row_type} @llvm.maxnum.v{columns}f64({row_type} %{max_label}.m, {row_type} %{max_label}.pp)\n"
         )
         phis = f"  %{max_label}.m = phi {row_type} [%{max_label}.c, %{previous_label}], [%{max_label}.m1, %{max_label}]\n"
-        text += _product_loop(max_label, previous_label, count, start, row_type, phis, body)
+        text += _product_loop(max_label, previous_label, term_count, start, row_type, phis, step_text)
         # One where all is 0.
         text += f"""  %{max_label}.most = call {row_type} @llvm.maxnum.v{columns}f64({row_type} %{max_label}.m1, {row_type} {_splat(2.0**-400)})
   %{max_label}.unit = fmul {row_type} %{max_label}.most, {_splat(2.0**-KEPT_BITS)}
@@ -234,18 +234,18 @@ def _cut_sum(columns: int, inner: int, kinds: dict[str, str]) -> str:
   %{max_label}.ct = call {row_type} @llvm.trunc.v{columns}f64({row_type} %{max_label}.cu)
   %{max_label}.begin = fadd {row_type} %{max_label}.ct, zeroinitializer
 """
-        body = (
+        step_text = (
             f"  %{sum_label}.xy = fmul {row_type} %{sum_label}.xs, %{sum_label}.ys\n"
             f"  %{sum_label}.u = fmul {row_type} %{sum_label}.xy, %{max_label}.per\n"
             f"  %{sum_label}.t = call {row_type} @llvm.trunc.v{columns}f64({row_type} %{sum_label}.u)\n"
             f"  %{sum_label}.s1 = fadd {row_type} %{sum_label}.s, %{sum_label}.t\n"
         )
         phis = f"  %{sum_label}.s = phi {row_type} [%{max_label}.begin, %{max_label}.done], [%{sum_label}.s1, %{sum_label}]\n"
-        text += _product_loop(sum_label, f"{max_label}.done", count, start, row_type, phis, body)
+        text += _product_loop(sum_label, f"{max_label}.done", term_count, start, row_type, phis, step_text)
         text += f"  %{sum_label}.exact = fmul {row_type} %{sum_label}.s1, %{max_label}.unit\n"
         accumulator = f"%{sum_label}.exact"
         previous_label = f"{sum_label}.done"
-        kind = "f32"
+        sum_type = "f32"
         if kinds["d"] == "f32":
             text += _cut_to_single(columns, accumulator, f"%{sum_label}.cut")
             accumulator = f"%{sum_label}.cut"
@@ -314,19 +314,24 @@ def product(
     """
     m, n, k = shape
     text = ""
-    for matrix, columns, count in (("a", k, m * k), ("b", n, k * n), ("c", n, m * n), ("d", n, m * n)):
-        kind = kinds[matrix]
-        text += _table(f"{name}.{matrix}", positions[matrix], columns, count, kind)
+    for matrix, columns, element_count in (
+        ("a", k, m * k),
+        ("b", n, k * n),
+        ("c", n, m * n),
+        ("d", n, m * n),
+    ):
+        element_type = kinds[matrix]
+        text += _table(f"{name}.{matrix}", positions[matrix], columns, element_count, element_type)
         loop_of = _pack if matrix == "d" else _unpack
-        text += loop_of(f"{name}.{matrix}.each", count, f"{name}.{matrix}", kind)
+        text += loop_of(f"{name}.{matrix}.each", element_count, f"{name}.{matrix}", element_type)
     row_type = f"<{n} x double>"
     merge = "".join(
-        f"  %from{r} = getelementptr i8, ptr %packed, i64 {ROW_BYTES * r}\n"
-        f"  %row{r} = load <32 x i32>, ptr %from{r}, align 64\n"
-        f"  %to{r} = getelementptr i8, ptr %d, i64 {ROW_BYTES * r}\n"
-        f"  call void @llvm.masked.store.v32i32.p0(<32 x i32> %row{r}, ptr align 64 %to{r}, "
+        f"  %from{register_index} = getelementptr i8, ptr %packed, i64 {ROW_BYTES * register_index}\n"
+        f"  %row{register_index} = load <32 x i32>, ptr %from{register_index}, align 64\n"
+        f"  %to{register_index} = getelementptr i8, ptr %d, i64 {ROW_BYTES * register_index}\n"
+        f"  call void @llvm.masked.store.v32i32.p0(<32 x i32> %row{register_index}, ptr align 64 %to{register_index}, "
         "<32 x i1> %lanes)\n"
-        for r in range(registers)
+        for register_index in range(registers)
     )
     for intrinsic in () if kinds["a"] in BYTES else ("fabs", "trunc", "maxnum", "minnum"):
         second_operand = "" if intrinsic in ("fabs", "trunc") else f", {row_type}"

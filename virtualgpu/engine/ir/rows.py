@@ -20,11 +20,11 @@ def all_zero(llvm: str, count: int, value: str, result: str) -> str:
     width = bits(llvm)
     while count * width > 256:
         count //= 2
-        kind = f"<{2 * count} x {llvm}>"
+        vector_type = f"<{2 * count} x {llvm}>"
         name = f"{result}.v{count}"
         for half, start in (("l", 0), ("h", count)):
             order = _shuffle_order(start, start + count)
-            text += f"  {name}{half} = shufflevector {kind} {value}, {kind} poison, <{count} x i32> {order}\n"
+            text += f"  {name}{half} = shufflevector {vector_type} {value}, {vector_type} poison, <{count} x i32> {order}\n"
         text += f"  {name} = or <{count} x {llvm}> {name}l, {name}h\n"
         value = name
     text += f"  {result}.i = bitcast <{count} x {llvm}> {value} to i{count * width}\n"
@@ -45,13 +45,13 @@ def _distances(half: int, address: str) -> str:
 
     The result is ``%x0`` or ``%x1``.
     """
-    kind = f"<{HALF} x {address}>"
+    half_row_type = f"<{HALF} x {address}>"
     order = _shuffle_order(HALF * half, HALF * half + HALF)
     return (
         f"  %a{half} = shufflevector <32 x {address}> %a, <32 x {address}> poison, <{HALF} x i32> {order}\n"
-        f"  %p{half}.0 = insertelement {kind} poison, {address} %p{half}, i32 0\n"
-        f"  %p{half}.s = shufflevector {kind} %p{half}.0, {kind} poison, <{HALF} x i32> zeroinitializer\n"
-        f"  %x{half} = sub {kind} %a{half}, %p{half}.s\n"
+        f"  %p{half}.0 = insertelement {half_row_type} poison, {address} %p{half}, i32 0\n"
+        f"  %p{half}.s = shufflevector {half_row_type} %p{half}.0, {half_row_type} poison, <{HALF} x i32> zeroinitializer\n"
+        f"  %x{half} = sub {half_row_type} %a{half}, %p{half}.s\n"
     )
 
 
@@ -80,7 +80,7 @@ def load_half(
     Then ``%v0`` or ``%v1`` are the values and ``%l0`` or ``%l1`` is the last lane's address.
     """
     size = bits(llvm) // 8
-    kind = f"<{HALF} x {llvm}>"
+    half_row_type = f"<{HALF} x {llvm}>"
     combine = (
         f"  %fits{half} = and i1 %line{half}, %in{half}\n"
         if bounds_check
@@ -90,27 +90,27 @@ def load_half(
 {_distances(half, address)}{pointer}{all_zero(address, HALF, f"%x{half}", f"%same{half}")}  br i1 %same{half}, label %one{half}, label %ask{half}
 one{half}:
   %s{half} = load {llvm}, ptr %q{half}, align {size}
-  %s{half}.0 = insertelement {kind} poison, {llvm} %s{half}, i32 0
-  %s{half}.v = shufflevector {kind} %s{half}.0, {kind} poison, <{HALF} x i32> zeroinitializer
+  %s{half}.0 = insertelement {half_row_type} poison, {llvm} %s{half}, i32 0
+  %s{half}.v = shufflevector {half_row_type} %s{half}.0, {half_row_type} poison, <{HALF} x i32> zeroinitializer
   br label %loaded{half}
 ask{half}:
 {_is_row(half, address, size)}{bounds_check}{combine}  br i1 %fits{half}, label %row{half}, label %{fallback_label}
 row{half}:
-  %r{half} = load {kind}, ptr %q{half}, align {size}
+  %r{half} = load {half_row_type}, ptr %q{half}, align {size}
   br label %loaded{half}
 loaded{half}:
-  %v{half} = phi {kind} [%s{half}.v, %one{half}], [%r{half}, %row{half}]
+  %v{half} = phi {half_row_type} [%s{half}.v, %one{half}], [%r{half}, %row{half}]
   %l{half} = phi {address} [%p{half}, %one{half}], [%e{half}, %row{half}]
 """
 
 
 def store_half(half: int, address: str, llvm: str, pointer: str) -> str:
     """Return LLVM text that stores half of the values ``%v`` to consecutive elements."""
-    kind = f"<{HALF} x {llvm}>"
+    half_row_type = f"<{HALF} x {llvm}>"
     order = _shuffle_order(HALF * half, HALF * half + HALF)
     return (
         f"{pointer}  %v{half} = shufflevector <32 x {llvm}> %v, <32 x {llvm}> poison, <{HALF} x i32> {order}\n"
-        f"  store {kind} %v{half}, ptr %q{half}, align {bits(llvm) // 8}\n"
+        f"  store {half_row_type} %v{half}, ptr %q{half}, align {bits(llvm) // 8}\n"
     )
 
 
@@ -168,7 +168,7 @@ def load_shared(llvm: str, count: bool) -> tuple[str, str]:
             "  %f{n} = zext i32 %e{n} to i64\n  %in{n} = icmp sle i64 %f{n}, %limit\n",
         )
     )
-    body = f"""
+    llvm_text = f"""
 define internal <32 x {llvm}> @{name}(ptr %ctx, <32 x i32> %a, i32 %mask, {_SITE_PARAMETERS}) noinline {{
 entry:
 {load_field("shared_bytes", "%bytes")}{load_field("shared", "%shared.i")}  %shared = inttoptr i64 %shared.i to ptr
@@ -204,7 +204,7 @@ apart:
   ret <32 x {llvm}> %g
 }}
 """
-    return name, body
+    return name, llvm_text
 
 
 # Here the halves are adjacent in memory, and together they touch fewer than 16 sectors.
@@ -283,7 +283,7 @@ def load_global(llvm: str, count: bool) -> tuple[str, str]:
     size = bits(llvm) // 8
     name = f"load_global_{llvm}"
     check, _ = checks.check_global(size, count)
-    body = f"""
+    llvm_text = f"""
 define internal <32 x {llvm}> @{name}(ptr %ctx, <32 x i64> %a, i32 %mask, {_SITE_PARAMETERS}) noinline {{
 {_GLOBAL_HEAD.replace("@LOW", str(size - 1))}  br i1 %other, label %slow, label %half0
 {load_half(0, "i64", llvm, host_pointer(0), "slow", _bounds_check(0))}  br label %half1
@@ -300,7 +300,7 @@ apart:
   ret <32 x {llvm}> %g
 }}
 """
-    return name, body
+    return name, llvm_text
 
 
 def store_global(llvm: str, count: bool) -> tuple[str, str]:
@@ -309,7 +309,7 @@ def store_global(llvm: str, count: bool) -> tuple[str, str]:
     name = f"store_global_{llvm}"
     check, _ = checks.check_global(size, count, "store")
     counting = "  %l0 = add i64 %e0, 0\n  %l1 = add i64 %e1, 0\n" + checks.counters("%site") + _SECTORS
-    body = f"""
+    llvm_text = f"""
 define internal void @{name}(ptr %ctx, <32 x {llvm}> %v, <32 x i64> %a, i32 %mask, {_SITE_PARAMETERS}) noinline {{
 {_GLOBAL_HEAD.replace("@LOW", str(size - 1))}  br i1 %other, label %slow, label %ask
 ask:
@@ -330,4 +330,4 @@ apart:
   ret void
 }}
 """
-    return name, body
+    return name, llvm_text

@@ -54,6 +54,7 @@ class _Series(Emitter):
         return self.convert("bitcast", "i64", scaled, "double")
 
     def bounded(self, x: str, bound: float) -> str:
+        """Emit `x`, limited to the range from ``-bound`` to `bound`."""
         bounded_below = self.intrinsic("maximumnum", "double", x, self.number(-bound))
         return self.intrinsic("minimumnum", "double", bounded_below, self.number(bound))
 
@@ -79,14 +80,16 @@ def _log2(emitter: _Series, x: str) -> str:
     m = emitter.convert("bitcast", "i64", mantissa, "double")
     offset = constant("i64", _raw(_ROUNDING_OFFSET))
     k = emitter.convert("bitcast", "i64", emitter.binary("add", "i64", exponent, offset), "double")
-    s = emitter.float_operation(
+    ratio = emitter.float_operation(
         "div", emitter.float_operation("sub", m, 1.0), emitter.float_operation("add", m, 1.0)
     )
     value = emitter.series(
-        emitter.float_operation("mul", s, s), [2 / math.log(2) / (2 * n + 1) for n in range(10)]
+        emitter.float_operation("mul", ratio, ratio), [2 / math.log(2) / (2 * n + 1) for n in range(10)]
     )
     value = emitter.float_operation(
-        "add", emitter.float_operation("mul", value, s), emitter.float_operation("sub", k, _ROUNDING_OFFSET)
+        "add",
+        emitter.float_operation("mul", value, ratio),
+        emitter.float_operation("sub", k, _ROUNDING_OFFSET),
     )
     zero = emitter.number(0.0)
     infinity = emitter.number(math.inf)

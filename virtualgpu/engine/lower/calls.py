@@ -74,7 +74,7 @@ def _call(
     cursor = emitter.op(f"getelementptr i8, ptr {frame}, i64 {layout.CURSOR_OFFSET}")
     emitter.raw(f"store i32 -1, ptr {cursor}")
     for formal, actual in zip(callee.function.params, arguments, strict=True):
-        _copy(code, frame, callee.records[formal.name], "%frame", code.parameter_record(actual))
+        _copy_parameter(code, frame, callee.records[formal.name], "%frame", code.parameter_record(actual))
     status = emitter.op(f"call i32 @{callee.symbol}(ptr %ctx, ptr {frame}, i32 {lanes}, i64 {local})")
     failed = emitter.op(f"icmp eq i32 {status}, {layout.FAULT}")
     code.leave_on_fault(failed)
@@ -84,12 +84,17 @@ def _call(
     _drop_exited(code)
 
 
-def _copy(
-    code: WarpCode, target: str, to_record: tuple[int, int], source: str, from_record: tuple[int, int]
+def _copy_parameter(
+    code: WarpCode,
+    target_pointer: str,
+    to_record: tuple[int, int],
+    source_pointer: str,
+    from_record: tuple[int, int],
 ) -> None:
+    """Emit a copy of a parameter in all lanes from one frame to another."""
     emitter = code.emitter
-    to_pointer = emitter.op(f"getelementptr i8, ptr {target}, i64 {to_record[0]}")
-    from_pointer = emitter.op(f"getelementptr i8, ptr {source}, i64 {from_record[0]}")
+    to_pointer = emitter.op(f"getelementptr i8, ptr {target_pointer}, i64 {to_record[0]}")
+    from_pointer = emitter.op(f"getelementptr i8, ptr {source_pointer}, i64 {from_record[0]}")
     size = 32 * min(to_record[1], from_record[1])
     emitter.declared.add("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
     emitter.raw(

@@ -137,8 +137,12 @@ def generate(
         declarations |= compiler.emitter.declared
     depth = _depth(functions, plans)
     entry_plan = plans[entry]
-    frame_bytes = entry_plan.frame_bytes + depth * max((p.frame_bytes for p in plans.values()), default=0)
-    local_bytes = entry_plan.local_bytes + depth * max((p.local_bytes for p in plans.values()), default=0)
+    frame_bytes = entry_plan.frame_bytes + depth * max(
+        (callee_plan.frame_bytes for callee_plan in plans.values()), default=0
+    )
+    local_bytes = entry_plan.local_bytes + depth * max(
+        (callee_plan.local_bytes for callee_plan in plans.values()), default=0
+    )
     sections = [common_ir.COMMON, *tables.support.values(), *bodies, driver_ir.driver(entry_plan.symbol)]
     if trace:
         sections.append(driver_ir.TRACE)

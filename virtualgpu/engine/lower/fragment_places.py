@@ -46,8 +46,8 @@ def allocate(
     free: dict[int, list[int]] = {}
     occupied: list[tuple[int, int, int]] = []  # last use, registers, offset
     for first_use, last_use, register_group in sorted(block_local):
-        freed = [h for h in occupied if h[0] < first_use]
-        occupied = [h for h in occupied if h[0] >= first_use]
+        freed = [held_range for held_range in occupied if held_range[0] < first_use]
+        occupied = [held_range for held_range in occupied if held_range[0] >= first_use]
         for _, size, start in freed:
             free.setdefault(size, []).append(start)
         free_starts = free.get(len(register_group))
@@ -59,6 +59,7 @@ def allocate(
 
 
 def _groups(function: ir.Function) -> list[tuple[str, ...]]:
+    """Return the register groups that occur as fragments in a function; groups do not overlap."""
     group_of: dict[str, tuple[str, ...]] = {}
     for instruction in function.instructions:
         if instruction.root not in ROOTS:

@@ -46,7 +46,7 @@ class Registers:
         self.flow = plan_.flow
         self.tables = tables
         self.options = options
-        self.entry_params = {p.name: p for p in self.function.params}
+        self.entry_params = {parameter.name: parameter for parameter in self.function.params}
         self.emitter = Emitter(options.masked)
         self.cache: dict[str, str] = {}
         self.dirty: set[str] = set()
@@ -211,7 +211,7 @@ class Registers:
             "gt": [0xFFFFFFFF & ~((2 << n) - 1) for n in range(32)],
             "ge": [0xFFFFFFFF & ~((1 << n) - 1) for n in range(32)],
         }[relation]
-        return "<" + ", ".join(f"i32 {m}" for m in masks) + ">"
+        return "<" + ", ".join(f"i32 {lane_value}" for lane_value in masks) + ">"
 
     def symbol(self, operand: ir.Symbol) -> str:
         """Return the address (i64) of a variable in all lanes.

@@ -78,21 +78,23 @@ class UnreadableError(Exception):
     """Error for a line of LLVM text in an unknown form. The function with the line is left unchanged."""
 
 
-def _is_wide(kind: str) -> bool:
+def _is_wide(llvm_type: str) -> bool:
     """Return whether values of an LLVM type are vectors of lanes, which are moved to memory here."""
-    return kind[0] == "<" and kind != MASK
+    return llvm_type[0] == "<" and llvm_type != MASK
 
 
-def _scalar(kind: str) -> str:
-    return kind[1:-1].split(" x ")[1]
+def _element_type(vector_type: str) -> str:
+    """Return the type of the elements of an LLVM vector type."""
+    return vector_type[1:-1].split(" x ")[1]
 
 
-def _size(kind: str) -> int:
-    count, scalar = kind[1:-1].split(" x ")
+def _vector_bytes(vector_type: str) -> int:
+    """Return the size in bytes of an LLVM vector type."""
+    lane_count, scalar = vector_type[1:-1].split(" x ")
     bits = _BITS.get(scalar) or int(scalar[1:])
     if bits % 8:
-        raise UnreadableError(kind)
-    return int(count) * bits // 8
+        raise UnreadableError(vector_type)
+    return int(lane_count) * bits // 8
 
 
 @dataclass(slots=True)
@@ -127,21 +129,21 @@ class Rows:
         self.function_names[key] = name
         lines: list[str] = []
         kinds: list[str] = ["ptr"] if _is_wide(result_kind) else []
-        parameters = [f"{kind} %d" for kind in kinds]
-        for index, (kind, passing) in enumerate(operands):
+        parameters = [f"{llvm_type} %d" for llvm_type in kinds]
+        for index, (llvm_type, passing) in enumerate(operands):
             argument_kinds = {
                 "row": "ptr",
                 "mask": "i32",
-                "number": _scalar(kind) if kind[0] == "<" else kind,
+                "number": _element_type(llvm_type) if llvm_type[0] == "<" else llvm_type,
             }
-            kinds.append(argument_kinds.get(passing, kind))
+            kinds.append(argument_kinds.get(passing, llvm_type))
             parameters.append(f"{kinds[-1]} %{'x' if passing == 'plain' else 'g'}{index}")
             if passing == "row":
-                lines.append(f"%x{index} = load {kind}, ptr %g{index}, align 64")
+                lines.append(f"%x{index} = load {llvm_type}, ptr %g{index}, align 64")
             elif passing == "number":
-                lines += _splat(kind, f"%g{index}", f"%x{index}")
+                lines += _splat_lines(llvm_type, f"%g{index}", f"%x{index}")
             elif passing == "mask":
-                lines += _splat("<32 x i32>", f"%g{index}", f"%s{index}")
+                lines += _splat_lines("<32 x i32>", f"%g{index}", f"%s{index}")
                 lines.append(f"%b{index} = and <32 x i32> %s{index}, {_LANE_BITS}")
                 lines.append(f"%x{index} = icmp ne <32 x i32> %b{index}, zeroinitializer")
         operation = template.format(*(f"%x{index}" for index in range(len(operands))))
@@ -156,18 +158,19 @@ class Rows:
         else:
             return_kind = result_kind
             lines += [f"%r = {operation}", f"ret {result_kind} %r"]
-        body = "\n  ".join(lines)
+        function_body = "\n  ".join(lines)
         self.definition_texts.append(
-            f"define {return_kind} @{name}({', '.join(parameters)}) noinline {{\n  {body}\n}}"
+            f"define {return_kind} @{name}({', '.join(parameters)}) noinline {{\n  {function_body}\n}}"
         )
         self.declarations.append(f"declare {return_kind} @{name}({', '.join(kinds)})")
         return name
 
 
-def _splat(kind: str, number: str, result: str) -> list[str]:
+def _splat_lines(row_type: str, scalar: str, result: str) -> list[str]:
+    """Return LLVM text that fills a vector with one number."""
     return [
-        f"{result}.0 = insertelement {kind} poison, {_scalar(kind)} {number}, i32 0",
-        f"{result} = shufflevector {kind} {result}.0, {kind} poison, <{kind[1:].split()[0]} x i32> zeroinitializer",
+        f"{result}.0 = insertelement {row_type} poison, {_element_type(row_type)} {scalar}, i32 0",
+        f"{result} = shufflevector {row_type} {result}.0, {row_type} poison, <{row_type[1:].split()[0]} x i32> zeroinitializer",
     ]
 
 
@@ -211,8 +214,8 @@ class _Function:
 
     def read(self) -> None:
         """Parse every line of the function."""
-        for name, kind in self._phis():
-            self.kinds[name] = kind
+        for name, row_type in self._phis():
+            self.kinds[name] = row_type
         for line in self.lines:
             if "<" not in line or _UNCHANGED_LINE.search(line):
                 self.steps.append(_Step(line))
@@ -220,12 +223,12 @@ class _Function:
             self._parse_line(line.strip())
 
     def _parse_line(self, line: str) -> None:
-        word = line[line.find(" = ") + 3 if line[0] == "%" else 0 :].split(" ", 1)[0]
-        form = _FORM_OF.get(word, word if word in _FORM else "binary")
-        match = _FORM[form].fullmatch(line)
+        opcode = line[line.find(" = ") + 3 if line[0] == "%" else 0 :].split(" ", 1)[0]
+        form_name = _FORM_OF.get(opcode, opcode if opcode in _FORM else "binary")
+        match = _FORM[form_name].fullmatch(line)
         if match is None:
             raise UnreadableError(line)
-        reader: Callable[[re.Match[str]], None] = getattr(self, f"_{form}")
+        reader: Callable[[re.Match[str]], None] = getattr(self, f"_{form_name}")
         reader(match)
 
     def _phis(self) -> list[tuple[str, str]]:
@@ -251,12 +254,12 @@ class _Function:
             raise UnreadableError(f"{kind} {value}")
         if value == "poison" or value == "undef":
             value = "zeroinitializer"
-        if _scalar(kind) in _KINDS_BY_VALUE:
+        if _element_type(kind) in _KINDS_BY_VALUE:
             splat = _SPLAT.fullmatch(value)
             if splat is not None:
                 return _Operand(kind, "number", splat[1])
             if value == "zeroinitializer":
-                return _Operand(kind, "number", "0.0" if _scalar(kind) in ("float", "double") else "0")
+                return _Operand(kind, "number", "0.0" if _element_type(kind) in ("float", "double") else "0")
         return _Operand(kind, "row", self.rows.constant(kind, value))
 
     def _bits(self, value: str) -> str:
@@ -308,24 +311,24 @@ class _Function:
         )
 
     def _cast(self, match: re.Match[str]) -> None:
-        kind = match["kind"]
+        source_type = match["kind"]
         result_kind = match["result_kind"]
         result = match["result"]
-        if MASK in (kind, result_kind) and match["op"] == "bitcast":
-            bits = self._bits(match["a"]) if kind == MASK else match["a"]
-            if kind == MASK and result_kind == "i32":
+        if MASK in (source_type, result_kind) and match["op"] == "bitcast":
+            bits = self._bits(match["a"]) if source_type == MASK else match["a"]
+            if source_type == MASK and result_kind == "i32":
                 self._add_scalar(result, f"add i32 {bits}, 0")
-            elif result_kind == MASK and kind == "i32":
+            elif result_kind == MASK and source_type == "i32":
                 self.masks[result] = bits
             else:
                 raise UnreadableError(match[0])
             return
-        value = self._operand(kind, match["a"])
-        reinterprets = match["op"] in _REINTERPRETATIONS and _is_wide(kind) and _is_wide(result_kind)
+        value = self._operand(source_type, match["a"])
+        reinterprets = match["op"] in _REINTERPRETATIONS and _is_wide(source_type) and _is_wide(result_kind)
         if reinterprets and value.passing == "row" and value.value[0] == "%":
             self.aliases[result] = value.value
             return
-        self._add_operation(result, result_kind, f"{match['op']} {kind} {{0}} to {result_kind}", value)
+        self._add_operation(result, result_kind, f"{match['op']} {source_type} {{0}} to {result_kind}", value)
 
     def _unary(self, match: re.Match[str]) -> None:
         self._add_operation(
@@ -336,15 +339,15 @@ class _Function:
         )
 
     def _compare(self, match: re.Match[str]) -> None:
-        kind = match["kind"]
-        if not _is_wide(kind):
+        operand_type = match["kind"]
+        if not _is_wide(operand_type):
             raise UnreadableError(match[0])
         lane_test = {"icmp eq": _LANE_BITS, "icmp ne": "zeroinitializer"}.get(match["op"])
         if match["a"] in self.bits_of and match["b"] == lane_test:  # the lanes whose bits are set in a mask
             self.masks[match["result"]] = self.bits_of[match["a"]]
             return
-        operands = [self._operand(kind, match[group]) for group in "ab"]
-        self._add_operation(match["result"], MASK, f"{match['op']} {kind} {{0}}, {{1}}", *operands)
+        operands = [self._operand(operand_type, match[operand_group]) for operand_group in "ab"]
+        self._add_operation(match["result"], MASK, f"{match['op']} {operand_type} {{0}}, {{1}}", *operands)
 
     def _select(self, match: re.Match[str]) -> None:
         result_kind = match["result_kind"]
@@ -366,7 +369,7 @@ class _Function:
             return
         operands = [
             self._operand(match["kind"], match["a"]),
-            *(self._operand(result_kind, match[group]) for group in "bc"),
+            *(self._operand(result_kind, match[operand_group]) for operand_group in "bc"),
         ]
         self._add_operation(
             result,
@@ -376,23 +379,23 @@ class _Function:
         )
 
     def _binary(self, match: re.Match[str]) -> None:
-        kind = match["kind"]
+        operand_type = match["kind"]
         result = match["result"]
-        if kind == MASK:
+        if operand_type == MASK:
             self._add_scalar(result, f"{match['op']} i32 {self._bits(match['a'])}, {self._bits(match['b'])}")
             self.masks[result] = result
             if match["op"] not in ("and", "or", "xor"):
                 raise UnreadableError(match[0])
             return
-        if not _is_wide(kind):
+        if not _is_wide(operand_type):
             raise UnreadableError(match[0])
         if match["op"] == "and" and match["b"] == _LANE_BITS and match["a"] in self.numbers:
             self.bits_of[result] = self.numbers[match["a"]]
         self._add_operation(
             result,
-            kind,
-            f"{match['op']} {kind} {{0}}, {{1}}",
-            *(self._operand(kind, match[group]) for group in "ab"),
+            operand_type,
+            f"{match['op']} {operand_type} {{0}}, {{1}}",
+            *(self._operand(operand_type, match[operand_group]) for operand_group in "ab"),
         )
 
     def _insert(self, match: re.Match[str]) -> None:
@@ -419,17 +422,17 @@ class _Function:
         operands = [self._operand(match["kind"], match["a"]), _Operand("i32", "plain", match["b"])]
         self._add_operation(
             match["result"],
-            _scalar(match["kind"]),
+            _element_type(match["kind"]),
             f"extractelement {match['kind']} {{0}}, i32 {{1}}",
             *operands,
         )
 
     def _shuffle(self, match: re.Match[str]) -> None:
-        result_kind = f"<{match['result_kind'][1:].split()[0]} x {_scalar(match['kind'])}>"
+        result_kind = f"<{match['result_kind'][1:].split()[0]} x {_element_type(match['kind'])}>"
         if match["a"] in self.numbers and match["c"] == "zeroinitializer":
             self.numbers[match["result"]] = self.numbers[match["a"]]
             return
-        operands = [self._operand(match["kind"], match[group]) for group in "ab"]
+        operands = [self._operand(match["kind"], match[operand_group]) for operand_group in "ab"]
         order = f"{match['result_kind']} {match['c']}"
         self._add_operation(
             match["result"],
@@ -446,12 +449,17 @@ class _Function:
             if argument.start() != end:
                 raise UnreadableError(match[0])
             end = argument.end()
-            kind, attributes, value = argument.groups()
-            if value[0] != "%" and not _is_wide(kind) and kind != MASK and match["a"].startswith("@llvm."):
-                arguments.append(f"{kind}{attributes} {value}")  # it may have to be a constant
+            argument_type, attributes, value = argument.groups()
+            if (
+                value[0] != "%"
+                and not _is_wide(argument_type)
+                and argument_type != MASK
+                and match["a"].startswith("@llvm.")
+            ):
+                arguments.append(f"{argument_type}{attributes} {value}")  # it may have to be a constant
                 continue
-            arguments.append(f"{kind}{attributes} {{{len(operands)}}}")
-            operands.append(self._operand(kind, value))
+            arguments.append(f"{argument_type}{attributes} {{{len(operands)}}}")
+            operands.append(self._operand(argument_type, value))
         if end != len(match["rest"]):
             raise UnreadableError(match[0])
         self._add_operation(
@@ -462,13 +470,15 @@ class _Function:
         )
 
     def _phi(self, match: re.Match[str]) -> None:
-        kind = match["kind"]
+        row_type = match["kind"]
         incoming = _INCOMING.findall(match["rest"])
-        if kind == MASK or match["result"].startswith("%loop"):  # rows that a loop carries: see `lower.loops`
+        if row_type == MASK or match["result"].startswith(
+            "%loop"
+        ):  # rows that a loop carries: see `lower.loops`
             raise UnreadableError(match[0])
-        step = _Step("", match["result"], kind)
+        step = _Step("", match["result"], row_type)
         # The value from the end of a loop is not known yet; it is resolved after all lines are parsed.
-        step.incoming_rows = [(_Operand(kind, "row", value), label) for value, label in incoming]
+        step.incoming_rows = [(_Operand(row_type, "row", value), label) for value, label in incoming]
         self.steps.append(step)
 
     # -- writing -------------------------------------------------------------------------------------
@@ -476,7 +486,7 @@ class _Function:
     def write(self) -> list[str]:
         """Return the lines of the function, with its rows of lanes in memory instead of LLVM values."""
         self._resolve_phis()
-        slots, head = self._row_slots(self._last_uses())
+        slots, allocations = self._row_slots(self._last_uses())
         lines: list[str] = []
         phi_copies: list[str] = []
         for step in self.steps:
@@ -485,8 +495,8 @@ class _Function:
                 phi_copies = []
             lines += self._step_lines(step, slots, phi_copies)
         for name, slot in self.pointers.items():
-            head += [f"  {slot} = alloca ptr", f"  store ptr {name}, ptr {slot}"]
-        return [*lines[:2], *head, *lines[2:]]  # after the function's first label
+            allocations += [f"  {slot} = alloca ptr", f"  store ptr {name}, ptr {slot}"]
+        return [*lines[:2], *allocations, *lines[2:]]  # after the function's first label
 
     def _far_calls(self, line: str) -> list[str]:
         """Replace the names of functions and constants that may be far away by pointers from the stack."""
@@ -498,8 +508,8 @@ class _Function:
             lines.append(f"  %at.{self.far_loads} = load ptr, ptr {slot}")
             return f"%at.{self.far_loads}"
 
-        call = _FAR_NAME.sub(load_pointer, line)
-        return [*lines, call]
+        call_line = _FAR_NAME.sub(load_pointer, line)
+        return [*lines, call_line]
 
     def _row_slots(self, last_uses: dict[str, int]) -> tuple[dict[str, str], list[str]]:
         """Assign a stack slot to every row, and return the allocations.
@@ -507,21 +517,21 @@ class _Function:
         A slot is reused after the last use of its row.
         """
         slots: dict[str, str] = {}
-        head: list[str] = []
+        allocations: list[str] = []
         free: dict[int, list[str]] = {}
         ending: dict[int, list[str]] = {}
         for position, step in enumerate(self.steps):
             if step.result and _is_wide(step.result_kind):
-                size = _size(step.result_kind)
+                size = _vector_bytes(step.result_kind)
                 vacant = free.setdefault(size, [])
                 if not vacant:
-                    vacant.append(f"%row.{len(head)}")
-                    head.append(f"  %row.{len(head)} = alloca [{size} x i8], align 64")
+                    vacant.append(f"%row.{len(allocations)}")
+                    allocations.append(f"  %row.{len(allocations)} = alloca [{size} x i8], align 64")
                 slots[step.result] = vacant.pop()
                 ending.setdefault(last_uses.get(step.result, position), []).append(step.result)
             for name in ending.pop(position, ()):
-                free[_size(self.kinds[name])].append(slots[name])
-        return slots, head
+                free[_vector_bytes(self.kinds[name])].append(slots[name])
+        return slots, allocations
 
     def _resolve_phis(self) -> None:
         """Replace the incoming values of phi instructions by their rows, because all names are known now."""
@@ -543,27 +553,31 @@ class _Function:
             incoming = ", ".join(
                 f"[{self._row(value, slots)}, %{label}]" for value, label in step.incoming_rows
             )
-            copy = self.rows.function(
+            copy_function = self.rows.function(
                 f"load {step.result_kind}, ptr {{0}}, align 64", [("ptr", "plain")], step.result_kind
             )
             phi_copies += self._far_calls(
-                f"  call void @{copy}(ptr {slots[step.result]}, ptr {step.result}.p)"
+                f"  call void @{copy_function}(ptr {slots[step.result]}, ptr {step.result}.p)"
             )
             return [f"  {step.result}.p = phi ptr {incoming}"]
         name = self.rows.function(
-            step.template, [(o.kind, o.passing) for o in step.operands], step.result_kind
+            step.template,
+            [(step_operand.kind, step_operand.passing) for step_operand in step.operands],
+            step.result_kind,
         )
         arguments = [f"ptr {slots[step.result]}"] if step.result and _is_wide(step.result_kind) else []
         for operand in step.operands:
-            kind = {"row": "ptr", "mask": "i32", "plain": operand.kind}.get(operand.passing) or _scalar(
-                operand.kind
-            )
+            argument_type = {"row": "ptr", "mask": "i32", "plain": operand.kind}.get(
+                operand.passing
+            ) or _element_type(operand.kind)
             value = self._row(operand, slots) if operand.passing == "row" else operand.value
-            arguments.append(f"{kind} {value}")
+            arguments.append(f"{argument_type} {value}")
         return_kind = "void" if step.result_kind == "void" or _is_wide(step.result_kind) else step.result_kind
         return_kind = "i32" if return_kind == MASK else return_kind
-        call = f"call {return_kind} @{name}({', '.join(arguments)})"
-        return self._far_calls(f"  {step.result} = {call}" if return_kind != "void" else f"  {call}")
+        call_text = f"call {return_kind} @{name}({', '.join(arguments)})"
+        return self._far_calls(
+            f"  {step.result} = {call_text}" if return_kind != "void" else f"  {call_text}"
+        )
 
     def _row(self, operand: _Operand, slots: dict[str, str]) -> str:
         return slots[operand.value] if operand.value[0] == "%" else operand.value
@@ -573,14 +587,14 @@ class _Function:
         labels: dict[str, int] = {}
         ends: dict[str, int] = {}  # the last step after each label
         block_of: list[int] = []
-        number = 0
+        block_number = 0
         label = ""
         for position, step in enumerate(self.steps):
             if step.text.endswith(":"):
                 label = step.text[:-1]
                 labels[label] = position
-                number += _BLOCK.fullmatch(label) is not None
-            block_of.append(number)
+                block_number += _BLOCK.fullmatch(label) is not None
+            block_of.append(block_number)
             ends[label] = position
         definitions = {
             step.result: position
@@ -596,11 +610,11 @@ class _Function:
                 if operand.value in definitions:
                     last_uses[operand.value] = max(last_uses[operand.value], position, ends[label])
         loops = sorted(
-            (position, labels[target])
+            (position, labels[target_label])
             for position, step in enumerate(self.steps)
             if step.text and "label %" in step.text
-            for target in _TARGET.findall(step.text)
-            if labels[target] <= position and block_of[labels[target]] == block_of[position]
+            for target_label in _TARGET.findall(step.text)
+            if labels[target_label] <= position and block_of[labels[target_label]] == block_of[position]
         )
         for end, begin in loops:  # inner ones first
             for name, definition in definitions.items():

@@ -138,8 +138,8 @@ def _engine(
     object_code.check(required_names, addresses or {})
     for name, address in (addresses or {}).items():
         engine.add_global_mapping(module.get_function(name), address)
-    for code in codes:
-        engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    for module_code in codes:
+        engine.add_object_file(llvm.ObjectFileRef.from_data(module_code))
     engine.set_object_cache(None, lambda _: last_code)
     # On a separate thread, because Python drops a KeyboardInterrupt that it raises within a callback from C.
     thread = threading.Thread(target=engine.finalize_object)
@@ -161,10 +161,10 @@ def translate_and_store(
     """
     if effort == "usual" and sys.platform != "win32":  # COFF objects are known to load one at a time
         codes = [
-            _shared_code(piece.text, target_processor)
-            if piece.shared
-            else _machine_code(piece.text, target_processor, effort)
-            for piece in pieces.split_by_sharing(text, entries)
+            _shared_code(module_piece.text, target_processor)
+            if module_piece.shared
+            else _machine_code(module_piece.text, target_processor, effort)
+            for module_piece in pieces.split_by_sharing(text, entries)
         ]
     else:
         codes = [_machine_code(text, target_processor, effort)]
@@ -177,11 +177,11 @@ def translate_and_store(
 def _shared_code(text: str, target_processor: Processor) -> bytes:
     """Return the machine code of a function that many kernels contain, from the cache if possible."""
     key = _key(text, target_processor)
-    code = disk_cache.load("engine", key)
-    if code is None:
-        code = _machine_code(text, target_processor, "usual")
-        disk_cache.store("engine", key, code)
-    return code
+    object_code = disk_cache.load("engine", key)
+    if object_code is None:
+        object_code = _machine_code(text, target_processor, "usual")
+        disk_cache.store("engine", key, object_code)
+    return object_code
 
 
 def _machine_code(text: str, target_processor: Processor, effort: Effort) -> bytes:

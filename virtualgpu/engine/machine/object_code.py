@@ -19,19 +19,19 @@ _SYMBOL = np.dtype(
 
 def pack(codes: Sequence[bytes]) -> bytes:
     """Return a cache entry that contains object files to link together and the names that they need."""
-    symbol_sets = [symbols(code) for code in codes]
+    symbol_sets = [symbols(object_code) for object_code in codes]
     defined_names = set().union(*(names for _, names in symbol_sets))
-    required_names = sorted(set().union(*(used for used, _ in symbol_sets)) - defined_names)
-    head = json.dumps({"sizes": [len(code) for code in codes], "needs": required_names})
-    return b"\n".join([head.encode(), b"".join(codes)])
+    required_names = sorted(set().union(*(used_names for used_names, _ in symbol_sets)) - defined_names)
+    header_text = json.dumps({"sizes": [len(object_code) for object_code in codes], "needs": required_names})
+    return b"\n".join([header_text.encode(), b"".join(codes)])
 
 
 def unpack(data: bytes) -> tuple[list[bytes], list[str]]:
     """Return the object files in a cache entry, and the names that they need."""
-    head, _, body = data.partition(b"\n")
-    header = json.loads(head)
+    header_text, _, object_codes = data.partition(b"\n")
+    header = json.loads(header_text)
     ends = [*itertools.accumulate(header["sizes"], initial=0)]
-    return [body[begin:end] for begin, end in itertools.pairwise(ends)], header["needs"]
+    return [object_codes[begin:end] for begin, end in itertools.pairwise(ends)], header["needs"]
 
 
 def check(required_names: Sequence[str], available: Container[str]) -> None:
@@ -61,7 +61,7 @@ def symbols(code: bytes) -> tuple[set[str], set[str]]:
     if not table or not text:
         return set(), set()
     entries = np.frombuffer(table, _SYMBOL)
-    used = set[str]()
+    used_names = set[str]()
     names = set[str]()
     for start, section in zip(entries["name"].tolist(), entries["section"].tolist(), strict=True):
         if start:
@@ -69,5 +69,5 @@ def symbols(code: bytes) -> tuple[set[str], set[str]]:
             if section:
                 names.add(name)
             else:
-                used.add(name)
-    return used, names
+                used_names.add(name)
+    return used_names, names

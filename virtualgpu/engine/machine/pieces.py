@@ -104,16 +104,18 @@ def _read(text: str) -> tuple[dict[str, _Function], dict[str, str]]:
         lines.append(line)
         if line.endswith("}") and (line == "}" or len(lines) == 1):
             name, declaration_line = declaration(lines[0])
-            body = "\n".join([lines[0].replace("define internal ", "define ", 1), *lines[1:]])
-            functions[name] = _Function(body, declaration_line, set(_GLOBAL_NAME.findall(body)) - {name})
+            function_text = "\n".join([lines[0].replace("define internal ", "define ", 1), *lines[1:]])
+            functions[name] = _Function(
+                function_text, declaration_line, set(_GLOBAL_NAME.findall(function_text)) - {name}
+            )
             lines = []
     return functions, declarations
 
 
 def _module(names: list[str], functions: dict[str, _Function], declarations: dict[str, str]) -> str:
     used_names = set().union(*(functions[name].uses for name in names)) - set(names)
-    head = [
+    head_lines = [
         functions[name].declaration if name in functions else declarations[name]
         for name in sorted(used_names)
     ]
-    return "\n".join([*head, *(functions[name].text for name in names)])
+    return "\n".join([*head_lines, *(functions[name].text for name in names)])

@@ -78,14 +78,14 @@ def split(text: str) -> Halves | None:
             destination = support_lines
     called_names = set(re.findall(r"@([\w.]+)", "\n".join(kernel_lines)))
     names = [name for name in declarations if name in called_names]
-    head = [
+    head_lines = [
         *common_declarations,
         *(declarations[name] for name in names),
         *rows.declarations,
         *rows.constant_definitions(),
     ]
     return Halves(
-        "\n".join([*head, *kernel_lines]),
+        "\n".join([*head_lines, *kernel_lines]),
         "\n".join([*common_declarations, *support_lines, *rows.definition_texts]),
         (*names, *rows.function_names.values()),
     )

@@ -43,23 +43,24 @@ def adapt(text: str, target_processor: Processor) -> str:
 
 
 def _conversion_call(match: re.Match[str], functions: dict[str, str]) -> str:
-    source = match["short"] or match["long"]
-    count = int(source[1:].split()[0]) if source[0] == "<" else 0
+    source_type = match["short"] or match["long"]
+    lane_count = int(source_type[1:].split()[0]) if source_type[0] == "<" else 0
     widens = match["short"] is not None
-    name = f"{'widen' if widens else 'narrow'}_half{f'_{count}' if count else ''}"
-    target = _type(count, "float" if widens else "half")
+    name = f"{'widen' if widens else 'narrow'}_half{f'_{lane_count}' if lane_count else ''}"
+    target_type = _vector_type(lane_count, "float" if widens else "half")
     if name not in functions:
-        kinds = {"half": _type(count, "half"), "i16": _type(count, "i16")}
-        kinds |= {"i32": _type(count, "i32"), "float": _type(count, "float")}
-        numbers = _Splats(count)
+        kinds = {"half": _vector_type(lane_count, "half"), "i16": _vector_type(lane_count, "i16")}
+        kinds |= {"i32": _vector_type(lane_count, "i32"), "float": _vector_type(lane_count, "float")}
+        splats = _Splats(lane_count)
         functions[name] = (_WIDEN if widens else _NARROW).format(
-            name=name, n=numbers, **kinds, i1=_type(count, "i1")
+            name=name, n=splats, **kinds, i1=_vector_type(lane_count, "i1")
         )
-    return f"call {target} @{name}({source} {match['value']})"
+    return f"call {target_type} @{name}({source_type} {match['value']})"
 
 
-def _type(count: int, llvm: str) -> str:
-    return f"<{count} x {llvm}>" if count else llvm
+def _vector_type(lane_count: int, element_type: str) -> str:
+    """Return the LLVM type of a vector, or of a single number if `lane_count` is 0."""
+    return f"<{lane_count} x {element_type}>" if lane_count else element_type
 
 
 class _Splats:
@@ -69,8 +70,8 @@ class _Splats:
         self.count = count
 
     def __getitem__(self, number: object) -> str:
-        kind, _, value = str(number).rpartition("~")
-        return f"splat ({kind or 'i32'} {value})" if self.count else value
+        number_type, _, value = str(number).rpartition("~")
+        return f"splat ({number_type or 'i32'} {value})" if self.count else value
 
 
 # The bits of a half are those of a float after a shift by 13, with an exponent 112 less. Subnormal ones get a

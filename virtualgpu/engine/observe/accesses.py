@@ -43,53 +43,61 @@ def requests(launch: RunningLaunch, warp_index: int | None = None) -> Iterator[R
     assert raw is not None
     sites = launch.kernel.tables.accesses
     sites_of: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for number, (function, i) in enumerate(sites):
-        sites_of[function, i.pc].append(number)
+    for site_number, (function, i) in enumerate(sites):
+        sites_of[function, i.pc].append(site_number)
     rows = raw.rows[(raw.rows["kind"] == layout.ROW_ADDRESS) & (raw.rows["mask"] != 0)]
     rows = rows[np.argsort(rows["step"], kind="stable")]
-    steps = raw.steps[rows["step"]]
+    step_records = raw.steps[rows["step"]]
     if warp_index is not None:
-        of_warp = steps["warp"] == warp_index
+        of_warp = step_records["warp"] == warp_index
         rows = rows[of_warp]
-        steps = steps[of_warp]
+        step_records = step_records[of_warp]
     previous_step = -1
     access_in_step = 0
     bits = np.arange(layout.LANES, dtype=np.uint32)
-    for row, step, function, pc in zip(
-        rows, rows["step"].tolist(), steps["function"].tolist(), steps["pc"].tolist(), strict=True
+    for row, step_index, function, pc in zip(
+        rows,
+        rows["step"].tolist(),
+        step_records["function"].tolist(),
+        step_records["pc"].tolist(),
+        strict=True,
     ):
-        access_in_step = access_in_step + 1 if step == previous_step else 0
-        previous_step = step
+        access_in_step = access_in_step + 1 if step_index == previous_step else 0
+        previous_step = step_index
         step_sites = sites_of.get((function, pc))
         if not step_sites:
             continue
-        site = step_sites[_site_in_step(access_in_step, len(step_sites))]
+        site_index = step_sites[_site_in_step(access_in_step, len(step_sites))]
         lanes = (row["mask"] >> bits & 1).astype(bool)
         for space, active_lanes, address in _by_space(
-            memory_ops.space_of(sites[site][1]), lanes, row["lanes"]
+            memory_ops.space_of(sites[site_index][1]), lanes, row["lanes"]
         ):
-            yield Request(step, site, space, np.where(active_lanes, address, -1))
+            yield Request(step_index, site_index, space, np.where(active_lanes, address, -1))
 
 
-def _site_in_step(access: int, sites: int) -> int:
+def _site_in_step(access_index: int, site_count: int) -> int:
     """Return which of an instruction's sites its n-th access in a step belongs to.
 
     The last two sites of a copy are for reading and for writing, and a bulk copy repeats both for each part
     of its range. Fragments have one site for all of their accesses.
     """
-    repeated_sites = min(sites, 2)
-    return access if access < sites else sites - repeated_sites + (access - sites) % repeated_sites
+    repeated_sites = min(site_count, 2)
+    return (
+        access_index
+        if access_index < site_count
+        else site_count - repeated_sites + (access_index - site_count) % repeated_sites
+    )
 
 
 def shared_accesses(launch: RunningLaunch) -> SharedAccesses:
     """Return the accesses of all traced warps to shared memory."""
     sites = [i for _, i in launch.kernel.tables.accesses]
     accesses = [request for request in requests(launch) if request.space == "shared"]
-    site = [request.site for request in accesses]
+    site_indices = [request.site for request in accesses]
     return SharedAccesses(
         sequence=np.array([request.step for request in accesses], np.int64),
-        kind=np.array([_shared_kind(i) for i in sites], np.int8)[site],
-        width_bytes=np.array([memory_ops.size_of(i) for i in sites], np.int16)[site],
+        kind=np.array([_shared_kind(i) for i in sites], np.int8)[site_indices],
+        width_bytes=np.array([memory_ops.size_of(i) for i in sites], np.int16)[site_indices],
         offset=np.array([request.address for request in accesses], np.int32).reshape(-1, layout.LANES),
     )
 
@@ -107,8 +115,10 @@ def access_trace(launch: RunningLaunch, counters: KernelCounters, request: Trace
     sites = kernel.tables.accesses
     site_of_access = results.source_numbers(sites)
     rules: dict[int, Rule] = {}
-    for number, (function, i) in enumerate(sites):
-        rules.setdefault(site_of_access[number], memory_ops.rule_of(kernel.plans[function].function, i))
+    for access_number, (function, i) in enumerate(sites):
+        rules.setdefault(
+            site_of_access[access_number], memory_ops.rule_of(kernel.plans[function].function, i)
+        )
     site_column = []
     space_column = []
     address_column = []
@@ -143,7 +153,7 @@ def _by_space(
             yield known_space, lanes, offsets
             return
     tag = address >> np.uint64(_TAG_SHIFT)
-    for number, name in enumerate(_TAGGED_SPACES):
-        space_lanes = lanes & ((tag == number) if number else (tag != 1) & (tag != 2))
+    for space_tag, name in enumerate(_TAGGED_SPACES):
+        space_lanes = lanes & ((tag == space_tag) if space_tag else (tag != 1) & (tag != 2))
         if space_lanes.any():
             yield name, space_lanes, offsets & _ADDRESS_BITS

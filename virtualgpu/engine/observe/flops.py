@@ -31,17 +31,17 @@ def operations(instruction: ir.Instruction) -> tuple[str, int]:
     # The opcode in the PTX text: an operation that ptxas fuses is one instruction here, after its own
     # product.
     tokens = instruction.text.split()
-    parts = (tokens[1] if tokens[0].startswith("@") else tokens[0]).rstrip(";").split(".")
-    root = parts[0]
-    kind, numbers = _TYPES.get(instruction.type, ("", 0))
+    opcode_parts = (tokens[1] if tokens[0].startswith("@") else tokens[0]).rstrip(";").split(".")
+    root = opcode_parts[0]
+    number_type, numbers_per_lane = _TYPES.get(instruction.type, ("", 0))
     if root in ("atom", "red"):
-        return (kind, numbers) if "add" in parts else ("", 0)
+        return (number_type, numbers_per_lane) if "add" in opcode_parts else ("", 0)
     per_number = 0
     if root in _SINGLE_OPERATIONS:
         per_number = 1
     elif root in _DOUBLE_OPERATIONS:
         per_number = 2
-    return (kind, per_number * numbers) if per_number and kind else ("", 0)
+    return (number_type, per_number * numbers_per_lane) if per_number and number_type else ("", 0)
 
 
 def tensor_operations(instruction: ir.Instruction) -> tuple[str, int]:

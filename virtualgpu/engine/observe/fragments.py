@@ -118,33 +118,33 @@ class _Replay:
 
     def run(self) -> None:
         """Replay all steps of the warp."""
-        steps = self.raw.steps
+        step_records = self.raw.steps
         rows = self.raw.rows[self.raw.rows["kind"] >= layout.ROW_REGISTER]
         rows = rows[np.argsort(rows["step"], kind="stable")]
-        bounds = np.searchsorted(rows["step"], np.arange(len(steps) + 1)).tolist()
-        for position, index in enumerate(np.flatnonzero(steps["warp"] == self.warp_index).tolist()):
-            if not steps["executed"][index]:
+        bounds = np.searchsorted(rows["step"], np.arange(len(step_records) + 1)).tolist()
+        for position, index in enumerate(np.flatnonzero(step_records["warp"] == self.warp_index).tolist()):
+            if not step_records["executed"][index]:
                 continue
-            function = int(steps["function"][index])
+            function = int(step_records["function"][index])
             step = _Step(
                 position,
                 function,
-                int(steps["depth"][index]),
-                self.functions[function].instructions[steps["pc"][index]],
+                int(step_records["depth"][index]),
+                self.functions[function].instructions[step_records["pc"][index]],
                 self.requests_of[index],
             )
             self._run_step(step, rows[bounds[index] : bounds[index + 1]])
 
     def described_instructions(self) -> Iterator[MatrixInstruction]:
         """Yield the executed instructions. Elements of ``ldmatrix`` get the type that is used later."""
-        for site, instruction in zip(self.number_of, self.instructions, strict=True):
-            kinds = self.kinds_of_loads[site]
-            kind = next(iter(kinds)) if len(kinds) == 1 else ""
+        for site_key, instruction in zip(self.number_of, self.instructions, strict=True):
+            kinds = self.kinds_of_loads[site_key]
+            element_type = next(iter(kinds)) if len(kinds) == 1 else ""
             yield dataclasses.replace(
                 instruction,
                 matrices=tuple(
-                    dataclasses.replace(matrix, kind=kind)
-                    if kind and KIND_BITS[kind] == KIND_BITS[matrix.kind]
+                    dataclasses.replace(matrix, kind=element_type)
+                    if element_type and KIND_BITS[element_type] == KIND_BITS[matrix.kind]
                     else matrix
                     for matrix in instruction.matrices
                 ),
@@ -155,8 +155,8 @@ class _Replay:
         is_double_product = tensor.is_product(i) and "f64" in i.parts  # its registers have 64 bits
         if i.root not in tensor.ROOTS or is_double_product:
             self._write(step, rows)
-            for number, request in enumerate(step.requests):
-                self._add_access(step, number, request)
+            for request_index, request in enumerate(step.requests):
+                self._add_access(step, request_index, request)
             return
         operands = [self._registers(step, operand) for operand in i.operands]
         self._write(step, rows)
@@ -171,15 +171,17 @@ class _Replay:
     # Registers ---------------------------------------------------------------------------------------
     def _registers(self, step: _Step, operand: ir.Operand | None) -> list[_Content]:
         """Return the contents of the registers in an operand, with or without braces."""
-        contents = []
-        for item in items_of(operand):
-            content = _Content()
-            if isinstance(item, ir.Immediate):
-                content = _Content(np.full(layout.LANES, item.value & 0xFFFFFFFF, np.uint64))
-            elif isinstance(item, ir.Register):
-                content = self.contents.get((step.depth, step.function, item.name), content)
-            contents.append(content)
-        return contents
+        register_contents = []
+        for register in items_of(operand):
+            register_content = _Content()
+            if isinstance(register, ir.Immediate):
+                register_content = _Content(np.full(layout.LANES, register.value & 0xFFFFFFFF, np.uint64))
+            elif isinstance(register, ir.Register):
+                register_content = self.contents.get(
+                    (step.depth, step.function, register.name), register_content
+                )
+            register_contents.append(register_content)
+        return register_contents
 
     def _write(self, step: _Step, rows: npt.NDArray[Any]) -> None:
         """Change the registers that an instruction has written."""
@@ -188,15 +190,15 @@ class _Replay:
         names = cfg.definitions_and_uses(step.instruction)[0]
         sources = self._sources(step, names)
         for row in rows:
-            number = int(row["kind"]) - layout.ROW_REGISTER
-            key = step.depth, step.function, names[number]
-            old = self.contents.get(key, _Content())
-            source = sources[number] if number < len(sources) else _Content()
+            register_index = int(row["kind"]) - layout.ROW_REGISTER
+            key = step.depth, step.function, names[register_index]
+            old_content = self.contents.get(key, _Content())
+            source_content = sources[register_index] if register_index < len(sources) else _Content()
             lanes = (row["mask"] >> np.arange(layout.LANES, dtype=np.uint32) & 1).astype(np.bool_)
             self.contents[key] = _Content(
-                np.where(lanes, row["lanes"], old.bits),
-                np.where(lanes, source.address, old.address),
-                source.loader,
+                np.where(lanes, row["lanes"], old_content.bits),
+                np.where(lanes, source_content.address, old_content.address),
+                source_content.loader,
             )
 
     def _sources(self, step: _Step, names: Sequence[str]) -> list[_Content]:
@@ -231,17 +233,19 @@ class _Replay:
 
     def _moved(self, step: _Step, names: Sequence[str]) -> list[_Content]:
         """Return the origin of the registers that ``mov`` has copied, joined or divided."""
-        contents = self._registers(step, step.instruction.operands[1])
+        register_contents = self._registers(step, step.instruction.operands[1])
         registers = self.functions[step.function].registers
-        items = items_of(step.instruction.operands[1])
+        source_registers = items_of(step.instruction.operands[1])
         addresses: list[Lanes] = []
-        for item, content in zip(items, contents, strict=True):
-            name = item.name if isinstance(item, ir.Register) else ""
-            addresses += list(content.address[: ir.TYPE_BYTES.get(registers.get(name, ""), _REGISTER_BYTES)])
+        for register, register_content in zip(source_registers, register_contents, strict=True):
+            name = register.name if isinstance(register, ir.Register) else ""
+            addresses += list(
+                register_content.address[: ir.TYPE_BYTES.get(registers.get(name, ""), _REGISTER_BYTES)]
+            )
         result = []
         for name in names:
             size = ir.TYPE_BYTES.get(registers.get(name, ""), _REGISTER_BYTES)
-            loader = contents[0].loader if len(contents) == len(names) == 1 else None
+            loader = register_contents[0].loader if len(register_contents) == len(names) == 1 else None
             result.append(_Content(address=_bytes(addresses[:size]), loader=loader))
             addresses = addresses[size:]
         return result
@@ -256,12 +260,12 @@ class _Replay:
         address: Sequence[Lanes],
         lane_address: Sequence[Lanes] = (),
     ) -> None:
-        number = self.number_of.setdefault(site, len(self.number_of))
-        if number == len(self.instructions):
+        instruction_index = self.number_of.setdefault(site, len(self.number_of))
+        if instruction_index == len(self.instructions):
             self.instructions.append(instruction)
         self.executions.append(
             MatrixExecution(
-                instruction=number,
+                instruction=instruction_index,
                 step=step.position,
                 bits=tuple(bits),
                 address=tuple(address),
@@ -277,36 +281,38 @@ class _Replay:
         bits = []
         addresses = []
         kinds = (("a", a_kind, 1), ("b", b_kind, 2), ("c", sum_kind, 3), ("d", result_kind, 0))
-        for name, kind, operand in kinds:
+        for name, element_type, operand in kinds:
             row, column = tensor.positions_of(i, name)
-            matrix = _matrix(name, kind, tensor.extent_of(name, shape), (row, column), i.operands[operand])
-            contents = operands[operand][: len(matrix.registers)]
-            for content in contents:
-                if content.loader is not None:
-                    self.kinds_of_loads[content.loader].add(kind)
+            matrix = _matrix(
+                name, element_type, tensor.extent_of(name, shape), (row, column), i.operands[operand]
+            )
+            matrix_contents = operands[operand][: len(matrix.registers)]
+            for register_content in matrix_contents:
+                if register_content.loader is not None:
+                    self.kinds_of_loads[register_content.loader].add(element_type)
             matrices.append(matrix)
-            bits.append(_element_bits(contents, kind))
-            addresses.append(_element_addresses(contents, kind))
+            bits.append(_element_bits(matrix_contents, element_type))
+            addresses.append(_element_addresses(matrix_contents, element_type))
         self._add(step.site, step, _instruction(i, "multiply", matrices, shape=shape), bits, addresses)
 
     def _add_move(self, step: _Step, operand: ir.Operand | None, contents: Sequence[_Content]) -> None:
         """Add a load or a store of fragments, with the addresses that it has accessed."""
         i = step.instruction
         role: Role = "store" if "store" in i.parts or i.root == "stmatrix" else "load"
-        kind = i.type
+        element_type = i.type
         if i.root == "wmma":
             name = i.parts[2]
             extent = tensor.extent_of(name, tensor.shape_of(i))
-            matrices = [_matrix(name, kind, extent, tensor.positions_of(i, name), operand)]
+            matrices = [_matrix(name, element_type, extent, tensor.positions_of(i, name), operand)]
         else:
             matrices = [
-                _matrix(str(number), kind, (8, 8), tensor.rows_positions(i), item)
-                for number, item in enumerate(items_of(operand))
+                _matrix(str(matrix_index), element_type, (8, 8), tensor.rows_positions(i), register)
+                for matrix_index, register in enumerate(items_of(operand))
             ]
         bits = []
         start = 0
         for matrix in matrices:
-            bits.append(_element_bits(contents[start : start + len(matrix.registers)], kind))
+            bits.append(_element_bits(contents[start : start + len(matrix.registers)], element_type))
             start += len(matrix.registers)
         addresses = (
             [np.array(matrix_address) for matrix_address in _matrix_addresses(step, len(matrices))]
@@ -319,15 +325,15 @@ class _Replay:
             i,
             role,
             matrices,
-            size_bytes=KIND_BITS[kind] // 8 if is_wmma else _ROW_BYTES,
+            size_bytes=KIND_BITS[element_type] // 8 if is_wmma else _ROW_BYTES,
             rule=rule if is_wmma else "matrix",
         )
         self._add(step.site, step, instruction, bits, addresses, step.addresses)
 
-    def _add_access(self, step: _Step, number: int, request: Request) -> None:
+    def _add_access(self, step: _Step, request_index: int, request: Request) -> None:
         function, access = self.sites[request.site]
         self._add(
-            (step.function, step.instruction.pc, number),
+            (step.function, step.instruction.pc, request_index),
             step,
             _instruction(
                 step.instruction,
@@ -342,13 +348,16 @@ class _Replay:
         )
 
 
-def _matrix_addresses(step: _Step, count: int) -> list[list[Lanes]]:
+def _matrix_addresses(step: _Step, matrix_count: int) -> list[list[Lanes]]:
     """Return the address of each element of the matrices that an instruction has loaded or stored."""
     if step.instruction.root == "wmma":
         return [step.addresses]
     (rows,) = step.addresses
     row, column = tensor.rows_positions(step.instruction)
-    return [list(rows[8 * number + row.T] + _ELEMENT_BYTES * column.T) for number in range(count)]
+    return [
+        list(rows[8 * matrix_index + row.T] + _ELEMENT_BYTES * column.T)
+        for matrix_index in range(matrix_count)
+    ]
 
 
 def _instruction(
@@ -375,8 +384,8 @@ def _matrix(
         rows=rows,
         columns=columns,
         registers=tuple(
-            original_name(item.name) if isinstance(item, ir.Register) else ""
-            for item in items_of(operand)[:registers]
+            original_name(register.name) if isinstance(register, ir.Register) else ""
+            for register in items_of(operand)[:registers]
         ),
         row=row.T.astype(np.int64),
         column=column.T.astype(np.int64),
@@ -389,14 +398,24 @@ def _element_bits(contents: Sequence[_Content], kind: str) -> npt.NDArray[np.uin
     shifts = range(0, 32, width)
     mask = np.uint64((1 << width) - 1)
     return np.array(
-        [content.bits >> np.uint64(shift) & mask for content in contents for shift in shifts]
+        [
+            register_content.bits >> np.uint64(shift) & mask
+            for register_content in contents
+            for shift in shifts
+        ]
     ).astype(np.uint32)
 
 
 def _element_addresses(contents: Sequence[_Content], kind: str) -> Lanes:
     """Return the offset in shared memory that the first byte of each element was loaded from, or -1."""
     size = KIND_BITS[kind] // 8
-    return np.array([content.address[n] for content in contents for n in range(0, _REGISTER_BYTES, size)])
+    return np.array(
+        [
+            register_content.address[n]
+            for register_content in contents
+            for n in range(0, _REGISTER_BYTES, size)
+        ]
+    )
 
 
 def _offset(address: Lanes, size_bytes: int) -> Lanes:

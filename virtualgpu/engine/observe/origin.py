@@ -64,7 +64,14 @@ def base_pointer(
     writers
         The function's `find_writers`, if the function is used more than once.
     """
-    address = next((o for o in instruction.operands if isinstance(o, ir.Address)), None)
+    address = next(
+        (
+            address_operand
+            for address_operand in instruction.operands
+            if isinstance(address_operand, ir.Address)
+        ),
+        None,
+    )
     if address is None:
         return None
     if isinstance(address.base, ir.Symbol):
@@ -81,24 +88,24 @@ def base_pointer(
             return None
         for writer in writers.by_register.get(name, ()):
             for operand in writer.operands[1:]:
-                base = operand.base if isinstance(operand, ir.Address) else operand
-                if isinstance(operand, ir.Address) and isinstance(base, ir.Symbol):
+                operand_base = operand.base if isinstance(operand, ir.Address) else operand
+                if isinstance(operand, ir.Address) and isinstance(operand_base, ir.Symbol):
                     for register in writers.passed_registers.get(
-                        (base.name, operand.offset + base.offset), ()
+                        (operand_base.name, operand.offset + operand_base.offset), ()
                     ):
                         if register not in visited_names:
                             visited_names.add(register)
                             pending.append(register)
-                if isinstance(base, ir.Symbol):
-                    param = parameters.get(base.name)
+                if isinstance(operand_base, ir.Symbol):
+                    param = parameters.get(operand_base.name)
                     if param is not None and param.size_bytes == _POINTER_BYTES and writer.root == "ld":
                         offset = param.offset
                         pointers.add(int.from_bytes(params[offset : offset + _POINTER_BYTES], "little"))
-                    elif base.name in variables:
-                        pointers.add(variables[base.name])
-                elif isinstance(base, ir.Register) and writer.root not in ("ld", "atom", "call"):
-                    kind = function.registers.get(base.name, "")
-                    if kind.endswith("64") and base.name not in visited_names:
-                        visited_names.add(base.name)
-                        pending.append(base.name)
+                    elif operand_base.name in variables:
+                        pointers.add(variables[operand_base.name])
+                elif isinstance(operand_base, ir.Register) and writer.root not in ("ld", "atom", "call"):
+                    register_type = function.registers.get(operand_base.name, "")
+                    if register_type.endswith("64") and operand_base.name not in visited_names:
+                        visited_names.add(operand_base.name)
+                        pending.append(operand_base.name)
     return pointers.pop() if len(pointers) == 1 else None

@@ -37,9 +37,9 @@ def infer(function: ir.Function) -> dict[str, str]:
             for name_ in names[1:] if instruction.root != "shfl" else names[1:2]:
                 parents[root(name_)] = root(names[0])
             continue
-        for register, kind in _typed(instruction):
-            if kind[1:].isdigit() and int(kind[1:]) == _bits(function.registers.get(register, "")):
-                evidence[register].add(kind[0])
+        for register, used_type in _typed(instruction):
+            if used_type[1:].isdigit() and int(used_type[1:]) == _bits(function.registers.get(register, "")):
+                evidence[register].add(used_type[0])
     kinds_of_root: dict[str, set[str]] = {}
     for name, evidence_kinds in evidence.items():
         kinds_of_root.setdefault(root(name), set()).update(evidence_kinds)
@@ -52,22 +52,26 @@ def infer(function: ir.Function) -> dict[str, str]:
 def _inferred_type(declared_type: str, kinds: set[str]) -> str:
     if not declared_type.startswith("b"):
         return declared_type
-    return next((f"{kind}{declared_type[1:]}" for kind in _KINDS if kind in kinds), declared_type)
+    return next(
+        (f"{type_letter}{declared_type[1:]}" for type_letter in _KINDS if type_letter in kinds), declared_type
+    )
 
 
 def _typed(instruction: ir.Instruction) -> Iterator[tuple[str, str]]:
     """Yield each register of an instruction with the type in which the instruction uses it."""
-    types = [part for part in instruction.parts[1:] if part in ir.TYPE_BYTES and part[0] in _KINDS]
+    types = [
+        modifier for modifier in instruction.parts[1:] if modifier in ir.TYPE_BYTES and modifier[0] in _KINDS
+    ]
     if not types:
         return
     destination, *sources = instruction.operands or (None,)
-    result = source = types[0]
+    result = source_type = types[0]
     if instruction.root in ("cvt", "set", "slct") and len(types) > 1:
-        source = types[1]
+        source_type = types[1]
     is_wide = instruction.root in ("mul", "mad") and "wide" in instruction.parts
     if is_wide:
-        result = f"{source[0]}{2 * int(source[1:])}"
-    if source[0] != "f" and instruction.root in _SIGN_AGNOSTIC and not is_wide:
+        result = f"{source_type[0]}{2 * int(source_type[1:])}"
+    if source_type[0] != "f" and instruction.root in _SIGN_AGNOSTIC and not is_wide:
         return
     if instruction.root not in ("st", "red"):
         for register in _registers_of((destination,)):
@@ -75,7 +79,7 @@ def _typed(instruction: ir.Instruction) -> Iterator[tuple[str, str]]:
     else:
         sources.append(destination)
     for n, register in enumerate(_registers_of(tuple(sources))):
-        yield register.name, result if is_wide and n == 2 else source
+        yield register.name, result if is_wide and n == 2 else source_type
 
 
 def _registers_of(operands: tuple[ir.Operand | None, ...]) -> Iterator[ir.Register]:

@@ -64,18 +64,18 @@ def kernel_amounts(kernel: Kernel) -> KernelAmounts:
     blocks = kernel.tables.blocks
     result = KernelAmounts(np.array([block.end - block.first for _, block in blocks], np.int64))
     functions = [plan.function for plan in kernel.plans]
-    for number, (function, block) in enumerate(blocks):
+    for block_index, (function, block) in enumerate(blocks):
         for instruction in functions[function].instructions[block.first : block.end]:
-            result.lines.add(instruction.line, number)
-            result.opcodes.add(instruction.root, number)
+            result.lines.add(instruction.line, block_index)
+            result.opcodes.add(instruction.root, block_index)
             for name, amount in async_ops.group_counts(instruction).items():
-                result.opcodes.add(name, number, amount)
-            kind, operations_per_lane = operations(instruction)
-            if kind:
-                result.flops.add(kind, number, operations_per_lane)
+                result.opcodes.add(name, block_index, amount)
+            number_type, operations_per_lane = operations(instruction)
+            if number_type:
+                result.flops.add(number_type, block_index, operations_per_lane)
             tensor_format, operations_per_lane = tensor_operations(instruction)
             if tensor_format:
-                result.tensor_operations.add(tensor_format, number, operations_per_lane)
+                result.tensor_operations.add(tensor_format, block_index, operations_per_lane)
     return result
 
 
@@ -148,7 +148,8 @@ def counters(
 
 
 def _nonzero(totals: dict[str, int]) -> dict[str, int]:
-    return {name: total for name, total in totals.items() if total}
+    """Return the counters that are not 0."""
+    return {name: count for name, count in totals.items() if count}
 
 
 def source_index(instruction: ir.Instruction) -> int:
@@ -179,16 +180,16 @@ def source_numbers(sites: Sequence[tuple[int, ir.Instruction]]) -> list[int]:
     """
     occurrence: Counter[tuple[int, int]] = Counter()
     number_of: dict[tuple[object, ...], int] = {}
-    numbers = []
+    site_numbers = []
     for function, instruction in sites:
         occurrence[function, instruction.pc] += 1
-        numbers.append(
+        site_numbers.append(
             number_of.setdefault(
                 (instruction.origin or (function, instruction.pc), occurrence[function, instruction.pc]),
                 len(number_of),
             )
         )
-    return numbers
+    return site_numbers
 
 
 def access_cost(

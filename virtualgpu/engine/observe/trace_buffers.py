@@ -57,11 +57,11 @@ class TraceBuffers:
 
     def fields(self) -> dict[str, int]:
         """Return the values of the context's fields at the start of a trace."""
-        steps = self.all_steps
+        step_records = self.all_steps
         rows = self.all_rows
         return {
-            "trace_cursor": steps.ctypes.data,
-            "trace_end": steps.ctypes.data + steps.nbytes,
+            "trace_cursor": step_records.ctypes.data,
+            "trace_end": step_records.ctypes.data + step_records.nbytes,
             "trace_left": self.max_steps,
             "trace_rows": rows.ctypes.data,
             "trace_rows_end": rows.ctypes.data + rows.nbytes,
@@ -69,10 +69,10 @@ class TraceBuffers:
 
     def read(self, row: Any, shared: npt.NDArray[np.uint8]) -> None:
         """Copy the trace records of generated code from the context and from shared memory."""
-        count = self._filled(row, "trace_cursor", self.all_steps)
-        if not count:
+        step_count = self._filled(row, "trace_cursor", self.all_steps)
+        if not step_count:
             return  # another worker ran the traced block
-        self.steps = self.all_steps[:count]
+        self.steps = self.all_steps[:step_count]
         rows = self.all_rows[: self._filled(row, "trace_rows", self.all_rows)]
         # The last step is incomplete if the rows were exhausted.
         self.rows = rows[rows["step"] < len(self.steps)]
@@ -86,18 +86,26 @@ class TraceBuffers:
         self, row: Any, warp: int, function: int, pc: int, lanes: npt.NDArray[np.bool_], result: int
     ) -> None:
         """Store the result of a barrier's reduction in the steps at which these lanes arrived."""
-        steps = self.all_steps[: self._filled(row, "trace_cursor", self.all_steps)]
+        step_records = self.all_steps[: self._filled(row, "trace_cursor", self.all_steps)]
         remaining = int(np.bitwise_or.reduce(np.flatnonzero(lanes) * 0 + (1 << np.flatnonzero(lanes))))
-        arrivals = (steps["warp"] == warp) & (steps["function"] == function) & (steps["pc"] == pc)
-        for step in np.flatnonzero(arrivals)[::-1].tolist():
-            number = self._filled(row, "trace_rows", self.all_rows)
-            mask = int(steps["executed"][step]) & remaining
-            if not remaining or number >= len(self.all_rows):
+        arrivals = (
+            (step_records["warp"] == warp)
+            & (step_records["function"] == function)
+            & (step_records["pc"] == pc)
+        )
+        for step_index in np.flatnonzero(arrivals)[::-1].tolist():
+            row_index = self._filled(row, "trace_rows", self.all_rows)
+            mask = int(step_records["executed"][step_index]) & remaining
+            if not remaining or row_index >= len(self.all_rows):
                 return
             if mask:
-                entry = self.all_rows[number : number + 1]
-                entry["step"], entry["kind"], entry["mask"] = step, layout.ROW_REGISTER, mask
-                entry["lanes"] = result
+                row_record = self.all_rows[row_index : row_index + 1]
+                row_record["step"], row_record["kind"], row_record["mask"] = (
+                    step_index,
+                    layout.ROW_REGISTER,
+                    mask,
+                )
+                row_record["lanes"] = result
                 row["trace_rows"] += self.all_rows.itemsize
                 remaining &= ~mask
 

@@ -53,7 +53,7 @@ def listing(kernel: Kernel) -> Listing:
     """Return the instructions of a kernel and of the functions that it calls, with their properties."""
     functions = [plan.function for plan in kernel.plans]
     bases = np.cumsum([0, *(len(f.instructions) for f in functions)])
-    code = tuple(instruction for f in functions for instruction in f.instructions)
+    instructions = tuple(instruction for f in functions for instruction in f.instructions)
     registers: list[tuple[str, ...]] = []
     types: list[tuple[str, ...]] = []
     stored_types: list[str] = []
@@ -64,14 +64,14 @@ def listing(kernel: Kernel) -> Listing:
             registers.append(tuple(original_name(name) for name in names))
             types.append(tuple(kinds.get(name, "") for name in names))
             stored_types.append(_stored_type(instruction, kinds))
-    access = [memory_ops.is_access(instruction) for instruction in code]
+    access = [memory_ops.is_access(instruction) for instruction in instructions]
     space = [
         results.SPACES.index(memory_ops.space_of(instruction)) if a else -1
-        for instruction, a in zip(code, access, strict=True)
+        for instruction, a in zip(instructions, access, strict=True)
     ]
     order, loops = _scheduling_order(kernel, bases)
     return Listing(
-        code,
+        instructions,
         bases,
         tuple(registers),
         tuple(types),
@@ -81,14 +81,14 @@ def listing(kernel: Kernel) -> Listing:
         np.array(
             [
                 a and memory_ops.kind_of(instruction) != "load"
-                for instruction, a in zip(code, access, strict=True)
+                for instruction, a in zip(instructions, access, strict=True)
             ],
             np.bool_,
         ),
         np.array(
             [
                 memory_ops.size_of(instruction) if a else 0
-                for instruction, a in zip(code, access, strict=True)
+                for instruction, a in zip(instructions, access, strict=True)
             ],
             np.int16,
         ),
@@ -103,10 +103,10 @@ def _stored_type(instruction: ir.Instruction, kinds: dict[str, str]) -> str:
         return ""
     operand = instruction.operands[-1]
     while isinstance(operand, ir.Vector):
-        operand = next((item for item in operand.items if item is not None), None)
-    kind = kinds.get(operand.name, "") if isinstance(operand, ir.Register) else ""
-    if kind and instruction.type.startswith("b") and kind[1:] == instruction.type[1:]:
-        return kind
+        operand = next((register for register in operand.items if register is not None), None)
+    register_type = kinds.get(operand.name, "") if isinstance(operand, ir.Register) else ""
+    if register_type and instruction.type.startswith("b") and register_type[1:] == instruction.type[1:]:
+        return register_type
     return instruction.type
 
 
@@ -117,12 +117,12 @@ def _scheduling_order(kernel: Kernel, bases: Ints) -> tuple[npt.NDArray[np.int32
     """
     order = np.zeros(int(bases[-1]), np.int32)
     loops: list[tuple[int, int]] = []
-    for plan, base in zip(kernel.plans, bases.tolist(), strict=False):
+    for plan, first_position in zip(kernel.plans, bases.tolist(), strict=False):
         starts = []
-        position = base
+        position = first_position
         for block in plan.flow.blocks:
             starts.append(position)
-            order[base + block.first : base + block.end] = np.arange(
+            order[first_position + block.first : first_position + block.end] = np.arange(
                 position, position + block.end - block.first
             )
             position += block.end - block.first
@@ -131,11 +131,13 @@ def _scheduling_order(kernel: Kernel, bases: Ints) -> tuple[npt.NDArray[np.int32
             for successor in block.successors:
                 if successor <= block.number:
                     ends[successor] = max(ends.get(successor, 0), block.number)
-        for head in sorted(ends, reverse=True):  # a loop that ends with an inner one contains all of it
-            ends[head] = max([ends[head], *(ends[h] for h in ends if head < h <= ends[head])])
-        for head, last_block in sorted(ends.items()):
+        for loop_head in sorted(ends, reverse=True):  # a loop that ends with an inner one contains all of it
+            ends[loop_head] = max(
+                [ends[loop_head], *(ends[h] for h in ends if loop_head < h <= ends[loop_head])]
+            )
+        for loop_head, last_block in sorted(ends.items()):
             block = plan.flow.blocks[last_block]
-            loops.append((starts[head], starts[last_block] + block.end - block.first - 1))
+            loops.append((starts[loop_head], starts[last_block] + block.end - block.first - 1))
     return order, np.array(loops, np.int32).reshape(-1, 2)
 
 
@@ -150,10 +152,10 @@ def block_trace(launch: RunningLaunch, provenance: Provenance, request: TraceReq
     rows = raw.rows[np.argsort(raw.rows["step"], kind="stable")] if _unsorted(raw.rows) else raw.rows
     index = facts.bases[raw.steps["function"]] + raw.steps["pc"]
     shared = _shared_writes(raw, rows, index, facts)
-    note = _STOPPED if raw.stopped else ""
+    stop_note = _STOPPED if raw.stopped else ""
     traced_warps = range(launch.warps) if request.whole_block else (request.warp_index,)
     warps = tuple(
-        _warp_trace(launch, facts, raw, rows, index, warp, provenance, request, shared, note)
+        _warp_trace(launch, facts, raw, rows, index, warp, provenance, request, shared, stop_note)
         for warp in traced_warps
     )
     return BlockTrace(
@@ -167,7 +169,7 @@ def block_trace(launch: RunningLaunch, provenance: Provenance, request: TraceReq
         steps=len(raw.steps),
         accesses=shared_accesses(launch) if request.whole_block else None,
         truncated=raw.truncated,
-        note=note,
+        note=stop_note,
     )
 
 
@@ -197,18 +199,18 @@ def _shared_writes(raw: TraceBuffers, rows: npt.NDArray[Any], index: Ints, facts
     value_rows = value_rows[has_writes]
     offset = offset[has_writes]
     lanes = lanes[has_writes]
-    step = rows["step"][value_rows]
+    step_index = rows["step"][value_rows]
     names = sorted(set(facts.stored_types))
-    code = np.array([names.index(kind) for kind in facts.stored_types], np.int16)
+    type_codes = np.array([names.index(stored_type) for stored_type in facts.stored_types], np.int16)
     return SharedWrites(
         size_bytes=raw.shared_bytes,
-        sequence=step.astype(np.int64),
-        warp=raw.steps["warp"][step].astype(np.int16),
+        sequence=step_index.astype(np.int64),
+        warp=raw.steps["warp"][step_index].astype(np.int16),
         mask=np.packbits(lanes, axis=1, bitorder="little").view("<u4").ravel().astype(np.uint32),
         offset=np.where(lanes, offset, -1).astype(np.int32),
         width_bytes=width[has_writes].astype(np.int8),
         value=np.where(lanes, rows["lanes"][value_rows], 0),
-        type_index=code[index[step]],
+        type_index=type_codes[index[step_index]],
         types=tuple(names),
         final=raw.shared,
     )
@@ -227,28 +229,28 @@ def _warp_trace(
     note: str,
 ) -> WarpTrace:
     sequence = np.flatnonzero(raw.steps["warp"] == warp)
-    steps = raw.steps[sequence]
+    step_records = raw.steps[sequence]
     index = all_index[sequence]
-    count = len(steps)
+    step_count = len(step_records)
     step_of = np.full(len(raw.steps), -1, np.int64)
-    step_of[sequence] = np.arange(count)
+    step_of[sequence] = np.arange(step_count)
     step_of_row = step_of[all_rows["step"]]
     kinds = all_rows["kind"]
     space = facts.space[index].astype(np.int8)
-    address = np.full((count, layout.LANES), -1, np.int64)
+    address = np.full((step_count, layout.LANES), -1, np.int64)
     address_rows = np.flatnonzero((kinds == layout.ROW_ADDRESS) & (step_of_row >= 0))
     address_rows = address_rows[space[step_of_row[address_rows]] >= 0]
     address[step_of_row[address_rows]] = np.where(
         _lanes(all_rows["mask"][address_rows]), all_rows["lanes"][address_rows].view(np.int64), -1
     )
-    _resolve_generic(space, address, steps["executed"])
-    sectors, wavefronts = _costs(facts, index, space, address, steps["executed"])
-    value = np.zeros((count, layout.LANES), np.uint64)
+    _resolve_generic(space, address, step_records["executed"])
+    sectors, wavefronts = _costs(facts, index, space, address, step_records["executed"])
+    value = np.zeros((step_count, layout.LANES), np.uint64)
     value_rows = np.flatnonzero((kinds == layout.ROW_REGISTER) & (step_of_row >= 0))
     value[step_of_row[value_rows]] = np.where(
         _lanes(all_rows["mask"][value_rows]), all_rows["lanes"][value_rows], 0
     )
-    detail = _detail(facts, steps, sequence, index, all_rows, step_of_row, shared)
+    detail = _detail(facts, step_records, sequence, index, all_rows, step_of_row, shared)
     lines = np.array([instruction.line for instruction in facts.code], np.int32)
     columns = np.array([instruction.column for instruction in facts.code], np.int32)
     return WarpTrace(
@@ -264,8 +266,8 @@ def _warp_trace(
         pc=index.astype(np.int32),
         line=lines[index],
         column=columns[index],
-        active_mask=steps["active"].copy(),
-        executed_mask=steps["executed"].copy(),
+        active_mask=step_records["active"].copy(),
+        executed_mask=step_records["executed"].copy(),
         text_index=index.astype(np.int32),
         space=results.SPACES,
         access_space=space,
@@ -276,7 +278,9 @@ def _warp_trace(
         wavefronts=wavefronts,
         value=value,
         value_type=tuple(t[0] if t else "" for t in facts.register_types),
-        value_register=tuple(r[0] if r else "" for r in facts.registers),
+        value_register=tuple(
+            register_names[0] if register_names else "" for register_names in facts.registers
+        ),
         truncated=raw.truncated,
         note=note,
         detail=detail,
@@ -292,31 +296,31 @@ def _detail(
     step_of_row: Ints,
     shared: SharedWrites,
 ) -> StepDetail:
-    extra = np.flatnonzero((rows["kind"] > layout.ROW_REGISTER) & (step_of_row >= 0))
+    extra_rows = np.flatnonzero((rows["kind"] > layout.ROW_REGISTER) & (step_of_row >= 0))
     names: dict[tuple[str, str], int] = {}
-    position = rows["kind"][extra] - layout.ROW_REGISTER
-    name = np.zeros(len(extra), np.int32)
-    for instruction, n in {*zip(index[step_of_row[extra]].tolist(), position.tolist(), strict=True)}:
+    position = rows["kind"][extra_rows] - layout.ROW_REGISTER
+    name = np.zeros(len(extra_rows), np.int32)
+    for instruction, n in {*zip(index[step_of_row[extra_rows]].tolist(), position.tolist(), strict=True)}:
         key = facts.registers[instruction][n], facts.register_types[instruction][n]
-        matches = (index[step_of_row[extra]] == instruction) & (position == n)
+        matches = (index[step_of_row[extra_rows]] == instruction) & (position == n)
         name[matches] = names.setdefault(key, len(names))
     written_rows, width = _written_rows(rows)
     of_warp = step_of_row[written_rows] >= 0
     written_rows = written_rows[of_warp]
     width = width[of_warp]
-    step = step_of_row[written_rows]
-    first_rows = np.flatnonzero(np.diff(step, prepend=-1))
-    part = np.arange(len(step)) - np.repeat(first_rows, np.diff([*first_rows, len(step)]))
+    step_index = step_of_row[written_rows]
+    first_rows = np.flatnonzero(np.diff(step_index, prepend=-1))
+    chunk_index = np.arange(len(step_index)) - np.repeat(first_rows, np.diff([*first_rows, len(step_index)]))
     return StepDetail(
         sequence=sequence.astype(np.int64),
         depth=steps["depth"].astype(np.int16),
-        extra_step=step_of_row[extra].astype(np.int32),
+        extra_step=step_of_row[extra_rows].astype(np.int32),
         extra_name=name,
-        extra_value=rows["lanes"][extra],
+        extra_value=rows["lanes"][extra_rows],
         extra_register=tuple(register for register, _ in names),
-        extra_type=tuple(kind for _, kind in names),
-        stored_step=step.astype(np.int32),
-        stored_part=part.astype(np.int16),
+        extra_type=tuple(type_name for _, type_name in names),
+        stored_step=step_index.astype(np.int32),
+        stored_part=chunk_index.astype(np.int16),
         stored_width_bytes=width.astype(np.int8),
         stored_value=rows["lanes"][written_rows],
         stored_type=facts.stored_types,
@@ -333,8 +337,8 @@ def _resolve_generic(
     generic = np.flatnonzero((space == _GENERIC) & (executed != 0))
     if not len(generic):
         return
-    first = address[generic, np.argmax(_lanes(executed[generic]), axis=1)]
-    tag = (first >> _TAG_SHIFT) & 0xFF
+    first_address = address[generic, np.argmax(_lanes(executed[generic]), axis=1)]
+    tag = (first_address >> _TAG_SHIFT) & 0xFF
     space[generic] = np.select([tag == 1, tag == 2], [_SHARED, _LOCAL], 0)
     tagged = generic[tag > 0]
     address[tagged] = np.where(address[tagged] >= 0, address[tagged] & ((1 << _TAG_SHIFT) - 1), -1)
@@ -359,17 +363,17 @@ def _costs(
     cost_of_pattern: dict[tuple[int, int, bytes], tuple[int, int]] = {}
     pattern_bytes = relative.tobytes()
     row_bytes = 8 * layout.LANES
-    for row, (step, kind, instruction) in enumerate(
+    for row, (step_index, space_code, instruction) in enumerate(
         zip(accesses.tolist(), space[accesses].tolist(), index[accesses].tolist(), strict=True)
     ):
-        key = instruction, kind, pattern_bytes[row * row_bytes : (row + 1) * row_bytes]
+        key = instruction, space_code, pattern_bytes[row * row_bytes : (row + 1) * row_bytes]
         if key not in cost_of_pattern:
             cost_of_pattern[key] = results.access_cost(
-                results.SPACES[kind],
+                results.SPACES[space_code],
                 int(facts.size_bytes[instruction]),
                 relative[row],
-                int(executed[step]),
+                int(executed[step_index]),
                 facts.rules[instruction],
             )
-        sectors[step], wavefronts[step] = cost_of_pattern[key]
+        sectors[step_index], wavefronts[step_index] = cost_of_pattern[key]
     return sectors, wavefronts

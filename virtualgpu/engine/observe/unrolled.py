@@ -51,14 +51,18 @@ def unroll_factors(optimised: TracedRun, debug_build: TracedRun) -> tuple[int, .
         return tuple(factors)
     of_source: dict[int, list[int]] = {}
     source_loops = sorted(_loops(debug_build), key=lambda loop: -len(loop.lines))
-    for number, loop in enumerate(loops):
-        matching = [n for n, source in enumerate(source_loops) if min(source.lines, default=0) in loop.lines]
+    for loop_index, loop in enumerate(loops):
+        matching = [
+            n for n, source_loop in enumerate(source_loops) if min(source_loop.lines, default=0) in loop.lines
+        ]
         if matching:  # the outermost loop of the source that is in this one
-            of_source.setdefault(matching[0], []).append(number)
-    for source_number, numbers in of_source.items():
+            of_source.setdefault(matching[0], []).append(loop_index)
+    for source_number, loop_indices in of_source.items():
         # Iterations that do not fill an unrolled one run in a second loop, with one source iteration each.
-        main, *others = sorted(numbers, key=lambda number: -loops[number].instruction_count)
-        remaining = source_loops[source_number].iterations - sum(loops[other].iterations for other in others)
+        main, *other_loops = sorted(loop_indices, key=lambda number: -loops[number].instruction_count)
+        remaining = source_loops[source_number].iterations - sum(
+            loops[other_loop].iterations for other_loop in other_loops
+        )
         iterations = loops[main].iterations
         factor = int(remaining.max(initial=0) // max(1, iterations.max(initial=0)))
         if 2 <= factor <= loops[main].repeats and np.array_equal(remaining, factor * iterations):
@@ -68,7 +72,7 @@ def unroll_factors(optimised: TracedRun, debug_build: TracedRun) -> tuple[int, .
 
 def _loops(run: TracedRun) -> Iterator[TracedLoop]:
     """Yield the loops of a run's code, in the order of `StepDetail.loops`."""
-    base = 0
+    first_position = 0
     for plan in run.kernel.plans:
         blocks = plan.flow.blocks
         latches: dict[int, list[int]] = {}
@@ -76,18 +80,22 @@ def _loops(run: TracedRun) -> Iterator[TracedLoop]:
             for successor in block.successors:
                 if successor <= block.number:
                     latches.setdefault(successor, []).append(block.number)
-        for head, last_blocks in sorted(latches.items()):
+        for head_block, last_blocks in sorted(latches.items()):
             positions = [
-                base + index
-                for block in blocks[head : max(last_blocks) + 1]
+                first_position + index
+                for block in blocks[head_block : max(last_blocks) + 1]
                 for index in range(block.first, block.end)
             ]
-            code = [run.code[position][1] for position in positions]
-            operations = Counter((i.line, i.column, i.opcode) for i in code if i.line and i.root != "bra")
+            instructions = [run.code[position][1] for position in positions]
+            operations = Counter(
+                (i.line, i.column, i.opcode) for i in instructions if i.line and i.root != "bra"
+            )
             yield TracedLoop(
-                frozenset(instruction.line for instruction in code if instruction.line),
-                run.active_times([base + blocks[number].end - 1 for number in last_blocks]),
-                len(code),
+                frozenset(instruction.line for instruction in instructions if instruction.line),
+                run.active_times(
+                    [first_position + blocks[block_index].end - 1 for block_index in last_blocks]
+                ),
+                len(instructions),
                 max(operations.values(), default=0),
             )
-        base += len(plan.function.instructions)
+        first_position += len(plan.function.instructions)

@@ -76,8 +76,8 @@ class TracedRun:
         for trace in self.traces:
             order = np.argsort(trace.text_index, kind="stable")
             positions, starts = np.unique(trace.text_index[order], return_index=True)
-            groups = np.split(order, starts[1:]) if order.size else []
-            steps_by_warp.append(dict(zip(positions.tolist(), groups, strict=True)))
+            position_steps = np.split(order, starts[1:]) if order.size else []
+            steps_by_warp.append(dict(zip(positions.tolist(), position_steps, strict=True)))
         return steps_by_warp
 
     def times(self, positions: Iterable[int]) -> Ints:
@@ -86,24 +86,28 @@ class TracedRun:
         for position in missing:
             self._times[position] = np.concatenate(
                 [
-                    lanes_of(trace.executed_mask[steps[position]]).sum(axis=0)
-                    if position in steps
+                    lanes_of(trace.executed_mask[warp_steps[position]]).sum(axis=0)
+                    if position in warp_steps
                     else _NO_EXECUTIONS
-                    for trace, steps in zip(self.traces, self._steps, strict=True)
+                    for trace, warp_steps in zip(self.traces, self._steps, strict=True)
                 ]
             )
-        total: Ints = np.sum([self._times[position] for position in positions], axis=0)
-        return total
+        thread_counts: Ints = np.sum([self._times[position] for position in positions], axis=0)
+        return thread_counts
 
     def active_times(self, positions: Iterable[int]) -> Ints:
         """Return how often each thread was active at the given instructions, even if predicated off."""
-        counts = [
-            lanes_of(trace.active_mask[steps[position]]).sum(axis=0) if position in steps else _NO_EXECUTIONS
+        warp_counts = [
+            lanes_of(trace.active_mask[warp_steps[position]]).sum(axis=0)
+            if position in warp_steps
+            else _NO_EXECUTIONS
             for position in positions
-            for trace, steps in zip(self.traces, self._steps, strict=True)
+            for trace, warp_steps in zip(self.traces, self._steps, strict=True)
         ]
-        total: Ints = np.concatenate(counts).reshape(-1, len(self.traces) * WARP_SIZE).sum(axis=0)
-        return total
+        thread_counts: Ints = (
+            np.concatenate(warp_counts).reshape(-1, len(self.traces) * WARP_SIZE).sum(axis=0)
+        )
+        return thread_counts
 
     @cached_property
     def _times(self) -> dict[int, Ints]:
@@ -112,13 +116,14 @@ class TracedRun:
     def repeats_to_end(self, positions: Iterable[int]) -> bool:
         """Return whether warps were still repeating the instructions when their trace was cut."""
         for trace, steps_of in zip(self.traces, self._steps, strict=True):
-            steps = np.sort(
+            sorted_steps = np.sort(
                 np.concatenate(
                     [_NONE, *(steps_of[position] for position in positions if position in steps_of)]
                 )
             )
-            if steps.size and (
-                steps.size < _LOOP_WRITES or len(trace) - steps[-1] > 2 * np.diff(steps).max()
+            if sorted_steps.size and (
+                sorted_steps.size < _LOOP_WRITES
+                or len(trace) - sorted_steps[-1] > 2 * np.diff(sorted_steps).max()
             ):
                 return False
         return True
@@ -128,13 +133,13 @@ class TracedRun:
         values_by_thread: Values = []
         for trace, steps_of in zip(self.traces, self._steps, strict=True):
             assert trace.value is not None
-            steps = np.sort(
+            sorted_steps = np.sort(
                 np.concatenate(
                     [_NONE, *(steps_of[position] for position in positions if position in steps_of)]
                 )
             )
-            lanes = lanes_of(trace.executed_mask[steps])
-            values = trace.value[steps]
+            lanes = lanes_of(trace.executed_mask[sorted_steps])
+            values = trace.value[sorted_steps]
             values_by_thread += [values[lanes[:, lane], lane] for lane in range(WARP_SIZE)]
         return values_by_thread
 
@@ -202,8 +207,12 @@ def find_variables(
 
 def _copies(instruction: ir.Instruction, variable: DeclaredVariable) -> bool:
     """Return whether an instruction only moves the variable from one of its registers to another."""
-    source = instruction.operands[1] if instruction.root == "mov" and len(instruction.operands) > 1 else None
-    return isinstance(source, ir.Register) and original_name(source.name) in variable.registers
+    source_operand = (
+        instruction.operands[1] if instruction.root == "mov" and len(instruction.operands) > 1 else None
+    )
+    return (
+        isinstance(source_operand, ir.Register) and original_name(source_operand.name) in variable.registers
+    )
 
 
 def _last_line(function: ir.Function, variable: DeclaredVariable) -> int:
@@ -233,10 +242,10 @@ def _writers(
         is_distinctive = len(values) > 1 or max(lane.size for lane in expected) > 1
         guesses = (
             guess
-            for number, guess in enumerate(guesses_)
+            for guess_index, guess in enumerate(guesses_)
             if guess
             and writers.isdisjoint(guess)
-            and (is_distinctive or not number or constants.issuperset(guess))
+            and (is_distinctive or not guess_index or constants.issuperset(guess))
         )
         execution_counts = [lane.size for lane in expected]
         plausible = (
@@ -315,7 +324,7 @@ def _guesses(matching: list[Definition], line: int) -> Iterator[list[int]]:
     for definition in of_line:
         by_opcode.setdefault(definition.instruction.opcode, []).append(definition.position)
     yield from by_opcode.values()
-    yield from ([position] for group in by_opcode.values() for position in group)
+    yield from ([position] for same_opcode in by_opcode.values() for position in same_opcode)
     yield from ([definition.position] for definition in matching if definition.instruction.line == 0)
 
 

@@ -85,10 +85,10 @@ def expected_lanes(worker: Worker, barrier: ir.Instruction, warp: int, mask: int
     return mask | int.from_bytes(np.packbits(alive, bitorder="little").tobytes(), "little")
 
 
-def _barrier_at(worker: Worker, mark: int) -> ir.Instruction:
+def _barrier_at(worker: Worker, wait_code: int) -> ir.Instruction:
     """Return the barrier instruction at which lanes with this mark wait: the last one before their block."""
     plan = worker.launch.kernel.plans[0]
-    resume = plan.flow.blocks[mark & _BLOCK_MASK]
+    resume = plan.flow.blocks[wait_code & _BLOCK_MASK]
     return plan.function.instructions[resume.first - 1]
 
 
@@ -99,21 +99,29 @@ def open_barriers(worker: Worker) -> int:
     alive = pcs != layout.EXITED
     row = worker.context[0]
     is_opened = False
-    for number in np.unique((pcs[waiting_lanes] >> layout.BARRIER_SHIFT) & (layout.BARRIERS - 1)).tolist():
-        waiting_here = waiting_lanes & ((pcs >> layout.BARRIER_SHIFT) & (layout.BARRIERS - 1) == number)
-        expected_lanes = int(row["barrier_counts"][number])
-        arrived_lanes = int(waiting_here.sum()) + int(row["barrier_arrived"][number])
+    for barrier_index in np.unique(
+        (pcs[waiting_lanes] >> layout.BARRIER_SHIFT) & (layout.BARRIERS - 1)
+    ).tolist():
+        waiting_here = waiting_lanes & (
+            (pcs >> layout.BARRIER_SHIFT) & (layout.BARRIERS - 1) == barrier_index
+        )
+        expected_lanes = int(row["barrier_counts"][barrier_index])
+        arrived_lanes = int(waiting_here.sum()) + int(row["barrier_arrived"][barrier_index])
         if arrived_lanes < (expected_lanes or int(alive.sum())):
             continue
-        marks = np.unique(pcs[waiting_here]).tolist()
-        if not expected_lanes and len(marks) > 1 and (divergent := _divergent_warps(pcs, waiting_here)).any():
+        wait_codes = np.unique(pcs[waiting_here]).tolist()
+        if (
+            not expected_lanes
+            and len(wait_codes) > 1
+            and (divergent := _divergent_warps(pcs, waiting_here)).any()
+        ):
             return _fault(worker, layout.DIVERGENT_BARRIER, waiting_here & divergent[:, None], pcs)
-        _reduce(worker, pcs, waiting_here, marks)
-        row["barrier_arrived"][number] = 0
+        _reduce(worker, pcs, waiting_here, wait_codes)
+        row["barrier_arrived"][barrier_index] = 0
         if worker.launch.options.observer is not None:
             is_whole_block = bool((waiting_here == alive).all())
             worker.launch.options.observer.barrier(
-                int(row["block_linear"]), waiting_here, is_whole_block, number
+                int(row["block_linear"]), waiting_here, is_whole_block, barrier_index
             )
         pcs[waiting_here] &= _BLOCK_MASK
         is_opened = True
@@ -134,9 +142,9 @@ def _divergent_warps(
     Whole warps may wait at different barrier instructions: PTX and GPUs count arrivals by the barrier's
     number. It is undefined in CUDA C++, so a checking tool reports it.
     """
-    low = np.where(waiting_here, pcs, np.iinfo(np.int32).max).min(axis=1)
-    high = np.where(waiting_here, pcs, -1).max(axis=1)
-    divergent: npt.NDArray[np.bool_] = waiting_here.any(axis=1) & (low != high)
+    lowest_pc = np.where(waiting_here, pcs, np.iinfo(np.int32).max).min(axis=1)
+    highest_pc = np.where(waiting_here, pcs, -1).max(axis=1)
+    divergent: npt.NDArray[np.bool_] = waiting_here.any(axis=1) & (lowest_pc != highest_pc)
     return divergent
 
 
@@ -160,7 +168,7 @@ def _report(
     pcs: npt.NDArray[np.int32],
 ) -> str:
     if code == layout.DIVERGENT_BARRIER:
-        lines = sorted({_barrier_at(worker, int(mark)).line for mark in np.unique(pcs[lanes])})
+        lines = sorted({_barrier_at(worker, int(wait_code)).line for wait_code in np.unique(pcs[lanes])})
         location = f"lines {', '.join(map(str, lines))}" if len(lines) > 1 else f"of line {lines[0]}"
         return f"threads of one warp wait at different barriers ({location})"
     waiting_count = int(lanes.sum())
@@ -175,11 +183,11 @@ def _report(
 
 
 def _reduce(
-    worker: Worker, pcs: npt.NDArray[np.int32], waiting_here: npt.NDArray[np.bool_], marks: list[int]
+    worker: Worker, pcs: npt.NDArray[np.int32], waiting_here: npt.NDArray[np.bool_], wait_codes: list[int]
 ) -> None:
     """Write the result of ``bar.red``: the number, the conjunction or the disjunction of all predicates."""
-    for mark in marks:
-        instruction = _barrier_at(worker, mark)
+    for wait_code in wait_codes:
+        instruction = _barrier_at(worker, wait_code)
         if "red" not in instruction.parts:
             continue
         plan = worker.launch.kernel.plans[0]
@@ -192,8 +200,8 @@ def _reduce(
         elif "and" in instruction.parts:
             result = true_count == int(waiting_here.sum())
         row = worker.context[0]
-        for warp in np.nonzero((pcs == mark).any(axis=1))[0].tolist():
-            lanes = (pcs[warp] == mark) & waiting_here[warp]
+        for warp in np.nonzero((pcs == wait_code).any(axis=1))[0].tolist():
+            lanes = (pcs[warp] == wait_code) & waiting_here[warp]
             if worker.launch.trace is not None:
                 worker.launch.trace.note_reduction(
                     worker.context[0], warp, plan.index, instruction.pc, lanes, int(result)
@@ -202,6 +210,6 @@ def _reduce(
             if "popc" in instruction.parts:
                 worker.bytes_at(start, 4 * layout.LANES).view(np.uint32)[lanes] = result
             else:
-                word = worker.bytes_at(start, 4).view(np.uint32)
+                predicate_word = worker.bytes_at(start, 4).view(np.uint32)
                 mask = np.uint32(sum(1 << n for n in np.nonzero(lanes)[0].tolist()))
-                word[0] = (word[0] & ~mask) | (mask if result else np.uint32(0))
+                predicate_word[0] = (predicate_word[0] & ~mask) | (mask if result else np.uint32(0))

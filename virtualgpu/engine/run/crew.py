@@ -58,11 +58,11 @@ def cores() -> int:
 
 @functools.cache
 def _create_pool() -> concurrent.futures.ThreadPoolExecutor:
-    count = cores()
-    pool = concurrent.futures.ThreadPoolExecutor(count, "gpulab-engine")
-    gate = threading.Barrier(count)
+    thread_count = cores()
+    pool = concurrent.futures.ThreadPoolExecutor(thread_count, "gpulab-engine")
+    gate = threading.Barrier(thread_count)
     with stacks_of(_STACK_BYTES):
-        concurrent.futures.wait([pool.submit(gate.wait) for _ in range(count)])
+        concurrent.futures.wait([pool.submit(gate.wait) for _ in range(thread_count)])
     return pool
 
 
@@ -204,21 +204,25 @@ def run(
     workers_used: list[Worker] = []
     onlooker = None if launch.options.onlooker is None else launch.options.onlooker()
     try:
-        for part, order in launch_parts:
+        for part_launch, order in launch_parts:
             if not order.size:
                 continue
             workers = 1
-            if not part.serial and part.trace is None and order.size * part.warps >= _PARALLEL_WARPS:
+            if (
+                not part_launch.serial
+                and part_launch.trace is None
+                and order.size * part_launch.warps >= _PARALLEL_WARPS
+            ):
                 workers = min(cores(), int(order.size))
-            live_allocations = part.memory.live()
-            crews = [Crew(part, live_allocations, workers) for _ in range(workers)]
+            live_allocations = part_launch.memory.live()
+            crews = [Crew(part_launch, live_allocations, workers) for _ in range(workers)]
             orders = [np.ascontiguousarray(blocks) for blocks in np.array_split(order, workers)]
             watchdog.begin(crews)
-            futures = _run(part, crews, orders, watchdog, onlooker)
+            futures = _run(part_launch, crews, orders, watchdog, onlooker)
             workers_used += [worker for crew in crews for worker in crew.workers]
             if not all(future.result() for future in futures):
                 if watchdog.has_stopped:
-                    launch.progress = part.progress = watchdog.progress
+                    launch.progress = part_launch.progress = watchdog.progress
                 break
     finally:
         if onlooker is not None:
@@ -227,7 +231,9 @@ def run(
     callback_error = next((w.error for w in workers_used if w.error is not None), None)
     if callback_error is not None and launch.options.observer is not None:
         raise callback_error
-    is_stopped = any(part.trace is not None and part.trace.stopped for part, _ in launch_parts)
+    is_stopped = any(
+        part_launch.trace is not None and part_launch.trace.stopped for part_launch, _ in launch_parts
+    )
     worker_faults = [(w, f) for w in workers_used if (f := w.fault()) is not None]
     if worker_faults and not (is_stopped and all(fault.code == layout.ABORTED for _, fault in worker_faults)):
         worker_faults.sort(key=lambda pair: pair[1].code == layout.ABORTED)

@@ -86,10 +86,10 @@ def site_of(fault: Fault, kernel: str, code: str) -> FaultSite:
     )
 
 
-def _location(site: FaultSite) -> str:
-    source = f" `{site.source_text}`" if site.source_text else ""
-    line = f"line {site.line}{source}, " if site.line else ""
-    return f"{line}block {site.block}, thread {site.thread}"
+def _location(fault_site: FaultSite) -> str:
+    quoted_source = f" `{fault_site.source_text}`" if fault_site.source_text else ""
+    line = f"line {fault_site.line}{quoted_source}, " if fault_site.line else ""
+    return f"{line}block {fault_site.block}, thread {fault_site.thread}"
 
 
 def _root(fault: Fault) -> str:
@@ -160,8 +160,10 @@ def _past_the_end_advice(nearest: Allocation | None, address: int) -> str:
 
 def stop_message(faults: Sequence[Fault], kernel: str, code: str) -> str:
     """Return the message for a kernel that the user has stopped, with its location."""
-    site = next((site_of(f, kernel, code) for f in faults if f.code == layout.ABORTED), None)
-    return f"kernel '{kernel}' was stopped" + (f" at {_location(site)}." if site is not None else ".")
+    fault_site = next((site_of(f, kernel, code) for f in faults if f.code == layout.ABORTED), None)
+    return f"kernel '{kernel}' was stopped" + (
+        f" at {_location(fault_site)}." if fault_site is not None else "."
+    )
 
 
 def to_exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> Exception:
@@ -181,8 +183,8 @@ def to_exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> 
 
 
 def _exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> Exception:
-    site = site_of(fault, kernel, code)
-    location = _location(site)
+    fault_site = site_of(fault, kernel, code)
+    location = _location(fault_site)
     verb = "accessed"
     if fault.instruction is not None and memory_ops.is_access(fault.instruction):
         verb = {"load": "read", "store": "wrote", "atomic": "updated"}[memory_ops.kind_of(fault.instruction)]
@@ -191,26 +193,26 @@ def _exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> Ex
         return errors.IllegalAddressError(
             f"kernel '{kernel}' {verb} {size} at address {fault.address:#x}, outside every live allocation "
             f"({location}). {_explain(memory, fault)}",
-            site,
+            fault_site,
         )
     if fault.code == layout.ILLEGAL_SHARED:
         return errors.IllegalAddressError(
             f"kernel '{kernel}' {verb} {size} at shared-memory offset {fault.signed_address:,}, but the "
             f"block has {count(fault.shared_bytes, 'byte')} of shared memory ({location}). "
             "Check the index, or pass a larger shared_mem.",
-            site,
+            fault_site,
         )
     if fault.code == layout.ILLEGAL_LOCAL:
         return errors.IllegalAddressError(
             f"kernel '{kernel}' {verb} {size} at offset {fault.signed_address:,} of the thread's own stack "
             f"of {count(fault.local_bytes, 'byte')} ({location}). Check the index into the local array.",
-            site,
+            fault_site,
         )
     if fault.code == layout.MISALIGNED:
         return errors.MisalignedAddressError(
             f"kernel '{kernel}' {verb} {size} at address {fault.address:#x}, which is not a multiple of "
             f"{fault.size_bytes} ({location}). Start wide accesses at multiples of their size.",
-            site,
+            fault_site,
         )
     if fault.code == layout.ABORTED:
         reason = f": {fault.message}" if fault.message else ""
@@ -236,18 +238,18 @@ def _exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> Ex
         return errors.LaunchTimeoutError(
             f"kernel '{kernel}' was still running after {round(spent_s, 1):g} s of processor time and was "
             f"stopped{reason} ({location}). {remedy}",
-            site,
+            fault_site,
             fault.progress,
         )
     if fault.code == layout.ASSERTED:
         return errors.DeviceAssertError(
-            f"kernel '{kernel}': the assertion {fault.message or 'in it'} failed ({location}).", site
+            f"kernel '{kernel}': the assertion {fault.message or 'in it'} failed ({location}).", fault_site
         )
     if fault.code == layout.STACK_OVERFLOW:
         return errors.LaunchFailure(
             f"kernel '{kernel}' overflowed the call stack ({location}). "
             "Look for a recursion that cannot end.",
-            site,
+            fault_site,
         )
     if fault.code == layout.NESTED_BARRIER:
         return NotSupportedError(
@@ -258,52 +260,56 @@ def _exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> Ex
         return errors.NanProducedError(
             f"kernel '{kernel}': {_opcode(fault)} produced NaN although no operand is NaN ({location}). "
             "Look for 0/0, inf - inf, 0 * inf, or a root or logarithm of a negative number.",
-            site,
+            fault_site,
         )
     if fault.code == layout.CALLBACK_FAILED:
-        return errors.LaunchFailure(f"kernel '{kernel}': {fault.message} ({location}).", site)
+        return errors.LaunchFailure(f"kernel '{kernel}': {fault.message} ({location}).", fault_site)
     if fault.code in (layout.BARRIER_DEADLOCK, layout.DIVERGENT_BARRIER):
         return errors.LaunchFailure(
             f"kernel '{kernel}': {fault.message} ({location}). Every thread of the block must reach the same "
             "__syncthreads(): move it out of the branch.",
-            site,
+            fault_site,
         )
     if fault.code == layout.BAD_CALL:
         return errors.LaunchFailure(
             f"kernel '{kernel}' called a function through {_describe_callee(memory, fault.address)} "
             f"({location}). Take the address of a function in device code, not on the host, and store "
             "it in a pointer of the function's type.",
-            site,
+            fault_site,
         )
     if fault.code == layout.BAD_TEXTURE:
-        kind, class_prefix = ("texture", "Texture") if _root(fault) == "tex" else ("surface", "Surface")
+        object_kind, class_prefix = (
+            ("texture", "Texture") if _root(fault) == "tex" else ("surface", "Surface")
+        )
         return errors.IllegalAddressError(
-            f"kernel '{kernel}' used {fault.address:#x} as a {kind} object, but no such object has "
+            f"kernel '{kernel}' used {fault.address:#x} as a {object_kind} object, but no such object has "
             f"this handle ({location}). Pass a live cp.cuda.texture.{class_prefix}Object, or its .ptr "
             "as np.uint64.",
-            site,
+            fault_site,
         )
     if fault.code == layout.OUTSIDE_SURFACE:
         return errors.IllegalAddressError(
             f"kernel '{kernel}' accessed a position outside of its surface ({location}). The first "
             "coordinate counts bytes, not elements. cudaBoundaryModeZero and cudaBoundaryModeClamp permit "
             "such accesses.",
-            site,
+            fault_site,
         )
     if fault.code == layout.UNMET_MASK:
         return errors.LaunchFailure(
             f"kernel '{kernel}': the mask of {_opcode(fault)} names lanes that never execute it "
             f"({location}). Name only the lanes that execute it, for example with __ballot_sync "
             "before the branch.",
-            site,
+            fault_site,
         )
     if fault.code == layout.OUTSIDE_MASK:
         return errors.LaunchFailure(
             f"kernel '{kernel}': a lane executes {_opcode(fault)}, but its mask does not name that lane "
             f"({location}). Name every lane that executes it.",
-            site,
+            fault_site,
         )
-    return errors.LaunchFailure(f"kernel '{kernel}' executed a trap ({location}).{_why_trapped(code)}", site)
+    return errors.LaunchFailure(
+        f"kernel '{kernel}' executed a trap ({location}).{_why_trapped(code)}", fault_site
+    )
 
 
 def _why_trapped(code: str) -> str:

@@ -74,7 +74,9 @@ def argument_count(template: str) -> int:
     """Return the number of arguments in a format string, which CUDA's ``printf`` returns."""
     specifiers = _SPECIFIER.findall(template)
     return sum(
-        1 + (width == "*") + (precision == "*") for _, width, precision, _, kind in specifiers if kind != "%"
+        1 + (width == "*") + (precision == "*")
+        for _, width, precision, _, conversion in specifiers
+        if conversion != "%"
     )
 
 
@@ -83,25 +85,25 @@ def _clamp(columns: str | None) -> str | None:
     return columns if columns is None or abs(int(columns)) <= _MAX_COLUMNS else str(_MAX_COLUMNS)
 
 
-def _integer(spec: str, kind: str, value: int) -> str:
+def _integer(spec: str, conversion: str, value: int) -> str:
     """Format an integer as C does where Python differs: for signs and for the flag ``#``."""
-    if kind in "ouxX":
+    if conversion in "ouxX":
         spec = spec.replace("+", "").replace(" ", "")
-    if "#" in spec and (kind == "o" or not value):
+    if "#" in spec and (conversion == "o" or not value):
         spec = spec.replace("#", "")
-        digits = f"0{value:o}" if kind == "o" and value else "0"
+        digits = f"0{value:o}" if conversion == "o" and value else "0"
         if "." not in spec and not re.match(r"%-?0", spec):
             return str((spec + "s") % digits)
-    return str((spec + ("d" if kind == "u" else kind)) % value)
+    return str((spec + ("d" if conversion == "u" else conversion)) % value)
 
 
-def _hexadecimal(number: float, kind: str) -> str:
+def _hexadecimal(float_value: float, conversion: str) -> str:
     """Format a floating-point number as ``%a`` does, with no more digits than necessary."""
-    text = number.hex()
+    text = float_value.hex()
     if "p" in text:
         digits, exponent = text.split("p")
         text = digits.rstrip("0").rstrip(".") + "p" + exponent if "." in digits else text
-    return text.upper() if kind == "A" else text
+    return text.upper() if conversion == "A" else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,15 +122,15 @@ def _python_format(template: str) -> _PythonFormat | None:
     offset = 0
     end = 0
     for match in _SPECIFIER.finditer(template):
-        flags, width, precision, length, kind = match.groups()
+        flags, width, precision, length, conversion = match.groups()
         text.append(template[end : match.start()].replace("%", "%%"))
         end = match.end()
-        if kind == "%":
+        if conversion == "%":
             text.append("%%")
             continue
-        is_unsigned = kind in "uoxX"
-        is_integer = kind in _INTEGERS
-        has_other_meaning = kind in "cspaA" or length in ("h", "hh") or "*" in (width, precision)
+        is_unsigned = conversion in "uoxX"
+        is_integer = conversion in _INTEGERS
+        has_other_meaning = conversion in "cspaA" or length in ("h", "hh") or "*" in (width, precision)
         if (
             has_other_meaning
             or (is_integer and "#" in flags)
@@ -136,16 +138,16 @@ def _python_format(template: str) -> _PythonFormat | None:
         ):
             return None
         size = 8 if not is_integer or length in ("ll", "l", "j", "z", "t") else 4
-        code = "d"
+        struct_code = "d"
         if is_integer:
-            code = "q" if size == 8 else "i"
-            code = code.upper() if is_unsigned else code
-        struct_format += "x" * (-offset % size) + code
+            struct_code = "q" if size == 8 else "i"
+            struct_code = struct_code.upper() if is_unsigned else struct_code
+        struct_format += "x" * (-offset % size) + struct_code
         offset += -offset % size + size
         width = _clamp(width)
         precision = _clamp(precision)
         columns = (width or "") + (f".{precision}" if precision is not None else "")
-        text.append(f"%{flags}{columns}{'d' if kind == 'u' else kind}")
+        text.append(f"%{flags}{columns}{'d' if conversion == 'u' else conversion}")
     return _PythonFormat("".join([*text, template[end:].replace("%", "%%")]), struct.Struct(struct_format))
 
 
@@ -169,8 +171,8 @@ def _format_any(template: str, buffer: bytes, read: Callable[[int, int], bytes])
         return argument
 
     def replacement(match: re.Match[str]) -> str:
-        flags, width, precision, length, kind = match.groups()
-        if kind == "%":
+        flags, width, precision, length, conversion = match.groups()
+        if conversion == "%":
             return "%"
         if width == "*":
             width = str(struct.unpack("<i", next_bytes(4))[0])
@@ -179,29 +181,29 @@ def _format_any(template: str, buffer: bytes, read: Callable[[int, int], bytes])
         width = _clamp(width)
         precision = _clamp(precision)
         spec = "%" + flags + (width or "") + (f".{precision}" if precision is not None else "")
-        if kind in _INTEGERS:
+        if conversion in _INTEGERS:
             is_64_bit = length in ("ll", "l", "j", "z", "t")
-            code = "<q" if is_64_bit else "<i"
+            struct_code = "<q" if is_64_bit else "<i"
             (value,) = struct.unpack(
-                code if kind in "di" else code.upper(), next_bytes(8 if is_64_bit else 4)
+                struct_code if conversion in "di" else struct_code.upper(), next_bytes(8 if is_64_bit else 4)
             )
-            if length in ("h", "hh") and kind != "c":
+            if length in ("h", "hh") and conversion != "c":
                 size = 16 if length == "h" else 8
                 value &= (1 << size) - 1
-                if kind in "di" and value >> (size - 1):
+                if conversion in "di" and value >> (size - 1):
                     value -= 1 << size
-            if kind == "c":
+            if conversion == "c":
                 return str((spec + "c") % chr(value & 0xFF))
-            return _integer(spec, kind, value)
-        if kind == "s":
+            return _integer(spec, conversion, value)
+        if conversion == "s":
             (pointer,) = struct.unpack("<Q", next_bytes(8))
             return str((spec + "s") % (read_string(read, pointer) if pointer else "(null)"))
-        if kind == "p":
+        if conversion == "p":
             (pointer,) = struct.unpack("<Q", next_bytes(8))
             return f"{pointer:#x}"
-        (number,) = struct.unpack("<d", next_bytes(8))
-        if kind in "aA":
-            return _hexadecimal(number, kind)
-        return str((spec + kind) % number)
+        (float_value,) = struct.unpack("<d", next_bytes(8))
+        if conversion in "aA":
+            return _hexadecimal(float_value, conversion)
+        return str((spec + conversion) % float_value)
 
     return _SPECIFIER.sub(replacement, template)

@@ -61,20 +61,27 @@ def _parse(ptx: str) -> ir.Module:
 
 
 def _compiled(
-    ptx: str, entry: str, count: bool, trace: bool, observe: bool = False, trap_nan: bool = False
+    ptx: str, entry: str, with_counters: bool, trace: bool, observe: bool = False, trap_nan: bool = False
 ) -> tuple[codegen.Kernel, jit.Code, bool]:
     """Return the compiled code of a kernel, and whether its blocks have to run in order."""
-    return _compiled_for(processor.chosen(), ptx, entry, count, trace, observe, trap_nan)
+    return _compiled_for(processor.chosen(), ptx, entry, with_counters, trace, observe, trap_nan)
 
 
 @functools.lru_cache(maxsize=256)
 def _compiled_for(
-    target_processor: Processor, ptx: str, entry: str, count: bool, trace: bool, observe: bool, trap_nan: bool
+    target_processor: Processor,
+    ptx: str,
+    entry: str,
+    with_counters: bool,
+    trace: bool,
+    observe: bool,
+    trap_nan: bool,
 ) -> tuple[codegen.Kernel, jit.Code, bool]:
+    """Return the compiled code of a kernel for a processor, and whether its blocks have to run in order."""
     kernel = codegen.generate(
         _parse(ptx),
         entry,
-        count=count,
+        count=with_counters,
         trace=trace,
         observe=observe,
         trap_nan=trap_nan,
@@ -179,10 +186,10 @@ class Program:
             data = bytearray(variable.initial.ljust(variable.size_bytes, b"\0"))
             for offset, pointer in variable.pointers:
                 if pointer.name in self.module.functions:
-                    target = calls.function_address(self.module, pointer.name)
+                    target_address = calls.function_address(self.module, pointer.name)
                 else:
-                    target, _ = self.global_address(pointer.name, memory)
-                data[offset : offset + 8] = (target + pointer.offset).to_bytes(8, "little")
+                    target_address, _ = self.global_address(pointer.name, memory)
+                data[offset : offset + 8] = (target_address + pointer.offset).to_bytes(8, "little")
             if data:
                 memory.view(address, len(data))[:] = np.frombuffer(bytes(data), np.uint8)
         return self._variables[name]
@@ -200,10 +207,12 @@ class Program:
             If it uses a feature that the virtual GPU does not support.
         """
         options = options or RunOptions()
-        count = options.instrument != "none"
+        with_counters = options.instrument != "none"
         trace = options.trace
         is_observed = options.observer is not None
-        kernel, code, in_order = _compiled(self.ptx, packed.name, count, False, is_observed, options.trap_nan)
+        kernel, machine_code, in_order = _compiled(
+            self.ptx, packed.name, with_counters, False, is_observed, options.trap_nan
+        )
         if kernel.tables.services:
             memory.open_heap()  # before the launch reads the live allocations
         check_host_memory(
@@ -219,7 +228,7 @@ class Program:
         )
         launch = RunningLaunch(
             kernel=kernel,
-            code=code,
+            code=machine_code,
             source=self.code,
             packed=replace(packed, params=packed.params.ljust(8, b"\0")),
             options=options,
@@ -232,29 +241,29 @@ class Program:
         order = options.block_order
         if order is None:
             order = np.arange(launch.block_clock.size, dtype=np.int64)
-        code.improve()
+        machine_code.improve()
         start_s = time.perf_counter()
         if trace is None:
             workers = run(launch, [(launch, order)])
         else:
-            traced_kernel, traced_code, _ = _compiled(self.ptx, packed.name, count, True, is_observed)
+            traced_kernel, traced_code, _ = _compiled(self.ptx, packed.name, with_counters, True, is_observed)
             traced_block = results.linear(trace.block_index, packed.grid)
             position = int(np.nonzero(order == traced_block)[0][0])
             traced = launch.with_trace(
                 traced_kernel, traced_code, self._addresses(traced_kernel, memory), traced_block, trace
             )
-            parts = [
+            launch_parts = [
                 (launch, order[:position]),
                 (traced, order[position : position + 1]),
                 (launch, order[position + 1 :]),
             ]
             if packed.cooperative:  # the blocks wait for each other
-                parts = [(traced, order)]
-            workers = run(launch, parts)
-        code.note_run_time(time.perf_counter() - start_s)
+                launch_parts = [(traced, order)]
+            workers = run(launch, launch_parts)
+        machine_code.note_run_time(time.perf_counter() - start_s)
         provenance = Provenance("modelled", options.device_name)
         counters = None
-        if count:
+        if with_counters:
             shares = _shares(processor.chosen(), self.ptx, packed.name, is_observed, options.trap_nan)
             counters = _counters(launch, shares, provenance, workers)
         executed = results.total_counters([w.blocks for w in workers], layout.BLOCK_STRIDE)
@@ -294,8 +303,8 @@ class Program:
 
     def _addresses(self, kernel: codegen.Kernel, memory: DeviceMemory) -> npt.NDArray[np.int64]:
         addresses = np.zeros(max(len(kernel.tables.globals), 1), np.int64)
-        for number, variable in enumerate(kernel.tables.globals):
-            addresses[number], _ = self.global_address(variable, memory)
+        for global_index, variable in enumerate(kernel.tables.globals):
+            addresses[global_index], _ = self.global_address(variable, memory)
         return addresses
 
 
@@ -335,7 +344,8 @@ def _needs_order(kernel: codegen.Kernel) -> bool:
             if instruction.root in ("atom", "red") and memory_ops.space_of(instruction) != "shared":
                 return True
             if instruction.root == "call" and any(
-                isinstance(o, ir.Symbol) and o.name == "vprintf" for o in instruction.operands
+                isinstance(operand, ir.Symbol) and operand.name == "vprintf"
+                for operand in instruction.operands
             ):
                 return True
     return False

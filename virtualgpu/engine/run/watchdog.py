@@ -171,12 +171,12 @@ class Watchdog:
             or sum(ends) - sum(starts) + sum(a.nbytes for a in block_memory) > _MAX_BYTES
         ):
             return None
-        total = 0
+        checksum = 0
         for start, end in zip(starts, ends, strict=True):
-            total = zlib.crc32(memory.view(start, end - start).data, total)
+            checksum = zlib.crc32(memory.view(start, end - start).data, checksum)
         for array in block_memory:
-            total = zlib.crc32(array.data, total)
-        return total
+            checksum = zlib.crc32(array.data, checksum)
+        return checksum
 
 
 def _has_ended(before: tuple[int, int, int], after: tuple[int, int, int]) -> bool:

@@ -119,13 +119,13 @@ class Worker:
             "l1_table": l1,
             "textures": launch.memory.textures.table,
         }
-        code = watched = 0
+        observer_code = watched = 0
         if launch.options.observer is not None:
-            code, watched = launch.options.observer.watch(
+            observer_code, watched = launch.options.observer.watch(
                 ctypes.cast(self.observer, ctypes.c_void_p).value or 0
             )
         rotate_every = layout.ROTATE_EVERY if launch.options.independent_threads else layout.NEVER_ROTATE
-        numbers: dict[str, int] = {
+        field_values: dict[str, int] = {
             "shared": shared_address,
             "shared_bytes": launch.shared_bytes,
             "live_count": len(starts),
@@ -145,7 +145,7 @@ class Worker:
             "printf": ctypes.cast(self.printf, ctypes.c_void_p).value or 0,
             "barrier": ctypes.cast(self.barrier, ctypes.c_void_p).value or 0,
             "service": ctypes.cast(self.service, ctypes.c_void_p).value or 0,
-            "observer": code,
+            "observer": observer_code,
             "watched": watched,
             "observed": int(launch.options.observer is not None),
             "patience": launch.patience,
@@ -158,16 +158,16 @@ class Worker:
             "l1_inverse": (1 << layout.L1_INVERSE_BITS) // l1_slots + 1,
         }
         for axis, size in zip("xyz", launch.packed.block, strict=True):
-            numbers[f"ntid_{axis}"] = size
+            field_values[f"ntid_{axis}"] = size
         for axis, size in zip("xyz", launch.packed.grid, strict=True):
-            numbers[f"nctaid_{axis}"] = size
+            field_values[f"nctaid_{axis}"] = size
         if launch.trace is not None:
-            numbers |= launch.trace.fields()
+            field_values |= launch.trace.fields()
         row = self.context[0]
         for name, array in buffers.items():
             row[name] = array.ctypes.data
-        for name, number in numbers.items():
-            row[name] = number
+        for name, field_value in field_values.items():
+            row[name] = field_value
 
     def bytes_at(self, address: int, size: int) -> npt.NDArray[np.uint8]:
         """Return host memory of this worker as a writable array."""
@@ -289,11 +289,13 @@ class Worker:
             }
             if buffer.has_space:
                 stack_bytes = int(self.context[0]["local_bytes"])
-                base = int(self.context[0]["local_base"])
+                local_base = int(self.context[0]["local_base"])
                 for lane in lanes:
                     template = formats_by_address[templates[lane]]
                     size = 8 * argument_counts[templates[lane]]
-                    packed = self.argument_bytes(pointers[lane], base + lane * stack_bytes, stack_bytes, size)
+                    packed = self.argument_bytes(
+                        pointers[lane], local_base + lane * stack_bytes, stack_bytes, size
+                    )
                     buffer.add(printf.format_text(template, packed, self.read))
             else:
                 buffer.dropped += len(lanes)
@@ -331,7 +333,7 @@ class Worker:
         instruction: ir.Instruction | None = (
             function.instructions[pc] if 0 <= pc < len(function.instructions) else None
         )
-        number = int(row["warp"]) * 32 + (int(row["fault_lane"]) & 31)
+        thread_index = int(row["warp"]) * 32 + (int(row["fault_lane"]) & 31)
         message = str(self.error) if self.error else self.report
         if row["fault_code"] == layout.ASSERTED:
             text, file, line, _ = (int(v) for v in row["fault_extra"][:4])
@@ -342,7 +344,7 @@ class Worker:
             function,
             instruction,
             (int(row["ctaid_x"]), int(row["ctaid_y"]), int(row["ctaid_z"])),
-            results.unlinear(number, launch.packed.block),
+            results.unlinear(thread_index, launch.packed.block),
             int(row["fault_address"]),
             int(row["fault_size"]),
             launch.shared_bytes,

@@ -103,8 +103,8 @@ class Evaluator:
                 return self._logic(node)
             case ast.Compare():
                 operands = [self._value(operand) for operand in (node.left, *node.comparators)]
-                pairs = zip(node.ops, operands[:-1], operands[1:], strict=True)
-                return self._combine([lanes.compare(op, a, b) for op, a, b in pairs], True)
+                comparisons = zip(node.ops, operands[:-1], operands[1:], strict=True)
+                return self._combine([lanes.compare(op, a, b) for op, a, b in comparisons], True)
         raise self._fail(f"watch expressions do not support `{ast.unparse(node)}`.")
 
     def _logic(self, node: ast.BoolOp) -> Lanes:
@@ -147,12 +147,12 @@ class Evaluator:
             if self._pointer(operand) is None:
                 index = self._number(operand, ast.unparse(node.left if swapped else node.right))
                 offset = index.numbers.astype(np.int64) * self._target(pointer, node).size_bytes
-                target = address.numbers.astype(np.int64) + (
+                moved_address = address.numbers.astype(np.int64) + (
                     offset if isinstance(node.op, ast.Add) else -offset
                 )
                 return Lanes(
                     self._as_pointer(pointer.type),
-                    target.astype(np.uint64),
+                    moved_address.astype(np.uint64),
                     address.known & index.known,
                     address.outside | index.outside,
                 )
@@ -173,32 +173,36 @@ class Evaluator:
         return None
 
     def _target(self, pointer: Lanes, node: ast.expr) -> CType:
-        target = self.scene.symbols.type_of(pointer.type.inner_key)
-        if target is None or not target.size_bytes:
+        target_type = self.scene.symbols.type_of(pointer.type.inner_key)
+        if target_type is None or not target_type.size_bytes:
             raise self._fail(
                 f"`{ast.unparse(node)}`: the type that a {pointer.type.name} points to is unknown."
             )
-        return target
+        return target_type
 
     def _element(self, node: ast.Subscript) -> Lanes:
-        base = self._evaluate(node.value)
+        base_lanes = self._evaluate(node.value)
         text = ast.unparse(node.value)
-        address = self._pointer(base)
+        address = self._pointer(base_lanes)
         if address is None:
-            raise self._fail(f"`{text}` is neither an array nor a pointer: it is {_with_article(base.type)}.")
-        target = self._target(base, node)
+            raise self._fail(
+                f"`{text}` is neither an array nor a pointer: it is {_with_article(base_lanes.type)}."
+            )
+        element_type = self._target(base_lanes, node)
         index = self._value(node.slice)
         if index.type.kind[0] == "f":
             raise self._fail(f"the index `{ast.unparse(node.slice)}` is not an integer.")
-        steps = index.numbers.astype(np.int64)
+        indices = index.numbers.astype(np.int64)
         start = addresses_of_pointers(np.broadcast_to(address.numbers, (address.numbers.shape[0], WARP_SIZE)))
-        element = start + steps * target.size_bytes
-        low, high, outside_text = self._bounds(base, start, element, text)
+        element = start + indices * element_type.size_bytes
+        low_address, high_address, outside_text = self._bounds(base_lanes, start, element, text)
         known_lanes = address.known & index.known
-        is_outside = known_lanes & ~((element >= low) & (element + target.size_bytes <= high))
+        is_outside = known_lanes & ~(
+            (element >= low_address) & (element + element_type.size_bytes <= high_address)
+        )
         if is_outside.any() and not self.outside_note:
-            self.outside_note = outside_text(target, is_outside)
-        return Lanes(target, None, known_lanes, address.outside | index.outside | is_outside, element)
+            self.outside_note = outside_text(element_type, is_outside)
+        return Lanes(element_type, None, known_lanes, address.outside | index.outside | is_outside, element)
 
     def _bounds(
         self, base: Lanes, start: Ints, element: Ints, text: str
@@ -225,11 +229,11 @@ class Evaluator:
         array_index = np.searchsorted(starts, start, side="right") - 1
         in_array = (array_index >= 0) & (start < ends[array_index] if ends.size else False)
         is_allocated = scene.memory.allocated(element) | (element >> TAG_SHIFT > 0)
-        low = np.where(is_allocated, element, start)
-        high = np.where(is_allocated, element + (1 << 20), start)
+        low_address = np.where(is_allocated, element, start)
+        high_address = np.where(is_allocated, element + (1 << 20), start)
         if ends.size:
-            low = np.where(in_array, starts[array_index], low)
-            high = np.where(in_array, ends[array_index], high)
+            low_address = np.where(in_array, starts[array_index], low_address)
+            high_address = np.where(in_array, ends[array_index], high_address)
 
         def of_pointer(target: CType, is_outside: Bools) -> str:
             affected_lanes = (
@@ -243,32 +247,32 @@ class Evaluator:
             sizes = np.broadcast_to(ends[array_index] - starts[array_index], is_outside.shape)[affected_lanes]
             return f"outside: the indices of {text} are 0 to {number(int(sizes[0]) // target.size_bytes - 1)}"
 
-        return low, high, of_pointer
+        return low_address, high_address, of_pointer
 
     def _member(self, node: ast.Attribute) -> Lanes:
-        base = self._evaluate(node.value)
+        base_lanes = self._evaluate(node.value)
         text = ast.unparse(node.value)
-        if base.type.kind and base.type.inner_key is not None:  # p->x
-            target = self._target(base, node)
-            address = self._number(base, text)
+        if base_lanes.type.kind and base_lanes.type.inner_key is not None:  # p->x
+            target_type = self._target(base_lanes, node)
+            address = self._number(base_lanes, text)
             row = np.broadcast_to(address.numbers, (address.numbers.shape[0], WARP_SIZE))
-            base = Lanes(target, None, address.known, address.outside, addresses_of_pointers(row))
-        members = {name: (offset, key) for name, offset, key in base.type.members}
-        if base.address is None or not members:
+            base_lanes = Lanes(target_type, None, address.known, address.outside, addresses_of_pointers(row))
+        members = {name: (offset, key) for name, offset, key in base_lanes.type.members}
+        if base_lanes.address is None or not members:
             raise self._fail(
-                f"`{text}` is {_with_article(base.type)}, which has no members. Use `.` "
+                f"`{text}` is {_with_article(base_lanes.type)}, which has no members. Use `.` "
                 "with structs, threadIdx, blockIdx, blockDim and gridDim."
             )
         if node.attr not in members:
             raise self._fail(
-                f"{base.type.name} has no member `{node.attr}`."
+                f"{base_lanes.type.name} has no member `{node.attr}`."
                 f"{did_you_mean(node.attr, members, 0.5)} It has {', '.join(members)}."
             )
         offset, key = members[node.attr]
         ctype = self.scene.symbols.type_of(key)
         if ctype is None:
             raise self._fail(f"the debug information has no type for `{ast.unparse(node)}`.")
-        return replace(base, type=ctype, value=None, address=base.address + offset)
+        return replace(base_lanes, type=ctype, value=None, address=base_lanes.address + offset)
 
 
 def _with_article(ctype: CType) -> str:
@@ -308,22 +312,23 @@ def evaluate_watch(scene: Scene, expression: reading.Expression) -> Watched:
     changes[1:] = (
         (bits[1:] != bits[:-1]) | (known_lanes[1:] != known_lanes[:-1]) | (outside[1:] != outside[:-1])
     ).any(axis=1)
-    step = np.flatnonzero(changes)
-    kind = "pred" if result.type.kind == "pred" or result.type.name == "bool" else result.type.kind
-    kind = "f32" if kind in ("f16", "bf16") else kind
+    changed_steps = np.flatnonzero(changes)
+    value_kind = "pred" if result.type.kind == "pred" or result.type.name == "bool" else result.type.kind
+    value_kind = "f32" if value_kind in ("f16", "bf16") else value_kind
     return Watched(
         text=expression.text,
         type=result.type.name,
-        kind=kind,
-        step=step.astype(np.int32),
-        value=bits[step],
-        known=_mask(known_lanes[step]),
-        outside=_mask(outside[step]),
+        kind=value_kind,
+        step=changed_steps.astype(np.int32),
+        value=bits[changed_steps],
+        known=_lane_masks(known_lanes[changed_steps]),
+        outside=_lane_masks(outside[changed_steps]),
         note=evaluator.outside_note,
     )
 
 
-def _mask(truth: Bools) -> npt.NDArray[np.uint32]:
+def _lane_masks(truth: Bools) -> npt.NDArray[np.uint32]:
+    """Return rows of 32 truth values as masks with one bit per lane."""
     packed_bits = np.packbits(truth, axis=1, bitorder="little")
     return np.ascontiguousarray(packed_bits).view("<u4").ravel().astype(np.uint32)
 
@@ -336,24 +341,24 @@ def evaluate_stop(scene: Scene, stop: reading.Stop) -> Stop:
     WatchError
         If its condition is not a truth value, or is invalid for the types of its variables.
     """
-    steps = np.zeros(0, np.int64)
-    note = ""
+    stop_steps = np.zeros(0, np.int64)
+    stop_note = ""
     masks = np.zeros(len(scene.trace), np.uint32)
     try:
         if stop.kind == "line":
-            steps, masks, note = _at_line(scene, stop)
+            stop_steps, masks, stop_note = _at_line(scene, stop)
         elif stop.kind == "write":
             assert stop.expression is not None
-            masks = _mask(_lanes_that_write(scene, stop.expression))
-            steps = np.flatnonzero(masks)
+            masks = _lane_masks(_lanes_that_write(scene, stop.expression))
+            stop_steps = np.flatnonzero(masks)
         else:
             assert stop.expression is not None
             truth, is_true = _condition(scene, stop)
-            steps = np.flatnonzero(is_true & ~np.append(False, is_true[:-1]))
-            masks = _mask(truth)
+            stop_steps = np.flatnonzero(is_true & ~np.append(False, is_true[:-1]))
+            masks = _lane_masks(truth)
     except UnknownValueError as error:
-        note = str(error)
-    return Stop(stop.text, stop.kind, steps.astype(np.int32), masks[steps], note)
+        stop_note = str(error)
+    return Stop(stop.text, stop.kind, stop_steps.astype(np.int32), masks[stop_steps], stop_note)
 
 
 def _at_line(scene: Scene, stop: reading.Stop) -> tuple[Ints, npt.NDArray[np.uint32], str]:
@@ -361,15 +366,15 @@ def _at_line(scene: Scene, stop: reading.Stop) -> tuple[Ints, npt.NDArray[np.uin
     if not 1 <= stop.line <= lines:
         raise WatchError(f"`{stop.text}`: the kernel's source has only the lines 1 to {number(lines)}.")
     visits = scene.steps.visits
-    steps = visits.begin[visits.line == stop.line].astype(np.int64)
+    visit_steps = visits.begin[visits.line == stop.line].astype(np.int64)
     executed_lines = sorted(set(visits.line.tolist()) - {0})
     nearest = min(executed_lines, key=lambda line: abs(line - stop.line), default=0)
-    note = (
+    stop_note = (
         ""
-        if steps.size or not executed_lines
+        if visit_steps.size or not executed_lines
         else f"this warp executed no instruction of the line; the nearest line that it executed is {nearest}"
     )
-    return steps, scene.trace.active_mask, note
+    return visit_steps, scene.trace.active_mask, stop_note
 
 
 def _condition(scene: Scene, stop: reading.Stop) -> tuple[Bools, Bools]:
@@ -391,20 +396,20 @@ def _condition(scene: Scene, stop: reading.Stop) -> tuple[Bools, Bools]:
     return truth, is_true
 
 
-def _lanes_that_write(scene: Scene, target: reading.Expression) -> Bools:
+def _lanes_that_write(scene: Scene, watched_place: reading.Expression) -> Bools:
     """Return the lanes that write a variable, or bytes of memory, at each step."""
     trace = scene.trace
     executed_lanes = lanes_of(trace.executed_mask)
-    name = target.text.strip()
+    name = watched_place.text.strip()
     variables = [variable for variable in trace.variables if variable.name == name and variable.written_by]
     is_unchanged_parameter = scene.symbols.parameter(name) is not None and not scene.symbols.assigned(name)
     if variables and not is_unchanged_parameter:
         written_lanes: Bools = np.logical_or.reduce([scene.writes(variable) for variable in variables])
         return written_lanes[:, None] & executed_lanes
-    value = Evaluator(scene, target).result
+    value = Evaluator(scene, watched_place).result
     if value.address is None or ((value.address >> TAG_SHIFT) == PARAMETER >> TAG_SHIFT).all():
         raise WatchError(
-            f"`write {target.text}`: `{target.text}` is not a location that the kernel "
+            f"`write {watched_place.text}`: `{watched_place.text}` is not a location that the kernel "
             "writes. Name an element, as in write y[3], or a variable that it changes."
         )
     writes = np.zeros((len(trace), WARP_SIZE), np.bool_)

@@ -84,10 +84,10 @@ def from_bits(bits: npt.NDArray[np.uint64], kind: str) -> Array:
     if kind == "pred":
         return (bits & np.uint64(1)).astype(np.bool_)
     width = int(kind.lstrip("bfsu")) // 8
-    low = bits.astype(f"u{width}")
+    low_bits = bits.astype(f"u{width}")
     if kind == "bf16":
-        return (low.astype(np.uint32) << np.uint32(16)).view(np.float32)
-    return low.view(np.float16).astype(np.float32) if kind == "f16" else low.view(dtype_of(kind))
+        return (low_bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    return low_bits.view(np.float16).astype(np.float32) if kind == "f16" else low_bits.view(dtype_of(kind))
 
 
 def to_bits(numbers: Array) -> npt.NDArray[np.uint64]:
@@ -102,8 +102,8 @@ def constant(value: Any, kind: str = "") -> Lanes:
     true_mask = np.ones((1, 1), np.bool_)
     false_mask = np.zeros((1, 1), np.bool_)
     kind = kind or _kind_of(value)
-    number = value.imag if isinstance(value, complex) else value
-    return Lanes(_TYPE_OF_KIND[kind], np.full((1, 1), number, dtype_of(kind)), true_mask, false_mask)
+    real_number = value.imag if isinstance(value, complex) else value
+    return Lanes(_TYPE_OF_KIND[kind], np.full((1, 1), real_number, dtype_of(kind)), true_mask, false_mask)
 
 
 def _kind_of(value: Any) -> str:
@@ -118,19 +118,19 @@ def _kind_of(value: Any) -> str:
 
 def _promoted_kind(lanes: Lanes) -> str:
     """Return the type in which C computes with a number: int for small integers, float for halves."""
-    kind = lanes.type.kind
-    if kind[0] in "fb":
-        return "f64" if kind == "f64" else "f32"
-    return kind if kind[1:] in ("32", "64") else "s32"
+    number_kind = lanes.type.kind
+    if number_kind[0] in "fb":
+        return "f64" if number_kind == "f64" else "f32"
+    return number_kind if number_kind[1:] in ("32", "64") else "s32"
 
 
 def _common_kind(left: Lanes, right: Lanes) -> str:
     """Return the type in which C computes with two numbers (ISO C, 6.3.1.8)."""
     kinds = _promoted_kind(left), _promoted_kind(right)
     if "f" in (kinds[0][0], kinds[1][0]):
-        return max(kind for kind in kinds if kind[0] == "f")
-    width = max(int(kind[1:]) for kind in kinds)
-    return f"{'u' if any(kind == f'u{width}' for kind in kinds) else 's'}{width}"
+        return max(number_kind for number_kind in kinds if number_kind[0] == "f")
+    width = max(int(number_kind[1:]) for number_kind in kinds)
+    return f"{'u' if any(number_kind == f'u{width}' for number_kind in kinds) else 's'}{width}"
 
 
 def _combined(type_: CType, value: Array, *operands: Lanes) -> Lanes:
@@ -157,19 +157,19 @@ def compute(op: ast.operator, left: Lanes, right: Lanes, text: str) -> Lanes:
     WatchError
         If C does not have this operation for floating-point numbers.
     """
-    kind = _common_kind(left, right)
-    if kind[0] == "f" and isinstance(op, _INTEGER_OPERATIONS):
+    common_kind = _common_kind(left, right)
+    if common_kind[0] == "f" and isinstance(op, _INTEGER_OPERATIONS):
         raise WatchError(f"`{text}`: this operator needs integers, and one side is a floating-point number.")
-    x = left.numbers.astype(dtype_of(kind))
-    y = right.numbers.astype(dtype_of(kind))
-    result = _combined(_TYPE_OF_KIND[kind], x, left, right)
+    x = left.numbers.astype(dtype_of(common_kind))
+    y = right.numbers.astype(dtype_of(common_kind))
+    result = _combined(_TYPE_OF_KIND[common_kind], x, left, right)
     with np.errstate(all="ignore"):
         if type(op) in _OPERATIONS:
             return replace(result, value=_OPERATIONS[type(op)](x, y))
         if isinstance(op, (ast.LShift, ast.RShift)):
             amount = y & y.dtype.type(8 * y.dtype.itemsize - 1)
             return replace(result, value=x << amount if isinstance(op, ast.LShift) else x >> amount)
-        if kind[0] == "f":
+        if common_kind[0] == "f":
             return replace(result, value=x / y)
         # C cuts a quotient towards 0, NumPy down.
         divisor = np.where(y == 0, y.dtype.type(1), y)
@@ -187,17 +187,17 @@ def apply_sign(op: ast.unaryop, operand: Lanes, text: str) -> Lanes:
     WatchError
         If C does not have this operation for a floating-point number.
     """
-    kind = _promoted_kind(operand)
-    numbers = operand.numbers.astype(dtype_of(kind))
-    if isinstance(op, ast.Invert) and kind[0] == "f":
+    promoted_kind = _promoted_kind(operand)
+    operand_numbers = operand.numbers.astype(dtype_of(promoted_kind))
+    if isinstance(op, ast.Invert) and promoted_kind[0] == "f":
         raise WatchError(f"`{text}`: ~ needs an integer, and this is a floating-point number.")
     with np.errstate(all="ignore"):
-        value = numbers
+        value = operand_numbers
         if isinstance(op, ast.Invert):
-            value = ~numbers
+            value = ~operand_numbers
         elif isinstance(op, ast.USub):
-            value = -numbers
-    return Lanes(_TYPE_OF_KIND[kind], value, operand.known, operand.outside)
+            value = -operand_numbers
+    return Lanes(_TYPE_OF_KIND[promoted_kind], value, operand.known, operand.outside)
 
 
 def truth_of(operand: Lanes) -> Bools:

@@ -78,11 +78,11 @@ class _Events:
     kind: npt.NDArray[np.int8]
 
 
-def _byte_events(address: Ints, bits: Bits, width: Ints, time: Ints, kind: Ints) -> Iterable[_Events]:
+def _byte_events(address: Ints, bits: Bits, width: Ints, time: Ints, event_kind: Ints) -> Iterable[_Events]:
     for byte in range(int(width.max(initial=0))):
         has_byte = width > byte
         value = (bits[has_byte] >> np.uint64(8 * byte)).astype(np.uint8)
-        yield _Events(address[has_byte] + byte, value, time[has_byte], kind[has_byte].astype(np.int8))
+        yield _Events(address[has_byte] + byte, value, time[has_byte], event_kind[has_byte].astype(np.int8))
 
 
 def _global_events(trace: WarpTrace) -> Iterable[_Events]:
@@ -94,22 +94,24 @@ def _global_events(trace: WarpTrace) -> Iterable[_Events]:
     opcodes = [(match[1], match[2]) if match else ("", "") for match in matches]
     not_shared = np.array([name != "shared" for name in (*trace.space, "")], np.bool_)[trace.access_space]
     stores = np.array([root in ("st", "atom", "red") for root, _ in opcodes], np.bool_)[trace.text_index]
-    kind = np.array([_STORE if root == "st" else _ATOMIC for root, _ in opcodes], np.int64)[trace.text_index]
+    event_kind = np.array([_STORE if root == "st" else _ATOMIC for root, _ in opcodes], np.int64)[
+        trace.text_index
+    ]
     is_scalar_load = [root == "ld" and not re.search(r"\.v\d", modifiers) for root, modifiers in opcodes]
     is_stored = (stores & not_shared & (trace.access_space >= 0))[detail.stored_step]
-    step = detail.stored_step[is_stored]
+    store_steps = detail.stored_step[is_stored]
     width = detail.stored_width_bytes[is_stored].astype(np.int64)
     is_first = detail.stored_part[is_stored] == 0
     ends = np.cumsum(width)
     start = np.repeat((ends - width)[is_first], np.diff(np.append(np.flatnonzero(is_first), width.size)))
-    addresses = addresses_of(trace, step)
-    row, lane = np.nonzero(lanes_of(trace.executed_mask[step]) & (addresses >= 0))
+    addresses = addresses_of(trace, store_steps)
+    row, lane = np.nonzero(lanes_of(trace.executed_mask[store_steps]) & (addresses >= 0))
     yield from _byte_events(
         addresses[row, lane] + (ends - width - start)[row],
         detail.stored_value[is_stored][row, lane],
         width[row],
-        detail.sequence[step][row],
-        kind[step][row],
+        detail.sequence[store_steps][row],
+        event_kind[store_steps][row],
     )
     loads = np.flatnonzero(
         np.array(is_scalar_load, np.bool_)[trace.text_index] & not_shared & (trace.access_space >= 0)
@@ -158,18 +160,18 @@ class Memory:
     """
 
     def __init__(self, traces: tuple[WarpTrace, ...], regions: list[Region]) -> None:
-        parts = [*_shared_events(traces[0])] if traces else []
-        parts += [events for trace in traces for events in _global_events(trace)]
+        event_parts = [*_shared_events(traces[0])] if traces else []
+        event_parts += [events for trace in traces for events in _global_events(trace)]
         self._truncated = any(trace.truncated for trace in traces)
-        address = np.concatenate([np.zeros(0, np.int64), *(part.address for part in parts)])
-        byte = np.concatenate([np.zeros(0, np.uint8), *(part.byte for part in parts)])
-        time = np.concatenate([np.zeros(0, np.int64), *(part.time for part in parts)])
-        kind = np.concatenate([np.zeros(0, np.int8), *(part.kind for part in parts)])
+        address = np.concatenate([np.zeros(0, np.int64), *(event_part.address for event_part in event_parts)])
+        byte = np.concatenate([np.zeros(0, np.uint8), *(event_part.byte for event_part in event_parts)])
+        time = np.concatenate([np.zeros(0, np.int64), *(event_part.time for event_part in event_parts)])
+        event_kind = np.concatenate([np.zeros(0, np.int8), *(event_part.kind for event_part in event_parts)])
         order = np.lexsort((np.arange(time.size), time, address))
         self._address = address[order]
         self._byte = byte[order]
         self._times = time[order]
-        kind = kind[order]
+        event_kind = event_kind[order]
         self._addresses, first_event = np.unique(self._address, return_index=True)
         self._key = (np.searchsorted(self._addresses, self._address) << np.int64(41)) + self._times
         self._starts = np.array([region.start for region in regions], np.int64)
@@ -180,7 +182,7 @@ class Memory:
         # Whether each event's byte is valid until the next event: a store of this block, or the same value.
         last_event = np.append(first_event[1:], self._times.size) - 1
         same_as_next = np.roll(self._byte, -1) == self._byte
-        next_kind = np.roll(kind, -1)
+        next_kind = np.roll(event_kind, -1)
         is_whole_grid = (
             bool(traces) and len(traces) * WARP_SIZE >= prod(traces[0].block) and prod(traces[0].grid) == 1
         )
@@ -195,7 +197,9 @@ class Memory:
         )
         same_as_before = bytes_before == self._byte[first_event]
         self._valid_before_first = is_recorded & np.where(
-            kind[first_event] == _LOAD, same_as_before, (kind[first_event] == _STORE) | is_whole_grid
+            event_kind[first_event] == _LOAD,
+            same_as_before,
+            (event_kind[first_event] == _STORE) | is_whole_grid,
         )
 
     def _recorded_bytes(
@@ -205,9 +209,9 @@ class Memory:
         before, after = np.zeros((2, address.size), np.uint8)
         region_index = np.searchsorted(self._starts, address, side="right") - 1
         is_recorded = (region_index >= 0) & (address < self._ends[region_index] if self._ends.size else False)
-        for number in np.flatnonzero(np.bincount(region_index[is_recorded])).tolist():
-            positions = np.flatnonzero(is_recorded & (region_index == number))
-            region = self._regions[number]
+        for region_number in np.flatnonzero(np.bincount(region_index[is_recorded])).tolist():
+            positions = np.flatnonzero(is_recorded & (region_index == region_number))
+            region = self._regions[region_number]
             before[positions] = region.bytes_before[address[positions] - region.start]
             after[positions] = region.bytes_after[address[positions] - region.start]
         return before, after, is_recorded
@@ -248,14 +252,14 @@ class Memory:
         bits, known_lanes
             For each lane; only `requested` values can be known.
         """
-        steps = sequence.size
-        requested = np.broadcast_to(requested, (steps, WARP_SIZE))
-        address = np.broadcast_to(address, (steps, WARP_SIZE))
+        step_count = sequence.size
+        requested = np.broadcast_to(requested, (step_count, WARP_SIZE))
+        address = np.broadcast_to(address, (step_count, WARP_SIZE))
         # Most steps change neither an address nor memory: each such run of steps is evaluated once, at its
         # first step. An access is a separate run, and a new run starts after it.
         time = np.searchsorted(self.times, sequence, side="right")
         at_event = np.isin(sequence, self.times) & (not self._valid_after.all())
-        changes = np.ones(steps, np.bool_)
+        changes = np.ones(step_count, np.bool_)
         changes[1:] = (
             (time[1:] != time[:-1])
             | at_event[1:]

@@ -85,8 +85,8 @@ def literal_value(name: str) -> tuple[str, int] | None:
     """Return the type and the value of a literal such as ``3u``, which a name represents."""
     if not name.startswith(_LITERAL_PREFIX):
         return None
-    suffix, _, number = name.removeprefix(_LITERAL_PREFIX).lower().partition("_")
-    value = int(number, 0)
+    suffix, _, number_text = name.removeprefix(_LITERAL_PREFIX).lower().partition("_")
+    value = int(number_text, 0)
     letter = "u" if "u" in suffix else "s"
     is_64_bit = "l" in suffix or value >= 1 << 32
     return f"{letter}{64 if is_64_bit else 32}", value
@@ -161,15 +161,15 @@ def stop(text: str) -> Stop:
     match = _STOP.fullmatch(text.strip())
     if match is None:
         raise WatchError(f"`{text}` is not a stop condition. {_STOP_REMEDY}")
-    kind = match[1]
+    stop_kind = match[1]
     condition = match[2].strip()
-    if kind == "line":
+    if stop_kind == "line":
         if not condition.isdigit():
             raise WatchError(f"`{text}` does not name a line: write its number, as in line 12.")
         return Stop(text, "line", int(condition))
-    if kind == "write":
+    if stop_kind == "write":
         return Stop(text, "write", expression=expression(condition))
     inner = condition[1:-1] if condition.startswith("(") and condition.endswith(")") else ""
     if not inner.strip():
-        raise WatchError(f"`{text}` has no condition: write {kind}(i >= n).")
-    return Stop(text, "any" if kind == "any" else "all", expression=expression(inner))
+        raise WatchError(f"`{text}` has no condition: write {stop_kind}(i >= n).")
+    return Stop(text, "any" if stop_kind == "any" else "all", expression=expression(inner))

@@ -154,8 +154,10 @@ class Symbols:
         if name.endswith("*"):
             return self.pointer_to(self.key_of(name[:-1]), name)
         name = _TYPE_ALIASES.get(name, name)
-        keys = (key for table in (self.types, _BASIC) for key, type_ in table.items() if type_.name == name)
-        return next(keys, None)
+        matching_keys = (
+            key for table in (self.types, _BASIC) for key, type_ in table.items() if type_.name == name
+        )
+        return next(matching_keys, None)
 
     def pointer_to(self, key: int | None, name: str) -> int:
         """Return the key of the type "pointer to `key`"."""
@@ -184,10 +186,11 @@ class Symbols:
 
     def assigned(self, name: str) -> bool:
         """Return whether the source seems to assign to a parameter."""
-        member = rf"(?<!\*)(?<!\* )\b{re.escape(name)}\b(?:\s*\.\s*\w+)*"
+        member_pattern = rf"(?<!\*)(?<!\* )\b{re.escape(name)}\b(?:\s*\.\s*\w+)*"
         return bool(
             re.search(
-                rf"(?:\+\+|--)\s*{member}|{member}\s*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))", self.text
+                rf"(?:\+\+|--)\s*{member_pattern}|{member_pattern}\s*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))",
+                self.text,
             )
         )
 
@@ -211,17 +214,19 @@ class Symbols:
         ctype = self.type_of(key)
         if ctype is None or not ctype.size_bytes:
             return None, offset
-        numbers = [self.number(text) for text in sizes]
-        for text, number in reversed([*zip(sizes[1:], numbers[1:], strict=True)]):
-            if number is None:
+        extents = [self.number(text) for text in sizes]
+        for text, extent in reversed([*zip(sizes[1:], extents[1:], strict=True)]):
+            if extent is None:
                 return None, offset
-            ctype = CType(f"{type_text}[{text}]", number * ctype.size_bytes, inner_key=key, count=number)
+            ctype = CType(f"{type_text}[{text}]", extent * ctype.size_bytes, inner_key=key, count=extent)
             key = self._add_type(ctype)
         if sizes:
-            count, remainder = divmod(size, ctype.size_bytes)
-            if remainder or (size and numbers[0] not in (None, count)):
+            element_count, remainder = divmod(size, ctype.size_bytes)
+            if remainder or (size and extents[0] not in (None, element_count)):
                 return None, offset
-            return CType(f"{type_text}[{count or ''}]", size, inner_key=key, count=count), offset
+            return CType(
+                f"{type_text}[{element_count or ''}]", size, inner_key=key, count=element_count
+            ), offset
         return (ctype if ctype.size_bytes == size else None), offset
 
     def number(self, text: str, depth: int = 5) -> int | None:
@@ -229,13 +234,15 @@ class Symbols:
 
         def constant_value(match: re.Match[str]) -> str:
             name = match[0]
-            option = next((o for o in self.options if o.startswith(f"-D{name}=")), "")
+            option = next(
+                (option_text for option_text in self.options if option_text.startswith(f"-D{name}=")), ""
+            )
             definition = re.search(_CONSTANT.format(name), self.text)
             value = option.partition("=")[2]
             if not value and definition:
                 value = next(filter(None, definition.groups()), "")
-            number = self.number(value, depth - 1) if value and depth else None
-            return str(number) if number is not None else name
+            option_value = self.number(value, depth - 1) if value and depth else None
+            return str(option_value) if option_value is not None else name
 
         expanded_text = re.sub(r"\b[A-Za-z_]\w*", constant_value, text).strip()
         if not expanded_text or not re.fullmatch(r"[\d\s+*/()-]+", expanded_text):
@@ -346,9 +353,9 @@ class Scene:
         return Lanes(ctype, None, self._true_mask, self._false_mask, np.full((1, 1), address, np.int64))
 
     def _local(self, name: str, ctype: CType | None, offset: int) -> Lanes:
-        base = self._in_memory(name, ctype, 0)
+        frame_lanes = self._in_memory(name, ctype, 0)
         addresses = addresses_of_pointers(np.full((1, WARP_SIZE), LOCAL | offset, np.uint64))
-        return Lanes(base.type, None, base.known, base.outside, addresses)
+        return Lanes(frame_lanes.type, None, frame_lanes.known, frame_lanes.outside, addresses)
 
     def _variable(self, variables: list[Variable]) -> Lanes:
         """Return the last written value of a variable.
@@ -362,14 +369,20 @@ class Scene:
         ] or variables
         of_one_type = [variable for variable in of_kernel if variable.type == of_kernel[0].type]
         scope = np.full(len(self.trace), -1, np.int64)
-        for number, variable in enumerate(sorted(of_one_type, key=lambda variable: variable.first_line)):
-            scope[(self.steps.line >= variable.first_line) & (self.steps.line <= variable.last_line)] = number
+        for variable_index, variable in enumerate(
+            sorted(of_one_type, key=lambda variable: variable.first_line)
+        ):
+            scope[(self.steps.line >= variable.first_line) & (self.steps.line <= variable.last_line)] = (
+                variable_index
+            )
         last_scope_step = np.maximum.accumulate(np.where(scope >= 0, np.arange(scope.size), -1))
         scope = np.where(last_scope_step >= 0, scope[last_scope_step], 0)
         value = np.zeros((scope.size, WARP_SIZE), np.uint64)
         known_lanes = np.zeros(value.shape, np.bool_)
-        for number, variable in enumerate(sorted(of_one_type, key=lambda variable: variable.first_line)):
-            in_scope = scope == number
+        for variable_index, variable in enumerate(
+            sorted(of_one_type, key=lambda variable: variable.first_line)
+        ):
+            in_scope = scope == variable_index
             bits, is_written = self.written(variable)
             value[in_scope], known_lanes[in_scope] = bits[in_scope], is_written[in_scope]
         key = next(

@@ -129,17 +129,17 @@ def costs(info: DeviceInfo, work: KernelWork, occupancy: Occupancy, code: str = 
 
 def _stages(launch: PricedLaunch) -> dict[str, float]:
     info = launch.info
-    work = launch.work
+    launch_work = launch.work
     total_clocks = clock_ghz(info) * info.sm_count
-    clocks = kernels.sm_clk(info, work)
+    clocks = kernels.sm_clk(info, launch_work)
     busy_ns = {name: clk / total_clocks for name, clk in clocks.items() if clk or name != "tensor"}
-    slots = min(launch.info.sm_count * launch.blocks_per_sm_limit, max(work.blocks, 1))
+    slots = min(launch.info.sm_count * launch.blocks_per_sm_limit, max(launch_work.blocks, 1))
     latency_ns = float(launch.own_ns.sum()) / slots
     return {
-        "start": kernels.kernel_start_ns(work),
+        "start": kernels.kernel_start_ns(launch_work),
         "latency": latency_ns,
         **busy_ns,
-        **kernels.chip_ns(info, work),
+        **kernels.chip_ns(info, launch_work),
     }
 
 
@@ -153,7 +153,7 @@ def _shared_share(launch: PricedLaunch) -> float:
         ),
     )
     total_clk, shared_clk = (
-        kernels.sm_clk(launch.info, work)["load/store"] for work in (launch.work, only_shared)
+        kernels.sm_clk(launch.info, priced_work)["load/store"] for priced_work in (launch.work, only_shared)
     )
     return shared_clk / total_clk if total_clk else 0.0
 
@@ -241,7 +241,7 @@ class _Search:
         remaining_misses = min(1.0, ideal_sectors / missed_sectors) if missed_sectors else 1.0
 
         def change(launch: PricedLaunch) -> PricedLaunch:
-            return _accesses(
+            return _with_changed(
                 launch,
                 lambda access: (
                     replace(
@@ -265,24 +265,24 @@ class _Search:
                 "uncoalesced",
                 change,
                 worst_line,
-                sectors=_total(worst_line, "sectors") / _total(worst_line, "requests"),
-                ideal=_total(worst_line, "ideal_sectors") / _total(worst_line, "requests"),
+                sectors=_counter_sum(worst_line, "sectors") / _counter_sum(worst_line, "requests"),
+                ideal=_counter_sum(worst_line, "ideal_sectors") / _counter_sum(worst_line, "requests"),
                 lines=len({access.line for access in sites}),
             )
         ]
 
     def _rereading(self) -> list[tuple[Cause, Change]]:
-        work = self.launch.work
-        loads = [access for access in work.of("load") if access.space in ("global", "generic")]
+        launch_work = self.launch.work
+        loads = [access for access in launch_work.of("load") if access.space in ("global", "generic")]
         candidates = [
             access
             for access in loads
             if access.sectors < STRIDED_SECTOR_RATIO * access.ideal_sectors
-            and access.pc not in work.pace.chased
+            and access.pc not in launch_work.pace.chased
         ]
         # Data that the whole grid reads repeatedly is also read repeatedly within well-shaped blocks.
-        requested_bytes = _total(candidates, "bytes_requested")
-        reuse_over_grid = math.sqrt(requested_bytes / max(work.arrays.total, 1))
+        requested_bytes = _counter_sum(candidates, "bytes_requested")
+        reuse_over_grid = math.sqrt(requested_bytes / max(launch_work.arrays.total, 1))
         sites = [
             access
             for access in candidates
@@ -291,13 +291,15 @@ class _Search:
         if not sites:
             return []
         pcs = {access.pc for access in sites}
-        reuse = _total(sites, "bytes_requested") / max(_total(sites, "missed_sectors") * SECTOR_BYTES, 1)
+        reuse = _counter_sum(sites, "bytes_requested") / max(
+            _counter_sum(sites, "missed_sectors") * SECTOR_BYTES, 1
+        )
         reuse = max(reuse, reuse_over_grid)
         reads_saved = min(reuse, TILE_READS)
-        tiled_share = _total(sites, "requests") / max(_total(loads, "requests"), 1)
+        tiled_share = _counter_sum(sites, "requests") / max(_counter_sum(loads, "requests"), 1)
 
         def change(launch: PricedLaunch) -> PricedLaunch:
-            tiled = _accesses(
+            tiled = _with_changed(
                 launch,
                 lambda access: (
                     replace(
@@ -314,24 +316,24 @@ class _Search:
             )
             # One pass of the banks each; where all lanes read one word, ptxas loads four of them at once.
             shared_accesses = [
-                _as_shared(access, round(access.requests * share))
+                _as_shared(access, round(access.requests * remaining_share))
                 for access in launch.work.accesses
                 if access.pc in pcs
-                for share in [
+                for remaining_share in [
                     WORD_BYTES / MAX_LOAD_BYTES
                     if access.sectors == access.requests
                     else TILE_READ_SHARE * access.size_bytes / WORD_BYTES
                 ]
             ]
             counters = tiled.work.counters
-            work = replace(
+            tiled_work = replace(
                 tiled.work, counters=replace(counters, accesses=(*counters.accesses, *shared_accesses))
             )
             memory_clk = kernels.chain_clk(launch.info, launch.work)
             shared_clk = _chain_at(launch.work, SHARED_CLK)
             latency_share = min(1.0, (shared_clk + (memory_clk - shared_clk) / reads_saved) / memory_clk)
             wait_share = launch.wait_share * (1.0 - tiled_share * (1.0 - latency_share))
-            return replace(tiled, work=work, wait_share=wait_share * _wait_correction(launch, tiled))
+            return replace(tiled, work=tiled_work, wait_share=wait_share * _wait_correction(launch, tiled))
 
         worst_line = _line_of(sites, lambda access: access.requests)
         return [self._cause("re-reading", change, worst_line, times=reuse, tile=reads_saved)]
@@ -347,7 +349,7 @@ class _Search:
         pcs = {access.pc for access in sites}
 
         def change(launch: PricedLaunch) -> PricedLaunch:
-            return _accesses(
+            return _with_changed(
                 launch,
                 lambda access: (
                     replace(access, wavefronts=access.ideal_wavefronts) if access.pc in pcs else access
@@ -355,40 +357,48 @@ class _Search:
             )
 
         worst_line = _line_of(sites, lambda access: access.bank_conflicts)
-        requests = _total(worst_line, "requests")
+        requests = _counter_sum(worst_line, "requests")
         return [
             self._cause(
                 "bank conflicts",
                 change,
                 worst_line,
-                wavefronts=_total(worst_line, "wavefronts") / requests,
-                ideal=_total(worst_line, "ideal_wavefronts") / requests,
+                wavefronts=_counter_sum(worst_line, "wavefronts") / requests,
+                ideal=_counter_sum(worst_line, "ideal_wavefronts") / requests,
             )
         ]
 
     def _atomics(self) -> list[tuple[Cause, Change]]:
-        work = self.launch.work
-        sites = [access for access in work.of("atomic") if access.space != "shared" and access.sectors]
+        launch_work = self.launch.work
+        sites = [access for access in launch_work.of("atomic") if access.space != "shared" and access.sectors]
         if not sites:
             return []
         pcs = {access.pc for access in sites}
-        groups = min(work.blocks, self.launch.info.sm_count * self.launch.blocks_per_sm_limit)
+        resident_blocks = min(launch_work.blocks, self.launch.info.sm_count * self.launch.blocks_per_sm_limit)
 
         def with_fewer_lanes(access: AccessCounters) -> AccessCounters:
             lanes = access.bytes_requested / access.size_bytes
-            words = max(work.arrays.smallest // access.size_bytes, 1)
+            word_count = max(launch_work.arrays.smallest // access.size_bytes, 1)
             # A block adds once to each word; to a single word it adds the sums of a few warps.
-            sums_per_block = work.warps_per_block**0.75 if words == 1 else 1.0
-            share = min(1.0, groups * sums_per_block * min(words, lanes / max(work.blocks, 1)) / lanes)
+            sums_per_block = launch_work.warps_per_block**0.75 if word_count == 1 else 1.0
+            remaining_share = min(
+                1.0,
+                resident_blocks
+                * sums_per_block
+                * min(word_count, lanes / max(launch_work.blocks, 1))
+                / lanes,
+            )
             return replace(
                 access,
-                requests=max(1, round(access.requests * share)),
-                sectors=max(1, round(access.sectors * share)),
-                bytes_requested=max(access.size_bytes, round(access.bytes_requested * share)),
+                requests=max(1, round(access.requests * remaining_share)),
+                sectors=max(1, round(access.sectors * remaining_share)),
+                bytes_requested=max(access.size_bytes, round(access.bytes_requested * remaining_share)),
             )
 
         def change(launch: PricedLaunch) -> PricedLaunch:
-            return _accesses(launch, lambda access: with_fewer_lanes(access) if access.pc in pcs else access)
+            return _with_changed(
+                launch, lambda access: with_fewer_lanes(access) if access.pc in pcs else access
+            )
 
         worst_line = _line_of(sites, lambda access: access.bytes_requested)
         lanes = sum(access.bytes_requested / access.size_bytes for access in worst_line)
@@ -398,7 +408,7 @@ class _Search:
                 change,
                 worst_line,
                 lanes=lanes,
-                words=max(min(work.arrays.smallest // worst_line[0].size_bytes, lanes), 1),
+                words=max(min(launch_work.arrays.smallest // worst_line[0].size_bytes, lanes), 1),
                 after=sum(
                     with_fewer_lanes(access).bytes_requested / access.size_bytes for access in worst_line
                 ),
@@ -406,15 +416,18 @@ class _Search:
         ]
 
     def _spills(self) -> list[tuple[Cause, Change]]:
-        work = self.launch.work
-        sites = [access for access in work.accesses if access.space == "local"]
+        launch_work = self.launch.work
+        sites = [access for access in launch_work.accesses if access.space == "local"]
         if not sites:
             return []
 
         pcs = {access.pc for access in sites}
-        issued_clk = float(work.executions[: len(work.pace.pipes)] @ work.pace.pipes[:, PIPES.index("issue")])
+        issued_clk = float(
+            launch_work.executions[: len(launch_work.pace.pipes)]
+            @ launch_work.pace.pipes[:, PIPES.index("issue")]
+        )
         issue_share = max(
-            0.4, 1.0 - LOCAL_ACCESS_INSTRUCTIONS * _total(sites, "requests") / max(issued_clk, 1.0)
+            0.4, 1.0 - LOCAL_ACCESS_INSTRUCTIONS * _counter_sum(sites, "requests") / max(issued_clk, 1.0)
         )
 
         def change(launch: PricedLaunch) -> PricedLaunch:
@@ -429,7 +442,7 @@ class _Search:
             in_registers = replace(
                 launch, work=replace(launch.work, pace=replace(pace, pipes=pipes, chain_clk=chain))
             )
-            without_traffic = _accesses(
+            without_traffic = _with_changed(
                 in_registers,
                 lambda access: (
                     replace(access, requests=1, sectors=0, missed_sectors=0, half_lines=0)
@@ -454,38 +467,40 @@ class _Search:
                 "spills",
                 change,
                 worst_line,
-                requests=_total(sites, "requests"),
-                size_bytes=_total(sites, "sectors") * SECTOR_BYTES,
+                requests=_counter_sum(sites, "requests"),
+                size_bytes=_counter_sum(sites, "sectors") * SECTOR_BYTES,
             )
         ]
 
     # --- instructions -------------------------------------------------------------------------------
     def _divergence(self) -> list[tuple[Cause, Change]]:
-        work = self.launch.work
-        full_executions = -(-work.lane_executions // WARP_SIZE)
-        if not (full_executions < work.executions).any():
+        launch_work = self.launch.work
+        full_executions = -(-launch_work.lane_executions // WARP_SIZE)
+        if not (full_executions < launch_work.executions).any():
             return []
 
         def change(launch: PricedLaunch) -> PricedLaunch:
-            work = launch.work
-            executions = np.minimum(full_executions, work.executions)
-            issued_clk = work.pace.pipes[:, PIPES.index("issue")]
-            issued_before = float(work.executions[: len(issued_clk)] @ issued_clk)
+            changed_work = launch.work
+            executions = np.minimum(full_executions, changed_work.executions)
+            issued_clk = changed_work.pace.pipes[:, PIPES.index("issue")]
+            issued_before = float(changed_work.executions[: len(issued_clk)] @ issued_clk)
             issued_after = float(executions[: len(issued_clk)] @ issued_clk)
-            instructions = work.warp_instructions * (issued_after / max(issued_before, 1.0))
+            instructions = changed_work.warp_instructions * (issued_after / max(issued_before, 1.0))
             # The saved instructions are taken from the busiest warp first.
-            longest = work.longest_warp - (work.warp_instructions - instructions)
+            longest = changed_work.longest_warp - (changed_work.warp_instructions - instructions)
             return replace(
                 launch,
                 work=replace(
-                    work,
+                    changed_work,
                     executions=executions,
                     warp_instructions=np.ceil(instructions).astype(np.int64),
-                    longest_warp=np.maximum(longest, instructions / work.warps_per_block).astype(np.int64),
+                    longest_warp=np.maximum(longest, instructions / changed_work.warps_per_block).astype(
+                        np.int64
+                    ),
                 ),
             )
 
-        counters = work.counters
+        counters = launch_work.counters
         idle_lanes = {
             line: WARP_SIZE * warps - counters.line_thread_instructions.get(line, 0)
             for line, warps in counters.line_warp_instructions.items()
@@ -511,10 +526,12 @@ class _Search:
         ]
 
     def _slow_pipes(self) -> list[tuple[Cause, Change]]:
-        work = self.launch.work
+        launch_work = self.launch.work
         clk_by_pipe = pipe_clk(self.launch.info)
-        pipe_instructions = work.executions[: len(work.pace.pipes)].astype(np.float64) @ work.pace.pipes
-        counters = work.counters
+        pipe_instructions = (
+            launch_work.executions[: len(launch_work.pace.pipes)].astype(np.float64) @ launch_work.pace.pipes
+        )
+        counters = launch_work.counters
         causes = []
         line = max(
             counters.line_warp_instructions,
@@ -550,11 +567,12 @@ class _Search:
                 )
             )
         by_line = counters.line_warp_instructions
-        code = self.code.split("\n")
+        source_lines = self.code.split("\n")
         slow_lines = [
             line_number
             for line_number in by_line
-            if 0 < line_number <= len(code) and _ACCURATE_FUNCTION.search(code[line_number - 1])
+            if 0 < line_number <= len(source_lines)
+            and _ACCURATE_FUNCTION.search(source_lines[line_number - 1])
         ]
         work_share = sum(by_line[line_number] for line_number in slow_lines) / max(sum(by_line.values()), 1)
         if slow_lines:
@@ -584,15 +602,15 @@ class _Search:
         )
         if blocks_that_fit <= launch.blocks_per_sm_limit:
             return []
-        limit = min(limits, key=lambda name: limits[name])
-        merged_blocks = max(1.0, USUAL_THREADS / launch.block_threads) if limit == "blocks" else 1.0
+        limit_name = min(limits, key=lambda name: limits[name])
+        merged_blocks = max(1.0, USUAL_THREADS / launch.block_threads) if limit_name == "blocks" else 1.0
         return [
             self._cause(
                 "occupancy",
                 lambda launch: replace(
                     launch, blocks_per_sm_limit=blocks_that_fit, merged_blocks=merged_blocks
                 ),
-                detail=limit,
+                detail=limit_name,
                 warps=self.occupancy.warps_per_sm,
                 room=self.occupancy.max_warps_per_sm,
                 registers=self.occupancy.registers_per_thread,
@@ -638,43 +656,47 @@ class _Search:
         ]
 
     def _waits(self) -> list[tuple[Cause, Change]]:
-        work = self.launch.work
-        is_chained, memory_share = _chains(work)
-        kind: CauseKind = "in flight" if memory_share >= 0.5 and not is_chained else "latency"
-        loads = list(work.of("load")) if memory_share >= 0.5 else []
+        launch_work = self.launch.work
+        is_chained, memory_share = _chains(launch_work)
+        cause_kind: CauseKind = "in flight" if memory_share >= 0.5 and not is_chained else "latency"
+        loads = list(launch_work.of("load")) if memory_share >= 0.5 else []
         line = 0
         if not loads:
-            lines = work.counters.line_warp_instructions
+            lines = launch_work.counters.line_warp_instructions
             line = max(lines, key=lambda line_number: lines[line_number], default=0)
         return [
             self._cause(
-                kind,
+                cause_kind,
                 lambda launch: replace(launch, wait_share=launch.wait_share / OVERLAPPED_OPERATIONS),
                 _line_of(loads, lambda access: access.requests) if loads else (),
                 line=line,
                 detail="memory" if memory_share >= 0.5 else "arithmetic",
-                warps=min(self.occupancy.blocks_per_sm, -(-work.blocks // self.launch.info.sm_count))
-                * work.warps_per_block,
+                warps=min(self.occupancy.blocks_per_sm, -(-launch_work.blocks // self.launch.info.sm_count))
+                * launch_work.warps_per_block,
                 memory=memory_share,
             )
         ]
 
     def _narrow(self) -> list[tuple[Cause, Change]]:
         """Return the cause "lanes move only one or two bytes per access", if it applies."""
-        work = self.launch.work
-        sites = [access for access in work.of("load", "store") if access.space != "local"]
-        moved_bytes = _total(sites, "bytes_requested")
+        launch_work = self.launch.work
+        sites = [access for access in launch_work.of("load", "store") if access.space != "local"]
+        moved_bytes = _counter_sum(sites, "bytes_requested")
         lanes = sum(access.bytes_requested / access.size_bytes for access in sites)
         if not sites or moved_bytes >= WORD_BYTES * lanes:
             return []
         widening = WORD_BYTES * lanes / moved_bytes
 
         def change(launch: PricedLaunch) -> PricedLaunch:
-            with_fewer_requests = _accesses(
+            with_fewer_requests = _with_changed(
                 launch, lambda access: replace(access, requests=max(1, round(access.requests / widening)))
             )
-            work = replace(with_fewer_requests.work, executions=-(-launch.work.executions // round(widening)))
-            return replace(with_fewer_requests, work=work, merged_blocks=launch.merged_blocks * widening)
+            widened_work = replace(
+                with_fewer_requests.work, executions=-(-launch.work.executions // round(widening))
+            )
+            return replace(
+                with_fewer_requests, work=widened_work, merged_blocks=launch.merged_blocks * widening
+            )
 
         narrow_line = _line_of(sites, lambda access: access.requests * (access.size_bytes < WORD_BYTES))
         return [
@@ -704,7 +726,8 @@ class _Search:
         ]
 
 
-def _total(sites: Iterable[AccessCounters], counter: str) -> int:
+def _counter_sum(sites: Iterable[AccessCounters], counter: str) -> int:
+    """Return the sum of one counter of several accesses."""
     return sum(int(getattr(access, counter)) for access in sites)
 
 
@@ -719,7 +742,8 @@ def _line_of(
     return [access for access in sites if access.line == worst_line]
 
 
-def _accesses(launch: PricedLaunch, change: Callable[[AccessCounters], AccessCounters]) -> PricedLaunch:
+def _with_changed(launch: PricedLaunch, change: Callable[[AccessCounters], AccessCounters]) -> PricedLaunch:
+    """Return the launch with each of its accesses changed by a function."""
     counters = launch.work.counters
     accesses = tuple(change(access) for access in counters.accesses)
     return replace(launch, work=replace(launch.work, counters=replace(counters, accesses=accesses)))
@@ -751,8 +775,8 @@ def _piped(
     pipes = pace.pipes.copy()
     if to_fma:
         pipes[:, PIPES.index("fma")] += pipes[:, PIPES.index(to_fma)]
-    for name, share in pipe_shares.items():
-        pipes[:, PIPES.index(name)] *= share
+    for name, work_share in pipe_shares.items():
+        pipes[:, PIPES.index(name)] *= work_share
     clk_by_pipe = np.array([4.0 * pipe_clk_by_name[name] for name in PIPES])
     slowest_before = (pace.pipes * clk_by_pipe).max(axis=1)
     slowest_after = (pipes * clk_by_pipe).max(axis=1)

@@ -111,14 +111,16 @@ def step_ns(
     """
     prices = [step_prices(info) for info in infos]
     ports: dict[tuple[int, bool, bool], list[float]] = {}
-    for source, target, size, over_link in messages:
-        rate = min(prices[source].link_gbps, prices[target].link_gbps)
+    for source_rank, target_rank, size, over_link in messages:
+        rate = min(prices[source_rank].link_gbps, prices[target_rank].link_gbps)
         direct = over_link and rate > 0
         if direct:
             transfer_ns = size / rate
         else:
-            transfer_ns = peer_copy_ns(infos[source], infos[target], size, False) - DIRECT_LATENCY_NS
-        for port in ((source, direct, True), (target, direct, False)):
+            transfer_ns = (
+                peer_copy_ns(infos[source_rank], infos[target_rank], size, False) - DIRECT_LATENCY_NS
+            )
+        for port in ((source_rank, direct, True), (target_rank, direct, False)):
             ports.setdefault(port, []).append(transfer_ns)
     copies_ns = max((STEP_NS + (len(port) - 1) * TURN_NS + sum(port) for port in ports.values()), default=0.0)
     sums_ns: dict[int, list[float]] = {}

@@ -108,5 +108,5 @@ def pinned_gbps(info: DeviceInfo) -> float:
     """Return the rate of a large copy from or to pinned host memory, in GB/s."""
     peak_rate_gbps = info.pcie_gbps or 15.75
     return peak_rate_gbps * next(
-        share for peak_limit_gbps, share in PCIE_EFFICIENCY if peak_rate_gbps >= peak_limit_gbps
+        efficiency for peak_limit_gbps, efficiency in PCIE_EFFICIENCY if peak_rate_gbps >= peak_limit_gbps
     )

@@ -41,7 +41,7 @@ class InstructionCost:
     @property
     def issued(self) -> float:
         """Number of issue slots that the instruction takes."""
-        return self.extra + sum(count for _, count in self.pipes)
+        return self.extra + sum(pipe_slots for _, pipe_slots in self.pipes)
 
 
 FREE = InstructionCost()
@@ -86,45 +86,47 @@ ADDRESS_SUM = _WIDE
 @functools.lru_cache(maxsize=4096)
 def instruction_cost(opcode: str) -> InstructionCost:
     """Return the cost of an opcode such as ``fma.rn.ftz.f32``."""
-    parts = opcode.split(".")
-    root = parts[0]
+    opcode_parts = opcode.split(".")
+    root = opcode_parts[0]
     if root in ("wmma", "mma", "ldmatrix", "stmatrix"):
-        return _matrix(parts)
+        return _matrix(opcode_parts)
     if root == "cp":
-        return InstructionCost((("lsu", 1.0),)) if is_copy(parts) else _COPY_GROUP
-    kind = parts[-1]
-    bits = kind.lstrip("busf") if kind.lstrip("busf").isdigit() else ""
-    is_floating = kind in ("f32", "f64")
+        return InstructionCost((("lsu", 1.0),)) if is_copy(opcode_parts) else _COPY_GROUP
+    type_name = opcode_parts[-1]
+    bits = type_name.lstrip("busf") if type_name.lstrip("busf").isdigit() else ""
+    is_floating = type_name in ("f32", "f64")
     is_64_bit = bits == "64"
     if root in ("ld", "ldu"):
-        return _load(parts)
+        return _load(opcode_parts)
     if root in ("st", "red"):
         return InstructionCost((("lsu", 1.0),), 0.0)
     if root == "atom":
-        return InstructionCost((("lsu", 1.0),), 0.0, 0.0, "shared" if "shared" in parts else "atomic")
-    if root == "mov" and kind == "special":
+        return InstructionCost((("lsu", 1.0),), 0.0, 0.0, "shared" if "shared" in opcode_parts else "atomic")
+    if root == "mov" and type_name == "special":
         return _SPECIAL_REGISTER
-    if kind == "pred" or root in ("cvta", "mov", "isspacep", "call", "ret", "exit"):
+    if type_name == "pred" or root in ("cvta", "mov", "isspacep", "call", "ret", "exit"):
         return FREE
     if root in ("bra", "brx"):
-        return _BRANCH if "uni" not in parts else InstructionCost((("uniform", 0.5),))
+        return _BRANCH if "uni" not in opcode_parts else InstructionCost((("uniform", 0.5),))
     if root in ("neg", "abs") and is_floating:
         return FREE
     if root in ("div", "rem", "sqrt", "rcp"):
-        mode = next((part for part in parts[1:] if part in ("rn", "full", "approx")), "")
+        mode = next((modifier for modifier in opcode_parts[1:] if modifier in ("rn", "full", "approx")), "")
         if is_floating and (root, mode) in (("rcp", "approx"), ("sqrt", "approx")):
             return _MUFU if root == "rcp" else InstructionCost((("xu", 2.0),), 36.0)
         return _SLOW_INSTRUCTIONS.get(
-            (f"{root}.{mode}" if is_floating else root, kind if is_floating else bits), _MUFU
+            (f"{root}.{mode}" if is_floating else root, type_name if is_floating else bits), _MUFU
         )
     if root in ("sin", "cos"):
         return InstructionCost((("xu", 1.0), ("fma", 1.0)), 22.0)
     if root in ("ex2", "lg2", "rsqrt", "tanh"):
         return (
-            _MUFU if "ftz" in parts or root == "tanh" else InstructionCost((("xu", 1.0), ("fma", 2.0)), 26.0)
+            _MUFU
+            if "ftz" in opcode_parts or root == "tanh"
+            else InstructionCost((("xu", 1.0), ("fma", 2.0)), 26.0)
         )
     if root == "cvt":
-        return _conversion(parts)
+        return _conversion(opcode_parts)
     if root in ("popc", "clz", "brev", "bfind", "fns"):
         return _COUNT_BITS if not is_64_bit else InstructionCost((("xu", 2.0),), 30.0, 1.0)
     if root in ("shfl", "match"):
@@ -137,18 +139,18 @@ def instruction_cost(opcode: str) -> InstructionCost:
         return InstructionCost((("uniform", 1.0),), 0.0, 1.0, "barrier")
     if root in ("membar", "fence"):
         return InstructionCost((("lsu", 1.0),), 0.0, 1.0, "atomic")
-    if kind in ("f16", "f16x2", "bf16", "bf16x2"):
+    if type_name in ("f16", "f16x2", "bf16", "bf16x2"):
         return _HALF
-    if kind == "f64":
+    if type_name == "f64":
         return _FP64 if root in ("add", "sub", "mul", "fma", "mad", "min", "max", "setp") else _ALU
-    if kind == "f32":
+    if type_name == "f32":
         return _FMA if root in ("add", "sub", "mul", "fma", "mad") else _ALU
     if root in ("mul", "mad", "madc"):
         if is_64_bit:
             return InstructionCost((("imad", 4.0),), 13.0, 1.0)
-        if root == "mul" and "wide" in parts:
+        if root == "mul" and "wide" in opcode_parts:
             return FREE
-        return _IMAD if "hi" not in parts else InstructionCost((("imad", 3.0),), 9.0)
+        return _IMAD if "hi" not in opcode_parts else InstructionCost((("imad", 3.0),), 9.0)
     if is_64_bit:
         if root == "shl":
             return FREE
@@ -165,25 +167,32 @@ def is_copy(parts: Sequence[str]) -> bool:
     return len(parts) > 2 and parts[0] == "cp" and parts[2] in ("ca", "cg")
 
 
-def _matrix(parts: list[str]) -> InstructionCost:
+def _matrix(opcode_parts: list[str]) -> InstructionCost:
     """Return the cost of a tensor-core instruction, or of a load or store of its operands."""
-    if "mma" not in parts[:2]:
-        loads = parts[0] == "ldmatrix" or parts[1] == "load"
-        space = "shared" if any(part.startswith("shared") for part in parts) else "global"
-        matrices = next((int(part[1]) for part in parts if part in ("x1", "x2", "x4")), 4)
+    if "mma" not in opcode_parts[:2]:
+        loads = opcode_parts[0] == "ldmatrix" or opcode_parts[1] == "load"
+        space = "shared" if any(modifier.startswith("shared") for modifier in opcode_parts) else "global"
+        matrices = next((int(modifier[1]) for modifier in opcode_parts if modifier in ("x1", "x2", "x4")), 4)
         return InstructionCost((("lsu", 1.0),), MATRIX_CLK * matrices, 0.0, space if loads else "")
     m, n, k = next(
-        map(int, found.groups()) for part in parts if (found := re.fullmatch(r"m(\d+)n(\d+)k(\d+)", part))
+        map(int, shape_match.groups())
+        for modifier in opcode_parts
+        if (shape_match := re.fullmatch(r"m(\d+)n(\d+)k(\d+)", modifier))
     )
-    factor = next((part for part in parts[-3:-1] if part in FACTOR_BYTES), "f16")
-    share = k * FACTOR_BYTES[factor] / PRODUCT_BYTES
-    products = m * n / 128 * (PRODUCT_FIXED_SHARE + (1 - PRODUCT_FIXED_SHARE) * share)
+    factor = next((modifier for modifier in opcode_parts[-3:-1] if modifier in FACTOR_BYTES), "f16")
+    k_share = k * FACTOR_BYTES[factor] / PRODUCT_BYTES
+    products = m * n / 128 * (PRODUCT_FIXED_SHARE + (1 - PRODUCT_FIXED_SHARE) * k_share)
     return InstructionCost((("tensor", products),))
 
 
-def _load(parts: list[str]) -> InstructionCost:
+def _load(opcode_parts: list[str]) -> InstructionCost:
     space = next(
-        (part for part in parts if part in ("global", "shared", "local", "const", "param")), "generic"
+        (
+            modifier
+            for modifier in opcode_parts
+            if modifier in ("global", "shared", "local", "const", "param")
+        ),
+        "generic",
     )
     if space == "param":
         return InstructionCost((), 0.0, 0.0, "parameter")
@@ -192,16 +201,16 @@ def _load(parts: list[str]) -> InstructionCost:
     return InstructionCost((("lsu", 1.0),), 0.0, 0.0, "shared" if space == "shared" else "global")
 
 
-def _conversion(parts: list[str]) -> InstructionCost:
-    target = parts[-2]
-    source = parts[-1]
-    if target[0] in "bus" and source[0] in "bus":
-        return FREE if "sat" not in parts else _ALU
-    if "f64" in (target, source):
+def _conversion(opcode_parts: list[str]) -> InstructionCost:
+    target_type = opcode_parts[-2]
+    source_type = opcode_parts[-1]
+    if target_type[0] in "bus" and source_type[0] in "bus":
+        return FREE if "sat" not in opcode_parts else _ALU
+    if "f64" in (target_type, source_type):
         return InstructionCost((("xu", 1.0), ("fma", 1.0)), 20.0)
-    if target[0] == "f" and source[0] == "f":
-        return _ALU if target == source else _HALF
-    if source[0] == "f":  # to an integer
+    if target_type[0] == "f" and source_type[0] == "f":
+        return _ALU if target_type == source_type else _HALF
+    if source_type[0] == "f":  # to an integer
         return _CONVERT
     return InstructionCost((("alu", 1.0),), 5.0)
 

@@ -309,10 +309,10 @@ def shared_ns(
 
 
 def _shares(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    total = int(counts.sum())
-    if not total:
+    count_total = int(counts.sum())
+    if not count_total:
         return np.full(counts.size, 1.0 / max(counts.size, 1))
-    shares: npt.NDArray[np.float64] = counts / total
+    shares: npt.NDArray[np.float64] = counts / count_total
     return shares
 
 
@@ -363,18 +363,20 @@ def block_clk(info: DeviceInfo, work: KernelWork) -> float:
     """
     piece_clk = piece_clocks(info, work)
     phases = np.array(work.pace.phases[: len(piece_clk)])
-    numbers = np.unique(phases[piece_clk > 0.0])
-    if len(numbers) < 2:
+    phase_numbers = np.unique(phases[piece_clk > 0.0])
+    if len(phase_numbers) < 2:
         return float(piece_clk.sum()) / work.warps
     total_clk = 0.0
     totals: Counter[str] = Counter()
-    for number in numbers:
-        part = work.part(number)
-        clocks = {name: clk / work.blocks for name, clk in sm_clk(info, part).items()}
-        clocks["L2"] = l2_clk(part) / work.blocks * max(min(work.blocks / info.sm_count, 1.0), L2_PORT_SHARE)
+    for phase_number in phase_numbers:
+        phase_work = work.part(phase_number)
+        clocks = {name: clk / work.blocks for name, clk in sm_clk(info, phase_work).items()}
+        clocks["L2"] = (
+            l2_clk(phase_work) / work.blocks * max(min(work.blocks / info.sm_count, 1.0), L2_PORT_SHARE)
+        )
         tensor_clk = clocks.pop("tensor")
         totals.update(clocks)
-        phase_clk = float(piece_clk[phases == number].sum()) / work.warps
+        phase_clk = float(piece_clk[phases == phase_number].sum()) / work.warps
         phase_clk = (phase_clk**OVERLAP + max(clocks.values()) ** OVERLAP) ** (1.0 / OVERLAP)
         total_clk += max(phase_clk, tensor_clk)
     return float(max(total_clk**OVERLAP - max(totals.values()) ** OVERLAP, 0.0) ** (1.0 / OVERLAP))
@@ -452,19 +454,24 @@ def _copy_wait_clk(
     the next one. In a loop of c clocks, w = latency - n (c + w) - `between`, thus
     w = (latency - n c - between) / (n + 1).
     """
-    count = int(work.executions[wait.row])
-    if not count:
+    wait_count = int(work.executions[wait.row])
+    if not wait_count:
         return 0.0
-    loop_clk, between_clk = (float(piece_clk[list(rows)].sum()) / count for rows in (wait.loop, wait.between))
+    loop_clk, between_clk = (
+        float(piece_clk[list(rows)].sum()) / wait_count for rows in (wait.loop, wait.between)
+    )
     hidden_clk = wait.pending * loop_clk + between_clk
-    return count * max(latency_clk - hidden_clk, 0.0) / (wait.pending + 1)
+    return wait_count * max(latency_clk - hidden_clk, 0.0) / (wait.pending + 1)
 
 
 def sm_clk(info: DeviceInfo, work: KernelWork) -> dict[str, float]:
     """Return for how many clocks the launch occupies each unit of an SM, such as its pipes."""
     executions = work.executions[: len(work.pace.pipes)].astype(np.float64) @ work.pace.pipes
     clk_by_pipe = pipe_clk(info)
-    clocks = {name: float(count) * clk_by_pipe[name] for name, count in zip(PIPES, executions, strict=True)}
+    clocks = {
+        name: float(pipe_executions) * clk_by_pipe[name]
+        for name, pipe_executions in zip(PIPES, executions, strict=True)
+    }
     clocks["issue"] *= ISSUE_SURPLUS
     del clocks["lsu"]
     clocks["fma"] += (

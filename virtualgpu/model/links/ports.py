@@ -186,13 +186,13 @@ class Links:
             crossings.extend(
                 Crossing(
                     name=activity.name,
-                    source=source,
-                    target=target,
+                    source=source_id,
+                    target=target_id,
                     size_bytes=size_bytes,
                     over=link_kind,
                     start_ns=activity.start_ns,
                     end_ns=activity.end_ns,
                     correlation_id=activity.correlation_id,
                 )
-                for source, target, size_bytes, link_kind in hops
+                for source_id, target_id, size_bytes, link_kind in hops
             )

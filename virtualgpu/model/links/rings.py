@@ -68,13 +68,21 @@ def steps(call: RingCall, ranks: int, count: int, root: int = 0) -> list[RingSte
         return []
     if call in ("broadcast", "reduce"):
         adds = call == "reduce"
-        first = root + 1 if adds else root
+        first_rank = root + 1 if adds else root
         return [
-            RingStep(step, (first + step) % n, (first + step + 1) % n, 0, 0, count, adds)
-            for step in range(n - 1)
+            RingStep(
+                step_index,
+                (first_rank + step_index) % n,
+                (first_rank + step_index + 1) % n,
+                0,
+                0,
+                count,
+                adds,
+            )
+            for step_index in range(n - 1)
         ]
-    total = count if call == "allReduce" else n * count
-    bounds = chunks(total, n)
+    total_elements = count if call == "allReduce" else n * count
+    bounds = chunks(total_elements, n)
     # Offset of the first chunk of a rank: rank r ends with chunk r of a reduce-scatter, r + 1 of an
     # all-reduce.
     phases = []
@@ -83,12 +91,12 @@ def steps(call: RingCall, ranks: int, count: int, root: int = 0) -> list[RingSte
     if call != "reduceScatter":
         phases.append((1 if call == "allReduce" else 0, False))
     for phase, (offset, adds) in enumerate(phases):
-        for step in range(n - 1):
+        for step_index in range(n - 1):
             for rank in range(n):
-                chunk = (rank + offset - step) % n
+                chunk = (rank + offset - step_index) % n
                 start, end = bounds[chunk]
                 ring_steps.append(
-                    RingStep(phase * (n - 1) + step, rank, (rank + 1) % n, chunk, start, end, adds)
+                    RingStep(phase * (n - 1) + step_index, rank, (rank + 1) % n, chunk, start, end, adds)
                 )
     return ring_steps
 

@@ -59,7 +59,7 @@ def run_together(
     """
     machine = parts[0].device.machine
     clock = machine.clock
-    last = parts[-1]
+    last_part = parts[-1]
     passage = Passage()
     passage.set_transfers(machine.links, hops)
     sm_shares = {part: min(1.0, cost.CHANNELS / part.device.info.sm_count) for part in parts}
@@ -77,7 +77,7 @@ def run_together(
                 begin_ns = engine.earliest(begin_ns, max(1, round(duration_ns)), required_share, clock.now_ns)
         end_ns = begin_ns + duration_ns
         for part in (*parts[:-1], *other_streams):
-            _order(part, last)
+            _order(part, last_part)
         for part in parts[:-1]:
             waiting_kernel = Operation(
                 "CONCURRENT_KERNEL",
@@ -88,7 +88,7 @@ def run_together(
                 writes=part.writes,
             )
             part.device.work.enqueue(part.stream, waiting_kernel)
-        last.device.schedule.hold_until(last.stream, begin_ns)
+        last_part.device.schedule.hold_until(last_part.stream, begin_ns)
 
         def run() -> float:
             move()
@@ -98,20 +98,20 @@ def run_together(
                     part.device.l2.touch({array.ctypes.data: array.nbytes})
             return duration_ns
 
-        last.device.work.enqueue(
-            last.stream,
+        last_part.device.work.enqueue(
+            last_part.stream,
             Operation(
                 "CONCURRENT_KERNEL",
                 name,
                 run,
-                sm_share=sm_shares[last],
-                reads=last.reads,
-                writes=last.writes,
+                sm_share=sm_shares[last_part],
+                reads=last_part.reads,
+                writes=last_part.writes,
                 passage=passage,
             ),
         )
         for part in (*parts[:-1], *other_streams):
-            _order(last, part)
+            _order(last_part, part)
 
 
 def _waiting_duration(part: Part, end_ns: float) -> Callable[[], float]:

@@ -294,9 +294,9 @@ class DeviceMemory:
                 self._release_pages(address, size)
                 return
             start, merged_bytes = self._small.give(address, size)
-            base = self._arena.address
-            first_page = base + _round_up(start - base, PAGE_BYTES)
-            last_page = base + (start + merged_bytes - base) // PAGE_BYTES * PAGE_BYTES
+            base_address = self._arena.address
+            first_page = base_address + _round_up(start - base_address, PAGE_BYTES)
+            last_page = base_address + (start + merged_bytes - base_address) // PAGE_BYTES * PAGE_BYTES
             if last_page > first_page:
                 self._small.remove(first_page, last_page - first_page)
                 self._release_pages(first_page, last_page - first_page)
@@ -516,7 +516,7 @@ class DeviceMemory:
         ValueError
             If the range leaves the device's address space.
         """
-        base = self._arena.address
+        base_address = self._arena.address
         peer = self.peer_of(address)
         if peer is not None:
             return peer.view(address, size_bytes)
@@ -526,7 +526,11 @@ class DeviceMemory:
             and address + size_bytes <= self.segment(address)[1]
         ):
             return host_view(address, size_bytes)
-        if address < base or size_bytes < 0 or address + size_bytes > base + self._arena.size_bytes:
+        if (
+            address < base_address
+            or size_bytes < 0
+            or address + size_bytes > base_address + self._arena.size_bytes
+        ):
             raise ValueError(f"{size_bytes} bytes at {address:#x} are outside this device's memory.")
         return self._arena.view(address, size_bytes)
 
@@ -537,14 +541,14 @@ class DeviceMemory:
 
     def unwritten(self, address: int, size_bytes: int) -> npt.NDArray[np.bool_]:
         """Return which 4-byte words of a range still have the value that `mark_unwritten` stored."""
-        words: npt.NDArray[np.uint32] = self.view(address, size_bytes & ~3).view(np.uint32)
-        is_unwritten: npt.NDArray[np.bool_] = words == UNWRITTEN
+        memory_words: npt.NDArray[np.uint32] = self.view(address, size_bytes & ~3).view(np.uint32)
+        is_unwritten: npt.NDArray[np.bool_] = memory_words == UNWRITTEN
         return is_unwritten
 
     def zero(self, address: int, size_bytes: int) -> None:
         """Fill a range with zeros. Whole pages are returned to the host instead, if it supports that."""
-        contents = self.view(address, size_bytes)
+        range_bytes = self.view(address, size_bytes)
         if self.peer_of(address) is not None or self.is_host_address(address):
-            contents[:] = 0
+            range_bytes[:] = 0
         else:
             self._arena.zero(address, size_bytes)

@@ -103,7 +103,7 @@ class DeviceHeap:
         """Context manager that prevents the reuse of freed blocks, and restores the heap at its end."""
         free_before = list(self._free)
         used_before = dict(self.used)
-        contents = self._contents.copy()
+        saved_contents = self._contents.copy()
         self.freed = {}
         try:
             yield
@@ -111,4 +111,4 @@ class DeviceHeap:
             self._free = free_before
             self.used = used_before
             self.freed = None
-            self._contents[:] = contents
+            self._contents[:] = saved_contents

@@ -46,8 +46,8 @@ def _remaining_group_bytes() -> Iterator[int]:
             continue
         root = _GROUP_ROOT / "memory" if controllers else _GROUP_ROOT
         limit_file, use_file, cache_entry = _FILES[bool(controllers)]
-        group = PurePosixPath(path)
-        for ancestor in (group, *group.parents):  # a limit applies to all groups within
+        control_group = PurePosixPath(path)
+        for ancestor in (control_group, *control_group.parents):  # a limit applies to all groups within
             folder = root / ancestor.relative_to("/")
             with contextlib.suppress(OSError, ValueError, KeyError):  # no file, or no limit ("max")
                 statistics = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())

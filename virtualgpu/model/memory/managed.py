@@ -74,10 +74,10 @@ class ManagedPages:
     ) -> Migration:
         first_page = start // PAGE_BYTES
         last_page = -(-(start + size_bytes) // PAGE_BYTES)
-        count = (
+        page_count = (
             last_page - first_page if max_pages is None else min(last_page - first_page, max(max_pages, 1))
         )
-        touched_pages = first_page + np.arange(count) * (last_page - first_page) // max(count, 1)
+        touched_pages = first_page + np.arange(page_count) * (last_page - first_page) // max(page_count, 1)
         missing_pages = touched_pages[~on_target[touched_pages]]
         if not missing_pages.size:
             return Migration()

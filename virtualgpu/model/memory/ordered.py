@@ -133,7 +133,7 @@ class OrderedPool:
             return address, wait_ns
 
     def _find_space(self, size: int, stream: int) -> int | None:
-        usable_pieces = [piece for piece in self._free if piece.stream in (None, stream)]
+        usable_pieces = [free_piece for free_piece in self._free if free_piece.stream in (None, stream)]
         start = _first_run(usable_pieces, size)
         if start is None:
             start = self._grow(usable_pieces, size)
@@ -145,8 +145,8 @@ class OrderedPool:
         The freeing `stream` can reuse the block at once, other streams from `ready_ns` on.
         """
         block = self._blocks.pop(address)
-        piece = _Piece(block.start, block.end, stream, ready_ns, self._clock.waits)
-        self._freed.append((address, block, piece))
+        free_piece = _Piece(block.start, block.end, stream, ready_ns, self._clock.waits)
+        self._freed.append((address, block, free_piece))
         self.settle()
 
     def settle(self) -> None:
@@ -175,15 +175,15 @@ class OrderedPool:
         now_ns = self._clock.now_ns
         waits = self._clock.waits
         while self._freed:
-            address, block, piece = self._freed.pop(0)
-            if piece.waits < waits:  # freed before the host waited, and not used since
-                self._waits = min(self._waits, piece.waits)
+            address, block, free_piece = self._freed.pop(0)
+            if free_piece.waits < waits:  # freed before the host waited, and not used since
+                self._waits = min(self._waits, free_piece.waits)
             self._memory.close_block(address)
             self._used_bytes -= block.requested_bytes
-            self._add(piece)
-        for piece in self._free:
-            if piece.ready_ns <= now_ns:
-                piece.stream = None
+            self._add(free_piece)
+        for free_piece in self._free:
+            if free_piece.ready_ns <= now_ns:
+                free_piece.stream = None
         if waits != self._waits:
             self._waits = waits
             self._release_granules(self._settings[RELEASE_THRESHOLD])
@@ -199,7 +199,9 @@ class OrderedPool:
 
     def _release_granules(self, keep_bytes: int) -> None:
         unused_pieces = [
-            piece for piece in self._free if piece.stream is None and piece.waits < self._clock.waits
+            free_piece
+            for free_piece in self._free
+            if free_piece.stream is None and free_piece.waits < self._clock.waits
         ]
         runs = list(_runs(unused_pieces))
         for granule in sorted(self._granules, reverse=True):
@@ -234,9 +236,9 @@ class OrderedPool:
 
     def _add(self, piece: _Piece) -> None:
         """Add a free range, and merge it with neighbours that can be used by the same stream."""
-        pieces = sorted([*self._free, piece], key=lambda free_piece: free_piece.start)
-        merged_pieces = [pieces[0]]
-        for piece in pieces[1:]:
+        sorted_pieces = sorted([*self._free, piece], key=lambda free_piece: free_piece.start)
+        merged_pieces = [sorted_pieces[0]]
+        for piece in sorted_pieces[1:]:
             last_piece = merged_pieces[-1]
             same_owner = (last_piece.stream, last_piece.ready_ns, last_piece.waits) == (
                 piece.stream,
@@ -254,18 +256,18 @@ class OrderedPool:
 
         Return the time when other streams have finished with the range, or 0 if none uses it.
         """
-        pieces = []
+        remaining_pieces = []
         wait_ns = 0
-        for piece in self._free:
-            if piece.end <= start or end <= piece.start:
-                pieces.append(piece)
+        for free_piece in self._free:
+            if free_piece.end <= start or end <= free_piece.start:
+                remaining_pieces.append(free_piece)
                 continue
-            if piece.stream not in (None, stream):
-                wait_ns = max(wait_ns, piece.ready_ns)
-            for rest_start, rest_end in ((piece.start, start), (end, piece.end)):
+            if free_piece.stream not in (None, stream):
+                wait_ns = max(wait_ns, free_piece.ready_ns)
+            for rest_start, rest_end in ((free_piece.start, start), (end, free_piece.end)):
                 if rest_start < rest_end:
-                    pieces.append(replace(piece, start=rest_start, end=rest_end))
-        self._free = pieces
+                    remaining_pieces.append(replace(free_piece, start=rest_start, end=rest_end))
+        self._free = remaining_pieces
         return wait_ns
 
     # Attributes
@@ -318,12 +320,12 @@ class OrderedPool:
 def _runs(pieces: Iterable[_Piece]) -> Iterator[tuple[int, int]]:
     """Yield start and end of each contiguous range of adjacent pieces."""
     start = end = -1
-    for piece in pieces:
-        if piece.start != end:
+    for free_piece in pieces:
+        if free_piece.start != end:
             if end > start:
                 yield start, end
-            start = piece.start
-        end = piece.end
+            start = free_piece.start
+        end = free_piece.end
     if end > start:
         yield start, end
 

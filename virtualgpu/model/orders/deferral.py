@@ -74,7 +74,13 @@ class Deferral:
         running operation, for which the lock's holder waits.
         """
         if not self._running:
-            self.require([number for number, operation in list(self._delayed.items()) if not operation.keeps])
+            self.require(
+                [
+                    operation_number
+                    for operation_number, operation in list(self._delayed.items())
+                    if not operation.keeps
+                ]
+            )
 
     def require(self, numbers: Iterable[int] | None = None) -> None:
         """Run the delayed operations `numbers` (None: all), and those that they depend on.
@@ -98,23 +104,31 @@ class Deferral:
         pending = [candidate for candidate in numbers if candidate in self._delayed]
         to_run = set[int]()
         while pending:
-            number = pending.pop()
-            if number not in to_run:
-                to_run.add(number)
+            operation_number = pending.pop()
+            if operation_number not in to_run:
+                to_run.add(operation_number)
                 pending += [
-                    candidate for candidate in self._delayed[number].after if candidate in self._delayed
+                    candidate
+                    for candidate in self._delayed[operation_number].after
+                    if candidate in self._delayed
                 ]
         return to_run
 
     def _run(self, numbers: set[int]) -> None:
         followers: dict[int, list[int]] = {}
         open_predecessors: dict[int, int] = {}
-        for number in numbers:
-            predecessors = [other for other in self._delayed[number].after if other in numbers]
-            open_predecessors[number] = len(predecessors)
-            for other in predecessors:
-                followers.setdefault(other, []).append(number)
-        ready = [(self._rank(other), other) for other, count in open_predecessors.items() if not count]
+        for operation_number in numbers:
+            predecessors = [
+                predecessor for predecessor in self._delayed[operation_number].after if predecessor in numbers
+            ]
+            open_predecessors[operation_number] = len(predecessors)
+            for predecessor in predecessors:
+                followers.setdefault(predecessor, []).append(operation_number)
+        ready = [
+            (self._rank(operation_number), operation_number)
+            for operation_number, open_count in open_predecessors.items()
+            if not open_count
+        ]
         heapify(ready)
         finished_operations: list[
             _DelayedOperation
@@ -122,15 +136,15 @@ class Deferral:
         self._running = True
         try:
             while ready:
-                _, number = heappop(ready)
-                finished_operations.append(self._delayed.pop(number))
+                _, operation_number = heappop(ready)
+                finished_operations.append(self._delayed.pop(operation_number))
                 finished_operations[-1].run()
-                for follower in followers.get(number, ()):
+                for follower in followers.get(operation_number, ()):
                     open_predecessors[follower] -= 1
                     if not open_predecessors[follower]:
                         heappush(ready, (self._rank(follower), follower))
         finally:
             self._running = False
 
-    def _rank(self, number: int) -> float:
-        return -number if self._random is None else self._random.random()
+    def _rank(self, operation_number: int) -> float:
+        return -operation_number if self._random is None else self._random.random()

@@ -82,10 +82,10 @@ class LateFaults(Deferral):
         if kernel:
             self._launches += 1
             frame, _ = self._lines.frame()
-            site = LaunchSite(self._launches, "", 0)
+            launch_site = LaunchSite(self._launches, "", 0)
             if frame is not None:
-                site = LaunchSite(self._launches, frame.f_code.co_filename, frame.f_lineno)
-            super().hold(number, lambda: self._run_kernel(site, run), after, keeps)
+                launch_site = LaunchSite(self._launches, frame.f_code.co_filename, frame.f_lineno)
+            super().hold(number, lambda: self._run_kernel(launch_site, run), after, keeps)
         else:
             super().hold(number, run, after, keeps)
         if self._blocking:
@@ -94,7 +94,13 @@ class LateFaults(Deferral):
     def run_before_free(self) -> None:
         """Run the operations that may use an array to be freed. The next wait reports their faults."""
         if self._error is None:
-            self.attempt([number for number, operation in list(self._delayed.items()) if not operation.keeps])
+            self.attempt(
+                [
+                    operation_number
+                    for operation_number, operation in list(self._delayed.items())
+                    if not operation.keeps
+                ]
+            )
 
     def attempt(self, numbers: Iterable[int] | None = None) -> None:
         """Run the operations `numbers`. Their faults are reported at the next call that waits.
@@ -129,12 +135,12 @@ class LateFaults(Deferral):
             status, name = self._error
             raise CUDARuntimeError(status, name, _MESSAGES.get(status, "unspecified launch failure"))
 
-    def _run_kernel(self, site: LaunchSite, run: Callable[[], object]) -> None:
-        self._current_launch = site
+    def _run_kernel(self, launch_site: LaunchSite, run: Callable[[], object]) -> None:
+        self._current_launch = launch_site
         run()
 
-    def _rank(self, number: int) -> float:
-        return number
+    def _rank(self, operation_number: int) -> float:
+        return operation_number
 
 
 @contextmanager

@@ -119,8 +119,8 @@ class LineWatch:
 
         def stop() -> None:
             monitoring.set_events(tool_id, 0)
-            for code in code_objects:
-                monitoring.set_local_events(tool_id, code, 0)
+            for code_object in code_objects:
+                monitoring.set_local_events(tool_id, code_object, 0)
             for event in callbacks:
                 monitoring.register_callback(tool_id, event, None)
             monitoring.free_tool_id(tool_id)
@@ -210,9 +210,9 @@ class _LineSearch:
     def __init__(self, beginnings: list[_Beginning], switched_off: dict[tuple[CodeType, int], int]) -> None:
         self._times: dict[int, list[int]] = defaultdict(list)
         self._lines: dict[int, list[tuple[CodeType, int]]] = defaultdict(list)
-        for time_ns, thread, code, line in beginnings:
+        for time_ns, thread, code_object, line in beginnings:
             self._times[thread].append(time_ns)
-            self._lines[thread].append((code, line))
+            self._lines[thread].append((code_object, line))
         self._exact_until_ns = min(switched_off.values(), default=None)
         self._lines_by_call: dict[str, set[tuple[CodeType, int]]] = defaultdict(set)
         self._early_lines: set[tuple[CodeType, int]] | None = None
@@ -237,7 +237,7 @@ class _LineSearch:
             return line
         if line in self._lines_before(self._exact_until_ns) or not is_first_call:
             return next(iter(known_lines)) if len(known_lines) == 1 else None
-        if any(code is not line[0] for code, _ in known_lines):
+        if any(code_object is not line[0] for code_object, _ in known_lines):
             return None  # a new line, which may call a function whose lines have no events any more
         known_lines.add(line)
         return line

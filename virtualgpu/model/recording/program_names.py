@@ -59,12 +59,12 @@ class _NameTable(Generic[Key]):
     def name(self, key: Key) -> str:
         """Return the best name of an object, or an empty string."""
         variable = self._variable_names.get(key)
-        member = self._member_names.get(key)
-        if variable is None or member is None:
-            single = variable or member
+        ranked_member = self._member_names.get(key)
+        if variable is None or ranked_member is None:
+            single = variable or ranked_member
             return single[1] if single is not None else ""
-        prefers_member = variable[1] in self._reused_variables or member[0] < variable[0]
-        return member[1] if prefers_member else variable[1]
+        prefers_member = variable[1] in self._reused_variables or ranked_member[0] < variable[0]
+        return ranked_member[1] if prefers_member else variable[1]
 
     def all(self) -> list[str]:
         """Return the best name of each object."""
@@ -122,8 +122,8 @@ class ProgramNames:
     def take(self, variables: Mapping[str, Any], depth: int = 0) -> None:
         """Collect the names of streams and arrays in a dictionary of variables (global if `depth` is 0)."""
         if len(variables) <= _MAX_VARIABLES:
-            pairs = [(name, value) for name, value in list(variables.items()) if name.isidentifier()]
-            self._add_variables(pairs, depth)
+            named_values = [(name, value) for name, value in list(variables.items()) if name.isidentifier()]
+            self._add_variables(named_values, depth)
 
     def array_names(self) -> list[str]:
         """Return the best name of each array."""
@@ -164,51 +164,52 @@ class ProgramNames:
         for name, value in variables:
             if name.startswith("_"):
                 continue
-            kind = self._kind(type(value))
-            if kind == "object" and with_attributes:
+            value_kind = self._kind(type(value))
+            if value_kind == "object" and with_attributes:
                 attributes = list(vars(value).items())[:_MAX_MEMBERS]
                 members = [
-                    (f"{name}.{attribute}", member)
-                    for attribute, member in attributes
+                    (f"{name}.{attribute}", member_value)
+                    for attribute, member_value in attributes
                     if not attribute.startswith("_")
                 ]
                 self._add_variables(members, depth, with_attributes=False)
-            elif kind == "members" and len(value) <= _MAX_MEMBERS:
-                for index, member in _members(value):
-                    self._add_value(f"{name}[{index!r}]", member, depth)
-            elif kind:
+            elif value_kind == "members" and len(value) <= _MAX_MEMBERS:
+                for index, member_value in _keyed_members(value):
+                    self._add_value(f"{name}[{index!r}]", member_value, depth)
+            elif value_kind:
                 self._add_value(name, value, depth)
 
     def _kind(self, cls: type) -> str:
-        kind = self._kinds.get(cls)
-        if kind is None:
+        class_kind = self._kinds.get(cls)
+        if class_kind is None:
             if issubclass(cls, np.ndarray):
-                kind = "host"
+                class_kind = "host"
             elif hasattr(cls, "__cuda_array_interface__"):
-                kind = "array"
+                class_kind = "array"
             elif hasattr(cls, "wait_event"):
-                kind = "stream"
+                class_kind = "stream"
             elif cls in (list, tuple, dict):
-                kind = "members"
+                class_kind = "members"
             elif cls.__dictoffset__ and self._lines.is_own_class(cls):
-                kind = "object"
+                class_kind = "object"
             else:
-                kind = ""
-            self._kinds[cls] = kind
-        return kind
+                class_kind = ""
+            self._kinds[cls] = class_kind
+        return class_kind
 
     def _add_value(self, name: str, value: Any, depth: int) -> None:
-        kind = self._kind(type(value))
-        steps = name.count(".") + name.count("[")
-        if kind == "stream":
+        value_kind = self._kind(type(value))
+        access_steps = name.count(".") + name.count("[")
+        if value_kind == "stream":
             device_id = int(getattr(value, "device_id", _ANY_DEVICE))
-            self.changes += self._streams.add((device_id, int(value.ptr)), name, (False, depth, steps))
-        elif kind == "host":
+            self.changes += self._streams.add((device_id, int(value.ptr)), name, (False, depth, access_steps))
+        elif value_kind == "host":
             address = value.__array_interface__["data"][0]
-            self._arrays.add(address, name, (value.base is not None, depth, steps))
-        elif kind == "array" and hasattr(value.data, "ptr") and value.size:
-            self._arrays.add(self._key(value), name, (value.base is not None, depth, steps))
+            self._arrays.add(address, name, (value.base is not None, depth, access_steps))
+        elif value_kind == "array" and hasattr(value.data, "ptr") and value.size:
+            self._arrays.add(self._key(value), name, (value.base is not None, depth, access_steps))
 
 
-def _members(value: Any) -> Iterator[tuple[Any, Any]]:
+def _keyed_members(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the members of a list, tuple or dictionary with their indices or keys."""
     yield from list(value.items() if isinstance(value, dict) else enumerate(value))

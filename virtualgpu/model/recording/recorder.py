@@ -77,7 +77,7 @@ class Recorder:
     @property
     def calls(self) -> tuple[HostCall, ...]:
         """Calls of the host that were recorded."""
-        return tuple(HostCall(*call) for call in self._calls)
+        return tuple(HostCall(*call_fields) for call_fields in self._calls)
 
     def ran(self, activity: Activity, stream: StreamFacts, begun_ns: int) -> None:
         """Record an operation in a stream, and the call of the host (since `begun_ns`) that submitted it."""
@@ -101,10 +101,10 @@ class Recorder:
         if planned_activities:
             first_number = min(planned_activities)
             for index in reversed(range(len(self.activities))):
-                number = self.activities[index].correlation_id
-                if number < first_number:
+                correlation_id = self.activities[index].correlation_id
+                if correlation_id < first_number:
                     return
-                self.activities[index] = planned_activities.get(number, self.activities[index])
+                self.activities[index] = planned_activities.get(correlation_id, self.activities[index])
 
     def captured(self, kind: ActivityKind, begun_ns: int) -> None:
         """Record a call that added a node to a graph under capture."""
@@ -155,9 +155,9 @@ class Recorder:
         now_ns = self._read_clock()
         line = None
         for index in reversed(range(len(self._calls))):
-            name, start_ns, _, thread, number, line = self._calls[index]
-            if number == copy.correlation_id:
-                self._calls[index] = (name, start_ns, now_ns, thread, number, line)
+            name, start_ns, _, thread, correlation_id, line = self._calls[index]
+            if correlation_id == copy.correlation_id:
+                self._calls[index] = (name, start_ns, now_ns, thread, correlation_id, line)
                 break
         if not has_waited:
             return

@@ -156,9 +156,9 @@ class Watch:
 
     def run(self, stream: StreamRef, number: int, operation: WatchedOperation) -> float:
         """Run an operation of a stream, report it, and return its duration in ns."""
-        duration_ns, work = self.node(stream, number, operation, None)
+        duration_ns, work_record = self.node(stream, number, operation, None)
         self._announce(stream)
-        self._report(work)
+        self._report(work_record)
         return duration_ns
 
     def graph_made(self, graph_id: int) -> None:
@@ -200,7 +200,7 @@ class Watch:
         for region in reads:
             if region.memory == HOST and not changes_host:
                 self._keep_buffer(region)
-        work = Work(
+        work_record = Work(
             number=number,
             name=operation.name,
             device_id=stream[0],
@@ -211,7 +211,7 @@ class Watch:
             is_peer_copy=is_peer_copy,
             atomics=atomics,
         )
-        return duration_ns, work
+        return duration_ns, work_record
 
     # Order
 
@@ -235,10 +235,10 @@ class Watch:
         number: int = 0,
     ) -> None:
         """Report that the host has waited for operations, or knows from a query that they have ended."""
-        source = self.here()
-        self._report_buffer_changes(source)
+        source_line = self.here()
+        self._report_buffer_changes(source_line)
         event_id = 0 if event is None else self._event(event)
-        self._report(HostWait(scope, *stream[:2], event_id, number, source))
+        self._report(HostWait(scope, *stream[:2], event_id, number, source_line))
 
     # Memory
 
@@ -264,21 +264,21 @@ class Watch:
 
     def released(self, device_id: int, address: int, size_bytes: int, stream_id: int | None) -> None:
         """Report that a block was freed, so that one stream (or all, if None) can reuse it."""
-        source = self.here()
+        source_line = self.here()
         if stream_id is None:
-            self._report(HostWait("device", device_id, source=source))
+            self._report(HostWait("device", device_id, source=source_line))
         array = self._with_name(Region(device_id, address, size_bytes))
         private = (device_id, address) in self._private
-        self._report(Release(array, device_id, stream_id, source, private))
+        self._report(Release(array, device_id, stream_id, source_line, private))
 
     def host_released(self, address: int, size_bytes: int) -> None:
         """Report pinned host memory that was freed."""
-        source = self.here()
-        self._report_buffer_changes(source)
+        source_line = self.here()
+        self._report_buffer_changes(source_line)
         with self._lock:
             for key in [key for key in self._buffers if address <= key[0] < address + size_bytes]:
                 del self._buffers[key]
-        self._report(Release(self._with_name(Region(HOST, address, size_bytes)), source=source))
+        self._report(Release(self._with_name(Region(HOST, address, size_bytes)), source=source_line))
 
     def forget_buffers(self, start: int = 0, end: int = 1 << 64) -> None:
         """Stop checking the host buffers in a memory range that may be changed from outside from now on."""
@@ -302,20 +302,24 @@ class Watch:
     def _changed_regions(self, previous_copies: dict[tuple[int, int], npt.NDArray[np.uint8]]) -> Regions:
         """Return for each range its changed part, from the first to the last byte that has changed."""
         regions = []
-        for (start, size), contents in previous_copies.items():
+        for (start, size), previous_bytes in previous_copies.items():
             if self._is_pinned(start):
-                changed_offsets = np.flatnonzero(_bytes_at(start, size) != contents)
+                changed_offsets = np.flatnonzero(_bytes_at(start, size) != previous_bytes)
                 if changed_offsets.size:
-                    first = int(changed_offsets[0])
+                    first_offset = int(changed_offsets[0])
                     last_offset = int(changed_offsets[-1])
-                    regions.append(self._with_name(Region(HOST, start + first, last_offset + 1 - first)))
+                    regions.append(
+                        self._with_name(Region(HOST, start + first_offset, last_offset + 1 - first_offset))
+                    )
         return tuple(regions)
 
     def _keep_buffer(self, region: Region) -> None:
-        contents = _bytes_at(region.start, region.end - region.start)
+        buffer_bytes = _bytes_at(region.start, region.end - region.start)
         if self._is_pinned(region.start):
             self._buffers.pop((region.start, region.end), None)
-            self._buffers[region.start, region.end] = _Buffer(region, contents, zlib.crc32(contents.data))
+            self._buffers[region.start, region.end] = _Buffer(
+                region, buffer_bytes, zlib.crc32(buffer_bytes.data)
+            )
             while len(self._buffers) > _MAX_BUFFERS:
                 del self._buffers[next(iter(self._buffers))]
 
@@ -323,15 +327,15 @@ class Watch:
         """Report recent changes by the host in all buffers, or only in those that overlap `regions`."""
         if not self._buffers:
             return
-        keys = list(self._buffers)
-        if regions is not None and sum(end - start for start, end in keys) > _CHEAP_BYTES:
+        buffer_keys = list(self._buffers)
+        if regions is not None and sum(end - start for start, end in buffer_keys) > _CHEAP_BYTES:
             host_regions = [region for region in regions if region.memory == HOST]
-            keys = [
+            buffer_keys = [
                 (start, end)
-                for start, end in keys
+                for start, end in buffer_keys
                 if any(region.start < end and start < region.end for region in host_regions)
             ]
-        for buffer in self._changed_buffers(keys):
+        for buffer in self._changed_buffers(buffer_keys):
             self._report(HostUse("changed a buffer", (), (buffer.region,), source))
 
     def _changed_buffers(self, keys: Iterable[tuple[int, int]] | None = None) -> list[_Buffer]:
@@ -362,9 +366,9 @@ class Watch:
 
     def memory_of(self, address: int) -> int:
         """Return the number of the device whose memory contains an address, or `HOST`."""
-        for number, memory in enumerate(self._memories):
+        for device_number, memory in enumerate(self._memories):
             if memory.base_address <= address < memory.base_address + memory.arena_bytes:
-                return number
+                return device_number
         return HOST
 
     def _with_name(self, region: Region) -> Region:
@@ -396,11 +400,11 @@ class Watch:
                 self._report(NewStream(reported.device_id, reported.stream_id, name, reported.blocking))
 
     def _event(self, event: Any) -> int:
-        number = self._events.get(event)
-        if number is None:
-            number = next(self._numbers)
-            self._events[event] = number
-        return number
+        event_number = self._events.get(event)
+        if event_number is None:
+            event_number = next(self._numbers)
+            self._events[event] = event_number
+        return event_number
 
     def here(self) -> SourceLine | None:
         """Return the program's current line, and collect the names of its streams and arrays."""

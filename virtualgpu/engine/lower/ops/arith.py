@@ -374,16 +374,16 @@ def compare(code: WarpCode, comparison: str, kind: str, a: str, b: str, flush_in
     return emitter.compare(comparison, llvm, a, b)
 
 
-def _comparison(code: WarpCode, instruction: ir.Instruction, kind: str) -> str:
+def _comparison(code: WarpCode, instruction: ir.Instruction, ptx_type: str) -> str:
     test = compare(
         code,
         instruction.parts[1],
-        kind,
-        code.get(instruction.operands[1], kind),
-        code.get(instruction.operands[2], kind),
+        ptx_type,
+        code.get(instruction.operands[1], ptx_type),
+        code.get(instruction.operands[2], ptx_type),
         "ftz" in instruction.parts,
     )
-    combine = next((p for p in instruction.parts[2:] if p in ("and", "or", "xor")), None)
+    combine = next((modifier for modifier in instruction.parts[2:] if modifier in ("and", "or", "xor")), None)
     if combine:
         test = code.emitter.binary(combine, "i1", test, code.get(instruction.operands[3], "pred"))
     return test
@@ -391,7 +391,7 @@ def _comparison(code: WarpCode, instruction: ir.Instruction, kind: str) -> str:
 
 def _setp(code: WarpCode, instruction: ir.Instruction) -> None:
     destination = instruction.operands[0]
-    combine = next((p for p in instruction.parts[2:] if p in ("and", "or", "xor")), None)
+    combine = next((modifier for modifier in instruction.parts[2:] if modifier in ("and", "or", "xor")), None)
     if isinstance(destination, ir.Pair):
         a, b = (code.get(operand, instruction.type) for operand in instruction.operands[1:3])
         test = compare(code, instruction.parts[1], instruction.type, a, b, "ftz" in instruction.parts)
@@ -426,9 +426,11 @@ def _set(code: WarpCode, instruction: ir.Instruction) -> None:
 def _selp(code: WarpCode, instruction: ir.Instruction) -> None:
     a = code.get(instruction.operands[1], instruction.type)
     b = code.get(instruction.operands[2], instruction.type)
-    p = code.get(instruction.operands[3], "pred")
+    predicate = code.get(instruction.operands[3], "pred")
     code.set(
-        instruction.operands[0], code.emitter.select(llvm_of(instruction.type), p, a, b), instruction.type
+        instruction.operands[0],
+        code.emitter.select(llvm_of(instruction.type), predicate, a, b),
+        instruction.type,
     )
 
 

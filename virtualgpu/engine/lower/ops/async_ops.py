@@ -128,7 +128,11 @@ def _bulk_copy(code: WarpCode, instruction: ir.Instruction) -> None:
     """
     emitter = code.emitter
     mask = code.executed(instruction)
-    spaces = [p.split("::")[0] for p in instruction.parts if p.split("::")[0] in ("shared", "global")]
+    spaces = [
+        modifier.split("::")[0]
+        for modifier in instruction.parts
+        if modifier.split("::")[0] in ("shared", "global")
+    ]
     if instruction.parts[3] not in ("shared::cta", "shared::cluster", "global") or sorted(spaces) != [
         "global",
         "shared",
@@ -137,7 +141,7 @@ def _bulk_copy(code: WarpCode, instruction: ir.Instruction) -> None:
             f"The virtual GPU does not support {instruction.opcode}: it has neither tensor maps nor clusters of blocks. Copy "
             "runs of bytes inside a block, with cuda::memcpy_async."
         )
-    if any(p.startswith("multicast") or p == "cp_mask" for p in instruction.parts):
+    if any(modifier.startswith("multicast") or modifier == "cp_mask" for modifier in instruction.parts):
         raise NotSupportedError(
             f"The virtual GPU does not support {instruction.opcode}: it has no clusters "
             "of blocks. Let each block copy its own data."

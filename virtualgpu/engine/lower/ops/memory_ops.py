@@ -27,7 +27,9 @@ def space_of(instruction: ir.Instruction) -> str:
 
 def vector_width(instruction: ir.Instruction) -> int:
     """Return the number of elements that one lane accesses (``.v2``, ``.v4``)."""
-    return next((int(p[1:]) for p in instruction.parts[1:] if p in ("v2", "v4", "v8")), 1)
+    return next(
+        (int(modifier[1:]) for modifier in instruction.parts[1:] if modifier in ("v2", "v4", "v8")), 1
+    )
 
 
 def size_of(instruction: ir.Instruction) -> int:
@@ -210,7 +212,7 @@ def resolve_generic(size: int, code: WarpCode, rule: Rule) -> str:
         code.add_support(*function)
     in_global, in_shared, in_local = (function for function, _ in check_functions)
     shared_offset, local_offset, local_bytes_offset = (
-        layout.offset(f) for f in ("shared", "local_base", "local_bytes")
+        layout.offset(field_name) for field_name in ("shared", "local_base", "local_bytes")
     )
     llvm_text = f"""
 define internal <32 x i64> @{name}(ptr %ctx, <32 x i64> %a, i32 %mask, i32 %function, i32 %pc, i32 %site) noinline {{
@@ -291,7 +293,7 @@ def _load_store(code: WarpCode, instruction: ir.Instruction) -> None:
             scatter(code, code.get(register, instruction.type), address_of_item, mask, instruction.type)
 
 
-def _is_plain(code: WarpCode, instruction: ir.Instruction, target: ir.Operand | None) -> bool:
+def _is_plain(code: WarpCode, instruction: ir.Instruction, register_operand: ir.Operand | None) -> bool:
     """Return whether an access moves one value of at most 8 bytes per lane without a trace or an observer.
 
     Eight bytes of shared memory have separate rules.
@@ -299,13 +301,13 @@ def _is_plain(code: WarpCode, instruction: ir.Instruction, target: ir.Operand | 
     is_reported = code.options.trace or code.options.observe
     return (
         not is_reported
-        and not isinstance(target, ir.Vector)
+        and not isinstance(register_operand, ir.Vector)
         and size_of(instruction) <= (4 if space_of(instruction) == "shared" else 8)
     )
 
 
 def _plain_access(
-    code: WarpCode, instruction: ir.Instruction, target: ir.Operand | None, address: str, space: str
+    code: WarpCode, instruction: ir.Instruction, register_operand: ir.Operand | None, address: str, space: str
 ) -> None:
     """Emit a load or store, including checks and counters, as the call of one function."""
     emitter = code.emitter
@@ -340,11 +342,11 @@ def _plain_access(
     if is_load:
         value = emitter.op(f"call <32 x {llvm}> @{name}(ptr %ctx, {address_argument}, {site_arguments})")
     else:
-        raw = emitter.cast(code.get(target, instruction.type), llvm_of(instruction.type), llvm)
+        raw = emitter.cast(code.get(register_operand, instruction.type), llvm_of(instruction.type), llvm)
         emitter.raw(f"call void @{name}(ptr %ctx, <32 x {llvm}> {raw}, {address_argument}, {site_arguments})")
     code.leave_on_fault(emitter.op(f"icmp ne i32 {emitter.context_load('fault_code')}, 0"))
-    if is_load and target is not None:
-        code.set(target, emitter.cast(value, llvm, llvm_of(instruction.type)), instruction.type)
+    if is_load and register_operand is not None:
+        code.set(register_operand, emitter.cast(value, llvm, llvm_of(instruction.type)), instruction.type)
 
 
 def gather(code: WarpCode, host: str, mask: str, ptx_type: str) -> str:
@@ -444,7 +446,7 @@ _OPERATIONS = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "d
 def _atomic(code: WarpCode, instruction: ir.Instruction) -> None:
     space = space_of(instruction)
     ptx_type = instruction.type
-    operation = next((p for p in instruction.parts[1:] if p in _OPERATIONS), None)
+    operation = next((modifier for modifier in instruction.parts[1:] if modifier in _OPERATIONS), None)
     is_red = instruction.root == "red"
     operands = instruction.operands if is_red else instruction.operands[1:]
     values = operands[1].items if isinstance(operands[1], ir.Vector) else (operands[1],)

@@ -95,12 +95,12 @@ _VIDEO_STEPS: dict[str, Callable[[_Elements, str, str, str], str]] = {
 }
 
 
-def _video(code: WarpCode, instruction: ir.Instruction, operation: str, count: int) -> None:
+def _video(code: WarpCode, instruction: ir.Instruction, operation: str, element_count: int) -> None:
     """Emit ``vadd4`` and similar on packed words.
 
     With ``.add``, the elements are added to the last operand.
     """
-    kinds = [p for p in instruction.parts[1:] if p in ("u32", "s32")]
+    kinds = [modifier for modifier in instruction.parts[1:] if modifier in ("u32", "s32")]
     if (
         len(kinds) != 3
         or kinds[1] != kinds[2]
@@ -110,15 +110,15 @@ def _video(code: WarpCode, instruction: ir.Instruction, operation: str, count: i
         raise NotSupportedError(
             f"The virtual GPU does not support {instruction.opcode} with these types and options."
         )
-    elements = _Elements(code, count)
+    elements = _Elements(code, element_count)
     emitter = code.emitter
     a, b = (elements.split(code.get(operand, "b32")) for operand in instruction.operands[1:3])
     result = elements.join(_VIDEO_STEPS[operation](elements, kinds[1][0], a, b))
     if "add" in instruction.parts[1:]:
         packed_sum = code.get(instruction.operands[3], "b32")
-        width = 32 // count
+        width = 32 // element_count
         shift = "ashr" if kinds[0] == "s32" else "lshr"
-        for element_index in range(count):
+        for element_index in range(element_count):
             shifted_element = emitter.binary(
                 "shl", "i32", result, constant("i32", 32 - width * (element_index + 1))
             )

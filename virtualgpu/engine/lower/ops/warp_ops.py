@@ -140,7 +140,7 @@ def _members(code: WarpCode, instruction: ir.Instruction) -> str:
 
 def _shfl(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
-    mode = next(p for p in instruction.parts if p in ("up", "down", "bfly", "idx"))
+    mode = next(modifier for modifier in instruction.parts if modifier in ("up", "down", "bfly", "idx"))
     destination = (
         instruction.operands[0]
         if isinstance(instruction.operands[0], ir.Pair)
@@ -250,12 +250,15 @@ define internal {row} @shuffle_{mode}({row} %v, {row} %delta, {row} %control) no
     )
 
 
-def _observe_sources(code: WarpCode, instruction: ir.Instruction, source: str) -> None:
+def _observe_sources(code: WarpCode, instruction: ir.Instruction, source_lanes: str) -> None:
     """Emit a report to the observer of the lane from which each lane reads."""
     if code.options.observe:
         location = code.emitter.splat("i64", str(code.index << 32 | instruction.pc))
         code.observe(
-            layout.SHUFFLE, code.emitter.cast(source, "i32", "i64"), code.executed(instruction), location
+            layout.SHUFFLE,
+            code.emitter.cast(source_lanes, "i32", "i64"),
+            code.executed(instruction),
+            location,
         )
 
 
@@ -279,7 +282,7 @@ def _observe_members(code: WarpCode, instruction: ir.Instruction) -> None:
     _observe_sources(code, instruction, emitter.select("i32", none_missing, IOTA_I32, lowest))
 
 
-def _mark_absent(code: WarpCode, instruction: ir.Instruction, values: str, source: str) -> str:
+def _mark_absent(code: WarpCode, instruction: ir.Instruction, values: str, source_lanes: str) -> str:
     """Emit the shuffled values, with changed bits where they come from an inactive lane.
 
     Such a value is undefined. A checked launch uses other values than a plain launch, so that its results
@@ -288,7 +291,7 @@ def _mark_absent(code: WarpCode, instruction: ir.Instruction, values: str, sourc
     emitter = code.emitter
     executed = emitter.splat("i32", code.executed(instruction))
     is_active = emitter.binary(
-        "and", "i32", emitter.binary("lshr", "i32", executed, source), constant("i32", 1)
+        "and", "i32", emitter.binary("lshr", "i32", executed, source_lanes), constant("i32", 1)
     )
     absent = emitter.compare("eq", "i32", is_active, constant("i32", 0))
     return emitter.select(
@@ -298,7 +301,7 @@ def _mark_absent(code: WarpCode, instruction: ir.Instruction, values: str, sourc
 
 def _vote(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
-    mode = next(p for p in instruction.parts if p in ("all", "any", "uni", "ballot"))
+    mode = next(modifier for modifier in instruction.parts if modifier in ("all", "any", "uni", "ballot"))
     predicates = emitter.splat("i32", emitter.mask_bits(code.get(instruction.operands[1], "pred")))
     members = _members(code, instruction)
     _observe_members(code, instruction)
@@ -385,7 +388,11 @@ done:
 def _redux(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
     ptx_type = instruction.type
-    operation = next(p for p in instruction.parts[1:] if p in ("add", "min", "max", "and", "or", "xor"))
+    operation = next(
+        modifier
+        for modifier in instruction.parts[1:]
+        if modifier in ("add", "min", "max", "and", "or", "xor")
+    )
     if ptx_type == "f32":
         raise NotSupportedError(
             f"The virtual GPU does not support {instruction.opcode}; write the reduction with shuffles."

@@ -48,7 +48,7 @@ def _cvt(code: WarpCode, instruction: ir.Instruction) -> None:
         value = floats.flush(code, source_llvm, value)
     from_float = floats.is_float(source_type)
     to_float = floats.is_float(target_type)
-    rounding = next((p for p in instruction.parts if p in _ROUND_TO_INTEGER), None)
+    rounding = next((modifier for modifier in instruction.parts if modifier in _ROUND_TO_INTEGER), None)
     if from_float and rounding:
         value = emitter.intrinsic(_ROUND_TO_INTEGER[rounding], source_llvm, value)
     if from_float and to_float:
@@ -67,6 +67,7 @@ def _cvt(code: WarpCode, instruction: ir.Instruction) -> None:
 def _float_to_float(
     code: WarpCode, instruction: ir.Instruction, value: str, source_type: str, target_type: str
 ) -> str:
+    """Emit a conversion between types of floats with the rounding of the instruction."""
     emitter = code.emitter
     llvm = "float" if target_type == "bf16" else llvm_of(target_type)
     mode = floats.rounding(instruction)
@@ -97,55 +98,57 @@ def _float_to_float(
     return value
 
 
-def _float_to_integer(code: WarpCode, value: str, source: str, target: str) -> str:
+def _float_to_integer(code: WarpCode, value: str, source_type: str, target_type: str) -> str:
     """Emit a saturating conversion of floats to integers.
 
     NaN becomes 0, or only the sign bit if either type has 64 bits.
     """
     emitter = code.emitter
-    llvm = llvm_of(target)
-    name = "fptosi.sat" if target[0] == "s" else "fptoui.sat"
-    suffix = {"half": "f16", "float": "f32", "double": "f64"}[source]
+    llvm = llvm_of(target_type)
+    name = "fptosi.sat" if target_type[0] == "s" else "fptoui.sat"
+    suffix = {"half": "f16", "float": "f32", "double": "f64"}[source_type]
     full = f"llvm.{name}.v32{llvm}.v32{suffix}"
-    emitter.declared.add(f"declare <32 x {llvm}> @{full}(<32 x {source}>)")
-    result = emitter.op(f"call <32 x {llvm}> @{full}(<32 x {source}> {value})")
-    if bits(llvm) == 64 or source == "double":
-        nan = emitter.compare("uno", source, value, value)
+    emitter.declared.add(f"declare <32 x {llvm}> @{full}(<32 x {source_type}>)")
+    result = emitter.op(f"call <32 x {llvm}> @{full}(<32 x {source_type}> {value})")
+    if bits(llvm) == 64 or source_type == "double":
+        nan = emitter.compare("uno", source_type, value, value)
         result = emitter.select(llvm, nan, constant(llvm, 1 << (bits(llvm) - 1)), result)
     return result
 
 
 def _integer_to_float(
-    code: WarpCode, instruction: ir.Instruction, value: str, source: str, target: str
+    code: WarpCode, instruction: ir.Instruction, value: str, source_type: str, target_type: str
 ) -> str:
+    """Emit a conversion of integers to floats with the rounding of the instruction."""
     emitter = code.emitter
-    integer_type = llvm_of(source)
-    conversion = "sitofp" if source[0] == "s" else "uitofp"
+    integer_type = llvm_of(source_type)
+    conversion = "sitofp" if source_type[0] == "s" else "uitofp"
     mode = floats.rounding(instruction)
-    if target in ("f32", "f64"):
-        llvm = llvm_of(target)
+    if target_type in ("f32", "f64"):
+        llvm = llvm_of(target_type)
         if mode != "rn":
-            value = directed_from_integer(code, mode, llvm, source, value)
+            value = directed_from_integer(code, mode, llvm, source_type, value)
         else:
             value = emitter.convert(conversion, integer_type, value, llvm)
         return floats.saturate(code, llvm, value) if "sat" in instruction.parts else value
     if bits(integer_type) <= 16:
         as_float = emitter.convert(conversion, integer_type, value, "float")
     else:
-        truncated = directed_from_integer(code, "rz", "float", source, value)
-        round_trip = _float_to_integer(code, truncated, "float", source)
+        truncated = directed_from_integer(code, "rz", "float", source_type, value)
+        round_trip = _float_to_integer(code, truncated, "float", source_type)
         as_float = floats.make_odd(code, truncated, emitter.compare("ne", integer_type, round_trip, value))
-    return _float_to_float(code, instruction, as_float, "float", target)
+    return _float_to_float(code, instruction, as_float, "float", target_type)
 
 
-def _saturate_integer(code: WarpCode, value: str, source: str, target: str) -> str:
+def _saturate_integer(code: WarpCode, value: str, source_type: str, target_type: str) -> str:
+    """Emit integers that are limited to the range of the target type."""
     emitter = code.emitter
-    llvm = llvm_of(source)
-    width = int(target[1:])
-    minimum = -(1 << (width - 1)) if target[0] == "s" else 0
-    maximum = (1 << (width - 1)) - 1 if target[0] == "s" else (1 << width) - 1
-    if source[0] == "s":
-        if width < bits(llvm) or target[0] == "u":
+    llvm = llvm_of(source_type)
+    width = int(target_type[1:])
+    minimum = -(1 << (width - 1)) if target_type[0] == "s" else 0
+    maximum = (1 << (width - 1)) - 1 if target_type[0] == "s" else (1 << width) - 1
+    if source_type[0] == "s":
+        if width < bits(llvm) or target_type[0] == "u":
             value = emitter.intrinsic("smax", llvm, value, constant(llvm, minimum))
         if width < bits(llvm):
             value = emitter.intrinsic("smin", llvm, value, constant(llvm, maximum))
@@ -207,7 +210,9 @@ def _cvta(code: WarpCode, instruction: ir.Instruction) -> None:
     """Emit a conversion between addresses of a state space and generic addresses (a tag in the top byte)."""
     emitter = code.emitter
     value = code.get(instruction.operands[1], "u64")
-    space = next((p.split("::")[0] for p in instruction.parts if p.split("::")[0] in _TAGS), None)
+    space = next(
+        (modifier.split("::")[0] for modifier in instruction.parts if modifier.split("::")[0] in _TAGS), None
+    )
     if space:
         tag = _TAGS[space]
         if "to" in instruction.parts:

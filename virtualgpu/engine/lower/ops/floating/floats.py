@@ -128,7 +128,7 @@ def canonical_nan(code: WarpCode, llvm: str, value: str) -> str:
 
 def rounding(instruction: ir.Instruction) -> str:
     """Return the rounding mode of an instruction. The default is ``rn``."""
-    return next((p for p in instruction.parts[1:] if p in _DIRECTED), "rn")
+    return next((modifier for modifier in instruction.parts[1:] if modifier in _DIRECTED), "rn")
 
 
 def correct_rounding(code: WarpCode, llvm: str, nearest: str, is_below: str, is_above: str, mode: str) -> str:

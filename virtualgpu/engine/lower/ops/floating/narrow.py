@@ -124,7 +124,7 @@ def _encode(warp_code: WarpCode, value: str, kind: _Format, relu: bool) -> str:
     return emitter.select("i32", nan, constant("i32", 0x7F), float8_code)
 
 
-def _to_halves(warp_code: WarpCode, instruction: ir.Instruction, source: str) -> None:
+def _to_halves(warp_code: WarpCode, instruction: ir.Instruction, source_type: str) -> None:
     """Emit two 8-bit codes as two float16, which is exact.
 
     e5m2 is the upper byte of a float16; e4m3 has a bias that is smaller by 8.
@@ -140,7 +140,7 @@ def _to_halves(warp_code: WarpCode, instruction: ir.Instruction, source: str) ->
         sign_bits = emitter.binary(
             "shl", "i32", emitter.binary("and", "i32", float8_code, constant("i32", 0x80)), constant("i32", 8)
         )
-        if source == "e5m2x2":
+        if source_type == "e5m2x2":
             bits = emitter.binary("shl", "i32", magnitude, constant("i32", 8))
             nan = emitter.compare("ugt", "i32", magnitude, constant("i32", 0x7C))
         else:

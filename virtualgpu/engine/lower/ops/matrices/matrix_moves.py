@@ -175,7 +175,7 @@ def _report(code: WarpCode, move: Move) -> str:
     text = ""
     if code.options.trace:
         level = layout.TRACE_ALL & ~layout.TRACE_SHARED
-        text += _row(reported, layout.ROW_ADDRESS, level)
+        text += _trace_row(reported, layout.ROW_ADDRESS, level)
     if code.options.observe:
         text += f"  store <32 x i64> {reported}, ptr %told\n" + load_field("observer", "%observer.i")
         text += "  %observer = inttoptr i64 %observer.i to ptr\n"
@@ -183,11 +183,13 @@ def _report(code: WarpCode, move: Move) -> str:
     return text
 
 
-def _row(lanes_: str, kind: int, level: int = layout.TRACE_ALL) -> str:
-    return f"  call void @trace_row(ptr %ctx, <32 x i64> {lanes_}, i32 %mask, i32 {kind}, i32 {level})\n"
+def _trace_row(lanes_: str, row_kind: int, level: int = layout.TRACE_ALL) -> str:
+    """Return LLVM text that adds a row of lanes to the trace."""
+    return f"  call void @trace_row(ptr %ctx, <32 x i64> {lanes_}, i32 %mask, i32 {row_kind}, i32 {level})\n"
 
 
 def _loading(code: WarpCode, move: Move, raw: str) -> str:
+    """Return LLVM text that loads one element per lane."""
     code.add_support(*lanes.gather(raw))
     return (
         f"  %v = call <32 x {raw}> @gather_{raw}(<32 x i64> %host, i32 %mask)\n"
@@ -196,6 +198,7 @@ def _loading(code: WarpCode, move: Move, raw: str) -> str:
 
 
 def _storing(code: WarpCode, move: Move, raw: str) -> str:
+    """Return LLVM text that stores one element per lane."""
     code.add_support(*lanes.scatter(raw))
     if raw == "i16":
         text = f"""  %register = lshr i32 %n, 1
@@ -214,7 +217,7 @@ def _storing(code: WarpCode, move: Move, raw: str) -> str:
     text += f"  call void @scatter_{raw}(<32 x {raw}> %v, <32 x i64> %host, i32 %mask)\n"
     if code.options.trace:
         text += f"  %bits = zext <32 x {raw}> %v to <32 x i64>\n"
-        text += _row("%host", layout.ROW_PLACE) + _row("%bits", layout.ROW_WRITTEN + move.size)
+        text += _trace_row("%host", layout.ROW_PLACE) + _trace_row("%bits", layout.ROW_WRITTEN + move.size)
     return text
 
 

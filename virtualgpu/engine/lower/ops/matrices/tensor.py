@@ -50,7 +50,14 @@ def is_product(instruction: ir.Instruction) -> bool:
 
 def shape_of(instruction: ir.Instruction) -> tuple[int, int, int]:
     """Return m, n and k of a matrix instruction such as ``….m16n8k16.…``."""
-    text = next((p for p in instruction.parts if p[0] == "m" and "n" in p and "k" in p), "")
+    text = next(
+        (
+            modifier
+            for modifier in instruction.parts
+            if modifier[0] == "m" and "n" in modifier and "k" in modifier
+        ),
+        "",
+    )
     try:
         m, n_and_k = text[1:].split("n")
         n, k = n_and_k.split("k")
@@ -176,7 +183,11 @@ def _wmma_load_or_store(code: WarpCode, instruction: ir.Instruction) -> None:
 
 def types_of(instruction: ir.Instruction) -> tuple[str, str, str, str]:
     """Return the element types of a matrix instruction: of the result, both inputs and the accumulator."""
-    types = [p for p in instruction.parts if p in (*_INPUTS, *FP8_TYPES, *BYTES, "f32", "s32", "f64")]
+    types = [
+        modifier
+        for modifier in instruction.parts
+        if modifier in (*_INPUTS, *FP8_TYPES, *BYTES, "f32", "s32", "f64")
+    ]
     if len(types) == 2:  # wmma with f16 inputs names only result and accumulator
         types = [types[0], "f16", "f16", types[1]]
     if len(types) == 4:
