@@ -16,7 +16,7 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def noun(value: float, singular: str, plural: str = "") -> str:
-    """Return the singular noun for 1, else its plural, by default the noun with an s: ``blocks``."""
+    """Return the singular noun if `value` is 1, else the plural, which by default ends with s."""
     return singular if value == 1 else plural or f"{singular}s"
 
 

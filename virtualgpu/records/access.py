@@ -42,7 +42,7 @@ NOT_TAKING_PART = -1
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One memory access of a warp, with the address that each lane accesses (-1: the lane is inactive).
+    """One memory access of a warp, with an address for each lane (-1 for inactive lanes).
 
     Addresses are multiples of the size. Those in shared memory are offsets; those in local memory are the
     addresses of the interleaved words.
@@ -83,7 +83,7 @@ class Access:
 
     @property
     def constant_passes(self) -> int:
-        """Number of passes through the constant cache; each reads one word for any number of lanes."""
+        """Number of passes through the constant cache. Each reads one word for all lanes that need it."""
         return len({self.addresses[lane] for lane in self.lanes})
 
     def banks(self) -> BankCost:
@@ -107,7 +107,7 @@ class Access:
         return BankCost(passes, ideal, ways, passes)
 
     def pieces(self) -> tuple[BankPiece, ...]:
-        """Return the bank and pass of each lane's words; a bank processes words in the order of the lanes."""
+        """Return the bank and pass of each lane's words. A bank processes words in the order of the lanes."""
         bank_pieces: list[BankPiece] = []
         access_words = self._words
         units = self._units
@@ -189,7 +189,7 @@ class MemoryCost:
 
 @dataclass(frozen=True, slots=True)
 class BankPiece:
-    """The words of one lane in the banks: their pass, and the number of earlier words in the same bank."""
+    """The words of one lane in the banks, with their pass and the number of words before them."""
 
     lane: int
     row: int
@@ -200,7 +200,7 @@ class BankPiece:
 
 @dataclass(frozen=True, slots=True)
 class BankCost:
-    """Cost of an access in shared memory; ``ways`` is the largest number of words in one bank at once."""
+    """Cost of an access to shared memory. ``ways`` is the largest number of words in one bank at once."""
 
     wavefronts: int
     ideal_wavefronts: int
@@ -245,7 +245,7 @@ class AccessPattern:
                 )
 
     def places(self) -> tuple[int, ...]:
-        """Return the offset of each lane's element in bytes from the start of the tile."""
+        """Return each lane's byte offset from the start of the tile."""
         offsets = []
         for lane in range(WARP_SIZE):
             row, column = divmod(self.offset + self.stride * lane, ROW_ELEMENTS)
@@ -260,7 +260,7 @@ class AccessPattern:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessTrace:
-    """Memory accesses of a launch: counters for all warps, and the addresses that one warp accessed.
+    """The counters of all warps' memory accesses, and the addresses that one warp accessed.
 
     Columns have one row for each request of the warp: ``site`` is an index into ``counters.accesses``,
     ``space`` an index into `SPACES` (that of the memory that a generic address refers to), and ``address`` is
@@ -314,7 +314,7 @@ SPACES: tuple[Space, ...] = ("global", "shared", "local", "const")
 
 
 def excess_bytes(access: AccessCounters) -> int:
-    """Return the excess traffic of a memory instruction in bytes: 32 per sector, 128 per pass of the banks.
+    """Return the excess traffic of a memory instruction in bytes, from its sectors and bank conflicts.
 
     Constant memory has no excess.
     """

@@ -19,7 +19,7 @@ PER_THREAD = 2  # cudaStreamPerThread
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A region of memory: the bytes of an array, with gaps if the array is not contiguous.
+    """A region of memory that contains an array. It has gaps if the array is not contiguous.
 
     The region consists of items of ``item_bytes`` bytes with a shape and strides, as in NumPy; without a
     shape it is one item. ``address`` is the address of the item with all indices 0; strides can be negative.
@@ -56,7 +56,7 @@ class Region:
         strides: tuple[int, ...],
         array: str = "",
     ) -> Region | None:
-        """Return the region of an array with as few items as possible, or None if it has no elements."""
+        """Return the memory region of an array, or None if the array has no elements."""
         axes = sorted(
             (abs(stride), length, stride)
             for length, stride in zip(shape, strides, strict=True)
@@ -115,14 +115,14 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class GraphMade:
-    """Act: a graph's capture ends. Launches of the graph also use memory that is freed after this act."""
+    """Act: the capture of a graph ends. Its launches still use memory that is freed after this act."""
 
     graph_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class GraphLaunch:
-    """Act: a graph is launched, with its nodes and the pairs of nodes that are ordered (earlier one first).
+    """Act: a graph is launched, with its nodes and its edges as pairs (earlier node, later node).
 
     The stream of a node is the one that it was captured in. Every edge leads to a later node. A graph without
     a `GraphMade` existed from the beginning.
@@ -148,7 +148,7 @@ class EventRecord:
 
 @dataclass(frozen=True, slots=True)
 class EventWait:
-    """Act: a stream waits for the last record of an event; an event without a record delays nothing."""
+    """Act: a stream waits for the last record of an event. Without a record, it does not wait."""
 
     event_id: int
     device_id: int

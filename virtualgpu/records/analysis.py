@@ -91,7 +91,7 @@ class PathStep:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Advice in a sentence that would make a program faster, with the approximate gain."""
+    """A sentence that describes how to make a program faster, with the approximate gain."""
 
     topic: Literal["pin", "overlap", "wait", "graph", "stream", "host"]
     text: str

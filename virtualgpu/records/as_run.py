@@ -39,7 +39,7 @@ class AccessAsRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BranchAsRun:
-    """The machine instruction of one conditional branch of the PTX; ``opcode`` is empty if it was removed.
+    """The machine instruction of one branch of the PTX. ``opcode`` is empty if the branch was removed.
 
     ``written`` counts the divergent executions of the PTX, ``divergent`` those of the machine code.
     """
@@ -72,7 +72,7 @@ class AsRun:
     extra: tuple[tuple[str, int], ...] = ()
 
     def total(self, counter: str, space: str | None = None, kind: str | None = None) -> int | None:
-        """Sum ``requests`` or ``executions`` over accesses; None if one of them is unknown."""
+        """Sum a counter over all accesses of a space and kind. Return None if a value is unknown."""
         rows = [
             access
             for access in self.accesses

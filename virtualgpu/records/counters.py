@@ -127,7 +127,7 @@ class CacheCounters:
 
     @property
     def constant_replays(self) -> int:
-        """Number of passes beyond one per request; with the same address in all lanes there would be none."""
+        """Number of additional passes because lanes access different addresses in constant memory."""
         return self.constant_passes - self.constant_requests
 
 

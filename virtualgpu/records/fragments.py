@@ -66,7 +66,7 @@ class Matrix:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixInstruction:
-    """An instruction that multiplies, loads or stores fragments, or an ordinary access to shared memory.
+    """A matrix instruction, which multiplies, loads or stores fragments, or an access to shared memory.
 
     ``matrices`` are a, b, c and d of a multiplication, the matrix of ``wmma.load`` and ``wmma.store``, or the
     matrices of 8 × 8 elements of ``ldmatrix`` and ``stmatrix``, with the rows that are in memory. An ordinary
@@ -158,7 +158,7 @@ class FragmentTrace:
 
 
 def decoded(bits: npt.NDArray[np.uint32], kind: str) -> npt.NDArray[np.float64]:
-    """Return the numbers that bits mean in an element type of matrix instructions; ``b16`` are integers.
+    """Convert bits to numbers of an element type of matrix instructions. ``b16`` are integers.
 
     Examples
     --------

@@ -44,7 +44,7 @@ class NodeParameter:
     addresses: tuple[int, ...] = ()
 
     def moved(self, moves: Mapping[int, int]) -> NodeParameter:
-        """Return the parameter after a replacement of addresses (`moves` maps old to new addresses)."""
+        """Return the parameter with its addresses replaced (`moves` maps old to new addresses)."""
         if not moves.keys() & set(self.addresses):
             return self
         data = bytearray(self.data)
@@ -84,7 +84,7 @@ class GraphNode:
         return tuple(address for parameter in self.parameters for address in parameter.addresses)
 
     def moved(self, moves: Mapping[int, int]) -> GraphNode:
-        """Return the node with other addresses (`moves` maps old to new), or itself if none changes."""
+        """Return the node with its addresses replaced (`moves` maps old to new addresses)."""
         parameters = tuple(parameter.moved(moves) for parameter in self.parameters)
         return self if parameters == self.parameters else replace(self, parameters=parameters)
 
@@ -156,14 +156,14 @@ class GraphRecord:
         return next((array for array in self.arrays if address in array), None)
 
     def users(self, array: GraphArray) -> tuple[int, ...]:
-        """Return the numbers of the nodes that have an address in an array among their parameters."""
+        """Return the numbers of the nodes that have an address in the array as a parameter."""
         return tuple(
             node.number for node in self.nodes if any(address in array for address in node.addresses)
         )
 
     @property
     def layers(self) -> tuple[int, ...]:
-        """Layer of each node: 0 without predecessors, else one more than the largest of its predecessors."""
+        """Layer of each node. It is 0 without predecessors, else 1 + the largest layer among them."""
         predecessors: dict[int, list[int]] = {}
         for predecessor, successor in self.edges:
             predecessors.setdefault(successor, []).append(predecessor)
@@ -187,7 +187,7 @@ class GraphRecord:
         return tuple(TopologicalSorter(graph).static_order())
 
     def cannot_become(self, other: GraphRecord) -> str:
-        """Return why a graph cannot be updated to another one, in words; empty if it can.
+        """Return the reason why a graph cannot be updated to another one, or an empty string if it can.
 
         The rules of ``cuGraphExecUpdate`` on an H200 (CUDA 13.0): the same nodes and edges, each node of the
         same kind and on the same device, a copy between the same kinds of memory. The kernel of a node can
@@ -203,13 +203,13 @@ class GraphRecord:
         return ""
 
     def replaced(self, changed: Mapping[int, GraphNode]) -> GraphRecord:
-        """Return a copy of the record in which some nodes, given by number, are replaced."""
+        """Return a copy of the record with other nodes at the given numbers."""
         return replace(self, nodes=tuple(changed.get(node.number, node) for node in self.nodes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphComparison:
-    """Times of the same work as single operations and as a graph, each of them run `repeats` times.
+    """The times of work that runs as single operations and as a graph, `repeats` times each.
 
     Times are of one run: ``..._device_ns`` between two events around all of them, ``..._host_ns`` the time of
     the calls on the host. ``eager`` and ``replay`` are timelines of one run each, with the numbers of the

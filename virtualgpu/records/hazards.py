@@ -103,7 +103,7 @@ StreamHazardKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class StreamUse:
-    """One side of a hazard: an operation of a stream, or an access of the host (``stream`` is empty).
+    """One access of a hazard, by an operation of a stream or by the host (then ``stream`` is empty).
 
     ``name`` is that of the operation (a kernel, ``Memcpy HtoD``), or the act of the host in words.
     """
@@ -117,7 +117,7 @@ class StreamUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamHazard:
-    """Two uses of the same memory whose order is not guaranteed, and the number of such pairs.
+    """Two accesses to the same memory in no guaranteed order, with the number of such pairs.
 
     ``array`` is the name of the memory in the program, or a description. ``cause`` is the reason why the
     order is missing, ``remedy`` the code to add, and ``where`` its location.
@@ -134,7 +134,7 @@ class StreamHazard:
 
     @property
     def message(self) -> str:
-        """The finding and its remedy in two sentences."""
+        """Two sentences that describe the hazard and its remedy."""
         return f"{self.cause} {self.where} {self.remedy}".rstrip()
 
 

@@ -10,7 +10,7 @@ Source = Literal["measured", "recorded", "modelled", "published"]
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Origin of a number: one of four sources, and the device to which the number belongs.
+    """The origin of a number: how it was obtained, and on which device.
 
     A number is *measured* now, *recorded* on a named device earlier, *modelled* by the virtual GPU or a
     formula, or *published* in a document, which `detail` names.
@@ -33,7 +33,7 @@ class Provenance:
 
     @property
     def of_results(self) -> str:
-        """Label for results, masks and addresses, which a virtual GPU computes (it models only times)."""
+        """Label for results, masks and addresses. A virtual GPU computes them and models only times."""
         return f"executed{self.label.removeprefix('modelled')}" if self.source == "modelled" else self.label
 
     @property

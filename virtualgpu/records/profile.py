@@ -72,7 +72,7 @@ class ProfiledCopy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfiledWait:
-    """The totals of the host's waits in one call at one line; ``hidden`` if the wait is implicit."""
+    """The totals of the host's waits in one call on one line. ``hidden`` marks implicit waits."""
 
     key: str
     source: SourceLine | None

@@ -115,11 +115,11 @@ class Findings(Protocol):
         """Add an access to the device heap that is outside of all allocated blocks of memory."""
 
     def add_divergent_barrier(self, block: int, arrival: Arrival, other: Arrival | None) -> None:
-        """Add a barrier that only some threads reach: a part of a warp, or while others wait elsewhere."""
+        """Add a barrier that only some threads reach, such as a part of a warp."""
 
 
 class Checker:
-    """Provider of the compiled checks of a launch, and handler of the callbacks from compiled code.
+    """The compiled checks of one launch, and the functions that compiled code calls in rare cases.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ from virtualgpu.sanitizer.structures import (
 
 
 def partial_barrier(c: Context, b: Block, g: Checker, first: int, group: int) -> None:
-    """Record that some lanes of a warp waited for each other: each now follows all of their accesses."""
+    """Record that some lanes of a warp waited for each other, which orders their accesses."""
     size = 4 * g.threads
     row = b.known + first * size
     maximum = b.known + g.threads * size  # one more row, for the maximum
@@ -75,7 +75,7 @@ def warp_sync(c: Context, b: Block, g: Checker, members: int, mask: int) -> None
 
 
 def wait(c: Context, b: Block, g: Checker, lanes: int, mask: int) -> None:
-    """Check lanes that arrive at a barrier: all threads of the block must arrive at the same one."""
+    """Check that all threads of the block arrive at the same barrier as these lanes."""
     pc = load64(lanes)
     if mask == 0 or g.joins == 0 or load8(g.joins + pc) == 0:
         return
@@ -201,5 +201,5 @@ _COMPILED = (
 
 @functools.cache
 def observer() -> jit.Library:
-    """Compile the functions and return them; the engine calls the address of ``entry_of``."""
+    """Compile the checks. The engine calls the function at the address ``entry_of``."""
     return jit.Library(translate(_COMPILED, "observe", {"Context": layout.CONTEXT}), "entry_of")

@@ -11,7 +11,7 @@ from virtualgpu.sanitizer.sites import Site
 
 
 class Flags:
-    """The flags of a launch: threads publish messages by stores or atomics, and others read them.
+    """The flags in memory through which threads of a launch synchronize, by writing and reading them.
 
     Parameters
     ----------

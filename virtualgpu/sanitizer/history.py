@@ -69,7 +69,7 @@ def check_write(c: Context, number: int, lanes: int, mask: int, values: int) -> 
 
 @functools.cache
 def observer() -> jit.Library:
-    """Compile the function and return it; the engine calls the address of ``entry_of``."""
+    """Compile the function `check_write`. The engine calls it at the address ``entry_of``."""
     return jit.Library(translate([check_write], "check_write", {"Context": layout.CONTEXT}), "entry_of")
 
 
@@ -146,7 +146,7 @@ class History:
             self.settle()
 
     def note(self, write: Write) -> None:
-        """Add a write to the history; it is about to happen or has just happened."""
+        """Add a write to the history, just before or after it happens."""
         self.settle()
         self.writes.append(write)
         self.count += 1

@@ -24,7 +24,7 @@ _COLUMNS = ("blocks", "epochs", "cuts", "ticks")
 
 @dataclass(slots=True)
 class Message:
-    """Accesses that threads have published at an address: ticks of blocks, and cuts of threads."""
+    """The accesses that threads published by writing to an address. Accesses of its readers follow them."""
 
     ticks: dict[int, int] = field(default_factory=dict)
     rows: dict[int, npt.NDArray[np.int32]] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Message:
 
 @dataclass(slots=True)
 class Slot:
-    """The state of the block that one worker runs: its row in compiled code, and the memory of its tables."""
+    """The data of one worker for the block that it runs, and the memory of its tables."""
 
     row: structures.Block
     memory: list[npt.NDArray[np.generic]]
@@ -159,7 +159,7 @@ class Ordering:
             clocks[threads] = np.maximum(clocks[threads], row)
 
     def learn(self, block: int) -> None:
-        """Order later accesses of a block after those of other blocks whose messages it has read.
+        """Order later accesses of a block after the accesses in all messages that the block has read.
 
         This happens at a fence or barrier.
         """

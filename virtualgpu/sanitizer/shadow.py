@@ -303,7 +303,7 @@ def touch_word(
 
 
 def update_copies(c: Context, b: Block, g: Checker, s: Site, step: int, record: int, word: int) -> int:
-    """Update the pending copies to a word for an access; return whether no further check is needed."""
+    """Update a word's pending copies after an access. Return whether further checks are unnecessary."""
     address = b.pending_copies + 4 * word
     copy_count = load32(address)
     is_early = 0

@@ -46,7 +46,7 @@ class Site:
         return self.instruction.line
 
     def kind(self, space: str) -> int:
-        """Return the class of the access in a memory space; a volatile access to a flag counts as strong."""
+        """Return whether the access is a weak or strong read or write. Volatile flag accesses are strong."""
         strong = self.strong or (self.volatile and self.flag)
         if self.writes:
             return structures.STRONG_WRITE if strong else structures.WEAK_WRITE
@@ -108,7 +108,7 @@ def _only_reads(i: ir.Instruction) -> bool:
 
 
 def has_partial_waits(plans: Iterable[FunctionPlan]) -> bool:
-    """Return whether threads can wait for only some threads of their block: warps, named barriers, flags."""
+    """Return whether a thread can wait for only a part of its block, such as at a named barrier."""
     return any(
         (i.root in ("bar", "barrier") and "warp" in i.parts)
         or i.root in ("membar", "fence", "mbarrier")
@@ -184,6 +184,6 @@ def register_site(number: int, i: ir.Instruction) -> Site:
 
 
 def granule_bytes(instructions: list[ir.Instruction]) -> int:
-    """Return the largest size in bytes, up to a word, that divides the size of every access of a kernel."""
+    """Return the largest size (at most 4 bytes) that divides the sizes of all accesses of a kernel."""
     sizes = [ir.TYPE_BYTES[i.type] for i in instructions if memory_ops.space_of(i) != "const"]
     return min([4, *sizes])

@@ -59,7 +59,7 @@ class Context:
 
 @struct
 class Site:
-    """A memory instruction; ``high`` is the address of its last possible access in its allocation."""
+    """A memory instruction. ``high`` is the last address that it can access in its allocation."""
 
     known: int
     number: int
@@ -82,7 +82,7 @@ class Site:
 
 @struct
 class Region:
-    """A live allocation and the address of the history of its words. ``planes`` is 0 if it has no history."""
+    """A live allocation. ``planes`` is the address of the history of its accesses, or 0 if it has none."""
 
     start: int
     end: int

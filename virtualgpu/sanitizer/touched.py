@@ -48,7 +48,7 @@ _PRIVATE_LABEL = "cooperative groups"
 
 @struct
 class AllocationTable:
-    """The table of allocations: their addresses, the maps of accessed granules, and effects of accesses."""
+    """A table of allocations, with their addresses and with maps of the granules that were accessed."""
 
     starts: int
     ends: int
@@ -112,7 +112,7 @@ def touch(c: Context, number: int, lanes: int, mask: int, values: int) -> None:
 
 @functools.cache
 def observer() -> jit.Library:
-    """Compile the function and return it; the engine calls the address of ``entry_of``."""
+    """Compile the function `touch`. The engine calls it at the address ``entry_of``."""
     return jit.Library(translate([touch], "touch", {"Context": layout.CONTEXT}), "entry_of")
 
 
@@ -161,7 +161,7 @@ class AccessRecorder:
     barrier = wait = arrive = shuffle
 
     def regions(self, effect: int) -> tuple[Region, ...]:
-        """Return the memory regions that the launch read, wrote or changed with atomics, as `effect` says."""
+        """Return the memory regions that the launch read, wrote or changed with atomics (`effect`)."""
         return tuple(
             region
             for region_number in sorted(self._maps)

@@ -61,7 +61,7 @@ class DeviceInfo:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One current reading; if it is not available, ``value`` is None and ``why`` is the reason."""
+    """One current reading. If it is not available, ``value`` is None and ``why`` is the reason."""
 
     name: str
     value: float | str | None

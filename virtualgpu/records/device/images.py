@@ -26,7 +26,7 @@ _TEGRA = ((5, 3), (6, 2), (7, 2), (8, 7))  # Jetsons run machine code for their 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Machine code or PTX for one target; for sm_90a, ``number`` is 90 and ``suffix`` is ``a``."""
+    """The machine code or PTX for one target, such as ``sm_90a`` with number 90 and suffix ``a``."""
 
     kind: Kind
     number: int
@@ -56,7 +56,7 @@ class Part:
 
 
 def chosen(parts: Iterable[Part], capability: Capability) -> Part | None:
-    """Return the part that a driver selects for a device: machine code before PTX, then the newest."""
+    """Return the part that a driver selects for a device: the newest machine code, else the newest PTX."""
     usable = [image_part for image_part in parts if image_part.runs_on(capability)]
     return max(
         usable,

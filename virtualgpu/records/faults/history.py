@@ -14,7 +14,7 @@ WriteKind = Literal["initial", "store", "atomic", "operation"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """One write to the element, or the value of the element before the first write (``initial``).
+    """One write to the watched element, or its value before the first write (``initial``).
 
     An ``operation`` is a copy, a memset or a library kernel, which has no thread. ``launch`` counts the
     program's kernels from 1. ``value`` is the value of the element afterwards; None if another lane of the

@@ -40,7 +40,7 @@ class Occupancy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchTrace:
-    """Placement of the blocks of one launch: SM, start and end, one row per block.
+    """The SM, start and end of each block of one launch, with one row per block.
 
     ``start_ns`` counts from the first block's start. Blocks are numbered x fastest:
     ``x + y * grid.x + z * grid.x * grid.y``. When ``sampled`` is above 1 about one block in
@@ -119,7 +119,7 @@ class LaunchTrace:
 
     @property
     def achieved_occupancy(self) -> float:
-        """Resident warps divided by the maximum of an SM, averaged over the time in which SMs were busy.
+        """Mean fraction of an SM's maximum number of warps that are resident while the SM is busy.
 
         It corresponds to Nsight Compute's "Achieved Occupancy",
         ``sm__warps_active.avg.pct_of_peak_sustained_active`` (its ``Occupancy.section``), but assumes that
@@ -138,7 +138,7 @@ class LaunchTrace:
         return min(1.0, warp_ns / capacity_ns) if capacity_ns else 0.0
 
     def thinned(self, max_blocks: int) -> LaunchTrace:
-        """Return a sample of the launch with at most about `max_blocks` blocks, evenly from every SM.
+        """Return a sample of at most about `max_blocks` blocks, taken evenly from all SMs.
 
         One block of each group of consecutive listed blocks of an SM is chosen at random, so that no period
         of the grid or of the SMs can coincide with that of the sampling.

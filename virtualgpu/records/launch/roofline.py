@@ -43,7 +43,7 @@ class Ceilings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RooflinePoint:
-    """One launch in a roofline: its operations by type, bytes moved by level, and time.
+    """One launch in a roofline: its operations by type, its bytes by memory level, and its time.
 
     Bytes are those that were moved, not those that the kernel requested: sectors of DRAM and L2, and a whole
     pass of the banks (128 bytes) for each wavefront of shared memory. ``modelled_ns`` is the virtual GPU's
@@ -66,7 +66,7 @@ class RooflinePoint:
         time_ns: float,
         modelled_ns: float | None = None,
     ) -> RooflinePoint:
-        """Return the point of a launch from its counters, including those of caches, and its time."""
+        """Return the point of a launch, given its counters (including those of caches) and its time."""
         tensor_operations = {f"{TENSOR}{name}": count for name, count in counters.tensor_operations.items()}
         caches = counters.caches
         dram_bytes = caches.dram_read_bytes + caches.dram_write_bytes if caches is not None else 0
@@ -104,7 +104,7 @@ class RooflinePoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roofline:
-    """Launches and the peak rates of one device; with ``path`` each launch improves the previous one."""
+    """Launches and the peak rates of one device. With ``path``, each launch improves on the previous one."""
 
     ceilings: Ceilings
     points: tuple[RooflinePoint, ...] = ()
@@ -112,7 +112,7 @@ class Roofline:
     note: str = field(default="", compare=False)
 
     def peak(self, point: RooflinePoint) -> float:
-        """Return the ceiling of a launch by arithmetic alone, in GFLOP/s.
+        """Return the highest rate in GFLOP/s at which the device can execute a launch's operations.
 
         Operations of different types are assumed to run one after another on CUDA cores, and so are those of
         tensor cores, but both work at the same time. The result is infinite if the device has no rate for
@@ -133,7 +133,7 @@ class Roofline:
         return times_ns
 
     def roof(self, point: RooflinePoint) -> tuple[Limit, float]:
-        """Return the memory level or the units that limit a launch, and their ceiling in GFLOP/s."""
+        """Return what limits a launch (a memory level or arithmetic units), and the limit in GFLOP/s."""
         arithmetic_ns = self._arithmetic_ns(point)
         limits: list[tuple[float, Limit]] = [
             (self.peak(point), max(arithmetic_ns, key=lambda unit: arithmetic_ns[unit]))

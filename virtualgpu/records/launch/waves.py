@@ -44,7 +44,7 @@ class LaunchWaves:
 
     @cached_property
     def wave(self) -> npt.NDArray[np.uint16]:
-        """Wave of each row in `order`: its position by start time, divided by the blocks that fit at once."""
+        """Number of the wave to which each row in `order` belongs."""
         per_wave = max(1, self.trace.blocks_per_wave)
         ranks = np.arange(self.order.size, dtype=np.int64) * self.trace.sampled
         return np.minimum(ranks // per_wave, np.iinfo(np.uint16).max).astype(np.uint16)
@@ -77,7 +77,7 @@ class LaunchWaves:
         return np.asarray(slots, dtype=np.int32)
 
     def running(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Return the number of running blocks over time: times in ns, and the number from each time on.
+        """Return the times in ns at which the number of running blocks changes, and these numbers.
 
         For a sampled launch the numbers are averages over each of `INTERVALS`, because not all blocks are
         listed.

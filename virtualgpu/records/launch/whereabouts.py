@@ -29,7 +29,7 @@ class Onlooker(Protocol):
     """Observer of one running launch; it is created when the launch begins."""
 
     def look(self, whereabouts: Callable[[], Whereabouts]) -> None:
-        """Observe the launch; the thread that waits for it calls this every few hundredths of a second."""
+        """Observe the running launch. The waiting thread calls this every few hundredths of a second."""
 
     def end(self) -> None:
-        """End the observation after the launch has ended in any way."""
+        """End the observation, whether the launch has succeeded or failed."""

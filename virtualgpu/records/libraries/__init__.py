@@ -29,7 +29,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """The library calls of one operation: routines and kernels by name, with their numbers of calls.
+    """The library calls of one operation: the names of routines and kernels, and how often they ran.
 
     ``recorded`` is None if the calls were observed now, and False if there is no record of the operation;
     ``nearest`` is then the most similar recorded one.

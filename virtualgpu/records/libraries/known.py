@@ -25,7 +25,7 @@ class KnownCalls:
     endings: tuple[Ending, ...]
 
     def of(self, operation: Operation) -> Ending:
-        """Return the record of an operation; without one, an empty record that names the most similar one."""
+        """Return the record of an operation. Without one, return an empty record that names a similar one."""
         for ending in self.endings:
             if ending.operation == operation:
                 return ending
@@ -52,7 +52,7 @@ class KnownCalls:
             yield with_libraries(Ending(operation=None, routines=routines, kernels=((name, launch_count),)))
 
     def named(self, name: str, **wanted: str) -> tuple[Ending, ...]:
-        """Return all records of a name, such as ``torch.addmm`` or ``matmul``; all for an empty name.
+        """Return the records with a name such as ``matmul``, or all records if the name is empty.
 
         Raises
         ------
@@ -92,7 +92,7 @@ class KnownCalls:
 
 
 def known_calls(data: Any, name: str) -> KnownCalls:
-    """Return the recorded calls of a file from its JSON data.
+    """Return the recorded library calls from the JSON data of a file.
 
     Raises
     ------
@@ -115,7 +115,7 @@ def known_calls(data: Any, name: str) -> KnownCalls:
 
 
 def with_libraries(ending: Ending) -> Ending:
-    """Return library calls with the libraries that their routine and kernel names belong to."""
+    """Add to library calls the libraries to which their routines and kernels belong."""
     libraries = [library_of(name) for name, _ in ending.routines]
     kernel_libraries = [library_of(name) for name, _ in ending.kernels]
     if "cuBLASLt" in libraries:  # it uses the same kernels as cuBLAS

@@ -21,7 +21,7 @@ LAYERS = ("framework", "library", "CUDA runtime", "driver", "device")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Followed:
-    """One call with the functions that it used in each of `LAYERS`, and their numbers of calls.
+    """A call, with the functions that it used in each of `LAYERS` and how often each was called.
 
     Functions are in the order of their first use.
 
@@ -49,7 +49,7 @@ def interfaces(timeline: Timeline) -> tuple[CallCounts, ...]:
 
 
 def kind_of(timeline: Timeline) -> str:
-    """Return the name of the recorded call that resembles the operations of a timeline, or ""."""
+    """Return the name of the recorded call that is most similar to a timeline, or ""."""
     names = " ".join(activity.name for activity in timeline.activities).lower()
     if not any(activity.kind == "CONCURRENT_KERNEL" for activity in timeline.activities):
         return "asnumpy" if "dtoh" in names else ""
@@ -60,7 +60,7 @@ def kind_of(timeline: Timeline) -> str:
 
 
 def known_layers(data: Any) -> tuple[Followed, ...]:
-    """Return the recorded calls of a file from its JSON data."""
+    """Return the recorded calls with their layers from the JSON data of a file."""
     provenance = Provenance("recorded", data["device"], data["detail"])
     return tuple(
         Followed(
@@ -101,7 +101,7 @@ def stack(
     library_calls: Calls,
     lower_calls: tuple[CallCounts, ...] | None,
 ) -> Followed:
-    """Return the layers of a call; `lower_calls` are those of runtime and driver, None on a virtual GPU."""
+    """Return the layers of a call. `lower_calls` are its runtime and driver calls, None on a virtual GPU."""
     routines = Counter(
         f"{', '.join(ending.libraries)}: {name}"
         for ending in library_calls.endings

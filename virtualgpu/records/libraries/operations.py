@@ -39,7 +39,7 @@ _LIBRARIES = {
 
 
 def library_of(name: str) -> str:
-    """Return the library of a routine or kernel by its name; empty if it is unknown."""
+    """Return the library to which a routine or kernel with this name belongs, or an empty string."""
     return next(
         (library for library, pattern in _LIBRARIES.items() if re.search(pattern, name, re.IGNORECASE)), ""
     )

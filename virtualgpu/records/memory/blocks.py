@@ -88,7 +88,7 @@ class BlockMap:
 
     @property
     def used_bytes(self) -> int:
-        """Bytes of the blocks in use, each rounded up, and of those that wait for a stream."""
+        """Bytes of the blocks that are in use (each rounded up) or wait for a stream."""
         return sum(block.size_bytes for block in self.blocks if block.state in ("used", "waiting"))
 
     @property

@@ -9,7 +9,7 @@ from virtualgpu.records.origin import Provenance
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arena:
-    """The free blocks that one stream can use, from one of an allocator's pools.
+    """The free blocks that one stream can use in one of an allocator's pools.
 
     ``largest_request_bytes`` is the largest request that would succeed now: from a free block, or with memory
     of the device after unused segments were released; None if the device's free memory is not known.

@@ -15,7 +15,7 @@ Steps = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockLives:
-    """Lifetimes of all blocks that were in use, by address, as columns of equal length.
+    """The lifetimes of all blocks that were in use, sorted by address, as columns of equal length.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class BlockLives:
 
 @dataclass(frozen=True, slots=True)
 class RangeLives:
-    """Lifetimes of ranges of addresses with mapped memory, by address; see `BlockLives`.
+    """The lifetimes of address ranges with mapped memory, sorted by address, as in `BlockLives`.
 
     A plain segment is one range; an expandable one gains and loses ranges.
     """
@@ -66,7 +66,7 @@ class RangeLives:
 
 @dataclass(frozen=True, slots=True)
 class SegmentLives:
-    """All segments of a trace; ``is_seen`` is False for one that is known only from its blocks."""
+    """All segments of a trace. ``is_seen`` is False for segments known only from their blocks."""
 
     streams: tuple[int, ...]
     pools: tuple[str, ...]

@@ -37,7 +37,7 @@ class CacheCapacity:
 
 @dataclass(frozen=True, slots=True)
 class MemoryLadder:
-    """Latency by size of the working set, and bandwidth by level, of one device.
+    """The latency for each size of the working set and the bandwidth of each level on one device.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class MemoryLadder:
     capacities: tuple[CacheCapacity, ...]
 
     def latency_at(self, size_bytes: float) -> float:
-        """Return the latency in ns at a working set, by interpolation between logarithms."""
+        """Return the latency in ns for a working set of this size, with logarithmic interpolation."""
         sizes = np.log2(self.working_set_bytes)
         return float(2 ** np.interp(np.log2(size_bytes), sizes, np.log2(self.latency_ns)))
 

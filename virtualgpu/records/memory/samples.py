@@ -41,7 +41,7 @@ class MemoryReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryMarks:
-    """Allocations and frees of one line of the program between two readings: columns of equal length.
+    """The allocations and frees of each source line between two readings, as columns of equal length.
 
     At the beginning of a recording, each event has its own row. A row without allocations and frees is memory
     that the pool returned to the device.

@@ -35,7 +35,7 @@ _HOST_LINES = {
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One quantity: its current value, its peak, and the totals of all increases and decreases."""
+    """The current value and the peak of one quantity, and the sums of its increases and decreases."""
 
     current: int = 0
     peak: int = 0

@@ -29,7 +29,7 @@ class Expression:
 
 @dataclass(frozen=True, slots=True)
 class RedEdge:
-    """Fusion boundary: two dependent expressions that are in different kernels, and the reason."""
+    """Two dependent expressions that run in different kernels, with the reason why they are not fused."""
 
     first: int
     then: int
@@ -70,7 +70,7 @@ class Traffic:
     breaks: tuple[str, ...] = ()
 
     def way(self, name: str) -> KernelSet:
-        """Return the `KernelSet` of the way with a name, such as one kernel per operation.
+        """Return the `KernelSet` for a way to compute the function, such as one kernel per operation.
 
         Raises
         ------

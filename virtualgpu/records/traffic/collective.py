@@ -20,7 +20,7 @@ Parts = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A transfer of one chunk from one GPU to another, which adds the chunk to its own or replaces it."""
+    """A transfer of one chunk between GPUs. The target adds it to its own chunk or overwrites that chunk."""
 
     source: int
     target: int
@@ -30,7 +30,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class CollectiveStep:
-    """Transfers that happen at the same time; each reads the contents before the step.
+    """Simultaneous transfers, all of which read the data as it was before the step.
 
     ``time_ns`` is the duration of the step, ``copies_ns`` the part of it in which the busiest port is in use,
     0 if not known.
@@ -95,7 +95,7 @@ class Collective:
 
     @property
     def links(self) -> LinkKind:
-        """Topology of their links."""
+        """Topology of the links between the GPUs."""
         return self.traffic.links
 
     @property
@@ -110,7 +110,7 @@ class Collective:
 
     @property
     def states(self) -> tuple[tuple[tuple[Parts, ...], ...], ...]:
-        """The contributions contained in each GPU's chunks, before the first step and after each step."""
+        """Which GPUs' data each chunk contains on each GPU, at the start and after each step."""
         states = [initial_state(self.gpus, len(self.chunk_bytes))]
         for step in self.steps:
             states.append(
@@ -126,7 +126,7 @@ class Collective:
         )
 
     def expected_parts(self, rank: int, chunk: int) -> Parts | None:
-        """Return the contributions that a GPU's chunk must contain at the end; None if any are allowed."""
+        """Return which GPUs' data a chunk of a GPU must contain at the end, or None if any may be there."""
         return expected_parts(self.operation, self.gpus, rank, chunk)
 
 
@@ -134,7 +134,7 @@ State = tuple[tuple[Parts, ...], ...]
 
 
 def initial_state(gpus: int, chunks: int) -> State:
-    """Return the initial state, in which each GPU has only its own contribution."""
+    """Return the initial state, in which each GPU has only its own data."""
     own_parts = [tuple(int(contributor == rank) for contributor in range(gpus)) for rank in range(gpus)]
     return tuple((parts,) * chunks for parts in own_parts)
 
@@ -154,7 +154,7 @@ def state_after(state: State, moves: Sequence[Move]) -> State:
 
 
 def expected_parts(operation: Operation, gpus: int, rank: int, chunk: int) -> Parts | None:
-    """Return the contributions that a GPU's chunk must contain at the end; None if any are allowed.
+    """Return which GPUs' data a chunk of a GPU must contain at the end, or None if any may be there.
 
     The root of an operation is GPU 0.
     """

@@ -45,7 +45,7 @@ class PortTraffic:
     lost: int = 0
 
     def out_bytes(self, device: int, over: Over | None = None) -> int:
-        """Return the bytes that a GPU sent, over one type of link or (None) over all."""
+        """Return the bytes that a GPU sent over one type of link, or over all links if it is None."""
         return sum(
             crossing.size_bytes
             for crossing in self.crossings
@@ -53,7 +53,7 @@ class PortTraffic:
         )
 
     def in_bytes(self, device: int, over: Over | None = None) -> int:
-        """Return the bytes that a GPU received, over one type of link or (None) over all."""
+        """Return the bytes that a GPU received over one type of link, or over all links if it is None."""
         return sum(
             crossing.size_bytes
             for crossing in self.crossings

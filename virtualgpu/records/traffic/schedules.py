@@ -38,7 +38,7 @@ def ring(operation: Operation, gpus: int) -> Steps:
 
 
 def star_or_tree(operation: Operation, gpus: int, algorithm: str) -> Steps:
-    """Return a schedule that collects at GPU 0 and then distributes, directly (``naive``) or along a tree."""
+    """Return a schedule that collects at GPU 0 and distributes, directly (``naive``) or along a tree."""
     is_chunked = operation in ("all-gather", "reduce-scatter")
     rank_steps = _tree(gpus) if algorithm == "tree" else [[(0, r, 1) for r in range(1, gpus)]]
     all_chunks = range(gpus) if is_chunked else range(1)

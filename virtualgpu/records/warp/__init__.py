@@ -16,7 +16,7 @@ from virtualgpu.records.warp.watched import Stop, Watched
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarpTrace:
-    """Every step of one warp: columns have one row per step, ``[n, 32]`` columns one entry per lane.
+    """Every step of one warp. Columns have one row per step, and ``[n, 32]`` columns an entry per lane.
 
     A step is one PTX instruction on the virtual GPU and one basic block in a trace taken on a
     real GPU (``granularity``). ``active_mask`` bit i is lane i; ``executed_mask`` also takes the

@@ -14,7 +14,7 @@ WORD_BYTES = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedWrites:
-    """Writes of a block's warps to shared memory, one row for each piece of a step's write.
+    """Writes of a block's warps to shared memory, with a row for each piece of at most 8 bytes per lane.
 
     A piece has at most 8 bytes per lane; ``offset`` (bytes in shared memory) and ``value`` have one entry per
     lane, and those in ``mask`` are valid. Rows, and the lanes of a row, are in the order in which they took
@@ -74,7 +74,7 @@ class Variable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepDetail:
-    """Further results of the steps of one warp; `WarpTrace.value` is the first register that each wrote.
+    """Additional data about the steps of one warp, such as further registers that they wrote.
 
     ``sequence`` is a step's position among the recorded steps of all warps and ``depth`` the depth of
     calls, 0 in the kernel itself. ``extra_`` columns have one row for each further register that a step
@@ -175,5 +175,5 @@ class SharedEvents:
         self.changed_bytes = change_counts
 
     def moments_until(self, sequence: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return the number of writing steps up to each of these positions in the block's order."""
+        """Return how many steps wrote to shared memory up to each position in the block's order."""
         return np.searchsorted(self.moments, sequence, side="right")

@@ -43,7 +43,7 @@ class Loops:
         return int(self.run_outer.size)
 
     def turns(self, run: int) -> range:
-        """Return the numbers of the iterations of a run."""
+        """Return the numbers of the iterations that belong to one execution of a loop."""
         return range(int(self.run_turns[run]), int(self.run_turns[run + 1]))
 
 
@@ -116,7 +116,7 @@ def find_loops(trace: WarpTrace) -> Loops:
 
 
 def calls_of(depth: npt.NDArray[np.int16]) -> npt.NDArray[np.int64]:
-    """Return the number of the function call of each step, 0 in the kernel itself."""
+    """Number the function calls, and return for each step the number of its call (0 in the kernel)."""
     call_of_step = np.zeros(depth.size, np.int64)
     stack: list[int] = []
     call_count = 0

@@ -18,7 +18,7 @@ WAVEFRONT_BYTES = 128
 
 
 class Kinds(NamedTuple):
-    """Groups of equal rows: the group number of each row (``of``), and the first row of every group."""
+    """Groups of equal rows, with the group number of each row and the first row of each group."""
 
     of: Ints
     first: npt.NDArray[np.int64]
@@ -90,7 +90,7 @@ class TraceSteps:
 
 
 def kinds(*columns: npt.NDArray[Any]) -> Kinds:
-    """Group the rows of some columns by equal values, which must not be negative."""
+    """Group rows that have equal values in some columns. The values must not be negative."""
     key = np.zeros(columns[0].size, np.uint64)
     for column in columns:
         key = key * np.uint64(int(column.max(initial=0)) + 1) + column.astype(np.uint64)

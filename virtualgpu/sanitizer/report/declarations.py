@@ -72,7 +72,7 @@ _MAX_TRIALS = 65_536  # largest value that is tried for one that is not in the s
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """The declaration of a variable in the source: its type, and the text between its brackets."""
+    """A variable's type and array sizes, as the source declares them."""
 
     type: str
     extents: tuple[str, ...]
@@ -80,7 +80,7 @@ class Declaration:
 
 @dataclass(frozen=True, slots=True)
 class Declarations:
-    """The variables of a source that are not in registers, and the constants that it defines."""
+    """The variables of a source in shared, global and constant memory, and the constants it defines."""
 
     variables: Mapping[str, Sequence[Declaration]]
     constants: Mapping[str, str]
@@ -211,7 +211,7 @@ class Declarations:
 
 
 def declarations(code: str) -> Declarations:
-    """Return the declarations of a CUDA C++ source in shared, global and constant memory."""
+    """Return the declarations of variables in shared, global and constant memory in CUDA C++ source."""
     text = _ALIGNMENT.sub(" ", _COMMENT.sub(" ", code.replace("\\\n", " ")))
     constants = dict(_DEFINE.findall(text))
     for declaration_text in _CONSTANTS.findall(text):

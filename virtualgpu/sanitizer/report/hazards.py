@@ -69,7 +69,7 @@ class Report:
     checks: Set[int]
 
     def hazards(self) -> list[Hazard]:
-        """Return one hazard per mistake, without those in memory that the system reserves."""
+        """Return one hazard for each mistake in the kernel. Memory reserved by the system is left out."""
         races: list[_Race] = []
         other_hazards: list[Hazard] = []
         for (hazard_kind, space, _, _, relation), finding in self.findings.found.items():

@@ -56,7 +56,7 @@ _COPY_WAIT = (
 def heap_message(
     freed: bool, site: Site, second: Place, address: int, start: int, size: int
 ) -> tuple[str, str]:
-    """Return the nearest block in the heap to an invalid access, and a sentence about the access."""
+    """Return the name of the heap block closest to an invalid access, and a sentence about the access."""
     subject = f"thread {second.thread} of block {second.block} {'writes' if site.writes else 'reads'}"
     if not start:
         return (
@@ -78,7 +78,7 @@ def _location(place: Place, relation: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RemedyContext:
-    """The properties of a race from which its remedy is written.
+    """The properties of a race that determine the suggested remedy.
 
     ``relation`` is the relation of the threads that the remedy must order. ``in_loop`` is true if both
     accesses are in one loop; ``inside`` and ``outside`` are then lines of the loop's barriers, between the
@@ -233,7 +233,7 @@ def unmet_message(second: Place, lane: int) -> str:
 
 
 def hasty_message(copy: Site, site: Site, first: Place, second: Place, array: str, is_unordered: bool) -> str:
-    """Return the sentences for an access to the target of an asynchronous `copy` that is pending.
+    """Return the sentences for an access to the target of an asynchronous copy before it is complete.
 
     `is_unordered` means that no barrier separates the start of the copy and the access.
     """
@@ -250,7 +250,7 @@ def hasty_message(copy: Site, site: Site, first: Place, second: Place, array: st
 
 
 def stray_message(memory: DeviceMemory, site: Site, second: Place, address: int, array: str) -> str:
-    """Return the sentences for an access through the pointer of one array that reaches another array."""
+    """Return the sentences for an access that reaches one array through the pointer of another array."""
     allocation = memory.nearest(site.low)
     label = allocation.label if allocation is not None else "array"
     distance = (

@@ -36,7 +36,7 @@ class Update:
 
 
 def checks(function: ir.Function) -> set[int]:
-    """Return the ids of loads before an atomic minimum or maximum that compares the loaded value again."""
+    """Return the ids of loads that only check whether an atomic minimum or maximum is needed."""
     writers = find_writers(function)
     load_ids = set[int]()
     for i in function.instructions:
@@ -49,7 +49,7 @@ def checks(function: ir.Function) -> set[int]:
 
 
 def updates(function: ir.Function) -> dict[int, Update]:
-    """Return the read-modify-writes of a function, by the ids of their loads and stores."""
+    """Return the read-modify-writes of a function, with the ids of loads and stores as keys."""
     writers = find_writers(function)
     updates_by_id: dict[int, Update] = {}
     for i in function.instructions:
