@@ -208,7 +208,7 @@ class PreparedLaunch:
         )
 
     def changed(self, node: GraphNode) -> Operation:
-        """Return the launch with the parameters and grid of a graph node, and check it again."""
+        """Return the launch with the parameters and grid of a graph node, after checking them."""
         assert node.grid is not None
         assert node.block is not None
         buffer = bytearray(self.packed.params)

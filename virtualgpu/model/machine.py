@@ -114,7 +114,7 @@ class VirtualDevice:
         return self.work.schedule
 
     def kernel_ns(self, bytes_moved: float, flop: float = 0.0) -> float:
-        """Return the modelled time of a library kernel: of its traffic or arithmetic, if that is longer."""
+        """Return the modelled time of a library kernel, the longer of its memory and arithmetic times."""
         memory_ns = float(cost.memory_bound_ns(self.info, bytes_moved))
         if not flop or not self.info.fp32_tflops:
             return memory_ns

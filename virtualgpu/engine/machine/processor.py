@@ -102,7 +102,7 @@ def architecture() -> str:
 
 
 def levels() -> tuple[str, ...]:
-    """Return all feature levels of this architecture, the lowest first, even if this machine lacks them."""
+    """Return all feature levels of this architecture, the lowest first, including unsupported ones."""
     return tuple(_LEVELS.get(architecture(), ()))
 
 

@@ -35,7 +35,7 @@ class Observer(Protocol):
     def custom_event(
         self, block: int, warp: int, site: int, lanes: npt.NDArray[np.int64] | None, mask: int, extra: int
     ) -> None:
-        """Handle a call from the observer's own compiled code that the engine does not use."""
+        """Handle a call from the observer's own code, with a site number that the engine does not use."""
 
     def shuffle(
         self, block: int, warp: int, instruction: ir.Instruction, sources: npt.NDArray[np.int64], mask: int

@@ -36,7 +36,7 @@ class TraceRequest:
 
 
 class TraceBuffers:
-    """The memory for a trace of limited length: about 570 bytes per step, as far as pages are written.
+    """The memory for a trace of limited length, about 570 bytes per step. Unwritten pages use none.
 
     `max_steps` bounds the steps of traced warps; with `others` there is room for stores by other warps.
     ``stopped`` means that the block was stopped because it ran too long.

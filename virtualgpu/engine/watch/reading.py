@@ -82,7 +82,7 @@ class Stop:
 
 
 def literal_value(name: str) -> tuple[str, int] | None:
-    """Return the type and the value of a literal such as ``3u``, which a name represents."""
+    """Return the type and the value of the literal (such as ``3u``) that a name represents."""
     if not name.startswith(_LITERAL_PREFIX):
         return None
     suffix, _, number_text = name.removeprefix(_LITERAL_PREFIX).lower().partition("_")

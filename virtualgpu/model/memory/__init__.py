@@ -171,7 +171,7 @@ class DeviceMemory:
 
     @property
     def heap_bytes(self) -> int:
-        """Size of the heap for ``malloc`` in kernels. Set it before the first kernel that uses the heap.
+        """Size of the heap in bytes (``cudaLimitMallocHeapSize``), to be set before its first use.
 
         Raises
         ------

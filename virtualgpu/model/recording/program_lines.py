@@ -91,7 +91,7 @@ class ProgramLines:
         return line
 
     def is_learners(self, name: str, module: str) -> bool:
-        """Return whether the learner wrote a file, which is not a helper of the course."""
+        """Return whether the learner wrote a file. Files of the course's helpers do not count."""
         return not _is_helper(module) and self.belongs(name, module)
 
     def is_own_class(self, cls: type) -> bool:
