@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 import textwrap
-from functools import cache
 from importlib import resources
 from pathlib import Path
 
@@ -33,13 +32,11 @@ def path(name: str) -> Path:
     return Path(str(resources.files(PACKAGE).joinpath(name)))
 
 
-@cache
 def nsight_compute() -> Screens:
     """Return the recorded session of Nsight Compute with two transposes."""
     return Screens(PACKAGE, "nsight_compute")
 
 
-@cache
 def nsight_systems() -> Screens:
     """Return the recorded session of Nsight Systems with eight steps of a small model."""
     return Screens(PACKAGE, "nsight_systems")
