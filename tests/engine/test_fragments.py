@@ -211,12 +211,17 @@ def test_every_number_of_eight_bits_is_decoded(kind: str) -> None:
     )
 
 
+# Macros, because versions of NVRTC give an asm statement on several lines different lines.
 TILE = r"""
 #ifdef SWIZZLE
 #define PLACE(row, v) ((row) * 8 + ((v) ^ (row) % 8))
 #else
 #define PLACE(row, v) ((row) * 8 + (v))
 #endif
+#define LOAD_X4(x, p) asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" \
+    : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(p));
+#define LOAD_X2(x, p) asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];" \
+    : "=r"(x[0]), "=r"(x[1]) : "r"(p));
 extern "C" __global__ void k(const uint4* a, const uint4* b, float* d) {
     __shared__ uint4 unused[3], tile[16 * 8], right[16];
     unused[threadIdx.x % 3] = a[0];
@@ -229,10 +234,8 @@ extern "C" __global__ void k(const uint4* a, const uint4* b, float* d) {
         unsigned x[4], y[2];
         unsigned p = (unsigned)__cvta_generic_to_shared(&tile[PLACE(lane % 16, 2 * step + lane / 16)]);
         unsigned q = (unsigned)__cvta_generic_to_shared(&right[lane % 16]);
-        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                     : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(p));
-        asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];"
-                     : "=r"(y[0]), "=r"(y[1]) : "r"(q));
+        LOAD_X4(x, p)
+        LOAD_X2(y, q)
         asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},"
                      "{%8,%9},{%0,%1,%2,%3};"
                      : "+f"(s[0]), "+f"(s[1]), "+f"(s[2]), "+f"(s[3])

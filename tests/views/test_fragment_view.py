@@ -47,7 +47,7 @@ def test_the_table_lists_multiplications_first_and_counts_passes() -> None:
     assert cells["ldmatrix x4"] == ("4", "32", "4")
     assert cells["ldmatrix x2 transposed"] == ("4", "2", "2")
     assert [row.is_wasteful for row in view.rows].count(True) == 1
-    assert f"bank conflicts on line {line_of('x4')}" in repr(view)
+    assert f"bank conflicts on line {line_of('        LOAD_X4')}" in repr(view)
     swizzled = tile_view("-DSWIZZLE")
     assert not any(row.is_wasteful for row in swizzled.rows)
     assert "conflict" not in repr(swizzled)
@@ -96,7 +96,7 @@ def test_cells_contain_what_is_chosen() -> None:
 
 @pytest.mark.parametrize(("options", "conflicts"), [((), 28), (("-DSWIZZLE",), 0)])
 def test_labels_and_frames_show_where_rows_are(options: tuple[str, ...], conflicts: int) -> None:
-    view = tile_view(*options, line=line_of("x4"))
+    view = tile_view(*options, line=line_of("        LOAD_X4"))
     execution = view.chosen
     runs = picture.runs(view.trace, execution)
     assert sum(run.is_conflict for run in runs) == conflicts
@@ -117,7 +117,7 @@ def test_labels_and_frames_show_where_rows_are(options: tuple[str, ...], conflic
 
 
 def test_each_matrix_of_a_load_is_in_its_own_register() -> None:
-    view = tile_view(line=line_of("x4"))
+    view = tile_view(line=line_of("        LOAD_X4"))
     matrices = view.trace.of(view.chosen).matrices
     for number, matrix in enumerate(matrices):
         view.matrix = number
@@ -176,7 +176,7 @@ def test_a_warp_without_matrix_instructions_is_an_error_with_a_remedy() -> None:
         gl.fragments(cp.RawKernel(code, "k"), 1, 32, (cp.zeros(32, cp.int32),))
     with pytest.raises(ValueError, match="max_steps"):
         tile_view(max_steps=20)
-    with pytest.raises(ValueError, match=rf"line 2 .*\b{line_of('x4')}\b"):
+    with pytest.raises(ValueError, match=rf"line 2 .*\b{line_of('        LOAD_X4')}\b"):
         tile_view(line=2)
 
 
@@ -195,8 +195,8 @@ def test_a_launch_shows_its_fragments_with_the_arrays_as_they_were() -> None:
     args = (cp.asarray(A), cp.asarray(B), cp.zeros(128, cp.float32))
     run = gl.launch(cp.RawKernel(TILE, "k"), 1, 32, args)
     args[0].fill(0)
-    view = run.fragments(line=line_of("x2"))
-    assert view.chosen_row.line == line_of("x2")
+    view = run.fragments(line=line_of("        LOAD_X2"))
+    assert view.chosen_row.line == line_of("        LOAD_X2")
     view.row = 0
     np.testing.assert_array_equal(view.record.values(view.chosen, "a"), A[:, :16])
     assert not args[0].get().any()
