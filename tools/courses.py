@@ -72,17 +72,17 @@ def page(course: Course) -> str:
         course.aim,
         "",
         f"`gpulab lab --course {course.name}` opens notebooks that contain only the cells of this course.",
-        "The homework is at the end of each notebook. You can run each notebook without the others. With",
-        "`--without-solutions`, the notebooks do not contain the solutions. The page on classrooms explains",
-        "[how the minutes are computed](classroom.md#minutes).",
+        "The homework is at the end of each notebook. You can run each notebook without the others. With the",
+        "option `--without-solutions`, the notebooks do not contain the solutions. The page on classrooms",
+        "explains [how the minutes are computed](classroom.md#minutes).",
         "",
     ]
     if course.name in SHORT_COURSES:
         slides_path = f"build/site/slides/{course.name}.html"
         lines += [
-            f"`make docs` writes slides to `{slides_path}`, and a handout of one page to",
-            f"`build/site/slides/handout-{course.name}.pdf`. Both work without a network. To see the",
-            "speaker's notes, press S in the slides.",
+            f"`make docs` creates slides in `{slides_path}`, and a handout of one page in",
+            f"`build/site/slides/handout-{course.name}.pdf`. You can use both without a network. To see the",
+            "speaker's notes, press S while the slides are open.",
             "",
         ]
     seen: set[str] = set()
@@ -101,19 +101,17 @@ def page(course: Course) -> str:
                 ", ".join(f"`{name}`" for name in names) for names in (part.exercises, part.home)
             )
             lines.append(f"| {time} | {round(length_min)} | {_title(part)} | {in_class} | {for_home} |")
-        spare_min = session.length_min - end_min
+        session_min = session.length_min
+        spare_min = round(session_min - end_min)
         lines += [
             "",
-            f"The parts take {round(end_min)} of {session.length_min} minutes. {_spare(spare_min)}",
+            f"The parts in the table add up to {round(end_min)} minutes. The session lasts {session_min}",
+            f"minutes, so {spare_min} minutes remain for questions or for the homework.",
             "",
         ]
         if home_min := _home_minutes(session):
-            lines += [f"The homework takes about {home_min} minutes.", ""]
+            lines += [f"Learners need about {home_min} minutes for the homework.", ""]
     return "\n".join(lines + _left_out(course)) + "\n"
-
-
-def _spare(spare_min: float) -> str:
-    return f"{round(spare_min)} minutes remain for questions or for the homework."
 
 
 def _home_minutes(session: Session) -> int:
@@ -142,7 +140,7 @@ def _title(part: Part) -> str:
 
 def _left_out(course: Course) -> list[str]:
     """Return the section of a page that names what the course leaves out of its notebooks."""
-    lines = ["## Left out", "", "The course leaves out these sections of its notebooks:", ""]
+    lines = ["## Left out", "", "The course does not use these sections of its notebooks:", ""]
     for notebook_number in course.notebooks:
         parts = course.parts_of(notebook_number)
         used_sections = {name for part in parts for name in part.sections}
