@@ -39,7 +39,7 @@ ul { margin: 0; padding-left: 3.6mm; } li { margin-bottom: .7mm; break-inside: a
 pre { font: 7pt/1.25 "DejaVu Sans Mono", monospace; background: #f2f2f2; padding: 1.5mm; margin: 0;
   white-space: pre-wrap; break-inside: avoid; }
 code { font-family: "DejaVu Sans Mono", monospace; font-size: .92em; }
-body.full { font-size: 6.9pt; } body.full pre { font-size: 6pt; }
+body.full { font-size: 6.7pt; } body.full pre { font-size: 6pt; }
 """
 CROWDED_NOTEBOOKS = 4
 """A handout about more notebooks has smaller letters."""

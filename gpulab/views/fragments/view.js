@@ -8,7 +8,7 @@ import { filled, number } from "../parts/words.js";
 // same in all plots.
 
 const VALUE_DIGITS = 4;
-const LABEL_PX = 9;
+const LABEL_PX = 10;
 const TOO_LONG = "…"; // in a cell whose text does not fit
 const [GROUP_LANES, WORD_BYTES, BANKS, LANES] = [4, 4, 32, 32];
 
