@@ -138,7 +138,7 @@ def test_the_picture_shows_each_step_and_marks_the_busiest_ports(tmp_path: Any) 
     def marked(view: Any, step: int) -> dict[str, str]:
         return {row["label"]: row["value"] for row in view._ports(step).boxes[1].rows if row["mark"]}
 
-    assert marked(view, 2) == {"GPU 0 out": "1.17 KiB", "GPU 0 in": "1.17 KiB"}
+    assert marked(view, 2) == {"0 out": "1.17 KiB", "0 in": "1.17 KiB"}
     assert marked(view, 0) == {}
     assert marked(gl.collective(gpus=4, size_bytes=400), 6) == {}, "all ports are equally busy"
     assert "GPU 2 sends chunk 0, GPU 0 adds it" in view.describe()

@@ -172,6 +172,7 @@ def test_every_counter_is_read_off_a_launch() -> None:
         "tensor_operations": 1030,
         "async_copies": 256,
         "full_waits": 512,
+        "pending_groups": 0,
     }
     none = COUNTERS["conflict_ways"][1](Costs(replace(COUNTED, accesses=()), stats))
     assert none == 0

@@ -9,7 +9,7 @@ SHOWN = (
     ShownAnswer("00-saxpy", "double", "results", "parameter 1, `a`, must be `float a`"),
     ShownAnswer("00-saxpy", "mangled", "", 'Put extern "C" before __global__'),
     ShownAnswer("00-blocks", "one block", "", "info.max_threads_per_block"),
-    ShownAnswer("00-blocks", "512 at most", "", "blocks there"),
+    ShownAnswer("00-blocks", "512 at most", "", "blocks on this device"),
     ShownAnswer("00-blocks", "one number", "", "return two numbers"),
     ShownAnswer("00-blocks", "nothing", "", "replace the TODO and end with a return"),
     ShownAnswer("00-blocks", "a shape", "", "should be a function, not tuple"),

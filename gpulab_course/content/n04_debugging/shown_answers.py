@@ -13,7 +13,7 @@ SHOWN = (
     ShownAnswer("04-freed", "one stream", "counts", "two streams"),
     ShownAnswer("04-freed", "a list that keeps all", "counts", "only the memory of the result"),
     ShownAnswer("04-freed", "without a pool", "counts", "cudaFree lets the host wait"),
-    ShownAnswer("04-hunt", "before they run", "", "contains values from earlier"),
+    ShownAnswer("04-hunt", "before they run", "", "contains old values"),
     ShownAnswer("04-hunt", "a flat index", "", "(row, column)"),
     ShownAnswer("04-hunt", "sums of cells", "", "Infinity is not NaN"),
     ShownAnswer("04-hunt", "columns first", "", "row by row"),

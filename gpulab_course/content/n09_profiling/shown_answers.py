@@ -5,7 +5,7 @@ from gpulab_course.teach.shown import ShownAnswer
 SHOWN = (
     ShownAnswer("09-timelines", "another word", "", "is not one of"),
     ShownAnswer("09-timelines", "names alone", "", "four pairs"),
-    ShownAnswer("09-timelines", "B in place", "", "leaves other values in its arguments"),
+    ShownAnswer("09-timelines", "B in place", "", "its arguments have other values"),
     ShownAnswer("09-timelines", "B by array", "", "not the same as"),
     ShownAnswer("09-timelines", "less work", "", "not the same as"),
     ShownAnswer("09-nvtx", "marks", "", 'no range has the name "layer 0"'),

@@ -11,7 +11,7 @@ SHOWN = (
     ShownAnswer("13-halfsum", "in float64", "", "forgets a small number"),
     ShownAnswer("13-halfsum", "math.fsum", "", "rounded to FP64 first"),
     ShownAnswer("13-halfsum", "clamped", "", "do not clamp"),
-    ShownAnswer("13-halfsum", "not rounded", "", "FP32 does not have"),
+    ShownAnswer("13-halfsum", "not rounded", "", "is not an FP32 number"),
     ShownAnswer("13-halfsum", "nothing", "", "returns nothing"),
     ShownAnswer("13-tf32x3", "one product", "", "one product's error"),
     ShownAnswer("13-tf32x3", "a cut, b rounded", "", "do not cut"),
@@ -38,5 +38,5 @@ SHOWN = (
     ShownAnswer("13-tuner", "no repeat", "", "median of several"),
     ShownAnswer("13-tuner", "the longest", "", "then take the median"),
     ShownAnswer("13-tuner", "mean", "", "spoils a mean"),
-    ShownAnswer("13-tuner", "no cache", "", "Keep the choice"),
+    ShownAnswer("13-tuner", "no cache", "", "Keep this choice"),
 )

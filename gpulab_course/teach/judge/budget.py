@@ -105,7 +105,7 @@ COUNTERS: dict[str, tuple[str, Reader]] = {
     ),
     "async_copies": ("<n instruction|instructions> of asynchronous copies", _count_opcodes("cp")),
     "full_waits": ("<n wait|waits> for all pending copies", _count_opcodes("cp.async.wait_all")),
-    "pending_groups": ("<n %|%> of the groups of copies still pending after a wait", _pending_percent),
+    "pending_groups": ("% of the groups of copies still pending after a wait", _pending_percent),
     "barriers": ("<n barrier|barriers>", _count_opcodes("bar", "barrier")),
 }
 
