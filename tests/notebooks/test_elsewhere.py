@@ -29,7 +29,7 @@ CASES = sample.part(
         for path in copies.originals().values()
         for device in DEVICES
     ],
-    16,
+    20,
     lambda case: str(case.id),
     lambda case: case.values[1],
 )

@@ -45,7 +45,7 @@ def run(notebook: Any, folder: Path) -> Any:
             for path in NOTEBOOKS
             for device in shipped_ptx.devices(path.name)
         ],
-        6,
+        9,
         lambda case: str(case.id),
     ),
 )

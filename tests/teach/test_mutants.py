@@ -27,7 +27,7 @@ LEAST_WRONG, LEAST_RIGHT = 8, 4
 # With so many draws of data each answer is tried by `make test-all`, which sets GPULAB_TEST_ALL.
 DRAWS = 5 if os.environ.get(sample.ALL) and not sample.is_on() else 1
 # Of the wrong and of the right answers to an exercise one in so many is in the sample, and one at least.
-ONE_IN = 12
+ONE_IN = 16
 
 pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
 
@@ -105,7 +105,7 @@ ASKED = sorted(
 )
 
 
-@pytest.mark.parametrize("name", sample.part(ASKED, 4))
+@pytest.mark.parametrize("name", sample.part(ASKED, 6))
 def test_unexpected_results_are_not_a_fault_of_the_check(name: str) -> None:
     several = np.array([1, 2])
     for returned in (several, (several, several), {"A": several}):
@@ -119,7 +119,7 @@ KERNELS = sorted(
 )
 
 
-@pytest.mark.parametrize("name", sample.part(KERNELS, 4))
+@pytest.mark.parametrize("name", sample.part(KERNELS, 6))
 def test_the_reference_passes_and_the_naive_version_exceeds_its_budget(name: str) -> None:
     exercise = folders.exercises()[name]
     assert isinstance(exercise, KernelExercise)
