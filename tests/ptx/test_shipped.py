@@ -213,3 +213,12 @@ def test_a_file_of_another_version_is_as_good_as_none() -> None:
 
     other = lzma.compress(json.dumps({"format": "gpulab-ptx", "version": 99, "images": {"k": {}}}).encode())
     assert shipped.unpack(other)["images"] == {}
+
+
+@pytest.mark.parametrize("folder", ["/opt/a b/include/", "C:\\cuda\\include\\"])
+def test_folders_of_headers_in_assertions_are_removed(folder: str) -> None:
+    def stored(text: str) -> str:
+        return f".global .align 1 .b8 $str$1[{len(text) + 1}] = {{{', '.join(map(str, text.encode()))}}};"
+
+    kept = stored("size == 4 / 8 || is_shared")
+    assert shipped.strip(stored(f"{folder}cuda_pipeline.h") + kept) == stored("cuda_pipeline.h") + kept

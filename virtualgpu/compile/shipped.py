@@ -36,6 +36,9 @@ _DEBUG_SECTION = re.compile(r"\.section\s+\.debug\w*\s*\{.*?\}\s*", re.S)
 # Names of a file's internal namespace contain the number of the process that compiled it.
 _INTERNAL = re.compile(r"_ZN(\d+)(?=_INTERNAL_)")
 _FOLDER = re.compile(r'(\.file\s+\d+\s+")[^"]*?([^"/\\]+")')
+# `assert` in NVIDIA's headers stores the path of the header, as the bytes of a string.
+_STRING = re.compile(r"(\.b8 \$str[\w$]*)\[\d+\] = \{([\d, ]+)\}")
+_HEADER_PATH = re.compile(rb"(?:/|[A-Za-z]:[/\\]).*?([^/\\]+\.c?u?h)", re.S)
 _COMMENT_LINE = re.compile(r"^\s*//[^\n]*\n", re.M)
 
 
@@ -103,10 +106,18 @@ def pack(images: Iterable[tuple[str, ShippedImage]], nvrtc: str) -> bytes:
 
 def strip(ptx: str) -> str:
     """Remove debug sections, comment lines, folders of source files and process numbers from PTX."""
+    ptx = _STRING.sub(_remove_folder, ptx)
     ptx = _COMMENT_LINE.sub("", _FOLDER.sub(r"\1\2", _DEBUG_SECTION.sub("", ptx)))
     for length in {match[1] for match in _INTERNAL.finditer(ptx)}:
         ptx = re.sub(rf"_ZN{length}_INTERNAL_.{{{int(length) - len('_INTERNAL_')}}}", "_ZN9_INTERNAL", ptx)
     return ptx
+
+
+def _remove_folder(match: re.Match[str]) -> str:
+    path = _HEADER_PATH.fullmatch(bytes(int(byte) for byte in match[2].split(",")))
+    if path is None:
+        return match[0]
+    return f"{match[1]}[{len(path[1]) + 1}] = {{{', '.join(map(str, path[1]))}}}"
 
 
 def remove_comments(code: str) -> str:
