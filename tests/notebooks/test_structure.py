@@ -26,7 +26,7 @@ from tests.notebooks.course import (
 )
 
 MAX_CELL_LINES = 25
-MAX_BYTES = 800_000
+MAX_BYTES = 750_000
 
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 

@@ -34,7 +34,7 @@ def wheel_of(package: str, version: str, folder: Path) -> Path:
 @pytest.mark.parametrize("package", PACKAGES)
 def test_a_wheel_carries_its_package(package: str, tmp_path: Path) -> None:
     path = wheel_of(package, "standard", tmp_path)
-    assert path.stat().st_size < 8_000_000
+    assert path.stat().st_size < 7_000_000
     with zipfile.ZipFile(path) as wheel:
         files = {name for name in wheel.namelist() if ".dist-info/" not in name and ".data/" not in name}
     expected = {name for name in tracked(package) if name.partition("/")[2] not in NOT_INSTALLED}

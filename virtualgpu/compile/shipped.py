@@ -38,7 +38,7 @@ _INTERNAL = re.compile(r"_ZN(\d+)(?=_INTERNAL_)")
 _FOLDER = re.compile(r'(\.file\s+\d+\s+")[^"]*?([^"/\\]+")')
 # `assert` in NVIDIA's headers stores the path of the header, as the bytes of a string.
 _STRING = re.compile(r"(\.b8 \$str[\w$]*)\[\d+\] = \{([\d, ]+)\}")
-_HEADER_PATH = re.compile(rb"(?:/|[A-Za-z]:[/\\]).*?([^/\\]+\.c?u?h)", re.S)
+_HEADER_PATH = re.compile(rb"(?:/|[A-Za-z]:[/\\]).*?([^/\\]+\.(?:cu)?h)", re.S)
 _COMMENT_LINE = re.compile(r"^\s*//[^\n]*\n", re.M)
 
 
