@@ -40,7 +40,9 @@ PARAMETERS: dict[str, dict[str, str]] = {
 
 
 def warn(old_name: str, new_name: str) -> None:
-    """Warn that `old_name` is now `new_name`, with the learner's line that uses the old name."""
+    """Warn that `old_name` was renamed to `new_name`. The warning refers to the learner's line that uses the
+    old name.
+    """
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals["__name__"].partition(".")[0] in _OWN_MODULES:
         frame = frame.f_back

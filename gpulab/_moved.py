@@ -81,7 +81,7 @@ class _SameModule(Loader):
 
 
 def install() -> None:
-    """Install the finder of old module names in front of the other finders.
+    """Insert the finder of old module names before all other import finders.
 
     The folder of a new location contains the same files, so another finder would load them twice.
     """

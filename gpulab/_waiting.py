@@ -43,7 +43,7 @@ Bundle = tuple[dict[str, Any], dict[str, Any]]
 
 
 class Begin(Protocol):
-    """The type of the callable with which a long call announces its next step."""
+    """The type of the function that a long call calls at the beginning of each step."""
 
     def __call__(self, picture: Callable[[], Bundle] | None = None) -> None:
         """Begin the next step. `picture` returns an output with the results so far, as data and metadata."""
@@ -137,7 +137,8 @@ def _end_cell(*_: Any) -> None:
 
 
 def load_when_idle(work: Iterable[Callable[[], object]]) -> None:
-    """Call functions in a background thread while no cell runs. Do nothing if no person uses the notebook.
+    """Call the given functions in a background thread while no cell runs. Do nothing unless a person started
+    the current notebook cell.
 
     Errors are ignored here. They appear again when the program needs the loaded objects.
     """
@@ -177,7 +178,7 @@ class KernelLine:
 
 @contextmanager
 def steps(total: int, call: str) -> Iterator[Begin]:
-    """Show progress such as "2 of 4" below a cell if a call with several launches takes long.
+    """Show progress such as "2 of 4" below a cell if a call with several launches takes a long time.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ Table = npt.NDArray[np.float64]
 
 
 class Ring:
-    """A table of numbers with a fixed size, which keeps the last rows.
+    """A table of numbers with a fixed size. New rows replace the oldest rows.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ class Sampler:
 
     @property
     def now_ns(self) -> int:
-        """The nanoseconds since this object was created; rows have their times on this clock."""
+        """The nanoseconds since this object was created. The times of the rows are values of this clock."""
         return time.perf_counter_ns() - self.began_ns
 
     def start(self) -> None:

@@ -41,7 +41,8 @@ def statistics(trace: AllocatorTrace) -> AllocatorStatistics:
 
 
 def host_statistics(trace: AllocatorTrace) -> AllocatorStatistics:
-    """Count the statistics of a pool of pinned (page-locked) memory, as ``torch.cuda.host_memory_stats``.
+    """Return the statistics of a pool of pinned (page-locked) memory, under the names of
+    ``torch.cuda.host_memory_stats``.
 
     ``allocations`` and ``allocated_bytes`` are the buffers that the pool has locked, in use and kept;
     ``active_requests`` and ``active_bytes`` those in use.
@@ -78,8 +79,8 @@ class _Segment:
         return gap_start, self.used[i][0] if i < len(self.used) else self.end
 
     def split_off(self, *pieces: tuple[int, int]) -> tuple[int, int]:
-        """Return the number and the total bytes of the free pieces. A piece that fills the whole segment does
-        not count.
+        """Return the number and the total size in bytes of the free pieces. A piece that fills the whole
+        segment is not counted.
         """
         sizes = [end - start for start, end in pieces if 0 < end - start < self.end - self.start]
         return len(sizes), sum(sizes)

@@ -39,7 +39,7 @@ class _Walk:
         self._path_ids: set[int] = set()
 
     def steps(self) -> tuple[PathStep, ...]:
-        """Return the steps of the critical path in the order of time."""
+        """Return the steps of the critical path in chronological order."""
         timeline = self._flow.timeline
         last_operation = max(timeline.activities, key=lambda a: a.end_ns, default=None)
         operation: Activity | None

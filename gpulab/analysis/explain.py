@@ -9,7 +9,7 @@ from virtualgpu.records.acts import LEGACY, PER_THREAD
 
 
 def stream_words(key: StreamKey, names: dict[StreamKey, str]) -> str:
-    """Return how a sentence refers to a stream: by its name in the program, or by its kind."""
+    """Return the phrase that names a stream in a sentence: its name in the program, or its kind."""
     device, handle = key
     if handle in LEGACY:
         has_many_devices = device or any(other_device for other_device, _ in names)

@@ -92,7 +92,8 @@ class Format:
         return 2.0 ** -(self.fraction_bits + 1)
 
     def code(self, number: Number) -> int:
-        """Return the bits of the nearest number of this format; a tie is rounded to even.
+        """Return the bit pattern of the number of this format that is nearest to `number`. Ties are rounded
+        to even.
 
         A number that exceeds the largest by half a step or more becomes infinity, or NaN if the format has no
         infinity, or the largest number if it has neither. Zero keeps its sign if it is a float.
@@ -120,7 +121,9 @@ class Format:
         return self._signed(sign, magnitude if magnitude <= self._top else self._overflow)
 
     def value(self, code: int) -> Fraction | float:
-        """Return the number that bits represent; infinities, NaN and a negative zero are floats."""
+        """Return the number that a bit pattern represents, as a Fraction. Infinities, NaN and negative zero
+        are returned as floats.
+        """
         sign = -1 if code >> self.bits - 1 else 1
         exponent = code >> self.fraction_bits & (1 << self.exponent_bits) - 1
         fraction = code & (1 << self.fraction_bits) - 1
@@ -150,7 +153,7 @@ class Format:
         return (-larger, -smaller) if nearest < 0 else (smaller, larger)
 
     def parts(self, code: int) -> tuple[str, str, str]:
-        """Return the sign, exponent and fraction of bits as strings of zeros and ones."""
+        """Return the sign, exponent and fraction of a bit pattern as strings of zeros and ones."""
         text = f"{code:0{self.bits}b}"
         return text[0], text[1 : 1 + self.exponent_bits], text[1 + self.exponent_bits :]
 

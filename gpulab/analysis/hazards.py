@@ -83,7 +83,7 @@ class StreamChecker:
         self._unnamed = 0
 
     def see(self, act: Act) -> None:
-        """Process the next act."""
+        """Process the program's next action."""
         order = self._order
         order.index += 1
         match act:

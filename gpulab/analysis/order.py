@@ -37,8 +37,8 @@ def join(target: Clock, source: Clock) -> None:
 
 @dataclass(slots=True)
 class Moment:
-    """The time of an operation in logical order: its chain, its number in the chain, and the clock of its
-    predecessors.
+    """The position of an operation in the logical order: its chain, its number in the chain, and the clock of
+    its predecessors.
     """
 
     chain: Chain
@@ -136,7 +136,7 @@ class Order:
         return moment
 
     def follow(self, key: StreamKey, clock: Clock) -> None:
-        """Order a stream after all operations in a clock."""
+        """Record that the next operation of a stream runs after all operations in a clock."""
         stream = self._stream(key)
         stream.clock = self._ready(stream)
         join(stream.clock, clock)
@@ -188,7 +188,7 @@ class Order:
         self._events[act.event_id] = _Event(dict(stream.clock), stream.key, self.index, act.source)
 
     def wait(self, act: EventWait) -> None:
-        """Order a stream after the operations before an event."""
+        """Record that a stream waits for an event, and therefore for the operations before the event."""
         stream = self._stream((act.device_id, act.stream_id))
         event = self._events.get(act.event_id)
         if event is None:

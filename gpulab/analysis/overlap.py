@@ -39,7 +39,9 @@ def engine_of(activity: Activity) -> str | None:
 
 
 def stream_names(timeline: Timeline) -> dict[tuple[int, int], str]:
-    """Return the name of each stream by (device, stream); with several devices, names include the device."""
+    """Return the name of each stream, with the pair (device, stream) as key. If there are several devices,
+    names include the device.
+    """
     given_names = {(s.device_id, s.stream_id): s.name for s in timeline.streams}
     stream_keys = dict.fromkeys((*((a.device_id, a.stream_id) for a in timeline.activities), *given_names))
     has_many_devices = len({device for device, _ in stream_keys}) > 1

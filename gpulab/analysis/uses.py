@@ -46,8 +46,8 @@ class Use:
         return (self.writes or other.writes) and not (self.atomic and other.atomic)
 
     def hides(self, other: Use) -> bool:
-        """Return whether this use conflicts with every later use with which an `other`, earlier use
-        conflicts.
+        """Return whether each later use that conflicts with the earlier use `other` also conflicts with this
+        use.
         """
         if self.atomic:
             return other.atomic

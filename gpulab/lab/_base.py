@@ -57,7 +57,9 @@ class Pictured(Savable):
 
 
 class Recorder(Protocol[R_co]):
-    """The interface of a recorder. `start` and `stop` are called once each, `stop` also after an error."""
+    """The interface of a recorder. `start` and `stop` are called once each. `stop` is also called after an
+    error.
+    """
 
     def start(self) -> None:
         """Start the recording. If this raises an error, no recording is running."""

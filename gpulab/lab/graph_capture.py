@@ -17,7 +17,7 @@ from virtualgpu.records import GraphRecord
 
 @dataclass(slots=True)
 class Capture:
-    """The result of a capture: CuPy's graph, the value that the function returned, and the graph's nodes."""
+    """The result of a capture: CuPy's graph, the return value of the function, and the nodes of the graph."""
 
     graph: Any
     result: Any
@@ -143,7 +143,9 @@ def _spoiler(fn: Callable[..., Any], arrays: tuple[Any, ...], stream: Any) -> st
 
 
 def arrays_in(value: Any, ndarray: type) -> Iterator[Any]:
-    """Return the arrays in a function's result, which may be one array or lists, tuples and dictionaries."""
+    """Return the arrays in a function's result, which can be an array, or lists, tuples and dictionaries of
+    arrays.
+    """
     if isinstance(value, ndarray):
         yield value
     elif isinstance(value, Mapping):

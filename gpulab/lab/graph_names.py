@@ -31,8 +31,8 @@ class Named:
         return self.array if self.look_up is None else self.look_up()
 
     def moved(self, array: Any) -> Named:
-        """Return a copy with another array. The copy can be looked up only if the name refers to that array
-        now.
+        """Return a copy for another array. Its `look_up` is None unless the name currently refers to that
+        array.
         """
         return replace(self, array=array, look_up=self.look_up if self.now is array else None)
 

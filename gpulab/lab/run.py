@@ -170,7 +170,7 @@ class Run(LaunchChart):
         return self._ask(pipeline, block_index=block_index, max_steps=max_steps)
 
     def machine_code(self) -> AsRunTable:
-        """Compare the counts in PTX with those in machine code: `gpulab.machine_code`."""
+        """Compare the counts in PTX with those in machine code. See `gpulab.machine_code`."""
         return self._ask(kernels.machine_code)
 
     def sanitize(

@@ -11,7 +11,8 @@ from virtualgpu.records import StreamHazard, StreamReport
 
 
 def check_streams() -> StreamCheck:
-    """Find accesses to the same memory, by streams or the host, whose order in a ``with`` block is undefined.
+    """Find accesses to the same memory in a ``with`` block, by streams or the host, that have no defined
+    order.
 
     The check finds three mistakes: two streams (or a stream and the host) access the same bytes, at least
     one of them writes, and nothing orders them; memory is freed or reused while another stream may still use

@@ -22,7 +22,8 @@ _RANK_LIMIT_FACTOR = 2
 
 
 class Group:
-    """Processes, one per device, with a common time limit; if one fails or exceeds the limit, all end.
+    """Processes, one per device, with a common time limit. If one of them fails or exceeds the limit, all are
+    ended.
 
     Parameters
     ----------

@@ -127,7 +127,9 @@ class Process:
         return self._status
 
     def kill(self) -> None:
-        """Kill the process and all its descendants, even if the keeper does not respond."""
+        """Kill the process and all its descendants, even if the keeper (the process that started it) does not
+        respond.
+        """
         if self._popen is not None:
             end_descendants(self.pid)
             self._popen.kill()
@@ -247,7 +249,9 @@ def _folder() -> str:
 
 
 def serve(line: socket.socket) -> None:
-    """Run the fork server: fork a keeper for each message that arrives."""
+    """Run the fork server: fork a keeper, which starts and supervises one process, for each message that
+    arrives.
+    """
     loaded_modules: set[str] = set()
     _load(_PRELOADED, loaded_modules)
     nvrtc.available()  # searches for NVRTC once for all processes

@@ -11,7 +11,7 @@ _LIBRARIES = ("nvcuda.dll",) if sys.platform == "win32" else ("libcuda.so.1", "l
 
 
 def rows(name: str) -> list[list[str]]:
-    """Return the rows of a table in the package's data, without the header row."""
+    """Return the rows of a table in the package's data files, without the header row."""
     text = (resources.files("gpulab") / "data" / name).read_text(encoding="utf-8")
     return [line.split("\t") for line in text.splitlines()[1:]]
 

@@ -28,7 +28,7 @@ _PATCHED = ("RangePush", "RangePushC", "RangePop")
 
 
 def recording() -> bool:
-    """Return whether a recorder is active; while it is, it replaces NVTX's functions."""
+    """Return whether a recorder is active. An active recorder replaces NVTX's functions."""
     return getattr(nvtx.RangePush, "__module__", "") == __name__
 
 

@@ -48,7 +48,7 @@ _NO_GPM = "only Hopper (compute capability 9.0) and newer GPUs count it"
 
 
 class GpuLostError(RuntimeError):
-    """Error for NVML that no longer responds; the message contains NVML's error."""
+    """Error raised if NVML no longer responds. The message contains NVML's error."""
 
 
 class LoadReader:

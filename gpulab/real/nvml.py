@@ -24,11 +24,11 @@ _EXCLUSIVE_PROCESS = 3  # NVML_COMPUTEMODE_EXCLUSIVE_PROCESS, nvml.h
 
 
 class NvmlError(RuntimeError):
-    """Error for NVML that is not available or cannot start; the message contains the reason."""
+    """Error raised if NVML is not available or cannot be started. The message contains the reason."""
 
 
 class NvmlDevice:
-    """A GPU, as NVML sees it.
+    """A GPU that is queried through NVML.
 
     Parameters
     ----------

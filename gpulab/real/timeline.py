@@ -76,8 +76,8 @@ class RealRecorder:
         return recorder.stop()
 
     def launching(self, launch: Launch) -> AbstractContextManager[None]:
-        """Return a context manager for a launch by gpulab. Without CUPTI, it records the launch with a pair
-        of events.
+        """Return a context manager that gpulab enters around each launch. Without CUPTI, it records the
+        launch with a pair of events.
         """
         if isinstance(self._recorder, EventRecorder):
             return self._recorder.range(kernel_source(launch.kernel).name)

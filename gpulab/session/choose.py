@@ -114,7 +114,7 @@ def initial_watchdog() -> float | None:
 
 
 def check_watchdog(seconds: float | None) -> float | None:
-    """Return the number of seconds if it is above 0 or None; raise ValueError otherwise."""
+    """Return the number of seconds if it is positive or None; raise ValueError otherwise."""
     if seconds is not None and not seconds > 0:
         raise ValueError(f"watchdog_s must be a number of seconds above 0, not {seconds!r}.")
     return seconds

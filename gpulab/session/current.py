@@ -286,7 +286,7 @@ def bench(
 
 @contextmanager
 def late_faults(blocking: bool = False) -> Iterator[orders.LateFaults | None]:
-    """Make the device in use report faults as CUDA does: late, and again at every later call.
+    """Make the device in use report faults as CUDA does: after a delay, and again in every later call.
 
     Parameters
     ----------

@@ -174,7 +174,7 @@ def _beside_its_twin(
 
 
 def at_block_size(kept_launch: KeptLaunch) -> Callable[[int], LaunchTrace] | None:
-    """Return a function that repeats a launch with another block size and the same work, for a slider.
+    """Return a function for a slider that repeats a launch with another block size and the same work.
 
     Each launch starts from the present contents of the arrays, and restores them afterwards.
 

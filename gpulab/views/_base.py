@@ -31,7 +31,7 @@ _IMPORT = re.compile(r'^import \{[^}]*\} from "((?:\.{1,2}|gpulab)/[\w./]+\.js)"
 
 
 def module_text(name: str, folder: Traversable = _HERE) -> str:
-    """Return the source of the ES module ``<name>.js``, after the modules that it imports.
+    """Return the source of the ES module ``<name>.js``, preceded by the modules that it imports.
 
     A widget ships one module, and its code must work offline. The imports are therefore joined here; a module
     that is imported twice is included once. A module in a `folder` of another package imports this package's

@@ -72,7 +72,9 @@ def data_as_json(data: Any, indent: int | None = None) -> str:
 
 
 def plain(value: float) -> int | float | None:
-    """Return a number as an int if it is integral, and None for NaN and infinities, for use in files."""
+    """Return an integral number as an int, NaN and infinities as None, and other numbers unchanged, for use
+    in files.
+    """
     if not math.isfinite(value):
         return None
     return int(value) if value.is_integer() else value

@@ -72,7 +72,7 @@ class Waves(LaunchWaves):
 
     @property
     def achieved_where(self) -> str:
-        """A text that says that the average includes only busy SMs, with the value for the whole device."""
+        """A note that the average includes only busy SMs, with the value for the whole device."""
         return f"busy SMs; device {percent(self.trace.achieved_on_device)}"
 
     @cached_property

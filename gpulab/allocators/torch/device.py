@@ -34,7 +34,7 @@ class _Region:
 
 
 class Device:
-    """A device with `capacity_bytes` of memory, and the addresses that its driver assigns.
+    """A model of a device that has `capacity_bytes` of memory, and of the addresses that its driver assigns.
 
     ``cudaMalloc`` allocates both, ``cuMemAddressReserve`` only addresses and ``cuMemCreate`` only memory. The
     addresses matter if a pool has two free blocks of the same size. In recordings of an H200 (driver of
@@ -56,7 +56,9 @@ class Device:
         return self.capacity_bytes - self.used_bytes
 
     def malloc(self, size_bytes: int) -> int | None:
-        """Allocate memory with addresses, and return the address, or None if there is not enough memory."""
+        """Allocate physical memory and a range of addresses for it. Return the first address, or None if
+        there is not enough memory.
+        """
         if not self.create(size_bytes):
             return None
         size = -(-size_bytes // _GRAIN) * _GRAIN
@@ -93,14 +95,14 @@ class Device:
         return region
 
     def create(self, size_bytes: int) -> bool:
-        """Create physical memory without addresses (``cuMemCreate``)."""
+        """Allocate physical memory without addresses (``cuMemCreate``)."""
         if size_bytes > self.free_bytes:
             return False
         self.used_bytes += size_bytes
         return True
 
     def release(self, size_bytes: int) -> None:
-        """Release physical memory that `create` created."""
+        """Release physical memory that `create` allocated."""
         self.used_bytes -= size_bytes
 
     def reserve(self, size_bytes: int) -> int:

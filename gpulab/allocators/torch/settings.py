@@ -29,7 +29,7 @@ _IGNORED = {
 
 
 class SettingsError(GpulabError, ValueError):
-    """Error for a setting that PyTorch would reject, or that has no effect; the message names it."""
+    """Error for a setting that PyTorch would reject or that has no effect. The message names the setting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +139,8 @@ class Settings:
 
     @classmethod
     def of(cls, text: str = "", **settings: Any) -> Settings:
-        """Return the settings of a text such as ``name:value``, after they were overridden by keyword
-        arguments.
+        """Return the settings in a string such as ``name:value``. Keyword arguments override the settings of
+        the string.
 
         Examples
         --------
@@ -160,7 +160,7 @@ class Settings:
 
     @property
     def text(self) -> str:
-        """Return the settings in the notation of `parse`, without settings that have their default."""
+        """Return the settings in the notation of `parse`. Settings with their default values are omitted."""
         setting_texts = []
         for field in fields(self):
             value = getattr(self, field.name)

@@ -63,7 +63,7 @@ class Statistics:
     num_device_free: int = 0
 
     def add(self, metric: str, pool: str, amount: int) -> None:
-        """Add `amount` to the counts of a pool (``"small"`` or ``"large"``) and of all pools."""
+        """Increase a metric by `amount` for one pool (``"small"`` or ``"large"``) and for all pools together."""
         by_pool = self.figures[metric]
         by_pool["all"].add(amount)
         by_pool[f"{pool}_pool"].add(amount)
@@ -74,7 +74,7 @@ class Statistics:
         by_pool[f"{pool}_pool"].take(amount)
 
     def change(self, metric: str, pool: str, amount: int) -> None:
-        """Add `amount`, which can be negative, to the counts of a pool."""
+        """Increase a metric of a pool by `amount`, or decrease it if `amount` is negative."""
         if amount > 0:
             self.add(metric, pool, amount)
         elif amount < 0:

@@ -69,8 +69,8 @@ class SanitizerFileError(GpulabError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ToolRun:
-    """The outcome of running a launch under one tool: its findings, an error of the program, or why the tool
-    did not run.
+    """The outcome of running a launch under one tool: its findings, an error of the program, or the reason
+    why the tool did not run.
     """
 
     tool: str
@@ -85,7 +85,7 @@ class ToolRun:
 
 
 def refusal(text: str) -> str:
-    """Return the tool's reason for checking nothing, or an empty string if it checked the launch."""
+    """Return the reason why the tool checked nothing, or an empty string if it checked the launch."""
     match = _REFUSAL.search(text)
     return (
         f"{match[1].rstrip('. ')}; install a CUDA Toolkit that supports this GPU and driver" if match else ""
@@ -118,7 +118,7 @@ def with_findings(report: SanitizerReport, runs: Sequence[ToolRun]) -> Sanitizer
 
 
 def read(data: bytes, tool: str, code: str = "", kernel: str = "") -> tuple[Hazard, ...]:
-    """Return the findings of a file; equal findings are merged and counted.
+    """Return the findings in an output file of compute-sanitizer. Equal findings are merged and counted.
 
     Parameters
     ----------

@@ -358,7 +358,7 @@ class _Operations:
     calls: list[int] = field(default_factory=list)
 
     def first_of(self) -> dict[int, Activity]:
-        """Return the first operation of each call."""
+        """Return the first operation of each call, by the call's correlation id."""
         first_operations: dict[int, Activity] = {}
         for activity, correlation in zip(self.activities, self.calls, strict=True):
             if correlation:

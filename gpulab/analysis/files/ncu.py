@@ -109,7 +109,7 @@ def parse_csv(text: str) -> list[Launch]:
 
 
 def refusal(text: str) -> str:
-    """Return ncu's reason for counting nothing, or an empty string if it counted."""
+    """Return the reason why ncu collected no counters, or an empty string if it collected them."""
     if '"ID"' in text:
         return ""
     message = next(
@@ -127,7 +127,9 @@ def with_counters(profile: Profile, data: bytes, error: str, unavailable_reason:
 
 
 def counters(launches: Sequence[Launch]) -> tuple[HardwareCounters, ...]:
-    """Return the sums of counters of each kernel, sorted by time; the longest kernel comes first."""
+    """Return the counters of each kernel, summed over its launches. The kernel with the longest total time
+    comes first.
+    """
     kernels: dict[str, list[Launch]] = {}
     for launch in launches:
         kernels.setdefault(kernel_name(launch.printed or launch.kernel), []).append(launch)

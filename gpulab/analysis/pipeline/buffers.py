@@ -39,8 +39,8 @@ class Writes:
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """The accessed bytes, split into pieces of equal size. ``piece`` and ``row`` contain one pair per
-    accessed piece.
+    """The accessed bytes, split into pieces of equal size. ``row`` and ``piece`` contain the request and the
+    piece of each access.
     """
 
     row: Ints

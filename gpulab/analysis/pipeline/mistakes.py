@@ -51,7 +51,7 @@ class _Parts:
 
 
 def fills_used(steps: Steps, buffers: Buffers) -> Ints:
-    """Return which fill of its buffer each read in `Buffers.read` is meant to use.
+    """Return, for each read in `Buffers.read`, the fill of its buffer that the read is meant to use.
 
     If all fills that a warp knows to have started have also landed, it uses the latest of them. Otherwise it
     waits for too little, or a fill has started too early: then it uses the fill after the one that it used

@@ -69,7 +69,7 @@ class _Mbarrier:
     waited: dict[int, int] = field(default_factory=dict)
 
     def complete(self, phases: int) -> None:
-        """Record that this number of phases is over."""
+        """Record that this number of phases has completed."""
         while len(self.phases) < phases:
             self.phases.append((self.clock, self.position))
 
@@ -178,11 +178,13 @@ class Steps:
         return int(self.sequence.size)
 
     def step_at(self, sequence: Ints) -> Ints:
-        """Convert positions among all steps of the block to indices of these steps."""
+        """Convert positions in the block's complete sequence of steps to indices of the steps stored here."""
         return np.searchsorted(self.sequence, sequence)
 
     def known(self, chain: Ints, tick: Ints, reader: Ints) -> npt.NDArray[np.bool_]:
-        """Return whether each step in `reader` is certain to run after the given tick of the given chain."""
+        """Return whether each step in `reader` is certain to run after the step with the given chain and
+        tick.
+        """
         is_own_chain = self.warp[reader] == chain
         return np.where(
             is_own_chain, tick < self.tick[reader], self.clocks[self.clock[reader], chain] >= tick

@@ -31,7 +31,7 @@ def warm(_: Any, count: int) -> None:
 
 
 def there(_: Any) -> bool:
-    """Return True, which shows that the process is alive and waits for a job."""
+    """Return True to show that the process is alive and can receive a job."""
     return True
 
 

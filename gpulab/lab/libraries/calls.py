@@ -23,7 +23,7 @@ RECORD = "h200_calls.json.xz"
 
 @old_parameters
 def library_calls(fn: Callable[..., Any] | str | None = None, *args: Any, **filters: str) -> CallsReport:
-    """Show which library, routines and kernels a function of arrays calls.
+    """Show the libraries, routines and kernels that a function calls for its array operations.
 
     Parameters
     ----------

@@ -69,7 +69,7 @@ class Run:
         self.wait()
 
     def right(self, operation: Operation) -> tuple[bool, ...]:
-        """Return for each GPU whether it has the correct result."""
+        """Return, for each GPU, whether its result is correct."""
         return tuple(
             is_right(operation, rank, self._array(rank).get(), self.bounds, self.brought)
             for rank in range(self.gpus)
@@ -224,7 +224,9 @@ class Run:
 
 
 def slices_of(bounds: Sequence[int]) -> int:
-    """Return into how many slices each chunk is divided. This depends on the size of the largest chunk."""
+    """Return the number of slices into which each chunk is divided. It depends on the size of the largest
+    chunk.
+    """
     return min(MOST_SLICES, max(1, 4 * max(b - a for a, b in pairwise(bounds)) // SLICE_BYTES))
 
 

@@ -145,7 +145,9 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
         return steps.at(self.history, step if step >= 0 else last_step + 1 + step)
 
     def fragmentation(self, step: int = -1) -> memory.Fragmentation:
-        """Return the free memory, in total and per stream, and the request that fails; see `at`."""
+        """Return the free memory at a step, in total and per stream, and the size of the smallest request
+        that would fail.
+        """
         return fragmentation(self.at(step), self.record.capacity_bytes)
 
     beside = old_method("beside", "compare")

@@ -41,7 +41,8 @@ DRIVER_BYTES = 512 << 20
 
 
 def memory_report(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> MemoryReportTable:
-    """Call a function, and report its peak of device memory, the source line, and the arrays at the peak.
+    """Call a function, and report the peak of its device memory, the source line of the peak, and the arrays
+    at the peak.
 
     Parameters
     ----------
@@ -314,7 +315,9 @@ class _Arrays:
         return _named_one(sightings)[1] if sightings else ""
 
     def older(self, excluded: set[int]) -> list[tuple[str, int, int]]:
-        """Return the arrays outside the `excluded` addresses, each with the sizes of its block and data."""
+        """Return the arrays whose addresses are not in `excluded`, each with the size of its block and of its
+        data.
+        """
         names = [
             _named_one(named_array)[1:]
             for address, named_array in self._names_by_address.items()

@@ -150,7 +150,9 @@ def recorder(rate_hz: float) -> LoadRecorder | NoSensors:
 
 @functools.lru_cache(maxsize=1)
 def recorded_session() -> LoadSamples:
-    """Return the shipped recording of an H200, with phases that idle, spin, add and multiply."""
+    """Return the shipped recording of an H200, whose phases include spinning blocks, an addition and a matrix
+    multiplication.
+    """
     file = resources.files("gpulab") / "data" / "recordings" / f"{RECORDED}.json"
     data = json.loads(file.read_text(encoding="utf-8"))
     io.check_version(data, FORMAT, RECORDED)

@@ -186,7 +186,9 @@ class Cupti:
     # Names
 
     def call_names(self, domain: int) -> dict[int, str]:
-        """Return the names of CUDA's functions by CUPTI's number, without version suffixes."""
+        """Return the names of CUDA's functions, without version suffixes, by the number that CUPTI uses for
+        each.
+        """
         if domain not in self._names:
             names: dict[int, str] = {}
             name = c_char_p()

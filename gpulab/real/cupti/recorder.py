@@ -180,7 +180,7 @@ def _mark_streams() -> list[StreamInfo]:
 
 
 def refuse_capture() -> None:
-    """Wait for earlier work of the device; raise an error if a stream captures a graph.
+    """Wait for earlier work of the device. Raise an error if a stream is capturing a graph.
 
     Raises
     ------

@@ -94,7 +94,9 @@ class AllocationRecorder:
     # Recording
 
     def start(self) -> None:
-        """Record the calling thread from now on. A second call in the same thread has no effect."""
+        """Record the allocations of the calling thread from now on. A second call in the same thread has no
+        effect.
+        """
         allocator = getattr(self._cp.cuda.get_allocator(), "__self__", None)
         self._unpooled = not isinstance(allocator, self._cp.cuda.MemoryPool)
         hook = self._new_hook()

@@ -142,7 +142,7 @@ class AccessMicroscope(View, module="access/view"):
 
     @property
     def record(self) -> AccessPattern | AccessTrace:
-        """The pattern of the sliders, or the kernel's accesses."""
+        """The access pattern that the sliders select, or the recorded accesses of a kernel."""
         return self.pattern if self.trace is None else self.trace
 
     @property

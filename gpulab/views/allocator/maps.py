@@ -207,7 +207,7 @@ class Maps:
 
     @property
     def names(self) -> str:
-        """The names of all pools, joined to one text."""
+        """The names of all pools, joined into one string."""
         return " and ".join(panel.name for panel in self.panels)
 
     def sentence(self, position: int | None = None) -> str:

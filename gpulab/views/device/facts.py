@@ -151,7 +151,9 @@ def differing(quantities: Sequence[Quantity], devices: Sequence[DeviceInfo]) -> 
 
 
 def overview(devices: Sequence[DeviceInfo], selected: DeviceInfo | None = None) -> Box:
-    """Return a table with a row per device and a column per quantity. Bars show the share of the largest."""
+    """Return a table with a row per device and a column per quantity. Bars show each value relative to the
+    largest in its column.
+    """
     largest_values = []
     for quantity in QUANTITIES:
         values = [quantity.of(device) for device in devices]

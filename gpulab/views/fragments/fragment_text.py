@@ -73,7 +73,9 @@ def matrix_title(matrix: Matrix) -> str:
 
 
 def cell_texts(execution: MatrixExecution, index: int, matrix: Matrix, shown: str) -> list[str]:
-    """Return the text of each cell of a matrix, by element and lane, with shorter forms on further lines."""
+    """Return the text of each cell of a matrix, ordered by element and lane. Further lines of a text are
+    shorter forms of it.
+    """
     elements, lanes = matrix.row.shape
     if shown == "value":
         values = decoded(execution.bits[index], matrix.kind)

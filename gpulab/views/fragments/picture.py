@@ -51,7 +51,9 @@ class Run:
 
 
 def drawn(trace: FragmentTrace, execution: MatrixExecution) -> list[int]:
-    """Return the indices of the matrices that are drawn; the accumulator is drawn once, as d."""
+    """Return the indices of the matrices to draw. The accumulator of a multiplication is drawn only once, as
+    matrix d.
+    """
     matrices = trace.of(execution).matrices
     is_product = trace.of(execution).role == "multiply"
     return [index for index, matrix in enumerate(matrices) if not (is_product and matrix.name == "c")]

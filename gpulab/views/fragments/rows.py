@@ -41,7 +41,9 @@ def rows(trace: FragmentTrace) -> list[Row]:
 
 
 def passes(trace: FragmentTrace, execution: MatrixExecution) -> tuple[int, int]:
-    """Return how many passes through shared-memory banks an execution needs, and how many at best."""
+    """Return the number of passes through the shared-memory banks that an execution needs, and the lowest
+    possible number.
+    """
     costs = [access.banks() for access in trace.accesses(execution)]
     return sum(cost.wavefronts for cost in costs), sum(cost.ideal_wavefronts for cost in costs)
 

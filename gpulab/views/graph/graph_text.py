@@ -142,7 +142,7 @@ def _place(record: GraphRecord, address: int) -> str:
 
 
 def first_elements(values: Sequence[float]) -> str:
-    """Return the first elements of an array as text for a sentence."""
+    """Return the first elements of an array as text, for use in a sentence."""
     return f"[{', '.join(f'{value:g}' for value in values)}, …]" if values else "…"
 
 

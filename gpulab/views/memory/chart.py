@@ -202,7 +202,8 @@ def _suitable_axis(record: MemorySamples, state: str, axis: str = "time") -> str
 
 
 def by_event(record: MemorySamples) -> MemorySamples:
-    """Return the memory before the first event and after each event. The time of the result counts events.
+    """Return the memory before the first event and after each event. The time axis of the result contains
+    event numbers.
 
     The pool's bytes follow from the last reading and the events before it; other memory is that of the
     reading before the event. ``byEvent`` in ``chart.js`` computes the same.

@@ -43,7 +43,9 @@ PAGE = {
 
 
 def sentence(record: MemorySamples, state: str) -> str:
-    """Return a sentence about the used and cached memory, its peak, the memory of others, and the origin."""
+    """Return a sentence about the used and cached memory, its peak, the memory of other processes, and the
+    origin.
+    """
     peak = record.peak
     return (
         f"Memory of {record.provenance.device} over {duration(record.duration_ns)} ({state}): "

@@ -92,7 +92,9 @@ def missing(record: LoadSamples) -> list[str]:
 
 
 def state_of(record: LoadSamples) -> str:
-    """Return sentences about what limits the clocks now, MIG, and the processes on the GPU."""
+    """Return sentences about the reasons that currently limit the clocks, the MIG mode, and the processes on
+    the GPU.
+    """
     reason_bits = record.latest("clock_reasons")
     limits_text = (
         f"At {duration(record.duration_ns)}, clocks held back by: "

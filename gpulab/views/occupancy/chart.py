@@ -84,7 +84,9 @@ class OccupancyChart(FigureView):
 
     @property
     def chosen(self) -> int:
-        """The marked block size in threads. If it is set, it changes to the nearest size in the chart."""
+        """The marked block size in threads. A value that is assigned is changed to the nearest size in the
+        chart.
+        """
         return self._chosen
 
     @chosen.setter

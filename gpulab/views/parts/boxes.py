@@ -80,7 +80,7 @@ class Terms(Box):
 
 @dataclass(frozen=True)
 class Bars(Box):
-    """A group of horizontal bars; `label` is the share of the width for their labels."""
+    """A group of horizontal bars. `label` is the fraction of the width that their labels occupy."""
 
     kind = "bars"
     rows: list[dict[str, Any]]
@@ -210,7 +210,7 @@ class Plot(Box):
 
 
 def column(*boxes: Box | None, gap: int = 6, **options: Any) -> Box:
-    """Return a box that contains boxes below each other; None is left out."""
+    """Return a box that contains boxes below each other. Boxes that are None are left out."""
     return Column([box for box in boxes if box is not None], gap, **options)
 
 
@@ -247,7 +247,7 @@ def numbers(rows: Iterable[Sequence[str]], least: int = 150, **options: Any) -> 
 
 
 def bars(rows: Iterable[Mapping[str, Any]], label: float = 0.36, **options: Any) -> Box:
-    """Return one horizontal bar per row; `label` is the share of the width for the labels.
+    """Return one horizontal bar per row. `label` is the fraction of the width that the labels occupy.
 
     A row has ``label``, ``share`` (0 to 1, None for no bar), ``value`` as text, and optionally ``mark``
     (words after the value), ``strong``, ``colour`` and ``title``.
@@ -293,7 +293,9 @@ def player(
     rate: float = 1,
     **options: Any,
 ) -> Box:
-    """Return buttons, on the page only, that move a trait from 0 to `last`; see `Player`."""
+    """Return play, pause and step buttons that change a trait from 0 to `last`. They are shown only on the
+    page; see `Player`.
+    """
     return Player(trait, last, list(rates), rate, only="page", **options)
 
 

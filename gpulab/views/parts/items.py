@@ -152,7 +152,7 @@ class Rects(Item):
 
 @dataclass(frozen=True)
 class Readings(Item):
-    """Readings over time. A line marks the time of the selected reading, and its values are written beside
+    """Readings over time. A line marks the time of the selected reading, and its values are written next to
     the line.
 
     Parameters
@@ -175,7 +175,8 @@ class Readings(Item):
 
 @dataclass(frozen=True)
 class Line(Item):
-    """A line through points; `step` draws a staircase, `fill` colours the area down to y = `base`.
+    """A line through points. `step` draws a step function, and `fill` colours the area between the line and y
+    = `base`.
 
     A staircase with very many points is divided into `MAX_LINE_POINTS` intervals, and the highest and the
     last point of each are kept.

@@ -139,13 +139,15 @@ def speaking(sentences: Sequence[str]) -> dict[str, Any]:
 def y_ticks(
     positions: Numbers, texts: Sequence[str], domain: tuple[float, float], of_rows: bool = False
 ) -> Item:
-    """Return texts left of a plot, at y in pixels; `of_rows` hides them if only one row is shown."""
+    """Return tick labels to the left of a plot, at the given y in pixels. With `of_rows`, they are hidden if
+    only one row is shown.
+    """
     x = [float(domain[0])] * len(texts)
     return Labels(x, list(positions), texts, anchor="end", dx=-5, pin=True, of_rows=of_rows)
 
 
 def y_name(text: str, y: float, domain: tuple[float, float], left: int, of_rows: bool = False) -> Item:
-    """Return the name of a y axis, which reads upwards at the left edge, with its middle at y."""
+    """Return the name of a y axis: vertical text at the left edge, with its middle at y."""
     x = [float(domain[0])]
     return Labels(x, [y], [text], anchor="middle", dx=8 - left, turn=True, pin=True, of_rows=of_rows)
 

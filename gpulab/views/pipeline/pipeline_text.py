@@ -35,7 +35,9 @@ class PipelineText:
         return text if len(text) <= _LONGEST_SOURCE else f"{text[:_LONGEST_SOURCE]}…"
 
     def iteration(self, position: int) -> str:
-        """Return the iteration of a position as text: `` (iteration 2)``, or nothing if there are none."""
+        """Return the iteration of a position as text: `` (iteration 2)``, or an empty string if the pipeline
+        has no loop.
+        """
         if not self.pipeline.iterations:
             return ""
         started = sum(iteration.position <= position for iteration in self.pipeline.iterations)

@@ -279,7 +279,9 @@ def before_and_after(before: tuple[str, float], after: tuple[str, float], colour
 
 
 def short(text: str, column: int = 1) -> str:
-    """Return at most `SOURCE_CHARACTERS` characters of a source line, around the given column (1-based)."""
+    """Return at most `SOURCE_CHARACTERS` characters of a source line, from the part around the given column
+    (1-based).
+    """
     indent = len(text) - len(text.lstrip())
     text = text.strip()
     index = max(0, column - 1 - indent)
@@ -297,7 +299,8 @@ SOURCE = Column("source", show=short)
 
 
 def place(code: str, line: int, text: str, column: int = 1, access: bool = False) -> tuple[int | None, Cell]:
-    """Return the number (1-based) and the text of a source line. Without such a line, the text is `text`.
+    """Return the number (1-based) and the text of a source line. If the source has no such line, `text` is
+    used instead.
 
     NVRTC reports the column of the first statement of a line. If a line is too long to be shown completely
     and is an `access` to memory, the part around its first subscript is shown instead.

@@ -41,13 +41,14 @@ class Rows:
     heights: list[float]
 
     def middle(self, panel: int, row_key: RowKey) -> float:
-        """Return the y of the middle of a row."""
+        """Return the y coordinate of the middle of a row."""
         row = self.index[panel, row_key]
         return self.tops[row] + self.heights[row] / 2
 
 
 def lanes_of(records: Sequence[Timeline], names: Sequence[str] = (), rows_px: float = ROWS_PX) -> list[Lanes]:
-    """Return the bars and rows of timelines that share a plot. If streams do not fit, some share a row.
+    """Return the bars and rows of timelines that share a plot. If there are too many streams, some of them
+    share a row.
 
     `names` distinguish several timelines.
     """

@@ -45,7 +45,9 @@ class SteeredTimeline(TimelineView, Steered):
         summary: str = "",
         faults: Sequence[tuple[int, int]] = (),
     ) -> None:
-        """Show other timelines; `faults` are pairs of operations of the first one that need an order."""
+        """Show other timelines. `faults` are pairs of operations of the first timeline that need a defined
+        order.
+        """
         self.records = records
         self.summary = summary
         self.panels = lanes_of(records, names)

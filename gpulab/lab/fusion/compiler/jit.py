@@ -120,7 +120,7 @@ class Compiled:
 
 
 def compiled(function: Callable[..., Any]) -> Compiled:
-    """Compile a function of device arrays; used as a decorator.
+    """Compile a function that takes device arrays. This function can be used as a decorator.
 
     The first call traces the function and generates kernels for the device and for the types, shapes and
     layouts of the arguments. Later calls run these kernels while all guards are true. Numbers in arguments

@@ -48,7 +48,7 @@ class Edge:
 
 
 class Plan:
-    """A plan that divides the expressions of a graph into kernels, by the selected way of fusing.
+    """A plan that divides the expressions of a graph into kernels, as far as the fusion mode `way` allows.
 
     Attributes
     ----------
@@ -154,7 +154,9 @@ class Plan:
         return ""
 
     def alias(self, members: list[Node]) -> str:
-        """Return a reason if one node writes memory from which another reads different elements, else ""."""
+        """Return the reason not to fuse nodes if one of them writes memory from which another reads different
+        elements, otherwise "".
+        """
         for node in members:
             if node.writes is None:
                 continue
@@ -228,7 +230,9 @@ class Plan:
         return [*_distinct(self.nodes[n] for n in read_numbers if _origin(self.nodes, n) not in group)]
 
     def writes(self, group: Sequence[int]) -> list[Node]:
-        """Return the nodes whose arrays a kernel stores: those returned, kept or read by other kernels."""
+        """Return the nodes whose arrays a kernel stores, because they are results, are kept, or are read by
+        other kernels.
+        """
         outputs = [
             self.nodes[n]
             for n in reversed(group)  # of several changes of one array the last is stored

@@ -141,7 +141,9 @@ class Trace:
         return Value(self, node)
 
     def held(self, name: str, array: Any) -> Value:
-        """Add an array that the function uses but that is not an argument. All runs use the same array."""
+        """Add an array that the function uses but does not receive as an argument. All runs use the same
+        array.
+        """
         return self.add(name, "view", array, call=lambda: array)
 
     def call(self, name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
