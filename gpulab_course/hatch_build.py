@@ -17,7 +17,7 @@ class PackageHook(BuildHookInterface[Any]):
     """A build hook that adds the files of this folder to the wheel, in a folder with the package's name."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Add the files and folders to include to the data of the build."""
+        """Add the files and folders that the wheel must include to the data of the build."""
         if version == "editable":
             return
         package = self.metadata.name.replace("-", "_")

@@ -47,7 +47,7 @@ class Module:
 
 
 def defined(text: str, name: str, file: str) -> Any:
-    """Run Python source text, and return the object `name` that it defines, or otherwise ``answer``.
+    """Run Python source text, and return its object `name`, or its object ``answer`` if there is no `name`.
 
     Raises
     ------

@@ -17,7 +17,7 @@ class SmallCard:
 
     @property
     def numbers(self) -> tuple[tuple[str, str], ...]:
-        """Pairs of a number as text and its meaning."""
+        """The numbers as text, each with its meaning."""
         info = self.info
         bandwidth = info.memory_bandwidth_gbps
         return (

@@ -135,7 +135,7 @@ BLOCKS = PythonExercise("00-blocks", "A grid for n elements", judge_blocks, leve
 
 
 def saxpy_case(data: Draw, n: int, block: Dim3) -> Case:
-    """Make a launch that computes ``y[i] = a * x[i] + y[i]``."""
+    """Return a test case for a kernel that computes ``y[i] = a * x[i] + y[i]``."""
     a = np.float32(data.rng.uniform(1.5, 3) * data.rng.choice((-1, 1)))
     x = data.floats(n)
     y = data.floats(n)
@@ -156,7 +156,7 @@ def _make_saxpy_case(a: Any, x: Any, y: Any, block: Dim3) -> Case:
 
 
 def _saxpy_with_factor(a: float) -> Any:
-    """Return a function that makes a launch with factor `a` and elements of all kinds."""
+    """Return a function that creates a test case with factor `a` and elements of all kinds."""
 
     def case(data: Draw, n: int, block: Dim3) -> Case:
         values = np.array((0, -0.0, np.inf, -np.inf, np.nan, 1.5, -1e30), np.float32)
@@ -213,7 +213,7 @@ SAXPY = KernelExercise(
 
 
 def smooth_case(data: Draw, n: int, block: Dim3) -> Case:
-    """Make a launch in which ``y[i]`` is the mean of ``x[i - 1]`` to ``x[i + 1]``, except at both ends."""
+    """Return a test case for a kernel that averages each element and its neighbours except at the ends."""
     x = data.floats(n)
     exact_x = x.astype(np.float64)
     with np.errstate(invalid="ignore"):
@@ -262,7 +262,7 @@ REPAIR = KernelExercise(
 
 
 def spotlight_case(data: Draw, size: tuple[int, int], block: Dim3) -> Case:
-    """Make a launch that doubles pixels within r of (cx, cy), up to 255, and halves the other pixels."""
+    """Return a test case for a kernel that doubles pixels in a circle, up to 255, and halves the others."""
     height, width = size
     picture = data.rng.integers(0, 256, (height, width)).astype(np.uint8)
     # The centre is in the picture or next to it. Radii are so small that floats represent squares of
@@ -285,7 +285,7 @@ def _make_spotlight_case(picture: Any, cx: int, cy: int, radius: int, block: Dim
 
 
 def _spot_case(cx: int, cy: int, radius: int) -> Any:
-    """Return a function that makes a launch with this spot and a picture that contains all byte values."""
+    """Return a function that creates a test case with this circle and a picture with all byte values."""
 
     def case(data: Draw, size: tuple[int, int], block: Dim3) -> Case:
         picture = data.rng.permutation(np.resize(np.arange(256), size[0] * size[1])).astype(np.uint8)

@@ -27,7 +27,7 @@ _MUTED_COLOUR = light("muted")
 
 
 def picture(iterations: npt.NDArray[np.int32]) -> Picture:
-    """Draw iteration counts (height, width) as colours: dark for few iterations, black for the set."""
+    """Draw the iteration count of each pixel as a colour: dark for low counts, black inside the set."""
     log_iterations = _brightness(iterations)
     file = io.BytesIO()
     imsave(file, log_iterations, cmap="inferno", format="png")
@@ -171,7 +171,7 @@ def blocks_of_picture(
 
 
 def after_the_end(launches: Sequence[tuple[int, int, int]]) -> Picture:
-    """Draw the memory behind the end of arrays, and the elements that surplus threads write there.
+    """Draw the memory past the end of arrays, and the elements that surplus threads write there.
 
     Parameters
     ----------
@@ -226,7 +226,7 @@ def after_the_end(launches: Sequence[tuple[int, int, int]]) -> Picture:
 
 
 def sooner(numpy_us: float, gpu_us: float) -> tuple[str, str]:
-    """Return the right choice of prediction ``00-small``, and a sentence that compares the two times.
+    """Return the right answer to prediction ``00-small``, and a sentence that compares the two times.
 
     Times within a factor of 1.5 are treated as equal.
     """

@@ -123,7 +123,7 @@ _REQUIRED_CAPABILITIES = ((7, 5), (8, 0), (8, 9), (9, 0), (10, 0), (10, 3), (12,
 
 
 def judge_capability(answer: Answer) -> str:
-    """Judge ``at_least(text, major, minor)``, which compares a capability such as "120" to another."""
+    """Judge ``at_least(text, major, minor)``, which compares a capability such as "120" with a minimum."""
     common_texts = ["80", "75", "52", "86", "89", "90", "100", "103", "110", "120", "121"]
     rare_texts = ["30", "37", "60", "61", "62", "70", "72", "87", "88", "101", "107", "115", "130", "139"]
     random_texts = [
@@ -163,7 +163,7 @@ def _judge_comparison(
 
 
 def judge_limits(answer: Answer) -> str:
-    """Judge ``first_problem(info, grid, block, shared_bytes)``, which returns an exceeded limit or "ok"."""
+    """Judge ``first_problem(info, grid, block, shared_bytes)``, which names an exceeded limit, or "ok"."""
     info = table()[0]
     for grid, block, shared_bytes, expected, lesson in _example_launches(info):
         call_text = f"first_problem(info, {grid}, {block}, {shared_bytes})"

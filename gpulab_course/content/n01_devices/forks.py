@@ -18,7 +18,8 @@ START_METHODS = ("fork", "spawn")
 
 
 def tried() -> str:
-    """Return one line for the parent and for each kind of worker: whether it could create a device array.
+    """Return text that states for a parent process and two kinds of workers whether each created a device
+    array.
 
     Parent and workers are new processes, because the current process may already have a CUDA context.
     """

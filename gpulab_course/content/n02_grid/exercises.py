@@ -42,7 +42,7 @@ def _covering_grid(rows: int, cols: int, block: Dim3) -> tuple[int, int]:
 
 
 def scale2d(data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch that doubles the elements of a row-major matrix, with x along the columns."""
+    """Return a test case for a kernel that doubles a row-major matrix, whose columns are numbered along x."""
     rows, cols = size
     x = data.floats((rows, cols))
     values = {"x": x, "rows": rows, "cols": cols}
@@ -50,7 +50,7 @@ def scale2d(data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def add_row(data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch that adds the same row to each row of a matrix."""
+    """Return a test case for a kernel that adds the same row to each row of a matrix."""
     rows, cols = size
     m = data.floats((rows, cols))
     row = data.floats(cols)
@@ -61,7 +61,7 @@ def add_row(data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def squares(data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch that squares numbers, with too few, enough or too many threads."""
+    """Return a test case for a kernel that squares numbers, with too few, enough or too many threads."""
     x = data.floats(size)
     full_grid = draw.blocks_for(size, block[0])
     small_grid = max(1, full_grid // 5)  # about five iterations per thread
@@ -79,7 +79,7 @@ def squares(data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def address(data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch whose threads store their warp, lane and row, in up to three dimensions."""
+    """Return a test case for a kernel whose threads store their warp number, lane and y coordinate."""
     thread_numbers = np.arange(prod(block), dtype=np.int32)
     block_numbers = np.arange(prod(size), dtype=np.int32)
     expected: dict[str, Any] = {

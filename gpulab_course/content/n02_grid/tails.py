@@ -8,7 +8,8 @@ from virtualgpu.records import LaunchTrace
 
 
 def told(full_launch: LaunchTrace, overflow_launch: LaunchTrace) -> dict[str, str]:
-    """Return the values in the explanation of ``02-tail-factor``, about the effect of one extra block.
+    """Return the values for the explanation of ``02-tail-factor``, which is about the effect of one extra
+    block.
 
     Parameters
     ----------

@@ -40,7 +40,7 @@ def _split_by_warp(x: Any, warps: int, fill: int = 0) -> Any:
 
 
 def two_rules(data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch that changes each element 32 times; even and odd indices use different rules."""
+    """Return a test case for a kernel that applies different rules to elements with even and odd indices."""
     x = data.any_integers(size)
     even_values = x[0::2].copy()
     odd_values = x[1::2].copy()
@@ -64,14 +64,14 @@ def two_rules(data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def warp_sum(data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch that sums the elements of each warp; lanes without an element count as 0."""
+    """Return a test case for a kernel that sums the elements of each warp, including a partly filled warp."""
     x = data.integers(size, -_LARGE_INT, _LARGE_INT)
     blocks, warps = _count_blocks_and_warps(size, block)
     return Case(blocks, {"x": x, "n": size}, {"out": _split_by_warp(x, warps).sum(axis=1, dtype=np.int32)})
 
 
 def _many_warps_case(data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch with far more warps than elements, so that a 16-bit warp number overflows."""
+    """Return a test case with far more warps than elements, so that a 16-bit warp number overflows."""
     x = data.integers(size, -_LARGE_INT, _LARGE_INT)
     blocks = (1 << 16) // (block[0] // _WARP_SIZE) + 1
     out = np.zeros(blocks * block[0] // _WARP_SIZE, np.int32)
@@ -81,7 +81,7 @@ def _many_warps_case(data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def warp_max(data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch that finds the largest element of each warp; some warps have only negative numbers."""
+    """Return a test case for a kernel that finds the largest element of each warp, which may be negative."""
     int_min = np.iinfo(np.int32).min
     int_max = np.iinfo(np.int32).max
     x = data.integers(size, int_min, int_max)
@@ -98,7 +98,7 @@ def _make_warp_max_case(x: Any, block: Dim3) -> Case:
 
 
 def _constant_case(value: int) -> Any:
-    """Return a function that makes a launch in which only the last element of each warp is larger, by 1."""
+    """Return a function that creates a test case of equal elements, except a larger one in each warp."""
 
     def case(data: Draw, size: Any, block: Dim3) -> Case:
         x = np.full(size, value, np.int32)
@@ -115,7 +115,7 @@ _EXTREME_ROWS = tuple(
 
 
 def count_keys(data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch that counts how often each key occurs, and adds the counts to the bins."""
+    """Return a test case for a kernel that counts how often each key occurs, and adds the counts to bins."""
     keys = data.integers(size, 0, _KEY_COUNT)
     bins = data.integers(_KEY_COUNT, -(10**9), 10**9)
     if data.rng.random() < 0.5:  # one key for nearly all
@@ -130,7 +130,7 @@ def _make_count_case(keys: Any, bins: Any, block: Dim3) -> Case:
 
 
 def _repeated_keys_case(*keys: int, bins: int = 0) -> Any:
-    """Return a function that makes a launch with the given keys, repeated, and given initial bins."""
+    """Return a function that creates a test case with the given keys, repeated, and given initial bins."""
 
     def case(data: Draw, size: Any, block: Dim3) -> Case:
         return _make_count_case(
@@ -149,7 +149,8 @@ _KEY_ROWS = (
 
 
 def compact(data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch that moves each warp's positive elements, in order, to the front of its 32 outputs.
+    """Return a test case for a kernel that moves each warp's positive elements to the front of its 32
+    outputs.
 
     The outputs after them stay unchanged.
     """
@@ -175,7 +176,7 @@ def _make_compact_case(data: Draw, x: Any, block: Dim3) -> Case:
 
 
 def _repeated_values_case(*values: float) -> Any:
-    """Return a function that makes a launch whose input repeats the given numbers."""
+    """Return a function that creates a test case whose input repeats the given numbers."""
 
     def case(data: Draw, size: Any, block: Dim3) -> Case:
         return _make_compact_case(data, np.resize(np.array(values, np.float32), size), block)

@@ -419,7 +419,7 @@ _SIDES = (1, 33, 40_000, 46_341, 50_000, 70_000, 1_500_000)
 
 
 def places(data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch that computes the 64-bit positions of elements in a large matrix and in its transpose."""
+    """Return a test case for a kernel that computes 64-bit indices into a large matrix and its transpose."""
     rows, cols = (int(n) for n in data.rng.choice(_SIDES, 2))
     variant = data.rng.random()
     if variant < 0.2:  # just beyond an int, with sides below those that the text names
@@ -532,12 +532,12 @@ PLACES = KernelExercise(
 
 
 def tree_sum(data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch that sums the elements of each block."""
+    """Return a test case for a kernel that sums the elements of each block."""
     return _make_sum_case(data.integers(size, -(1 << 20), 1 << 20), block)
 
 
 def _last_differs_case(value: int, other_value: int) -> Any:
-    """Return a function that makes a launch with equal elements, except the last element of each block."""
+    """Return a function that creates a test case of equal elements, except the last one of each block."""
 
     def case(data: Draw, size: Any, block: Dim3) -> Case:
         x = np.full(size, other_value, np.int32)
@@ -601,7 +601,7 @@ BARRIER = KernelExercise(
 
 
 def freed_case(data: Draw, size: int) -> ProgramCase:
-    """Make a call with integers whose products are exact."""
+    """Return a test case with integers whose products are exact in floating point."""
     x = data.rng.integers(-900, 900, size).astype(np.float32)
     label = f"both(x) of {counted(size, 'element')}"
     return ProgramCase((x,), (x * 2 + 1) * (x - 3), True, label, place="device", unchanged=True)

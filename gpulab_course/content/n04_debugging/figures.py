@@ -29,7 +29,7 @@ def on_virtual() -> Iterator[Any]:
 
 
 def by_name(step: Callable[[str], WarpStepper], name: str, value: str) -> WarpStepper:
-    """Step through the values of a variable. Without NVRTC, step through its expression instead."""
+    """Step through the values of a variable or, without NVRTC, of the expression that is assigned to it."""
     try:
         return step(name)
     except WatchError:
@@ -130,7 +130,7 @@ _EVENT_GAP = 0.7  # between the end of an operation and the start of one that wa
 
 
 def reuse(host_order: Sequence[str]) -> Picture:
-    """Draw two streams over time, and when `z` uses the memory that `doubled` has freed.
+    """Draw the work of two streams over time, and whether `z` reuses the memory of `doubled` too early.
 
     Parameters
     ----------

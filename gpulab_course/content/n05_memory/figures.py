@@ -92,7 +92,7 @@ _LOAD_PATH = ("device memory (HBM, GDDR)", "L2", "L1", "registers")
 
 
 def levels() -> Picture:
-    """Draw the levels of the memory hierarchy, the path of a load, and how data get into shared memory."""
+    """Draw the levels of the memory hierarchy, the path of a load, and the ways into shared memory."""
     figure, axes = empty_axes(4.0, (0, 9.6), (0, 6.1))
     draw_box(axes, 0.4, 0.3, 5.6, 2.8, "panel", edge="muted", linewidth=1, linestyle="--")
     draw_text(axes, 6.2, 0.55, "each SM has its own", "muted")
@@ -123,7 +123,7 @@ _SHOWN_SECTORS = 8
 
 
 def sector_map(requests: Mapping[str, Sequence[int]]) -> Picture:
-    """Draw the first sectors of memory for each request, with the floats that its lanes read.
+    """Draw a row of memory sectors for each request, and mark the floats that the lanes of a warp read.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ _LARGE_INT = 1 << 25
 
 
 def block_stats(data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch that finds the sum and the largest element of each block.
+    """Return a test case for a kernel that finds the sum and the largest element of each block.
 
     Some blocks have only negative numbers.
     """
@@ -54,7 +54,7 @@ def _make_stats_case(x: Any, block: Dim3) -> Case:
 
 
 def _last_differs_case(data: Draw, size: Any, block: Dim3, value: int, other_value: int) -> Case:
-    """Make a launch with equal elements, except the last element of each full block."""
+    """Return a test case with equal elements, except the last element of each full block."""
     x = np.full(size, other_value, np.int32)
     x[block[0] - 1 :: block[0]] = value
     return _make_stats_case(x, block)
@@ -81,7 +81,7 @@ _STATS_ROWS = (
 
 
 def warp_scan(data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch that computes inclusive prefix sums within each warp."""
+    """Return a test case for a kernel that computes inclusive prefix sums within each warp."""
     return _make_warp_scan_case(data.integers(size, -_LARGE_INT, _LARGE_INT), block)
 
 
@@ -98,7 +98,7 @@ def _warp_rows(x: Any) -> Any:
 
 
 def _repeated_case(*values: int) -> Any:
-    """Return a function that makes a warp scan whose input repeats the given numbers."""
+    """Return a function that creates a warp scan test case whose input repeats the given numbers."""
     return lambda data, size, block: _make_warp_scan_case(np.resize(np.array(values, np.int32), size), block)
 
 
@@ -111,7 +111,8 @@ _WARP_SCAN_ROWS = (
 
 
 def scan(data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch that computes the exclusive prefix sum: the sum of all elements before each element.
+    """Return a test case for a kernel that computes the exclusive prefix sum: the sum of all previous
+    elements.
 
     The sums are drawn, and the elements are their differences. Thus sums of both signs are large, but fit
     into an int. Some sums at the ends of blocks are 0, 1 or -1, which an answer may also use as a flag.
@@ -137,7 +138,7 @@ def _make_scan_case(sums: Any, block: Dim3) -> Case:
 
 
 def _extreme_sums_case(data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a scan whose sums at the ends of blocks are the largest int, the smallest int, or near 0."""
+    """Return a scan test case whose sums at block ends are the largest int, the smallest int, or near 0."""
     ends = (0, -_INT_MIN - 1, 0, _INT_MIN, -1)
     positions = np.arange(size + 1)
     end_sums = np.array([ends[i % len(ends)] for i in range(size // block[0] + 2)], np.float64)
@@ -160,7 +161,7 @@ _SCAN_ROWS = (
 
 
 def compact(data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch that moves all positive elements, in order, to the front of the output."""
+    """Return a test case for a kernel that moves all positive elements to the front, in order."""
     x = data.any_integers(size)
     blocks = draw.blocks_for(size, block[0])
     threads = block[0]
@@ -184,7 +185,7 @@ def _make_compact_case(data: Draw, x: Any, block: Dim3) -> Case:
 
 
 def _repeated_values_case(*values: int, interval: int = 1) -> Any:
-    """Return a function that makes a compaction of the given numbers, repeated, with zeros before each."""
+    """Return a function that creates a compaction test case: repeated numbers, with zeros between them."""
 
     def case(data: Draw, size: Any, block: Dim3) -> Case:
         x = np.zeros(size, np.int32)
@@ -204,7 +205,7 @@ _COMPACT_ROWS = (
 
 
 def blur(data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch that computes means of 5 × 5 pixels, with fewer blocks than tiles in y.
+    """Return a test case for a kernel that computes means of 5 × 5 pixels, with fewer blocks than tiles in y.
 
     Outside the picture, the nearest pixel counts.
     """
@@ -229,7 +230,7 @@ _PLAIN_ROWS = 2
 
 
 def softmax(data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch that computes the softmax of each row; rows that contain only -infinity become 0."""
+    """Return a test case for a kernel that computes the softmax of rows; some contain only -infinity."""
     rows, cols = size
     offset = data.rng.choice((0, 0, 100, -100, 3000, -30_000, -1e31), (rows, 1))
     offset[:_PLAIN_ROWS] = 0

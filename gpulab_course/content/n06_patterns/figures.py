@@ -39,7 +39,8 @@ class Lap:
 
 
 def lap(work: Callable[[], Any]) -> tuple[int, Provenance]:
-    """Measure one warm call: return the GPU time in ns, summed over its operations, and the provenance.
+    """Measure one call after a warm-up; return its GPU time in ns, summed over its operations, and the
+    provenance.
 
     A virtual GPU needs no call to warm up: it has no clocks to raise, and new arrays count as cached in L2.
     """
@@ -285,7 +286,7 @@ def attention() -> Table:
 
 
 def race(ladder: str = "reduction", elements: int = ELEMENTS) -> Race:
-    """Time all kernels of a series, each warm and alone, and compare their bandwidths with a copy.
+    """Time all kernels of a series, each after a warm-up, and compare their bandwidths with that of a copy.
 
     Parameters
     ----------

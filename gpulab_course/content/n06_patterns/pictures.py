@@ -199,7 +199,7 @@ def private_bins(values: Any, blocks: int) -> Picture:
 
 
 def halo(block_x: int, block_y: int, radius: int) -> Picture:
-    """Draw the tile of a block with its halo, and the pixels that one result needs.
+    """Draw the tile of a block with its halo, and the pixels from which one result is computed.
 
     Parameters
     ----------

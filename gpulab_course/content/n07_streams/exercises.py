@@ -188,7 +188,7 @@ def race_sizes(rng: np.random.Generator) -> tuple[int, ...]:
 
 
 def energy_case(data: Draw, size: int) -> ProgramCase:
-    """Make a call with fractions of both signs or, for large sizes, numbers whose squares are exact."""
+    """Return a test case with fractions of both signs or, for large sizes, numbers with exact squares."""
     x = data.whole(size) if size > 50_000 else data.floats(size) * np.float32(data.rng.integers(1, 100))
     half_x = x * np.float32(0.5)
     total_energy = np.float32((half_x * half_x).sum(dtype=np.float64))
@@ -198,7 +198,7 @@ def energy_case(data: Draw, size: int) -> ProgramCase:
 
 
 def energy(x: Any) -> Any:
-    """The reference solution: each of the two streams waits once for the other."""
+    """The reference solution, in which each of the two streams waits once for the other."""
     cp = session.cp()
     current_stream = cp.cuda.get_current_stream()
     side_stream = cp.cuda.Stream(non_blocking=True)
@@ -251,7 +251,7 @@ def conveyor_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
 
 
 def conveyor_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
-    """Make a call with numbers from 0 to 1, which `work.simmer` maps to the same range."""
+    """Return a test case with numbers from 0 to 1, which `work.simmer` maps to the same range."""
     n, round_count = size
     x = data.rng.random(n, dtype=np.float32)
     step = partial(work.simmer, rounds=round_count)
@@ -339,7 +339,7 @@ def rollout_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
 
 
 def rollout_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
-    """Make a call with the initial observations of two environments and a number of steps."""
+    """Return a test case with the initial observations of two environments and a number of steps."""
     step_count, width = size
     starts = data.rng.random((ENVIRONMENTS, width), dtype=np.float32)
     observations = starts.copy()
@@ -349,7 +349,7 @@ def rollout_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
 
 
 def with_environments(bench: Any, program: Callable[..., Any], starts: Any, steps: int) -> Any:
-    """Call a program with pinned environments and return their last observations."""
+    """Call a program with environments in pinned memory, and return their last observations."""
     envs = [work.Environment(start, bench.pinned, bench.compute, bench.uses) for start in starts]
     result = program(envs, work.decide, steps)
     if not isinstance(result, list | tuple) or [id(env) for env in result] != [id(env) for env in envs]:

@@ -72,7 +72,7 @@ def three_clocks(
 
 
 def clock_spans(no_wait_ms: float, with_wait_ms: float, events_ms: float, origin: Provenance) -> Picture:
-    """Draw on a time axis where three clocks start and stop, next to the work of the host and the GPU.
+    """Draw when three clocks start and stop, on the time axis of the work of the host and the GPU.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def conveyor(pieces: int, pinned: bool = True, waits: bool = True) -> Timeline:
 
 
 def find_early_kernels(record: Timeline) -> list[tuple[int, int]]:
-    """Return index pairs of a copy to the device and a kernel that read the data before the copy ended."""
+    """Return index pairs of a copy to the device and the kernel that started before the copy ended."""
     copies = [index for index, a in enumerate(record.activities) if a.copy_kind == "HtoD"]
     kernels = [index for index, a in enumerate(record.activities) if a.kind == "CONCURRENT_KERNEL"]
 
@@ -175,7 +175,7 @@ def running_at_once(activities: Sequence[Activity]) -> int:
 
 
 def when_it_starts(record: Timeline) -> str:
-    """Return the choice of the prediction that describes when the kernel that was launched last started."""
+    """Return the right choice of the prediction about the start of the kernel that was launched last."""
     *other_operations, last_kernel = sorted(record.activities, key=lambda activity: activity.correlation_id)
     if last_kernel.start_ns >= max(activity.end_ns for activity in other_operations):
         return "after all four"

@@ -150,7 +150,7 @@ def pinning() -> MeasurementTable:
 
 
 def homeward() -> MeasurementTable:
-    """Return a table of copies of 64 MiB from the device to pageable memory: to a new and to a used array."""
+    """Return a table of copies of 64 MiB from the device to pageable memory, in a new or a used array."""
     recordings = [recorded()[name] for name in ("h200", "h100")]
     calls = {"x.get()": "get", "x.get(out=a), with a used before": "get out pageable"}
     rows = [
@@ -167,7 +167,7 @@ def homeward() -> MeasurementTable:
 
 
 def after_prefetch() -> dict[str, float]:
-    """Return the time of a kernel on prefetched managed memory relative to device memory, by GPU."""
+    """Return, by GPU, a kernel's time on prefetched managed memory divided by its time on device memory."""
     managed_times = {_gpu_name(recorded()[name]): recorded()[name]["managed"] for name in ("h200", "h100")}
     return {
         name: round(times["kernel after prefetch"] / times["device memory, kernel"], 1)

@@ -32,7 +32,7 @@ _NO_WAIT_ADVICE = (
 
 
 def stay_sizes(rng: np.random.Generator) -> tuple[tuple[int, float], ...]:
-    """Draw pairs of a length and a limit; limits are fractions, 0, negative, or above all numbers."""
+    """Draw pairs of a length and an upper limit: a fraction, 0, a negative one, or one above all numbers."""
     n = int(rng.integers(2_000, 9_000))
     limit = float(rng.uniform(0.1, 3.0))
     return (
@@ -49,7 +49,7 @@ def stay_sizes(rng: np.random.Generator) -> tuple[tuple[int, float], ...]:
 
 
 def stay_case(data: Draw, size: tuple[int, float]) -> ProgramCase:
-    """Make a call that subtracts the minimum from each number, and limits the differences to a maximum."""
+    """Return a test case for a program that subtracts the minimum, and then limits the differences."""
     n, limit = size
     x = data.integers(n, -100, 400).astype(np.float32)
     if limit < 100:
@@ -60,7 +60,7 @@ def stay_case(data: Draw, size: tuple[int, float]) -> ProgramCase:
 
 
 def stay_matrix(data: Draw, shape: tuple[int, int]) -> ProgramCase:
-    """Make a call with a matrix, whose minimum is taken over all rows and columns."""
+    """Return a test case with a matrix, whose minimum is taken over all rows and columns."""
     return _make_stay_case(data.integers(shape, -100, 400).astype(np.float32), 150.0)
 
 
@@ -137,7 +137,7 @@ def report_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
 
 
 def report_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
-    """Make a call that returns minimum, maximum and sum of integers, or of fractions of one sign."""
+    """Return a test case for a program that returns the minimum, the maximum and the sum of numbers."""
     n, sign = size
     x = data.integers(n, -50, 51).astype(np.float32)
     if sign:  # far from all values with which a program may start its minimum or maximum
@@ -159,7 +159,7 @@ def _make_report_case(x: Any) -> ProgramCase:
 
 
 def _special_values_case(*values: float) -> Any:
-    """Return a function that makes a call with small numbers, some of which are replaced by these values."""
+    """Return a function that creates a test case with small numbers, in which these values replace some."""
 
     def case(data: Draw, n: int) -> ProgramCase:
         x = data.integers(n, -50, 51).astype(np.float32)
@@ -231,7 +231,7 @@ def pack_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
 
 
 def pack_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
-    """Make a call with arrays of several lengths that contain special values; one array may be empty."""
+    """Return a test case with arrays of several lengths and with special values; one array may be empty."""
     array_count, empty_index = size
     lengths = data.rng.integers(1, 900, array_count)
     if empty_index >= 0:
@@ -245,7 +245,7 @@ def pack_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
 
 
 def pack_nothing(data: Draw, count: int) -> ProgramCase:
-    """Make a call with `count` empty arrays."""
+    """Return a test case with `count` empty arrays."""
     return _make_pack_case([np.empty(0, np.float32) for _ in range(count)])
 
 
@@ -298,7 +298,7 @@ PACK = ProgramExercise(
 
 
 def ring_sizes(rng: np.random.Generator) -> tuple[tuple[Any, ...], ...]:
-    """Draw pairs of a shape and a dtype: one piece, two, many, and pieces with two dimensions."""
+    """Draw pairs of a shape and a dtype, with one, two or many pieces of one or two dimensions."""
     piece_count = int(rng.integers(100, 200))
     n = int(rng.integers(1_000, 9_000))
     small_sizes = (
@@ -318,7 +318,7 @@ def ring_sizes(rng: np.random.Generator) -> tuple[tuple[Any, ...], ...]:
 
 
 def ring_case(data: Draw, size: Any) -> ProgramCase:
-    """Make a call with an array whose pieces must pass through two small pinned buffers."""
+    """Return a test case with an array whose pieces must pass through two small pinned buffers."""
     shape, dtype = size
     if np.dtype(dtype).itemsize < 4:
         chunks = data.integers(shape, 0, 250).astype(dtype)
@@ -405,7 +405,7 @@ def lookup_sizes(rng: np.random.Generator) -> tuple[tuple[Any, ...], ...]:
 
 
 def lookup_case(data: Draw, size: Any) -> ProgramCase:
-    """Make a call that reads a few rows of a large table; the device chooses the rows, one of them twice."""
+    """Return a test case for a program that reads rows of a large table; the device chooses the rows."""
     rows, width, chosen_count, dtype = size
     table = (data.floats((rows, width), np.float64) * (1 << 20)).astype(dtype)
     chosen_rows = data.rng.integers(0, rows, chosen_count).astype(np.int32)

@@ -157,7 +157,7 @@ def _picture(axes: Axes, caption: str) -> Picture:
 
 
 def ceiling(peak_gflops: float, bandwidth_gbps: float, intensities: Sequence[float]) -> Picture:
-    """Draw the roofline of a device, its ridge point, and the highest possible points of some kernels.
+    """Draw the roofline of a device, its ridge point, and the maximum performance for the given intensities.
 
     Parameters
     ----------

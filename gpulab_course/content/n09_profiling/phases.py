@@ -42,7 +42,7 @@ def spinning(blocks: int, threads: int) -> str:
 
 
 def phases() -> list[tuple[str, Callable[[], object]]]:
-    """Return the programs to monitor by name; none on a virtual GPU, which has no sensors."""
+    """Return the programs to monitor, by name. There are none on a virtual GPU, which has no sensors."""
     if session.which_device().kind == "virtual":
         return []
     cp = session.cp()

@@ -75,7 +75,7 @@ def launches() -> list[Launch]:
 
 
 def ncu_metrics() -> Table:
-    """Tabulate those metrics of the report that one reads first, with one column per launch."""
+    """Tabulate the metrics of the report that one should read first, with one column per launch."""
     profiled = launches()
     rows = tuple(
         (section, metric, *(text(launch.metrics[metric]) for launch in profiled))

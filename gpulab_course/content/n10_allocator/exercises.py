@@ -155,7 +155,7 @@ def scale_sizes(rng: np.random.Generator) -> tuple[tuple[int, float], ...]:
 
 
 def scale_case(random_data: Draw, size: tuple[int, float]) -> ProgramCase:
-    """Make a call with numbers that are far apart, equal, or of one sign; some of them are fractions."""
+    """Return a test case with numbers that are far apart, equal, or of one sign, and with some fractions."""
     n, factor = size
     x = random_data.whole(n, -1000, 1000) * np.float32(factor)
     if n == 33:
@@ -235,7 +235,7 @@ def fit_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
 
 
 def fit_case(random_data: Draw, size: tuple[int, int]) -> ProgramCase:
-    """Make a call with windows of an array; their largest magnitudes are at the ends and may be negative."""
+    """Return a test case with windows of an array, whose largest magnitudes are at the ends or negative."""
     window_count, n = size
     x = random_data.floats(2 * n) * np.float32(100)
     starts = random_data.rng.integers(0, n + 1, window_count)
@@ -285,7 +285,7 @@ def tops(x: Any, starts: tuple[int, ...], n: int) -> Any:
 
 
 def tops_in_freed_memory(x: Any, starts: tuple[int, ...], n: int) -> Any:
-    """Compute the maxima as in the exercise, which allocates results in memory that was just freed."""
+    """Compute the maxima as the exercise does: a result can be allocated in memory that was just freed."""
     cp = session.cp()
     results = []
     for start in starts:
@@ -337,7 +337,7 @@ def side_sizes(rng: np.random.Generator) -> tuple[int, ...]:
 
 
 def side_case(random_data: Draw, n: int) -> ProgramCase:
-    """Make a call whose result combines a long path on a side stream and a short one on the main stream."""
+    """Return a test case with a long path of work on a side stream and a short path on the main stream."""
     x = random_data.floats(n) * np.float32(100)
     side_result = Near(x * np.float32(2) + np.float32(40), np.abs(x) * 2 + 40)
     label = f"both(x) with {counted(n, 'element')}"
@@ -345,7 +345,7 @@ def side_case(random_data: Draw, n: int) -> ProgramCase:
 
 
 def both(x: Any) -> Any:
-    """Run both paths, and keep memory that the side stream reads until the streams join (reference)."""
+    """Run both paths, and free memory that the side stream reads only after the streams join (reference)."""
     cp = session.cp()
     main_stream = cp.cuda.get_current_stream()
     side_stream = cp.cuda.Stream(non_blocking=True)
@@ -361,7 +361,7 @@ def both(x: Any) -> Any:
 
 
 def both_freed_early(x: Any) -> Any:
-    """Run both paths as in the exercise, which frees `doubled` while the side stream reads it."""
+    """Run both paths as given in the exercise, where `doubled` is freed while the side stream reads it."""
     cp = session.cp()
     main_stream = cp.cuda.get_current_stream()
     side_stream = cp.cuda.Stream(non_blocking=True)
@@ -410,7 +410,7 @@ SIDE = ProgramExercise(
 
 
 def pool_case(random_data: Draw, count: int) -> ProgramCase:
-    """Make a call with a trace of requests to a pool; the actions of the pool are checked afterwards."""
+    """Return a test case with requests to a pool, whose driver calls are checked afterwards."""
     requests = pool.trace(random_data, count)
     return ProgramCase(
         (requests,),
@@ -457,7 +457,7 @@ def rows_sizes(rng: np.random.Generator) -> tuple[tuple[int, int, float], ...]:
 
 
 def rows_case(random_data: Draw, size: tuple[int, int, float]) -> ProgramCase:
-    """Make a call with tokens (n, d); exponentials overflow for tokens with a large scale."""
+    """Return a test case with tokens (n, d); exponentials overflow for tokens with a large scale."""
     n, d, factor = size
     h = (random_data.whole((n, d), -3, 4) / 4 * factor).astype(np.float32)
     scores = h.astype(np.float64) @ h.T / np.sqrt(d)

@@ -218,7 +218,7 @@ def lifetimes(trace: AllocatorTrace, names: Sequence[str], least_bytes: int = 64
 
 
 def kept_outputs(layers: int, every: int) -> Picture:
-    """Draw which layer outputs are kept until the end: all, every `every`-th one, or copies on the host.
+    """Draw which layer outputs stay in memory until the end: all, one in `every`, or copies on the host.
 
     Parameters
     ----------

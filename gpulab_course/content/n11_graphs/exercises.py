@@ -71,7 +71,7 @@ def replay_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
 
 
 def replay_case(random_data: Draw, size: Any) -> ProgramCase:
-    """Make a call whose result is `x` after some rounds of `one_round`."""
+    """Return a test case whose expected result is `x` after some rounds of `one_round`."""
     n, round_count = size
     x = random_data.floats(n) * np.float32(1000) + np.float32(
         random_data.rng.choice([-100_000, 100, 100_000])
@@ -142,7 +142,7 @@ def serve_sizes(rng: np.random.Generator) -> tuple[tuple[int, int, int], ...]:
 
 
 def serve_case(random_data: Draw, size: Any) -> ProgramCase:
-    """Make a call with batches and requests; some batches are requested twice."""
+    """Return a test case with batches and requests; some batches are requested twice."""
     n, batch_count, request_count = size
     batches = random_data.floats((batch_count, n)) * np.float32(100) - np.float32(3)
     batches[:, -1] = 1 + np.arange(batch_count)  # positive, so that no element is clipped
@@ -235,7 +235,7 @@ def fork_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
 
 
 def fork_case(random_data: Draw, size: Any) -> ProgramCase:
-    """Make a call with one input per graph launch; inputs are multiples of 1/4, so that results are exact."""
+    """Return a test case with one input per graph launch: multiples of 1/4, so that results are exact."""
     n, input_count = size
     inputs = random_data.whole((input_count, n), -4000, 4000) / np.float32(4) + np.float32(7)
     left_results = 5 * inputs + 2
@@ -340,14 +340,14 @@ def hashed(seed: int, rounds: int, n: int) -> npt.NDArray[np.uint32]:
 
 
 def noise_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
-    """Draw pairs of the numbers per round and the number of rounds."""
+    """Draw pairs of the count of random numbers per round and the number of rounds."""
     n = int(rng.integers(3_000, 9_000))
     round_count = int(rng.integers(6, 12))
     return (1, 1), (257, 3), (n, round_count), (1000, 9)
 
 
 def noise_case(random_data: Draw, size: Any) -> ProgramCase:
-    """Make a call whose result is the noise of each round for a random seed."""
+    """Return a test case whose expected result is the noise of each round for a random seed."""
     n, round_count = size
     seed = int(random_data.rng.integers(1, 1 << 31))
     if round_count > 1:  # unsigned, and too large for an int

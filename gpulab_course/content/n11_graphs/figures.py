@@ -38,7 +38,7 @@ def kernels_span_ns(record: Timeline) -> int:
 
 @dataclass(frozen=True, slots=True)
 class BreakEven:
-    """The host time that creating a graph costs, and the host time that each launch of the graph saves."""
+    """The host time for creating a graph, and the host time that each launch of the graph saves."""
 
     capture_us: float
     end_us: float

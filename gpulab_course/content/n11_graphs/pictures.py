@@ -190,7 +190,7 @@ def static_buffer(renamed: GraphRecord, buffered: GraphRecord, batches: Sequence
 
 
 def accesses(record: GraphRecord) -> list[tuple[str, int, int]]:
-    """Return the name and the read and written addresses of each node in a chain of nodes."""
+    """Return the name of each node in a chain of nodes, and the addresses that it reads and writes."""
     outputs = {array.address for array in record.arrays if array.is_output}
     current = next(array.address for array in record.arrays if array.address not in outputs)
     node_accesses = []

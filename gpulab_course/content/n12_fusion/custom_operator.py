@@ -65,7 +65,7 @@ def checks() -> Table:
 
 
 def graphs() -> Table:
-    """Tabulate the graphs and the kernels that ``torch.compile`` makes of each version."""
+    """Tabulate the graphs and the kernels that ``torch.compile`` creates for each version."""
     record = recorded()
     rows = tuple(
         (

@@ -45,7 +45,7 @@ def affine_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
 
 
 def affine_case(random_data: Draw, size: Any) -> ProgramCase:
-    """Make a call with a random matrix, and a factor and an offset for each column."""
+    """Return a test case with a random matrix, and a factor and an offset for each column."""
     x = (random_data.rng.standard_normal(size) * 3).astype(np.float32)
     factors, offsets = (random_data.rng.uniform(-2, 2, size[1]).astype(np.float32) for _ in range(2))
     return _affine(x, factors, offsets)
@@ -64,7 +64,7 @@ def _affine(x: Any, factors: Any, offsets: Any) -> ProgramCase:
 
 
 def affine_extremes(random_data: Draw, size: Any) -> ProgramCase:
-    """Make a call whose columns contain values of every magnitude, an infinity and NaN."""
+    """Return a test case whose columns contain values of every magnitude, an infinity and NaN."""
     magnitudes = np.array([29, 31, 40, 87, 89, 130, 1e3, 1e4, 1e7, 1e15, 1e25])
     values = random_data.rng.permutation([*magnitudes, *-magnitudes, 0.0, -0.0, 1e-20, np.inf, np.nan])
     factors = random_data.rng.choice((-2, -1, -0.5, 0.5, 1, 2), size[1]).astype(np.float32)
@@ -72,7 +72,7 @@ def affine_extremes(random_data: Draw, size: Any) -> ProgramCase:
 
 
 def affine_zeros(random_data: Draw, size: Any) -> ProgramCase:
-    """Make a call in which the factor, the offset, or both are 0 for some columns."""
+    """Return a test case in which the factor, the offset, or both are 0 for some columns."""
     x = (random_data.rng.standard_normal(size) * 3).astype(np.float32)
     return _affine(x, np.array([0, 0, 1, -1], np.float32), np.array([0, -2, 0, 2], np.float32))
 
@@ -101,7 +101,7 @@ def largest_sizes(rng: np.random.Generator) -> tuple[int, ...]:
 
 
 def largest_case(random_data: Draw, n: Any) -> ProgramCase:
-    """Make a call in which a negative number, an infinity or NaN may have the largest magnitude."""
+    """Return a test case in which a negative number, an infinity or NaN may have the largest magnitude."""
     # Some are so large or so small that their squares are infinite or 0.
     x = (random_data.rng.standard_normal(n) * 10.0 ** random_data.rng.choice((2, 36, -25))).astype(np.float32)
     if n > 1 and random_data.rng.random() < 0.3:
@@ -142,7 +142,7 @@ def _largest(x: Any, expected: Any, mistakes: Sequence[tuple[Any, str]] = ()) ->
 
 
 def largest_of(*edges: float, index: int = 0, expected: float) -> Callable[[Draw, Any], ProgramCase]:
-    """Return a function that makes a call with random numbers, some of them replaced by `edges`."""
+    """Return a function that creates a test case of random numbers, in which `edges` replace some of them."""
 
     def make_case(random_data: Draw, n: Any) -> ProgramCase:
         x = random_data.rng.uniform(-1, 1, n).astype(np.float32)
@@ -159,7 +159,7 @@ def largest_of(*edges: float, index: int = 0, expected: float) -> Callable[[Draw
 
 
 def largest_uniform(value: float) -> Callable[[Draw, Any], ProgramCase]:
-    """Return a function that makes a call in which all numbers equal `value`."""
+    """Return a function that creates a test case in which all numbers equal `value`."""
     return lambda random_data, n: _largest(np.full(n, value, np.float32), abs(value))
 
 
@@ -181,7 +181,7 @@ def largest_naive(x: Any) -> Any:
 
 
 def softmax_case(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch that computes the softmax of each row of random scores, with a scale and biases."""
+    """Return a test case for a kernel that computes the softmax of rows of scores with scale and biases."""
     rows, columns = size
     x = random_data.rng.uniform(-3, 3, size) + random_data.rng.choice((0, 0, 60, -60, 900, -3000), (rows, 1))
     steep_rows = random_data.rng.random(rows) < 0.3
@@ -205,7 +205,7 @@ def _softmax(x: Any, scale: Any, bias: Any) -> Case:
 
 
 def softmax_like(scale: float, spread: float, bias_spread: float) -> Callable[[Draw, Any, Dim3], Case]:
-    """Return a function that makes a softmax launch with this scale and these ranges of scores."""
+    """Return a function that creates a softmax test case with this scale and these ranges of scores."""
 
     def make_case(random_data: Draw, size: Any, block: Dim3) -> Case:
         x, bias = (
@@ -218,13 +218,13 @@ def softmax_like(scale: float, spread: float, bias_spread: float) -> Callable[[D
 
 
 def softmax_level(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch whose rows have equal scores; the scores of later rows are further from 0."""
+    """Return a test case whose rows have equal scores; the scores of later rows are further from 0."""
     x = (-2.0) ** np.arange(3, 3 + 9 * size[0], 9)[:, None] * np.ones(size)
     return _softmax(x.astype(np.float32), np.float32(1), np.zeros(size[1], np.float32))
 
 
 def softmax_steep(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch in which one score of each row is far above the others, in varying columns."""
+    """Return a test case in which one score of each row is far above the others, in varying columns."""
     x = random_data.rng.uniform(-3, 3, size)
     peak_columns = np.r_[0, size[1] - 1, random_data.rng.integers(0, size[1], size[0] - 2)]
     x[np.arange(size[0]), peak_columns] += random_data.rng.choice((12, 200), size[0])

@@ -44,7 +44,7 @@ _NAN_BITS = np.array([0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001, 0xFF800001, 0x7F80FFFF
 
 
 def to_bf16(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch that rounds floats to BF16, many of which are ties or round to infinity."""
+    """Return a test case for a kernel that rounds floats to BF16; many are ties or round to infinity."""
     x = random_data.floats(size, moved=True)
     bits = x.view(np.uint32)
     if random_data.kind in (draw.RANDOM, draw.EXTREME):
@@ -63,7 +63,7 @@ def to_bf16(random_data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def bf16_edges(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch with the smallest and largest floats of each kind, of both signs, in random order."""
+    """Return a test case with the smallest and largest floats of each kind and sign, in random order."""
     upper = np.array(
         [0, 1, 0x7F, 0x80, 0x3F80, 0x3F81, 0x7F7E, 0x7F7F, 0x7F80, 0x7F81, 0x7FBF, 0x7FC0, 0x7FFF]
     )
@@ -132,7 +132,7 @@ def exact_sum(x: Halves) -> float:
 
 
 def halves_with_sum(units: int) -> Halves:
-    """Return half-precision values whose sum is this number of units, in descending order."""
+    """Return half-precision values in descending order whose sum is `units` times 2**-24."""
     largest = 65504 << UNIT
     largest_count, remainder = divmod(abs(units), largest)
     values = [65504.0] * largest_count
@@ -301,7 +301,7 @@ _HIGH = np.uint32(0xFFFFE000)
 
 
 def on_tensor_cores(x: Any, y: Any) -> Singles:
-    """Multiply FP32 matrices as tensor cores do with TF32, ignoring the lower 13 bits of each element."""
+    """Multiply FP32 matrices as tensor cores do with TF32, ignoring the low 13 bits of each element."""
     truncated_matrices = [
         (np.ascontiguousarray(m, np.float32).view(np.uint32) & _HIGH).view(np.float32) for m in (x, y)
     ]

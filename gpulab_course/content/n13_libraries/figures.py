@@ -279,7 +279,7 @@ def autocast() -> str:
 
 
 def accumulators() -> Table:
-    """Tabulate how many bits of a sum the tensor cores of an H200 keep, by the distance of the terms."""
+    """Tabulate how many bits of a sum the tensor cores of an H200 keep, by the positions of its terms."""
     record = recorded()
     products = {
         "FP16, BF16 or TF32": "FP16",

@@ -34,7 +34,7 @@ from virtualgpu.records import Dim3
 
 
 def random_words(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch that writes Philox words, with a counter near a carry and random keys."""
+    """Return a test case for a kernel that writes Philox words, with random keys and first counters."""
     rng = random_data.rng
     first_counter = int(rng.choice([0, 5, 2**32 - 3, 2**31 - 2, 2**40 + 2**32 - 7])) + int(rng.integers(3))
     keys = [int(rng.choice([0, 1, 2**31, 2**32 - 1, int(rng.integers(2**32))])) for _ in range(2)]
@@ -42,7 +42,7 @@ def random_words(random_data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def words_from(first_counter: int, *keys: int) -> Callable[[Draw, Any, Dim3], Case]:
-    """Return a function that makes a launch with this first counter, and with this key or a random one."""
+    """Return a function that creates a test case with this first counter, and with these or random keys."""
     return lambda random_data, size, block: _words_case(
         first_counter, keys or [int(key) for key in random_data.rng.integers(2**32, size=2)], size, block
     )
@@ -76,7 +76,7 @@ def _only_later_wrong(mistake: Mistake) -> bool:
 
 
 def tile_sums(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch that sums tiles of 256 elements, with any number of blocks."""
+    """Return a test case for a kernel that sums tiles of 256 elements, with any number of blocks."""
     x = random_data.floats(size)
     x[~np.isfinite(x)] = 1
     if random_data.kind == draw.RANDOM:
@@ -101,7 +101,7 @@ def _sum_case(x: Any, grid: int) -> Case:
 
 
 def tiles_of(*values: float) -> Callable[[Draw, Any, Dim3], Case]:
-    """Return a function that makes a launch with elements that are drawn from the given values."""
+    """Return a function that creates a test case with elements that are drawn from the given values."""
 
     def make_case(random_data: Draw, size: Any, block: Dim3) -> Case:
         x = random_data.rng.choice(np.array(values, np.float32), size)
@@ -111,12 +111,12 @@ def tiles_of(*values: float) -> Callable[[Draw, Any, Dim3], Case]:
 
 
 def many_warps(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch with one block per tile, in which a 16-bit warp number overflows with large blocks."""
+    """Return a test case with one block per tile; a 16-bit warp number overflows if the blocks are large."""
     return _sum_case(random_data.floats(size), -(-size // 256))
 
 
 def many_blocks(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch with so many blocks that a 16-bit block number overflows; most blocks have no tile."""
+    """Return a test case with so many blocks that a 16-bit block number overflows; most have no tile."""
     return _sum_case(random_data.floats(size), 2**16 + 40)
 
 
@@ -144,7 +144,7 @@ def _only_order(mistake: Mistake) -> bool:
 
 
 def dropout(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch that applies dropout to random elements, with a grid of any size."""
+    """Return a test case for a kernel that applies dropout to random elements, with a grid of any size."""
     rng = random_data.rng
     x = random_data.floats(size)
     far_offset = int(rng.integers(2**55, 2**62))
@@ -179,7 +179,7 @@ def _dropout_case(random_data: Draw, x: Any, block: Dim3, offset: int, limit_tex
 
 
 def dropout_of(offset: int, limit: str, scale: float, *edges: float) -> Callable[[Draw, Any, Dim3], Case]:
-    """Return a function that makes a dropout launch with the given offset, limit and scale.
+    """Return a function that creates a dropout test case with the given offset, limit and scale.
 
     Every fifth element is one of the edges.
     """
@@ -342,7 +342,7 @@ MOST_RUNS = 200
 
 
 class Program:
-    """A model of a program with nondeterministic results. Each of the causes has its own switch."""
+    """A model of a program whose results vary for several causes, each of which has a switch."""
 
     def __init__(self, causes: dict[str, float], seed: int) -> None:
         self._causes = causes

@@ -162,7 +162,7 @@ def philox_round(counter: Sequence[int], key: Sequence[int]) -> Picture:
 
 
 def circle_points(points_of_versions: Mapping[str, Any], most: int = 20_000) -> Picture:
-    """Draw random points in the unit square and a quarter circle, with one square per version.
+    """Draw random points in the unit square with a quarter circle, in one picture per version.
 
     Parameters
     ----------

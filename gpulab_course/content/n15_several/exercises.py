@@ -660,7 +660,7 @@ def _run_shard(answer: Any, rows: list[Any], mode: Any) -> Outcome:
 
 
 def judge_shard(answer: Answer) -> str:
-    """Judge ``shard(cp, parts)``, which computes attention on several GPUs with one gather."""
+    """Judge ``shard(cp, parts)``, which computes attention on several GPUs with one gather operation."""
     must_be_a_function("shard", answer.is_function, answer.kind)
     rng = answer.rng
     random_lengths = [int(n) for n in rng.integers(2, 14, 3)]

@@ -132,7 +132,7 @@ def counted(*views: CollectiveView) -> Table:
 
 
 def graph_records(gpus: int = 4) -> Table:
-    """Tabulate recorded and modelled times of schedules as one CUDA graph, next to NCCL's times."""
+    """Tabulate the recorded and modelled times of schedules that run as one CUDA graph, and NCCL's times."""
     record = recorded(gpus)
     rows = []
     for row in _table_rows(record):

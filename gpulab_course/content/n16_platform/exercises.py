@@ -246,7 +246,7 @@ MOST_RUNS = 60
 
 
 class Child:
-    """A model of processes whose observations depend on environment variables in a hidden way.
+    """A model of processes that report values; hidden rules relate the values to environment variables.
 
     Each effect is a pair: the observation that changes, and the time when the variable is read, which is the
     ``"start"`` of the process or each use (``"any"``). One observation also changes by itself, but not in the

@@ -336,7 +336,7 @@ _CAUSE_LESSONS = {
 
 
 def argmax_case(random_data: Draw, size: tuple[int, int], block: Dim3) -> Case:
-    """Make a launch that finds the index of the first largest element in each row; -1 for an empty row."""
+    """Return a test case for a kernel that finds the index of the first largest element of each row."""
     rows, columns = size
     smallest = _INT_MIN
     largest = _INT_MAX
@@ -372,7 +372,7 @@ _INT_MAX = 2**31 - 1
 
 
 def one_above(*values: int) -> Callable[[Draw, Any, Dim3], Case]:
-    """Return a function that makes a launch whose rows have equal elements, but one larger by 1."""
+    """Return a function that creates a test case with rows of equal elements; one per row is larger by 1."""
 
     def make_case(random_data: Draw, size: Any, block: Dim3) -> Case:
         rows, columns = size
@@ -385,7 +385,7 @@ def one_above(*values: int) -> Callable[[Draw, Any, Dim3], Case]:
 
 
 def several_largest(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch in which several or all elements of a row are the largest."""
+    """Return a test case in which several or all elements of a row are the largest."""
     rows, _ = size
     largest = np.resize(np.array([_INT_MIN, -5, 0, _INT_MAX, -1, 7], np.int32), (rows, 1))
     x = np.where(random_data.rng.random(size) < 0.5, largest, _INT_MIN)
@@ -395,7 +395,7 @@ def several_largest(random_data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def several_large(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch with one element near the largest int in each row, and others near the smallest."""
+    """Return a test case with an element near the largest int per row, and others near the smallest int."""
     rows, columns = size
     x = _INT_MIN + random_data.rng.integers(0, 3, size)
     x[np.arange(rows), random_data.rng.integers(0, columns, rows)] = _INT_MAX - np.arange(rows) % 3
@@ -695,7 +695,7 @@ def _with_splits(exercise: KernelExercise, kernel_code: str) -> KernelExercise:
 
 
 def decoding_step(random_data: Draw, size: tuple[int, int], block: Dim3) -> Case:
-    """Make a launch that computes attention of one query per head, with some very large scores."""
+    """Return a test case for a kernel that computes attention of one query; some scores are very large."""
     heads, tokens = size
     rng = random_data.rng
     shapes = (heads, 32), (heads, tokens, 32), (heads, tokens, 32)
@@ -713,7 +713,7 @@ def decoding_step(random_data: Draw, size: tuple[int, int], block: Dim3) -> Case
 def attended_like(
     scale: float, offset: float = 0, equal_keys: bool = False, value_kind: str = ""
 ) -> Callable[[Draw, Any, Dim3], Case]:
-    """Return a function that makes an attention launch with this scale and offset of scores."""
+    """Return a function that creates an attention test case with this scale and offset of the scores."""
 
     def make_case(random_data: Draw, size: Any, block: Dim3) -> Case:
         heads, tokens = size
@@ -731,7 +731,7 @@ def attended_like(
 
 
 def attended_peaks(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch in which one token per head has a score far above or below the other scores."""
+    """Return a test case in which one token per head has a score far above or below the other scores."""
     heads, tokens = size
     query = random_data.rng.integers(1, 4, (heads, 32)).astype(np.float32)
     keys = random_data.rng.integers(-3, 4, (heads, tokens, 32)).astype(np.float32)

@@ -63,7 +63,7 @@ _SHOWN_SIDE = 20
 
 
 def warp_of_sgemm(row: Any, col: Any, k: int) -> Picture:
-    """Draw the elements of A, B and the result that a warp accesses in one iteration of a product.
+    """Draw the elements of A, B and C that a warp accesses in one iteration of a matrix multiplication.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ def same_symptom() -> Pair:
 
 
 def bets(is_sure: Sequence[bool], right: int = 7) -> float:
-    """Return the calibration of answers of the given certainties, of which the first `right` are right."""
+    """Return the calibration of some answers, sure or guessed, of which the first `right` ones are right."""
     squared_errors = [(CONFIDENCE[bet] - (index < right)) ** 2 for index, bet in enumerate(is_sure)]
     return 1 - sum(squared_errors) / len(squared_errors)
 

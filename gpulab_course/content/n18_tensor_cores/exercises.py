@@ -76,7 +76,7 @@ _KNOWN: tuple[tuple[str, Callable[[str, int, int], tuple[int, int]], str], ...] 
 
 
 def judge_fragment(answer: Answer) -> str:
-    """Judge ``held(matrix, row, column)``: the lane and the register of an element of `a`, `b` or `d`."""
+    """Judge ``held(matrix, row, column)``, which returns the lane and the register of an element."""
     elements = [
         (name, row, column)
         for name, (rows, columns) in layouts.SHAPES.items()
@@ -118,7 +118,7 @@ def _lane_and_register(answer: Answer, name: str, row: int, column: int) -> tupl
 
 
 def tile(data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch that multiplies `size` pairs of small matrices, one pair per warp.
+    """Return a test case for a kernel that multiplies `size` pairs of small matrices, one pair per warp.
 
     The elements are fractions whose sums are exact in FP32, but not in FP16.
     """
@@ -134,7 +134,7 @@ def _products(a: Any, b: Any) -> Any:
 
 
 def _infinite_tile(data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch with an infinity in each matrix `a`, and without zeros."""
+    """Return a test case with an infinity in each matrix `a`, and without zeros."""
     case = tile(data, size, block)
     a, b = (np.where(case.values[name] == 0, np.float16(1), case.values[name]) for name in "ab")
     a[:, 3, 9] = np.inf
@@ -142,7 +142,7 @@ def _infinite_tile(data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def _one_row_case(data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch whose results are rows of `b`, which `a` selects in another order for each matrix."""
+    """Return a test case whose results are rows of `b`, which `a` selects in a different order per matrix."""
     case = tile(data, size, block)
     a = np.zeros((size, 16, 16), np.float16)
     for matrix in a:
@@ -213,7 +213,7 @@ def _rounded_to_half(mistake: Mistake) -> bool:
 
 
 def fragments(data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch that loads the fragments of `size` tiles of 64 × 64 halves."""
+    """Return a test case for a kernel that loads the fragments of `size` half-precision tiles of 64 × 64."""
     x = data.rng.integers(0, 1 << 16, (size, 64, 64)).astype(np.uint16)
     words = x.view(np.uint32).reshape(size, 64, 32)
     lane = np.arange(_WARP)
@@ -246,7 +246,7 @@ _TILE_SIDE = 32
 
 
 def stages(data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch that multiplies matrices whose sizes are given in tiles of 32 × 32."""
+    """Return a test case for a kernel that multiplies matrices whose sizes are given in tiles of 32 × 32."""
     rows, columns, inner = (_TILE_SIDE * count for count in size)
     a = (data.whole((rows, inner), -60, 61) / 4).astype(np.float16)
     b = (data.whole((inner, columns), -60, 61) / 4).astype(np.float16)
@@ -284,7 +284,7 @@ def _has_several_tiles(mistake: Mistake) -> bool:
 
 
 def dense(data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch of a product with an epilogue. `size` is (rows / 16, inner columns / 8)."""
+    """Return a test case for a matrix product with an epilogue; `size` is (rows / 16, inner columns / 8)."""
     groups, eights = size
     rows, inner = 16 * groups, 8 * eights
     # The sums are exact in FP32, but not in FP16, and the bias is not exact in FP16.
@@ -298,7 +298,7 @@ def dense(data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def _wide_values(data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch with large positive and negative values, for which GELU is v or 0."""
+    """Return a test case with large positive and negative values, for which GELU is v or 0."""
     case = dense(data, size, block)
     bias = np.array((40, -40, 12, -12, 5, -5, 0, 1000), np.float32)
     v = _products(case.values["x"], case.values["w"]) + bias

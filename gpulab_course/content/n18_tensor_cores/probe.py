@@ -38,7 +38,7 @@ FORMATS = (
 
 
 def sums(number_format: Format, left: Any, right: Any) -> npt.NDArray[np.float32]:
-    """Return the sums of products of up to four terms, each computed by one instruction.
+    """Return sums of up to four products; one instruction computes each sum.
 
     Parameters
     ----------

@@ -90,7 +90,7 @@ def _sort(q: Any, k: Any, direction: int = 1) -> None:
 
 
 def attention(data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch that computes attention, with one thread for every query."""
+    """Return a test case for a kernel that computes attention, with one thread for every query."""
     rows, keys = size
     return _make_attention_case(_queries(data, rows), _keys(data, keys), _values(data, keys), block)
 
@@ -101,7 +101,7 @@ def _make_attention_case(q: Any, k: Any, v: Any, block: Dim3) -> Case:
 
 
 def _shifted_case(shift: float) -> Any:
-    """Return a function that makes a launch whose scores are all around `shift`."""
+    """Return a function that creates a test case whose scores are all around `shift`."""
 
     def case(data: Draw, size: Any, block: Dim3) -> Case:
         rows, keys = size
@@ -113,7 +113,7 @@ def _shifted_case(shift: float) -> Any:
 
 
 def _sorted_case(direction: int) -> Any:
-    """Return a function that makes a launch whose scores rise or fall from key to key."""
+    """Return a function that creates a test case whose scores rise or fall from key to key."""
 
     def case(data: Draw, size: Any, block: Dim3) -> Case:
         rows, keys = size
@@ -167,7 +167,7 @@ def _draw_attention_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]
 
 
 def masked(data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch of attention with a window that is wider than a tile, narrower, or unlimited."""
+    """Return a test case for attention with a window that is wider than a tile, narrower, or unlimited."""
     n = int(size)
     windows = (1, int(data.rng.integers(2, 16)), int(data.rng.integers(17, 90)), n + 5)
     return _make_masked_case(data, n, int(data.rng.choice(windows)), block)
@@ -193,7 +193,7 @@ def _visible(n: int, window: int) -> Any:
 
 
 def _window_case(window: int, shift: float | None = None) -> Any:
-    """Return a function that makes a launch with a given window, and optionally shifted scores."""
+    """Return a function that creates a test case with a given window, and optionally shifted scores."""
     return lambda data, n, block: _make_masked_case(data, n, window, block, shift)
 
 
@@ -223,7 +223,7 @@ def _draw_masked_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
 
 
 def decode(data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch of attention for one query, with a few blocks of whole warps."""
+    """Return a test case for attention with one query, and with a few blocks of whole warps."""
     keys = int(size)
     blocks = int(data.rng.integers(2, 9))
     return _make_decode_case(data, keys, blocks, block)
@@ -246,7 +246,7 @@ def _make_decode_case(data: Draw, keys: int, blocks: int, block: Dim3, shift: fl
 
 
 def _decode_case(blocks: int, shift: float | None = None) -> Any:
-    """Return a function that makes a launch with a given number of blocks."""
+    """Return a function that creates a test case with a given number of blocks."""
     return lambda data, keys, block: _make_decode_case(data, keys, blocks, block, shift)
 
 
@@ -270,7 +270,7 @@ def _draw_warp_blocks(rng: np.random.Generator) -> list[Dim3]:
 
 
 def paged(data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch of attention with a paged cache: one query for each sequence."""
+    """Return a test case for attention with a paged cache and one query for each sequence."""
     sequences, longest = size
     lengths = data.rng.integers(0, longest + 1, sequences)
     lengths[data.rng.integers(sequences)] = longest
@@ -307,7 +307,7 @@ def _make_paged_case(data: Draw, lengths: Any, block: Dim3, shift: float | None 
 
 
 def _lengths_case(*lengths: int, shift: float | None = None) -> Any:
-    """Return a function that makes a launch whose sequences have the given lengths."""
+    """Return a function that creates a test case whose sequences have the given lengths."""
     return lambda data, size, block: _make_paged_case(data, np.array(lengths), block, shift)
 
 
@@ -344,7 +344,7 @@ def _draw_paged_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
 
 
 def rotary(data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a launch that computes the scores of one query with rotated keys at random positions."""
+    """Return a test case for a kernel that computes scores of one query with rotated keys."""
     keys = int(size)
     return _make_rotary_case(data, data.rng.integers(0, 2 * keys + 40, keys), block)
 

@@ -16,7 +16,7 @@ CHAIRS: tuple[Chair, ...] = ("candidate", "interviewer")
 
 
 class UnknownCardError(GpulabError, ValueError):
-    """Error for a kind of card or a card that does not exist; the message suggests the most similar name."""
+    """Error for a card or a kind of card that does not exist; the message suggests the most similar name."""
 
 
 def interview(

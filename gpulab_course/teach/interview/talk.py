@@ -163,7 +163,7 @@ class Interview:
 
     @property
     def rest(self) -> str:
-        """The open work on the current card as text: unanswered questions and "the rubric", or ""."""
+        """The unfinished parts of the card (questions and rubric) as text; empty if there are none."""
         open_count = len(self.drawn.parts) - len(self.outcomes)
         open_items = [count(open_count, "question")] if open_count else []
         if self.chair == "candidate" and self.words is None and not self.ticked:

@@ -16,7 +16,7 @@ from gpulab_course.teach.judge.exercise import Advice, Matcher, Mistake
 
 
 def fault(kind: str, array: str = "") -> Matcher:
-    """Return a matcher for kernels that were stopped by this kind of fault, at any or at one given array."""
+    """Return a matcher for kernels that this kind of fault stopped, optionally in an access to `array`."""
     return lambda m: m.fault == kind and (not array or m.array == array)
 
 
@@ -114,17 +114,17 @@ def times(factor: float) -> Matcher:
 
 
 def both(*matchers: Matcher) -> Matcher:
-    """Return a matcher that fits if all given matchers fit."""
+    """Return a matcher that matches if all given matchers match."""
     return lambda m: all(matcher(m) for matcher in matchers)
 
 
 def either(*matchers: Matcher) -> Matcher:
-    """Return a matcher that fits if one of the given matchers fits."""
+    """Return a matcher that matches if at least one of the given matchers matches."""
     return lambda m: any(matcher(m) for matcher in matchers)
 
 
 def not_(matcher: Matcher) -> Matcher:
-    """Return a matcher that fits if the given matcher does not fit."""
+    """Return a matcher that matches if the given matcher does not match."""
     return lambda m: not matcher(m)
 
 

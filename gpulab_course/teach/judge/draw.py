@@ -142,7 +142,7 @@ def lengths(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
 
 
 def some_lengths(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
-    """Return the lengths of `lengths` except 0, for results that an empty array does not have."""
+    """Return the lengths of `lengths` except 0, for operations that are undefined for an empty array."""
     return [size for size in lengths(rng, threads_at_once) if size != 0]
 
 

@@ -157,7 +157,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The launch in which the score is counted, and the limits of the stage ``parallelism``.
+    """The size and block of the launch whose costs are scored, and the limits of the stage ``parallelism``.
 
     A solution passes if it executes at most about ``slack`` times the reference's instructions, its busiest
     warp has at most ``busiest`` times the share of the reference's busiest warp, and its lane efficiency is

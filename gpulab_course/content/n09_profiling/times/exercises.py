@@ -94,7 +94,7 @@ class _Layers:
 def run_annotated(
     answer: Any, rounds: list[int], broken_layer: int, threads: int, is_interrupted: bool = False
 ) -> dict[str, Any]:
-    """Run the annotated layers in the answer's process; return the profile's ranges and the true times."""
+    """Run the annotated layers in the answer's process; return the profile's ranges and expected times."""
     cp = session.cp()
     barrier = threading.Barrier(threads) if threads > 1 else None
     error = _Interrupt if is_interrupted else LookupError
@@ -339,7 +339,7 @@ def run_stages(steps: list[Stage], host_us: float = 0.0) -> None:
 
 
 def run_first(answer: Any, steps: list[Stage], host_us: float, faster: dict[str, float]) -> dict[str, Any]:
-    """Run the answer in its own process. Return its choice, and the wall time if each kernel is improved."""
+    """Run the answer in its own process; return its choice, and the wall time with each kernel improved."""
     report = profile(run_stages, steps, host_us, warmup=1)
     choice = call_here(answer, report, dict(faster), name="first", shown="first(p, faster)")
     empty_stages = profile(run_stages, [(name, 0, 1, 0) for name in stages.NAMES], warmup=1).record

@@ -180,7 +180,7 @@ _TUNER = "tuner(candidates, reference, timed)"
 
 
 class Candidates:
-    """A model of candidates with results and times for each kind of array. It counts the timings."""
+    """A model of implementations with a result and a time per kind of array, which counts the timings."""
 
     def __init__(self, calls: Sequence[Kind], behaviour: dict[str, dict[Kind, Behaviour]]) -> None:
         self._kinds = {kind: index for index, kind in enumerate(dict.fromkeys(calls))}

@@ -24,7 +24,7 @@ from gpulab_course.teach.interview import Card, Drawn, Found, Part
 
 @dataclass(frozen=True)
 class Bug:
-    """A bug: the changes to the solution, and further kinds of fault that are accepted as right answers."""
+    """A bug: the changes that add it to the solution, and the kinds of fault that count as right answers."""
 
     name: str
     changes: tuple[tuple[str, str], ...]

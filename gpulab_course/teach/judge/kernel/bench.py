@@ -124,7 +124,7 @@ class Bench:
             yield
 
     def be_patient(self) -> None:
-        """Raise the time limit of launches, for large sizes of a kernel that has ended for small ones."""
+        """Raise the time limit of launches, for large inputs of a kernel that finished with small inputs."""
         for device in self.side.machine.devices:
             device.watchdog_s = PATIENT_WATCHDOG_S
 

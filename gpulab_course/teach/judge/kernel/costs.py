@@ -91,7 +91,7 @@ def _is_required(counter_budget: Budget, score: budget.Score) -> bool:
 
 
 def share_work(trial: Trial) -> str:
-    """Check with the counters of instructions and lanes that all threads share the work."""
+    """Check that all threads share the work, by the counters of executed instructions and active lanes."""
     for launch in counted_launches(trial):
         message = _busy_warp_text(trial, launch)
         if message:

@@ -46,7 +46,7 @@ class Bench:
         self._pinned: list[tuple[npt.NDArray[Any], npt.NDArray[Any]]] = []
 
     def watched(self, program: Callable[[], Any]) -> Any:
-        """Call a program and record its costs in ``record``. A nested call belongs to the outer one."""
+        """Call a program, and record its costs in ``record``. Nested calls count for the outer call."""
         if self._side is None or self._watching:
             return program()
         recorder = self._side.timeline_recorder()
@@ -90,7 +90,7 @@ class Bench:
     def uses(
         self, verb: str, object_name: str, reads: Sequence[Any] = (), writes: Sequence[Any] = ()
     ) -> None:
-        """Record that the host reads or writes arrays. Messages about hazards contain the two strings."""
+        """Record that the host reads or writes arrays. The strings describe the access in hazard messages."""
         if self._checker is not None:
             self._checker.see(
                 HostUse(verb, _memory_regions(reads, object_name), _memory_regions(writes, object_name))

@@ -60,7 +60,7 @@ class ProgramRecord:
 
     @property
     def loose_kernels(self) -> int:
-        """The number of kernels that were launched outside of graphs."""
+        """The number of kernels that were launched outside graphs."""
         return len([a for a in self.of_kind("CONCURRENT_KERNEL") if not a.graph_id])
 
     @property
@@ -100,7 +100,7 @@ class ProgramRecord:
         return round(100 * hidden_ns / hideable_ns) if hideable_ns else 0
 
     def waits_of(self, *types: str) -> list[Synchronization]:
-        """Return the synchronizations whose CUPTI type is one of `types`."""
+        """Return the synchronizations that have one of these CUPTI types."""
         return [wait for wait in self.timeline.synchronizations if wait.type in types]
 
     def of_kind(self, kind: str) -> list[Activity]:

@@ -16,7 +16,7 @@ _MOST_HAZARDS = 1
 
 
 class Gpus:
-    """A virtual machine with several GPUs; peer access is enabled between GPUs that a link connects.
+    """A virtual machine with several GPUs, in which GPUs with a link can access each other's memory.
 
     Attributes
     ----------
@@ -109,7 +109,7 @@ def gpus(count: int, links: str = "nvswitch") -> Iterator[Gpus]:
 
 @contextmanager
 def tried(machine: Gpus, mode: Any) -> Iterator[list[str]]:
-    """Run a `with` block in one of `RUN_MODES`.
+    """Run the work of a `with` block in the order of streams that `mode`, one of `RUN_MODES`, selects.
 
     The yielded list contains messages about missing order between streams when the block has ended.
     """
