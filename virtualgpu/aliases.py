@@ -83,7 +83,7 @@ class AsCupy:
 
 
 def is_on() -> bool:
-    """Return whether ``import cupy`` imports the virtual GPU's modules."""
+    """Return whether ``import cupy`` currently imports the virtual GPU's modules."""
     return any(isinstance(finder, _Finder) for finder in sys.meta_path)
 
 

@@ -99,7 +99,7 @@ class VirtualBackend:
         return module.stats(module.symbol(kernel.name), self.device_info())
 
     def occupancy(self, kernel: Any, block_threads: int, shared_bytes: int = 0) -> Occupancy:
-        """Return the theoretical occupancy of a kernel, with ptxas's register count where it is known."""
+        """Return the theoretical occupancy, computed with ptxas's register count or else with an estimate."""
         module = self._compiled(kernel)
         resources = module.resources[module.symbol(kernel.name)]
         return fit(self.device_info(), resources, block_threads, resources.static_shared_bytes + shared_bytes)
@@ -115,7 +115,7 @@ class VirtualBackend:
     def step_ns(
         self, messages: Sequence[tuple[int, int, int, bool]], sums: Sequence[tuple[int, int]]
     ) -> tuple[float, float]:
-        """Return two modelled times of a step of messages between devices: the copies only, and the total."""
+        """Return the modelled duration in ns of one step's copies, and that of the whole step."""
         return cost.step_ns([device.info for device in self.machine.devices], messages, sums)
 
     def stream_watcher(self) -> MachineObserver:
@@ -159,7 +159,7 @@ class VirtualBackend:
         graph._update(other)
 
     def load_reader(self) -> LoadReader:
-        """Raise an error, since a virtual GPU has no sensors."""
+        """Raise an error, since a virtual GPU has no sensors that could measure its load."""
         raise NotSupportedError("A virtual GPU has no sensors, and its clock is never throttled.")
 
     def memory_reader(self) -> Callable[[], MemoryReading]:

@@ -160,7 +160,7 @@ class LaunchFailure(KernelFault):
 
 
 class NanProducedError(KernelFault):
-    """Error for a NaN that a kernel computed while the check for NaN was on.
+    """Error for a NaN that a kernel computed while the check for NaN was enabled.
 
     CUDA has no such check, so the error has the status of a launch failure.
     """

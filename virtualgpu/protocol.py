@@ -246,7 +246,7 @@ class StreamWatcher(Protocol):
     """Observer of a program's use of streams and memory. Call `start` and `stop` once each."""
 
     def start(self, see: Callable[[Act], None]) -> None:
-        """Start to call `see` with each use of streams and memory (`virtualgpu.records.acts`), in order.
+        """Begin to call `see` with every use of streams and memory (`virtualgpu.records.acts`), in order.
 
         Earlier work of the devices counts as finished.
 

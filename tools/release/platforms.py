@@ -109,7 +109,7 @@ def asked_for(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print a line for each resolution, and return exit status 1 if one fails."""
+    """Resolve and print each combination, and return exit status 1 if one fails unexpectedly."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--python", action="append", choices=PYTHONS)
     parser.add_argument("--platform", action="append", choices=list(PLATFORMS))

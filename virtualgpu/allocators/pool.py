@@ -88,7 +88,7 @@ class ChunkPool(Generic[Mem]):
 
     @contextmanager
     def alone(self) -> Iterator[bool]:
-        """Context manager that locks the pool and returns whether its chunks can be changed.
+        """Context manager that locks the pool and yields whether the caller can change its chunks.
 
         The result is False within another call of the same thread; see the notes of the class.
         """
@@ -157,7 +157,7 @@ class ChunkPool(Generic[Mem]):
                     self._released(chunk)
 
     def segments(self) -> list[Chunk[Mem]]:
-        """Return the first chunks of all segments in the order of addresses."""
+        """Return the first chunk of each segment, in the order of their addresses."""
         return sorted(self._segments, key=lambda chunk: chunk.address)
 
     def n_free_blocks(self) -> int:

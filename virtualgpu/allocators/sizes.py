@@ -17,7 +17,7 @@ def round_pinned_size(size: int) -> int:
 
 
 def limit_bytes(size: int | None, fraction: float | None, capacity_bytes: int) -> int:
-    """Return a pool's limit in bytes, given in bytes or as a fraction of the memory. 0 means no limit.
+    """Convert a pool's limit from bytes or from a fraction of the memory to bytes. 0 means no limit.
 
     Raises
     ------

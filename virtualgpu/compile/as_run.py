@@ -69,7 +69,7 @@ class _Site:
 
 
 def as_run(counters: KernelCounters, source: KernelSource, target: int) -> AsRun:
-    """Compile a kernel to machine code, and convert the PTX counts of a launch to counts of machine code.
+    """Compile a kernel to machine code, and convert a launch's counts of PTX instructions to machine code.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def anchor(
     target: int,
     entry: str = "",
 ) -> AsRun:
-    """Convert the PTX counts of a launch to counts of machine code that is already compiled.
+    """Convert a launch's counts of PTX instructions to counts of instructions in compiled machine code.
 
     Parameters
     ----------
@@ -327,7 +327,7 @@ def _merge(sites: Sequence[_Site], rows: Sequence[AccessAsRun]) -> list[AccessAs
 
 
 def counted_size(site: _Site) -> int:
-    """Return the number of bytes that one lane accesses in the PTX."""
+    """Return the number of bytes that each lane accesses with the PTX instruction."""
     assert site.access is not None
     return site.access.size_bytes
 

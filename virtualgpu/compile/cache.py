@@ -100,7 +100,7 @@ def _signature(name: str, data: bytes) -> bytes:
 
 
 def store(kind: str, name: str, data: bytes) -> None:
-    """Store a cache entry; readers see the complete file or none."""
+    """Store a cache entry. Readers find either the complete file or no file."""
     folder = directory() / kind
     try:
         folder.mkdir(parents=True, exist_ok=True)

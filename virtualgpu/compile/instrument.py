@@ -154,7 +154,7 @@ def block_buffer(blocks: int, sampled: int = 1) -> Words:
 
 
 def recorded_blocks(rows: int, sampled: int) -> npt.NDArray[np.int64]:
-    """Return the block number for each row of a `block_buffer`. The last may be outside of the grid.
+    """Return the block number that each row of a `block_buffer` records. The last can be past the grid.
 
     The recorded blocks do not have a fixed distance, because it could have a common factor with the number
     of SMs or resident blocks, so that some of them would never be recorded.
@@ -389,7 +389,7 @@ def _warp_probe(names: _Names, block_index: int) -> str:
 
 
 def timer_step_ns(*times_ns: npt.NDArray[np.int64]) -> int:
-    """Return the greatest common divisor of all differences between times, in ns.
+    """Return the greatest common divisor of all differences between the times, in ns.
 
     With enough times, it is the resolution of the clock.
     """

@@ -27,7 +27,7 @@ def stacks_of(size_bytes: int) -> Iterator[None]:
 
 
 def interruptible(work: Callable[[], T], stop: Callable[[], None] = lambda: None) -> T:
-    """Run a long call on a thread of its own and wait for it. If the wait is interrupted, call `stop`.
+    """Run a long call in a separate thread and wait for it. If the wait is interrupted, call `stop`.
 
     Python raises `KeyboardInterrupt` only in the main thread, and not before a call into C returns.
     Interrupted work that cannot be stopped continues to its end in the background; a process that exits does

@@ -78,7 +78,7 @@ class SassInstruction:
 
     @property
     def size_bytes(self) -> int:
-        """Number of bytes that one lane of the instruction accesses."""
+        """Number of bytes that each lane accesses with the instruction."""
         modifiers = self.opcode.split(".")[1:]
         for text, size in (("256", 32), ("128", 16), ("64", 8), ("U16", 2), ("S16", 2), ("U8", 1), ("S8", 1)):
             if text in modifiers:
@@ -87,7 +87,7 @@ class SassInstruction:
 
     @property
     def is_conditional_branch(self) -> bool:
-        """Return whether the instruction is a branch (or exit) that only some lanes may take."""
+        """Return whether the instruction is a branch (or exit) that only some of the lanes can take."""
         if ".DIV" in self.opcode:  # tests whether the warp has diverged, with the same result in all lanes
             return False
         return self.root in _BRANCHES and (self.guarded or self.root in ("BRX", "JMX"))

@@ -81,7 +81,7 @@ def compiler() -> str:
 
 
 def keys() -> frozenset[str]:
-    """Return the keys, as from `key_of`, of all sources that were compiled in advance."""
+    """Return the keys (see `key_of`) of all sources that were compiled in advance."""
     return frozenset(_store()["images"])
 
 

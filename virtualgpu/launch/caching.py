@@ -22,7 +22,7 @@ _LOCAL_LINE = 1 << 44
 
 @dataclass(frozen=True, slots=True)
 class CacheWatch:
-    """The recorder of a launch's accesses, with the bytes of each array that L2 contains before it."""
+    """A recorder of a launch's accesses, and the bytes of each array that are in L2 before the launch."""
 
     notes: AccessNotes
     resident_bytes: dict[int, int]

@@ -229,7 +229,7 @@ def max_threads_per_block(info: DeviceInfo, resources: KernelResources) -> int:
 
 
 def fit(info: DeviceInfo, resources: KernelResources, block_threads: int, shared_bytes: int) -> Occupancy:
-    """Return the occupancy of a kernel.
+    """Return the occupancy of a kernel with the given resources and block size.
 
     Registers that are only estimated are reduced until one block fits.
     """

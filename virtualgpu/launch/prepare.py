@@ -240,7 +240,7 @@ class PreparedLaunch:
         return replace(self, launch=replace(self.launch, args=()))._operation
 
     def as_cooperative(self) -> PreparedLaunch:
-        """Return the launch as a cooperative launch.
+        """Return a copy of the launch that is a cooperative launch.
 
         Raises
         ------
@@ -251,7 +251,7 @@ class PreparedLaunch:
         return replace(self, packed=replace(self.packed, cooperative=True))
 
     def fitted_cooperative(self) -> PreparedLaunch:
-        """Return the launch as a cooperative launch whose grid fits on the device.
+        """Return a copy of the launch that is cooperative and whose grid fits on the device.
 
         A grid that is too large is reduced, with a warning.
 

@@ -119,7 +119,7 @@ def prefetch_ns(info: DeviceInfo, kind: CopyKind, migration: Migration) -> float
 
 
 def touched_by_host(device: VirtualDevice, pages: ManagedPages, start: int, size_bytes: int) -> None:
-    """Move pages of managed memory that the host accesses from the device to the waiting host."""
+    """Move the pages of managed memory that the host accesses from the device to the host, which waits."""
     migration = pages.to_host(start, size_bytes)
     device.memory.bus_bytes += migration.copied_bytes
     device.clock.advance(host_touch_ns(device.info, migration))

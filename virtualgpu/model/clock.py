@@ -459,7 +459,7 @@ class Schedule:
             return self._end_of(moment.time_ns, moment.after)
 
     def follow(self, handle: int, number: int) -> tuple[int, ...]:
-        """Make operation `number` the last one of a queue. Return the operations that it must wait for."""
+        """Make operation `number` the last one of a queue, and return the operations it waits for."""
         with self.clock.lock:
             queue = self.queue(handle)
             after = self._frontier(queue)

@@ -349,7 +349,7 @@ class Capture:
         self.left += self.frontiers.pop(stream, ())
 
     def unjoined(self) -> bool:
-        """Return whether the first stream has not yet waited for all work of the streams that joined."""
+        """Return whether the first stream has not waited for all work of the streams that joined."""
         frontier = self.frontiers[self.origin]
         reachable_nodes = {*frontier, *self._predecessors(frontier)}
         last_nodes = (self.left, *self.frontiers.values())

@@ -22,12 +22,12 @@ REGISTER_ALLOCATION_UNIT = 256
 
 
 def partitions_per_sm(capability: tuple[int, int]) -> int:
-    """Return the number of partitions (warp schedulers with registers) of an SM: 4, but 2 on 6.0."""
+    """Return the number of partitions of an SM, each with a warp scheduler and registers."""
     return 2 if capability == (6, 0) else 4
 
 
 def shared_allocation_unit_bytes(capability: tuple[int, int]) -> int:
-    """Return the allocation unit of shared memory in bytes: 128, but 256 before compute capability 8.0."""
+    """Return the size in bytes of the unit in which shared memory is allocated."""
     return 128 if capability >= (8, 0) else 256
 
 

@@ -100,7 +100,7 @@ Interval = tuple[int, int, float]  # start, end, and the share of an engine in u
 
 
 def plan(works: Sequence[Work], reserved: Mapping[str, Sequence[Interval]] | None = None) -> None:
-    """Compute the start and end of each operation, and store them in it.
+    """Compute the start and end of each operation, and store them in its `Work` object.
 
     Parameters
     ----------

@@ -189,7 +189,7 @@ class MemoryCost:
 
 @dataclass(frozen=True, slots=True)
 class BankPiece:
-    """The words of one lane in the banks, with their pass and the number of words before them."""
+    """The words of one lane in the banks, with their pass and the number of words processed before them."""
 
     lane: int
     row: int
@@ -200,7 +200,7 @@ class BankPiece:
 
 @dataclass(frozen=True, slots=True)
 class BankCost:
-    """Cost of an access to shared memory. ``ways`` is the largest number of words in one bank at once."""
+    """Cost of an access to shared memory. ``ways`` is the largest number of words in a single bank."""
 
     wavefronts: int
     ideal_wavefronts: int

@@ -148,7 +148,7 @@ class EventRecord:
 
 @dataclass(frozen=True, slots=True)
 class EventWait:
-    """Act: a stream waits for the last record of an event. Without a record, it does not wait."""
+    """Act: a stream waits for the last record of an event, or does not wait if there is no record."""
 
     event_id: int
     device_id: int
@@ -183,7 +183,7 @@ class HostUse:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """Act: a block is allocated from a pool or the device, for one stream if the driver keeps the order.
+    """Act: a block is allocated from a pool or the device, in the order of a stream if ``stream_id`` is set.
 
     Later work of that stream then follows all work that the release of the block followed.
     """

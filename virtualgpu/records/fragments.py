@@ -130,7 +130,7 @@ class FragmentTrace:
         return len(self.executions)
 
     def of(self, execution: MatrixExecution) -> MatrixInstruction:
-        """Return the instruction of an execution."""
+        """Return the instruction that an execution executed."""
         return self.instructions[execution.instruction]
 
     def values(self, execution: MatrixExecution, name: str) -> npt.NDArray[np.float64]:
@@ -149,7 +149,7 @@ class FragmentTrace:
         raise KeyError(name)
 
     def accesses(self, execution: MatrixExecution) -> tuple[Access, ...]:
-        """Return the accesses to shared memory of an execution; a multiplication makes none."""
+        """Return the shared-memory accesses of an execution. The result is empty for a multiplication."""
         instruction = self.of(execution)
         return tuple(
             Access(tuple(addresses), instruction.size_bytes, "shared", instruction.rule)
@@ -158,7 +158,7 @@ class FragmentTrace:
 
 
 def decoded(bits: npt.NDArray[np.uint32], kind: str) -> npt.NDArray[np.float64]:
-    """Convert bits to numbers of an element type of matrix instructions. ``b16`` are integers.
+    """Convert bits to numbers of a matrix instruction's element type. Bits of type ``b16`` become integers.
 
     Examples
     --------

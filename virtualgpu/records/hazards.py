@@ -14,7 +14,7 @@ Severity = Literal["error", "warning", "info"]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One thread at one source line (1-based, 0 if unknown); ``source`` is the line's text."""
+    """A source line that a thread executes: its number (1-based, 0 if unknown), its text, and the thread."""
 
     line: int
     source: str

@@ -115,7 +115,7 @@ class Findings(Protocol):
         """Add an access to the device heap that is outside of all allocated blocks of memory."""
 
     def add_divergent_barrier(self, block: int, arrival: Arrival, other: Arrival | None) -> None:
-        """Add a barrier that only some threads reach, such as a part of a warp."""
+        """Add a barrier that only some threads reach, for example only a part of a warp."""
 
 
 class Checker:
@@ -218,7 +218,7 @@ class Checker:
         return table
 
     def watch_heap(self, heap: DeviceHeap) -> None:
-        """Check accesses to the device heap, too."""
+        """Also check the accesses to the device heap."""
         self.shared.heap_start = heap.address
         self.shared.heap_end = heap.address + heap.size_bytes
 
@@ -248,7 +248,7 @@ class Checker:
         return starts
 
     def never_written(self, start: int) -> npt.NDArray[np.bool_] | None:
-        """Return which granules of an allocation are still uninitialized; None if it is not written."""
+        """Return which granules of an allocation are uninitialized, or None if it is not written."""
         unwritten_table = self.unwritten_words.get(start)
         written_granules = self._written_granules.get(start)
         remaining = (

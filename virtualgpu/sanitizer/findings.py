@@ -104,7 +104,7 @@ class Findings:
         self._count(key, Finding(1, False, "", 0, source, None, access))
 
     def add_divergent_barrier(self, block: int, arrival: Arrival, other: Arrival | None) -> None:
-        """Add a barrier that only some threads reach, such as a part of a warp."""
+        """Add a barrier that only some threads reach, for example only a part of a warp."""
         key = arrival.instruction.line, other.instruction.line if other is not None else -1
         self.divergent_barriers.setdefault(key, DivergentBarrier(block, arrival, other)).count += 1
 

@@ -24,7 +24,7 @@ _COLUMNS = ("blocks", "epochs", "cuts", "ticks")
 
 @dataclass(slots=True)
 class Message:
-    """The accesses that threads published by writing to an address. Accesses of its readers follow them."""
+    """The accesses that threads published by a write to an address. Later accesses of its readers follow."""
 
     ticks: dict[int, int] = field(default_factory=dict)
     rows: dict[int, npt.NDArray[np.int32]] = field(default_factory=dict)
@@ -118,7 +118,7 @@ class Ordering:
         self._begin_segment(slot.row)
 
     def matrix(self, slot: Slot) -> npt.NDArray[np.int32]:
-        """Return for each thread of a block the last cut of every other thread that its accesses follow."""
+        """Return for each thread the last cut of every other thread of the block that happens before it."""
         if slot.known is None:
             slot.known = np.zeros((self.threads + 1, self.threads), np.int32)
         # Entries of earlier epochs and blocks are older than any cut of this one.

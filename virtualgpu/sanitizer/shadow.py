@@ -106,7 +106,7 @@ def begin(c: Context, b: Block, g: Checker) -> None:
 
 
 def unordered(b: Block, g: Checker, record: int, thread: int) -> int:
-    """Return whether an earlier access is unordered with an access that `thread` makes now."""
+    """Return whether no synchronization orders an earlier access before the present one of `thread`."""
     segment = (record >> WHO_BITS) - 1
     other_thread = record & _THREAD_MASK
     block = load64(g.blocks + 8 * segment)
@@ -125,7 +125,7 @@ def unordered(b: Block, g: Checker, record: int, thread: int) -> int:
 
 
 def last_unordered_access(b: Block, g: Checker, plane: int, step: int, floor: int, thread: int) -> int:
-    """Return the latest access of a class that is unordered with the next access of `thread`, or 0.
+    """Return the latest access of a kind that is not ordered before the present access of `thread`, or 0.
 
     An access by another warp (or block, in global memory) is preferred to one by a lane of the same warp.
     """
@@ -151,7 +151,7 @@ def last_unordered_access(b: Block, g: Checker, plane: int, step: int, floor: in
 
 
 def last_unordered_reader(b: Block, g: Checker, word: int, floor: int, thread: int) -> int:
-    """Return the last read of a shared word that is unordered with a write of `thread`, or 0."""
+    """Return the last read of a shared word that is not ordered before a write by `thread`, or 0."""
     warp = 0
     while warp < g.warps:
         record = load64(b.readers + 8 * (word * g.warps + warp))
@@ -164,7 +164,7 @@ def last_unordered_reader(b: Block, g: Checker, word: int, floor: int, thread: i
 def remember_access(
     b: Block, g: Checker, plane: int, step: int, floor: int, record: int, shared: int
 ) -> None:
-    """Store an access as the last one of its class to a word."""
+    """Store an access as the last access of its kind, such as a strong write, to a word."""
     last_record = load64(plane)
     if last_record >= floor:
         thread_difference = (last_record ^ record) & _THREAD_MASK

@@ -82,7 +82,7 @@ class Compiler:
         self.stop()
 
     def stop(self) -> None:
-        """End the compiler process, even during a request. The next request starts a new process."""
+        """End the compiler process, even while it handles a request. The next request starts a new one."""
         process = self._process
         self._process = None
         if process is not None:

@@ -56,7 +56,7 @@ def _contract_function(function: ir.Function) -> ir.Function:
 
 
 def fusions(function: ir.Function) -> dict[int, tuple[int, int]]:
-    """For each addition that ptxas fuses, return the multiplication and which operand (0 or 1) it is."""
+    """Return the additions that ptxas fuses, with the multiplication and its operand number (0 or 1)."""
     kinds = {
         instruction.pc: instruction.root for instruction in function.instructions if _is_free(instruction)
     }

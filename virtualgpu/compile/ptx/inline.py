@@ -38,7 +38,7 @@ def inline(module: ir.Module, entry: str) -> ir.Module:
 
 
 def original_name(register: str) -> str:
-    """Return the name that a register has in its function before inlining."""
+    """Return the name that a register had in its function before the function was inlined."""
     return register.split(COPY_MARK, 1)[0]
 
 

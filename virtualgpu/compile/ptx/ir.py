@@ -34,7 +34,7 @@ class Special:
 
 @dataclass(frozen=True, slots=True)
 class Immediate:
-    """A constant; ``float_bits`` is 32 or 64 if PTX writes it as IEEE bits (0f.., 0d..)."""
+    """A constant; ``float_bits`` is 32 or 64 for a number that is written as IEEE bits (0f.., 0d..)."""
 
     value: int
     float_bits: int = 0

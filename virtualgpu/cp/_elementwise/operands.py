@@ -34,7 +34,7 @@ def checked(args: Sequence[Any]) -> list[Any]:
 
 
 def dtype_of(value: Any) -> np.dtype[Any] | None:
-    """Return the dtype of an array or a texture handle; None for numbers."""
+    """Return the dtype of an array or of a texture handle, or None for a number."""
     if isinstance(value, TextureObject):
         return np.dtype(np.uint64)
     return value.dtype if isinstance(value, ndarray) else None

@@ -308,7 +308,7 @@ extern "C" __global__ void {self.name}({declarations}) {{
 
     @property
     def cached_codes(self) -> dict[tuple[Any, ...], str]:
-        """The C++ sources generated so far, in a dictionary by the C++ types of the arguments."""
+        """The C++ sources that were generated so far. The keys are the C++ types of the arguments."""
         if not self._kernels:
             warnings.warn(
                 "No codes are cached because compilation is deferred until the first function call.",
@@ -321,7 +321,7 @@ extern "C" __global__ void {self.name}({declarations}) {{
 
     @property
     def cached_code(self) -> str:
-        """C++ source that was generated first."""
+        """The C++ source that was generated first."""
         return next(iter(self.cached_codes.values()))
 
     def __repr__(self) -> str:

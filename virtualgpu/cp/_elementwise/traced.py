@@ -38,7 +38,7 @@ _WHERE_REMEDY = "use cp.where(condition, x, y), and & and | for conditions"
 
 
 class NotOneLoop(Exception):
-    """Error for a function that is not fused, because it is not a single loop with a reduction at its end."""
+    """Error for a function that cannot be fused because it is not one loop that ends with a reduction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Trace:
         return (Traced if scalar_type else TracedArray)(self, name, dtype, ndim, scalar_type, stage, position)
 
     def operand(self, value: Any) -> Traced:
-        """Return an operand as a traced value. Raise `NotOneLoop` if it is from before the reduction."""
+        """Return an operand as a traced value. Raise `NotOneLoop` if it was computed before the reduction."""
         if isinstance(value, ndarray):
             raise _concrete_array_error()
         traced = value if isinstance(value, Traced) else self.argument(value)
@@ -254,7 +254,7 @@ def _in_place(function: np.ufunc) -> Callable[[Any, Any], Any]:
 
 
 class Traced(Traceable):
-    """A scalar value or reduction result during the tracing of a fused function.
+    """A scalar value or the result of a reduction, while a fused function is traced.
 
     `scalar_type` is the Python type of a number from outside, `stage` is 1 after the reduction, `position`
     is the index of the argument.
@@ -297,7 +297,7 @@ class Traced(Traceable):
         return f"(({c_type})({rounded}))"
 
     def copy(self) -> Traced:
-        """Return a new traced value with the same dtype."""
+        """Return a copy of the value as a new traced value."""
         return self.astype(self.dtype)
 
     def astype(

@@ -53,7 +53,7 @@ class BitGenerator:
 
 
 class CurandGenerator(BitGenerator):
-    """A bit generator with `size` states. By default, each thread of eight blocks per SM has one.
+    """A bit generator with `size` states. By default it has a state for each thread of eight blocks per SM.
 
     Element e of an array comes from state e modulo `size`, so an array with more elements than states
     differs from GPU to GPU.

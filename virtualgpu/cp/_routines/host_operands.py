@@ -144,7 +144,7 @@ _FUNCTIONS = {line.split()[0]: _parameters(line.split()[1:]) for line in _TABLE.
 
 
 def computes_on_the_host(name: str, args: tuple[Any, ...]) -> bool:
-    """Return whether CuPy would compute the result on the host with a method of the NumPy argument."""
+    """Return whether CuPy would call a method of the NumPy argument, which computes on the host."""
     return (
         name in _METHOD_CALLS
         and bool(args)

@@ -82,7 +82,7 @@ _open_mesh = lift(np.ix_, name="ix_", synchronizes=True)
 def apply_along_axis(
     func1d: Callable[..., Any], axis: int, arr: ndarray, *args: Any, **kwargs: Any
 ) -> ndarray:
-    """Apply a function of one-dimensional arrays to every line along an axis.
+    """Apply a function of one-dimensional arrays to every one-dimensional slice along an axis.
 
     The function runs on the device once per line; a function of whole arrays needs far fewer launches.
     """

@@ -214,7 +214,7 @@ def _where_hint(extra_arguments: dict[str, Any]) -> str:
 
 
 def operand(value: Any, device: VirtualDevice | None = None) -> Any:
-    """Return a device array as a NumPy array on the same memory. Scalars are returned unchanged.
+    """Return a device array as a NumPy array that shares its memory. Scalars are returned unchanged.
 
     Any other value raises ``TypeError``.
     """

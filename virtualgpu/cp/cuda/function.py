@@ -288,7 +288,7 @@ class Function:
         self.submit(launch, stream, enable_cooperative_groups)
 
     def submit(self, launch: Launch, stream: Any, cooperative: bool) -> None:
-        """Launch the kernel in a stream. `launch` contains the arguments that were read for it."""
+        """Launch the kernel in a stream. `launch` contains the grid, the block and the arguments."""
         device = self.module.device
         stream = get_current_stream(device.id) if stream is None else stream
         _check_stream(stream, device)

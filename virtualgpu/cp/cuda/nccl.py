@@ -91,7 +91,7 @@ def groupStart() -> None:  # noqa: N802 - CuPy's name
 
 
 def groupEnd() -> None:  # noqa: N802 - CuPy's name
-    """End a group, and run its calls together.
+    """End a group, and run all of its calls together.
 
     Raises
     ------

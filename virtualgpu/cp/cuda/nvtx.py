@@ -59,12 +59,12 @@ def ranges() -> tuple[NvtxRange, ...]:
 
 
 def RangePush(message: str, id_color: int = -1) -> None:  # noqa: N802
-    """Start a range within the thread's open ranges. `id_color` selects one of ten colours."""
+    """Start a range inside the ranges that this thread has open. `id_color` selects one of ten colours."""
     _push(message, _color_of_id(id_color))
 
 
 def RangePushC(message: str, color: int = 0) -> None:  # noqa: N802
-    """Start a range within the thread's open ranges. Its colour has the form 0xAARRGGBB."""
+    """Start a range inside the ranges that this thread has open. `color` has the form 0xAARRGGBB."""
     _push(message, _checked_color(color))
 
 
@@ -89,7 +89,7 @@ def Mark(message: str, id_color: int = -1) -> None:  # noqa: N802
 
 
 def MarkC(message: str, color: int = 0) -> None:  # noqa: N802
-    """Mark the current time. The colour has the form 0xAARRGGBB."""
+    """Mark the current time. `color` has the form 0xAARRGGBB."""
     _mark(message, _checked_color(color))
 
 

@@ -67,7 +67,7 @@ class Event:
 
     @property
     def ptr(self) -> int:
-        """Number of the event, which takes the place of CUDA's handle."""
+        """Number of the event, which is used instead of CUDA's handle."""
         _machine.current().events[id(self)] = self
         return id(self)
 
@@ -579,7 +579,7 @@ def refuse_in_host_function() -> None:
 
 
 def refuse_unsafe() -> None:
-    """Raise error 900 for an unsafe call, such as an allocation, during a capture in a strict mode.
+    """Raise error 900 if a stream is captured in a mode that forbids unsafe calls, such as allocations.
 
     Raises
     ------

@@ -40,7 +40,7 @@ def assert_array_equal(
     strict: bool = False,
     strides_check: bool = False,
 ) -> None:
-    """Check that arrays are equal. With `strides_check` their strides must be equal, too."""
+    """Check that arrays are equal. With `strides_check`, check also that their strides are equal."""
     _equal(actual, desired, err_msg=err_msg, verbose=verbose, strict=strict)
     if strides_check and actual.strides != desired.strides:
         raise AssertionError(f"The strides {actual.strides} are not {desired.strides}. {err_msg}".rstrip())
@@ -67,7 +67,7 @@ def assert_warns(expected: type[Warning]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def AssertFunctionIsCalled(*args: Any, times_called: int = 1, **kwargs: Any) -> Iterator[None]:  # noqa: N802
-    """Check how often a ``with`` block calls the function that `unittest.mock.patch` replaces."""
+    """Check how often a ``with`` block calls the function that `unittest.mock.patch` has replaced."""
     with mock.patch(*args, **kwargs) as replacement:
         yield
     if replacement.call_count != times_called:

@@ -32,7 +32,7 @@ _ERROR_CLASSES = (
 
 
 def without_arguments(impl: Test, names: Sequence[str], call: Test) -> Test:
-    """Wrap a test, and hide the arguments that `call` supplies, because pytest takes them for fixtures."""
+    """Wrap a test, and hide the arguments that `call` supplies, which pytest would interpret as fixtures."""
     wrapper = functools.wraps(impl)(call)
     signature = inspect.signature(impl)
     parameters = [parameter for name, parameter in signature.parameters.items() if name not in names]
@@ -178,7 +178,7 @@ def numpy_cupy_array_almost_equal(
     sp_name: str | None = None,
     scipy_name: str | None = None,
 ) -> Callable[[Test], Test]:
-    """Like `numpy_cupy_allclose`, but compare to a number of decimal places."""
+    """Like `numpy_cupy_allclose`, but the results must agree to a number of decimal places."""
 
     def check(device_item: Any, host_item: Any) -> None:
         _assertions.assert_array_almost_equal(
@@ -196,7 +196,7 @@ def numpy_cupy_array_almost_equal_nulp(
     sp_name: str | None = None,
     scipy_name: str | None = None,
 ) -> Callable[[Test], Test]:
-    """Like `numpy_cupy_allclose`, but compare to a number of units in the last place of the larger value."""
+    """Like `numpy_cupy_allclose`, but allow a difference of `nulp` units in the larger value's last place."""
 
     def check(device_item: Any, host_item: Any) -> None:
         _assertions.assert_array_almost_equal_nulp(device_item, host_item, nulp)
@@ -213,7 +213,7 @@ def numpy_cupy_array_max_ulp(
     sp_name: str | None = None,
     scipy_name: str | None = None,
 ) -> Callable[[Test], Test]:
-    """Like `numpy_cupy_allclose`, but limit the number of representable values between the results."""
+    """Like `numpy_cupy_allclose`, but allow at most `maxulp` representable values between the results."""
 
     def check(device_item: Any, host_item: Any) -> None:
         _assertions.assert_array_max_ulp(device_item, host_item, maxulp, dtype)

@@ -58,7 +58,7 @@ def multi_gpu(gpu_num: int) -> Callable[[Any], Any]:
 
 
 def slow(*args: Any, **kwargs: Any) -> Any:
-    """Mark a test as slow: ``pytest -m "not slow"`` leaves it out."""
+    """Mark a test as slow, so that ``pytest -m "not slow"`` does not run it."""
     import pytest
 
     return pytest.mark.slow(*args, **kwargs)

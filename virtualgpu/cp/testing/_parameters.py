@@ -72,17 +72,17 @@ def for_float_dtypes(name: str = "dtype", no_float16: bool = False) -> Callable[
 
 
 def for_signed_dtypes(name: str = "dtype") -> Callable[[Test], Test]:
-    """Like `for_dtypes`, with the signed integers."""
+    """Like `for_dtypes`, with all signed integer types."""
     return for_dtypes(_SIGNED, name)
 
 
 def for_unsigned_dtypes(name: str = "dtype") -> Callable[[Test], Test]:
-    """Like `for_dtypes`, with the unsigned integers."""
+    """Like `for_dtypes`, with all unsigned integer types."""
     return for_dtypes(_UNSIGNED, name)
 
 
 def for_int_dtypes(name: str = "dtype", no_bool: bool = False) -> Callable[[Test], Test]:
-    """Like `for_dtypes`, with all integers, and bool."""
+    """Like `for_dtypes`, with all integer types and, unless `no_bool` is set, with bool."""
     return for_dtypes((*_SIGNED, *_UNSIGNED, *(() if no_bool else (np.bool_,))), name)
 
 
@@ -125,21 +125,21 @@ def for_all_dtypes_combination(
 def for_signed_dtypes_combination(
     names: Sequence[str] = ("dtype",), full: bool | None = None
 ) -> Callable[[Test], Test]:
-    """Like `for_dtypes_combination`, with the signed integers."""
+    """Like `for_dtypes_combination`, with all signed integer types."""
     return for_dtypes_combination(_SIGNED, names, full)
 
 
 def for_unsigned_dtypes_combination(
     names: Sequence[str] = ("dtype",), full: bool | None = None
 ) -> Callable[[Test], Test]:
-    """Like `for_dtypes_combination`, with the unsigned integers."""
+    """Like `for_dtypes_combination`, with all unsigned integer types."""
     return for_dtypes_combination(_UNSIGNED, names, full)
 
 
 def for_int_dtypes_combination(
     names: Sequence[str] = ("dtype",), no_bool: bool = False, full: bool | None = None
 ) -> Callable[[Test], Test]:
-    """Like `for_dtypes_combination`, with all integers, and bool."""
+    """Like `for_dtypes_combination`, with all integer types and, unless `no_bool` is set, with bool."""
     dtypes = (*_SIGNED, *_UNSIGNED, *(() if no_bool else (np.bool_,)))
     return for_dtypes_combination(dtypes, names, full)
 

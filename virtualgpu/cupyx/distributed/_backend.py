@@ -197,7 +197,7 @@ class NCCLBackend:
         self._comm._barrier()
 
     def stop(self) -> None:
-        """Do nothing, since there is no server of rank 0 to end, unlike in CuPy."""
+        """Do nothing. In CuPy, this method ends the server of rank 0, which the virtual GPU does not need."""
 
     def _run_grouped(
         self, sends: Sequence[tuple[Any, int]], receives: Sequence[tuple[Any, int]], stream: Any

@@ -23,7 +23,7 @@ _raise_missing = module_getattr("cupyx.scipy", globals(), _REMEDIES)
 
 
 def get_array_module(*args: Any) -> ModuleType:
-    """Return this package if one of the arguments is a device array, else SciPy."""
+    """Return this package if any argument is a device array, else SciPy."""
     if any(isinstance(value, ndarray) for value in args):
         return sys.modules[__name__]
     return importlib.import_module("scipy")

@@ -95,7 +95,7 @@ def hash_line(line: int) -> int:
 
 
 def is_sampled(line: int, hash_mask: int) -> int:
-    """Return whether the accesses to a cache line are recorded when only some lines are sampled.
+    """Return whether the accesses to a cache line are recorded while only a sample of the lines is recorded.
 
     The sampled lines fill some sets of each cache completely.
     """
@@ -103,7 +103,7 @@ def is_sampled(line: int, hash_mask: int) -> int:
 
 
 def bytes_per_sector(size: int, sectors: int) -> int:
-    """Return how many of `size` bytes are in each of the requested sectors, at most 32."""
+    """Return the bytes per requested sector, at most 32, if `size` bytes are spread evenly over them."""
     sector_count = (sectors & 1) + ((sectors >> 1) & 1) + ((sectors >> 2) & 1) + ((sectors >> 3) & 1)
     if size >= 32 * sector_count:
         return 32
@@ -282,17 +282,17 @@ class AccessNotes:
 
     @property
     def one_in(self) -> int:
-        """Sampling ratio n: accesses to one of n cache lines are recorded."""
+        """Sampling ratio n: only the accesses to one in n cache lines are recorded."""
         return self._state.hash_mask + 1
 
     @property
     def is_cut(self) -> bool:
-        """Whether the last accesses are missing, because a few cache lines caused too many of them."""
+        """Whether the last accesses are missing because too many accesses were to a few cache lines."""
         return bool(self._state.is_full)
 
     @property
     def sites(self) -> npt.NDArray[np.int64]:
-        """Table with the kind of each memory instruction, its bytes per lane, and constant-memory counts."""
+        """Table of memory instructions: kind of access, bytes per lane, and constant-memory counts."""
         return self._sites
 
 

@@ -103,7 +103,7 @@ def set_at(base: int, sets: int, inverse: int, number: int) -> int:
 
 
 def find_entry(first: int, line: int) -> int:
-    """Return the entry with a line in a cache set. If there is none, return minus the entry to replace."""
+    """Return the address of a line's entry in a cache set, or the negated address of the entry to replace."""
     entry = first
     end = entry + SET_BYTES
     oldest = entry
@@ -299,7 +299,7 @@ def change_l2(player: ReplayState, site: int, sm: int, line: int, sectors: int) 
 
 
 def unmerged_sectors(player: ReplayState, sm: int, line: int, sectors: int, time: int) -> int:
-    """Return the requested sectors, or 0 if a neighbouring SM has just requested the same ones."""
+    """Return the requested sectors, or 0 if a neighbouring SM has just requested the same sectors."""
     if player.groups == 0:
         return sectors
     slot = (
@@ -423,7 +423,7 @@ def pack_lines(
 
 
 def line_of(packed: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the cache lines that `pack_lines` stored in records for `replay`."""
+    """Return the numbers of the cache lines that `pack_lines` packed into records for `replay`."""
     line: npt.NDArray[np.int64] = packed[:, 0] >> _LINE_BIT
     return line
 

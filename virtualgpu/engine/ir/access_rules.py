@@ -11,7 +11,7 @@ from virtualgpu.records.access import Rule
 
 
 def count_shared(size: int, rule: Rule) -> str:
-    """Return LLVM text that counts a shared-memory access. ``%a`` has the offsets, ``%mask`` the lanes.
+    """Return LLVM text that counts a shared-memory access with the offsets ``%a`` of the lanes in ``%mask``.
 
     The text ends at the label ``counted``.
 

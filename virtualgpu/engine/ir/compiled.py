@@ -88,7 +88,7 @@ def lowest(bits: int) -> int:
 
 
 def call(function: int, context: object, site: int, lanes: int, mask: int, values: int) -> None:
-    """Call an observer's function, whose address is `function`."""
+    """Call the observer's function that starts at the address `function`."""
     raise NotImplementedError
 
 

@@ -50,7 +50,7 @@ def constant(llvm: str, value: int) -> str:
 
 
 def signed(value: int, width: int) -> int:
-    """Return an integer as LLVM writes it: as a signed number in two's complement of this width."""
+    """Return an integer in the form that LLVM requires: signed, in two's complement of this width."""
     if width == 1:
         return value & 1
     value &= (1 << width) - 1

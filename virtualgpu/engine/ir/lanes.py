@@ -276,7 +276,7 @@ done:
 
 
 def permute(llvm: str) -> tuple[str, str]:
-    """Return an LLVM function that gives each lane l the value of lane ``index[l]``."""
+    """Return an LLVM function that returns, in each lane l, the value of lane ``index[l]``."""
     name = f"permute_{llvm}"
     vector = f"<32 x {llvm}>"
     suffix = INTRINSIC_SUFFIX.get(llvm, llvm)

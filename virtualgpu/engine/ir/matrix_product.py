@@ -36,7 +36,7 @@ _LEAST_EXPONENT = {"f16": -14, "bf16": -126, "tf32": -126, "f32": -126, "e4m3": 
 
 
 def elements_per_register(kind: str) -> int:
-    """Return the number of elements of a type that fit into one register."""
+    """Return the number of elements of a type that one register contains."""
     if kind in (*BYTES, *FP8_TYPES):
         return 4
     return 2 if kind in HALVES else 1

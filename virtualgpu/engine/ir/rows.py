@@ -115,7 +115,7 @@ def store_half(half: int, address: str, llvm: str, pointer: str) -> str:
 
 
 def both_rows(address: str, size: int) -> str:
-    """Return LLVM text that sets ``%lines`` if the addresses within each half warp are consecutive."""
+    """Return LLVM text that computes ``%lines``: whether the addresses of each half warp are consecutive."""
     return (
         "".join(_distances(n, address) + _is_row(n, address, size) for n in range(2))
         + "  %lines = and i1 %line0, %line1\n"

@@ -63,7 +63,7 @@ _MAX_LINES = 250_000
 
 
 def supported() -> dict[str, frozenset[str]]:
-    """Return the supported mnemonics, in a dictionary by the module that emits their code."""
+    """Return the mnemonics of all supported instructions, by the module that emits their code."""
     roots = {
         module.__name__.rpartition(".")[2]: frozenset(module.ROOTS) - textures.REFUSED
         for module in _EMITTER_MODULES
@@ -102,7 +102,7 @@ class FunctionCompiler(WarpCode):
         self.jump_by_votes(none_stay, none_go, taken_block, next_block)
 
     def votes(self, instruction: ir.Instruction) -> tuple[str, str]:
-        """Emit two tests of a conditional branch: whether all active lanes take it, and whether none does."""
+        """Emit two tests for a conditional branch: whether all active lanes take it, or none of them."""
         emitter = self.emitter
         active_lanes = self.executed(instruction)
         staying = emitter.op(f"and i32 {self.mask}, {emitter.op(f'xor i32 {active_lanes}, -1')}")
@@ -111,7 +111,7 @@ class FunctionCompiler(WarpCode):
     def count_branch(
         self, instruction: ir.Instruction, none_stay: str, none_go: str, times: str = "1"
     ) -> None:
-        """Emit code that counts executions of a branch, and whether the last one has split the lanes."""
+        """Emit code that counts executions of a branch, and whether the last one is divergent."""
         if (
             not self.options.count or instruction.opcode.split(".")[0] != instruction.root
         ):  # a call or return of a copied body
@@ -174,7 +174,7 @@ class FunctionCompiler(WarpCode):
         return self.flow.number_of.get(self.block.end, -1)
 
     def leave(self, target: str, status: int | None = None) -> None:
-        """Emit code that sets the program counter of active lanes to a mark such as EXITED.
+        """Emit code that sets the program counters of the active lanes to a special value such as EXITED.
 
         Lanes whose guard is false continue. If all lanes of the warp leave, the function returns `status`,
         if there is one.
@@ -236,7 +236,7 @@ class FunctionCompiler(WarpCode):
         self.go_to(self.next_block())
 
     def barrier(self, instruction: ir.Instruction) -> None:
-        """Emit a ``bar`` instruction. Lanes wait there with the number of the barrier.
+        """Emit a ``bar`` instruction, at which the lanes store the number of the barrier and wait.
 
         Thread counts and predicates are stored in the context block.
         """

@@ -18,7 +18,7 @@ from virtualgpu.engine.lower.plan import FunctionPlan
 
 
 def is_single_block_loop(plan: FunctionPlan, block: cfg.Block, roots: Container[str]) -> bool:
-    """Return whether a basic block is a loop by itself and contains only instructions with these roots."""
+    """Return whether a basic block is a complete loop and contains only instructions with these mnemonics."""
     instructions = plan.function.instructions[block.first : block.end]
     last_instruction = instructions[-1] if instructions else None
     return (
@@ -42,7 +42,7 @@ def _reads_clock(instruction: ir.Instruction) -> bool:
 
 @dataclass(slots=True)
 class Loop:
-    """A loop with a single basic block, while it is compiled.
+    """A loop that consists of a single basic block, while it is being compiled.
 
     `iterations` is the number of completed iterations, `budget_left` the rest of the warp's budget.
     `at_start` contains the values of registers at the start of an iteration, by name.
@@ -59,7 +59,7 @@ class Loop:
 
     @classmethod
     def enter(cls, emitter: Emitter, plan: FunctionPlan, label_before: str) -> Loop:
-        """Emit the start of a loop after the block `label_before`. `close` adds the missing lines later."""
+        """Emit the start of a loop after the block `label_before`. `close` inserts the missing lines."""
         label = emitter.name("loop")
         budget = emitter.context_load("budget")
         line = len(emitter.lines)

@@ -26,7 +26,7 @@ class Options:
 
 @dataclass(slots=True)
 class Tables:
-    """Lists that number the instructions, variables and functions of a kernel."""
+    """Lists of the instructions, variables and functions of a kernel, whose positions are their numbers."""
 
     globals: list[str] = field(default_factory=list)
     shared: dict[str, int] = field(default_factory=dict)

@@ -270,7 +270,7 @@ class Registers:
             ) from None
 
     def site(self, instruction: ir.Instruction) -> int:
-        """Assign a memory instruction the next access number of the kernel, and return the number."""
+        """Assign a memory instruction the next access number of the kernel, and return this number."""
         self.tables.accesses.append((self.index, instruction))
         return len(self.tables.accesses) - 1
 

@@ -77,7 +77,7 @@ class ReportingRegisters(Registers):
                 self.trace_row(value, self.executed(instruction), layout.ROW_REGISTER + index, level)
 
     def observe_synchronisation(self, instruction: ir.Instruction) -> None:
-        """Emit a call that reports a fence or ``__syncwarp`` to the observer."""
+        """Emit a call that reports a fence or a ``__syncwarp`` to the observer."""
         if instruction.root in ("membar", "fence"):
             fence_kind = layout.BLOCK_FENCE if "cta" in instruction.parts else layout.FENCE
             self.observe(fence_kind, "zeroinitializer", self.executed(instruction))

@@ -82,7 +82,7 @@ class Code:
         self._until_improvement_s -= seconds
 
     def improve(self) -> None:
-        """Translate a kernel again with full optimization after it has run for long.
+        """Translate a kernel again with full optimization after a long total run time.
 
         Running launches keep the old code.
         """

@@ -35,7 +35,7 @@ def unpack(data: bytes) -> tuple[list[bytes], list[str]]:
 
 
 def check(required_names: Sequence[str], available: Container[str]) -> None:
-    """Raise an error for code that calls a function which is not available.
+    """Raise an error if code calls a function that is not available.
 
     Raises
     ------

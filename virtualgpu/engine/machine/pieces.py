@@ -20,7 +20,7 @@ _ARGUMENT = re.compile(r" %[\w.]+")
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The text of an LLVM module, and whether other kernels use the same module."""
+    """The text of an LLVM module, with a flag for whether kernels share it."""
 
     text: str
     shared: bool

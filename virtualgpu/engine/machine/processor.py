@@ -123,7 +123,7 @@ def level(name: str) -> Processor:
 
 
 def lacking(name: str) -> list[str]:
-    """Return the features of a level that this processor does not have."""
+    """Return the features of a level that this computer's processor does not have."""
     return sorted(level(name).features - native().features)
 
 

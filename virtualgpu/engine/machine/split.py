@@ -23,7 +23,7 @@ _S_PER_INSTRUCTION = 120e-6
 
 @dataclass(frozen=True, slots=True)
 class Halves:
-    """The LLVM text of two modules: the kernel's own code, and the functions that it calls."""
+    """The LLVM text of the two modules of a kernel: its own code, and the functions that it calls."""
 
     kernel_text: str
     support_text: str

@@ -18,7 +18,7 @@ class Observer(Protocol):
     """
 
     def watch(self, callback: int) -> tuple[int, int]:
-        """Return the addresses of the observer's compiled code and of its data for one worker.
+        """Return the addresses of the observer's compiled code and of its data, both for one worker.
 
         The code takes the context, the number of an access or another site, an address of 32 lanes, a mask of
         lanes, and for a scalar store the address of its 32 values. Shared and local addresses are offsets;

@@ -160,7 +160,7 @@ def source_index(instruction: ir.Instruction) -> int:
 def sum_by_source(
     sites: Sequence[tuple[int, ir.Instruction]], rows: npt.NDArray[np.int64]
 ) -> list[tuple[ir.Instruction, list[int]]]:
-    """Sum the counters of all inlined copies of each instruction.
+    """Sum the counters of all inlined copies of each source instruction.
 
     `rows` contains one row per copy.
     """

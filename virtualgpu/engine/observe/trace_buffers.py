@@ -36,7 +36,7 @@ class TraceRequest:
 
 
 class TraceBuffers:
-    """The memory for a trace of limited length, about 570 bytes per step. Unwritten pages use none.
+    """The memory for a trace of at most some steps, 570 bytes each. Pages not written use no memory.
 
     `max_steps` bounds the steps of traced warps; with `others` there is room for stores by other warps.
     ``stopped`` means that the block was stopped because it ran too long.
@@ -85,7 +85,7 @@ class TraceBuffers:
     def note_reduction(
         self, row: Any, warp: int, function: int, pc: int, lanes: npt.NDArray[np.bool_], result: int
     ) -> None:
-        """Store the result of a barrier's reduction in the steps at which these lanes arrived."""
+        """Store the result of a barrier's reduction in the steps in which these lanes arrived there."""
         step_records = self.all_steps[: self._filled(row, "trace_cursor", self.all_steps)]
         remaining = int(np.bitwise_or.reduce(np.flatnonzero(lanes) * 0 + (1 << np.flatnonzero(lanes))))
         arrivals = (

@@ -33,7 +33,7 @@ class TracedLoop:
 
 
 def unroll_factors(optimised: TracedRun, debug_build: TracedRun) -> tuple[int, ...]:
-    """Return how many source iterations each loop of the optimised code executes per iteration.
+    """Return, for each loop of the optimised code, how many source iterations one iteration executes.
 
     Parameters
     ----------

@@ -178,7 +178,7 @@ class Crew:
 
     @property
     def state(self) -> tuple[int, int, int]:
-        """Number of ended blocks, the block that runs, and the number of its threads that have ended."""
+        """Number of ended blocks, number of the running block, and how many of its threads have ended."""
         running = self._running
         if running is None:
             return self.ended, -1, 0

@@ -47,7 +47,7 @@ _SPACES = {
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault of a kernel, as generated code recorded it."""
+    """A fault in a kernel, as the generated code has recorded it."""
 
     code: int
     function: ir.Function

@@ -145,7 +145,7 @@ class RunningLaunch:
 
     @property
     def patience(self) -> int:
-        """Number of rounds that a block may spin before it is suspended so that other blocks can continue.
+        """Number of rounds for which a block may spin before it is suspended so that other blocks can run.
 
         With an observer it is 1, because more orders are checked when blocks alternate.
         """

@@ -149,15 +149,15 @@ class Program:
         return codegen.shared_layout(module, codegen.reachable(module, name))[1]
 
     def generated(self, name: str, *, observe: bool = False, trap_nan: bool = False) -> codegen.Kernel:
-        """Return the generated code with which `launch` runs a kernel without counters."""
+        """Return the generated code that `launch` runs for a kernel without counters."""
         return _compiled(self.ptx, name, False, False, observe, trap_nan)[0]
 
     def counting(self, name: str) -> codegen.Kernel:
-        """Return the generated code with which `launch` runs a kernel with counters and an observer."""
+        """Return the generated code that `launch` runs for a kernel with counters and an observer."""
         return _compiled(self.ptx, name, True, False, True)[0]
 
     def traced_kernel(self, name: str, *, count: bool) -> codegen.Kernel:
-        """Return the generated code with which `launch` runs a kernel with a trace.
+        """Return the generated code that `launch` runs for a kernel with a trace.
 
         The instructions in the trace are those of this code.
         """

@@ -42,7 +42,7 @@ class Crew(Protocol):
 
     @property
     def state(self) -> tuple[int, int, int]:
-        """Number of ended blocks, the block that runs, and the number of its threads that have ended."""
+        """Number of ended blocks, number of the running block, and how many of its threads have ended."""
 
 
 class Watchdog:
@@ -92,7 +92,7 @@ class Watchdog:
 
     @property
     def since_last_end_s(self) -> float:
-        """Processor time in seconds that was used since the last thread or block ended."""
+        """Processor time in seconds that has been used since the last thread or block ended."""
         return self.spent_s - self._last_end_s
 
     def is_over(self) -> bool:

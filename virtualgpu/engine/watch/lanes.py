@@ -201,5 +201,5 @@ def apply_sign(op: ast.unaryop, operand: Lanes, text: str) -> Lanes:
 
 
 def truth_of(operand: Lanes) -> Bools:
-    """Return whether a number is true in C, that is, not 0."""
+    """Return whether a number is true in C, which means that it is not 0."""
     return np.asarray(operand.numbers != 0)

@@ -185,7 +185,7 @@ class Symbols:
         return label in self.kernel_labels
 
     def assigned(self, name: str) -> bool:
-        """Return whether the source seems to assign to a parameter."""
+        """Return whether the source appears to assign a value to a parameter."""
         member_pattern = rf"(?<!\*)(?<!\* )\b{re.escape(name)}\b(?:\s*\.\s*\w+)*"
         return bool(
             re.search(

@@ -431,7 +431,7 @@ class _Search:
         )
 
         def change(launch: PricedLaunch) -> PricedLaunch:
-            """Return the launch as it would be if no registers were spilled to local memory."""
+            """Return the launch as it would be without registers that are spilled to local memory."""
             pace = launch.work.pace
             rows = np.array([not pcs.isdisjoint(loads) for loads in pace.loads])
             pipes = pace.pipes.copy()

@@ -286,7 +286,7 @@ def steadiness(info: DeviceInfo, work: KernelWork, blocks_per_sm: int) -> float:
 def shared_ns(
     info: DeviceInfo, work: KernelWork, blocks_per_sm: int
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return each block's time on the resources of its SM, on the tensor cores, and on those of the chip.
+    """Return each block's time on the resources of its SM, on the tensor cores, and on the chip's resources.
 
     The times are in ns. A block takes turns on these resources with the other running blocks.
     """
@@ -355,7 +355,7 @@ def own_ns(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
 
 
 def block_clk(info: DeviceInfo, work: KernelWork) -> float:
-    """Return the clocks of an average block, without those in which it uses the SM's busiest resource.
+    """Return the clocks of an average block, except those in which it uses the SM's busiest resource.
 
     Between barriers, the warps of a block use the resources of the SM at the same time, and the phases follow
     one another: a block takes T = sum of (chain ^ p + busy ^ p) ^ (1 / p). Since the block's use of the

@@ -25,7 +25,7 @@ PIPELINED_SHARE = 0.692
 
 
 def nvlink_gbps(info: DeviceInfo, peer: DeviceInfo) -> float:
-    """Return the peak rate of NVLink between two devices in one direction, in GB/s; 0 without NVLink."""
+    """Return the peak rate of NVLink between two devices in one direction in GB/s, or 0 without NVLink."""
     return min(info.nvlink_gbps or 0.0, peer.nvlink_gbps or 0.0) / 2
 
 

@@ -15,7 +15,7 @@ LATENCIES = (0.0, 40.0, 280.0, 700.0, 1500.0)
 
 @dataclass(frozen=True, slots=True)
 class CopyWait:
-    """A wait of a thread until at most `pending` of its groups of asynchronous copies are unfinished.
+    """A thread's wait until at most `pending` of its groups of asynchronous copies are not complete.
 
     Attributes
     ----------

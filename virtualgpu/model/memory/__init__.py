@@ -161,7 +161,7 @@ class DeviceMemory:
         ) = None
 
     def open_heap(self) -> DeviceHeap:
-        """Return the heap for ``malloc`` in kernels; the first launch of such a kernel creates it."""
+        """Return the heap for ``malloc`` in kernels, and create it if it does not exist yet."""
         with self.lock:
             if self.heap is None:
                 address = self.malloc(self._heap_bytes)

@@ -45,7 +45,7 @@ class ManagedPages:
         self.read_mostly = False
 
     def advise(self, read_mostly: bool) -> None:
-        """Set or end "read mostly". When it ends, duplicated pages stay only on the device."""
+        """Set or clear "read mostly". When it is cleared, duplicated pages are removed from the host."""
         self.read_mostly = read_mostly
         if not read_mostly:
             self.on_host &= ~self.on_device

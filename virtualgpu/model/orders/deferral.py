@@ -27,7 +27,7 @@ class _DelayedOperation:
 
 
 class Deferral:
-    """The operations of a machine that are delayed to run them in another order.
+    """The operations of a machine that are delayed so that they can run in another order.
 
     Parameters
     ----------

@@ -32,7 +32,7 @@ class MachineObserver:
         self._watch: Watch | None = None
 
     def start(self, observer: Callable[[Act], None]) -> None:
-        """Begin the observation. All operations submitted before count as ended."""
+        """Begin the observation. Operations that were submitted earlier count as completed."""
         clock = self._machine.clock
         with clock.lock:
             if clock.watch is None:

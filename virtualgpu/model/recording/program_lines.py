@@ -65,7 +65,7 @@ class ProgramLines:
         return helper, function_name
 
     def outward(self, frame: FrameType | None) -> Iterator[FrameType]:
-        """Yield those among a frame and its callers that belong to the program, the innermost one first."""
+        """Yield the frames that belong to the program, from the given frame outward through its callers."""
         while frame is not None:
             if self._is_own(frame):
                 yield frame

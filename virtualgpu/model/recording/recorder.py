@@ -48,7 +48,7 @@ class StreamFacts(Protocol):
 
 
 class Recorder:
-    """The records of the timeline that is open.
+    """The records of the timeline that is being recorded.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class Recorder:
         self.called("cudaGraphLaunch", begun_ns, first_number)
 
     def moved(self, planned_activities: Mapping[int, Activity]) -> None:
-        """Update the times of operations that an urgent operation has delayed."""
+        """Update the times of operations that were delayed by an urgent operation."""
         if planned_activities:
             first_number = min(planned_activities)
             for index in reversed(range(len(self.activities))):
@@ -128,7 +128,7 @@ class Recorder:
         after: tuple[int, ...] = (),
         event_id: int = 0,
     ) -> None:
-        """Record that the host has waited since `begun_ns`, as a separate host call."""
+        """Record, as a separate host call, that the host has waited since `begun_ns`."""
         now_ns = self._read_clock()
         line, function_name = self._lines.here()
         self._calls.append((name, begun_ns, now_ns, threading.get_ident(), 0, line))

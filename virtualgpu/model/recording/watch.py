@@ -281,7 +281,7 @@ class Watch:
         self._report(Release(self._with_name(Region(HOST, address, size_bytes)), source=source_line))
 
     def forget_buffers(self, start: int = 0, end: int = 1 << 64) -> None:
-        """Stop checking the host buffers in a memory range that may be changed from outside from now on."""
+        """Forget the host buffers in a memory range, because code that is not observed may change them."""
         with self._lock:
             for key in [key for key in self._buffers if key[0] < end and start < key[1]]:
                 del self._buffers[key]

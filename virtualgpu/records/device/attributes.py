@@ -203,7 +203,7 @@ _LIMITS = {
 
 
 def driver_limits(runtime: Any) -> tuple[Metric, ...]:
-    """Return the current device's limits from ``cudaDeviceGetLimit``. Unsupported ones have no value."""
+    """Return the current device's limits from ``cudaDeviceGetLimit``. Unsupported limits have no value."""
     metrics = []
     for name, limit_number in _LIMITS.items():
         try:

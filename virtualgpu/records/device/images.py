@@ -26,7 +26,7 @@ _TEGRA = ((5, 3), (6, 2), (7, 2), (8, 7))  # Jetsons run machine code for their 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The machine code or PTX for one target, such as ``sm_90a`` with number 90 and suffix ``a``."""
+    """The machine code or PTX for one target. For ``sm_90a``, the number is 90 and the suffix is ``a``."""
 
     kind: Kind
     number: int

@@ -133,7 +133,7 @@ class Roofline:
         return times_ns
 
     def roof(self, point: RooflinePoint) -> tuple[Limit, float]:
-        """Return what limits a launch (a memory level or arithmetic units), and the limit in GFLOP/s."""
+        """Return the memory level or arithmetic units that limit a launch, and the limit in GFLOP/s."""
         arithmetic_ns = self._arithmetic_ns(point)
         limits: list[tuple[float, Limit]] = [
             (self.peak(point), max(arithmetic_ns, key=lambda unit: arithmetic_ns[unit]))

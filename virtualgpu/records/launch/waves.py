@@ -95,7 +95,7 @@ class LaunchWaves:
         return moments_ns.astype(np.float64), running.astype(np.float64)
 
     def running_on_busy(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Return running blocks per busy SM over time, in the form of `running`."""
+        """Return the number of running blocks per busy SM over time, in the same form as `running`."""
         moments_ns, blocks = self.running()
         _, start, end = self.trace.busy()
         if self.trace.sampled > 1:

@@ -55,7 +55,7 @@ class Calls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """One candidate of a tuner; it is timed only if its result is correct (``why`` is empty).
+    """One candidate of a tuner. It is timed only if its result is correct; otherwise ``why`` is the reason.
 
     ``times_ns`` are those of single calls between events, after warm-up calls.
     """

@@ -25,7 +25,7 @@ class KnownCalls:
     endings: tuple[Ending, ...]
 
     def of(self, operation: Operation) -> Ending:
-        """Return the record of an operation. Without one, return an empty record that names a similar one."""
+        """Return the record of an operation, or an empty record that names a similar operation."""
         for ending in self.endings:
             if ending.operation == operation:
                 return ending
@@ -34,7 +34,7 @@ class KnownCalls:
     def of_virtual_kernels(
         self, kernels: Iterable[str], library_calls: Iterable[LibraryCall]
     ) -> Iterator[Ending]:
-        """Yield the recorded library calls of a virtual GPU's kernels; kernels of the program have none."""
+        """Yield the library calls of a virtual GPU's kernels, without calls for the program's own kernels."""
         pending = list(library_calls)
         for name in kernels:
             if pending and pending[0][0] == name:
@@ -43,7 +43,7 @@ class KnownCalls:
                 yield Ending(operation=None, kernels=((name, 1),), libraries=("the program's own",))
 
     def of_real_kernels(self, kernels: Mapping[str, int]) -> Iterator[Ending]:
-        """Yield each kernel of a real GPU with its number of calls and the routines recorded for it."""
+        """Yield each kernel of a real GPU with its number of launches and the routines recorded for it."""
         routines_by_kernel = {
             kernel: ending.routines for ending in self.endings for kernel, _ in ending.kernels
         }
@@ -115,7 +115,7 @@ def known_calls(data: Any, name: str) -> KnownCalls:
 
 
 def with_libraries(ending: Ending) -> Ending:
-    """Add to library calls the libraries to which their routines and kernels belong."""
+    """Return library calls together with the names of the libraries of their routines and kernels."""
     libraries = [library_of(name) for name, _ in ending.routines]
     kernel_libraries = [library_of(name) for name, _ in ending.kernels]
     if "cuBLASLt" in libraries:  # it uses the same kernels as cuBLAS

@@ -21,7 +21,7 @@ LAYERS = ("framework", "library", "CUDA runtime", "driver", "device")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Followed:
-    """A call, with the functions that it used in each of `LAYERS` and how often each was called.
+    """A call, with the functions that it used in each of `LAYERS` and their numbers of calls.
 
     Functions are in the order of their first use.
 
@@ -88,7 +88,7 @@ def symbols_in_code(function: Callable[..., Any]) -> tuple[tuple[str, int], ...]
 
 
 def questions_last(calls: Iterable[tuple[str, int]]) -> CallCounts:
-    """Sort calls so that mere queries come after all other calls."""
+    """Sort calls so that calls which only query a state come after all other calls."""
     return tuple(
         sorted(calls, key=lambda call_and_count: any(word in call_and_count[0] for word in _QUERY_WORDS))
     )

@@ -9,7 +9,7 @@ from virtualgpu.records.origin import Provenance
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expression:
-    """One expression of a function, with the cost of computing it in a kernel of its own.
+    """One expression of a function, with its cost if a separate kernel computes it.
 
     ``kernel`` is the number of the fused kernel that contains it, -1 for an expression that runs nothing (a
     view, an argument). ``flop`` counts one for each element of a sum, product or function. ``after`` are the

@@ -110,7 +110,7 @@ class Collective:
 
     @property
     def states(self) -> tuple[tuple[tuple[Parts, ...], ...], ...]:
-        """Which GPUs' data each chunk contains on each GPU, at the start and after each step."""
+        """The GPUs whose data each chunk of each GPU contains, at the start and after each step."""
         states = [initial_state(self.gpus, len(self.chunk_bytes))]
         for step in self.steps:
             states.append(
@@ -126,7 +126,7 @@ class Collective:
         )
 
     def expected_parts(self, rank: int, chunk: int) -> Parts | None:
-        """Return which GPUs' data a chunk of a GPU must contain at the end, or None if any may be there."""
+        """Return the GPUs whose data a chunk of a GPU must contain at the end, or None for any data."""
         return expected_parts(self.operation, self.gpus, rank, chunk)
 
 
@@ -134,7 +134,7 @@ State = tuple[tuple[Parts, ...], ...]
 
 
 def initial_state(gpus: int, chunks: int) -> State:
-    """Return the initial state, in which each GPU has only its own data."""
+    """Return the state before the first step, in which each GPU has only its own data."""
     own_parts = [tuple(int(contributor == rank) for contributor in range(gpus)) for rank in range(gpus)]
     return tuple((parts,) * chunks for parts in own_parts)
 
@@ -154,7 +154,7 @@ def state_after(state: State, moves: Sequence[Move]) -> State:
 
 
 def expected_parts(operation: Operation, gpus: int, rank: int, chunk: int) -> Parts | None:
-    """Return which GPUs' data a chunk of a GPU must contain at the end, or None if any may be there.
+    """Return the GPUs whose data a chunk of a GPU must contain at the end, or None for any data.
 
     The root of an operation is GPU 0.
     """
@@ -173,7 +173,7 @@ def expected_parts(operation: Operation, gpus: int, rank: int, chunk: int) -> Pa
 
 
 def input_arrays(gpus: int, elements: int) -> list[npt.NDArray[np.int32]]:
-    """Return the input array of each GPU, the same in every process."""
+    """Return the input array of each GPU. Every process gets the same arrays."""
     generator = np.random.default_rng(gpus)
     return [generator.integers(-999, 1000, elements, dtype=np.int32) for _ in range(gpus)]
 

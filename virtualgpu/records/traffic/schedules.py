@@ -38,7 +38,7 @@ def ring(operation: Operation, gpus: int) -> Steps:
 
 
 def star_or_tree(operation: Operation, gpus: int, algorithm: str) -> Steps:
-    """Return a schedule that collects at GPU 0 and distributes, directly (``naive``) or along a tree."""
+    """Return a schedule that collects data on GPU 0 and distributes it, directly or along a tree."""
     is_chunked = operation in ("all-gather", "reduce-scatter")
     rank_steps = _tree(gpus) if algorithm == "tree" else [[(0, r, 1) for r in range(1, gpus)]]
     all_chunks = range(gpus) if is_chunked else range(1)
@@ -80,7 +80,7 @@ def _tree(gpus: int) -> list[list[tuple[int, int, int]]]:
 
 
 def messages(moves: Sequence[Move]) -> list[tuple[Move, int]]:
-    """Merge transfers of adjacent chunks between the same GPUs; return each with the end of its chunks."""
+    """Merge transfers of adjacent chunks between the same GPUs, and return each with its end chunk."""
     merged_moves: list[tuple[Move, int]] = []
     for move in moves:
         first_move, end = merged_moves[-1] if merged_moves else (move, -1)

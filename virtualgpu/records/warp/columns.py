@@ -175,5 +175,5 @@ class SharedEvents:
         self.changed_bytes = change_counts
 
     def moments_until(self, sequence: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return how many steps wrote to shared memory up to each position in the block's order."""
+        """Return how many steps have written to shared memory up to and including each sequence number."""
         return np.searchsorted(self.moments, sequence, side="right")

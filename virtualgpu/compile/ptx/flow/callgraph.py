@@ -30,7 +30,7 @@ def callees(function: ir.Function) -> list[str]:
 
 
 def memory_dependent_results(module: ir.Module, function: ir.Function) -> frozenset[str]:
-    """Return the registers with results of calls that may read memory written by other threads."""
+    """Return the result registers of calls whose functions may read memory that other threads write."""
     dependent: set[str] = set()
     for inner_instruction in function.instructions:
         if inner_instruction.root == "call":

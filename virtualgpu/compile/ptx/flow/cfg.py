@@ -33,7 +33,7 @@ def is_block_barrier(instruction: ir.Instruction) -> bool:
 
 
 def waits_for_all(instruction: ir.Instruction) -> bool:
-    """Return whether all threads of the block wait for each other at an instruction.
+    """Return whether all threads of the block wait for each other at the instruction.
 
     It is false for barriers with a number or a thread count other than the default, and for those that do
     not wait.
@@ -49,7 +49,7 @@ def waits_for_all(instruction: ir.Instruction) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A basic block: instructions from ``first`` to before ``end``, and the numbers of its successors."""
+    """A basic block: the instructions from ``first`` to ``end - 1``, and the numbers of its successors."""
 
     number: int
     first: int
@@ -59,7 +59,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """The basic blocks in scheduling order. ``number_of`` maps first instructions to block numbers."""
+    """The basic blocks of a function. ``number_of`` maps the first instruction of each to its number."""
 
     blocks: tuple[Block, ...]
     number_of: dict[int, int]
@@ -188,7 +188,7 @@ def reads_shared_state(instruction: ir.Instruction) -> bool:
 def waits_on_memory(
     function: ir.Function, flow: Flow, source: int, target: int, memory_results: Set[str] = frozenset()
 ) -> bool:
-    """Return whether a loop ends only when other threads write to memory.
+    """Return whether a loop can end only after other threads have written to memory.
 
     This is true if an exit branch depends on the result of an atomic or a volatile load: a spin lock, a flag,
     a grid barrier. Blocks `target` to `source` are the loop; `memory_results` are results of calls that
@@ -283,7 +283,7 @@ def _collect(operand: ir.Operand | None, direct: list[str], bases: list[str]) ->
 
 
 def live_out(function: ir.Function, flow: Flow) -> list[set[str]]:
-    """Return for each block the registers whose values later blocks read."""
+    """Return, for each block, the registers whose values are read in later blocks."""
     bit = {name: 1 << i for i, name in enumerate(function.registers)}
     uses = []
     defines = []

@@ -174,7 +174,7 @@ def set_memory(
 
 
 def enable_peer_access(device: VirtualDevice, peer: VirtualDevice) -> None:
-    """Enable peer access if a link joins the devices, as CuPy does before it copies between devices."""
+    """Enable peer access if a link connects the devices, as CuPy does before it copies between devices."""
     links = device.machine.links
     if device.machine is peer.machine and links.can_access(device.id, peer.id):
         links.enable(device.id, peer.id)

@@ -39,7 +39,7 @@ class _Pools:
         return pool
 
     def for_graphs(self, device: VirtualDevice) -> OrderedPool:
-        """Return the pool that the graphs of a device allocate from."""
+        """Return the pool from which the graphs of a device allocate memory."""
         if device not in self._graph_pools:
             self._graph_pools[device] = self.make(device)
         return self._graph_pools[device]

@@ -160,7 +160,7 @@ class MemoryPointer(DevicePointer):
     def copy_from_device_async(
         self, src: MemoryPointer, size: int, stream: _BaseStream | None = None
     ) -> None:
-        """Copy `size` bytes from another device address in `stream` (the current one by default)."""
+        """Copy `size` bytes from another device address in `stream` (default: the current stream)."""
         self._from_device(src, size, stream)
 
     def _from_device(self, src: MemoryPointer, size: int, stream: _BaseStream | None) -> None:
@@ -195,7 +195,7 @@ class MemoryPointer(DevicePointer):
         self._from_host(mem, size, Stream.null, blocking=True)
 
     def copy_from_host_async(self, mem: Any, size: int, stream: _BaseStream | None = None) -> None:
-        """Copy `size` bytes from a host address in `stream`. If `mem` is pinned, return at once."""
+        """Copy `size` bytes from a host address in `stream`. If `mem` is pinned, do not wait for the copy."""
         refuse_in_capture("H2D transfers", stream, self.mem.owner)
         self._from_host(mem, size, stream)
 
@@ -229,7 +229,7 @@ class MemoryPointer(DevicePointer):
         self._to_host(mem, size, Stream.null, blocking=True)
 
     def copy_to_host_async(self, mem: Any, size: int, stream: _BaseStream | None = None) -> None:
-        """Copy `size` bytes to a host address in `stream`. If `mem` is pinned, return at once."""
+        """Copy `size` bytes to a host address in `stream`. If `mem` is pinned, do not wait for the copy."""
         refuse_in_capture("D2H transfers", stream, self.mem.owner)
         self._to_host(mem, size, stream)
 
@@ -250,7 +250,7 @@ class MemoryPointer(DevicePointer):
         self.memset_async(value, size, Stream.null)
 
     def memset_async(self, value: int, size: int, stream: _BaseStream | None = None) -> None:
-        """Set each of `size` bytes to `value` in `stream` (the current one by default)."""
+        """Set each of `size` bytes to `value` in `stream` (default: the current stream)."""
         self._check(size)
         if size <= 0:
             return

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def size_t(size: Any) -> int:
-    """Convert a size in bytes to C's ``size_t``. The fraction of a float is dropped.
+    """Convert a size in bytes to C's ``size_t``. The fractional part of a float is discarded.
 
     Raises
     ------
@@ -26,7 +26,7 @@ def size_t(size: Any) -> int:
 
 
 def as_integer(value: Any, purpose: str = "") -> int:
-    """Convert a number to an integer and drop its fraction. `purpose` is used in the error message.
+    """Convert a number to an integer and discard its fractional part. Error messages contain `purpose`.
 
     Raises
     ------

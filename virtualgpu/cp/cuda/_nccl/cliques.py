@@ -55,7 +55,7 @@ class World:
         self.background_threads = weakref.WeakSet(thread for thread in threading.enumerate() if thread.daemon)
 
     def other_threads(self) -> list[threading.Thread]:
-        """Return the other threads of the program, which could still make NCCL calls."""
+        """Return the other threads of the program, which may still make NCCL calls."""
         this_thread = threading.current_thread()
         background = () if this_thread in self.background_threads else self.background_threads
         return [
@@ -301,7 +301,7 @@ class Clique:
         missing: Callable[[], Sequence[int]],
         remedy: str = GROUP_REMEDY,
     ) -> None:
-        """Block the calling thread until other ranks call. `remedy` is the advice in the error if none can.
+        """Block the calling thread until other ranks call. `remedy` is added to the error if they cannot.
 
         Raises
         ------
@@ -505,7 +505,7 @@ def run_calls(calls: Sequence[tuple[Clique, Call]]) -> None:
 
 
 def leave(member: Member, clique: Clique, end_state: str) -> None:
-    """Mark the communicator of a rank as ended. No lock is taken, as the garbage collector may call this."""
+    """Mark the communicator of a rank as ended. The garbage collector may call this, so it takes no lock."""
     member.end_state = end_state
     with suppress(KeyError):
         if all(other_member.end_state for other_member in clique.members.values()):

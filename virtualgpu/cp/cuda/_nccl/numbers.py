@@ -52,7 +52,7 @@ def reduce_parts(parts: Sequence[Array], dtype: int, op: int) -> Array:
 
 
 def all_reduce_parts(parts: Sequence[Array], dtype: int, op: int) -> Array:
-    """Return the result of an all-reduce in a ring. The sum of chunk c starts at rank c."""
+    """Return the result of an all-reduce in a ring, in which the summation of chunk c starts at rank c."""
     rank_count = len(parts)
     result = np.empty_like(parts[0])
     for chunk, (start, end) in enumerate(chunks(parts[0].size, rank_count)):

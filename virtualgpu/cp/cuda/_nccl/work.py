@@ -103,7 +103,7 @@ def _call_arrays(call: Call, ranks: int) -> tuple[Array, Array]:
 
 
 def collective(rows: Sequence[Sequence[Call]]) -> None:
-    """Execute one or more collective calls of a group in one kernel per device.
+    """Execute one or more collective calls of a group, with one kernel per device.
 
     Each row contains the same call of every rank. NCCL also merges equal calls of a group into one kernel.
     """

@@ -79,7 +79,7 @@ def is_access(instruction: ir.Instruction) -> bool:
 
 
 def as_access(instruction: ir.Instruction, root: str, space: str, size: int) -> ir.Instruction:
-    """Return a plain load or store with the size of an instruction, for its checks and counters.
+    """Return a plain load or store that accesses as many bytes as an instruction.
 
     It is used for checks and counters.
     """

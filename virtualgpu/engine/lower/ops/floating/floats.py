@@ -21,7 +21,7 @@ def is_float(ptx_type: str) -> bool:
 
 
 def inputs(code: WarpCode, instruction: ir.Instruction, count: int) -> tuple[str, list[str]]:
-    """Return the operands as values of the type that is used for the computation (float for bf16).
+    """Return the operands, converted to the type that is used for the computation (float for bf16).
 
     They are flushed if the instruction has ``.ftz``.
     """
@@ -35,7 +35,7 @@ def inputs(code: WarpCode, instruction: ir.Instruction, count: int) -> tuple[str
 
 
 def result(code: WarpCode, instruction: ir.Instruction, llvm: str, value: str) -> None:
-    """Write a floating-point result after flushing and saturating it as the instruction requires."""
+    """Write a floating-point result after it was flushed and saturated as the instruction requires."""
     if "ftz" in instruction.parts and instruction.type != "bf16":
         value = flush(code, llvm, value)
     if "sat" in instruction.parts:
@@ -81,7 +81,7 @@ def widen_half(code: WarpCode, value: str) -> str:
 
 
 def narrow_half(code: WarpCode, value: str) -> str:
-    """Emit the conversion of float lanes to half precision, rounded."""
+    """Emit the conversion of float lanes to half precision, with rounding."""
     return code.emitter.convert("fptrunc", "float", value, "half")
 
 
@@ -119,7 +119,7 @@ def relu(code: WarpCode, llvm: str, value: str) -> str:
 
 
 def canonical_nan(code: WarpCode, llvm: str, value: str) -> str:
-    """Emit code that replaces every NaN by the one that the hardware's min and max return."""
+    """Emit code that replaces every NaN by the NaN that the hardware's min and max instructions return."""
     emitter = code.emitter
     integer = f"i{bits(llvm)}"
     nan = emitter.convert("bitcast", integer, constant(integer, (1 << (bits(llvm) - 1)) - 1), llvm)

@@ -59,7 +59,7 @@ def call(
     stride: str,
     fragment: ir.Operand | None,
 ) -> None:
-    """Emit the call of the function that loads or stores a fragment.
+    """Emit a call of the function that loads or stores a matrix fragment.
 
     `base` and `stride` are the lanes' addresses and strides in elements.
     """
