@@ -207,28 +207,34 @@ def allowed(part: str) -> set[str] | None:
 ORDER = ("virtualgpu", "gpulab", "gpulab_course")
 
 
-@pytest.mark.parametrize("path", MODULES, ids=module_id)
-def test_packages_keep_their_order(path: Path) -> None:
-    package = dotted(path).split(".")[0]
-    later = ORDER[ORDER.index(package) + 1 :]
-    violations = [f"line {line}: {name}" for name, line in imports_of(path) if name.split(".")[0] in later]
-    assert not violations, f"{package} must not import {', '.join(later)}: {'; '.join(violations)}"
-
-
-@pytest.mark.parametrize("path", MODULES, ids=module_id)
-def test_imports_keep_their_direction(path: Path) -> None:
-    part = part_of(dotted(path))
-    may = allowed(part)
+def test_packages_keep_their_order() -> None:
     violations = []
-    for name, line in imports_of(path):
-        target = part_of(name)
-        if target == part:
-            continue
-        if may is not None:
-            if target not in may:
-                violations.append(f"line {line}: {part} must not import {name}")
-        elif target in SIDES and part not in MAY_TOUCH_A_SIDE:
-            violations.append(f"line {line}: only the session decides which side serves, not {part} ({name})")
+    for path in MODULES:
+        package = dotted(path).split(".")[0]
+        later = ORDER[ORDER.index(package) + 1 :]
+        violations += [
+            f"{module_id(path)}:{line}: {package} must not import {name}"
+            for name, line in imports_of(path)
+            if name.split(".")[0] in later
+        ]
+    assert not violations, "\n".join(violations)
+
+
+def test_imports_keep_their_direction() -> None:
+    violations = []
+    for path in MODULES:
+        part = part_of(dotted(path))
+        may = allowed(part)
+        for name, line in imports_of(path):
+            target = part_of(name)
+            if target == part:
+                continue
+            place = f"{module_id(path)}:{line}"
+            if may is not None:
+                if target not in may:
+                    violations.append(f"{place}: {part} must not import {name}")
+            elif target in SIDES and part not in MAY_TOUCH_A_SIDE:
+                violations.append(f"{place}: only the session decides which side serves, not {part} ({name})")
     assert not violations, "\n".join(violations)
 
 

@@ -134,7 +134,8 @@ def types() -> list[list[str]]:
 
 
 def unit() -> list[list[str]]:
-    return [pytest(*workers(), "-m", "not browser", "--without-gpu", "tests")]
+    # Tests in `tests/gpu` need a GPU, all of them: collecting them in each worker takes seconds.
+    return [pytest(*workers(), "-m", "not browser", "--without-gpu", "--ignore=tests/gpu", "tests")]
 
 
 def speed() -> list[list[str]]:
