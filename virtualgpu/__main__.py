@@ -31,7 +31,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="NAME",
         help="name of the GPU, such as T4 or H200 (default: VIRTUALGPU_DEVICE or A100)",
     )
-    parser.add_argument("--count", type=int, metavar="N", help="number of GPUs (VIRTUALGPU_COUNT, else 1)")
+    parser.add_argument(
+        "--count", type=int, metavar="N", help="number of GPUs (default: VIRTUALGPU_COUNT or 1)"
+    )
     parser.add_argument(
         "-m", nargs=remaining, dest="module", metavar="MODULE", help="run a module, like python -m"
     )

@@ -378,7 +378,7 @@ def test_optimised_out_variables_are_noted() -> None:
 
 
 MISTAKES = {
-    "im": "has no variable `im`. Did you mean 'i'? It has hits, i, k, n, sum, w, x.",
+    "im": "has no variable `im`. Did you mean 'i'? Its variables: hits, i, k, n, sum, w, x.",
     "x[i": "cannot be read ('[' was never closed)",
     "": "cannot be read",
     "*x": "a pointer's element is p[0], not *p",

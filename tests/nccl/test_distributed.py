@@ -134,5 +134,5 @@ def test_invalid_groups_and_calls_are_refused(gpus: Gpus) -> None:
             wrong()
     comm.scatter(x + 1, x[0])  # nothing of a group is left over
     assert float(x.sum()) == 16
-    with pytest.raises(AttributeError, match=r"distributed has no 'array': give each virtual GPU its part"):
+    with pytest.raises(AttributeError, match=r"distributed has no 'array': create one part per virtual GPU"):
         cupyx.distributed.array  # noqa: B018

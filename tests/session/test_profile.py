@@ -189,7 +189,7 @@ def test_wrong_uses_are_named(program: Any) -> None:
     assert "0 launches" in repr(nothing)
     with pytest.raises(GpulabError, match="has no timeline"):
         ProfileReport(gl.profile(program).record).timeline  # noqa: B018
-    with gl.timeline(), pytest.raises(GpulabError, match="do not nest"):
+    with gl.timeline(), pytest.raises(GpulabError, match="cannot be nested"):
         gl.profile(program)
 
 

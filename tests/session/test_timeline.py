@@ -33,7 +33,7 @@ def test_a_timeline_names_what_ran_and_the_device() -> None:
 def test_nested_timelines_are_refused_and_the_outer_goes_on() -> None:
     x = gl.cp.zeros(8)
     with gl.timeline() as outer:
-        with pytest.raises(GpulabError, match=r"do not nest.*call \.stop\(\)"), gl.timeline():
+        with pytest.raises(GpulabError, match=r"cannot be nested.*call \.stop\(\)"), gl.timeline():
             pass
         x.fill(1)
     assert len(outer.record.activities) == 1

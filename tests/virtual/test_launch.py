@@ -70,7 +70,9 @@ def test_names_behind_mangled_symbols() -> None:
         assert params is not None
         assert [p.name for p in params] == ["x", "by"]
     assert module.source_name("fill") == "fill"
-    with pytest.raises(cp.cuda.driver.CUDADriverError, match=r"It has: fill, scale<float>, scale<int>") as e:
+    with pytest.raises(
+        cp.cuda.driver.CUDADriverError, match=r"Its kernels: fill, scale<float>, scale<int>"
+    ) as e:
         module.symbol("nothing")
     assert e.value.status == 500
 

@@ -79,7 +79,7 @@ def test_a_file_of_ptx_is_a_module_as_source_is(tmp_path: Path) -> None:
     scale((3,), (256,), (x, np.int32(600)))
     np.testing.assert_array_equal(x.get(), np.full(600, 3, np.float32))
     assert (scale.file_path, scale.shared_size_bytes) == (module.file_path, 256)
-    with pytest.raises(cp.cuda.driver.CUDADriverError, match=r"NOT_FOUND.*It has: scale"):
+    with pytest.raises(cp.cuda.driver.CUDADriverError, match=r"NOT_FOUND.*Its kernels: scale"):
         module.get_function("scales")
 
 

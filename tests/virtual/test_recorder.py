@@ -262,7 +262,9 @@ def test_timelines_do_not_nest_and_a_refusal_leaves_the_first_one_open(machine: 
 
     def work() -> None:
         inner = Recording(machine)
-        with pytest.raises(GpulabError, match=r"begun in test_recorder.py, line \d+\), and .* do not nest"):
+        with pytest.raises(
+            GpulabError, match=r"begun in test_recorder.py, line \d+\), and .* cannot be nested"
+        ):
             inner.start()
         x.fill(1)
 

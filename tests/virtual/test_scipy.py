@@ -148,7 +148,7 @@ def test_without_scipy_a_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
     ("read", "message"),
     [
         (lambda: cupyx.scipy.sparse, "no cuSPARSE"),
-        (lambda: cupyx.scipy.stats, "on the host with SciPy"),
+        (lambda: cupyx.scipy.stats, "use SciPy on the host"),
         (lambda: cupyx.scipy.linalg, r"cp\.linalg has"),
         (lambda: ours("ndimage").watershed_ift, "no 'watershed_ift'"),
         (lambda: ours("fft").dct, "no 'dct'"),

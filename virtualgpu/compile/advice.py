@@ -24,7 +24,7 @@ _HOST_HEADERS = {
     "float.h": "#include <cuda/std/cfloat> has its constants",
     "cfloat": "#include <cuda/std/cfloat> has its constants",
     "algorithm": "min, max and cuda::std::swap (#include <cuda/std/utility>) work in a kernel",
-    "vector": "kernels use arrays that were created with cp",
+    "vector": "kernels use arrays that are created with cp",
     "string": "kernels have no strings except the formats of printf",
 }
 _HOST_ADVICE = (
@@ -50,7 +50,9 @@ _ADVICE_BY_NAME = {
         f"__{name}": f"Since CUDA 9, the first argument is a mask of lanes: __{name}_sync(0xffffffff, ...)"
         for name in ("shfl", "shfl_up", "shfl_down", "shfl_xor", "any", "all", "ballot")
     },
-    **dict.fromkeys(["rand", "srand", "drand48"], "Make random arrays with cp.random and pass them"),
+    **dict.fromkeys(
+        ["rand", "srand", "drand48"], "Make random arrays with cp.random and pass them to the kernel"
+    ),
     **dict.fromkeys(
         ["cudaMalloc", "cudaFree", "cudaMemcpy", "cudaMallocManaged"],
         f"{_HOST_ADVICE} cp.zeros or cp.asarray",
@@ -82,7 +84,7 @@ _BUILT_IN: list[str] = re.findall(
 # The largest dynamic shared memory of a block on any GPU so far (compute capability 9.0 and 10.0).
 _MAX_DYNAMIC_BYTES = 232_448
 _MAIN = re.compile(r"\bint\s+main\s*\(")
-_DYNAMIC_REMEDY = "`extern __shared__ float s[];`, with its size at the launch, shared_mem="
+_DYNAMIC_REMEDY = "`extern __shared__ float s[];`, and pass its size at the launch as shared_mem="
 
 
 def advice(log: str, code: str) -> str:
@@ -121,7 +123,7 @@ def _remedies(log: str, code: str) -> Iterator[str]:
         )
         if used_bytes <= _MAX_DYNAMIC_BYTES:
             opt_in = f"kernel.max_dynamic_shared_size_bytes = {used_bytes}"
-            yield f"For more shared memory, use {_DYNAMIC_REMEDY}{used_bytes}, after {opt_in}."
+            yield f"For more shared memory, set {opt_in}. Then use {_DYNAMIC_REMEDY}{used_bytes}."
         else:
             yield f"No block has more than {_MAX_DYNAMIC_BYTES:,} bytes of shared memory: use smaller tiles."
     if _MAIN.search(code):

@@ -35,7 +35,7 @@ _NO_DIVERGENCE = "ptxas removed a short branch: its body is predicated, so warps
 _EXIT_NOTE = "Lanes that have finished execute EXIT, which is not a divergent branch."
 _COPIES_NOTE = "ptxas has copied the loop's body: the branch appears {} times in machine code."
 _SWAP_LOOP_NOTE = (
-    "Machine code has no such atomic: a compare-and-swap loop replaces it and repeats if lanes collide."
+    "Machine code lacks this atomic: a compare-and-swap loop replaces it and repeats if lanes collide."
 )
 _COMBINING_NOTE = "The warp combines its lanes' values first ({}); one lane updates memory with the result."
 _LANE_COUNT_NOTE = "The warp counts its lanes first (POPC); one lane adds their number to memory."

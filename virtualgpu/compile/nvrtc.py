@@ -296,7 +296,9 @@ def _compile_now(
         reply, images = server.reply_to(_library(), request)
     except CompilerEndedError:
         if not expressions:
-            raise NvrtcCompileError("NVRTC stopped without an error message on this source.") from None
+            raise NvrtcCompileError(
+                "NVRTC stopped while it compiled this source, without an error message."
+            ) from None
         _compile_now(code, file_name, options, (), kinds)
         raise NvrtcCompileError(
             "NVRTC stopped without an error message while it compiled "
@@ -310,7 +312,7 @@ def _compile_now(
         if reply["over"] == "memory":
             usage = f"{limit_bytes / 2**30:.2g} GiB of memory"
         elif not _temporary_limits:
-            remedy = f"; for a source that is that long, set {LIMIT_VARIABLE} to more seconds"
+            remedy = f"; if the source is only long, set {LIMIT_VARIABLE} to a larger number of seconds"
         raise NvrtcCompileError(
             f"NVRTC was stopped after it had used {usage}. Look for macros or templates "
             f"that expand into one another{remedy}."

@@ -102,7 +102,7 @@ _REMEDIES = {
     "poly1d": "keep the coefficients in an array and write cp.polyval(coefficients, x)",
     "int": "use Python's int, or a type such as cp.int64",
     "float": "use Python's float, or a type such as cp.float32",
-    "object": "device arrays hold numbers only",
+    "object": "device arrays contain only numbers",
     "bool8": "write cp.bool_",
     "ma": (
         "CuPy has no masked arrays; use a second array of bool as a mask, and select elements with cp.where"
@@ -112,9 +112,9 @@ _REMEDIES = {
         "arrays, or a kernel"
     ),
     "ndenumerate": (
-        "a loop over elements waits for the device at each element; cp.ndindex returns the indices"
+        "a loop over elements waits for the device at each element; cp.ndindex only returns the indices"
     ),
-    "prof": "time with cp.cuda.Event, whose times are modelled",
+    "prof": "measure times with cp.cuda.Event; the times are modelled",
 }
 
 bool = bool_

@@ -20,7 +20,7 @@ _NAMES_ELSEWHERE = {
         "bmm": "write a @ b",
         "manual_seed": "write cp.random.seed(n)",
         "device": "write cp.cuda.Device(0), in `with cp.cuda.Device(0):` for a block",
-        "no_grad": "cp does not compute gradients, so remove it",
+        "no_grad": "cp does not compute gradients, so remove the call",
         "relu": "write cp.maximum(x, 0)",
         "sigmoid": "write 1 / (1 + cp.exp(-x))",
         "long": "write cp.int64",
@@ -116,9 +116,9 @@ def missing_attribute(
     if isinstance(numpy_object, type | ModuleType) or (
         numpy_object is not None and not callable(numpy_object)
     ):
-        message += f"; {path} works on the host: copy arrays there with cp.asnumpy(x), back with cp.asarray"
+        message += f"; {path} works on the host: copy arrays with cp.asnumpy(x), and back with cp.asarray"
     elif numpy_object is not None:
-        message += f"; use {path} on the host: copy arrays there with cp.asnumpy(x), back with cp.asarray"
+        message += f"; use {path} on the host: copy arrays with cp.asnumpy(x), and back with cp.asarray"
     elif other_paths:
         message += f": write {other_paths[0]}"
     elif similar_names:

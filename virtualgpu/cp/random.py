@@ -80,8 +80,8 @@ class RandomState:
 
     def __repr__(self) -> str:
         return (
-            "RandomState(NumPy's numbers: the same seed gives the same ones here, and others on a real GPU, "
-            "where cuRAND draws them with XORWOW)"
+            "RandomState(NumPy's numbers; a real GPU, where cuRAND uses XORWOW, draws other numbers from the "
+            "same seed)"
         )
 
     def __reduce__(self) -> Any:

@@ -35,7 +35,7 @@ __all__ = [
 _NO_LIBRARY = "the virtual GPU has none of NVIDIA's libraries; use cp.linalg, cp.fft or a kernel of your own"
 _REMEDIES = {
     "jit": "write the kernel in CUDA C++ with cp.RawKernel, or with cp.ElementwiseKernel",
-    "optimizing": "leave the tuning out; kernels of the virtual GPU have nothing to tune",
+    "optimizing": "remove the tuning; kernels of the virtual GPU have no parameters to tune",
     "linalg": "cp.linalg has the common functions",
     "cusparse": _NO_LIBRARY,
     "cusolver": _NO_LIBRARY,

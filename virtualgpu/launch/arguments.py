@@ -31,5 +31,5 @@ class TextureHandle:
 def other_machine_error(owner: VirtualDevice) -> ValueError:
     """Return the error for an array whose virtual machine is no longer the current one."""
     return ValueError(
-        f"The array lives on {owner.info.name}, which is no longer the selected device; create it again."
+        f"The array is on {owner.info.name}, which is no longer the selected device. Create it again."
     )

@@ -185,7 +185,7 @@ class CompiledModule:
         known_names = sorted(self.source_name(symbol) for symbol in symbols)
         similar_names = difflib.get_close_matches(name, known_names, n=1)
         hint = f" Did you mean '{similar_names[0]}'?" if similar_names else ""
-        return f"there is no kernel '{name}' in this source.{hint} It has: {', '.join(known_names)}."
+        return f"there is no kernel '{name}' in this source.{hint} Its kernels: {', '.join(known_names)}."
 
 
 @dataclass(frozen=True, slots=True, eq=False)

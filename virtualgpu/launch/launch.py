@@ -186,7 +186,7 @@ def _cupy_dims(name: str, value: Any) -> Dim3:
             f"Write it as a tuple, for instance ({value if isinstance(value, int) else 'n'},)."
         )
     if not 1 <= len(value) <= 3:
-        raise TypeError(f"Argument '{name}' has {len(value)} dimensions; give one to three, as in (n,).")
+        raise TypeError(f"Argument '{name}' has {len(value)} dimensions. Pass one to three, as in (n,).")
     sizes = [_checked_integer(name, size, None) for size in value]
     if min(sizes) < 1:
         warn(
@@ -208,7 +208,7 @@ def _checked_integer(name: str, value: Any, minimum: int | None, whole_value: An
         expected = "a number of bytes" if "shared" in name else "a number or a tuple of one to three numbers"
         raise TypeError(f"`{name}` must be {expected}, not {whole_value!r}.") from None
     if minimum is not None and integer < minimum:
-        raise ValueError(f"every value of `{name}` must be at least {minimum}; it is {whole_value!r}.")
+        raise ValueError(f"every value of `{name}` must be at least {minimum}, but it is {whole_value!r}.")
     return integer
 
 

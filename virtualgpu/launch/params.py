@@ -256,13 +256,13 @@ def _number_bytes(value: Any, param: ir.Param, source_param: SourceParam | None,
             )
     elif numpy_scalar.itemsize > size:
         warn(
-            f"{location}: {description} has {size_text} but the kernel takes {parameter}. As with CuPy, it "
-            f"reads a part of {value}, as {_as_read_by_kernel(data, param)}. {remedy}"
+            f"{location}: {description} has {size_text} but the kernel takes {parameter}. As with CuPy, "
+            f"the kernel reads a part of {value}, as {_as_read_by_kernel(data, param)}. {remedy}"
         )
     elif (dtype_kind == "f") != (param.type in _FLOAT_TYPES):
         warn(
-            f"{location}: {description} was passed where the kernel takes {parameter}. As with CuPy, it "
-            f"reads the bytes of {value}, as {_as_read_by_kernel(data, param)}. {remedy}"
+            f"{location}: {description} was passed where the kernel takes {parameter}. As with CuPy, "
+            f"the kernel reads the bytes of {value}, as {_as_read_by_kernel(data, param)}. {remedy}"
         )
     return data
 

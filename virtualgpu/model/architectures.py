@@ -103,5 +103,5 @@ def arch_limits(capability: tuple[int, int]) -> ArchLimits:
         f"{arch.compute_capability[0]}.{arch.compute_capability[1]}" for arch in ARCHITECTURES
     )
     raise UnknownDeviceError(
-        f"No compute capability {capability[0]}.{capability[1]} in the table; known ones: {supported_text}."
+        f"Compute capability {capability[0]}.{capability[1]} is not in the table. It has {supported_text}."
     )

@@ -36,7 +36,7 @@ def device_infos(name: str | None = None, count: int | None = None) -> list[Devi
     text = os.environ.get(COUNT_VARIABLE, "").strip() or "1" if count is None else str(count)
     if not text.isdecimal() or int(text) < 1:
         raise ValueError(
-            f"A number of virtual GPUs ({COUNT_VARIABLE}) must be an integer above 0, not {text}."
+            f"The number of virtual GPUs ({COUNT_VARIABLE}) must be an integer above 0, not {text}."
         )
     return [device_info(name)] * int(text)
 

@@ -323,7 +323,9 @@ def device_spec(name: str) -> DeviceSpec:
         return by_key[key]
     nearest = difflib.get_close_matches(key, list(by_key), n=1, cutoff=0.4)
     hint = f" Did you mean {by_key[nearest[0]].name!r}?" if nearest else ""
-    raise UnknownDeviceError(f"No GPU named {name!r} in the table.{hint} Known: {', '.join(names())}.")
+    raise UnknownDeviceError(
+        f"No GPU in the table has the name {name!r}.{hint} Known GPUs: {', '.join(names())}."
+    )
 
 
 def device_info(name: str) -> DeviceInfo:

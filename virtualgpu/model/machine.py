@@ -206,7 +206,7 @@ class Machine:
                 101,
                 "cudaErrorInvalidDevice",
                 f"invalid device ordinal: {device_id} is not below the device count {device_count}; "
-                f"use_device(name, count={device_id + 1}) gives the virtual machine more GPUs.",
+                f"call use_device(name, count={device_id + 1}) for more virtual GPUs.",
             )
         return self.devices[device_id]
 

@@ -150,7 +150,7 @@ class WorkQueue:
         if capture is not None and not capture.ended:
             if capture.origin == (self._device_id, stream_id):
                 capture.spoil(
-                    "the stream that captured was destroyed, with its last reference,",
+                    "the last reference to the capturing stream was deleted",
                     "The graph is lost: keep a reference to this stream until end_capture().",
                 )
                 capture.ended = True

@@ -331,9 +331,9 @@ def _never_written(
                     address=first_address,
                     array=array,
                     count=int(unwritten_granules.sum()),
-                    message=f"no thread wrote {array}: {missing_bytes:,} of the {initial_bytes:,} bytes that "
-                    "were uninitialized in this array (cp.empty) still are after the launch. Let the threads "
-                    "write all elements, or create the array with cp.zeros.",
+                    message=f"no thread wrote {array}: {initial_bytes:,} bytes of this array (cp.empty) were "
+                    f"uninitialized before the launch, and {missing_bytes:,} of them still are after it. Let "
+                    "the threads write all elements, or create the array with cp.zeros.",
                 )
             )
     return hazards
@@ -378,7 +378,7 @@ def _left_out(
     if capability < _ASYNC_CAPABILITY and _ASYNC_COPY.search(launch.kernel.module.code):
         notes.append(
             f"Asynchronous copies are ordinary copies on compute capability {capability[0]}.{capability[1]}, "
-            "so a missing wait for a copy cannot be found. Check the kernel on a GPU from 8.0 on, too."
+            "so a missing wait for a copy cannot be found. Also check it on a GPU from 8.0 on."
         )
     if checker is not None and checker.left_out:
         notes.append("Arrays of more than 1 GiB were not checked for races.")

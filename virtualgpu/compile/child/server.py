@@ -49,7 +49,9 @@ def compile_now(library: ctypes.CDLL, request: dict[str, Any]) -> tuple[list[byt
         status = library.nvrtcCompileProgram(program, len(encoded), array)
         log = _read_output(library, program, "ProgramLog").rstrip(b"\0").decode(errors="replace").strip()
         if status:
-            raise CompilationRefusedError(log or f"NVRTC gave up: {_failure_reason(library, status)}.")
+            raise CompilationRefusedError(
+                log or f"NVRTC cannot compile this source: {_failure_reason(library, status)}."
+            )
         lowered = {}
         for expression in expressions:
             lowered_name = ctypes.c_char_p()

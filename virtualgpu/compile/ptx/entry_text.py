@@ -51,7 +51,7 @@ def find_entry(ptx: str, kernel: str) -> EntryText:
     match = re.search(rf"\.entry\s+{re.escape(kernel)}(?![\w$])\s*", ptx)
     if not match:
         entries = ", ".join(re.findall(r"\.entry\s+([\w$]+)", ptx)) or "none"
-        raise PtxError(f"The PTX has no kernel {kernel!r}; it has {entries}.")
+        raise PtxError(f"The PTX does not contain kernel {kernel!r}. Its kernels: {entries}.")
     offset = match.end()
     has_parentheses = ptx.startswith("(", offset)
     params_end = ptx.index(")", offset) if has_parentheses else offset

@@ -295,7 +295,7 @@ class _Parser:
         self.size_bytes(size, name)
         data, pointers = self.initial(initial, type_name, width) if initial else (b"", ())
         if len(data) > size and not dynamic:
-            raise self.fail(f"{name} has {size} bytes, but initial values for {len(data)}.")
+            raise self.fail(f"{name} has {size} bytes, but its initial values have {len(data)} bytes.")
         alignment = self.alignment(int(align or width), name)
         return ir.Variable(name, space, size, alignment, data, pointers, dynamic)
 

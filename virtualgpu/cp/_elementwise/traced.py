@@ -34,7 +34,7 @@ _BY_METHOD = frozenset({"fmod", "arctan2", "hypot"})
 _REDUCTIONS = frozenset({"sum", "prod", "max", "min", "all", "any", "nansum", "nanprod"})
 # CuPy fuses these too, but not into one plain loop.
 _UNFUSED_NAMES = frozenset({"round", "real", "imag", "angle", "sinc", "copyto"})
-_WHERE_REMEDY = "use cp.where(condition, x, y), and & and | for conditions"
+_WHERE_REMEDY = "use cp.where(condition, x, y), and combine conditions with & or |"
 
 
 class NotOneLoop(Exception):

@@ -47,7 +47,7 @@ class BitGenerator:
             own_id = self._current_device_id
             raise RuntimeError(
                 "This Generator state is allocated in a different device: it is on "
-                f"device {own_id}, but the current device is {current_id}. Draw within "
+                f"device {own_id}, but the current device is {current_id}. Draw numbers within "
                 f"`with cp.cuda.Device({own_id}):`, or make a generator on each device."
             )
 

@@ -56,7 +56,7 @@ class Device:
         if isinstance(other, str):
             warnings.warn(
                 f"A device never equals a str such as {other!r}: all arrays of cp are on "
-                "a GPU, and x.device.id is its number.",
+                "a GPU, and x.device.id is the number of this GPU.",
                 stacklevel=2,
             )
         return isinstance(other, Device) and self.id == other.id

@@ -333,5 +333,5 @@ def _check_stream(stream: Any, device: VirtualDevice) -> None:
 
 
 __getattr__ = module_getattr(
-    "cp.cuda.function", globals(), {"LinkState": "the virtual GPU links nothing; load one module's PTX"}
+    "cp.cuda.function", globals(), {"LinkState": "the virtual GPU cannot link; load the PTX of one module"}
 )

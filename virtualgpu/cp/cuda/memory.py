@@ -47,6 +47,6 @@ __all__ = [
     "using_allocator",
 ]
 
-_NO_SYSTEM_MEMORY = "virtual GPUs cannot reach what the host's malloc gave; use cp.cuda.malloc_managed"
+_NO_SYSTEM_MEMORY = "virtual GPUs cannot access memory of the host's malloc; use cp.cuda.malloc_managed"
 REMEDIES = {"SystemMemory": _NO_SYSTEM_MEMORY, "malloc_system": _NO_SYSTEM_MEMORY}
 __getattr__ = module_getattr("cp.cuda.memory", globals(), REMEDIES)

@@ -100,7 +100,7 @@ def _comparison(
             if device_error is not None or host_error is not None:
                 _check_errors(device_error, host_error, accept_error)
                 return
-            assert device_result is not None, "The test returns what is to be compared."
+            assert device_result is not None, "The test must return the values to compare."
             result_pairs = list(zip(_as_tuple(device_result), _as_tuple(host_result), strict=True))
             for device_item, host_item in result_pairs:
                 if contiguous_check and isinstance(host_item, np.ndarray):

@@ -52,7 +52,7 @@ def multi_gpu(gpu_num: int) -> Callable[[Any], Any]:
 
     device_count = len(_machine.current().devices)
     skip_mark = pytest.mark.skipif(
-        device_count < gpu_num, reason=f"{gpu_num} GPUs are needed, and there is {device_count}"
+        device_count < gpu_num, reason=f"{gpu_num} GPUs are needed, but this machine has {device_count}"
     )
     return lambda test: skip_mark(pytest.mark.multi_gpu(test))
 

@@ -13,7 +13,7 @@ _raise_missing = module_getattr(
     "cupyx.distributed",
     globals(),
     {
-        "array": "give each virtual GPU its part, within `with cp.cuda.Device(n):`, and join the results "
+        "array": "create one part per virtual GPU, within `with cp.cuda.Device(n):`, and join the results "
         "with NCCLBackend or cp.cuda.nccl"
     },
 )

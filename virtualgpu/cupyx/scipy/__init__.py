@@ -12,7 +12,7 @@ from virtualgpu.cp._missing_names import module_getattr
 
 __all__ = ["fft", "get_array_module", "ndimage", "signal", "special"]
 _MODULES = ("fft", "ndimage", "signal", "special")
-_ON_HOST = "compute it on the host with SciPy, between cp.asnumpy(x) and cp.asarray(y)"
+_ON_HOST = "use SciPy on the host: copy arrays with cp.asnumpy(x), and back with cp.asarray(y)"
 _REMEDIES = {
     "sparse": "the virtual GPU has no cuSPARSE; keep a dense array, write a cp.RawKernel over data, indices "
     "and indptr, or use scipy.sparse on the host",

@@ -13,7 +13,7 @@ _MISSING_MESSAGE = (
     "The virtual GPU's cupyx.scipy.{part} computes with SciPy, which is not installed: "
     'pip install "gpulab[scipy]", or pip install scipy.'
 )
-_PLACE_NOTE = "As SciPy's function of this name, on device arrays; the result stays on the device."
+_PLACE_NOTE = "Like SciPy's function of the same name, but for device arrays. The result stays on the device."
 
 
 def lifted(

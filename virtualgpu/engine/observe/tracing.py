@@ -27,8 +27,9 @@ _SHARED, _LOCAL, _GENERIC = (results.SPACES.index(s) for s in ("shared", "local"
 # The cost of an access depends only on its addresses' positions within 32 banks of 4 bytes.
 _PERIOD_BYTES = 128
 _STOPPED = (
-    "The kernel was stopped, for this block computed on and on: look for a loop that cannot end. Arrays hold "
-    "what was written until then. A long kernel needs a higher watchdog_s in gl.use_device()."
+    "The kernel was stopped because this block did not end. Look for a loop that cannot end. Arrays contain "
+    "the values written before the stop. If the kernel only runs long, increase watchdog_s in "
+    "gl.use_device()."
 )
 
 

@@ -26,8 +26,8 @@ from virtualgpu.records.launch.whereabouts import Onlooker, Whereabouts
 _STACK_BYTES = 64 << 20
 # Message for a launch that the watchdog stopped while no more blocks could start.
 _ALL_WAIT_MESSAGE = (
-    "{:,} blocks, all that the device holds at once, wait without an end, and {:,} that could help them "
-    "start only as they end"
+    "the {:,} running blocks, which fill the device, wait forever, and the other {:,} blocks cannot start "
+    "before a running block ends"
 )
 _POLL_S = 0.02
 # Interval between checks of the host's free memory.

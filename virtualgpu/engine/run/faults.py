@@ -229,7 +229,7 @@ def _exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> Ex
             )
         elif fault.progress is not None and fault.progress.moving:
             reason = f" after {fault.progress.ended:,} of its {fault.progress.blocks:,} blocks"
-            remedy = f"Blocks were still ending: {advice}."
+            remedy = f"The launch was still making progress: {advice}."
         elif fault.progress is not None and fault.progress.writing:
             remedy = (
                 "The kernel was still storing or printing: look for a loop with too many iterations, "

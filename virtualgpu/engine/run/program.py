@@ -217,13 +217,13 @@ class Program:
             memory.open_heap()  # before the launch reads the live allocations
         check_host_memory(
             math.prod(packed.grid) * _BYTES_PER_BLOCK,
-            f"that the virtual GPU notes about the {math.prod(packed.grid):,} blocks of kernel "
-            f"'{packed.title}'. Launch fewer blocks; a grid-stride loop lets them do more each",
+            f"that the virtual GPU needs to record the {math.prod(packed.grid):,} blocks of kernel "
+            f"'{packed.title}'. Launch fewer blocks, for example with a grid-stride loop",
         )
         threads = math.prod(packed.block)
         check_host_memory(
             threads * kernel.local_bytes,
-            f"that the {threads:,} threads of a block of kernel '{packed.title}' keep in local memory. "
+            f"that the {threads:,} threads of a block of kernel '{packed.title}' need for local memory. "
             "Launch smaller blocks, or keep large arrays in global memory",
         )
         launch = RunningLaunch(

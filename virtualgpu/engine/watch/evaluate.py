@@ -79,7 +79,7 @@ class Evaluator:
                 return lanes.constant(value)
             case ast.Name(id=name):
                 if name in reading.COORDINATES:
-                    raise self._fail(f"`{name}` has three parts: write {name}.x, .y or .z.")
+                    raise self._fail(f"`{name}` has three components: write {name}.x, .y or .z.")
                 if (literal := reading.literal_value(name)) is not None:
                     return lanes.constant(literal[1], literal[0])
                 return self.scene.name(name)
@@ -266,7 +266,7 @@ class Evaluator:
         if node.attr not in members:
             raise self._fail(
                 f"{base_lanes.type.name} has no member `{node.attr}`."
-                f"{did_you_mean(node.attr, members, 0.5)} It has {', '.join(members)}."
+                f"{did_you_mean(node.attr, members, 0.5)} Its members: {', '.join(members)}."
             )
         offset, key = members[node.attr]
         ctype = self.scene.symbols.type_of(key)

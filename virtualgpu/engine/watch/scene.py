@@ -140,7 +140,7 @@ class Symbols:
                 name, sorted(self.names | {"threadIdx", "blockIdx", "blockDim"}), cutoff=0.5
             )
             raise WatchError(
-                f"`{text}`: `{self.title}` has no variable `{name}`.{suggestion} It has "
+                f"`{text}`: `{self.title}` has no variable `{name}`.{suggestion} Its variables: "
                 f"{', '.join(sorted(self.names)) or 'none'}."
             )
 

@@ -250,13 +250,13 @@ class DeviceMemory:
         address = self._pages.take(size)
         if address is None:
             message = (
-                f"out of memory: {requested_bytes:,} bytes asked, "
+                f"out of memory: {requested_bytes:,} bytes requested, "
                 f"{self.free_bytes:,} bytes free on the device."
             )
             if size <= self.free_bytes:
-                message += " The free memory is in pieces; free_all_blocks() on the pool may join them."
+                message += " The free memory is fragmented; free_all_blocks() of the pool may help."
             elif self.arena_bytes + self.context_bytes < self.capacity_bytes:
-                message += f" This computer lends the virtual device only {self.arena_bytes:,} bytes."
+                message += f" The host memory of this computer allows only {self.arena_bytes:,} bytes."
             raise CUDARuntimeError(2, "cudaErrorMemoryAllocation", message)
         self._page_bytes_used += size
         return address
@@ -316,12 +316,12 @@ class DeviceMemory:
             if address + size_bytes <= end:
                 return
             nearest = self.nearest(address)
-        reason = "no memory of this device starts there"
+        reason = "that address is not in the memory of this device"
         if nearest is not None and nearest.address <= address < nearest.end:
             reason = f"a {nearest.label} ends after {count(nearest.end - address, 'byte')}"
         elif start:
             reason = f"the allocation ends after {count(end - address, 'byte')}"
-        message = f"invalid argument: {size_bytes:,} bytes at {address:#x}, but {reason}."
+        message = f"invalid argument: {size_bytes:,} bytes at {address:#x} are accessed, but {reason}."
         raise CUDARuntimeError(1, "cudaErrorInvalidValue", message)
 
     def segment(self, address: int) -> tuple[int, int]:

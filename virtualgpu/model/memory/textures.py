@@ -82,8 +82,8 @@ class Textures:
                 raise CUDARuntimeError(
                     2,
                     "cudaErrorMemoryAllocation",
-                    f"out of memory: a virtual GPU can have {CAPACITY:,} texture and surface objects. Delete "
-                    "unused ones.",
+                    f"out of memory: a virtual GPU can have at most {CAPACITY:,} texture or surface objects. "
+                    "Delete unused ones.",
                 )
             slot = self._free.pop()
             self._generations[slot] += 1

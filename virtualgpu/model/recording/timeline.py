@@ -45,9 +45,9 @@ class Recording:
             if clock.recorder is not None:
                 begin_text = f" (begun in {clock.recorder.begun})" if clock.recorder.begun else ""
                 raise GpulabError(
-                    f"A timeline is already being recorded{begin_text}, and timelines do "
-                    "not nest: end that block first, or call .stop() on the timeline "
-                    "that it returned."
+                    f"A timeline is already being recorded{begin_text}, and timelines "
+                    "cannot be nested. End that block first, or call .stop() on the "
+                    "timeline that it returned."
                 )
             if any(device.work.active() for device in self._machine.devices if device.work.captures):
                 raise GpulabError(

@@ -31,7 +31,7 @@ LOAD_READINGS = (
         "time in which memory was read or written (utilization.memory)",
     ),
     Reading("sm_active", "%", "SMs with at least one warp, mean over SMs and time"),
-    Reading("sm_occupancy", "%", "resident warps, of the maximum of all SMs"),
+    Reading("sm_occupancy", "%", "of the largest number of resident warps, mean over SMs"),
     Reading("tensor", "%", "of the tensor cores' peak"),
     Reading("fp16", "%", "of the FP16 pipe's peak"),
     Reading("fp32", "%", "of the FP32 pipe's peak"),
@@ -42,14 +42,14 @@ LOAD_READINGS = (
     Reading("pcie_rx", "MiB/s", "received over PCIe"),
     Reading("nvlink_tx", "MiB/s", "sent over NVLink"),
     Reading("nvlink_rx", "MiB/s", "received over NVLink"),
-    Reading("power", "W", "NVML's power: on most GPUs a mean over the last second"),
+    Reading("power", "W", "drawn by the GPU; on most GPUs NVML reports a mean over the last second"),
     Reading("energy", "J", "counted since the driver was loaded"),
     Reading("temperature", "°C", "of the GPU"),
     Reading("sm_clock", "MHz", "clock of the SMs"),
     Reading("memory_clock", "MHz", "clock of the memory"),
     Reading("memory_used", "MiB", "memory in use by all processes"),
     Reading("clock_reasons", "", "bits of the reasons for lower clocks (`clock_reasons` names them)"),
-    Reading("processes", "", "compute processes that NVML sees"),
+    Reading("processes", "", "compute processes that NVML reports"),
 )
 LOAD_COLUMNS = tuple(reading.name for reading in LOAD_READINGS)
 GPM_COLUMNS = LOAD_COLUMNS[2:14]

@@ -9,24 +9,24 @@ def _no_ipc(shared_object: str) -> CUDARuntimeError:
     return CUDARuntimeError(
         801,
         "cudaErrorNotSupported",
-        f"operation not supported: {shared_object} of a virtual GPU cannot leave its process; pass x.get() "
-        "between processes, or use multiprocessing.shared_memory.",
+        f"operation not supported: {shared_object} of a virtual GPU cannot be shared with other processes. "
+        "Pass x.get() between processes, or use multiprocessing.shared_memory.",
     )
 
 
 def ipcGetMemHandle(devPtr: int) -> bytes:  # noqa: N802, N803
     """Raise error 801: no other process can access the memory of a virtual GPU."""
-    raise _no_ipc("the memory")
+    raise _no_ipc("memory")
 
 
 def ipcOpenMemHandle(handle: bytes, flags: int = 1) -> int:  # noqa: N802
     """Raise error 801; see `ipcGetMemHandle`."""
-    raise _no_ipc("the memory")
+    raise _no_ipc("memory")
 
 
 def ipcCloseMemHandle(devPtr: int) -> None:  # noqa: N802, N803
     """Raise error 801; see `ipcGetMemHandle`."""
-    raise _no_ipc("the memory")
+    raise _no_ipc("memory")
 
 
 def ipcGetEventHandle(event: int) -> bytes:  # noqa: N802

@@ -139,7 +139,7 @@ def _bulk_copy(code: WarpCode, instruction: ir.Instruction) -> None:
     ]:
         raise NotSupportedError(
             f"The virtual GPU does not support {instruction.opcode}: it has neither tensor maps nor clusters of blocks. Copy "
-            "runs of bytes inside a block, with cuda::memcpy_async."
+            "contiguous bytes within a block, with cuda::memcpy_async."
         )
     if any(modifier.startswith("multicast") or modifier == "cp_mask" for modifier in instruction.parts):
         raise NotSupportedError(

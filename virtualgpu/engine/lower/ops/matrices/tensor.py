@@ -19,7 +19,7 @@ from virtualgpu.engine.lower.warp_code import WarpCode
 from virtualgpu.errors import NotSupportedError, PtxError
 
 _INPUTS = ("f16", "bf16", "tf32")
-_SUPPORTED_TYPES = "it has f16, bf16, tf32, e4m3, e5m2, s8 and u8, and f64 for mma.m8n8k4"
+_SUPPORTED_TYPES = "it supports f16, bf16, tf32, e4m3, e5m2, s8 and u8, and f64 for mma.m8n8k4"
 _SHAPES = ((16, 16, 16), (32, 8, 16), (8, 32, 16), (16, 16, 8))
 
 

@@ -38,9 +38,9 @@ def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
 
 def _not_supported(instruction: ir.Instruction) -> NotSupportedError:
     return NotSupportedError(
-        f"The virtual GPU does not support {instruction.opcode} (line {instruction.line}). It fetches from textures of one, two and "
-        "three dimensions and of layers (tex1Dfetch, tex1D, tex2D, tex3D, tex2DLayered) and reads and writes "
-        "their surfaces; pass sizes as arguments, and read neighbours one by one."
+        f"The virtual GPU does not support {instruction.opcode} (line {instruction.line}). It supports textures of one, two and "
+        "three dimensions and of layers (tex1Dfetch, tex1D, tex2D, tex3D, tex2DLayered), and their surfaces. "
+        "Pass sizes as arguments, and read neighbours one by one."
     )
 
 
