@@ -139,10 +139,10 @@ def _unknown(name: str) -> str:
     from virtualgpu.errors import did_you_mean
 
     if any(hasattr(sys.modules.get(module), name) for module in ("cupy", "virtualgpu.cp")):
-        return f"{text} It is one of cp's: write cp.{name}, after `from gpulab import cp`."
+        return f"{text} cp has this attribute: write cp.{name} after `from gpulab import cp`."
     names = _public()
     suggestion = did_you_mean(name, names, cutoff=0.6).replace("'", "'gl.", 1)
-    return text + (suggestion or f" It has {', '.join(names)}.")
+    return text + (suggestion or f" Its public names are {', '.join(names)}.")
 
 
 def _version() -> str:

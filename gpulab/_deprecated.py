@@ -67,7 +67,7 @@ def old_parameters(function: Callable[P, T]) -> Callable[P, T]:
             if old_name in options:
                 if new_name in options:
                     raise TypeError(
-                        f"gl.{name} takes {new_name!r}; {old_name!r} is its old name. Pass only one of them."
+                        f"gl.{name} got {new_name!r} and its old name {old_name!r}. Pass only {new_name!r}."
                     )
                 warn(f"{old_name}= of gl.{name}", f"{new_name}=")
                 options[new_name] = options.pop(old_name)

@@ -54,13 +54,13 @@ class MovedFinder(MetaPathFinder):
         if not home:
             return None
         if fullname in HOMES:
-            message = f"{fullname} is {home} now: change the import."
+            message = f"{fullname} has moved to {home}. Change the import."
             warnings.warn(message, DeprecationWarning, stacklevel=2)
         try:
             module = import_module(home)
         except ModuleNotFoundError as error:
             if error.name == "gpulab_course":
-                missing = f"{fullname} is in the package gpulab-course now: pip install gpulab-course"
+                missing = f"{fullname} has moved to a package that is missing here: pip install gpulab-course"
                 raise ModuleNotFoundError(missing, name=error.name) from None
             raise
         return ModuleSpec(fullname, _SameModule(module), is_package=hasattr(module, "__path__"))

@@ -34,7 +34,7 @@ _ACTIVITIES = (
     ("virtualgpu.compile.", ", compiles a kernel"),
     ("virtualgpu.engine.machine.", ", compiles a kernel"),
     ("virtualgpu.engine.", ", runs a kernel"),
-    ("gpulab.processes.", ", waits for another process"),
+    ("gpulab.processes.", ", waiting for another process"),
     ("virtualgpu.", ""),
     ("gpulab.", ""),
     ("gpulab_course.", ""),

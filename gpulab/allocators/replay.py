@@ -161,7 +161,7 @@ def _address_of(request: Request, addresses: dict[int, int]) -> int:
     try:
         return addresses[request.number]
     except KeyError:
-        verb = "freed" if request.kind == "free" else "given to another stream"
+        verb = "freed" if request.kind == "free" else "used in another stream"
         raise RequestError(
             f"Allocation {request.number} is {verb} but is not in use: it has been freed, "
             "or was never requested."

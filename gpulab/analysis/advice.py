@@ -207,7 +207,7 @@ def _stream(flow: Flow, gaps: Sequence[Gap]) -> Iterable[Advice]:
     if rule_gaps:
         streams = listing(list(dict.fromkeys(gap.where for gap in rule_gaps)))
         text = f"Use streams of cp.cuda.Stream(non_blocking=True) instead of the default stream: {streams} "
-        text += f"waited {_times_text(rule_gaps)} because of its rule"
+        text += f"waited {_times_text(rule_gaps)} because of its implicit synchronization"
         issuing_calls = [flow.call(flow.operations[gap.before]) for gap in rule_gaps]
         issue_times = [
             gap.start_ns if issuing_call is None else issuing_call.end_ns

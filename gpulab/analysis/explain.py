@@ -120,7 +120,7 @@ def _missing_order(
             return reason
     if hazard_kind == "freed too early" and later.stream is not None:
         reuser = stream_words(later.stream, names)
-        return f"the pool can give the pool block to {reuser} again, which does not wait for that operation."
+        return f"the pool can assign the block to {reuser} again, which does not wait for that operation."
     return "nothing orders the two."
 
 

@@ -50,7 +50,7 @@ def sentence(timeline: Timeline) -> str:
     if len(devices) > 1:
         operations += f" of {count(len(devices), 'device')}"
     if not streams and timeline.method == "file":
-        operations = "no work of a GPU"
+        operations = "no GPU work"
     clauses = [operations, *([f"{count(wait_count, 'wait')} of the host"] if wait_count else [])]
     if not streams and timeline.ranges:
         clauses.append(f"{count(len(timeline.ranges), 'range')} of the host")

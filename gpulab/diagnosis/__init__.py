@@ -20,7 +20,7 @@ from gpulab.diagnosis.checks import (
 from gpulab.views.tables import Table, Texts
 
 _COLUMNS = ("part", "status", "found", "remedy")
-_USE_VIRTUAL_GPU = "Nothing to do: the virtual GPU stands in for it."
+_USE_VIRTUAL_GPU = "Nothing to do: the virtual GPU replaces it."
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -56,7 +56,7 @@ class Diagnosis(Texts):
     def verdict(self) -> str:
         """The result of all checks in one or two sentences."""
         wrong_text = (
-            f" Wrong here: {', '.join(self.wrong)}; each line names its remedy." if self.wrong else ""
+            f" Not working: {', '.join(self.wrong)}. The table shows the remedies." if self.wrong else ""
         )
         if FIRST_CELL in self.wrong and (self.real_gpu or self.virtual_gpu):
             return f"Not ready: the parts work, but a notebook's first cell does not.{wrong_text}"

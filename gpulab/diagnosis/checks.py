@@ -126,7 +126,7 @@ def check_packages() -> Result:
         requirements = " ".join(
             f"{name}=={max(installed_versions.values(), key=_version_numbers)}" for name in installed_versions
         )
-        return "wrong", f"{text}: the versions do not fit together", f"pip install {requirements}"
+        return "wrong", f"{text}: the versions differ", f"pip install {requirements}"
     return "ok", text, ""
 
 
@@ -138,7 +138,7 @@ def check_driver() -> Result:
     if status.init_code in (0, NO_DEVICE) and not status.usable:
         return "missing", "a driver, but no CUDA device", "In a container, start it with `--gpus all`."
     if status.init_code:
-        return "wrong", f"{status.problem} (cuInit gave {status.init_code})", status.remedy
+        return "wrong", f"{status.problem} (cuInit returned {status.init_code})", status.remedy
     return "ok", f"{status.library}, {count(status.device_count, 'CUDA device')}", ""
 
 
@@ -164,7 +164,7 @@ def check_nvml() -> Result:
         status = sharing()
     except NvmlError as error:
         if driver_status().usable:
-            return "wrong", str(error), "In a container, let the driver's `utility` capability in."
+            return "wrong", str(error), "Start the container with the driver capability `utility`."
         return "missing", f"{error} ({_GPU_ONLY})", ""
     driver = f", driver {status.driver_version}" if status.driver_version else ""
     return "ok", f"{status.name}{driver}", ""
@@ -178,7 +178,7 @@ def check_sharing() -> Result:
         return "missing", "no GPU", ""
     if status.phrase:
         return "ok", status.phrase, "Nothing to repair; measured times may vary from run to run."
-    return "ok", "the whole GPU, no other process seen", ""
+    return "ok", "the whole GPU; no other process was found", ""
 
 
 # --- CuPy and the real GPU ---
@@ -197,7 +197,7 @@ def check_cupy() -> Result:
         return "missing", f"not installed ({_GPU_ONLY})", ""
     if len(wheels) > 1:
         remedy = f"pip uninstall {' '.join(wheels)}; {INSTALL_CUPY}"
-        return "wrong", f"several at once: {', '.join(wheels)}", remedy
+        return "wrong", f"several packages: {', '.join(wheels)}", remedy
     import cupy
 
     toolkit = cuda_version(int(cupy.cuda.runtime.runtimeGetVersion()))
@@ -206,7 +206,11 @@ def check_cupy() -> Result:
     # CUDA promises minor-version compatibility: a driver runs every toolkit of its major version.
     if driver_version is not None and toolkit[0] > driver_version[0]:
         remedy = f"Update the driver, or install gpulab[cuda{driver_version[0]}] instead."
-        return "wrong", f"{description}, but the driver stops at CUDA {_version_text(driver_version)}", remedy
+        return (
+            "wrong",
+            f"{description}, but the driver supports only CUDA {_version_text(driver_version)}",
+            remedy,
+        )
     return "ok", description, ""
 
 
@@ -239,7 +243,7 @@ def check_real_gpu() -> Result:
     kernel((-(-_THREADS // _BLOCK),), (_BLOCK,), (cupy.asarray(x), y, np.int32(_THREADS)))
     if not np.array_equal(y.get(), expected):
         remedy = "Check the GPU's health: `nvidia-smi -q`."
-        return "wrong", f"{device.device} gives other numbers than NumPy", remedy
+        return "wrong", f"{device.device} computes other results than NumPy", remedy
     return "ok", f"{device.device}, compute capability {_version_text(device.compute_capability)}", ""
 
 
@@ -248,7 +252,7 @@ def check_cupti() -> Result:
     library = cupti.load()
     if library is None:
         remedy = "pip install nvidia-cuda-cupti" if driver_status().usable else ""
-        return "missing", "not installed (without it timelines come from events)", remedy
+        return "missing", "not installed (timelines are recorded with events instead)", remedy
     rival = cupti.rival()
     if rival:
         return "wrong", f"in use by {rival}", f"Run this without {rival}."
@@ -267,7 +271,7 @@ def check_nvrtc() -> Result:
 
     if not nvrtc.available():
         if sys.platform == "darwin":
-            return "missing", "NVIDIA makes none for macOS", "Changed kernels compile on Linux and Windows."
+            return "missing", "not available for macOS", "Compile kernels on Linux or Windows."
         return "missing", "not found", "pip install nvidia-cuda-nvrtc"
     targets = nvrtc.supported_targets()
     lowest, highest = (f"{target // 10}.{target % 10}" for target in (targets[0], targets[-1]))
@@ -279,7 +283,7 @@ def check_headers() -> Result:
     from virtualgpu.compile import nvrtc
 
     if not nvrtc.available():
-        return "missing", "no NVRTC to try them with", ""
+        return "missing", "not checked, because NVRTC is missing", ""
     try:
         nvrtc.compile_ptx(_HEADER_TEST, target=80)
         nvrtc.compile_cubin(_LIBRARY_HEADER_TEST, target=80)
@@ -294,7 +298,7 @@ def check_virtual_gpu() -> Result:
     if importlib.util.find_spec("llvmlite") is None:
         return "missing", "llvmlite is not installed", "pip install llvmlite"
     if version and _version_numbers(version)[:2] < _MIN_LLVMLITE:
-        return "wrong", f"llvmlite {version} refuses what the engine generates", "pip install -U llvmlite"
+        return "wrong", f"llvmlite {version} rejects the engine's code", "pip install -U llvmlite"
     from virtualgpu.compile import nvrtc
 
     try:
@@ -322,7 +326,7 @@ def check_virtual_gpu() -> Result:
     program.launch(PackedLaunch("scale", (blocks, 1, 1), (_BLOCK, 1, 1), params), memory)
     result = memory.view(addresses[1], x.nbytes).view(np.float32)
     if not np.array_equal(result, expected):
-        return "wrong", "its numbers differ from NumPy's", "pip install --force-reinstall llvmlite"
+        return "wrong", "its results differ from NumPy's", "pip install --force-reinstall llvmlite"
     kernels = "kernels" if nvrtc.available() else "the course's own kernels, compiled in advance,"
     return "ok", f"runs {kernels} on {count(cores(), 'CPU thread')}, {processor_name}; llvmlite {version}", ""
 

@@ -58,7 +58,7 @@ def compare(*names: str) -> views.DeviceComparison:
     >>> gl.compare("T4", "A100", "H200")
     """
     if not names:
-        raise TypeError('Name the GPUs to compare: gl.compare("T4", "H200").')
+        raise TypeError('Pass the names of GPUs: gl.compare("T4", "H200").')
     infos = [session.table_info(name) for name in names]
     if len(infos) == 1:
         infos.insert(0, session.backend().device_info())

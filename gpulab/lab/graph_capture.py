@@ -83,7 +83,7 @@ class GraphPool:
         return int(self.pool.total_bytes())
 
     def __repr__(self) -> str:
-        return f"Private pool of {self.total_bytes():,} bytes, {self.used_bytes():,} of them in results."
+        return f"Private pool of {self.total_bytes():,} bytes, {self.used_bytes():,} of them used by results."
 
 
 @contextmanager

@@ -199,4 +199,4 @@ class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timelin
             f"{engine_overlap.first} with {engine_overlap.second} {percent(engine_overlap.fraction)}"
             for engine_overlap in overlaps
         ]
-        return f"Overlap, of the shorter one's time: {', '.join(shares)}." if shares else ""
+        return f"Overlap as a share of the shorter busy time: {', '.join(shares)}." if shares else ""

@@ -184,7 +184,7 @@ class Talk:
             return None
         length = int.from_bytes(self._received[child.NONCE_BYTES : start], "big")
         if length > values.MOST_BYTES:
-            raise values.DamagedError("an incomplete reply")
+            raise values.DamagedError("the reply is too long")
         if len(self._received) < start + length:
             return None
         frame = bytes(self._received[start : start + length])

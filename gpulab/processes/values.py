@@ -161,10 +161,10 @@ def _array(arrays: io.BytesIO, length: int) -> npt.NDArray[Any]:
     buffer = io.BytesIO(arrays.read(length))
     version = np.lib.format.read_magic(buffer)
     if version != (1, 0):
-        raise DamagedError("an array of another format")
+        raise DamagedError("an array has an unknown format")
     shape, fortran, dtype = np.lib.format.read_array_header_1_0(buffer)
     if dtype.kind not in _KINDS or math.prod(shape) * dtype.itemsize != length - buffer.tell():
-        raise DamagedError("an array of another size")
+        raise DamagedError("an array does not have the size in its header")
     elements = (
         np.frombuffer(buffer.read(), dtype) if math.prod(shape) and dtype.itemsize else np.zeros(0, dtype)
     )

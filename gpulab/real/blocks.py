@@ -49,7 +49,7 @@ def trace_blocks(
     first_start = start.min()
     has_ended = end != 0
     if not has_ended.all():
-        note = "; ".join([*([note] if note else []), "some blocks left the kernel at an unobserved point"])
+        note = "; ".join([*([note] if note else []), "the ends of some blocks could not be observed"])
     start_ns = (start - first_start).astype(np.int64)
     end_ns = np.where(has_ended, (end - first_start).astype(np.int64), start_ns)
     return LaunchTrace(

@@ -511,7 +511,7 @@ def _is_pinned(address: int) -> bool:
 
 
 def _no_launches(launch: Any, options: Any) -> tuple[Any, tuple[Regions, ...]]:
-    raise AssertionError("CUDA runs the launches")
+    raise AssertionError("A RealWatcher cannot run a launch: CUDA runs it.")
 
 
 def _host_bytes(address: int, size: int) -> npt.NDArray[np.uint8]:

@@ -20,7 +20,7 @@ def element_history(element: Any, name: str, function: Callable[[], Any]) -> Ele
     """
     if current.real_cp() is not None:
         raise NotSupportedError(
-            "A real GPU does not record who writes an element. Select a virtual GPU with "
+            "A real GPU does not record the writes to an element. Select a virtual GPU with "
             'gl.use_device("virtual"), create the arrays there, and call gl.who_wrote '
             "again."
         )

@@ -435,7 +435,7 @@ def test_a_few_of_many_kinds_of_unknown_events_are_named(tmp_path: Path) -> None
     path.write_bytes(_snapshot(lambda s: s["device_traces"][0].extend(kinds), tmp_path))
     note = opened(path).traces[0].note
     assert "3 'common'" in note
-    assert "296 of 296 more kinds" in note
+    assert "296 of 296 other kinds" in note
     assert len(note) < 600
 
 

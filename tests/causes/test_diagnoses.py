@@ -31,7 +31,7 @@ def test_the_flaw_is_named_and_its_remedy_yields_the_stated_gain(cause: str, num
 def test_a_sound_kernel_is_left_alone(number: int) -> None:
     row = table.row(SEED, table.SOUND, number)
     assert row.right, f"{row}\n{row.diagnosis}"
-    assert repr(row.diagnosis).count("Nothing worth fixing.") == 1
+    assert repr(row.diagnosis).count("No cause is worth fixing.") == 1
     assert not row.diagnosis.tables()
 
 

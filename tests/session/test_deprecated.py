@@ -68,7 +68,7 @@ def test_shared_bytes_is_shared_mem(name: str) -> None:
         lambda: function(*args, shared_bytes=1024), f"shared_bytes= of gl.{name} is now shared_mem=."
     )
     assert same(result, expected)
-    with pytest.raises(TypeError, match="'shared_bytes' is its old name"):
+    with pytest.raises(TypeError, match="its old name 'shared_bytes'"):
         function(*args, shared_bytes=1024, shared_mem=1024)
 
 

@@ -46,7 +46,7 @@ def test_the_parts_of_this_machine_are_found() -> None:
         ({"real GPU": "ok"}, 0, ["Ready", "on the real GPU", "virtual one"]),
         ({"real GPU": "ok", "virtual GPU": "missing"}, 0, ["on the real GPU, but not"]),
         ({"virtual GPU": "missing"}, 1, ["Not ready"]),
-        ({"CuPy": "wrong"}, 1, ["Wrong here: CuPy"]),
+        ({"CuPy": "wrong"}, 1, ["Not working: CuPy"]),
         ({"first cell": "wrong"}, 1, ["Not ready", "first cell"]),
     ],
 )
@@ -285,7 +285,7 @@ def test_cupy_newer_than_the_driver_is_wrong(fake_cupy: object, monkeypatch: pyt
     monkeypatch.setattr(checks, "driver_status", lambda: driver_of(0, (12, 8), 1))
     status, text, remedy = checks.check_cupy()
     assert status == "wrong"
-    assert "stops at CUDA 12.8" in text
+    assert "supports only CUDA 12.8" in text
     assert "gpulab[cuda12]" in remedy
     monkeypatch.setattr(checks, "driver_status", lambda: driver_of(0, (13, 0), 1))
     assert checks.check_cupy()[0] == "ok", "a driver runs every toolkit of its major version"

@@ -183,7 +183,7 @@ def test_device_and_compare() -> None:
     assert gl.compare("A100", "a100").title == "A100-SXM4"
     with pytest.raises(gl.errors.UnknownDeviceError, match="Did you mean 'H200'"):
         gl.compare("T4", "H20O")
-    with pytest.raises(TypeError, match="Name the GPUs"):
+    with pytest.raises(TypeError, match="Pass the names of GPUs"):
         gl.compare()
 
 

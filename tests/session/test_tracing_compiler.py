@@ -101,7 +101,7 @@ def test_numbers_are_constants_of_the_code_and_guarded() -> None:
     FACTOR = 5.0
     near(function(x, 3), scaled(x, 3))
     near(function(x, 4), scaled(x, 4))
-    assert why(function)[1:] == ["FACTOR, a name from outside, is 5.0, and was 2.0", "w was 3 and is 4"]
+    assert why(function)[1:] == ["the outer variable FACTOR is 5.0, and was 2.0", "w was 3 and is 4"]
     assert "5.0f" in function.source
 
 
@@ -115,7 +115,7 @@ def test_an_array_from_outside_may_change_in_place_and_by_name() -> None:
     near(function(x), held(x))
     HELD = cp.full(4, 3, dtype=cp.float32)
     near(function(x), held(x))
-    assert why(function) == ["the first call", "HELD, a name from outside, is another array"]
+    assert why(function) == ["the first call", "the outer variable HELD is another array"]
 
 
 def test_arguments_that_share_memory() -> None:
@@ -137,7 +137,7 @@ def test_a_value_that_python_asks_for_leaves_the_function_as_written() -> None:
     for sign in (1, -1, 1):
         x = cp.full(4, sign, dtype=cp.float32)
         near(function(x), chosen(x))
-    assert "as written: float of what 'sum' gives" in repr(function.explain())
+    assert "as written: float of the result of 'sum'" in repr(function.explain())
 
 
 def test_work_runs_in_the_stream_in_which_it_was_traced() -> None:

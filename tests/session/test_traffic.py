@@ -260,7 +260,7 @@ def test_kernels_that_a_function_makes_are_followed() -> None:
 def test_other_values_are_folded_and_reads_of_the_host_named() -> None:
     assert gl.traffic(aside, *arguments(aside)).record.folded == ("cuda.is_available() = True",)
     record = gl.traffic(chosen, *arguments(chosen)).record
-    assert record.breaks == ("float of what 'sum' gives",)
+    assert record.breaks == ("float of the result of 'sum'",)
 
 
 def test_arguments_are_left_as_they_were() -> None:
@@ -381,7 +381,7 @@ def test_a_record_has_each_expression_and_each_way_to_make_kernels() -> None:
     assert maps.time_ns
     assert rows.time_ns is None
     assert "not generated" in rows.note
-    assert record.sources[product] == ("matmul: runs as it is written", "")
+    assert record.sources[product] == ("matmul: runs as written.", "")
     assert "double" in record.sources[converted][0]
     assert "sqrt" in record.sources[added][0]
     assert "reduce: a + b" in record.sources[added][0]

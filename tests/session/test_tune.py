@@ -114,11 +114,11 @@ def test_candidates_get_copies_of_the_arguments() -> None:
     ("wrong", "reason"),
     [
         (lambda x: x.sum(axis=0) * 1.01, "wrong in"),
-        (lambda x: x.sum(axis=1), "float32 (64,) for float32 (32,)"),
+        (lambda x: x.sum(axis=1), "float32 (64,) instead of float32 (32,)"),
         (lambda x: x.sum(axis=0).astype(cp.float64), "float64"),
-        (lambda x: (x.sum(axis=0), x), "2 arrays for 1"),
+        (lambda x: (x.sum(axis=0), x), "2 arrays instead of 1"),
         (lambda x: x.nothing, "AttributeError"),
-        (lambda x: 42, "it returned int: a candidate must return one or more device arrays"),
+        (lambda x: 42, "The candidate returned int, but it must return one or more device arrays"),
         (lambda x: x.sum(axis=0) * cp.float32(np.nan), "wrong in 32 of 32 elements"),
     ],
 )
@@ -255,8 +255,8 @@ def test_integers_and_booleans_are_compared_exactly() -> None:
     assert reason(np.array([10**9, 5]), np.array([10**9, 6])) == "wrong in 1 of 2 elements"
     assert reason(np.array([True, False]), np.array([True, False])) == ""
     assert reason(np.array([True, True, True]), np.array([True, False, False])) == "wrong in 2 of 3 elements"
-    assert reason(np.array([1], "i4"), np.array([1], "i8")) == "wrong: int32 (1,) for int64 (1,)"
-    assert reason(np.array([[1]]), np.array([1])) == "wrong: int64 (1, 1) for int64 (1,)"
+    assert reason(np.array([1], "i4"), np.array([1], "i8")) == "wrong: int32 (1,) instead of int64 (1,)"
+    assert reason(np.array([[1]]), np.array([1])) == "wrong: int64 (1, 1) instead of int64 (1,)"
 
 
 def test_a_check_gets_the_results_as_they_were_returned() -> None:
@@ -274,9 +274,9 @@ def test_a_check_gets_the_results_as_they_were_returned() -> None:
         gl.tune([way], x, check=check, repeats=1)
     several = (tuple, tuple, (3, 4))
     assert calls == [(cp.ndarray, cp.ndarray, (4,)), several, several]
-    with pytest.raises(GpulabError, match="the check refuses it"):
+    with pytest.raises(GpulabError, match="the check rejects it"):
         gl.tune([lambda x: x], x, check=check)
-    message = r"fails: refused: ValueError: no; first_row: wrong: float64 \(4,\) for float64 \(3, 4\)"
+    message = r"fails: failed: ValueError: no; first_row: wrong: float64 \(4,\) instead of float64 \(3, 4\)"
     with pytest.raises(GpulabError, match=message):
         gl.tune([fails, first_row], x, reference=lambda x: x)
 
@@ -338,7 +338,7 @@ def test_the_default_bounds_are_those_documented(monkeypatch: pytest.MonkeyPatch
     assert len(calls) == 2 + 2 + 20  # reference and result; warm-up; timed
     monkeypatch.setattr(tune.Tuner, "_timed", lambda self, *_: (7,))
     choice = gl.tune([counted], matrix()).record.choices[0]
-    assert choice.note == "max_ms=30 cut counted short of 20 calls."
+    assert choice.note == "Because of max_ms=30, fewer than 20 calls were timed for counted."
     for bounds in ({"repeats": 1}, {"max_ms": 0.5, "repeats": 1}, {"warmup": 0, "repeats": 1}):
         assert gl.tune([counted], matrix(), **bounds).record.choices[0].note == ""  # type: ignore[arg-type]
 
@@ -358,7 +358,7 @@ def test_the_best_has_the_smallest_median_and_interrupted_candidates_are_named(
     tuned = gl.tune(ways, cp.ones(3), repeats=3, max_ms=1.5)
     (choice,) = tuned.record.choices
     assert choice.best == "fast"
-    assert choice.note == "max_ms=1.5 cut cut, short short of 3 calls."
+    assert choice.note == "Because of max_ms=1.5, fewer than 3 calls were timed for cut, short."
     assert choice.note in tuned.describe()
     assert [(c.name, c.times_ns) for c in choice.candidates] == [
         (name, () if name == "wrong" else times_ns) for name, times_ns in times.items()
@@ -403,7 +403,7 @@ def test_the_result_of_a_candidate_without_one_is_its_arrays() -> None:
         return [candidate.why for candidate in tuned.record.choices[0].candidates]
 
     assert reasons(lambda x, n, y: [x + n, y * n]) == ["", ""]
-    assert reasons(lambda x, n, y: x + n) == ["", "wrong: 1 array for 2"]
+    assert reasons(lambda x, n, y: x + n) == ["", "wrong: 1 array instead of 2"]
 
 
 def test_candidates_have_distinct_names() -> None:

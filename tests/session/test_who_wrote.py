@@ -104,7 +104,7 @@ def test_wide_stores_and_lanes_that_write_together() -> None:
 def test_an_unwritten_element_and_an_error_of_the_function() -> None:
     x = gl.cp.full(4, math.nan)
     history = gl.who_wrote(x, -1, lambda: None)
-    assert "was there before" in history.verdict
+    assert "No launch wrote" in history.verdict
     assert math.isnan(history.last.value)
 
     def fails() -> None:

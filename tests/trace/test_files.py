@@ -332,7 +332,7 @@ def test_a_trace_without_a_gpu_says_what_to_record(file: Path) -> None:
     file.write_text(json.dumps([event("cpu_op", "aten::add", 1 + n, 0.5, 9, 9) for n in range(3)]))
     timeline = open_file(file)
     assert sentences.sentence(timeline).endswith(
-        ": no work of a GPU; 3 ranges of the host. It contains no GPU activity. Record it with "
+        ": no GPU work; 3 ranges of the host. It contains no GPU activity. Record it with "
         "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])."
     )
     file.write_text(json.dumps(OTHER))

@@ -135,7 +135,7 @@ def test_atomics_and_volatile_accesses_do_not_count() -> None:
 
 
 def test_a_block_without_a_pipeline_is_explained() -> None:
-    with pytest.raises(GpulabError, match="fills no shared memory"):
+    with pytest.raises(GpulabError, match="does not fill shared memory"):
         find_pipeline(block([[("barrier", 0)]] * 2))
     with pytest.raises(GpulabError, match="once"):
         find_pipeline(block([[("store", 0), ("barrier", 0), ("read", 0)]] * 2))

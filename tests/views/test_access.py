@@ -144,7 +144,7 @@ def test_a_line_and_a_warp_are_chosen() -> None:
     assert "warp 7 of block 1" in view.caption
     nothing = transposed(line=11)
     assert nothing.access is None
-    assert "did not make it" in str(nothing.draw())
+    assert "did not make this access" in str(nothing.draw())
     assert nothing.png()
     with pytest.raises(ValueError, match="accesses: 6, 8, 9, 11"):
         transposed(line=3)

@@ -56,7 +56,7 @@ def test_a_repr_names_the_measured_and_the_modelled_record() -> None:
     alone = WarpStepper(trace)
     compared = WarpStepper(trace, measured)
     assert measured.provenance.label not in repr(alone)
-    assert repr(compared) == f"{repr(alone)[:-1]}, its masks beside those {measured.provenance.label}."
+    assert repr(compared) == f"{repr(alone)[:-1]}, with masks {measured.provenance.label}."
     alone.close()
     compared.close()
 

@@ -55,8 +55,8 @@ def test_a_link_outside_groups_is_an_arc() -> None:
 def test_the_words_and_the_table_have_each_direction() -> None:
     peers = chart(3, [(0, 1), (1, 0), (1, 2)])
     assert "3 of 6 directions" in repr(peers)
-    assert "GPU 1 reaches GPU 0 and GPU 2 directly." in peers.describe()
-    assert "GPU 2 reaches GPU 0 and GPU 1 through the host." in peers.describe()
+    assert "GPU 1 accesses GPU 0 and GPU 2 directly." in peers.describe()
+    assert "GPU 2 accesses GPU 0 and GPU 1 through the host." in peers.describe()
     frame = peers.to_pandas()
     assert frame["GPU 2"].tolist()[:2] == [40, 400]
 

@@ -67,7 +67,7 @@ def test_the_lowest_roof_over_a_kernel_is_named() -> None:
 
 def test_a_kernel_without_floating_point_has_no_point() -> None:
     chart = RooflineChart(synthetic.roofline())
-    assert "copy is not in the chart: it does no floating-point operations" in chart.describe()
+    assert "copy is not in the chart: it performs no floating-point operations" in chart.describe()
     assert "copy" not in [text.get_text() for text in axes_of(chart).texts]
 
 

@@ -178,7 +178,7 @@ def test_the_course_call_traces_a_whole_block() -> None:
     assert [warp for warp, *_ in single.contents["warps"]] == [2]
     np.testing.assert_array_equal(single.trace.pc, view.trace.pc)
     cut = gl.warps(cp.RawKernel(CODE, "reversed"), 1, 96, (x,), max_steps=20, whole_block=True)
-    assert "The trace stops after 20 steps of all warps; the block ran on." in cut.describe()
+    assert "The trace stops after 20 steps of all warps; the block continued." in cut.describe()
     for view_ in (view, single, cut):
         assert view_.png().startswith(b"\x89PNG")
         view_.close()

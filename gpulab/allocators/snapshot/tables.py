@@ -60,7 +60,7 @@ class Tables:
             snapshot = {"segments": snapshot, "device_traces": []}
         if not isinstance(snapshot, dict) or "segments" not in snapshot:
             raise SnapshotError(
-                "This pickle is not a snapshot of PyTorch's allocator: it has no "
+                "This pickle is not a snapshot of PyTorch's allocator: it has no list "
                 "'segments'. Write a snapshot with "
                 'torch.cuda.memory._dump_snapshot("file.pickle").'
             )
@@ -82,7 +82,8 @@ class Tables:
         traces = _checked(list, snapshot.get("device_traces", []), "device_traces")
         if len(traces) > _MAX_DEVICES:
             raise SnapshotError(
-                f"This snapshot has {len(traces):,} devices: it is damaged, or it is not a snapshot."
+                f"This file has traces of {len(traces):,} devices, but at most {_MAX_DEVICES} can exist. It "
+                "is damaged, or it is not a snapshot."
             )
         for segment in _checked(list, snapshot["segments"], "segments"):
             self._segment(_checked(dict, segment, "segment"))
@@ -95,12 +96,14 @@ class Tables:
             for previous_segment, next_segment in zip(tables.segments, tables.segments[1:], strict=False):
                 if previous_segment.end > next_segment.address:
                     raise SnapshotError(
-                        f"Segments overlap at {next_segment.address:#x} in this snapshot: it is damaged."
+                        f"This snapshot is damaged: two of its segments overlap at {next_segment.address:#x}."
                     )
 
     def _device(self, device_id: int) -> DeviceTables:
         if not 0 <= device_id < _MAX_DEVICES:
-            raise SnapshotError(f"This snapshot refers to device {device_id}: it is damaged.")
+            raise SnapshotError(
+                f"This snapshot is damaged: it refers to device {device_id}, which cannot exist."
+            )
         return self.devices.setdefault(device_id, DeviceTables())
 
     def _segment(self, segment: dict[Any, Any]) -> None:
@@ -125,7 +128,7 @@ class Tables:
             block = _checked(dict, block, "block")
             block_state = _short_text(block.get("state"))
             if block_state not in _STATES:
-                raise SnapshotError(f"This snapshot has a block in the state {block_state!r}: it is damaged.")
+                raise SnapshotError(f"This snapshot is damaged: a block has the state {block_state!r}.")
             length = _number(block, "size")
             # Before PyTorch 2.1 a block had a history instead of its own size and frames.
             history = block.get("history")
@@ -139,7 +142,7 @@ class Tables:
             position += length
         if position != address + size:
             raise SnapshotError(
-                f"The blocks of the segment at {address:#x} do not fill it: the snapshot is damaged."
+                f"This snapshot is damaged: the blocks of the segment at {address:#x} do not fill it."
             )
 
     def _trace(self, tables: DeviceTables, trace: list[Any]) -> None:

@@ -69,7 +69,7 @@ def _device(
     notes = []
     if device_history.strange:
         verb_do = noun(device_history.strange, "does", "do")
-        notes.append(f"{count(device_history.strange, 'event')} {verb_do} not agree with the final state.")
+        notes.append(f"{count(device_history.strange, 'event')} {verb_do} not match the final state.")
     if tables.impossible:
         verb = noun(tables.impossible, "was", "were")
         subject = f"{count(tables.impossible, 'event')} with an impossible size or address"
@@ -79,7 +79,7 @@ def _device(
         names = [f"{times:,} {name!r:.60}" for name, times in by_count[:_MAX_NAMES]]
         other_events = sum(times for _, times in by_count[_MAX_NAMES:])
         if other_events:
-            names.append(f"{other_events:,} of {count(len(by_count) - _MAX_NAMES, 'more kind')}")
+            names.append(f"{other_events:,} of {count(len(by_count) - _MAX_NAMES, 'other kind')}")
         notes.append(f"Events of other kinds were left out: {', '.join(names)}.")
     return notes
 
@@ -108,7 +108,10 @@ def main(arguments: Sequence[str]) -> int:
         print(error)
         return 1
     except MemoryError:
-        print(f"Reading the file takes more than {int(limit_bytes) / 2**30:.0f} GiB: damaged or malicious.")
+        print(
+            f"Reading the file takes more than {int(limit_bytes) / 2**30:.0f} GiB of memory, so the file is "
+            "damaged or malicious."
+        )
         return 1
     return 0
 

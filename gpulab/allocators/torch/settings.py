@@ -277,7 +277,9 @@ def _divisions(value: str) -> tuple[int, ...]:
             continue
         size = _integer("roundup_power2_divisions", bound)
         if not size or size & (size - 1):
-            raise SettingsError(f"roundup_power2_divisions has an entry for {bound} MiB, not a power of two.")
+            raise SettingsError(
+                f"roundup_power2_divisions has an entry for {bound} MiB, which is not a power of two."
+            )
         index = min(size.bit_length() - 1, _INTERVALS - 1)
         if last_index is None:
             table[:index] = [division_count] * index

@@ -63,7 +63,7 @@ class Statistics:
     num_device_free: int = 0
 
     def add(self, metric: str, pool: str, amount: int) -> None:
-        """Increase a metric by `amount` for one pool (``"small"`` or ``"large"``) and for all pools together."""
+        """Increase a metric by `amount` for one pool (``"small"`` or ``"large"``) and for all pools."""
         by_pool = self.figures[metric]
         by_pool["all"].add(amount)
         by_pool[f"{pool}_pool"].add(amount)

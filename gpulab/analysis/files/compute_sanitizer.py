@@ -177,7 +177,9 @@ def _parsed(data: bytes) -> Element:
         nonlocal depth
         depth += 1
         if depth > _MAX_DEPTH or (depth == 1 and tag != _ROOT):
-            raise SanitizerFileError(f"This is not a file of {CHECKER}: <{tag[:40]}> is at depth {depth}.")
+            raise SanitizerFileError(
+                f"This file was not written by {CHECKER}: <{tag[:40]}> is at depth {depth}."
+            )
         builder.start(tag, attributes)
 
     def end(tag: str) -> None:

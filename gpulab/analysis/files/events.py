@@ -27,7 +27,7 @@ _PIECE = 1 << 20
 _GZIP = b"\x1f\x8b"
 _OTHER_FORMATS = {
     b"PK\x03\x04": "a zip archive",
-    b"\x0a": "a trace of Perfetto's own format",
+    b"\x0a": "a trace in Perfetto's own format",
 }
 _TEXT_SIGNATURES = (b"\x0a",)  # JSON may begin like this
 _SPACE = re.compile(r"[ \t\n\r]*")
@@ -217,12 +217,13 @@ class Document:
             "no text",
         )
         raise TraceFormatError(
-            f"{self._name} is {description}, but gpulab opens Chrome trace events: export the trace as JSON."
+            f"{self._name} is {description}, but gpulab can open only Chrome trace events. Export the trace "
+            "as JSON."
         ) from error
 
     def _too_large(self) -> NoReturn:
         raise TraceFormatError(
-            f"{self._name} is not a trace: a single item of it has more than {MAX_PART >> 20} MB."
+            f"{self._name} is not a trace: a single item in it is larger than {MAX_PART >> 20} MB."
         )
 
     def _fail(self, reason: str = "", text_index: int | None = None) -> NoReturn:

@@ -30,8 +30,8 @@ def find_pipeline(trace: BlockTrace) -> Pipeline:
     buffers = Buffers(steps, trace.shared)
     if not buffers.read.row.size:
         raise GpulabError(
-            f"`{trace.kernel_name}` has no pipeline: in this launch, its block fills no shared memory that "
-            "it then reads. gl.warps(kernel, grid, block, args, whole_block=True) shows its steps."
+            f"`{trace.kernel_name}` has no pipeline: in this launch, its block does not fill shared memory "
+            "and read it afterwards. gl.warps(kernel, grid, block, args, whole_block=True) shows its steps."
         )
     if not buffers.writes.asynchronous.any() and buffers.fills.max() < 2:
         raise GpulabError(

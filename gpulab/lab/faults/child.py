@@ -78,7 +78,7 @@ def run(_: Any, job_bytes: bytes, returns: bool, blocking: bool, watchdog_s: flo
             _add_result(value, returns, outcome)
     _add_figures(outcome)
     if any(not _compiles(pid) for pid in children(me)):
-        outcome["notes"].append("It started processes that were still running. They were ended, too.")
+        outcome["notes"].append("The code left processes running, so they were ended.")
     return outcome
 
 

@@ -27,7 +27,7 @@ def check(launch: Launch, tools: Sequence[str], limit_s: float = LIMIT_S) -> San
         block=launch.block,
         shared_bytes=launch.shared_bytes,
         tools=Hazards(tuple(tools)).tools,
-        block_order="as the GPU has it",
+        block_order="chosen by the GPU",
         checker=CHECKER,
     )
 

@@ -278,6 +278,6 @@ def _source(program: Program, index: int) -> tuple[str, str]:
     kernel: Generated | None = program.kernels[index]
     nodes = [program.plan.nodes[n].name for n in program.plan.groups[index]]
     if kernel is None:
-        reason_text = f" (no C++ here for {program.refused[index]})" if index in program.refused else ""
-        return f"{', '.join(nodes)}: runs as it is written{reason_text}", ""
+        reason_text = f" {program.refused[index]}" if index in program.refused else ""
+        return f"{', '.join(nodes)}: runs as written.{reason_text}", ""
     return kernel.operation, kernel.source

@@ -143,7 +143,8 @@ class Tuner(Pictured):
         best = min(correct, key=lambda candidate: statistics.median(candidate.times_ns))
         stopped_early = [candidate.name for candidate in correct if len(candidate.times_ns) < self.repeats]
         early_note = (
-            f"max_ms={number(self.max_ms)} cut {', '.join(stopped_early)} short of {self.repeats} calls."
+            f"Because of max_ms={number(self.max_ms)}, fewer than {self.repeats} calls were timed for "
+            f"{', '.join(stopped_early)}."
             if stopped_early
             else ""
         )
@@ -160,7 +161,7 @@ class Tuner(Pictured):
         try:
             results = _results(function, args)
         except Exception as error:  # whatever a candidate does, the others are tried
-            return Candidate(name=name, why=f"refused: {type(error).__name__}: {error}")
+            return Candidate(name=name, why=f"failed: {type(error).__name__}: {error}")
         failure = self._error_text(results, expected)
         return Candidate(
             name=name, why=failure, times_ns=() if failure else self._timed(function, copied(args))
@@ -170,13 +171,14 @@ class Tuner(Pictured):
         """Return a description of the difference from the expected results, or an empty string."""
         if self._check is not None:
             array_pair = [arrays[0] if len(arrays) == 1 else tuple(arrays) for arrays in (results, expected)]
-            return "" if self._check(*array_pair) else "wrong: the check refuses it"
+            return "" if self._check(*array_pair) else "wrong: the check rejects it"
         if len(results) != len(expected):
-            return f"wrong: {count(len(results), 'array')} for {len(expected)}"
+            return f"wrong: {count(len(results), 'array')} instead of {len(expected)}"
         for result, expected_array in zip(results, expected, strict=True):
             if result.shape != expected_array.shape or result.dtype != expected_array.dtype:
                 return (
-                    f"wrong: {result.dtype} {result.shape} for {expected_array.dtype} {expected_array.shape}"
+                    f"wrong: {result.dtype} {result.shape} instead of {expected_array.dtype} "
+                    f"{expected_array.shape}"
                 )
             if difference := self._count_off(result.get(), expected_array.get()):
                 return f"wrong in {number(difference)} of {count(result.size, 'element')}"
@@ -290,8 +292,8 @@ def _results(function: Way, args: tuple[Any, ...]) -> list[Any]:
     for result in results:
         if not isinstance(result, array):
             raise TypeError(
-                f"it returned {type(result).__name__}: a candidate must return one or "
-                "more device arrays, or change its arguments"
+                f"The candidate returned {type(result).__name__}, but it must return one or "
+                "more device arrays, or change its arguments."
             )
     return [result.copy() for result in results]
 

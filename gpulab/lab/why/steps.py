@@ -62,7 +62,7 @@ def launch_of(label: str, description: Any) -> Launch | session.KeptLaunch:
     if not isinstance(description, tuple | list):
         raise TypeError(f"{label} must be a launch, not {type(description).__name__}: {_WRITE}.")
     if not len(_REQUIRED) <= len(description) <= len(_NAMES):
-        raise TypeError(f"{label} has {len(description)} parts: {_WRITE}.")
+        raise TypeError(f"{label} is a sequence of {len(description)} elements: {_WRITE}.")
     return Launch.of(*description)
 
 

@@ -25,19 +25,17 @@ BANK_FIGURES = (
     ("{wavefronts}", "<wavefronts pass|passes> per request", "at best {ideal_wavefronts}", "extra_passes"),
     ("<calm no|{ways}-way>", "bank conflict", "<calm |words in the busiest bank>", "conflicts"),
 )
-IDLE = "Lane {lane} takes no part."
+IDLE = "Lane {lane} is inactive."
 ASKS = "Lane {lane} accesses <size byte {first}|bytes {first} to {last}>"
 IN_MEMORY = ", sector {sector} of line +{line}"
 IN_BANKS = ", <banks bank {bank}|banks {bank} to {last_bank}> in pass {pass}"
 SHARED = ", as <others lane {other} does|{others} other lanes do>"
-LOCAL_NOTE = (
-    "Local memory is each lane's own and interleaved: equal offsets of the lanes are next to each other."
-)
+LOCAL_NOTE = "Each lane has its own local memory. It is interleaved: equal offsets of the lanes are adjacent."
 NOTES = (
     ("atomic", "An atomic operation accesses a sector once per lane that uses the sector's most used word."),
     ("local", LOCAL_NOTE),
-    ("const", "Constant memory returns one word at a time: each different word of the warp takes a pass."),
-    ("parts", "Accesses wider than 4 bytes per lane are split: half or a quarter of the warp at a time."),
+    ("const", "Constant memory returns one word at a time: each different word takes a pass."),
+    ("parts", "Accesses wider than 4 bytes per lane are split into halves or quarters of the warp."),
     ("swap", "Compare-and-swap reads and writes: two wavefronts per pass."),
     ("alone", "An atomic operation takes one pass per lane of a bank, even if the lanes use the same word."),
 )

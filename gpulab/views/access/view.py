@@ -236,5 +236,5 @@ class AccessMicroscope(View, module="access/view"):
         row = self.rows[min(self.row, len(self.rows) - 1)]
         row_name = f"Line {row.cells[0]}, {row.cells[2]}"
         if not row.requests.size:
-            return f"{row_name}: {self._warp_text()} did not make it."
+            return f"{row_name}: {self._warp_text()} did not make this access."
         return f"{row_name}, edited: {access_text.expression(self.pattern)}" if self.edited else row_name

@@ -11,7 +11,7 @@ from virtualgpu.records.memory import AllocatorHistory, Fragmentation, Stack
 OPERATIONS = {
     "alloc": "{size} allocated{asked}, {stream}{at}",
     "free_requested": "{size} freed{at}",
-    "free_completed": "{size} are free again",
+    "free_completed": "{size} free again",
     "segment_alloc": "{size} allocated from the device, {stream}{at}",
     "segment_free": "{size} returned to the device",
     "segment_map": "{size} mapped into an expandable segment, {stream}{at}",
@@ -22,7 +22,7 @@ OPERATIONS = {
     "free": "a pool block freed{at}",
     "record_stream": "{stream} also uses a pool block",
     "complete": "the earlier work of {stream} has finished",
-    "empty_cache": "the cache emptied{at}",
+    "empty_cache": "cache emptied{at}",
     "set_limit": "limit set to {size}",
 }
 KINDS = tuple(OPERATIONS)
@@ -48,15 +48,15 @@ PAGE = {
     "nothing": "Nothing is free, so emptying the cache would return nothing.",
     "gives": "Emptying the cache would return {releasable} to the device",
     "stays": "; {held} would remain, in segments with a pool block in use",
-    "now": "The pool as it is now.",
+    "now": "The current state of the pool.",
     "before": "Before the first {unit} of {last}.",
     "moment": "{Unit} {at} of {last}: {told}.",
-    "asked": " ({asked} asked)",
+    "asked": " ({asked} requested)",
     "elsewhere": "another stream",
     "block": "<waits Freed, but waiting for a stream|In use>: {size}{asked}{label} {where}{age}.",
     "free": "Free: {size} {where}.",
     "unmapped": "Not mapped: {size} of addresses without memory {where}.",
-    "where": "at 0x{address}, <seen in|in what was seen of> a segment of {segment} of {stream}",
+    "where": "at 0x{address}, <in|in the known part of> a segment of {segment} of {stream}",
     "lost": " ({asked} requested, {lost} lost by rounding)",
     "age": ", {events} events old",
     "first": ", allocated before the first event",
@@ -66,7 +66,7 @@ PAGE = {
 
 
 def operation_text(kind: str, size_bytes: int, requested_bytes: int, stream: str, owner: str) -> str:
-    """Return an operation in words, such as ``4 MiB allocated (3.9 MiB asked), stream 0, train.py:12``."""
+    """Return an operation in words, such as ``4 MiB allocated (3.9 MiB requested), stream 0, a.py:12``."""
     differs = requested_bytes and size(requested_bytes) != size(size_bytes)
     requested_text = filled(PAGE["asked"], {"asked": size(requested_bytes)}) if differs else ""
     owner_text = f", {owner}" if owner else ""

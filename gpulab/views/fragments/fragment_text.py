@@ -26,7 +26,7 @@ ORIGIN = {
 }
 LANE = "Lane {lane} (group {group}, position {position}) holds {elements}."
 ACCESS = "Lane {lane} accesses bytes {first} to {last} of shared memory in pass {pass}."
-IDLE = "Lane {lane} takes no part."
+IDLE = "Lane {lane} is inactive."
 PAGE = {
     "element": ELEMENT,
     "before": BEFORE,

@@ -35,7 +35,7 @@ MEMORY_HEADING = (
     "Labels are row: columns (or rows: column) of a matrix."
 )
 ACCESS_HEADING = "Shared memory: lines of 128 bytes over the 32 banks, with the lane that accesses each part"
-PASS_NOTE = "A frame marks what needs another pass through the banks: a bank conflict."
+PASS_NOTE = "A frame marks bytes that need another pass through the banks: a bank conflict."
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ MAX_SINGLE = 21
 REPLAY_S = (12, 5, 2)
 SHAPES = {"KERNEL": "box", "MEMCPY": "copy", "MEMSET": "set", "HOST": "round"}
 TIMELINE_NAMES = ("piece by piece", "as a graph")
-TIMELINE_LABEL = f"Both ways on one axis, the graph below. {KEYS}"
+TIMELINE_LABEL = f"Timelines without and with the graph on one axis; the graph is below. {KEYS}"
 HINT = "Point at a node, or focus the graph and use Tab or the arrow keys. Enter or a click marks it"
 
 
@@ -158,7 +158,7 @@ class GraphView(View):
         arrows = [(_old_key(array), str(group_of_node[array.nodes[0]])) for array in self.graph.dangling]
         arrows += [(str(start_group), str(end_group)) for start_group, end_group in self.edges]
         unfold_text = (
-            "; one that stands for several unfolds" if any(group.times > 1 for group in self.groups) else ""
+            "; a node for several nodes unfolds" if any(group.times > 1 for group in self.groups) else ""
         )
         return dag(
             {**self._arrays(), **self._nodes()},

@@ -146,7 +146,7 @@ class LadderChart(FigureView):
                 ),
                 bandwidths,
             ),
-            Table("How each number was found", ("quantity", "method"), methods),
+            Table("How each number was obtained", ("quantity", "method"), methods),
         )
 
     def painters(self) -> tuple[Painter, ...]:

@@ -234,7 +234,7 @@ def _side_by_side(left: Waves, right: Waves, span_ns: int, is_steered: bool) -> 
 
 def _fixed_text(waves: Waves) -> str:
     """Return a sentence about the launch for comparison, which the slider does not change."""
-    return f"{count(math.prod(waves.trace.block), 'thread')} only; it ignores the slider."
+    return f"{count(math.prod(waves.trace.block), 'thread')} per block; the slider does not change it."
 
 
 def _head(waves: Waves) -> str:

@@ -192,7 +192,7 @@ def _caption(record: MemorySamples) -> str:
     label = record.provenance.label
     text = f"{label[0].upper()}{label[1:]}; wall time."
     if record.provenance.source == "modelled":
-        text += " The pool is CuPy's to the byte, the driver's share is modelled."
+        text += " The sizes of the pool equal CuPy's to the byte, and the driver's share is modelled."
     return f"{text} {record.note}".strip()
 
 

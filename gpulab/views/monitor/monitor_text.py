@@ -100,7 +100,7 @@ def state_of(record: LoadSamples) -> str:
         f"At {duration(record.duration_ns)}, clocks held back by: "
         f"{NOT_AVAILABLE if reason_bits is None else clock_reasons(reason_bits)}. "
     )
-    mig = {True: "MIG is on: this may be a slice of the GPU. ", False: "MIG is off. ", None: ""}[record.mig]
+    mig = {True: "MIG is on, so this may be a GPU slice. ", False: "MIG is off. ", None: ""}[record.mig]
     processes = [f"{pid} ({reading(mib, 'MiB')})" for pid, mib in record.processes]
     return (
         limits_text

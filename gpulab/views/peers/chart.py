@@ -89,7 +89,7 @@ class PeersChart(FigureView):
         gpu_pairs = [gpu_pair for gpu_pair in self._reach if gpu_pair[0] != gpu_pair[1]]
         direct_count = sum(self._reach[gpu_pair] for gpu_pair in gpu_pairs)
         text = f"{direct_count} of {len(gpu_pairs)} directions are direct{self._rate_text(True)}"
-        clauses = [text if direct_count else "no GPU reaches another one directly"]
+        clauses = [text if direct_count else "no GPU accesses the memory of another GPU directly"]
         if direct_count < len(gpu_pairs):
             other_text = "other" if direct_count else "all"
             clauses.append(f"{other_text} copies go through the host{self._rate_text(False)}")
@@ -105,13 +105,13 @@ class PeersChart(FigureView):
             for direct, route in ((True, "directly"), (False, "through the host")):
                 reached_gpus = [f"GPU {b}" for b in self.gpus if b != gpu and self._reach[gpu, b] == direct]
                 if reached_gpus:
-                    lines.append(f"GPU {gpu} reaches {listing(reached_gpus)} {route}.")
+                    lines.append(f"GPU {gpu} accesses {listing(reached_gpus)} {route}.")
         return "\n".join(lines)
 
     def notes(self) -> tuple[str, ...]:
         """Return a note if the machine has only one GPU."""
         return (
-            ("There is no other GPU that this one could exchange data with.",) if len(self.gpus) == 1 else ()
+            ("There is no other GPU with which this GPU could exchange data.",) if len(self.gpus) == 1 else ()
         )
 
     def tables(self) -> tuple[Table, ...]:

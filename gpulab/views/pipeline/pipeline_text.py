@@ -54,7 +54,7 @@ class PipelineText:
         if not fill.asynchronous:
             return f"{text}."
         if fill.landed is None:
-            return f"{text}; not all of these copies are waited for."
+            return f"{text}; the block does not wait for all of these copies."
         return f"{text}; the wait for it is at {lines_text(fill.wait_lines)}{self.iteration(fill.landed)}."
 
     def use(self, use: Use) -> str:

@@ -150,7 +150,7 @@ class RooflineChart(FigureView):
         for point in self.roofline.points:
             if point in self._points:
                 continue
-            reason = "" if point.operations else "it does no floating-point operations; "
+            reason = "" if point.operations else "it performs no floating-point operations; "
             largest_bytes = max(point.size_bytes.values())
             bytes_text = size(largest_bytes) if largest_bytes else "no bytes"
             moved_text = f"it moved {bytes_text} in {duration(point.time_ns)}"

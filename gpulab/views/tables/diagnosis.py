@@ -172,7 +172,7 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
             if self.bound == "DRAM"
             else ""
         )
-        return f"Nothing worth fixing. The kernel is {bound_text}.{hint}"
+        return f"No cause is worth fixing. The kernel is {bound_text}.{hint}"
 
     def _tensor_wait(self) -> str:
         """Return what the tensor cores wait for, if the kernel uses them and they are not its limit."""
@@ -350,7 +350,7 @@ def _divergence(cause: Cause, _: DiagnosisTable) -> Explanation:
         return count_text, "Use a block size that is a multiple of 32"
     lanes_text = f"{number(cause.figures['lanes'])} of 32 lanes work on average"
     return f"{lanes_text}; branches divide them {count(divergent_branches, 'time')}", (
-        "Let the lanes of a warp take the same side: sort or compact the work, or branch per warp"
+        "Let the lanes of a warp take the same path: sort or compact the work, or branch per warp"
     )
 
 

@@ -40,7 +40,7 @@ class HistoryTable(RecordTable[ElementHistory], ElementHistory):
         """The verdict: a sentence with the element's value and its last writer."""
         last_write = self.last
         if last_write.kind == "initial":
-            return f"Nothing wrote {self.element}: its {_value(last_write.value)} was there before."
+            return f"No launch wrote {self.element}: its value was {_value(last_write.value)} before."
         launch_text = f" of launch {last_write.launch}" if last_write.launch else ""
         writer_text = f"{last_write.name}{launch_text}"
         if last_write.place is not None:
@@ -69,14 +69,15 @@ class HistoryTable(RecordTable[ElementHistory], ElementHistory):
         sentences = []
         if self.left_out:
             sentences.append(
-                f"The first {count(self.left_out, 'entry', 'entries')} of the history did not fit."
+                f"The first {count(self.left_out, 'entry', 'entries')} of the history did not fit into the "
+                "recording."
             )
         if any(write.value is None for write in self.writes):
             sentences.append(
-                "Several lanes of one instruction wrote it, and the value of the last one remains."
+                "Several lanes of one instruction wrote the element, and it has the value of the last one."
             )
         if self.error:
-            sentences.append(f"After that, this error occurred: {self.error}")
+            sentences.append(f"After the last write, this error occurred: {self.error}")
         return [*sentences, *filter(None, [self.note])]
 
     def _body(self) -> str:

@@ -53,7 +53,7 @@ class MemoryReportTable(RecordTable[MemoryReport], MemoryReport):
         if self.failed is not None:
             return f"The request that failed: {_source_text(self.failed.source)}. {self.failed.message}"
         if self.source is None:
-            return "The call never used more than was in use before it."
+            return "The call never used more memory than was in use before the call."
         function_text = f"in {self.stack[0].function}, " if self.stack else ""
         return f"Reached {function_text}at {_source_text(self.source)}"
 
@@ -63,7 +63,7 @@ class MemoryReportTable(RecordTable[MemoryReport], MemoryReport):
         temporary_share = self.temporary_bytes / self.needed_bytes
         stayed_bytes = self.after_bytes - self.before_bytes
         stayed_text = (
-            f"{size(stayed_bytes)} stayed"
+            f"{size(stayed_bytes)} remained in use"
             if stayed_bytes >= 0
             else f"{size(-stayed_bytes)} of earlier allocations were freed"
         )
@@ -83,7 +83,7 @@ class MemoryReportTable(RecordTable[MemoryReport], MemoryReport):
         )
         return (
             f"On {device_room.provenance.device} there is room for {factor_text}, if all allocations of "
-            "the call grow alike and everything allocated before remains; sides of matrices could be "
+            "the call grow by the same factor and earlier allocations remain. The sides of matrices could be "
             f"{_factor_text(device_room.times**0.5)} as long. For other GPUs, 512 MiB are reserved "
             "for the driver. Rounding and fragmentation are not included."
         )

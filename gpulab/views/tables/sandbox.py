@@ -41,7 +41,7 @@ class SandboxTable(RecordTable[SandboxRun], SandboxRun):
         if self.at_end:
             place_text = ", reported at the end, because the program never waits for its work"
         consequence = (
-            " The context was lost with it; this notebook has another context." if self.sticky else ""
+            " It destroyed the context of its process; this notebook has another one." if self.sticky else ""
         )
         return f"{self.name} raised {error_line}{place_text}.{consequence}"
 
@@ -50,7 +50,7 @@ class SandboxTable(RecordTable[SandboxRun], SandboxRun):
         rows: list[tuple[Any, ...]] = [("raised", *_row(self.raised))] if self.raised else []
         if self.culprit is not None:
             launch_text = f"launch {self.culprit.launch}" if self.culprit.launch else "a launch"
-            rows.append((f"did it ({launch_text})", *_row(self.culprit.source)))
+            rows.append((f"cause ({launch_text})", *_row(self.culprit.source)))
             place = self.culprit.place
             if place is not None:
                 name = f"{self.culprit.kernel}, block {place.block}, thread {place.thread}"

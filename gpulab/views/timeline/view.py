@@ -97,7 +97,7 @@ class TimelineView(View):
 
     def sentence(self) -> str:
         first_sentence, *other_sentences = map(_sentence, self.panels)
-        return f"Timeline of {'; above one of '.join([first_sentence, *other_sentences])}."
+        return f"Timeline of {'; below it: '.join([first_sentence, *other_sentences])}."
 
     def describe(self) -> str:
         lines = [self.sentence(), *([self.summary] if self.summary else [])]

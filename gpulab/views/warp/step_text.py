@@ -17,16 +17,14 @@ SENTENCE = "Step {step} of {steps}, {place}{turn}: {lanes}.{stop} {text}.{access
 LINE_SENTENCE = "Step {step} of {steps}, {place}{turn}: {lanes}.{stop}{access}{moved}"
 # Number of kinds of access in a sentence; the view lists all.
 MAX_BRIEFS = 3
-EMPTY = "The warp ran no instruction."
+EMPTY = "The warp executed no instruction."
 OPTIMIZED_OUT = "optimized out; compile with -G to keep it"
 OPTIMIZED_OUT_HELP = (
-    "The compiler keeps this variable in no register of its own. To keep all variables, compile with -G: "
-    'cp.RawKernel(code, name, options=("-G",)).'
+    "The compiler does not keep this variable in a register of its own. To keep all variables, compile with "
+    '-G: cp.RawKernel(code, name, options=("-G",)).'
 )
-LOCAL_NOTE = (
-    "Local memory is each lane's own and interleaved: equal offsets of the lanes are next to each other."
-)
-WIDE_NOTE = "Accesses wider than 4 bytes per lane are split: half or a quarter of the warp at a time."
+LOCAL_NOTE = "Each lane has its own local memory. It is interleaved: equal offsets of the lanes are adjacent."
+WIDE_NOTE = "Accesses wider than 4 bytes per lane are split into halves or quarters of the warp."
 
 # Cache of texts, because all warps of a block need the same ones.
 _cached = lru_cache(4096)

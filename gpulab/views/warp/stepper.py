@@ -117,9 +117,7 @@ class WarpStepper(View, module="warp/stepper"):
             else f"between {min_lanes} and {count(max_lanes, 'lane')} active"
         )
         warps_text = f" (of {len(self._warps)})" if len(self._warps) > 1 else ""
-        measured_text = (
-            f", its masks beside those {self.measured.provenance.label}" if self.measured is not None else ""
-        )
+        measured_text = f", with masks {self.measured.provenance.label}" if self.measured is not None else ""
         accesses = count(warp_steps.accesses.size, "memory access", "memory accesses")
         return (
             f"Warp {trace.warp_index}{warps_text} of block {_block_text(trace)} "
@@ -189,10 +187,10 @@ class WarpStepper(View, module="warp/stepper"):
 
     def _notes(self, trace: WarpTrace) -> list[str]:
         """Return notes that the learner must read before the trace."""
-        truncation_text = f"The trace stops after {count(len(trace), 'step')}; the warp ran on."
+        truncation_text = f"The trace stops after {count(len(trace), 'step')}; the warp continued."
         if isinstance(self._trace, BlockTrace):
             truncation_text = (
-                f"The trace stops after {count(self._trace.steps, 'step')} of all warps; the block ran on."
+                f"The trace stops after {count(self._trace.steps, 'step')} of all warps; the block continued."
             )
         notes = (
             self.confirmation,

@@ -86,7 +86,7 @@ class WarpSteps(TraceSteps):
         return np.array([stop_step for stop_step, _ in stops], np.int32), [reason for _, reason in stops]
 
     def sentence(self, step: int, by_line: bool = False) -> str:
-        """Return a sentence about a step or, with `by_line`, about all consecutive steps on its source line."""
+        """Return a sentence about a step or, with `by_line`, about all successive steps on its line."""
         visit = int(self.visits.of[step])
         first_step, last_step = (
             (int(self.visits.begin[visit]), int(self.visits.end[visit])) if by_line else (step, step)

@@ -147,7 +147,7 @@ def generated(plan: Plan, group: Sequence[int], name: str) -> Generated:
     inputs = plan.reads(group)
     results = plan.writes(group)
     if plan.alias([nodes[n] for n in group]):
-        raise NoCodeError("an expression in place that reads other elements of the same memory")
+        raise NoCodeError("An expression that works in place reads other elements of the same memory.")
     names = {n.number: _input(n, k) for k, n in enumerate(inputs)}
     reduction = next((nodes[n] for n in group if nodes[n].kind == "reduce"), None)
     written: dict[bool, list[str]] = {False: [], True: []}
@@ -188,7 +188,7 @@ def _reduction(
     operator = _REDUCE.get(node.name)
     axis = node.kwargs.get("axis", node.args[1] if len(node.args) > 1 else None)
     if operator is None or {*node.kwargs} - {"axis", "keepdims"} or len(node.args) > 2:
-        raise NoCodeError(f"{node.name} with these arguments")
+        raise NoCodeError(f"No C++ code can be generated for {node.name!r} with these arguments.")
     nodes = plan.nodes
     source_node = next(source_node for _, source_node in plan.sources[node.number])
     c_type = _wide(node.dtype)
@@ -240,7 +240,7 @@ def _statement(plan: Plan, node: Node, names: dict[int, str], inputs: list[Node]
     pattern = {**_COMMON_OPERATIONS, **(_REAL if loop.kind == "f" else _INTEGER)}.get(node.name)
     extra_options = {*node.kwargs} - {"out"}
     if pattern is None or extra_options or (loop.kind not in "fiu" and node.name not in _PLAIN):
-        raise NoCodeError(f"{node.name} of {loop}")
+        raise NoCodeError(f"No C++ code can be generated for {node.name!r} of type {loop}.")
     arguments = node.args[: 1 if node.name in ("astype", "copy") else None]
     operand_texts = [
         _operand_text(
@@ -249,7 +249,9 @@ def _statement(plan: Plan, node: Node, names: dict[int, str], inputs: list[Node]
         for k, argument in enumerate(arguments)
     ]
     if len(operand_texts) <= max(int(digit) for digit in "012" if f"{{{digit}}}" in pattern):
-        raise NoCodeError(f"{node.name} of {len(operand_texts)} arguments")
+        raise NoCodeError(
+            f"No C++ code can be generated for {node.name!r} of {len(operand_texts)} arguments."
+        )
     value = pattern.format(*operand_texts)
     c_type = _c_type(node.dtype)
     return f"const {c_type} v{node.number} = {value};"
@@ -289,7 +291,7 @@ def _operand_text(
             name = names.get(node.number)
         return str(name) if c_type == _C_NAMES.get(node.dtype.name) else f"({c_type}){name}"
     if not isinstance(argument, (bool, int, float, np.generic)):
-        raise NoCodeError(f"an argument of type {type(argument).__name__}")
+        raise NoCodeError(f"C++ code cannot use an argument of type {type(argument).__name__}.")
     value = loop.type(argument).item() if loop.kind != "b" else bool(argument)
     if isinstance(value, float) and not math.isfinite(value):
         bits = "0x7ff8000000000000LL" if math.isnan(value) else "0x7ff0000000000000LL"
@@ -315,7 +317,7 @@ def _loop_type(plan: Plan, node: Node) -> np.dtype[Any]:
         elif isinstance(operand, (bool, int, float)):
             kinds.append(type(operand) if type(operand) is not bool else np.dtype(bool))
         else:
-            raise NoCodeError(f"an argument of type {type(operand).__name__}")
+            raise NoCodeError(f"C++ code cannot use an argument of type {type(operand).__name__}.")
     ufunc = getattr(np, node.name, None)
     if isinstance(ufunc, np.ufunc):
         return np.dtype(ufunc.resolve_dtypes((*kinds, *[None] * ufunc.nout))[0])

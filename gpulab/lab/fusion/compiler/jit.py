@@ -51,7 +51,7 @@ class Entry:
                 else (type(current_value), current_value) != (type(was), was)
             ):
                 difference = "another array" if hasattr(was, "shape") else f"{current_value}, and was {was}"
-                changes.append(f"{name}, a name from outside, is {difference}")
+                changes.append(f"the outer variable {name} is {difference}")
         return changes
 
 
@@ -89,7 +89,7 @@ class Compiled:
         cp = session.cp()
         trace = traced(self.function, *(a.copy() if isinstance(a, cp.ndarray) else a for a in args))
         if any(shared for name, shared in guards.items() if name.endswith(_SHARED)):
-            trace.breaks.append("arguments that share memory")
+            trace.breaks.append("two arguments share memory")
         program = None if trace.breaks else Program(Plan(trace))
         return Entry(guards, trace, program, reason, names=trace.used)
 

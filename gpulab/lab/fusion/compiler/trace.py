@@ -224,7 +224,7 @@ class Trace:
     def asked(self, how: str, value: Value) -> None:
         """Record that Python needs the value of an array, for which the host must wait."""
         self.add(how, "host", value._array, (value._node.number,))
-        self.breaks.append(f"{how} of what {value._node.name!r} gives")
+        self.breaks.append(f"{how} of the result of {value._node.name!r}")
 
     def run(self, function: Callable[..., Any], args: Iterable[Any]) -> Trace:
         """Call the function with stand-ins for its arrays, and record its operations.
@@ -294,7 +294,7 @@ class Value:
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # or else CuPy reads the array by its interface, and nothing is traced
-            raise AttributeError(f"a traced Value has no {name}")
+            raise AttributeError(f"A traced Value has no attribute {name!r}.")
         attribute = getattr(self._array, name)
         if isinstance(attribute, self._trace.cp.ndarray):  # .T, .real
             view = self._trace.add(name, "view", attribute, (self._node.number,))
