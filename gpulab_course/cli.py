@@ -30,7 +30,7 @@ def lab(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--hub",
         action="store_true",
-        help="serve one learner of a JupyterHub, whose spawner runs this command",
+        help="run as the server of one JupyterHub user; the hub's spawner runs this command",
     )
     _add_course(parser)
     options, jupyter_arguments = parser.parse_known_args(arguments)
@@ -62,7 +62,9 @@ def copy(arguments: Sequence[str]) -> int:
 def reset(arguments: Sequence[str]) -> int:
     """Replace your copies of notebooks by new ones, and keep the old copies."""
     parser = _parser("reset", reset.__doc__)
-    parser.add_argument("names", nargs="+", metavar="NN", help="how their names start, such as 02")
+    parser.add_argument(
+        "names", nargs="+", metavar="NN", help="the start of the notebooks' names, such as 02"
+    )
     options = parser.parse_args(arguments)
     _print_sentences(reset_copies(_copies_folder(options.folder), options.names))
     return 0
@@ -71,14 +73,14 @@ def reset(arguments: Sequence[str]) -> int:
 def _parser(name: str, description: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"gpulab {name}", description=description)
     parser.add_argument(
-        "--folder", type=Path, metavar="FOLDER", help="where your copies of the notebooks are"
+        "--folder", type=Path, metavar="FOLDER", help="the folder with your copies of the notebooks"
     )
     return parser
 
 
 def _add_course(parser: argparse.ArgumentParser) -> None:
     names = ", ".join(courses())
-    parser.add_argument("--course", metavar="NAME", help=f"only the cells of one of the courses {names}")
+    parser.add_argument("--course", metavar="NAME", help=f"copy only the cells of one of the courses {names}")
     parser.add_argument(
         "--without-solutions", action="store_true", help="with --course: leave out the solutions of exercises"
     )

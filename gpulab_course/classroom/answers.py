@@ -110,7 +110,12 @@ def judged(exercise_id: str, path: Path) -> Verdict:
     except ProcessError as reason:
         return Verdict(exercise_id, False, str(reason))
     except DamagedError:
-        return Verdict(exercise_id, False, "it wrote to a file that is not its own; leave descriptors alone.")
+        return Verdict(
+            exercise_id,
+            False,
+            "the answer wrote to a file descriptor that it did not open. Write only to files that you open "
+            "yourself.",
+        )
 
 
 def exercise_called(exercise_id: str) -> Exercise:
@@ -143,9 +148,7 @@ def name_in_the_notebook(exercise_id: str) -> str:
 def _read_answer(path: Path) -> str:
     try:
         if path.stat().st_size > _MAX_BYTES:
-            raise AnswerError(
-                f"{path} has more than {_MAX_BYTES >> 20} MiB, which is too large for an answer."
-            )
+            raise AnswerError(f"{path} is larger than {_MAX_BYTES >> 20} MiB, the limit for an answer.")
         if not path.is_file():
             raise AnswerError(f"{path} is not a file.")
         return path.read_text(encoding="utf-8-sig")

@@ -29,7 +29,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.all is None and not (options.exercise and options.file):
         parser.error("name an exercise and a file, or --all FOLDER")
     if options.all is not None and options.exercise:
-        parser.error("--all reads the names of the exercises from the file names, so it takes only a folder")
+        parser.error("--all reads the names of the exercises from the file names, so pass only a folder")
     try:
         answers = [(options.exercise, options.file)] if options.all is None else _answers_in(options.all)
     except AnswerError as error:
@@ -68,7 +68,8 @@ def _parser() -> argparse.ArgumentParser:
         "--all",
         type=Path,
         metavar="FOLDER",
-        help="judge every file in FOLDER and its subfolders named after an exercise, such as 05-transpose.cu",
+        help="judge every file in FOLDER and its subfolders whose name is an exercise, such as "
+        "05-transpose.cu",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
@@ -94,12 +95,12 @@ def _answers_in(folder: Path) -> list[tuple[str, Path]]:
         elif path.stem[:2].isdigit():
             suggestion = did_you_mean(path.stem, exercises)
             print(
-                f"gpulab: {printable(str(path))} is left out: no exercise has this name.{suggestion}",
+                f"gpulab: {printable(str(path))} is left out, because no exercise has this name.{suggestion}",
                 file=sys.stderr,
             )
     if not answers:
         raise AnswerError(
-            f"{folder} has no answers. Name the files after exercises, for example 05-transpose.cu."
+            f"{folder} contains no answers. Name the files after exercises, for example 05-transpose.cu."
         )
     return answers
 

@@ -65,10 +65,10 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("file", type=Path, help="the file of scores; the first entry creates it")
     parser.add_argument("exercise", nargs="?", metavar="NN-NAME", help="such as 05-transpose")
-    parser.add_argument("answer", nargs="?", type=Path, help="a .cu or .py file, as `gpulab check` takes it")
+    parser.add_argument("answer", nargs="?", type=Path, help="a .cu or .py file, as for `gpulab check`")
     parser.add_argument("--name", default="", help="the name of the author")
     parser.add_argument(
-        "--verify", type=Path, metavar="FOLDER", help="judge again the entries whose answers are in FOLDER"
+        "--verify", type=Path, metavar="FOLDER", help="judge the entries again whose answers FOLDER contains"
     )
     options = parser.parse_args(arguments)
     if options.exercise is None:
@@ -76,9 +76,12 @@ def main(arguments: Sequence[str]) -> int:
         return _verify_entries(entries, options.verify) if options.verify else _print_table(entries)
     name = "".join(filter(str.isprintable, options.name)).strip()[:_MAX_NAME_LENGTH]
     if options.answer is None or not name or options.verify:
-        parser.error("an entry needs exactly an exercise, a file and --name")
+        parser.error("to enter a score, pass an exercise, a file and --name, and nothing else")
     sentences = enter(options.file, options.exercise, options.answer, name)
-    print("\n".join(sentences) or f"{options.exercise}: passed, and no better than what is there.")
+    print(
+        "\n".join(sentences)
+        or (f"{options.exercise}: passed, but the score is not better than the stored one.")
+    )
     return 0 if sentences else 1
 
 
@@ -159,7 +162,7 @@ def enter(path: Path, exercise_id: str, answer: Path, name: str) -> list[str]:
                 date=today,
                 gpulab=gpulab.__version__,
             )
-            suffix = f", before {previous.score:,} by {previous.name}" if previous is not None else ""
+            suffix = f", previously {previous.score:,} by {previous.name}" if previous is not None else ""
             sentences.append(f"{exercise_id}: {score_text}; reference {reference:,}{suffix}.")
         if sentences:
             _write_entries(path, sorted(entries.values(), key=lambda entry: (entry.exercise, entry.counter)))
@@ -178,7 +181,7 @@ def _judged_scores(exercise_id: str, answer: Path) -> dict[str, tuple[int, int, 
     with contextlib.redirect_stdout(sys.stderr):
         verdict = judged(exercise_id, answer)
     if not verdict:
-        raise GolfError(f"The answer does not pass, so it was not entered: {verdict!r}")
+        raise GolfError(f"The answer does not pass, so its score was not stored: {verdict!r}")
     scores = {
         score.counter: (score.yours, score.reference, score.figure) for score in verdict.scores if score.golf
     }
@@ -200,7 +203,7 @@ def _verify_entries(entries: Sequence[Entry], folder: Path) -> int:
     judged_scores = dict[tuple[str, str], dict[str, tuple[int, int, str]] | str]()
     for entry in entries:
         key = (entry.exercise, entry.sha256)
-        result = "no answer with its digest is there"
+        result = "the folder has no answer with the stored digest"
         if entry.sha256 in files:
             if key not in judged_scores:
                 try:
@@ -211,14 +214,14 @@ def _verify_entries(entries: Sequence[Entry], folder: Path) -> int:
             if isinstance(scores, str):
                 result = scores
             elif entry.counter not in scores:
-                result = "judged again: no such figure"
+                result = "judged again: the exercise has no such score"
             elif (score := scores[entry.counter][0]) > entry.score:
                 result = f"judged again: {score:,}"
             else:
                 confirmed_count = confirmed_count + 1
                 result = "borne out"
         print(f"{entry.exercise}, {entry.counter}: {entry.score:,} by {entry.name}: {result}")
-    print(f"{confirmed_count} of {count(len(entries), 'entry', 'entries')} borne out.")
+    print(f"{confirmed_count} of {count(len(entries), 'entry', 'entries')} confirmed.")
     return 0 if confirmed_count == len(entries) else 1
 
 

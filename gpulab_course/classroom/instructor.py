@@ -78,7 +78,7 @@ def page(number: str) -> str:
     paths = notebooks()
     if number not in paths:
         suggestion = did_you_mean(number, paths)
-        raise InstructorError(f"There is no notebook {number!r}.{suggestion} There are: {', '.join(paths)}.")
+        raise InstructorError(f"There is no notebook {number!r}.{suggestion} Notebooks: {', '.join(paths)}.")
     cells = json.loads(paths[number].read_text(encoding="utf-8"))["cells"]
     return "\n\n".join(_page_parts([(cell, "".join(cell["source"])) for cell in cells], number))
 
@@ -92,7 +92,7 @@ def _page_parts(cells: Cells, notebook_number: str) -> Iterator[str]:
     title = next(heading["title"] for heading in _HEADING.finditer(markdown_text))
     yield f"# {title}: for the instructor"
     yield (
-        (f"{minutes[1]} minutes in all. " if minutes else "")
+        (f"{minutes[1]} minutes in total. " if minutes else "")
         + "This page is made from the notebook, with its stored results, and from the course's code."
     )
     yield from _advice_parts(

@@ -97,7 +97,7 @@ def read(folder: Path) -> tuple[list[Learner], list[str]]:
             warnings.append(f"{name} is left out: {error.strerror or error}.")
         except (ValueError, RecursionError) as error:
             reason = "nested too deeply" if isinstance(error, RecursionError) else error
-            warnings.append(f"{name} is left out: it is no progress file, or damaged ({reason}).")
+            warnings.append(f"{name} is left out: it is not a progress file, or it is damaged ({reason}).")
     if not files:
         raise ReportError(
             f'{folder} has no .json file. Learners create theirs with gl.progress().save("ada.json").'
@@ -165,12 +165,14 @@ def _read_learner(path: Path, name: Path) -> Learner:
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         raise ValueError(f"its format is not {FORMAT!r}")
     if record.get("version") != VERSION:
-        raise ValueError(f"version {record.get('version')!r}, not {VERSION}: install the newest gpulab")
+        raise ValueError(
+            f"its version is {record.get('version')!r}, not {VERSION}: install the newest gpulab"
+        )
     notebooks = {
         _field_value(notebook, "number", str): notebook for notebook in _record_list(record, "notebooks")
     }
     if not all(len(notebook_number) == 2 and notebook_number.isdecimal() for notebook_number in notebooks):
-        raise ValueError("a notebook without its number")
+        raise ValueError("a notebook has no number")
     predictions = [p for notebook in notebooks.values() for p in _record_list(notebook, "predictions")]
     answers = [answer for notebook in notebooks.values() for answer in _record_list(notebook, "quiz")]
     passed_by_notebook = {

@@ -64,20 +64,20 @@ def main(arguments: Sequence[str]) -> int:
     """Count the predictions and passed exercises of a class, and write them to a page."""
     parser = argparse.ArgumentParser(
         prog="gpulab tally",
-        description="Write a page with the predictions and passed exercises of a class, and keep it current. "
-        "Learners' kernels write into the folder that GPULAB_TALLY names.",
+        description="Write a page with the predictions and passed exercises of a class, and keep it up to "
+        "date. Learners' kernels write into the folder that GPULAB_TALLY names.",
     )
     parser.add_argument("folder", type=Path, help="the folder that GPULAB_TALLY names")
     parser.add_argument("--page", type=Path, default=Path("tally.html"), help="the page to write")
     parser.add_argument("--notebook", default="", metavar="NN", help="only this notebook, such as 02")
-    parser.add_argument("--every", type=float, default=5, metavar="S", help="seconds between two counts")
+    parser.add_argument(
+        "--every", type=float, default=5, metavar="S", help="seconds between two updates of the page"
+    )
     parser.add_argument("--once", action="store_true", help="write the page once")
     options = parser.parse_args(arguments)
     if not 1 <= options.every <= 3600:
         raise TallyError(f"--every takes 1 to 3600 seconds, not {options.every:g}.")
-    print(
-        f"gpulab: open {options.page.absolute().as_uri()} in a browser. Ctrl+C ends the counting.", flush=True
-    )
+    print(f"gpulab: open {options.page.absolute().as_uri()} in a browser. Press Ctrl+C to stop.", flush=True)
     while True:
         text = page(read(options.folder), options.notebook, refresh_s=0 if options.once else options.every)
         replace_file(options.page, text.encode())
@@ -183,9 +183,9 @@ def page(tally: Tally, notebook: str = "", *, refresh_s: float = 5) -> str:
     ]
     if passed_names:
         rows = "".join(_row_html(name, tally.exercises[name], 0, tally.learners) for name in passed_names)
-        html_parts.append(f"<h2>Exercises that have passed</h2><table>{rows}</table>")
+        html_parts.append(f"<h2>Passed exercises</h2><table>{rows}</table>")
     if len(html_parts) == 2:
-        html_parts.append("<p>No prediction is locked yet, and no exercise has passed.</p>")
+        html_parts.append("<p>There is no locked prediction and no passed exercise yet.</p>")
     head_html = f'<meta charset="utf-8">{refresh}<title>gpulab: the class</title><style>{_STYLE}</style>'
     body_html = "".join(html_parts)
     return f'<!doctype html><html lang="en"><head>{head_html}</head><body>{body_html}</body></html>\n'

@@ -81,7 +81,11 @@ def update(folder: Path, course: Course | None = None, *, solutions: bool = True
     notebooks = originals()
     if course is not None:
         notebooks = {name: notebooks[name] for name in _course_names(course, notebooks)}
-    messages = [] if folder.exists() else [f"The course is now in {folder}: notebooks of your own to change."]
+    messages = (
+        []
+        if folder.exists()
+        else [f"The course is now in {folder}. These notebooks are your own copies, and you can change them."]
+    )
     is_new_folder = bool(messages)
     with _writable_folder(folder):
         for name, path in notebooks.items():
@@ -99,31 +103,34 @@ def update(folder: Path, course: Course | None = None, *, solutions: bool = True
                 problem = (
                     "cannot be read"
                     if old_notebook is None
-                    else "has a newer version; yours has changes and was kept"
+                    else "has a newer version, but you changed your copy, so your copy was kept"
                 )
                 messages.append(
-                    f"{name} {problem}. Begin it anew, keeping yours: gpulab reset {name.split('_')[0]}"
+                    f"{name} {problem}. To start it again and keep your copy, run: gpulab reset "
+                    f"{name.split('_')[0]}"
                 )
                 continue
             kept_note = (
-                f" What you ran is {_move_to_earlier(copy_path)}." if _has_outputs(old_notebook) else ""
+                f"The copy that you ran is {_move_to_earlier(copy_path)}."
+                if _has_outputs(old_notebook)
+                else ""
             )
             _write_copy(new_notebook, copy_path)
             messages.append(
-                f"{name} has been replaced by a newer version; you had changed nothing in it.{kept_note}"
+                f"{name} was replaced by a newer version, because you had not changed it.{kept_note}"
             )
         for copy_path in sorted(folder.glob("*.ipynb")):
             # Only copies that still have their original name; learners' own or renamed notebooks stay.
             old_notebook = None if copy_path.name in notebooks else _read_copy(copy_path)
             if old_notebook is not None and _copy_metadata(old_notebook).get("name") == copy_path.name:
                 outcome = (
-                    "has changes and was kept"
+                    "has changes, so it was kept"
                     if is_edited(old_notebook)
-                    else f"is {_move_to_earlier(copy_path)} now"
+                    else f"is now {_move_to_earlier(copy_path)}"
                 )
                 successors = " and ".join(name for name in notebooks if name[:2] == copy_path.name[:2])
                 change = f"became {successors}" if successors else "is no longer in the course"
-                messages.append(f"{copy_path.name} {change}. Yours {outcome}.")
+                messages.append(f"{copy_path.name} {change}. Your copy {outcome}.")
     return messages
 
 
@@ -143,15 +150,15 @@ def reset(folder: Path, prefixes: Sequence[str]) -> list[str]:
     notebooks = originals()
     for prefix in prefixes:
         if not prefix or not any(name.startswith(prefix) for name in notebooks):
-            raise CopyError(f"No notebook's name starts with {prefix!r}. There are {', '.join(notebooks)}.")
+            raise CopyError(f"No notebook's name starts with {prefix!r}. Notebooks: {', '.join(notebooks)}.")
     messages = []
     with _writable_folder(folder):
         for name, path in notebooks.items():
             if name.startswith(tuple(prefixes)):
                 copy_path = folder / name
-                kept_note = f" Yours is {_move_to_earlier(copy_path)} now." if copy_path.exists() else ""
+                kept_note = f"Your copy is now {_move_to_earlier(copy_path)}." if copy_path.exists() else ""
                 _write_copy(as_copy(path), copy_path)
-                messages.append(f"{copy_path} is as new.{kept_note}")
+                messages.append(f"{copy_path} is a new copy of the course's notebook.{kept_note}")
     return [*messages, "If one is open in JupyterLab, choose File > Reload Notebook from Disk there."]
 
 

@@ -109,7 +109,8 @@ class LearnerStore:
             self._warn_unsaved(error)
             return
         _warn(
-            f"Your earlier answers in {self.path} cannot be read ({reason}). The file is {new_path.name} now."
+            f"Your earlier answers in {self.path} cannot be read ({reason}). The file was renamed to "
+            f"{new_path.name}."
         )
 
     def _lock(self) -> FileLock:
@@ -119,8 +120,8 @@ class LearnerStore:
         if not self._warned:
             self._warned = True
             _warn(
-                f"Your answers are not saved and will be gone with this kernel: {self.path} "
-                f"({error.strerror or error}). GPULAB_HOME names another folder."
+                f"Your answers cannot be saved, so they will be lost when this kernel ends: {self.path} "
+                f"({error.strerror or error}). Set GPULAB_HOME to use another folder."
             )
 
 

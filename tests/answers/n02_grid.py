@@ -196,7 +196,7 @@ _MATRICES = (
           _scale("int wide = gridDim.x * blockDim.x, high = gridDim.y * blockDim.y;"
                  "int t = (blockIdx.y * blockDim.y + threadIdx.y) * wide + blockIdx.x * blockDim.x + threadIdx.x;"
                  "int r = t % high, c = t / high; if (r < rows && c < cols) y[r * cols + c] = 2 * x[r * cols + c];"),
-          "budget", "let x, which runs fastest"),
+          "budget", "use x, which varies fastest"),
     Wrong("02-index", "every thread does all",
           _scale("for (int i = 0; i < rows * cols; ++i) y[i] = 2 * x[i];"), "hazards", "Guard both edges"),
     Wrong("02-index", "adds in place", _scale(f"{_CR} if (r < rows && c < cols) y[r * cols + c] += 2 * x[r * cols + c];"),
@@ -248,7 +248,7 @@ _REPAIRS = (
           _add("int wide = gridDim.x * blockDim.x, high = gridDim.y * blockDim.y;"
                "int t = (blockIdx.y * blockDim.y + threadIdx.y) * wide + blockIdx.x * blockDim.x + threadIdx.x;"
                "int r = t % high, c = t / high; if (r < rows && c < cols) out[r * cols + c] = m[r * cols + c] + row[c];"),
-          "budget", "let x, which runs fastest"),
+          "budget", "use x, which varies fastest"),
     Wrong("02-repair", "changes the input",
           _add(f"{_CR} if (r < rows && c < cols) {{ ((float*)m)[r * cols + c] += row[c]; out[r * cols + c] = "
                "m[r * cols + c]; }"), "results", "may only read"),
@@ -364,13 +364,13 @@ _ACHIEVED = (
     Wrong("02-achieved", "counts blocks", lambda s, e, w, sms, p: w * len(s) / (sms * p), "", "weight each by its time"),
     Wrong("02-achieved", "fails without blocks",
           lambda s, e, w, sms, p: w * (e - s).sum() / ((e.max() - s.min()) * sms * p), "", "without blocks"),
-    Wrong("02-achieved", "at most one of its own", lambda *a: min(1.0, 2 * _right(*a)), "", "yours returns"),
+    Wrong("02-achieved", "at most one of its own", lambda *a: min(1.0, 2 * _right(*a)), "", "but it should be"),
     Wrong("02-achieved", "prints", lambda *a: print(_right(*a)), "", "returns nothing"),
     Wrong("02-achieved", "gives text", lambda *a: f"{_right(*a):.0%}", "", "return one number"),
     Wrong("02-achieved", "never ends", _forever, "", "of processor time"),
     Wrong("02-achieved", "not called", 0.5, "", "should be a function"),
     Wrong("02-achieved", "times of 32 bits",
-          lambda s, e, *a: _right(s.astype(np.int32), e.astype(np.int32), *a) if len(s) else 0, "", "check their type"),
+          lambda s, e, *a: _right(s.astype(np.int32), e.astype(np.int32), *a) if len(s) else 0, "", "check their data type"),
     Wrong("02-achieved", "adds up in 32 bits",
           lambda s, e, w, sms, p: w * int((e - s).astype(np.int32).sum(dtype=np.int32)) / (int(e.max() - s.min()) * sms * p)
           if len(s) else 0, "", "these times do not fit into 32 bits"),

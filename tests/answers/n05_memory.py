@@ -317,7 +317,7 @@ class _Agrees(int):
 _WAYS = (
     Wrong("05-ways", "counts lanes", lambda w: int(np.bincount(w % 32).max()), "", "read the same word get it in one pass"),
     Wrong("05-ways", "conflicts, not ways", lambda w: _right_ways(w) - 1, "", "takes one pass"),
-    Wrong("05-ways", "banks in use", lambda w: len(set((w % 32).tolist())), "", "the fullest of them decides"),
+    Wrong("05-ways", "banks in use", lambda w: len(set((w % 32).tolist())), "", "the most different words decides"),
     Wrong("05-ways", "different words", lambda w: len(np.unique(w)), "", "only words of the same bank"),
     Wrong("05-ways", "bank by rows", lambda w: max(Counter(x // 32 for x in set(w.tolist())).values()), "", "but ways returned"),
     Wrong("05-ways", "banks of bytes", lambda w: _right_ways(4 * w), "", "but ways returned"),
@@ -330,7 +330,7 @@ _WAYS = (
     Wrong("05-ways", "all that wait", lambda w: 1 + len(np.unique(w)) - len(np.unique(w % 32)), "", "but ways returned"),
     Wrong("05-ways", "words in 32 bits", lambda w: np.bincount(np.unique(w.astype(np.int32)) % 32).max(), "", "2-way"),
     Wrong("05-ways", "words of the bank with most lanes", lambda w: len(set(w[w % 32 == np.bincount(w % 32).argmax()].tolist())), "", "others apart"),
-    Wrong("05-ways", "remembers by both ends", _by_ends, "", "and two ends"),
+    Wrong("05-ways", "remembers by both ends", _by_ends, "", "two other words"),
     Wrong("05-ways", "equal to everything", lambda w: _Agrees(3), "", "but ways returned 3"),
     Right("05-ways", "a counter", _right_ways),
     Right("05-ways", "a number of its own kind", lambda w: _Own(_right_ways(w))),
@@ -350,7 +350,7 @@ def _shared_by(part: int) -> Any:
 
 
 _ASKED = (
-    Wrong("05-asked", "lines", _shared_by(128), "", "those are lines"),
+    Wrong("05-asked", "lines", _shared_by(128), "", "those are cache lines"),
     Wrong("05-asked", "sectors of 64 bytes", _shared_by(64), "", "but asked returned"),
     Wrong("05-asked", "bytes by 32", lambda a, width: (-(-len(np.unique(a)) * width // 32), width * len(np.unique(a))), "", "fill only parts"),
     Wrong("05-asked", "from the first address on", lambda a, width: (len(np.unique((a - a.min()) // 32)), width * len(np.unique(a))), "", "a multiple of 32"),

@@ -38,9 +38,9 @@ _WARPS = (
 _BLOCKS = (
     Wrong("06-block", "as given", _stats(f"{_BOXES} {_STORE.replace(_LEAST, '0')} {_GIVEN} {_WRITE}"), "results", ""),
     Wrong("06-block", "barriers and identity mended", _stats(f"{_BOXES} {_STORE} {_HALVES} {_WRITE}"), "results",
-          "halving forgets one"),
+          "halving leaves one out"),
     Wrong("06-block", "barriers and halving mended", _stats(f"{_BOXES} {_STORE.replace(_LEAST, '0')} {_FOLD} {_WRITE}"),
-          "results", "never wins a maximum"),
+          "results", "0 can be larger"),
     Wrong("06-block", "identity and halving mended",
           _stats(f"{_BOXES} {_STORE} {_FOLD.replace('__syncthreads();', 'if (half > 32) __syncthreads();')} {_WRITE}"),
           "hazards", "A warp is not a barrier"),
@@ -232,7 +232,7 @@ _LOOK_BACK = (
     " atomicExch(s + tile, 2ull << 32 | (unsigned)(sum + all)); before = sum; } __syncthreads();"
 )
 _SCANS = (
-    Wrong("06-scan", "inclusive", _scanned((" - own", "")), "results", "leaves it out"),
+    Wrong("06-scan", "inclusive", _scanned((" - own", "")), "results", "not include the element itself"),
     Wrong("06-scan", "each block alone", _scanned((_CHAIN, "if (t == 0) before = 0; __syncthreads();")), "results", "lack the sum before"),
     Wrong("06-scan", "only the block before", _scanned(("sums[tile] = sum + part", "sums[tile] = part")), "results", ""),
     Wrong("06-scan", "one short at the block's end", _scanned(("sum + part[blockDim.x - 1]", "sum + part[blockDim.x - 2 + (blockDim.x < 2)]")),
@@ -251,7 +251,7 @@ _SCANS = (
                     "atomicExch(&ready[tile], 1); __threadfence(); sums[tile] = sum + part[blockDim.x - 1];")), "hazards", "__threadfence()"),
     Wrong("06-scan", "does not wait", _scanned(("while (atomicAdd(&ready[tile - 1], 0) == 0) { }", "")), "orders", "__threadfence()"),
     Wrong("06-scan", "the first block waits as well", _scanned(("if (tile > 0)", "if (tile >= 0)"), ("ready[tile - 1]", "ready[max(tile - 1, 0)]")),
-          "results", "first waits for none"),
+          "results", "first block must not wait"),
     Wrong("06-scan", "no barrier before all use it", _scanned(("before = sum; } __syncthreads();", "before = sum; }")), "orders", "__syncthreads()"),
     Wrong("06-scan", "powers of two only",
           _scanned((_BLOCKWISE, ("for (int s = 1; s < blockDim.x; s *= 2) { int k = 2 * s * (t + 1) - 1; if (k < blockDim.x) part[k] += part[k - s];"
@@ -270,7 +270,7 @@ _SCANS = (
           _scanned(("while (atomicAdd(&ready[tile - 1], 0) == 0) { } __threadfence(); sum = sums[tile - 1];",
                     "int seen; while (((seen = atomicAdd(&ready[tile - 1], 0)) & 1) == 0) { } sum = seen >> 1;"),
                    ("sums[tile] = sum + part[blockDim.x - 1]; __threadfence(); atomicExch(&ready[tile], 1);",
-                    "atomicExch(&ready[tile], (sum + part[blockDim.x - 1]) << 1 | 1);")), "results", "both ends of an int"),
+                    "atomicExch(&ready[tile], (sum + part[blockDim.x - 1]) << 1 | 1);")), "results", "both ends of the range of an int"),
     Wrong("06-scan", "polls what is stored without an atomic", _scanned(("atomicExch(&ready[tile], 1);", "ready[tile] = 1;")),
           "hazards", "atomicExch sets a flag"),
     Wrong("06-scan", "another block's ticket",
@@ -363,7 +363,7 @@ _COMPACTIONS = (
           "results", ""),
     Wrong("06-compact", "eight warps", _kept(("w < blockDim.x / 32", "w < 8")), "results", ""),
     Wrong("06-compact", "lane shifted by the thread", _kept(("1u << lane", "1u << min(t, 31)")), "results", ""),
-    Wrong("06-compact", "no guard", _kept(("i < n && ", "")), "results", "their votes count as no"),
+    Wrong("06-compact", "no guard", _kept(("i < n && ", "")), "results", "they vote no"),
     Wrong("06-compact", "thread 0 does it all",
           _keep("if (threadIdx.x == 0) { int first = blockIdx.x * blockDim.x, at = before[blockIdx.x]; for (int i = first; i < first + blockDim.x && i < n; ++i)"
                 " if (x[i] > 0) out[at++] = x[i]; if (blockIdx.x == gridDim.x - 1) *count = at; }"), "parallelism", ""),

@@ -90,7 +90,7 @@ _STAY = (
     Wrong("08-stay", "a mask goes there and back", _masks, "counts", "nothing has to be copied to the host"),
     Wrong("08-stay", "the host does all", lambda x, limit: np.minimum(x.get() - x.get().min(), np.float32(limit)),
           "results", "stay on the device"),
-    Wrong("08-stay", "forgets the limit", lambda x, limit: x - x.min(), "results", "must be cut off"),
+    Wrong("08-stay", "forgets the limit", lambda x, limit: x - x.min(), "results", "must be set to the limit"),
     Wrong("08-stay", "cuts first", lambda x, limit: _cp().minimum(x, limit) - x.min(), "results", "it should be"),
     Wrong("08-stay", "mixes in NumPy", lambda x, limit: _cp().minimum(x - x.min(), np.full(x.shape, limit, np.float32)),
           "results", "keep all of the work on the device"),

@@ -50,9 +50,9 @@ _WORDS = (
     Wrong("14-philox", "half of the key stays", _philox("key.y += 0xBB67AE85u;", ""), "results", ""),
     Wrong("14-philox", "the key grows first", _philox("    for (int", "    key.x += 0x9E3779B9u; key.y += 0xBB67AE85u;\n    for (int"),
           "results", "the first round uses it unchanged"),
-    Wrong("14-philox", "no carry", _philox("unsigned(counter >> 32)", "0"), "results", "upper 32 belong"),
+    Wrong("14-philox", "no carry", _philox("unsigned(counter >> 32)", "0"), "results", "upper 32 bits belong"),
     Wrong("14-philox", "a counter of 32 bits", _philox("unsigned long long counter = first", "unsigned counter = unsigned(first)",
-                                                     "unsigned(counter >> 32)", "unsigned(first >> 32)"), "results", "upper 32 belong"),
+                                                     "unsigned(counter >> 32)", "unsigned(first >> 32)"), "results", "upper 32 bits belong"),
     Wrong("14-philox", "signed products", _philox("__umulhi(0xD2511F53u, c.x)", "unsigned(__mulhi(int(0xD2511F53u), int(c.x)))"),
           "results", "without signs"),
     Wrong("14-philox", "signed shifts", _philox("unsigned high0 = __umulhi(0xD2511F53u, c.x)",
@@ -97,15 +97,15 @@ _SUMS = (
     Wrong("14-sum", "atomics in shared memory", _sums(_TREE, "", "s[k] = i < n ? x[i] : 0;",
           "s[k] = 0; if (i < n) atomicAdd(&s[0], x[i]);"), "results", ""),
     Wrong("14-sum", "one after the other", _sums(_TREE, "        if (threadIdx.x == 0) for (int k = 1; k < 256; ++k) s[0] += s[k];\n"),
-          "results", "not the same bits"),
+          "results", "not bit for bit"),
     Wrong("14-sum", "neighbours first", _sums(_TREE, "        for (int step = 1; step < 256; step *= 2) {\n"
           "            for (int k = 2 * step * threadIdx.x; k < 256; k += 2 * step * blockDim.x) s[k] += s[k + step];\n"
-          "            __syncthreads();\n        }\n"), "results", "not the same bits"),
+          "            __syncthreads();\n        }\n"), "results", "not bit for bit"),
     Wrong("14-sum", "a part a thread, then a tree of blockDim", _sums(_TREE,
           "        float part = 0;\n        for (int k = threadIdx.x; k < 256; k += blockDim.x) part += s[k];\n        __syncthreads();\n"
           "        if (threadIdx.x < 256) s[threadIdx.x] = part;\n        __syncthreads();\n"
-          "        if (threadIdx.x == 0) for (int k = 1; k < min(256, blockDim.x); ++k) s[0] += s[k];\n"), "results", "not the same bits"),
-    Wrong("14-sum", "in double, rounded once", _sums("__shared__ float s", "__shared__ double s"), "results", "not the same bits"),
+          "        if (threadIdx.x == 0) for (int k = 1; k < min(256, blockDim.x); ++k) s[0] += s[k];\n"), "results", "not bit for bit"),
+    Wrong("14-sum", "in double, rounded once", _sums("__shared__ float s", "__shared__ double s"), "results", "not bit for bit"),
     Wrong("14-sum", "compensated", _sums(_TREE, "        if (threadIdx.x == 0) { float sum = s[0], lost = 0; for (int k = 1; k < 256; ++k) {"
           " float y = s[k] - lost, t = sum + y; lost = (t - sum) - y; sum = t; } s[0] = sum; }\n"), "results", ""),
     Wrong("14-sum", "tiles of blockDim", _sums("tile * 256 + k", "tile * blockDim.x + k"), "results", ""),
@@ -344,7 +344,7 @@ _STATES = (
     Wrong("14-state", "copies of all objects", _pickled, "", "cannot be pickled"),
     Wrong("14-state", "two threads' states", _half_a_state, "", "does not draw the same numbers"),
     Wrong("14-state", "the second result alone", lambda work, rngs: _twice()(work, rngs)[1], "", "as a pair"),
-    Wrong("14-state", "other results", _twice(backwards=True), "", "what work() returned"),
+    Wrong("14-state", "other results", _twice(backwards=True), "", "two results of work()"),
     Wrong("14-state", "put back at the end, too", _put_back_again, "", "after a single run"),
     Right("14-state", "bytes on the host", _twice()),
     Right("14-state", "copies on the devices", _by_arrays),
@@ -406,20 +406,20 @@ def _stops_early(run: Any, switches: Any) -> Any:
 
 _SWITCHES = (
     Wrong("14-switch", "manual_seed alone", lambda run, switches: {"seed"}, "", "leaves out 'fixed order'"),
-    Wrong("14-switch", "all of them", lambda run, switches: set(switches), "", "for nothing"),
+    Wrong("14-switch", "all of them", lambda run, switches: set(switches), "", "without need"),
     Wrong("14-switch", "none", lambda run, switches: set(), "", "leaves out"),
     Wrong("14-switch", "two runs each", _one_off(2), "", "agree prove nothing"),
     Wrong("14-switch", "three runs each", _one_off(3), "", "agree prove nothing"),
     Wrong("14-switch", "five runs each", _one_off(5), "", "agree prove nothing"),
     Wrong("14-switch", "one run each", _one_off(1), "", "leaves out"),
     Wrong("14-switch", "one on at a time", _one_on, "", ""),
-    Wrong("14-switch", "until it agrees", _until_it_agrees, "", "for nothing"),
+    Wrong("14-switch", "until it agrees", _until_it_agrees, "", "without need"),
     Wrong("14-switch", "a thousand runs", _one_off(1000), "", "are enough"),
     Wrong("14-switch", "how many", lambda run, switches: 2, "", "set of names"),
     Wrong(
         "14-switch", "a switch that is not there", lambda run, switches: run({"manual_seed"}), "", "no switch"
     ),
-    Wrong("14-switch", "seed and order", lambda run, switches: ["seed", "fixed order"], "", "for nothing"),
+    Wrong("14-switch", "seed and order", lambda run, switches: ["seed", "fixed order"], "", "without need"),
     Wrong(
         "14-switch", "looks at what it was handed", lambda run, switches: set(run._causes), "", "no attribute"
     ),

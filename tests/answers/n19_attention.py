@@ -108,7 +108,7 @@ _MASKS = (
           "results", "No key is masked"),
     Wrong("19-mask", "no window", _masked((_SKIP, "if (first + j > row) continue;"), (_START, "0")), "results", "before the window count as well"),
     Wrong("19-mask", "window of one more", _masked(("<= row - window)", "< row - window)"), (_START, "max(0, start - window)")),
-          "results", "here one more"),
+          "results", "here it sees one key more"),
     Wrong("19-mask", "window of one less", _masked(("<= row - window)", "<= row - window + 1)")), "results", ""),
     Wrong("19-mask", "masked scores are minus infinity", _masked(
         (_SKIP, ""), ("            float larger", ("            if (first + j > row || first + j <= row - window) score = __int_as_float(0xff800000);\n"

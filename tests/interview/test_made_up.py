@@ -221,7 +221,7 @@ def test_the_interviewer_sees_the_truth_of_every_part_measured_once() -> None:
         return replace(cards_, parts=(replace(cards_.parts[0], measure=measure), *cards_.parts[1:]))
 
     interview_ = Interview([replace(CARD, draw=counted)], 7, "interviewer", lambda: MONDAY)
-    truths = ["40 blocks, modelled on virtual T4. So `it` is.", "red, seen. ", "It is judged."]
+    truths = ["40 blocks, modelled on virtual T4. So `it` is.", "red, seen. ", "The judge tests the answer."]
     assert interview_.truths() == interview_.truths() == truths
     assert len(measured) == 1
     assert all(f"Truth: {truth}" in str(interview_) for truth in truths)
@@ -516,9 +516,9 @@ def test_due_cards_come_first_and_once(course: list[Card]) -> None:
     interview_ = opened(cards=12)
     assert [card.key for card in interview_.cards][:2] == ["bug-1", "ladder-0"]
     assert len({card.key for card in interview_.cards}) == 12
-    assert "2 cards came back. 1 other card comes back, the next on 2026-03-04." in repr(interview_)
+    assert "2 cards repeated. 1 other card will be repeated, the next on 2026-03-04." in repr(interview_)
     assert [card.key for card in opened(cards=1).cards] == ["bug-1"]
-    assert opened(cards=1).notice == " 1 card came back. 2 other cards come back, the next today."
+    assert opened(cards=1).notice == " 1 card repeated. 2 other cards will be repeated, the next today."
     assert opened(kind="ladder", cards=2).cards[0].key == "ladder-0"
     assert opened(seed=2).notice == ""
 

@@ -33,7 +33,7 @@ def test_every_notebook_has_an_instructors_page_without_gaps(number: str) -> Non
         "Questions",
     ]
     assert all(sections.values()), [heading for heading, text in sections.items() if not text]
-    assert " minutes in all." in page
+    assert " minutes in total." in page
     predictions = sections["Predictions"].split("**")[1::2]
     assert predictions
     assert all(name.startswith(number[:2]) for name in predictions)

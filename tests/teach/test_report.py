@@ -133,8 +133,8 @@ def test_a_report_reads_a_saved_progress(workdir: Path, capsys: pytest.CaptureFi
         ("", "Expecting value"),
         ("[]", "its format"),
         (json.dumps({"format": "x", "version": 1, "notebooks": []}), "its format is not 'gpulab-progress'"),
-        ('{"format": "gpulab-progress"}', "version None"),
-        (json.dumps({"format": "gpulab-progress", "version": 2}), "version 2, not 1"),
+        ('{"format": "gpulab-progress"}', "version is None"),
+        (json.dumps({"format": "gpulab-progress", "version": 2}), "version is 2, not 1"),
         (json.dumps({"format": "gpulab-progress", "version": 1, "notebooks": 3}), "'notebooks' is missing"),
         (
             json.dumps({"format": "gpulab-progress", "version": 1, "notebooks": [3]}),

@@ -205,7 +205,7 @@ LADDERS = (
     ),
     Ladder(
         "stencil",
-        "The mean of 5 × 5 cells around each",
+        "The mean of the 5 × 5 cells around each cell",
         (128, 128),
         launches.stencil,
         (
@@ -231,7 +231,13 @@ LADDERS = (
             Rung("softmax_naive", "one thread per row"),
             Rung("softmax_three_pass", "one warp per row, coalesced", "sectors", 524_288, 65_536),
             Rung("softmax_online", "maximum and sum in one pass", "sectors", 65_536, 49_152),
-            Rung("softmax_registers", "the row stays in registers: read once", "sectors", 49_152, 32_768),
+            Rung(
+                "softmax_registers",
+                "the row stays in registers, so it is read only once",
+                "sectors",
+                49_152,
+                32_768,
+            ),
         ),
     ),
     Ladder(
@@ -242,7 +248,13 @@ LADDERS = (
         (
             Rung("layer_norm_naive", "one thread per row"),
             Rung("layer_norm_three_pass", "one warp per row, coalesced", "sectors", 524_288, 65_536),
-            Rung("layer_norm_registers", "the row stays in registers: read once", "sectors", 65_536, 32_768),
+            Rung(
+                "layer_norm_registers",
+                "the row stays in registers, so it is read only once",
+                "sectors",
+                65_536,
+                32_768,
+            ),
         ),
     ),
     Ladder(
@@ -269,7 +281,12 @@ LADDERS = (
                 _SGEMM,
             ),
             Rung(
-                "sgemm_double", "two copies of each tile: one barrier per step", "barriers", 128, 72, _SGEMM
+                "sgemm_double",
+                "two buffers for each tile, so one barrier per step",
+                "barriers",
+                128,
+                72,
+                _SGEMM,
             ),
             Rung(
                 "sgemm_async",

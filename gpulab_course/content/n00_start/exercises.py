@@ -80,7 +80,7 @@ def judge_blocks(answer: Answer) -> str:
         ]
         condition = f" on a GPU with at most {threads:,} threads in a block and {blocks:,} blocks in a grid"
         _judge_shapes(answer, info, sizes, condition)
-    return "each element has a thread, and fewer threads than one block are spare, on any device."
+    return "every element has a thread, and fewer spare threads than one block, on any device."
 
 
 def _judge_shapes(answer: Answer, info: DeviceInfo, sizes: list[int], condition: str) -> None:
@@ -199,13 +199,14 @@ SAXPY = KernelExercise(
         Advice(advice.holds(lambda mistake: mistake["x"] + mistake["y"]), "The factor a is missing."),
         Advice(
             lambda mistake: mistake["a"] == 0 and advice.unchanged(mistake),
-            "y is unchanged, but 0 times infinity or NaN is NaN. Treat 0 like any other factor.",
+            "Where a is 0, y is unchanged, but 0 times infinity or NaN is NaN. Treat 0 like any other "
+            "factor.",
         ),
         Advice(advice.unchanged, "y is unchanged. Write the result to y[i]."),
         Advice(
             advice.only_first,
-            "Only y[0] is written. Compute i from the block and the thread: it counts the threads of all "
-            "blocks.",
+            "Only y[0] is written. Compute i from the block and the thread, so that it counts the threads "
+            "of all blocks.",
         ),
     ),
     praise="right for every size, with any block shape and in any order of blocks.",
@@ -299,7 +300,7 @@ _SPOT_ROWS = (
     Row("everything lit", _spot_case(10, 10, 400), ((20, 30),)),
     Row("nothing lit", _spot_case(-3, 5, 2), ((20, 30), (1, 1))),
     Row("one pixel lit", _spot_case(3, 5, 0), ((20, 30),)),
-    Row("a corner on the rim", _spot_case(-3, -4, 5), ((20, 30),)),
+    Row("a corner on the edge of the circle", _spot_case(-3, -4, 5), ((20, 30),)),
     Row("a dark spot far to the left", _spot_case(-40_000, 3, 30_000), ((20, 300),)),
     Row("a dark spot far below", _spot_case(3, 40_000, 30_000), ((300, 20),)),
     Row("a large spot", _spot_case(-20_000, -20_000, 46_340), ((20, 30),)),

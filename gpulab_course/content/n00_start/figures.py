@@ -217,8 +217,8 @@ def after_the_end(launches: Sequence[tuple[int, int, int]]) -> Picture:
         )
         beyond = max(spare - padding, 0)
         outcomes.append(
-            f"{n:,} elements and {threads:,} threads: {spare} spare threads, room for {padding} more "
-            f"elements, {beyond or 'none'} of the writes beyond it"
+            f"{n:,} elements and {threads:,} threads: {spare} spare threads, unused memory for {padding} "
+            f"more elements, and {beyond or 'none'} of the writes beyond it"
         )
     axes.set(xlim=(before, after), ylim=(-2.2 * (len(launches) - 1) - 0.2, 1.7))
     axes.axis("off")
@@ -309,9 +309,9 @@ def machine() -> Picture:
     axes.plot([11.4, 12.9], [3.6, 5.5], [11.4, 12.9], [2.9, 2.6], color=_MUTED_COLOUR, lw=0.8)
     return Picture.of(
         figure,
-        "Left the host: a CPU that runs Python, and main memory. Right the device: its memory, its SMs with "
-        "blocks on them, and one block enlarged, in which each small box is a thread. Launches go from the "
-        "host to the device, copies both ways.",
+        "On the left, the host: a CPU that runs Python, and main memory. On the right, the device: its "
+        "memory, its SMs with blocks on them, and one block enlarged, in which each small box is a thread. "
+        "Launches go from the host to the device, and copies go both ways.",
     )
 
 
@@ -340,7 +340,7 @@ def stacks() -> Picture:
     axes.set(xlim=(0, 17.2), ylim=(0, 8.6))
     axes.axis("off")
     axes.text(0.3, 8.1, "The path of one launch", weight="bold", color=_TEXT_COLOUR, fontsize=11)
-    axes.text(8.1, 8.1, "The layers of software", weight="bold", color=_TEXT_COLOUR, fontsize=11)
+    axes.text(8.1, 8.1, "The software layers", weight="bold", color=_TEXT_COLOUR, fontsize=11)
     for row, ((step_name, action, fill), (layer, layer_contents, stand_in, layer_fill)) in enumerate(
         zip(_LAUNCH_STEPS, _LAYERS, strict=True)
     ):

@@ -5,13 +5,13 @@ from gpulab_course.teach.question import PredictionQuestion
 PREDICTIONS = (
     PredictionQuestion(
         "00-faster",
-        "NumPy drew this picture on one core of this computer. How many times as long does it take as "
+        "NumPy drew this picture on one core of this computer. How many times as long did NumPy take as "
         "the kernel on the GPU that is named above?",
         "The time of the kernel starts with its first block. It does not include queueing the launch and "
         "copying the picture.",
         choices=("less than 10", "10 to 100", "100 to 1,000", "more than 1,000"),
         comparison="10 to 100",
-        misconception="A GPU is some tens of times as fast as a CPU, whatever is compared.",
+        misconception="A GPU is tens of times as fast as a CPU, whatever is compared.",
     ),
     PredictionQuestion(
         "00-origin",
@@ -26,9 +26,10 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "00-small",
-        "1,000 numbers are in host memory. Which one adds them faster, until the sums are in host memory?",
-        "{times}. The GPU needs two copies and a launch, even for a few additions. It is worth it if there "
-        "is much work, or if the data stays on the device.",
+        "1,000 numbers are in host memory, and each is added to itself. Which one takes less time until "
+        "the sums are in host memory again?",
+        "{times}. The GPU needs two copies and a launch, even for a few additions. The GPU is worth it if "
+        "there is much work, or if the data stays on the device.",
         choices=("NumPy", "the GPU", "both alike"),
         comparison="the GPU",
         misconception="A GPU is always faster, however little work there is.",
@@ -61,8 +62,8 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "00-silence",
-        "The same launch runs on a real GPU, where the arrays come from CuPy's memory pool. Most likely you "
-        "see…",
+        "The same launch runs on a real GPU, where the arrays come from CuPy's memory pool. What do you "
+        "most likely see?",
         "The pool hands out multiples of 512 bytes, so the spare threads write into unused memory, and no "
         "error is raised.",
         choices=("an exception at once", "an exception later", "nothing at all"),
@@ -79,17 +80,17 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "00-achieved",
-        "An SM of this GPU has slots for {places} warps. Which percentage of them is in use on an SM that "
+        "An SM of this GPU has slots for {places} warps. What percentage of them is in use on an SM that "
         "has a block of this launch?",
-        "One block of 256 threads has 8 warps. The chart shows {theoretical}, which the limits of the kernel "
-        "would allow, but there are too few blocks to use it.",
+        "One block of 256 threads has 8 warps. The chart shows {theoretical}: the limits of the kernel "
+        "allow this occupancy, but there are too few blocks to reach it.",
         unit="%",
         comparison=100,
         misconception="Theoretical occupancy shows how full the SMs are.",
     ),
     PredictionQuestion(
         "00-growth",
-        "The launch gets 1,024 times as many blocks. How many times as long does it take?",
+        "The launch now has 1,024 times as many blocks. How many times as long does it take?",
         "Four blocks left most of the GPU idle, and such a short launch spends most of its time waiting for "
         "memory. Now all SMs work at the same time, each on several blocks.",
         unit="times",

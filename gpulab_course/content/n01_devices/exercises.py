@@ -51,18 +51,18 @@ def _peak_rates(device: Any) -> tuple[float, float]:
 
 _TFLOPS_LESSONS = {
     0.5: "a fused multiply-add is two operations.",
-    1e3: "TFLOP are 10^12 operations; the clock is in MHz.",
-    1e6: "TFLOP are 10^12 operations; the clock is in MHz.",
-    1e12 / 2**40: "TFLOP are 10^12 operations, not 2^40.",
-    1e-3: "TFLOP are 10^12 operations; the clock is in MHz.",
+    1e3: "1 TFLOP is 10^12 operations; the clock is in MHz.",
+    1e6: "1 TFLOP is 10^12 operations; the clock is in MHz.",
+    1e12 / 2**40: "1 TFLOP is 10^12 operations, not 2^40.",
+    1e-3: "1 TFLOP is 10^12 operations; the clock is in MHz.",
 }
 _GBPS_LESSONS = {
     0.5: "with double data rate, each wire carries two bits per clock cycle.",
     8: "the bus width is in bits, and a byte has 8 bits.",
     4: "the bus width is in bits, and each wire carries two bits per clock cycle.",
-    1e3: "GB are 10^9 bytes; the clock is in MHz.",
-    1e9 / 2**30: "GB are 10^9 bytes, not 2^30.",
-    1e-3: "GB are 10^9 bytes; the clock is in MHz.",
+    1e3: "1 GB is 10^9 bytes; the clock is in MHz.",
+    1e9 / 2**30: "1 GB is 10^9 bytes, not 2^30.",
+    1e-3: "1 GB is 10^9 bytes; the clock is in MHz.",
 }
 
 
@@ -140,7 +140,9 @@ def judge_capability(answer: Answer) -> str:
         ]
         for required_version in (*_REQUIRED_CAPABILITIES, *(pair for pair in neighbours if pair[1] < 10)):
             _judge_comparison(answer, text, version, required_version)
-    return "right from 3.0 to 25.9, and a pair is compared as a pair."
+    return (
+        "it is right from 3.0 to 25.9, and compares the two numbers of a version, not its digits as a string."
+    )
 
 
 def _judge_comparison(
@@ -282,8 +284,20 @@ def _example_launches(info: DeviceInfo) -> tuple[tuple[Dim3, Dim3, int, str, str
             "a launch may reach a limit, but not exceed it: compare with >.",
         ),
         (unit_shape, (max_threads + 1, 1, 1), 0, "threads", f"a block has at most {max_threads:,} threads."),
-        (unit_shape, (max_x // 16, 32, 1), 0, "threads", "x · y · z counts, not each number alone."),
-        (unit_shape, (1 << 16, 1 << 16, 1), 0, "threads", "x · y · z counts, even if it is very large."),
+        (
+            unit_shape,
+            (max_x // 16, 32, 1),
+            0,
+            "threads",
+            "the limit on threads applies to x · y · z, not to each number alone.",
+        ),
+        (
+            unit_shape,
+            (1 << 16, 1 << 16, 1),
+            0,
+            "threads",
+            "the limit on threads applies to x · y · z, even if it is very large.",
+        ),
         (unit_shape, (8, 8, max_z + 1), 0, "threads", "the number of threads comes first in the order."),
         (unit_shape, (1, 1, max_z + 1), 0, "block", f"a block has at most {max_z} threads in z."),
         (unit_shape, (1, 1, max_z), 0, "ok", f"a block may have {max_z} threads in z."),
@@ -338,8 +352,8 @@ def judge_choose(answer: Answer) -> str:
     rng = answer.rng
     gpus = [info for info in table() if info.fp32_tflops and info.memory_bandwidth_gbps]
     for memory_bytes, moved_bytes, flop, lesson in (
-        (1e9, 1e12, 1e9, "it moves much and computes little, so bandwidth decides."),
-        (1e9, 1e9, 1e15, "it computes much and moves little, so FP32 arithmetic decides."),
+        (1e9, 1e12, 1e9, "the job moves many bytes and computes little, so bandwidth decides."),
+        (1e9, 1e9, 1e15, "the job computes much and moves few bytes, so FP32 arithmetic decides."),
         (60e9, 60e9, 120e9, "a GPU whose memory is too small cannot run it at all."),
         (130e9, 1e12, 1e13, "a GPU whose memory is too small cannot run it at all."),
         (1e13, 1e12, 1e12, "no GPU has enough memory. Return None."),
@@ -355,7 +369,7 @@ def judge_choose(answer: Answer) -> str:
         _judge_choice(answer, (available_gpus, float(memory_bytes), 1e9, 1e9))
     for job, mistake_index in _draw_distinguishing_jobs(rng, gpus):
         _judge_choice(answer, job, mistake_index=mistake_index)
-    return "it compares memory first, and then the slower of moving and computing."
+    return "it compares memory first, and then the time of the slower one of moving and computing."
 
 
 def _job_times_s(gpu: DeviceInfo, moved_bytes: float, flop: float) -> tuple[float, float]:
@@ -374,7 +388,7 @@ _TIME_MISTAKES: tuple[tuple[Callable[[float, float], float], str], ...] = (
     (lambda moving_s, computing_s: moving_s * computing_s, "the slower of the two determines the time."),
     (
         lambda moving_s, computing_s: max(moving_s * 1e9 / 2**30, computing_s),
-        "GB/s are 10^9 bytes per second.",
+        "1 GB/s is 10^9 bytes per second.",
     ),
     (
         lambda moving_s, computing_s: max(moving_s, computing_s * 1e12 / 2**40),
@@ -512,9 +526,9 @@ def judge_select(answer: Answer) -> str:
             )
         if excessive_facts["description"]:
             message = (
-                f"device {device_id} has not enough memory for make_on(cp, {device_id}, "
-                f"{_EXCESSIVE_COUNT:,}), but it returns {excessive_facts['description']}: let the exception "
-                "through."
+                f"device {device_id} does not have enough memory for make_on(cp, {device_id}, "
+                f"{_EXCESSIVE_COUNT:,}), but the call returns {excessive_facts['description']}: do not "
+                "catch the exception."
             )
     if message:
         raise NotYet(message)

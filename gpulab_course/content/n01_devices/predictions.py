@@ -49,7 +49,7 @@ PREDICTIONS = (
         "of 300 W) for a V100.",
         unit="times",
         comparison=1.1,
-        misconception="A higher capability is a faster GPU.",
+        misconception="A GPU with a higher capability is faster.",
     ),
     PredictionQuestion(
         "01-1025",

@@ -64,7 +64,7 @@ QUESTIONS = (
         ),
     ),
     Question(
-        "A text says that the memory of an A100 delivers 460 GB/s. What is this number?",
+        "A text claims that the memory of an A100 delivers 460 GB/s. What is this number in fact?",
         (
             Choice(
                 "the highest rate of one HBM2e stack",

@@ -31,9 +31,9 @@ from virtualgpu.records import Dim3
 
 _SECTOR_BUDGET = Budget(
     "sectors",
-    "Neighbouring lanes should access neighbouring elements, so let x, which runs fastest within a warp, "
-    "be the column. And guard both edges: otherwise threads beyond the last column do the work of the next "
-    "row again.",
+    "Neighbouring lanes should access neighbouring elements, so use x, which varies fastest within a warp, "
+    "for the column. Guard both edges, because otherwise threads beyond the last column do the work of the "
+    "next row again.",
 )
 
 
@@ -208,7 +208,7 @@ def _judge_trace(answer: Answer, starts_ns: Any, ends_ns: Any, warps: int, sms: 
     # A float has 128 ns to spare at 10^18 ns.
     if np.isclose(result, expected, rtol=1e-6 if ends_ns.max() < 1 << 50 else 1e-3, atol=0):
         return
-    message = f"{call_text} is {expected:.4g}, but yours returns {result:.4g}"
+    message = f"{call_text} returns {result:.4g}, but it should be {expected:.4g}"
     with np.errstate(over="ignore"):
         narrow_sum = warps * int(durations_ns.astype(np.int32).sum(dtype=np.int32))
         narrow_results = [
@@ -250,8 +250,8 @@ def _judge_trace(answer: Answer, starts_ns: Any, ends_ns: Any, warps: int, sms: 
     )
     if not reason and span_ns >= 1 << 31:
         reason = (
-            f"times reach {int(ends_ns.max()):,} ns, and their sum is {int(durations_ns.sum()):,}: "
-            "check their type."
+            f"times reach {int(ends_ns.max()):,} ns, and their sum is {int(durations_ns.sum()):,}: check "
+            "their data type."
         )
     raise NotYet(f"{message}{f': {reason}' if reason else '.'}")
 
@@ -264,7 +264,8 @@ _SHARED_ADVICE = Advice(
 )
 _UNWRITTEN_ADVICE = Advice(
     advice.both(advice.partly_unwritten, advice.not_(advice.unchanged)),
-    "Some elements were never written. Each element needs a thread that stores its result, whatever it is.",
+    "Some elements were never written. Each element needs a thread that stores its result, whatever the "
+    "result is.",
 )
 
 EXERCISES = (
@@ -377,7 +378,9 @@ EXERCISES = (
         parameters="int* warp, int* lane, int* row",
         once=True,
         case=address,
-        table=(Row("more blocks than 16 bits count", address, ((66_000, 1, 1), (3, 22_000, 1)), (2, 1, 1)),),
+        table=(
+            Row("more blocks than 16 bits can count", address, ((66_000, 1, 1), (3, 22_000, 1)), (2, 1, 1)),
+        ),
         reference="address.cu",
         level="stretch",
         sizes=_draw_grids,

@@ -168,8 +168,8 @@ def inside_sm(info: DeviceInfo) -> Picture:
     return Picture.of(
         figure,
         f"An SM of {info.name}: {_SCHEDULERS} warp schedulers, each with {slots} warp slots, {units} FP32 "
-        "units, special-function units, a tensor core and registers. Load/store units, shared memory and L1 "
-        "cache serve all of them.",
+        "units, special-function units, a tensor core and registers. All of them share the load/store "
+        "units, the shared memory and the L1 cache.",
     )
 
 
@@ -198,7 +198,9 @@ def waiting_warps(warp_counts: Sequence[int], latency: int) -> Picture:
                 axes.add_patch(Rectangle((cycle, y), 1, 0.8, facecolor=light("accent"), edgecolor="white"))
             axes.text(-0.2, y + 0.4, f"warp {warp}", ha="right", va="center", fontsize=9)
         busy = int(issuing[:latency].sum())
-        shares.append(f"with {counted(warp_count, 'warp')} it issues in {busy} of {latency} cycles")
+        shares.append(
+            f"with {counted(warp_count, 'warp')} the scheduler issues in {busy} of {latency} cycles"
+        )
         axes.text(
             0,
             top_y + 1.0,
@@ -252,4 +254,7 @@ def latency_hiding(
     axes.grid(alpha=0.25)
     axes.legend(frameon=False, loc="lower right")
     peaks_text = ", ".join(f"{name} reaches {max(gbps):,.0f} GB/s" for name, gbps in bandwidth_gbps.items())
-    return Picture.of(figure, f"Bandwidth of a copy over the warps on each SM, {origin.label}: {peaks_text}.")
+    return Picture.of(
+        figure,
+        f"Bandwidth of a copy for different numbers of warps on each SM, {origin.label}: {peaks_text}.",
+    )

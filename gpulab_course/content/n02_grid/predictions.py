@@ -21,7 +21,7 @@ PREDICTIONS = (
         "to 32 different rows write 32 sectors.",
         unit="times",
         comparison=1,
-        misconception="The same bytes are written, so the same traffic results.",
+        misconception="The same bytes are written, so the traffic is the same.",
     ),
     PredictionQuestion(
         "02-tail",
@@ -35,7 +35,7 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "02-tail-factor",
-        "A grid of exactly one wave gets one more block. How many times as long does the launch take?",
+        "A grid of exactly one wave is extended by one block. How many times as long does the launch take?",
         "The work grows by {more}, but the late block must wait until another block ends. Its own time was "
         "{share} of the time of the others; {company}.",
         unit="times",
@@ -49,7 +49,7 @@ PREDICTIONS = (
         "Smaller blocks spread the late threads over several SMs, so each of these SMs has less to do.",
         choices=("larger blocks", "smaller blocks", "a faster memory", "none of these"),
         comparison="larger blocks",
-        misconception="Fewer, larger blocks mean less overhead and so a shorter tail.",
+        misconception="Fewer, larger blocks mean less overhead, and therefore a shorter tail.",
     ),
     PredictionQuestion(
         "02-order",
@@ -79,7 +79,7 @@ PREDICTIONS = (
         "of the other SMs stay empty.",
         unit="%",
         comparison=100,
-        misconception="Theoretical occupancy says how full the GPU is.",
+        misconception="Theoretical occupancy shows how full the GPU is.",
         tolerance=0.2,
     ),
     PredictionQuestion(

@@ -43,9 +43,9 @@ QUESTIONS = (
             ),
             Choice(
                 "grows by far more than the work does",
-                "The extra block waits until another block ends. If the blocks on an SM slowed each other "
-                "down, it runs faster than they did. If only one block fits on an SM, it does not, and the "
-                "time nearly doubles.",
+                "The extra block waits until another block ends. If several blocks shared each SM and "
+                "slowed each other down, the extra block runs faster than they did. If only one block fits "
+                "on an SM, the extra block takes as long as the others, and the time nearly doubles.",
                 right=True,
             ),
         ),
@@ -65,7 +65,8 @@ QUESTIONS = (
         ),
     ),
     Question(
-        "Theoretical occupancy is 100 %, and the profiler reports 12 % achieved. The likeliest cause?",
+        "Theoretical occupancy is 100 %, and the profiler reports 12 % achieved. What is the most likely "
+        "cause?",
         (
             Choice("too many registers", "They would have lowered the theoretical value."),
             Choice(
@@ -77,7 +78,7 @@ QUESTIONS = (
         ),
     ),
     Question(
-        "Occupancy went from 50 % to 100 % and the time stayed the same. Why?",
+        "Occupancy went from 50 % to 100 % and the time stayed the same. What can explain this?",
         (
             Choice(
                 "the memory was saturated before, and cannot go faster",

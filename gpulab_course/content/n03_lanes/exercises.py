@@ -190,7 +190,7 @@ _COMPACT_ROWS = (
     Row("0, -0, NaN and infinities", _repeated_values_case(0, np.inf, -0.0, np.nan, -np.inf)),
     Row("one kept, the last of its warp", _repeated_values_case(*[-1] * 31, 7)),
     Row("one kept, the first of its warp", _repeated_values_case(7, *[-1] * 31)),
-    Row("next to nothing is kept, too", _repeated_values_case(2e-38, -2e-38)),
+    Row("almost no element kept, also very small positive ones", _repeated_values_case(2e-38, -2e-38)),
 )
 
 
@@ -216,12 +216,12 @@ _MEASURED = Measured(1 << 12, (256, 1, 1))
 _MISSING_LANES_ADVICE = Advice(
     advice.fault("lanes missing"),
     "A full mask names all 32 lanes, so all of them must make the call. Remove the early return, and give "
-    "lanes beyond n a value that does not count.",
+    "lanes beyond n a value that does not change the result.",
 )
 _HAZARD_ADVICE = Advice(
     advice.hazard(),
-    "Lanes beyond n must take part, with a value that does not count. If threads of different warps use the "
-    "same memory, they need a barrier.",
+    "Lanes beyond n must take part, with a value that does not change the result. If threads of different "
+    "warps use the same memory, they need a barrier.",
 )
 _WRITTEN_TWICE_ADVICE = Advice(
     advice.written_twice, "Only one lane of each warp must write the result of the warp."
@@ -260,13 +260,15 @@ EXERCISES = (
         ),
         measured=Measured(1 << 12, (256, 1, 1), lanes=0.4),
         advice=(
-            Advice(advice.out_of_bounds, "The guard must check the element that the thread really handles."),
+            Advice(
+                advice.out_of_bounds, "The guard must check the element that the thread really processes."
+            ),
             Advice(
                 advice.partly_unwritten,
-                "Some elements had no thread: 64 neighbouring threads must still handle 64 neighbouring "
+                "Some elements had no thread: 64 neighbouring threads must still process 64 neighbouring "
                 "elements, in another order.",
             ),
-            Advice(advice.written_twice, "Two threads handle the same element."),
+            Advice(advice.written_twice, "Two threads process the same element."),
         ),
         praise="no warp runs both sides any more.",
     ),
@@ -277,7 +279,7 @@ EXERCISES = (
         parameters="const int* x, int* out, int n",
         once=True,
         case=warp_sum,
-        table=(Row("more warps than 16 bits count", _many_warps_case, (100,)),),
+        table=(Row("more warps than 16 bits can count", _many_warps_case, (100,)),),
         reference="warp_sum.cu",
         blocks=draw.whole_warps,
         budgets=(
@@ -299,7 +301,7 @@ EXERCISES = (
                 "atomic.",
                 most=0,
             ),
-            Budget("sectors", "Each element must be read once, by the lane that has it.", allowance=1.2),
+            Budget("sectors", "Each element must be loaded only once, by its own lane.", allowance=1.2),
         ),
         measured=_MEASURED,
         advice=(
@@ -336,16 +338,15 @@ EXERCISES = (
             _MISSING_LANES_ADVICE,
             Advice(
                 advice.fault("out of bounds", "out"),
-                "`out` has one element for each warp that has elements, and none for the others: these must "
-                "not write.",
+                "`out` has one element for each warp that has elements. The other warps must not write.",
             ),
             Advice(advice.out_of_bounds, "Lanes beyond n must not load."),
             _MISSING_WARPS_ADVICE,
             _WRITTEN_TWICE_ADVICE,
             Advice(
                 lambda mistake: mistake.found is not None and bool((mistake.found[mistake.wrong] == 0).all()),
-                "All elements may be negative: 0 is not the value that never wins. Which int is never the "
-                "larger one?",
+                "All elements may be negative, so 0 can be larger than all of them. Which int is never "
+                "larger than another one?",
             ),
             Advice(
                 _only_ragged_warp_wrong,
@@ -379,8 +380,8 @@ EXERCISES = (
             Advice(advice.out_of_bounds, "Lanes beyond n have no key, so they must neither load nor add."),
             Advice(
                 lambda mistake: mistake.found is not None and bool((mistake.found >= mistake.wanted).all()),
-                "It counts too much: every lane of a group gets the same peers, but only one of them may "
-                "add for the group. Lanes beyond n must add nothing.",
+                "The counts are too high: every lane of a group gets the same peers, but only one of them "
+                "may add for the group. Lanes beyond n must add nothing.",
             ),
             Advice(
                 advice.hazard("WAW", "WAR", "RAW"),
@@ -403,7 +404,7 @@ EXERCISES = (
         budgets=(
             Budget(
                 "atomics",
-                "It is not certain which lane's atomic comes first: compute the positions from a ballot.",
+                "The order of the lanes' atomics is not fixed, so compute the positions from a ballot.",
                 most=0,
             ),
         ),
@@ -412,7 +413,7 @@ EXERCISES = (
             _MISSING_LANES_ADVICE,
             Advice(
                 advice.out_of_bounds,
-                "Lanes beyond n have no element to keep, but they must vote: their votes count as no.",
+                "Lanes beyond n have no element to keep, but they must take part in the vote, and vote no.",
             ),
             Advice(
                 lambda mistake: (

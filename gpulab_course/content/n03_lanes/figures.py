@@ -89,8 +89,8 @@ def shuffle_sum(values: Any) -> Picture:
     return Picture.of(
         figure,
         f"The sum of {lanes} lanes in {rows - 1} steps: in each step, the lanes whose values are still "
-        f"needed add the value of a lane further on. At last lane 0 has {int(values[-1, 0])}, the sum of "
-        f"all values, and lane 1 has {int(values[-1, 1])}.",
+        f"needed add the value of a lane further on. In the end lane 0 has {int(values[-1, 0])}, the sum "
+        f"of all values, and lane 1 has {int(values[-1, 1])}.",
     )
 
 

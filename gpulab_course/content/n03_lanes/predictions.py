@@ -25,8 +25,8 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "03-predicate",
-        "15 of the 32 lanes have a positive number. Does this warp diverge at the `if`: yes, no, or only in "
-        "the PTX (*as written*), but not in the machine code?",
+        "15 of the 32 lanes have a positive number. Does this warp diverge at the `if`? The answer “only "
+        "as written” means that it diverges in the PTX, but not in the machine code.",
         "The PTX has a branch, and it diverges. The machine code has a predicated store instead, so it "
         "has no branch that could diverge.",
         choices=("yes", "no", "only as written"),
@@ -75,7 +75,7 @@ PREDICTIONS = (
     PredictionQuestion(
         "03-tile",
         "64 rows of 8 elements are summed, first by a whole warp per row, then by a tile of 8 lanes per "
-        "row. How many times as many warp instructions do the whole warps take?",
+        "row. How many times as many warp instructions do the whole warps need as the tiles?",
         "Four tiles share a warp, and the same instructions sum their four rows. In addition, a whole warp "
         "needs two more steps.",
         unit="times",

@@ -31,11 +31,11 @@ QUESTIONS = (
         ),
     ),
     Question(
-        "A profiler shows no divergent branch, although the source has an `if` that depends on the data. "
-        "Why?",
+        "A profiler shows no divergent branch, although the source has an `if` that depends on random "
+        "data. What is the most likely reason?",
         (
             Choice(
-                "the compiler put predicates in front of its short body",
+                "the body is short, so the compiler uses predicates instead of a branch",
                 "The machine code has no branch.",
                 right=True,
             ),
@@ -100,8 +100,8 @@ QUESTIONS = (
         "A kernel calls __activemask() inside a branch to find the lanes that took it. What is wrong?",
         (
             Choice(
-                "nothing promises that all lanes of the branch are there together",
-                "The lanes of one side may be in several parts. Vote before the branch.",
+                "nothing guarantees that all lanes of the branch execute it together",
+                "The lanes of one side may run in several groups. Vote before the branch.",
                 right=True,
             ),
             Choice("__activemask() needs a mask as its argument", "It takes no argument."),
@@ -111,7 +111,7 @@ QUESTIONS = (
     WhyQuestion(
         "Why could a lock within a warp hang before Volta, and why does it work today?",
         (
-            "Before Volta a warp had one program counter, so lanes that had left the loop waited, inactive.",
+            "Before Volta a warp had one program counter, so lanes outside the loop had to wait, inactive.",
             "The lane that had the lock was one of them, so no lane could free it.",
             "Since Volta each lane has its own program counter, so the lane that has the lock can continue.",
             "It is still slow, because 32 lanes take the lock one by one. Let one lane take it for its warp.",

@@ -69,7 +69,7 @@ class Row:
 ROWS = (
     Row(too_much_memory, "free memory, or use smaller or fewer arrays (10b)"),
     Row(too_many_threads, "look up the limits of the device (01)"),
-    Row(illegal_address, "gl.sanitize names thread and line"),
+    Row(illegal_address, "gl.sanitize reports the thread and the line"),
     Row(misaligned_address, "wide loads need addresses that are multiples of their size (05a)"),
     Row(device_assert, "read the condition that is printed, with its file and line"),
     Row(launch_failure, "look for __trap() and for divergent barriers"),

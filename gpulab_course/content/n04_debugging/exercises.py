@@ -75,7 +75,7 @@ def judge_whodunit(answer: Answer) -> str:
         )
         if launch_counts != facts["started_launches"]:
             raise NotYet(
-                "whodunit(program) looks into the program. Run it, and use the error that CUDA reports."
+                "whodunit(program) inspects the program. Run it instead, and use the error that CUDA reports."
             )
         _judge_launch(facts, names, failing_launches)
     return "the first launch that failed is named, and a program without errors runs without waits."
@@ -169,7 +169,7 @@ def _judge_launch(facts: dict[str, Any], names: list[str], failing_launches: lis
     if not isinstance(result, tuple) or len(result) != 2 or not is_whole(result[1]):
         raise NotYet(f"{message}. Return the kernel's name and the number of its launch.")
     if result[1] == first_failure - 1 and equals(result[0], expected[0]):
-        raise NotYet(f"{message}. The numbers of launches count from 1.")
+        raise NotYet(f"{message}. Launches are numbered from 1.")
     if result[1] in failing_launches[1:]:
         raise NotYet(
             f"{message}. Your launch fails as well, but the first failed launch has "
@@ -387,7 +387,10 @@ def _judge_cell(result: Any, program: _Program, calls: list[str], is_unchanged: 
     if result is None:
         hint = "Use cp.isnan: NaN is not equal to any number, not even to NaN."
         if program.has_stale_nan:
-            hint = "A step may make a NaN where the array had one before: look at the array after its step."
+            hint = (
+                "A step may make a NaN where the array contained one before: look at the array after "
+                "its step."
+            )
         if program_kind == "in place":
             hint = "Look at the array after each step: a later step may overwrite the NaN."
         raise NotYet(f"{expected_message}. {hint}")
@@ -507,7 +510,7 @@ PLACES = KernelExercise(
     advice=(
         Advice(
             _narrow_product_matcher(np.int32),
-            "The product of two ints is an int. It wraps around beyond 2,147,483,647, also if you assign it "
+            "The product of two ints is an int, which cannot be above 2,147,483,647, even if you assign it "
             "to a long long: widen a factor before you multiply, in both lines.",
         ),
         Advice(
@@ -548,8 +551,8 @@ def _last_differs_case(value: int, other_value: int) -> Any:
 
 
 _SUM_ROWS = (
-    Row("0 but for the largest int", _last_differs_case((1 << 31) - 1, 0)),
-    Row("0 but for the least int", _last_differs_case(-(1 << 31), 0)),
+    Row("0 except for the largest int", _last_differs_case((1 << 31) - 1, 0)),
+    Row("0 except for the least int", _last_differs_case(-(1 << 31), 0)),
     Row("all -1,000,001", _last_differs_case(-1_000_001, -1_000_001)),
 )
 

@@ -58,7 +58,7 @@ class Stray:
         """Describe the picture in one sentence."""
         return (
             f"{self._thread_text} uses {self._target_name}[{self._element_index}] and writes "
-            f"{self._hit_name}[{self._hit_index}], which has this address."
+            f"{self._hit_name}[{self._hit_index}], which is at this address."
         )
 
     @property

@@ -36,7 +36,7 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "04-sticky",
-        "Which of the rows above leave a context in which nothing works any more?",
+        "After which of the errors in the rows above does the context stop working for all later calls?",
         "If a kernel runs and fails, the context is lost. If CUDA refuses a request before anything runs "
         "(too many threads, too much memory), nothing is lost.",
         choices=("none", "those of kernels that ran and failed", "all"),
@@ -46,15 +46,16 @@ PREDICTIONS = (
     PredictionQuestion(
         "04-lucky",
         "A kernel has a race, and its sum is right. What does this show?",
-        "It shows only that nothing went wrong this time, with this order of warps. A checker looks at the "
-        "order of the accesses, not at the result.",
+        "It shows only that nothing went wrong this time, with this order of warps. A checker tests "
+        "whether the accesses are ordered, not whether the result is right.",
         choices=("that the kernel is right", "nothing"),
         comparison="that the kernel is right",
         misconception="A test that passes shows that there is no race.",
     ),
     PredictionQuestion(
         "04-nan",
-        "One score of a row is 200, and exp(200) is infinite in float. What is in this row of the softmax?",
+        "One score of a row is 200, and exp(200) is infinite in float. The softmax does not subtract the "
+        "largest score. What is in this row of the softmax?",
         "The largest term is infinity divided by infinity, which is NaN. The others are finite numbers "
         "divided by infinity, which is 0.",
         choices=("one NaN, and zeros", "all NaN", "a row that sums to 1"),

@@ -15,17 +15,20 @@ QUESTIONS = (
             Choice("the last one launched", "The error was only reported at that time."),
             Choice(
                 "one of those launched since the host last waited",
-                "Wait after each launch: the first one that raises has failed.",
+                "Wait after each launch. The launch after which the wait raises the error is the one that "
+                "failed.",
                 right=True,
             ),
         ),
     ),
     Question(
-        "os.environ['CUDA_LAUNCH_BLOCKING'] = '1' in the middle of a notebook does nothing. Why?",
+        "Setting os.environ['CUDA_LAUNCH_BLOCKING'] = '1' in the middle of a notebook has no effect. Why?",
         (
             Choice("the value must be a number and not a string", "Environment variables are strings."),
             Choice(
-                "it is read when the context is created", "Set it before, or in a new process.", right=True
+                "it is read when the context is created",
+                "Set it before the first use of the GPU, or in a new process.",
+                right=True,
             ),
             Choice("CuPy ignores it", "The driver reads it, for all libraries."),
         ),
@@ -40,11 +43,12 @@ QUESTIONS = (
         ),
     ),
     Question(
-        "A kernel writes one element after the end of its array, and no error is raised. Why?",
+        "A kernel writes one element after the end of its array, and no error is raised. What is the most "
+        "likely reason?",
         (
             Choice("the GPU clips addresses to the array", "The GPU does not know the arrays."),
             Choice(
-                "the address is in another array",
+                "the address is in mapped memory, for example in another array",
                 "Memory is protected in pages, and the pool puts many arrays in one page.",
                 right=True,
             ),
@@ -56,7 +60,9 @@ QUESTIONS = (
         (
             Choice("the barrier takes far too long inside a branch", "Its cost does not matter here."),
             Choice(
-                "some threads of the block never reach it", "After the if, all of them reach it.", right=True
+                "some threads of the block never reach it",
+                "Put it after the if, where all threads reach it.",
+                right=True,
             ),
             Choice("it should be __syncwarp()", "Then the warps would not wait for each other."),
         ),
@@ -78,7 +84,7 @@ QUESTIONS = (
         (
             "An earlier kernel may have written the index or pointer that this one uses.",
             "An out-of-bounds write into another array raises no error itself.",
-            "So find the write that produced the wrong number, back to the first one.",
+            "So trace the wrong number back to the write that produced it first.",
         ),
     ),
 )

@@ -5,7 +5,7 @@ from gpulab_course.teach.shown import ShownAnswer
 SHOWN = (
     ShownAnswer("04-whodunit", "waits in every run", "", "Run it once without"),
     ShownAnswer("04-whodunit", "nobody waits", "", "never waited"),
-    ShownAnswer("04-whodunit", "counts from 0", "", "count from 1"),
+    ShownAnswer("04-whodunit", "counts from 0", "", "numbered from 1"),
     ShownAnswer("04-whodunit", "the name alone", "", "the number of its launch"),
     ShownAnswer("04-whodunit", "does not run it", "", "never runs the program"),
     ShownAnswer("04-freed", "the device waits", "counts", "leaves the host free"),

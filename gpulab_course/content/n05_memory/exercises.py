@@ -248,16 +248,22 @@ def judge_ways(answer: Answer) -> str:
         ("two lanes, one word", np.full(2, offset)),
         ("words 0, 0, 32, 32, 64 and so on", 32 * (lanes // 2)),
         (f"{lane_count} random lanes", rng.integers(0, 300, lane_count)),
-        (f"{lane_count} lanes, words 16 apart, from the last", (16 * lanes[:lane_count])[::-1] + offset),
+        (f"{lane_count} lanes, words 16 apart, in reverse order", (16 * lanes[:lane_count])[::-1] + offset),
         ("16 words of one bank, and 16 of another", 32 * (lanes // 2) + lanes % 2),
-        ("half of the lanes in one bank, the others apart", np.where(lanes < 16, 32 * lanes, lanes)),
+        (
+            "half of the lanes in one bank, the others in different banks",
+            np.where(lanes < 16, 32 * lanes, lanes),
+        ),
         # The bank of most lanes is not the bank of most words; then, first and last word as of neighbours.
-        ("one word for 27 lanes, others apart", np.where(lanes < 27, 7, 32 * lanes) + offset),
-        ("three words of a bank, and two ends", offset + np.where(lanes % 31, 7 + 32 * (lanes % 3), lanes)),
+        ("one word for 27 lanes, five words of another bank", np.where(lanes < 27, 7, 32 * lanes) + offset),
+        (
+            "three words of one bank for most lanes, two other words",
+            offset + np.where(lanes % 31, 7 + 32 * (lanes % 3), lanes),
+        ),
         ("32-bit words, shuffled", rng.permutation(2 * lanes).astype(np.int32)),
     ):
         _judge_words(answer, pattern, words)
-    return "the conflict ways of any pattern, and words that lanes share are counted once."
+    return "the number of ways is right for any pattern, and a word that several lanes read counts once."
 
 
 def _judge_words(answer: Answer, pattern: str, words: Any) -> None:
@@ -277,7 +283,7 @@ def _judge_words(answer: Answer, pattern: str, words: Any) -> None:
             int(lanes_per_bank.max()),
             "lanes that read the same word get it in one pass: count different words.",
         ),
-        (len(banks), "that is the number of banks in use; the fullest of them decides."),
+        (len(banks), "that is the number of banks in use; the bank with the most different words decides."),
         (
             len(np.unique(words // _BANK_COUNT)),
             "word w is in bank w % 32: neighbouring words are in different banks.",
@@ -306,7 +312,7 @@ def judge_asked(answer: Answer) -> str:
         for pattern, positions, width_bytes in (
             ("every second double", 2 * lanes, 8),  # several cache lines; float32 merges some addresses
             ("neighbouring floats", lanes, 4),
-            (f"floats from number {gap} on", lanes + gap, 4),
+            (f"neighbouring floats, from number {gap} on", lanes + gap, 4),
             ("floats, last lane first", lanes[::-1], 4),
             (f"bytes {stride} apart", stride * lanes, 1),
             (f"{lane_count} lanes with a float4 each", lanes[:lane_count], 16),
@@ -317,7 +323,7 @@ def judge_asked(answer: Answer) -> str:
             (f"{lane_count} random doubles", rng.integers(0, 40, lane_count), 8),
             ("random floats, some more than once", rng.choice(rng.integers(0, 300, 20), 32), 4),
             ("two lanes, one before the end of a sector, one after it", np.array([7, 8]), 4),
-            ("a far pair", np.array([0, 1 << 22]), 4),
+            ("two floats far apart", np.array([0, 1 << 22]), 4),
             ("a pair further apart than 32 bits can express", np.array([0, 1 << 30]), 4),
             ("a float4 for each lane", lanes, 16),
             (f"{lane_count} bytes, {gap} from the start", lanes[:lane_count] + gap, 1),
@@ -325,7 +331,7 @@ def judge_asked(answer: Answer) -> str:
             _judge_request(
                 answer, pattern, base_address + width_bytes * np.asarray(positions, np.int64), width_bytes
             )
-    return "the sectors and the useful bytes of any request, wherever it starts."
+    return "the numbers of sectors and useful bytes are right for any request, wherever it starts."
 
 
 def _judge_request(answer: Answer, pattern: str, addresses: Any, width_bytes: int) -> None:
@@ -345,7 +351,7 @@ def _judge_request(answer: Answer, pattern: str, addresses: Any, width_bytes: in
     sector_guesses = (
         (
             len({sector // 4 for sector in sectors}),
-            "those are lines; count the sectors that are read in them.",
+            "those are cache lines; count the sectors that are read in them.",
         ),
         (
             -(-len(read_addresses) // _SECTOR_BYTES),
@@ -560,8 +566,8 @@ EXERCISES = (
             ),
             Advice(
                 advice.partly_unwritten,
-                "Some medians were never written: of equal elements, only one has two elements below or "
-                "before it.",
+                "Some medians were never written: of equal elements, the earlier ones must count as "
+                "smaller, so that exactly one of the five has two smaller ones.",
             ),
         ),
         praise="five numbers in five registers, and no local memory.",
@@ -635,7 +641,7 @@ EXERCISES = (
         advice=(
             Advice(
                 _is_outside_tile,
-                "Blocks have up to 32 × 32 threads, and each tile needs room for as many elements.",
+                "Blocks have up to 32 × 32 threads, and each tile must have space for as many elements.",
             ),
             Advice(
                 advice.out_of_bounds,

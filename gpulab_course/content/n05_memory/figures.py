@@ -69,7 +69,10 @@ def traffic(
     axes.set_title(origin.label, fontsize=10, color=light("muted"))
     axes.spines[["top", "right"]].set_visible(False)
     ratios = ", ".join(f"{name} {requested_bytes[name] / needed_bytes[name]:,.0f} times" for name in names)
-    return Picture.of(figure, f"Bytes requested per step, {origin.label}: {ratios} what it needs.")
+    return Picture.of(
+        figure,
+        f"Bytes requested per step, {origin.label}, as multiples of the bytes that the step needs: {ratios}.",
+    )
 
 
 # Levels of memory
@@ -203,8 +206,9 @@ def texture_curve(texels: Sequence[float], coordinates: Any, values: Any) -> Pic
     axes.spines[["top", "right"]].set_visible(False)
     return Picture.of(
         figure,
-        f"What a texture of the texels {', '.join(f'{value:g}' for value in texels)} returns: at the centre "
-        f"of each texel its value, between the centres a straight line, and {halfway:g} at the coordinate 1.",
+        f"The values that a texture of the texels {', '.join(f'{value:g}' for value in texels)} returns: "
+        "at the centre of each texel its value, between the centres values on a straight line, and "
+        f"{halfway:g} at the coordinate 1.",
     )
 
 

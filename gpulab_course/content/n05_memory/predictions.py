@@ -8,8 +8,8 @@ PREDICTIONS = (
         "`gelu` requests exactly the bytes that it needs. Now consider `matmul_transposed`, which multiplies "
         "`normed` by its own transpose. How many times the needed bytes does it request?",
         "Each element of the result reads a whole row of both factors again. In addition, 16 lanes read "
-        "from 16 different rows, so each request loads sectors of 32 bytes and uses 4 bytes of each. In all "
-        "it is {times} times.",
+        "from 16 different rows, so each request loads sectors of 32 bytes and uses 4 bytes of each. In "
+        "total, the kernel requests {times} times the needed bytes.",
         choices=("about 2 times", "about 20 times", "about 200 times", "about 2,000 times"),
         comparison="about 2 times",
         misconception="A kernel requests about as many bytes as its arrays have.",
@@ -18,9 +18,10 @@ PREDICTIONS = (
         "05-hundred",
         "On an H200, compare a load from device memory with a load that hits L1, which uses the same SRAM "
         "as shared memory. How many times as long does the load from device memory take?",
-        "L1 takes {near}, because it has to find the data by its address. Device memory takes {far}. The "
-        "bandwidth of shared memory is {band} times as high: 128 bytes per cycle and SM at the published "
-        "clock, compared with the published bandwidth of device memory.",
+        "A load that hits L1 takes {near}, because L1 has to find the data by its address. A load from "
+        "device memory takes {far}. The bandwidth of shared memory is {band} times that of device memory: "
+        "128 bytes per cycle and SM at the published clock, compared with the published bandwidth of "
+        "device memory.",
         unit="times",
         comparison=100,
         misconception="Shared memory is a hundred times faster than global memory.",
@@ -66,8 +67,8 @@ PREDICTIONS = (
         "05-vector",
         "The copy uses `float4` instead of `float`, so it makes a quarter of the requests. How many sectors "
         "does it touch, in percent of the sectors that the copy with `float` touches?",
-        "The bytes are the same, and so are their sectors: 16 per request instead of 4. The copy saves "
-        "instructions and addresses, and each lane has more bytes in flight.",
+        "The bytes are the same, and so are their sectors: 16 per request instead of 4. The copy with "
+        "`float4` needs fewer instructions and addresses, and each lane has more bytes in flight.",
         unit="%",
         comparison=25,
         misconception="Vector loads move fewer bytes.",
@@ -106,8 +107,8 @@ PREDICTIONS = (
         "One thread computes one element of a · b. Blocks have 16 × 16 threads, with x along the columns. "
         "How many sectors does a load touch on average?",
         "A warp is two rows of 16 threads. Its load of `a` reads two elements, each for 16 lanes. Its load "
-        "of `b` reads 64 bytes, which all 32 lanes share. So both loads are coalesced. The problem is that "
-        "the same bytes are loaded many times.",
+        "of `b` reads 64 neighbouring bytes, which are two sectors. So both loads are coalesced. The "
+        "problem is that the same bytes are loaded many times.",
         unit="sectors",
         comparison=32,
         misconception="Naive matrix multiplication is slow because it is uncoalesced.",
@@ -115,10 +116,11 @@ PREDICTIONS = (
     PredictionQuestion(
         "05-ladder",
         "With a tile of 32 × 32, loads and stores of the transpose are coalesced, but reading a column of "
-        "the tile conflicts 32 ways. How long does it take, in percent of the time of the naive version?",
+        "the tile conflicts 32 ways. How long does this transpose take, in percent of the time of the "
+        "naive version?",
         "A pass of shared memory takes one cycle, and a sector of global memory takes longer. Therefore "
         "even the worst conflict can be cheaper than one sector per lane. Here the tiled version took "
-        "{tiled}, and {padded} without the conflict.",
+        "{tiled}, and the padded version, which has no conflict, took {padded}.",
         unit="%",
         comparison=100,
         misconception="A 32-way conflict is as bad as 32 sectors.",
@@ -127,8 +129,8 @@ PREDICTIONS = (
         "05-tile",
         "With tiles of 16 × 16, the multiplication loads an eighth of the sectors. How many sectors does it "
         "load from L2, in percent of the sectors that the naive version loads from L2?",
-        "In the naive version, L1 already served {held} of the sectors. A small tile therefore saves "
-        "requests to L1. Larger tiles are needed to save traffic to L2 and device memory.",
+        "In the naive version, L1 already delivered {held} of the sectors. A small tile therefore reduces "
+        "mainly the requests to L1. Larger tiles are needed to reduce the traffic to L2 and device memory.",
         unit="%",
         comparison=12.5,
         misconception="Every tile saves traffic to device memory.",
@@ -137,8 +139,8 @@ PREDICTIONS = (
         "05-constant",
         "A table of 32 floats is in `__constant__` memory and in its cache. The 32 lanes read 32 different "
         "floats. How many passes does the constant cache take?",
-        "A pass returns one word to all lanes that read it. Nothing is better for a word that all lanes "
-        "read. If each lane reads a different element of a table, shared memory is better.",
+        "A pass returns one word to all lanes that read it, so constant memory is ideal for a word that "
+        "all lanes read. If each lane reads a different element of a table, shared memory is better.",
         unit="passes",
         comparison=1,
         misconception="Constant memory is the fastest memory there is.",
@@ -166,9 +168,9 @@ PREDICTIONS = (
         "A block uses 12 KB of shared memory. An SM of the H100 has 228 KB for blocks. How many blocks fit, "
         "if nothing else limits them?",
         "228 / 12 would be 19. But from compute capability 8.0 on, the system reserves one more KB per "
-        "block: 228 / 13 leaves 17.",
+        "block, and 228 / 13 = 17.5, so 17 blocks fit.",
         unit="blocks",
         comparison=19,
-        misconception="A block takes the shared memory that it declares.",
+        misconception="A block uses only the shared memory that it declares.",
     ),
 )

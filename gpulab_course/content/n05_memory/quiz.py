@@ -21,7 +21,8 @@ QUESTIONS = (
         ),
     ),
     Question(
-        "32 lanes read 32 different floats of the same 128 bytes, in random order. The request touches …",
+        "32 lanes read 32 different floats of the same 128 bytes, in random order. The 128 bytes start at "
+        "a multiple of 128. The request touches …",
         (
             Choice(
                 "4 sectors, whatever the order", "Only the set of bytes of the request counts.", right=True
@@ -32,7 +33,7 @@ QUESTIONS = (
             ),
             Choice(
                 "5 sectors, because the random order costs one more",
-                "It takes five only if the 128 bytes start inside a sector.",
+                "It would touch five only if the 128 bytes started inside a sector.",
             ),
         ),
     ),
@@ -79,10 +80,11 @@ QUESTIONS = (
         ),
     ),
     Question(
-        "What does a tile of 32 × 32 save in a matrix multiplication with blocks of 32 × 32 threads?",
+        "Compared with a naive matrix multiplication, what does a tile of 32 × 32 in shared memory avoid? "
+        "Blocks have 32 × 32 threads.",
         (
             Choice(
-                "requests that are not coalesced, which become coalesced",
+                "requests that are not coalesced",
                 "They were coalesced before, because x runs along the rows of b.",
             ),
             Choice(
@@ -117,7 +119,7 @@ QUESTIONS = (
         (
             Choice(
                 "if lanes of a warp read different words",
-                "The different words are served one after another.",
+                "The cache delivers the different words one after another.",
                 right=True,
             ),
             Choice(
@@ -127,7 +129,8 @@ QUESTIONS = (
         ),
     ),
     WhyQuestion(
-        "Why can a kernel that requests 200 times the bytes that it needs run only 10 times slower?",
+        "Why can a kernel that requests 200 times the bytes that it needs be only 10 times as slow as one "
+        "that requests only these bytes?",
         (
             "The requested bytes are counted before L1, and L1 and L2 serve most of them.",
             "Device memory serves the first access to a line, and data that the caches have replaced.",

@@ -71,7 +71,7 @@ _STATS_ROWS = (
         lambda data, n, block: _last_differs_case(data, n, block, -_INT_MIN - 1, -_INT_MIN - 2),
     ),
     Row(
-        "all the smallest int",
+        "all elements the smallest int",
         lambda data, n, block: _last_differs_case(data, n, block, _INT_MIN, _INT_MIN),
         (1, 40),
     ),
@@ -148,7 +148,7 @@ def _extreme_sums_case(data: Draw, size: Any, block: Dim3) -> Case:
 
 
 _SCAN_ROWS = (
-    Row("sums at both ends of an int", _extreme_sums_case, (300, 1000)),
+    Row("sums at both ends of the range of an int", _extreme_sums_case, (300, 1000)),
     Row("all 0", lambda data, n, block: _make_scan_case(np.zeros(n + 1, np.int64), block)),
     Row("all -1", lambda data, n, block: _make_scan_case(-np.arange(n + 1), block)),
     Row(
@@ -199,8 +199,8 @@ _COMPACT_ROWS = (
     Row("all kept", _repeated_values_case(7, 1, -_INT_MIN - 1)),
     Row("none kept", _repeated_values_case(0, -1, _INT_MIN)),
     Row("every second kept", _repeated_values_case(5, interval=2)),
-    Row("one of each 40 kept", _repeated_values_case(3, interval=40)),
-    Row("all but one of each 5 kept", _repeated_values_case(1, 2, 3, 4, _INT_MIN)),
+    Row("one of every 40 kept", _repeated_values_case(3, interval=40)),
+    Row("all but one of every 5 kept", _repeated_values_case(1, 2, 3, 4, _INT_MIN)),
 )
 
 
@@ -475,7 +475,7 @@ EXERCISES = (
         advice=(
             Advice(
                 advice.fault("out of bounds", "x"),
-                "Threads beyond n must not load; they store a value that changes nothing.",
+                "Threads beyond n must not load; they store a value that does not change the results.",
             ),
             Advice(advice.out_of_bounds, "A block can have any number of threads from 1 to 1,024."),
             Advice(advice.written_twice, "One thread of each block must write its results."),
@@ -487,7 +487,8 @@ EXERCISES = (
             ),
             Advice(
                 _is_maximum_with_zero,
-                "All elements of a block can be negative: 0 is not the number that never wins a maximum.",
+                "All elements of a block can be negative, so 0 can be larger than all of them. Which int "
+                "is never larger than another one?",
             ),
             Advice(
                 lambda mistake: (
@@ -495,7 +496,7 @@ EXERCISES = (
                     and mistake.name == "sums"
                     and bool((mistake.found == _sums_by_halving(mistake)).all())
                 ),
-                "A block can have any number of threads: if an odd number is left, halving forgets one.",
+                "A block can have any number of threads: if an odd number is left, halving leaves one out.",
             ),
             Advice(_is_rounded_to_float, "A float keeps only 24 bits of an int: compute with ints."),
             Advice(
@@ -558,8 +559,8 @@ EXERCISES = (
             ),
             Advice(
                 advice.holds(_scan_adding_own_values),
-                "A lane below the distance has no lane that far to its left, so __shfl_up_sync returns its "
-                "own value. Such a lane must not add it.",
+                "A lane whose number is below the distance has no lane that far to its left, so "
+                "__shfl_up_sync returns its own value. Such a lane must not add it.",
             ),
             Advice(
                 advice.holds(_exclusive_warp_scan),
@@ -606,13 +607,14 @@ EXERCISES = (
         advice=(
             Advice(
                 advice.both(advice.endless, advice.in_stage("orders")),
-                "A block waits for a block that cannot start, because waiting blocks keep all slots: take a "
-                "ticket with an atomic, so that tiles are numbered in the order in which blocks start.",
+                "A block waits for a block that cannot start, because waiting blocks occupy all slots: "
+                "take a ticket with an atomic, so that tiles are numbered in the order in which blocks "
+                "start.",
             ),
             Advice(
                 advice.endless,
-                "It waits for a value that no block writes. Each block must set its flag, and the first "
-                "waits for none. A sum alone is not a flag, because it can be any number.",
+                "A block waits for a value that no block writes. Each block must set its flag, and the "
+                "first block must not wait. A sum alone is not a flag, because it can be any number.",
             ),
             Advice(
                 advice.fault("out of bounds", "state"),
@@ -637,7 +639,8 @@ EXERCISES = (
             ),
             Advice(
                 advice.holds(_inclusive_scan),
-                "This is an inclusive scan. The sum of the elements *before* an element leaves it out.",
+                "This is an inclusive scan. The sum of the elements *before* an element does not include "
+                "the element itself.",
             ),
             Advice(
                 _is_right_in_first_block,
@@ -669,7 +672,7 @@ EXERCISES = (
         advice=(
             Advice(
                 advice.out_of_bounds,
-                "Threads beyond n must not load: they keep nothing, so their votes count as no.",
+                "Threads beyond n must not load: they keep nothing, so they vote no.",
             ),
             Advice(_only_tail_wrong, "The elements of `out` after the last kept element must not change."),
             Advice(
@@ -792,15 +795,16 @@ EXERCISES = (
         budgets=(
             Budget(
                 "load_sectors",
-                "Compute largest element and sum in one pass: if a larger element comes, scale the sum so "
-                "far.",
+                "Compute the largest element and the sum in one pass: when a larger element comes, scale "
+                "the sum so far.",
                 allowance=1.2,
             ),
         ),
         measured=Measured((24, 700), (128, 1, 1)),
         advice=(
             Advice(
-                advice.out_of_bounds, "A row has cols elements: more or fewer than the block has threads."
+                advice.out_of_bounds,
+                "A row has cols elements, which can be more or fewer than the threads of the block.",
             ),
             Advice(advice.written_twice, "Each element must be written by only one thread."),
             Advice(

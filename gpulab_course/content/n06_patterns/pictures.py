@@ -100,8 +100,8 @@ def scan_steps(values: Sequence[int]) -> Picture:
     return Picture.of(
         figure,
         f"{len(distances)} steps for {value_count} numbers. In the step with distance d, each element adds "
-        "the element that is d to its left; arrows show it, and finished elements are green. At the end: "
-        f"{last_row_text}.",
+        "the element that is d positions to its left; arrows show it, and finished elements are green. At "
+        f"the end: {last_row_text}.",
     )
 
 

@@ -5,9 +5,9 @@ from gpulab_course.teach.question import PredictionQuestion
 PREDICTIONS = (
     PredictionQuestion(
         "06-race",
-        "The last version loads four floats with each load and needs no second launch. How many bytes per "
-        "second does it read, compared with a copy?",
-        "An addition costs next to nothing compared with a load. When idle lanes, bank conflicts, barriers "
+        "The last version loads four floats with each load and needs no second launch. A copy reads and "
+        "writes at a certain bandwidth. How much of this bandwidth does the sum reach?",
+        "An addition costs almost nothing compared with a load. When idle lanes, bank conflicts, barriers "
         "and instructions no longer limit it, a sum is limited by memory, as a copy is.",
         choices=("about a tenth", "about half", "all of it, more or less"),
         comparison="about half",
@@ -26,7 +26,7 @@ PREDICTIONS = (
         "All threads of 64 blocks add 1 to one int, and then 1.0f to one float. How long do the floats take, "
         "compared with the ints?",
         "The compiler adds up integers within each warp first, because their order does not matter. For "
-        "floats the order matters, so the addition of every lane waits for the one before.",
+        "floats the order matters, so the additions of all lanes run one after another.",
         choices=("about as long", "two or three times", "many times"),
         comparison="about as long",
         misconception="Atomics on one address cost the same for every type.",
@@ -34,18 +34,19 @@ PREDICTIONS = (
     PredictionQuestion(
         "06-fence",
         "Block 1 has waited for the flag. Which values can it read from `data[0]`, on any GPU?",
-        "The flag and the data have different addresses, and nothing guarantees that the change of the flag "
-        "becomes visible later than the data. Mostly it does, but the checker shows that nothing ensures it.",
+        "The flag and the data have different addresses, and nothing guarantees that the change of the "
+        "flag becomes visible later than the data. Usually the data is visible first, but the checker "
+        "shows that nothing ensures this.",
         choices=("always 42", "0 or 42: nothing orders the two"),
         comparison="always 42",
         misconception="An atomic orders everything that was written before it.",
     ),
     PredictionQuestion(
         "06-spin",
-        "20,000 blocks wait for their predecessor, without a ticket. Does the kernel hang if blocks start in "
-        "order, or in reversed order?",
-        "In order, the predecessor has always started before. In reversed order, all slots are taken by "
-        "blocks that wait for a block that has not started.",
+        "20,000 blocks wait for their predecessor, without a ticket. Blocks may start in order, or in "
+        "reversed order. Does the kernel hang?",
+        "If blocks start in order, the predecessor has always started before. If they start in reversed "
+        "order, all slots are taken by blocks that wait for a block that has not started.",
         choices=("always", "in some orders", "never"),
         comparison="never",
         misconception="All blocks of a grid run at the same time.",

@@ -26,11 +26,12 @@ QUESTIONS = (
         "Threads without an element take part in a maximum of ints. Which value must they store?",
         (
             Choice("0", "It is larger than every negative number."),
-            Choice("the smallest int", "It never wins.", right=True),
+            Choice("the smallest int", "It is never larger than an element.", right=True),
             Choice("their own thread number", "It would sometimes be the largest."),
             Choice(
                 "none: they return before the tree",
-                "No barrier waits for them, but the tree reads their words, which no thread has stored.",
+                "No barrier waits for them, but the tree reads their words, to which no thread has stored "
+                "a value.",
             ),
         ),
     ),
@@ -100,7 +101,8 @@ QUESTIONS = (
         ),
     ),
     WhyQuestion(
-        "Why is the last version of the reduction as fast as a copy, although only the reduction computes?",
+        "Why is the last version of the reduction as fast as a copy, although only the reduction does "
+        "arithmetic?",
         (
             "Both are limited by memory: an addition is far cheaper than the load of the element.",
             "It needs enough bytes in flight: wide loads, several per thread, and enough warps.",

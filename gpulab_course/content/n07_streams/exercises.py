@@ -45,7 +45,9 @@ def judge_stopwatch(answer: Answer) -> str:
         shares = _draw_time_shares(answer.rng, n)
         facts = answer.ask(_run_stopwatch, n, [int(mean_rounds * share) for share in shares], shown=call_text)
         _judge_time(call_text, facts, n)
-    return "warm, between two events of the right stream, and without a wait for other streams."
+    return (
+        "it measures warm calls between two events of the right stream, and does not wait for other streams."
+    )
 
 
 def _run_stopwatch(answer: Any, n: int, round_counts: list[int]) -> dict[str, Any]:
@@ -121,7 +123,7 @@ def _judge_time(call_text: str, facts: dict[str, Any], n: int) -> None:
     expected_ms = (runs[-1][1] - runs[-n][0]) / n / 1e6
     total_ms = (runs[-1][1] - runs[0][0]) / 1e6
     if not np.isclose(result, expected_ms, rtol=_TIME_TOLERANCE):
-        message = f"{call_text} returns {result:.4g}, and the mean of {n} warm calls is {expected_ms:.4g} ms"
+        message = f"{call_text} returns {result:.4g}, but the mean of {n} warm calls is {expected_ms:.4g} ms"
         call_times_ms = [(end - start) / 1e6 for start, end in runs[-n:]]
         raise NotYet(f"{message}: {_explain_time(result, expected_ms, n, total_ms, call_times_ms, facts)}")
     if "device" in facts["waits"]:

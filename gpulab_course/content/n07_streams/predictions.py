@@ -38,8 +38,8 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "07-blocking",
-        "The program gets another stream: cp.cuda.Stream() instead of cp.cuda.Stream(non_blocking=True). "
-        "How many races does the checker find now?",
+        "The program now uses cp.cuda.Stream() instead of cp.cuda.Stream(non_blocking=True). How many "
+        "races does the checker find?",
         "A blocking stream waits for the default stream, where the array was made. In PyTorch, whose streams "
         "are all non-blocking, the same program is a race.",
         unit="races",
@@ -49,7 +49,7 @@ PREDICTIONS = (
     PredictionQuestion(
         "07-urgent",
         "Four kernels of many waves are enqueued in one stream. Then a small kernel is launched in a "
-        "stream of higher priority. When does it start?",
+        "stream of higher priority. When does the small kernel start?",
         "Running blocks are not stopped. As soon as some of them end, blocks of the urgent kernel start "
         "next.",
         choices=("at once", "when running blocks end", "after all four"),
@@ -60,8 +60,8 @@ PREDICTIONS = (
         "07-pieces",
         "Copies in, work and copies out use {pieces} pieces, three streams and pinned memory. How many times "
         "as fast is that as in one piece?",
-        "At best the time of the longest stage remains. The first copy in and the last copy out cannot be "
-        "hidden, and each piece has start-up times.",
+        "At best the whole takes as long as its longest stage. The first copy in and the last copy out "
+        "cannot be hidden, and each piece has start-up times.",
         unit="times",
         comparison=3.0,
         misconception="Three stages that overlap are three times as fast.",
@@ -91,8 +91,8 @@ PREDICTIONS = (
         "A step of an environment takes the host {host} µs, a decision takes the GPU {device} µs. With two "
         "environments, and the GPU deciding for one while the host steps the other, how many µs pass per "
         "step?",
-        "While the host steps one environment, the GPU decides for the other. The longer of the two times "
-        "remains, and the host's launches are added.",
+        "While the host steps one environment, the GPU decides for the other. A step takes the longer of "
+        "the two times, and in addition the time of the host's launches.",
         unit="µs",
         misconception="Overlap halves the time.",
     ),

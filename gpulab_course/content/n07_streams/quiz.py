@@ -72,11 +72,11 @@ QUESTIONS = (
         ),
     ),
     Question(
-        "A copy from an ordinary NumPy array, in a non-blocking stream. The call …",
+        "A program copies an ordinary NumPy array to the device, in a non-blocking stream. The call …",
         (
             Choice(
                 "returns at once, because the stream is non-blocking",
-                "This flag is about the default stream.",
+                "This flag changes only the order with the default stream.",
             ),
             Choice(
                 "returns when all data is in the memory of the device",
@@ -100,7 +100,10 @@ QUESTIONS = (
     Question(
         "A program has a race between two streams, and the right result in each of 1,000 runs. It is …",
         (
-            Choice("harmless on this GPU, and wrong on others", "Another driver or another load is enough."),
+            Choice(
+                "harmless on this GPU, and wrong on others",
+                "On this GPU, too, another driver or another load can change the order.",
+            ),
             Choice(
                 "right: one of the runs would have failed",
                 "Without a wait, the right order can occur by chance.",

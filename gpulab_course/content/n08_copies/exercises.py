@@ -72,7 +72,7 @@ def _make_stay_case(x: Any, limit: float) -> ProgramCase:
         f"prepare(x, {limit:g}) with {counted(x.size, 'element')}",
         place="device",
         unchanged=True,
-        mistakes=((x - x.min(), "Elements above the limit must be cut off."),),
+        mistakes=((x - x.min(), "Elements above the limit must be set to the limit."),),
     )
 
 

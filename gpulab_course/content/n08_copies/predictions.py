@@ -42,8 +42,8 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "08-thousand",
-        "A pinned array is sent in {count} pieces of 4 KiB, one by one, or as a whole. How many times as "
-        "long do the pieces take?",
+        "A pinned array is copied to the device, once in {count} pieces of 4 KiB, one by one, and once as "
+        "a whole. How many times as long do the pieces take?",
         "Each copy needs a call and a start-up, here {each} µs, regardless of its size. The 4 KiB "
         "themselves need only {crossing} µs.",
         unit="times",
@@ -53,8 +53,8 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "08-round-trip",
-        "`cp.asarray(x.get())` and `x.copy()`, for 16 MiB. How many times as long does the path through the "
-        "host take?",
+        "Compare `cp.asarray(x.get())` with `x.copy()` for 16 MiB. How many times as long does the path "
+        "through the host take?",
         "Here it is {times} times. The data crosses the bus in both directions, with a copy by the CPU "
         "each time, while `x.copy()` never leaves the device's memory.",
         choices=ranges(*ROUND_TRIP),
@@ -97,8 +97,9 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "08-dlpack",
-        "`view = np.from_dlpack(x)` of a managed device array, then `view[0] = 7`. What is `x[0]` now?",
-        "DLPack passes on the address and makes no copy. Both names mean the same bytes.",
+        "The array `x` is in managed memory. A program runs `view = np.from_dlpack(x)`, and then `view[0] "
+        "= 7`. What is `x[0]` now?",
+        "DLPack passes on the address and makes no copy. Both names refer to the same bytes.",
         choices=("what it was", "7", "an error"),
         comparison="what it was",
         misconception="Going from one library to another makes a copy.",

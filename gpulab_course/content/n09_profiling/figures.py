@@ -56,7 +56,8 @@ class BusySms(Steered):
         self._record = record
         super().__init__(
             title=f"Busy, on {record.provenance.device}",
-            caption=f"Medians of each launch, {record.provenance.label}. As many SMs are lit as work.",
+            caption=f"Medians of each launch, {record.provenance.label}. The number of lit SMs is the "
+            "number of SMs that worked.",
             source=record.provenance.source,
         )
         spin_texts = [spinning(*spin).removeprefix("spin: ") for spin in SPINS]
@@ -89,7 +90,7 @@ class BusySms(Steered):
         utilization, active_share, occupancy = (number(value, 2) for value in self._figures())
         return (
             f"{spinning(*SPINS[self.launch_index])}: {utilization} % GPU utilization, {active_share} % of "
-            f"the SMs active, {occupancy} % of their warps held; {self._record.provenance.label}."
+            f"the SMs active, {occupancy} % of their warp slots in use; {self._record.provenance.label}."
         )
 
     def describe(self) -> str:
@@ -312,7 +313,7 @@ def power_after(record: LoadSamples, name: str) -> Picture:
     late_s = float(seconds[np.flatnonzero(reported_w > 0.95 * energy_w[-1])[0]])
     return _picture(
         axes,
-        f"Power around the begin of {name}, {record.provenance.label}. According to the counted energy it "
+        f"Power around the start of {name}, {record.provenance.label}. According to the counted energy it "
         f"jumps to {first_w:,.0f} W at once, and ends at {energy_w[-1]:,.0f} W. The reported power climbs, "
         f"and comes within 5 % of this value after {late_s:.1f} s.",
     )

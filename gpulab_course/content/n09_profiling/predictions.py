@@ -7,7 +7,7 @@ LESS_THAN_HALF = ("one of them", "two of them", "all three")
 PREDICTIONS = (
     PredictionQuestion(
         "09-busy",
-        "One block of 32 threads spins on a GPU with {sms} SMs. Which GPU-Util does `nvidia-smi` show?",
+        "One block of 32 threads spins on a GPU with {sms} SMs. What GPU-Util does `nvidia-smi` show?",
         "GPU utilization is the share of time in which at least one kernel ran. It does not show how "
         "much of the GPU this kernel used.",
         choices=("under 2 %", "about 10 %", "about 50 %", "about 100 %"),
@@ -17,12 +17,12 @@ PREDICTIONS = (
     PredictionQuestion(
         "09-slow",
         "Blocks of 1,024 threads spin, and there are enough of them to keep every SM full and busy all the "
-        "time. Which share of its memory bandwidth does the GPU use?",
+        "time. What share of its memory bandwidth does the GPU use?",
         "A kernel keeps an SM busy while its warps wait, for memory, for a lock or for a clock. Only a "
         "counter of memory can show that they wait for memory.",
         choices=("next to none", "about half", "nearly all"),
         comparison="nearly all",
-        misconception="Busy but slow means bandwidth.",
+        misconception="A GPU that is busy but slow is limited by its memory bandwidth.",
     ),
     PredictionQuestion(
         "09-half",
@@ -32,15 +32,15 @@ PREDICTIONS = (
         "launches all lead to the same low number, but each needs a different remedy.",
         choices=LESS_THAN_HALF,
         comparison="one of them",
-        misconception="Less than 50 % utilization means data loading.",
+        misconception="Less than 50 % utilization means that loading data is too slow.",
     ),
     PredictionQuestion(
         "09-bytes",
         "The naive multiplication of two float matrices requests {requested} bytes in total. What share of "
         "these bytes does DRAM move?",
         "All threads of a row or a column load the same element, but it comes from DRAM only about once. "
-        "Caches serve all other loads, so with requested bytes the kernel's dot on a roofline is in "
-        "the wrong position.",
+        "Caches deliver it for all other loads, so a roofline that counts requested bytes shows the "
+        "kernel's dot in the wrong position.",
         choices=("less than 2 %", "2 to 20 %", "more than 20 %"),
         comparison="more than 20 %",
         misconception="A kernel moves the bytes that its threads request.",
@@ -57,8 +57,8 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "09-energy",
-        "Warps that only read a clock fill every SM of the H200 and compute nothing. How much power does it "
-        "draw, compared with the idle GPU?",
+        "Warps that only read a clock fill every SM of the H200 and compute nothing. How much power does "
+        "this GPU draw, compared with an idle one?",
         "Warps have to be scheduled even if they compute nothing, and scheduling takes power. Such a GPU "
         "draws much more than an idle one, although far less than one whose tensor cores are busy.",
         choices=("about as much", "about 1.5 times as much", "more than twice as much"),

@@ -78,16 +78,18 @@ QUESTIONS = (
             Choice("yes: it should run at its boost clock", "An idle GPU lowers its clock to save power."),
             Choice("yes, if it is hotter than 80 °C", "The temperature alone does not hold a clock back."),
             Choice(
-                "only if the driver reports a reason", "A clock event reason other than idle.", right=True
+                "only if the driver reports a reason",
+                "That is, a clock event reason other than idle.",
+                right=True,
             ),
             Choice("no: throttling never goes that low", "A power brake can lower the clock as far as this."),
         ),
     ),
     Question(
-        "A kernel takes a tenth of the wall time, and you make it three times as fast. How much of its time "
-        "does the program save?",
+        "A kernel takes a tenth of the wall time, and you make it three times as fast. By how much does "
+        "the wall time of the program fall?",
         (
-            Choice("two thirds", "That is what the kernel saves."),
+            Choice("two thirds", "The time of the kernel falls by this share."),
             Choice("a third", "The other nine tenths stay."),
             Choice("about 7 %", "Two thirds of a tenth, if no overlap hid the kernel before.", right=True),
         ),

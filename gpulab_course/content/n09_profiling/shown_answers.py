@@ -18,7 +18,7 @@ SHOWN = (
     ShownAnswer("09-first", "after by before", "", "the other way round"),
     ShownAnswer("09-first", "no figure", "", "how many times as fast"),
     ShownAnswer("09-first", "a copy", "", "its kernels are"),
-    ShownAnswer("09-roofline", "requested bytes", "", "caches serve a part"),
+    ShownAnswer("09-roofline", "requested bytes", "", "caches deliver a part"),
     ShownAnswer("09-roofline", "bytes from L2", "", "not those that memory moved"),
     ShownAnswer("09-roofline", "FLOP/s", "", "are GFLOP/s"),
     ShownAnswer("09-roofline", "one number", "", "return three numbers"),

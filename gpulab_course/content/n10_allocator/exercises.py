@@ -110,9 +110,14 @@ def judge_after_one(answer: Answer) -> str:
             raise NotYet(f"after_one({size:,}) should return four numbers, as a tuple.")
         for part_name, value, expected in zip(_PART_NAMES, values, expected_parts, strict=True):
             if value != expected:
-                message = f"after {size:,} bytes, {expected:,} are {part_name}, not {spelt(value)}."
+                message = (
+                    f"after a request of {size:,} bytes, {expected:,} bytes are {part_name}, not "
+                    f"{spelt(value)}."
+                )
                 raise NotYet(f"{message}{_size_lesson(size, part_name)}")
-    return "right for every size: requests are rounded up to 512 bytes, and segments have rules of their own."
+    return (
+        "right for every size: requests are rounded up to 512 bytes, and segments follow rules of their own."
+    )
 
 
 def _size_lesson(size: int, part_name: str) -> str:

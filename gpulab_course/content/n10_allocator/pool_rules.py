@@ -172,9 +172,8 @@ def _check_malloc(
         )
     if address + request.size > end:
         raise NotYet(
-            f"{name} is not within one segment of the driver. Pool blocks of two segments "
-            "must not be joined, even if they are neighbours, and a pool must use only "
-            "its own segments."
+            f"{name} is not inside one segment of the driver. Do not join pool blocks of two segments, "
+            "even if they are neighbours, and use only the segments that your pool requested."
         )
     block = blocks[0]
     if address + request.size > block.end:

@@ -15,7 +15,8 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "10-kept",
-        "`del x` deletes the only reference to the array. How much of its memory does the device get back?",
+        "`del x` deletes the only reference to the array. What share of its memory is returned to the "
+        "device?",
         "Nothing, because the pool keeps the segment for the next request. cudaMalloc and cudaFree take "
         "longer than most kernels, so a pool calls them as rarely as it can.",
         unit="%",
@@ -69,12 +70,12 @@ PREDICTIONS = (
     PredictionQuestion(
         "10-torch",
         "The first tensor of a PyTorch program has one float. How much memory does PyTorch reserve?",
-        "It reserves a whole segment, in which the next small tensors also find room. CuPy's pool would take "
-        "512 bytes.",
+        "It reserves a whole segment, which has space for the next small tensors as well. CuPy's pool "
+        "would take 512 bytes.",
         unit="KiB",
         comparison=0.5,
         tolerance=0.1,
-        misconception="Both pools take what is requested, rounded up.",
+        misconception="Both pools reserve what is requested, rounded up.",
     ),
     PredictionQuestion(
         "10-peak",

@@ -6,7 +6,8 @@ TITLE = "The allocator"
 
 QUESTIONS = (
     Question(
-        "nvidia-smi shows 20 GiB in use, and your arrays come to 3 GiB. What is the likeliest reason?",
+        "nvidia-smi shows 20 GiB in use, and your arrays have 3 GiB in total. What is the most likely "
+        "reason?",
         (
             Choice("a leak: arrays that Python has lost", "Python frees arrays that no variable refers to."),
             Choice(
@@ -21,11 +22,13 @@ QUESTIONS = (
         ),
     ),
     Question(
-        "“Call empty_cache() regularly, it prevents running out of memory.” What is true?",
+        "A colleague says: “Call empty_cache() regularly, it prevents running out of memory.” What does "
+        "empty_cache() really do?",
         (
             Choice(
-                "it makes room for other processes, not for yours",
-                "A pool returns its free segments before it refuses a request. A loop only costs time.",
+                "it frees memory for other processes, not for yours",
+                "A pool returns its free segments before it refuses a request, so calling it in a loop "
+                "only costs time.",
                 right=True,
             ),
             Choice(
@@ -36,7 +39,7 @@ QUESTIONS = (
         ),
     ),
     Question(
-        "5 GiB are free in the pool, and 3 GiB are refused. What will help?",
+        "5 GiB are free in the pool, but a request of 3 GiB is refused. What will help?",
         (
             Choice(
                 "waiting for the device, so that all frees are done",
@@ -77,10 +80,10 @@ QUESTIONS = (
         ),
     ),
     Question(
-        "What does an expandable segment change?",
+        "How does an expandable segment differ from an ordinary one?",
         (
             Choice(
-                "it gets more memory at its end when it must grow",
+                "more memory can be added at its end when it must grow",
                 "So neighbours can be joined where fixed segments would have borders.",
                 right=True,
             ),
@@ -89,8 +92,8 @@ QUESTIONS = (
         ),
     ),
     Question(
-        "Your training step peaks in the backward pass. Which of these lowers the peak without changing the "
-        "results?",
+        "The memory of your training step has its peak in the backward pass. Which of these lowers the "
+        "peak without changing the results?",
         (
             Choice("a larger pool limit", "It allows a higher peak, but does not lower it."),
             Choice(

@@ -157,23 +157,23 @@ def serve_case(random_data: Draw, size: Any) -> ProgramCase:
         (
             np.broadcast_to(answers[requests[-1]], expected.shape),
             (
-                "All rows are the last answer, because the graph writes to the same array each time. Copy "
-                "the array before the next launch."
+                "All rows contain the last answer, because the graph writes to the same array each time. "
+                "Copy the array before the next launch."
             ),
         ),
         (
             np.broadcast_to(answers[0], expected.shape),
             (
-                "All rows are the answer to batch 0, with which the graph was captured. Assigning another "
-                "array to the name changes nothing in the graph: copy each batch into the captured array "
-                "with x[...] = batch."
+                "All rows contain the answer to batch 0, with which the graph was captured. Assigning "
+                "another array to the name changes nothing in the graph: copy each batch into the captured "
+                "array with x[...] = batch."
             ),
         ),
         (
             np.broadcast_to(answers[requests[0]], expected.shape),
             (
-                "All rows are the answer to the first request, with which the graph was captured. Copy each "
-                "batch into the captured input with x[...] = batch."
+                "All rows contain the answer to the first request, with which the graph was captured. Copy "
+                "each batch into the captured input with x[...] = batch."
             ),
         ),
     )
@@ -244,11 +244,11 @@ def fork_case(random_data: Draw, size: Any) -> ProgramCase:
     mistakes = (
         (
             np.broadcast_to(expected[-1], expected.shape),
-            ("All rows are the last result: copy the output before the next launch overwrites it."),
+            ("All rows contain the last result: copy the output before the next launch overwrites it."),
         ),
         (
             np.broadcast_to(expected[0], expected.shape),
-            ("All rows are the first result: copy each input into the captured one with x[...] = row."),
+            ("All rows contain the first result: copy each input into the captured one with x[...] = row."),
         ),
         (
             left_results - right_results[0],
@@ -364,7 +364,7 @@ def noise_case(random_data: Draw, size: Any) -> ProgramCase:
         ),
         (
             np.broadcast_to(expected[-1], expected.shape),
-            ("All rows are the last round: copy the output before the next launch overwrites it."),
+            ("All rows contain the last round: copy the output before the next launch overwrites it."),
         ),
         (
             rows[1:],

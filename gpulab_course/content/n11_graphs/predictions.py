@@ -8,8 +8,8 @@ IDLE = (25, 50, 75)
 PREDICTIONS = (
     PredictionQuestion(
         "11-idle",
-        "The host launches forty tiny kernels one after the other. During which share of the time does the "
-        "GPU compute?",
+        "The host launches forty tiny kernels one after the other. For what share of the time does the GPU "
+        "compute?",
         "A launch keeps the host busy for some microseconds, but a kernel keeps the GPU busy for a shorter "
         "time. So the GPU waits for the next kernel most of the time. Here it computes for {busy} % of it.",
         choices=ranges(*IDLE, unit="%"),

@@ -16,7 +16,7 @@ SHOWN = (
     ShownAnswer("11-fork", "one after the other", "counts", "run one after the other"),
     ShownAnswer("11-fork", "no join", "results", "before end_capture()"),
     ShownAnswer("11-fork", "waits on the host", "results", "While a stream captures"),
-    ShownAnswer("11-fork", "rebinds the input", "results", "All rows are the first"),
+    ShownAnswer("11-fork", "rebinds the input", "results", "All rows contain the first"),
     ShownAnswer("11-fork", "no graph", "counts", "once for each input"),
     ShownAnswer("11-noise", "the round is fixed", "results", "Every launch drew round 0"),
     ShownAnswer("11-noise", "advances first", "results", "one round ahead"),

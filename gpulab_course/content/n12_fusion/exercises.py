@@ -280,7 +280,7 @@ Description = tuple[Any, ...]  # ("array", dtype, shape, contiguous, device), or
 _FIELDS = ("kind", "dtype", "shape", "contiguity", "device")
 _KEY_LESSONS = {
     "dtype": "Code for one dtype reads wrong numbers from an array of another: the dtype belongs in the key.",
-    "shape": "The code has the whole shape in it: another shape needs other code.",
+    "shape": "The code contains the whole shape, so another shape needs other code.",
     "contiguity": "Code for a contiguous array computes addresses that are wrong for another layout: put "
     "x.flags.c_contiguous into the key.",
     "device": "A kernel is loaded into one device: put x.device.id into the key.",
@@ -586,7 +586,9 @@ def _conflict_text(step_group: Sequence[Step], later_steps: Sequence[Step], memo
     ):
         return "a kernel that ends in a reduction stores only its result, but other values are needed later"
     if reductions and any(step.into for step in step_group):
-        return "a kernel that ends in a reduction stores only its result, and nothing in place"
+        return (
+            "a kernel that ends in a reduction stores only its result, so it cannot change an array in place"
+        )
     shifted_memory = {memory[name] for step in step_group if step.does == "shift" for name in step.reads}
     if any(step.into and memory[step.name] in shifted_memory for step in step_group):
         return (

@@ -5,7 +5,7 @@ from gpulab_course.teach.question import PredictionQuestion
 PREDICTIONS = (
     PredictionQuestion(
         "12-passes",
-        "x has a million floats. How many floats do the nine passes read and write together, in millions?",
+        "x has a million floats. How many floats do the nine passes read and write in total, in millions?",
         "Each of the nine kernels writes a million floats. Seven of them read one array of that size "
         "(v * v reads v only once). Two of them, v * (…) and v / (…), read two arrays. That is "
         "9 + 7 + 4 = 20 million.",
@@ -25,9 +25,9 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "12-gemm",
-        "This kernel computes the matrix multiplication, the layer norm and GELU. The alternative is cuBLAS "
-        "and a second kernel for the rest, with one more round trip through memory. x has 8,192 rows of "
-        "1,024. How long does the one kernel take on an H200, compared with these two?",
+        "This kernel computes the matrix multiplication, the layer norm and GELU. The alternative is "
+        "cuBLAS and a second kernel for the rest, with one more round trip through memory. x has 8,192 "
+        "rows of 1,024 elements. How long does the one kernel take on an H200, compared with these two?",
         "Each block loads all of w and uses each element for only 8 rows. A tile of cuBLAS uses each element "
         "for many more rows. This saves more time than the round trip through memory takes.",
         choices=("less time", "about as long", "longer"),
@@ -56,8 +56,9 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "12-retraces",
-        "Six calls: the same array twice, an array with more rows, a float16 array, a transposed array, and "
-        "the first array again. How often is the function compiled?",
+        "A compiled function is called six times: twice with the same array, then with an array with more "
+        "rows, a float16 array, a transposed array, and the first array again. How often is the function "
+        "compiled?",
         "Shape, dtype and layout have guards, so three more calls compile after the first one. If all guards "
         "of an earlier program are true, the call runs this program, however long ago it was compiled.",
         choices=("once", "3 times", "4 times", "6 times"),
@@ -66,8 +67,8 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "12-folded",
-        "A traced function has the line `if verbose:`, where `verbose` is a number of the notebook. You "
-        "change the number and call the function again. What happens?",
+        "A traced function has the line `if verbose:`, where `verbose` is a global variable of the "
+        "notebook with a number. You change the number and call the function again. What happens?",
         "The branch was chosen while tracing and is not in the graph. A guard on the name notices that the "
         "number has changed. Without this guard, the old code would run.",
         choices=("the old kernel runs, with the old answer", "it is compiled again", "an error"),

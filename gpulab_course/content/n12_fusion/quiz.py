@@ -58,7 +58,7 @@ QUESTIONS = (
         "wrong?",
         (
             Choice("the identity: it must be −∞", "Absolute values are never below 0."),
-            Choice("NaN is lost", "max and fmaxf return the other operand.", right=True),
+            Choice("NaN is lost", "If one operand is NaN, max and fmaxf return the other one.", right=True),
             Choice("an empty array is an error", "With an identity its result is the identity."),
             Choice("negative numbers are lost", "They are not lost, because the map takes absolute values."),
         ),

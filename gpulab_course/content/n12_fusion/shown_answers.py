@@ -19,7 +19,7 @@ SHOWN = (
     ShownAnswer("12-softmax", "a scale above 0", "results", "but with other weights"),
     ShownAnswer("12-softmax", "room for 8,192 columns", "results", "space in shared memory"),
     ShownAnswer("12-guards", "without dtype", "", "dtype belongs"),
-    ShownAnswer("12-guards", "without shape", "", "shape in it"),
+    ShownAnswer("12-guards", "without shape", "", "contains the whole shape"),
     ShownAnswer("12-guards", "without layout", "", "c_contiguous"),
     ShownAnswer("12-guards", "without device", "", "one device"),
     ShownAnswer("12-guards", "nothing", "", "should return a function"),

@@ -116,7 +116,7 @@ def judge_blocks(answer: Answer) -> str:
                 f"{expected_elements[index]:.6g}, because the number is {float(x[index]):.6g} and the "
                 f"exponent of its block is {exponent}. {_element_lesson(x, elements)}"
             )
-    return "an outlier, a block of zeros and the ends of the range keep to their own blocks."
+    return "an outlier, a block of zeros and the ends of the range affect only their own blocks."
 
 
 def _as_float64(values: Any) -> npt.NDArray[np.float64]:

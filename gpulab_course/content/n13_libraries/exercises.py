@@ -170,10 +170,10 @@ def _sum_cases(rng: np.random.Generator) -> list[tuple[str, Halves, str]]:
     width_lesson = "The accumulator needs more bits than the numbers have."
     order_lesson = (
         "A float forgets a small number next to a large sum, and the order decides which numbers. Every "
-        "FP16 number is an integer multiple of 2**-24: such units add up without rounding."
+        "FP16 number is an integer multiple of 2**-24, and integers add up without rounding."
     )
     rounding_lesson = (
-        "It was rounded to FP64 first, and then to FP32. An np.int64 becomes FP32 in one step, "
+        "The sum was rounded to FP64 first, and then to FP32. An np.int64 becomes FP32 in one step, "
         "units.astype(np.float32), and a division by a power of two does not round."
     )
     return [
@@ -196,7 +196,7 @@ def _sum_cases(rng: np.random.Generator) -> list[tuple[str, Halves, str]]:
             f"In a narrow sum, each of them is lost next to 1. {width_lesson}",
         ),
         ("a few FP16 values", few_values, "Add all of them, and round once, at the end."),
-        ("no values", few_values[:0], "A sum of nothing is 0."),
+        ("no values", few_values[:0], "The sum of no values is 0."),
         (f"{value_count:,} FP16 values of all sizes", mixed_values, order_lesson),
         ("the same values in reverse order", mixed_values[::-1].copy(), order_lesson),
         (
@@ -291,7 +291,7 @@ def judge_halfsum(answer: Answer) -> str:
                 f"half_sum of {name} returns {as_float(result):.17g}, which is not an "
                 "FP32 number. Round the sum with np.float32(…)."
             )
-    return "every order gives the same sum, to its last bit: it was rounded once."
+    return "every order gives the same sum, to its last bit, because it was rounded only once."
 
 
 # 13-tf32x3
@@ -447,7 +447,7 @@ def _product_lesson(result: Singles, a: Singles, b: Singles) -> str:
     large_a, large_b = (TF32.round_all(x).astype(np.float32) for x in (a, b))
     single_product = on_tensor_cores(large_a, large_b)
     if matches(single_product, on_tensor_cores(a, b)):
-        return "That is one product's error: the remainders of a and b must be multiplied as well."
+        return "This is the error of a single product: the remainders of a and b must be multiplied as well."
     if matches(
         single_product + on_tensor_cores(a - large_a, large_b),
         single_product + on_tensor_cores(large_a, b - large_b),
@@ -645,7 +645,10 @@ def _weights_lesson(
 ) -> str:
     """Return the feedback for wrong weights."""
     if is_skipped:
-        return "changes weights. A gradient that is not finite spoils them for good, so skip the step."
+        return (
+            "changes weights. A gradient that is not finite makes them useless in all later steps, so "
+            "skip this step."
+        )
     unscaled_result = weights - np.float32(rate) * half_gradients.astype(np.float32)
     if np.allclose(result, unscaled_result, rtol=1e-5, atol=0):
         return "uses gradients that are still scaled: divide by the scale before the step."
@@ -662,7 +665,7 @@ def _scale_lesson(is_skipped: bool, good_steps: int, interval: int) -> str:
     if is_skipped:
         return "It was too large: halve it."
     if good_steps + 1 == interval:
-        return "After `interval` good steps in a row it doubles; otherwise it could only shrink."
+        return "After `interval` good steps in a row the scale doubles; otherwise it could only shrink."
     return "It changes only after `interval` good steps in a row, or after an overflow."
 
 
@@ -700,10 +703,11 @@ EXERCISES = (
             Advice(
                 _is_rounded_by(lambda u: u), "This cuts off the lower 16 bits, which is rounding towards 0."
             ),
-            Advice(_is_rounded_by(lambda u: u + 0x8000), f"Ties go up here, always. {_TIES}"),
-            Advice(_is_rounded_by(lambda u: u + 0x7FFF), f"Ties go down here, always. {_TIES}"),
+            Advice(_is_rounded_by(lambda u: u + 0x8000), f"Here, ties always go up. {_TIES}"),
+            Advice(_is_rounded_by(lambda u: u + 0x7FFF), f"Here, ties always go down. {_TIES}"),
             Advice(
-                _is_rounded_by(lambda u: u + 0x7FFF + (~u >> 16 & 1)), f"Ties go to the odd one here. {_TIES}"
+                _is_rounded_by(lambda u: u + 0x7FFF + (~u >> 16 & 1)),
+                f"Here, ties go to the odd number. {_TIES}",
             ),
             Advice(
                 lambda m: m.found is not None and bool((np.abs(m["x"]) > 3.38e38)[m.wrong].all()),

@@ -6,18 +6,19 @@ from gpulab_course.teach.question import PredictionQuestion
 PREDICTIONS = (
     PredictionQuestion(
         "13-count",
-        "A counter in half precision (FP16) starts at 0, and 1 is added 10,000 times. Where does it end?",
-        "FP16 keeps 11 bits. From 2,048 on its numbers are 2 apart. 2,049 is in the middle between two of "
-        "them and is rounded to the even one, 2,048.",
+        "A counter in half precision (FP16) starts at 0, and 1 is added 10,000 times. At which number does "
+        "it end?",
+        "FP16 has 11 significant bits. From 2,048 on its numbers are 2 apart. 2,049 is in the middle "
+        "between two of them and is rounded to the even one, 2,048.",
         choices=("2,048", "9,984, a little short", "10,000", "65,504, its largest number"),
         comparison="10,000",
         misconception="Integers far below the largest number are exact.",
     ),
     PredictionQuestion(
         "13-bf16",
-        "BF16 has as many bits as FP16, and the range of FP32. Where does its counter end?",
-        "BF16 has more bits for the exponent than FP16, and so fewer for the fraction. It keeps 8 bits, so "
-        "its counter stops at 2 to the 8th.",
+        "BF16 has as many bits as FP16, and the range of FP32. At which number does its counter end?",
+        "BF16 has more bits for the exponent than FP16, and so fewer for the fraction. It has 8 "
+        "significant bits, so its counter stops at 2 to the 8th.",
         choices=("256", "2,048, too", "4,096"),
         comparison="2,048, too",
         misconception="The same number of bits means the same accuracy.",

@@ -88,7 +88,7 @@ QUESTIONS = (
                 "Multiplications gain most, and tensor cores add in FP32 or nearly so.",
                 right=True,
             ),
-            Choice("a loss such as mse_loss", "It sums over everything: FP32."),
+            Choice("a loss such as mse_loss", "It sums over all elements, so autocast runs it in FP32."),
         ),
     ),
     Question(
@@ -123,11 +123,13 @@ QUESTIONS = (
         "shape?",
         (
             Choice(
-                "it uses the same candidate", "Another candidate can be the fastest there, or this one wrong."
+                "it uses the same candidate",
+                "Another candidate can be the fastest for this dtype, or the "
+                "result of this one can be wrong.",
             ),
             Choice("it times all candidates again", "Wrong results must be found before the timing."),
             Choice(
-                "it checks all results and times the right ones",
+                "it checks the results of all candidates, and times those that are right",
                 "The dtype is a part of the key.",
                 right=True,
             ),

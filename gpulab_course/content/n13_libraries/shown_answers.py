@@ -4,8 +4,8 @@ from gpulab_course.teach.shown import ShownAnswer
 
 SHOWN = (
     ShownAnswer("13-round", "cut off", "results", "rounding towards 0"),
-    ShownAnswer("13-round", "ties up", "results", "Ties go up"),
-    ShownAnswer("13-round", "ties down", "results", "Ties go down"),
+    ShownAnswer("13-round", "ties up", "results", "ties always go up"),
+    ShownAnswer("13-round", "ties down", "results", "ties always go down"),
     ShownAnswer("13-round", "NaN carries", "results", "NaN has to stay"),
     ShownAnswer("13-round", "no guard", "results", "Guard the end"),
     ShownAnswer("13-halfsum", "in float64", "", "forgets a small number"),
@@ -13,7 +13,7 @@ SHOWN = (
     ShownAnswer("13-halfsum", "clamped", "", "do not clamp"),
     ShownAnswer("13-halfsum", "not rounded", "", "is not an FP32 number"),
     ShownAnswer("13-halfsum", "nothing", "", "returns nothing"),
-    ShownAnswer("13-tf32x3", "one product", "", "one product's error"),
+    ShownAnswer("13-tf32x3", "one product", "", "error of a single product"),
     ShownAnswer("13-tf32x3", "a cut, b rounded", "", "do not cut"),
     ShownAnswer("13-tf32x3", "four products", "", "3 calls are enough"),
     ShownAnswer("13-tf32x3", "NumPy's product", "", "never calls product"),

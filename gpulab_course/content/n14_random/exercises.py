@@ -325,7 +325,10 @@ def judge_twice(answer: Answer) -> str:
         if not isinstance(results, tuple | list) or len(results) != 2:
             raise NotYet(f"{call_text} should return both results, as a pair.")
         if list(results) != [expected, expected]:
-            raise NotYet(f"{call_text} should return what work() returned, the first run's result first.")
+            raise NotYet(
+                f"{call_text} should return the two results of work() as a pair: that of the "
+                "first run, and then that of the second run."
+            )
         if not outcome["after"]:
             raise NotYet(
                 f"{call_text}: numbers that are drawn after this call must be the same as "
@@ -408,12 +411,12 @@ def judge_needed(answer: Answer) -> str:
             )
         if program.runs > MOST_RUNS:
             raise NotYet(f"{call_text} calls run {program.runs:,} times; {MOST_RUNS} are enough.")
-    return f"all causes are found within {MOST_RUNS} runs, and no switch is on for nothing."
+    return f"all causes are found within {MOST_RUNS} runs, and no switch is on without need."
 
 
 _CARRY_ADVICE = (
-    "A counter has 64 bits here: its upper 32 belong into the second word. They are 0 only for the first "
-    "2³² counters."
+    "A counter has 64 bits here: its upper 32 bits belong in the second word. They are 0 only for the "
+    "first 2³² counters."
 )
 
 EXERCISES = (
@@ -462,7 +465,7 @@ EXERCISES = (
                 "the products to their new positions, and combine the upper ones with c.y, c.w and the key.",
             ),
         ),
-        praise="the published words, from any counter on, for any grid.",
+        praise="the words are the published ones, from any counter on, for any grid.",
     ),
     KernelExercise(
         "14-sum",
@@ -475,8 +478,8 @@ EXERCISES = (
             Row("tiles of −0 and 0", tiles_of(-0.0, 0.0), (600,)),
             Row("infinities of both signs in a tile", tiles_of(np.inf, -np.inf, 1), (700,)),
             Row("sums beyond the largest float", tiles_of(3e38, -3e38, 1e38), (900,)),
-            Row("more blocks than 16 bits count", many_blocks, (1500,)),
-            Row("more warps than 16 bits count", many_warps, (540_000,)),
+            Row("more blocks than 16 bits can count", many_blocks, (1500,)),
+            Row("more warps than 16 bits can count", many_warps, (540_000,)),
         ),
         reference="tile_sums.cu",
         once=True,
@@ -504,8 +507,8 @@ EXERCISES = (
             ),
             Advice(
                 _only_order,
-                "Right up to rounding, but not the same bits. For every blockDim.x, the order of "
-                "the additions must be s[k] += s[k + half] for half = 128, 64, … 1.",
+                "The sums are right up to rounding, but not bit for bit. For every blockDim.x, the order "
+                "of the additions must be s[k] += s[k + half] for half = 128, 64, … 1.",
             ),
             Advice(
                 advice.partly_unwritten,

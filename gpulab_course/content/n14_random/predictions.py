@@ -36,8 +36,8 @@ PREDICTIONS = (
         "14-calls",
         "Two generators have the same seed. One draws ten numbers in one call, and the other draws five "
         "numbers in each of two calls. How many of the ten numbers are the same?",
-        "Element e comes from the sequence of thread e. The second call draws the second numbers of threads "
-        "0 to 4, and none of threads 5 to 9.",
+        "Element e of a call comes from the sequence of thread e. The second call draws the second numbers "
+        "of threads 0 to 4, and none of threads 5 to 9.",
         choices=("all ten", "the first five", "none"),
         comparison="all ten",
         misconception="A generator is one long sequence, which calls cut into pieces.",

@@ -57,21 +57,27 @@ QUESTIONS = (
         "A dropout mask must be the same for any grid. What may the number of element i depend on?",
         (
             Choice("the thread that computes it", "The grid decides which thread this is."),
-            Choice("seed, block number and thread number", "A block has other elements in another grid."),
+            Choice(
+                "seed, block number and thread number", "In another grid, a block processes other elements."
+            ),
             Choice(
                 "seed, offset of the launch, and i", "None of them depends on the launch shape.", right=True
             ),
         ),
     ),
     Question(
-        "A program begins with torch.manual_seed(0). Which of these does it decide?",
+        "A program begins with torch.manual_seed(0). Which of these does it determine?",
         (
             Choice("what CuPy draws", "CuPy has its own generators."),
             Choice(
                 "what torch.rand draws on the GPU", "It seeds the CPU's and all GPUs' generators.", right=True
             ),
-            Choice("what index_add_ sums up", "That depends on the order of atomics."),
-            Choice("the order of a Python set of strings", "PYTHONHASHSEED does, before Python starts."),
+            Choice(
+                "the last digits of a sum by index_add_ on the GPU", "That depends on the order of atomics."
+            ),
+            Choice(
+                "the order of a Python set of strings", "PYTHONHASHSEED determines it, before Python starts."
+            ),
         ),
     ),
     Question(
@@ -83,7 +89,7 @@ QUESTIONS = (
             ),
             Choice("pickle.dumps(cp.random.get_random_state())", "It cannot be pickled."),
             Choice(
-                "not at all: seed it there, or draw from a Generator",
+                "you cannot: seed it at this point, or draw from a Generator",
                 "A Generator's states are an array on the device.",
                 right=True,
             ),

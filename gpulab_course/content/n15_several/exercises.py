@@ -479,9 +479,8 @@ def _judge_part(part_text: str, result: Any, expected: Any) -> None:
     index = np.argwhere(result != expected)[0].tolist()
     raise NotYet(
         f"{part_text}: cell {tuple(index)} of the rim is {result[tuple(index)]:g}, not "
-        f"{expected[tuple(index)]:g}. The edge of a neighbour is its row (or column) 1 or "
-        "−2. Its row 0 or −1 or −2 (or column); its row 0 or −1 is a rim itself. Rim "
-        "cells outside the whole field must not change."
+        f"{expected[tuple(index)]:g}. The edge of a neighbour is its row (or column) 1 or −2. Its row (or "
+        "column) 0 or −1 is a rim itself. Rim cells outside the whole field must not change."
     )
 
 
@@ -562,7 +561,7 @@ def judge_place(answer: Answer) -> str:
                         "data go over PCIe. The linked pairs are "
                         f"{_pairs_text(link_list)}; the rings are {rings}."
                     )
-    return "all ranks that exchange data have a link, on pairs, fours, mixed islands and a cube."
+    return "all ranks that exchange data have a link, on pairs, groups of four, mixed groups and a cube."
 
 
 def _pairs_text(gpu_pairs: Sequence[Sequence[int]]) -> str:
@@ -732,7 +731,7 @@ def judge_shard(answer: Answer) -> str:
                     f"{call_text}: {size(outcome['out'][gpu])} leave GPU {gpu}. Each GPU "
                     "should send its own rows; no GPU should send the rows of all GPUs."
                 )
-    return "the rows of the others arrive at each GPU once."
+    return "the rows of the other GPUs arrive at each GPU only once."
 
 
 EXERCISES = (

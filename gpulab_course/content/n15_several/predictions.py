@@ -25,7 +25,7 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "15-both",
-        "Which share of NVLink's rate in the data sheet of the H200 does a large copy from one GPU to "
+        "What share of the NVLink rate in the data sheet of the H200 does a large copy from one GPU to "
         "another reach?",
         "The data sheet adds up both directions; a copy uses one of them.",
         choices=("nearly all of it", "somewhat under a half", "under a tenth"),

@@ -40,7 +40,7 @@ QUESTIONS = (
             ),
             Choice(
                 "fewer steps that wait for each other, or joining it with others",
-                "The time of a small message is waiting, not bytes.",
+                "A small message takes time because of its latency, not because of its bytes.",
                 right=True,
             ),
             Choice("a faster link", "Hardly any of the time is spent on the bytes."),
@@ -103,7 +103,10 @@ QUESTIONS = (
         "Attention is split over GPUs by rows, so that each GPU has some of the tokens. What does each GPU "
         "need from the others?",
         (
-            Choice("nothing, as softmax works row by row", "Each row's scores are against all rows."),
+            Choice(
+                "nothing, as softmax works row by row",
+                "The scores of each row are computed against all rows.",
+            ),
             Choice(
                 "the rows that scores are computed against, once",
                 "Then all other steps are local.",

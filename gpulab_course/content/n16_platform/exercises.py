@@ -83,9 +83,9 @@ def _choice_lesson(targets: Sequence[str], capability: Capability, result: Any, 
             return "Machine code that fits comes before any PTX."
         return "Of several that fit, the driver takes the newest. Compare numbers, not strings."
     if part.suffix == "f" and part.capability[0] != capability[0]:
-        return "With an f it runs only on the major version that it names; this holds for PTX, too."
+        return "With an f it runs only on the major version that it names; this is also true for PTX."
     if part.suffix == "a" and part.capability != capability:
-        return "With an a it runs only on the compute capability that it names; this holds for PTX, too."
+        return "With an a it runs only on the compute capability that it names; this is also true for PTX."
     if part.capability > capability:
         return "Code for a newer GPU does not run on an older one, even if only the minor version differs."
     return "Machine code does not run on another major version. Only PTX does."
@@ -144,7 +144,10 @@ def judge_matrix(answer: Answer) -> str:
                 f"{spell('taken', (targets, capability))} returns {spelt(result)}, not {spelt(expected)}. "
                 + _choice_lesson(targets, capability, result, expected)
             )
-    return f"{len(programs)} programs, each on its GPU: loaded, compiled or refused, as a driver does."
+    return (
+        f"{len(programs)} programs, each on its GPU: for each, the target that a driver loads or "
+        "compiles, or None."
+    )
 
 
 def _run_taken(answer: Any, programs: Sequence[tuple[list[str], Capability]]) -> list[Any]:
@@ -539,11 +542,11 @@ def _judge_program(call_text: str, answer: dict[str, Any], reference: dict[str, 
     other_copies = [result_dtype for result_dtype in answer["copies"] if result_dtype != "HtoD"]
     refuse(
         bool(other_copies),
-        f"copies {other_copies[0] if other_copies else ''}: PyTorch's lines copy once, from the host.",
+        f"copies {(other_copies[0] if other_copies else '')}: PyTorch's lines copy only once, from the host.",
     )
     refuse(
         len(answer["copies"]) != 1,
-        f"makes {count(len(answer['copies']), 'copy', 'copies')}; the host's array is copied once.",
+        f"makes {count(len(answer['copies']), 'copy', 'copies')}; the host's array must be copied only once.",
     )
     refuse(
         answer["kernel copies"] > reference["kernel copies"],
@@ -698,8 +701,8 @@ _WIDTH_ADVICE = {
     "a remainder, the number of warps?",
     (64, True): "Only elements greater than 0 count. A vote of 64 lanes has 64 bits: store it as unsigned "
     "long long, and count its bits with __popcll.",
-    (32, False): "With 64 lanes they are right: where does the kernel assume that there are 64 lanes?",
-    (32, True): "With 64 lanes they are right: where does the kernel assume that there are 64 lanes?",
+    (32, False): "With 64 lanes the results are right: where does the kernel assume that there are 64 lanes?",
+    (32, True): "With 64 lanes the results are right: where does the kernel assume that there are 64 lanes?",
 }
 _MANY_WAVES_ADVICE = (
     "With 32 lanes, a block has more wavefronts, up to 32, and each has a part of the result."

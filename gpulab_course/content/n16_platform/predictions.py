@@ -25,8 +25,9 @@ PREDICTIONS = (
     PredictionQuestion(
         "16-own",
         "PTX for compute_90 runs on the B200. Does PTX for compute_90a run on the B200 as well?",
-        "The letter a gives access to features of this capability, such as the wgmma instructions of Hopper. "
-        "Later GPUs do not always have them.",
+        "The letter a gives access to features of this capability, such as the wgmma instructions of "
+        "Hopper. Later GPUs do not always have them, so the driver refuses such PTX on all other "
+        "capabilities.",
         choices=("yes", "no"),
         comparison="yes",
         misconception="PTX runs on every later GPU, whatever letter follows the number.",

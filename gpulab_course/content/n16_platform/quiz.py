@@ -19,16 +19,17 @@ QUESTIONS = (
         ),
     ),
     Question(
-        'A wheel of last year fails on a new GPU with "no kernel image". What does the wheel not contain?',
+        'A wheel of last year fails with "no kernel image" on a GPU of a new major version. What should '
+        "the wheel have contained in addition?",
         (
             Choice("a newer CUDA toolkit", "No toolkit of that time supported the new GPU."),
             Choice(
-                "PTX of the newest architecture they built for",
+                "PTX of the newest architecture it was built for",
                 "The driver compiles it for any later GPU.",
                 right=True,
             ),
             Choice("machine code for every minor version", "The new GPU has another major version."),
-            Choice("the a after sm_90", "With the letter, it would run on even fewer GPUs."),
+            Choice("the letter a after sm_90", "With the letter, it would run on even fewer GPUs."),
         ),
     ),
     Question(
@@ -52,7 +53,7 @@ QUESTIONS = (
             Choice("new arrays are on the second GPU", "The process already has its list of devices."),
             Choice(
                 "nothing in this process; its children see it",
-                "CUDA reads the variable when it starts.",
+                "CUDA reads the variable when it is initialized.",
                 right=True,
             ),
             Choice(
@@ -61,7 +62,7 @@ QUESTIONS = (
         ),
     ),
     Question(
-        "What does x @ w on CuPy arrays call between Python and the driver?",
+        "Between Python and the driver, what does x @ w on CuPy arrays call?",
         (
             Choice(
                 "cuBLAS, which picks a kernel and launches it",

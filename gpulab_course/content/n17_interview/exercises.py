@@ -121,13 +121,13 @@ _SLIP_LESSONS = {
     ),
     "operations": ((0.5, "A multiply-add counts as two operations."),),
     "memory_us": (
-        (1e-3, "These are milliseconds: a microsecond is asked for."),
-        (1e3, "These are nanoseconds: a microsecond is asked for."),
+        (1e-3, "These are milliseconds: return microseconds."),
+        (1e3, "These are nanoseconds: return microseconds."),
         (1e9 / 2**30, "GB/s on data sheets are 10⁹ bytes per second, not 2³⁰."),
     ),
     "compute_us": (
-        (1e-3, "These are milliseconds: a microsecond is asked for."),
-        (1e3, "These are nanoseconds: a microsecond is asked for."),
+        (1e-3, "These are milliseconds: return microseconds."),
+        (1e3, "These are nanoseconds: return microseconds."),
         (0.5, "A multiply-add counts as two operations."),
     ),
 }
@@ -175,7 +175,10 @@ def judge_napkin(answer: Answer) -> str:
                     float(value), expected["memory_us"] + expected["compute_us"], rel_tol=1e-6
                 )
                 lesson = (
-                    "Memory and arithmetic work at the same time, so the larger time counts, not the sum."
+                    (
+                        "Memory and arithmetic work at the same time, so the larger time counts, not the sum "
+                        "of both."
+                    )
                     if is_sum
                     else ("Both times are right, and the larger of them is the estimate.")
                 )
@@ -812,7 +815,7 @@ EXERCISES = (
                 ((7, 1500), (9, 70), (7, 1), (8, 2)),
             ),
             Row(
-                "one large element, others that differ by more than an int holds",
+                "one large element, others that differ by more than an int can represent",
                 several_large,
                 ((6, 1300), (6, 40)),
             ),
@@ -820,11 +823,12 @@ EXERCISES = (
         ),
         once=True,
         measured=Measured((40, 700), (256, 1, 1)),
-        budgets=(Budget("atomics", "A tree in shared memory needs none.", most=0),),
+        budgets=(Budget("atomics", "A tree in shared memory needs no atomics.", most=0),),
         advice=(
             Advice(
                 advice.out_of_bounds,
-                "The grid can have more blocks than there are rows, and a row fewer columns than threads.",
+                "The grid can have more blocks than there are rows, and a row can have fewer columns than "
+                "the block has threads.",
             ),
             Advice(advice.fault("barrier"), "All threads of a block must reach every barrier."),
             Advice(advice.hazard("WAW"), "Let one thread of one block write the result of a row."),

@@ -57,8 +57,8 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "17-sure",
-        "Two candidates answer ten cards, and the same seven answers are right. One candidate was sure of "
-        "all ten, the other only of these seven. Which score is higher?",
+        "Two candidates answer the same ten cards, and the same seven of their answers are right. One "
+        "candidate was sure of all ten, the other only of these seven. Which score is higher?",
         choices=("the one who was always sure", "the one who knew", "the same: seven are seven"),
         comparison="the same: seven are seven",
         misconception="Confidence is a matter of style.",

@@ -19,7 +19,10 @@ QUESTIONS = (
                 "The listener can follow, and an error shows at once.",
                 right=True,
             ),
-            Choice("what it depends on: device, size, type", "It does. Then say how, with numbers."),
+            Choice(
+                "what it depends on: device, size, type",
+                "That is true, but then show the dependence in numbers.",
+            ),
             Choice(
                 "the number of another GPU, scaled by bandwidth",
                 "This is right only if bandwidth is the limit, and only the parts show that.",
@@ -58,7 +61,9 @@ QUESTIONS = (
                 "There is no other time to compare it with.",
                 right=True,
             ),
-            Choice("both on a second device as well", "It could show that the claim holds on one only."),
+            Choice(
+                "both on a second device as well", "It could show that the claim is true on only one of them."
+            ),
         ),
     ),
     Question(
@@ -66,7 +71,7 @@ QUESTIONS = (
         (
             Choice("nothing: it is right", "Two errors can cancel, and next time they do not."),
             Choice(
-                "bytes and bandwidth, both by the same factor",
+                "bytes and bandwidth, both wrong by the same factor",
                 "The time is right, but both numbers that it comes from are wrong.",
                 right=True,
             ),
@@ -78,7 +83,7 @@ QUESTIONS = (
         ),
     ),
     Question(
-        "A race no longer shows since a print was added to the kernel. What has been repaired?",
+        "A race can no longer be seen since a print was added to the kernel. What has been repaired?",
         (
             Choice("the race: results are right again", "They were right by luck before, most of the time."),
             Choice(
@@ -91,7 +96,7 @@ QUESTIONS = (
         ),
     ),
     Question(
-        "“And on a T4?” Which of these can you take from an H100 without a check?",
+        "Which of these facts about an H100 can you use for a T4 without a check?",
         (
             Choice(
                 "32 lanes in a warp, 32-byte sectors",

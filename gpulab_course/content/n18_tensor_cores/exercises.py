@@ -484,7 +484,8 @@ EXERCISES = (
             Advice(advice.partly_unwritten, "Some words were never written: a tile has 16 parts."),
             Advice(
                 _has_foreign_words,
-                "It has words that are not in x: a __syncthreads() must come between storing and reading.",
+                "y contains words that are not in x: a __syncthreads() must come between storing and "
+                "reading.",
             ),
         ),
         praise="no bank conflict, and no unused word.",
@@ -517,8 +518,8 @@ EXERCISES = (
             ),
             Budget(
                 "full_waits",
-                "Only before the last tile may a wait leave no copies pending: wait with "
-                "__pipeline_wait_prior(1) before the others.",
+                "Only the wait before the last tile may leave no copies pending: before the other tiles, "
+                "wait with __pipeline_wait_prior(1).",
                 allowance=1.0,
             ),
             Budget(
@@ -599,7 +600,7 @@ EXERCISES = (
             ),
             Advice(
                 _gives(lambda sums, bias: np.maximum(sums + bias, 0)),
-                "That is ReLU, and this exercise asks for GELU.",
+                "That is ReLU, but the task is GELU.",
             ),
             Advice(
                 _gives(lambda sums, bias: _tanh_gelu(sums + bias)),

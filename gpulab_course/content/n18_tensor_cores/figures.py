@@ -70,7 +70,7 @@ def fragments(held: Mapping[str, tuple[Any, Any]], lane: int = 5) -> Picture:
     ]
     return Picture.of(
         figure,
-        f"The lane of each element as a number, its register as a colour. Lane {lane} holds of "
+        f"The lane of each element as a number, its register as a colour. Lane {lane} has elements of "
         + "; of ".join(parts)
         + ".",
     )

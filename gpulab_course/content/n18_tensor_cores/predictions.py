@@ -7,7 +7,7 @@ PREDICTIONS = (
         "18-rows",
         "A warp shares a matrix of 16 × 16 halves, so each lane holds 8 of them. In how many different rows "
         "are the 8 elements of lane 5?",
-        "They are pairs of neighbours: two pairs in a row, and two pairs in the row 8 below.",
+        "They are pairs of neighbours: two pairs in one row, and two pairs in the row 8 below.",
         choices=("1 row", "2 rows", "4 rows", "8 rows"),
         comparison="1 row",
         misconception="A lane holds a row, or a part of a row, of each matrix.",
@@ -26,7 +26,7 @@ PREDICTIONS = (
         "18-conflict",
         "A tile in shared memory has rows of 64 halves (128 bytes). ldmatrix reads the first 16 bytes of 8 "
         "neighbouring rows at once. How many ways does this access conflict?",
-        "A row has 128 bytes, and so have all banks together. Therefore the first 16 bytes of all rows are "
+        "A row has 128 bytes, as many as all banks together. Therefore the first 16 bytes of all rows are "
         "in the same four banks.",
         choices=("no conflict", "2 ways", "4 ways", "8 ways"),
         comparison="no conflict",

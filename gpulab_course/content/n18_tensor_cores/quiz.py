@@ -20,7 +20,7 @@ QUESTIONS = (
         "Your code reads fragment.x[3] of a wmma accumulator to find the largest element of row 0. It is …",
         (
             Choice(
-                "wrong: which element x[3] is, is not documented",
+                "wrong: it is not documented which element x[3] is",
                 "Only operations that treat all elements alike are portable.",
                 right=True,
             ),
@@ -44,7 +44,8 @@ QUESTIONS = (
         ),
     ),
     Question(
-        "A warp computes 32 × 32 instead of 16 × 16 elements of c. What does it need less of, per element?",
+        "A warp computes 32 × 32 instead of 16 × 16 elements of c. Which of these numbers becomes smaller, "
+        "per element of c?",
         (
             Choice("multiplications by tensor cores", "Each element needs the same ones."),
             Choice(

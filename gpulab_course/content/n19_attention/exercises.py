@@ -548,8 +548,8 @@ _LARGE_SCORES = Advice(
 _NOT_DIVIDED_ADVICE = Advice(_rows_are(_not_divided), "At the end, each row must be divided by its sum.")
 _SUM_ADVICE = Advice(
     _wrong_by_a_factor,
-    "Each row is right but for a factor, so its sum is wrong. The sum must be multiplied by the same factors "
-    "as the row, and it must contain the weights of existing keys only.",
+    "Each row is right except for a factor, so its sum is wrong. The sum must be multiplied by the same "
+    "factors as the row, and it must contain the weights of existing keys only.",
 )
 _UNSCALED_ADVICE = Advice(
     _rows_are(_unscaled), "These are the results without the factor 1 / 8 in the scores."
@@ -668,7 +668,7 @@ EXERCISES = (
             _BARRIER_FOR_ALL,
             Advice(
                 advice.hazard(),
-                "A row of the tile is read that nobody has filled: the last tile can have fewer keys.",
+                "A row of the tile is read that no thread has filled: the last tile can have fewer keys.",
             ),
             _LARGE_SCORES,
             Advice(
@@ -681,11 +681,11 @@ EXERCISES = (
             Advice(_rows_are(_without_window), "Keys before the window count as well."),
             Advice(
                 _rows_are(_window_off_by(1)),
-                "A row sees `window` keys, and it is one of them; here one more.",
+                "A row sees `window` keys, and its own key is one of them; here it sees one key more.",
             ),
             Advice(
                 _rows_are(_window_off_by(-1)),
-                "A row sees `window` keys, and it is one of them; here one less.",
+                "A row sees `window` keys, and its own key is one of them; here it sees one key less.",
             ),
             _UNSCALED_ADVICE,
             _NOT_DIVIDED_ADVICE,
@@ -739,7 +739,8 @@ EXERCISES = (
             ),
             Advice(
                 advice.in_stage("orders"),
-                "Only the block with the last ticket knows that all parts are there, whatever its number is.",
+                "Only the block with the last ticket knows that all parts are stored, whatever its number "
+                "is.",
             ),
             Advice(
                 lambda mistake: _nan_with_small_scores(mistake) and not _not_finite_or_zero(mistake),

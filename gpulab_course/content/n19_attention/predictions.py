@@ -75,12 +75,12 @@ PREDICTIONS = (
             "both of them",
         ),
         comparison="both of them",
-        misconception="Grouped heads save arithmetic.",
+        misconception="Grouped heads reduce the arithmetic.",
     ),
     PredictionQuestion(
         "19-waste",
-        "Sequences have random lengths from 1 to 2,048 tokens. Each one gets as many pages of 16 tokens "
-        "as it needs. Which percentage of the slots in these pages is unused?",
+        "Sequences have random lengths from 1 to 2,048 tokens. Each one gets as many pages of 16 tokens as "
+        "it needs. What percentage of the slots in these pages is unused?",
         "Only the last page of a sequence is partly used: on average 7.5 of its 16 slots are free, and a "
         "sequence has about 1,024 tokens. If each sequence reserves 2,048 slots, {reserved} % of them are "
         "unused.",

@@ -42,7 +42,7 @@ QUESTIONS = (
         "A tile is completely masked for one row, and it is the first tile of this row. What can happen "
         "if masked scores are −∞?",
         (
-            Choice("nothing: exp(−∞) is 0", "This holds if the largest score is finite."),
+            Choice("nothing: exp(−∞) is 0", "This helps only if the largest score is finite."),
             Choice("the row becomes NaN", "The largest score is still −∞, and −∞ − (−∞) is NaN.", right=True),
             Choice("the row becomes 0", "A NaN in the sum stays there."),
         ),
@@ -55,7 +55,7 @@ QUESTIONS = (
                 "The bytes are the same, and the parts add a few.",
             ),
             Choice(
-                "because one query gives too few blocks",
+                "because one query leads to too few blocks",
                 "Without a split, there is one block for each sequence and head.",
                 right=True,
             ),

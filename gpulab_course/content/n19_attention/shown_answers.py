@@ -11,7 +11,7 @@ SHOWN = (
     ShownAnswer("19-mask", "loads all tiles", "budget", "begin and end the loop over tiles there"),
     ShownAnswer("19-mask", "masked scores are minus infinity", "results", "−∞ − (−∞)"),
     ShownAnswer("19-mask", "no window", "results", "before the window count as well"),
-    ShownAnswer("19-mask", "window of one more", "results", "here one more"),
+    ShownAnswer("19-mask", "window of one more", "results", "here it sees one key more"),
     ShownAnswer("19-mask", "begins before key 0", "results", "must not begin before key 0"),
     ShownAnswer("19-split", "parts not rescaled", "results", "its own largest score"),
     ShownAnswer("19-split", "averages the parts", "results", "its own largest score"),

@@ -50,7 +50,7 @@ def interview(
         due = _shuffled_cards([card for card in candidates if card.key in due_keys], seed, set())
         due.sort(key=lambda card: again.history(card.key).due or today())
         repeated_keys = [card.key for card in due][:cards]
-        notice = f" {count(len(repeated_keys), 'card')} came back." if repeated_keys else ""
+        notice = f" {count(len(repeated_keys), 'card')} repeated." if repeated_keys else ""
         notice += _due_sentence(candidates, set(repeated_keys), today())
     selection = [by_key[key] for key in repeated_keys] + _shuffled_cards(candidates, seed, set(repeated_keys))
     return Interview(selection[:cards], seed, chair, today, notice)
@@ -63,9 +63,8 @@ def _due_sentence(cards: list[Card], excluded: set[str], today: date) -> str:
     )
     if not days:
         return ""
-    verb = "comes" if len(days) == 1 else "come"
     date_text = "today" if days[0] <= today else f"on {days[0].isoformat()}"
-    return f" {count(len(days), 'other card')} {verb} back, the next {date_text}."
+    return f" {count(len(days), 'other card')} will be repeated, the next {date_text}."
 
 
 def _shuffled_cards(cards: list[Card], seed: int, excluded: set[str]) -> list[Card]:

@@ -307,4 +307,4 @@ def _truth(part: Part) -> str:
     if part.measure:
         truth = part.measure()
         return f"{part.scale.show(truth.value)}, {truth.label}. {truth.because}"
-    return "It is judged. One right program:" if part.model else "It is judged."
+    return "The judge tests the answer. One right program:" if part.model else "The judge tests the answer."

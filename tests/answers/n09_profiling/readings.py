@@ -95,7 +95,7 @@ def _by_times(launches: Any, form: str, device: Any) -> tuple[float, float, floa
 
 
 _ROOFLINES: tuple[Wrong | Right, ...] = (
-    Wrong("09-roofline", "requested bytes", _mistaken(bytes_field="requested_bytes"), "", "caches serve a part"),
+    Wrong("09-roofline", "requested bytes", _mistaken(bytes_field="requested_bytes"), "", "caches deliver a part"),
     Wrong("09-roofline", "bytes from L2", _mistaken(bytes_field="l2_bytes"), "", "not those that memory moved"),
     Wrong("09-roofline", "an FMA as one operation", _mistaken(fma=1), "", "two operations"),
     Wrong("09-roofline", "FP32's peak for every format", _mistaken(peak="float32"), "", "format in which the kernel"),

@@ -50,7 +50,7 @@ _STATIC = (
         "copies the input, not the answer",
         programs.serve(alias=True),
         "results",
-        "All rows are the last",
+        "All rows contain the last",
     ),
     Wrong("11-static", "copies the answer too early", programs.serve(late=True), "results", ""),
     Wrong("11-static", "writes into batch 0", programs.serve(view=True), "results", ""),
@@ -122,10 +122,10 @@ _FORK = (
         "the output is one array",
         programs.branches(alias=True),
         "results",
-        "All rows are the last",
+        "All rows contain the last",
     ),
     Wrong(
-        "11-fork", "rebinds the input", programs.branches(rebind=True), "results", "All rows are the first"
+        "11-fork", "rebinds the input", programs.branches(rebind=True), "results", "All rows contain the first"
     ),
     Wrong("11-fork", "no graph", programs.branches_eagerly, "counts", "once for each input"),
     Wrong("11-fork", "joins outside of the graph", programs.joins_outside, "counts", "belong in the graph"),
@@ -144,7 +144,7 @@ _NOISE = (
         "the output is one array",
         noises.draws(alias=True),
         "results",
-        "All rows are the last round",
+        "All rows contain the last round",
     ),
     Wrong("11-noise", "by way of the host", noises.draws(host=True), "results", "stay on the device"),
     Wrong(

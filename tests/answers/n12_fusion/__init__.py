@@ -123,9 +123,9 @@ _SOFTMAX = (
 _KEY = answers.guards(*answers.ALL)
 _GUARDS = (
     Wrong("12-guards", "without dtype", answers.cached(answers.guards("shape", "contiguous", "device")), "", "dtype belongs"),
-    Wrong("12-guards", "without shape", answers.cached(answers.guards("dtype", "contiguous", "device")), "", "shape in it"),
-    Wrong("12-guards", "number of dimensions", answers.cached(answers.guards("dtype", "ndim", "contiguous", "device")), "", "shape in it"),
-    Wrong("12-guards", "number of elements", answers.cached(answers.guards("dtype", "size", "contiguous", "device")), "", "shape in it"),
+    Wrong("12-guards", "without shape", answers.cached(answers.guards("dtype", "contiguous", "device")), "", "contains the whole shape"),
+    Wrong("12-guards", "number of dimensions", answers.cached(answers.guards("dtype", "ndim", "contiguous", "device")), "", "contains the whole shape"),
+    Wrong("12-guards", "number of elements", answers.cached(answers.guards("dtype", "size", "contiguous", "device")), "", "contains the whole shape"),
     Wrong("12-guards", "without layout", answers.cached(answers.guards("dtype", "shape", "device")), "", "c_contiguous"),
     Wrong("12-guards", "without device", answers.cached(answers.guards("dtype", "shape", "contiguous")), "", "one device"),
     Wrong("12-guards", "values of numbers forgotten", answers.cached(answers.guards(*answers.ALL, number=False)), "", "constant of the code"),
@@ -144,7 +144,7 @@ _GUARDS = (
     Wrong("12-guards", "strides for the layout", answers.cached(lambda *args: tuple(
         (str(a.dtype), a.shape, a.strides, a.device.id) if hasattr(a, "shape") else (type(a), a) for a in args)), "", "are enough"),
     Wrong("12-guards", "shape as digits", answers.cached(lambda *args: _KEY(*args) if not hasattr(args[0], "shape") else (
-        "".join(map(str, args[0].shape)), answers.guards("dtype", "contiguous", "device")(args[0]), _KEY(*args[1:]))), "", "shape in it"),
+        "".join(map(str, args[0].shape)), answers.guards("dtype", "contiguous", "device")(args[0]), _KEY(*args[1:]))), "", "contains the whole shape"),
     Wrong("12-guards", "bytes of an element for its dtype", answers.cached(lambda *args: tuple(
         (a.dtype.itemsize, a.shape, a.flags.c_contiguous, a.device.id) if hasattr(a, "shape") else (type(a), a) for a in args)), "", "dtype belongs"),
     Wrong("12-guards", "only the first array's layout", answers.cached(lambda *args: (
@@ -173,7 +173,7 @@ _FUSES = (
     Wrong("12-fuses", "a shift is a map", answers.fused(shifts=False), "", "other elements"),
     Wrong("12-fuses", "memory behind a shift may change", answers.fused(behind=False), "", "changes in place"),
     Wrong("12-fuses", "an in-place alias is another array", answers.fused(aliases=False), "", "whatever the array is called"),
-    Wrong("12-fuses", "a reduction's kernel stores in place", answers.fused(in_place=False), "", "nothing in place"),
+    Wrong("12-fuses", "a reduction's kernel stores in place", answers.fused(in_place=False), "", "cannot change an array in place"),
     Wrong("12-fuses", "what is in place is alone", answers.fused(alone=True), "", "more steps fit"),
     Wrong("12-fuses", "the number", lambda steps: len(steps), "", "lists of names"),
     Wrong("12-fuses", "last step missing", lambda steps: answers.reference(steps)[:-1], "", ""),

@@ -32,9 +32,9 @@ _LOOP = "for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim
 _THREAD = "blockIdx.x * blockDim.x + threadIdx.x"
 _ROUND = (
     Wrong("13-round", "cut off", _rounding(_ADD, ""), "results", "rounding towards 0"),
-    Wrong("13-round", "ties up", _rounding("0x7FFFu + (bits >> 16 & 1u)", "0x8000u"), "results", "Ties go up"),
-    Wrong("13-round", "ties down", _rounding("0x7FFFu + (bits >> 16 & 1u)", "0x7FFFu"), "results", "Ties go down"),
-    Wrong("13-round", "ties to odd", _rounding("(bits >> 16 & 1u)", "(~bits >> 16 & 1u)"), "results", "to the odd one"),
+    Wrong("13-round", "ties up", _rounding("0x7FFFu + (bits >> 16 & 1u)", "0x8000u"), "results", "ties always go up"),
+    Wrong("13-round", "ties down", _rounding("0x7FFFu + (bits >> 16 & 1u)", "0x7FFFu"), "results", "ties always go down"),
+    Wrong("13-round", "ties to odd", _rounding("(bits >> 16 & 1u)", "(~bits >> 16 & 1u)"), "results", "to the odd number"),
     Wrong("13-round", "NaN carries", _rounding("(bits & 0x7FFFFFFFu) > 0x7F800000u ? 0x400000u & ~bits : ", ""), "results", "NaN has to stay"),
     Wrong("13-round", "NaN cut off", _rounding("0x400000u & ~bits", "0"), "results", "NaN has to stay"),
     Wrong("13-round", "no carry into the exponent", _rounding(_ADD,
@@ -338,8 +338,8 @@ def _scaled_parts(a: Any, b: Any, product: Any) -> Any:
 
 
 _THREES = (
-    Wrong("13-tf32x3", "one product", lambda a, b, product: product(a, b), "", "one product's error"),
-    Wrong("13-tf32x3", "one product of rounded ones", _partly("big"), "", "one product's error"),
+    Wrong("13-tf32x3", "one product", lambda a, b, product: product(a, b), "", "error of a single product"),
+    Wrong("13-tf32x3", "one product of rounded ones", _partly("big"), "", "error of a single product"),
     Wrong("13-tf32x3", "the lower part of b dropped", _partly("left big"), "", "lower part of one matrix"),
     Wrong("13-tf32x3", "the lower part of a dropped", _partly("right big"), "", "lower part of one matrix"),
     Wrong("13-tf32x3", "cut, not rounded", _three(_cut), "", "do not cut"),
@@ -474,14 +474,14 @@ def _rate_first(weights: Any, backward: Any, state: Any) -> Any:
 
 
 _SCALERS = (
-    Wrong("13-lossscale", "inf is not skipped", _scaler(skip="never"), "", "skip the step"),
+    Wrong("13-lossscale", "inf is not skipped", _scaler(skip="never"), "", "skip this step"),
     Wrong("13-lossscale", "only inf is skipped", _scaler(skip="isinf"), "", "contain NaN"),
     Wrong("13-lossscale", "only NaN is skipped", _scaler(skip="isnan"), "", "contain an infinity"),
-    Wrong("13-lossscale", "looks at one element", _scaler(skip="first"), "", "skip the step"),
+    Wrong("13-lossscale", "looks at one element", _scaler(skip="first"), "", "skip this step"),
     Wrong("13-lossscale", "looks at the sum of halfs", _scaler(skip="sum"), "", "with good gradients"),
     Wrong("13-lossscale", "a scale of 1 at least", _scaler(limits=(1, math.inf)), "", ""),
     Wrong("13-lossscale", "a scale of 2**24 at most", _scaler(limits=(0, 2.0**24)), "", ""),
-    Wrong("13-lossscale", "bad elements are left out", _scaler(where=True), "", "skip the step"),
+    Wrong("13-lossscale", "bad elements are left out", _scaler(where=True), "", "skip this step"),
     Wrong("13-lossscale", "the scale never grows", _scaler(growth=1.0), "", "could only shrink"),
     Wrong("13-lossscale", "the scale never shrinks", _scaler(backoff=1.0), "", "halve it"),
     Wrong("13-lossscale", "grows at every good step", _scaler(every=True), "", "in a row"),

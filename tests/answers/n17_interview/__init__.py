@@ -386,7 +386,7 @@ _BUGS = (
     Wrong("17-bug", "silenced: an atomic for each element", _SIGN + "  int row = blockIdx.x; if (row >= rows) return;\n"
           "  if (threadIdx.x == 0) at[row] = -1;\n  __syncthreads();\n  for (int c = threadIdx.x; c < cols; c += blockDim.x) {\n"
           "    int old = at[row];\n    while (old < 0 || x[row * cols + c] > x[row * cols + old] || (x[row * cols + c] == x[row * cols + old] && c < old)) {\n"
-          "      int seen = atomicCAS(at + row, old, c); if (seen == old) break; old = seen; }\n  }\n}\n", "budget", "needs none"),
+          "      int seen = atomicCAS(at + row, old, c); if (seen == old) break; old = seen; }\n  }\n}\n", "budget", "needs no atomics"),
     Wrong("17-bug", "silenced: one thread looks", _SIGN + "  int row = blockIdx.x; if (row >= rows || threadIdx.x) return;\n  int w = -1;\n"
           "  for (int c = 0; c < cols; ++c) if (w < 0 || x[row * cols + c] > x[row * cols + w]) w = c;\n  at[row] = w;\n}\n", "parallelism", ""),
     Wrong("17-bug", "a thread compares as floats", _largest("v > most", "(float)v > (float)most"), "results", "as ints"),

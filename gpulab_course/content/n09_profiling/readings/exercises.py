@@ -55,7 +55,7 @@ _LESSONS: tuple[tuple[dict[str, Any], str], ...] = (
     ({"fma": 1}, "a fused multiply-add is two operations."),
     (
         {"bytes_field": "requested_bytes"},
-        "requested bytes are not the bytes that memory moves: caches serve a part.",
+        "requested bytes are not the bytes that memory moves: caches deliver a part of them.",
     ),
     ({"bytes_field": "l2_bytes"}, "the bytes that L2 sent to the SMs are not those that memory moved."),
     ({"launch_index": 1}, "the second launch found its data in L2; the program runs the first one."),
@@ -294,14 +294,16 @@ def _sessions(rng: np.random.Generator) -> list[tuple[str, Samples, str]]:
     capped_idle_lesson = "a reason on an idle GPU slows nothing down: only busy time counts."
     capped_idle_phase = [(3.0, 0, 0.3 * boost_mhz, 0.1 * limit_w, 40, 0x04)]
     idle_lesson = "an idle GPU lowers its clock by itself, which is not throttling."
-    burst_lesson = "a cap for a tenth of the busy time or less is a burst, not what made the program slow."
+    burst_lesson = (
+        "a cap for a tenth of the busy time or less is a burst, and not the reason why the program is slow."
+    )
     hot_lesson = "a GPU at its power limit is also warm; the reported reason is power (0x4, 0x80)."
     thermal_lesson = "thermal slowdown is 0x20 or 0x40, whatever the power is."
     phase_lesson = "the mean over a session hides a phase; look at each reading."
     other_reason_lesson = (
         "application clocks, sync boost and display clocks are settings: neither power nor heat."
     )
-    short_lesson = "a tenth of the busy time counts, however long the GPU is idle."
+    short_lesson = "compare with a tenth of the busy time, however long the GPU is idle."
     longer_cause_lesson = "if both held the clocks back, the cause is the one that did so for longer."
     phase_sessions = [
         ("a GPU that is mostly idle", idle_phase(8.0) + work(2.0, clock_share=0.98), idle_lesson),

@@ -306,26 +306,32 @@ def _choice_lesson(
                 if earlier_value != value
             ]
             if best[earlier_kind] == choice and len(differences) == 1:
-                return f"the choice of {_kind_text(earlier_kind)}. The {differences[0]} belongs in the key."
+                return (
+                    f"it is the choice for {_kind_text(earlier_kind)}. The {differences[0]} belongs in "
+                    "the key."
+                )
         return "that was chosen for another kind of array. Device, dtype and shape belong in the key."
     mistake = behaviour[choice][array_kind][3]
     if mistake == "nan":
         return (
-            "fast, and one element is NaN. No comparison with NaN is true, so test whether elements are "
-            "close."
+            "it is fast, but one element is NaN. No comparison with NaN is true, so test whether elements "
+            "are close."
         )
     if mistake:
         return (
-            "fast, and wrong. Before it is timed, compare its whole result with the reference, for each kind "
-            "of array."
+            "it is fast, but wrong. Before it is timed, compare its whole result with the reference, for "
+            "each kind of array."
         )
     max_timings = max(timings.values(), default=0)
     if max_timings <= 1:
-        return "by its first call. The first call compiles, so call once before you time."
+        return "it was chosen by its first call. The first call compiles, so call once before you time."
     if max_timings == 2:
-        return "by one call after the first. Any single call can be disturbed, so take the median of several."
+        return (
+            "it was chosen by one call after the first. Any single call can be disturbed, so take the "
+            "median of several."
+        )
     advice = "Warm up first, then take the median, because a disturbed call spoils a mean."
-    return f"not the fastest; {best[array_kind]!r} is. {advice}"
+    return f"it is not the fastest; {best[array_kind]!r} is. {advice}"
 
 
 def _draw_kinds(rng: np.random.Generator) -> list[Kind]:

@@ -268,14 +268,15 @@ def repair(rng: Random, name: str) -> Drawn:
         return Found(
             kinds[0],
             f"by the sanitizer, and judged as {name}",
-            f"What it earns: {verdict.message}",
+            f"The judge reports: {verdict.message}",
             also=(*kinds[1:], *bug.also),
         )
 
     return Drawn(
         parts=(
             Part(
-                question=f"{TASKS[name]} This program compiles and is wrong, or costs too much. What is wrong with it?",
+                question=f"{TASKS[name]} This program compiles, but its results are wrong, or it costs too "
+                "much. What is wrong with it?",
                 measure=find_fault,
                 choices=FAULTS,
                 code=program_text,

@@ -75,7 +75,7 @@ class Hidden:
                 "resident",
                 (
                     f"{occupancy.blocks_per_sm} blocks, {occupancy.warps_per_sm} of "
-                    f"{occupancy.max_warps_per_sm} warps an SM"
+                    f"{occupancy.max_warps_per_sm} warps per SM"
                 ),
             ),
             (
@@ -174,7 +174,7 @@ def diagnose(rng: Random, cause: str) -> Drawn:
         choices.add(NOTHING)
     choice_list = sorted(choices)
     rng.shuffle(choice_list)
-    origin = Provenance("modelled", kernel_case.table.provenance.device, "priced again without each cause")
+    origin = Provenance("modelled", kernel_case.table.provenance.device, "modelled again without each cause")
     main = kernel_case.table.main
     explanation = kernel_case.table.explanation(main) if main else kernel_case.table.verdict
 
@@ -182,7 +182,7 @@ def diagnose(rng: Random, cause: str) -> Drawn:
         symptom_text = (
             ""
             if symptom in NAMES.values() or symptom == kernel_case.cause
-            else f" ({symptom} is where it shows.)"
+            else f"(The visible symptom is “{symptom}”.)"
         )
         return Found(
             kernel_case.cause,
@@ -198,7 +198,7 @@ def diagnose(rng: Random, cause: str) -> Drawn:
 
     questions = [
         Part(
-            question="What is the main cause of its time, that is, what would you fix first?",
+            question="What is the main cause of the kernel's time, that is, what would you fix first?",
             measure=find_cause,
             choices=tuple(choice_list),
             table=kernel_case.profile_table,
@@ -207,7 +207,8 @@ def diagnose(rng: Random, cause: str) -> Drawn:
     if main is not None:
         questions.append(
             Part(
-                question="How many times as fast would it be without this cause, if nothing else changed?",
+                question="How many times as fast would the kernel be without this cause, if nothing else "
+                "changed?",
                 measure=find_gain,
                 unit="times",
                 near=1.6,

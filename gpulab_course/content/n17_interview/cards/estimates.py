@@ -98,9 +98,9 @@ def waves_card(rng: Random) -> Drawn:
 
     def part(name: str) -> Part:
         return Part(
-            question=f"A launch has {blocks:,} equal blocks of {threads} threads, few registers, no shared memory. "
-            f"In how many waves does {article(name)} {name} run them, the last one counted even if it is "
-            "not full?",
+            question=f"A launch has {blocks:,} equal blocks of {threads} threads, few registers, no shared "
+            f"memory. In how many waves does {article(name)} {name} run them? The last wave "
+            "counts even if it is not full.",
             measure=lambda: count_waves(name),
             unit="waves",
             near=1.0,
@@ -223,8 +223,9 @@ def _measure_matrices(device: str, row_bytes: int) -> Found:
     return Found(
         load.wavefronts,
         counters.provenance,
-        f"Four matrices, {counted_noun(ways, 'pass', 'passes')} each: vector {row_bytes // 16} × row modulo 8 has the same value for "
-        f"{ways} of the 8 rows of a matrix.",
+        f"Four matrices, {counted_noun(ways, 'pass', 'passes')} each: row r starts at vector "
+        f"{row_bytes // 16} × r of 16 bytes, and this number modulo 8 is the same for {ways} of the 8 rows "
+        "of a matrix.",
     )
 
 
@@ -234,9 +235,10 @@ def matrices_card(rng: Random) -> Drawn:
 
     def part(bytes_per_row: int) -> Part:
         return Part(
-            question=f"A tile in shared memory starts at a multiple of 128 bytes and has rows of {bytes_per_row} bytes. "
-            "`ldmatrix.x4` loads four 8 × 8 matrices of FP16 numbers, and lane i passes the address of row i of "
-            "the tile. How many passes of the 32 banks does it take?",
+            question="A tile in shared memory starts at a multiple of 128 bytes and has rows of "
+            f"{bytes_per_row} bytes. `ldmatrix.x4` loads four 8 × 8 matrices of FP16 numbers, and "
+            "lane i passes the address of row i of the tile. How many passes of the 32 banks "
+            "does the instruction take?",
             measure=lambda: _measure_matrices(device, bytes_per_row),
             unit="passes",
             near=1.0,
@@ -295,8 +297,11 @@ def stages_card(rng: Random) -> Drawn:
         points=(
             "A stage has the bytes of both tiles: 2 × side × depth × 2 bytes.",
             "Shared memory of all stages limits the blocks on an SM.",
-            "A block waits for the oldest stage, so one stage less than it has is in flight while it computes.",
-            "Bytes in flight = bandwidth × latency: more stages than that fill only shared memory.",
+            (
+                "A block waits for its oldest stage and computes with it, so all of its other stages are in "
+                "flight."
+            ),
+            "Bytes in flight = bandwidth × latency. Stages beyond that only occupy shared memory.",
         ),
         sentence="Bytes of a stage times the number of stages give the blocks per SM. All stages but one are in flight.",
         parameters={"device": device, "side": side, "depth": depth, "stages": stages, "threads": threads},
@@ -420,8 +425,8 @@ def divergence_card(rng: Random) -> Drawn:
 
     def part(branches: int) -> Part:
         return Part(
-            question=f"A thread takes branch `i % {branches}` of {branches} long ones of equal length. What share of the lanes is "
-            "active, on average over the instructions?",
+            question=f"A kernel has {branches} long branches of equal length, and thread i takes branch `i "
+            f"% {branches}`. What share of the lanes is active, on average over the instructions?",
             measure=lambda: _measure_lanes(device, branches),
             unit="%",
             near=1.2,
@@ -492,8 +497,8 @@ def launches_card(rng: Random) -> Drawn:
         parts=(part(False), part(True)),
         points=(
             (
-                "A launch from Python takes the host some 5 to 10 µs, from C++ some 2 to 3 µs: with short "
-                "kernels the host is the limit."
+                "A launch from Python takes the host about 5 to 10 µs, and from C++ about 2 to 3 µs: with "
+                "short kernels the host is the limit."
             ),
             "A graph is launched once. Then the device needs 1 to 2 µs for each kernel of a chain.",
             "Fusing the kernels removes launches, and memory traffic as well.",
@@ -519,7 +524,10 @@ def pool_card(rng: Random) -> Drawn:
             arrays.clear()
             cp.cuda.set_allocator(cp.get_default_memory_pool().malloc)
         block_bytes = -(-4 * n // 512) * 512
-        explanation = f"Each array of {4 * n:,} bytes is a block of {block_bytes:,}; {array_count} were made and one was freed."
+        explanation = (
+            f"Each array of {4 * n:,} bytes uses a pool block of {block_bytes:,}; {array_count} "
+            "were made and one was freed."
+        )
         return Found(value, Provenance("modelled", "virtual T4", "CuPy's pool"), explanation)
 
     def part(total: bool) -> Part:

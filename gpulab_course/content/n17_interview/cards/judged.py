@@ -214,11 +214,11 @@ def _grid_of(grid: Any, names: list[str]) -> Callable[[list[int]], Dim3] | None:
 
 
 # --- what is wrong with a program -------------------------------------------------------------------
-RESULTS = "it computes something else for some input, in whatever order threads run"
-RACE = "a race: what comes out depends on the order in which threads or blocks run"
-MEMORY = "it accesses memory outside of an array, or reads what was never written"
+RESULTS = "its results are wrong for some input, in whatever order threads run"
+RACE = "a race: the results depend on the order in which threads or blocks run"
+MEMORY = "it accesses memory outside of an array, or reads memory that was never written"
 ENDLESS = "it does not end, or stops at a barrier or a warp's mask that not all threads reach"
-COSTS = "the results are right, but it moves or waits more than it has to"
+COSTS = "the results are right, but it moves more data or waits more often than necessary"
 IDLE = "the results are right, but few threads do the work"
 FAULTS = (RESULTS, RACE, MEMORY, ENDLESS, COSTS, IDLE)
 _TOOL_CAUSES = {"race": RACE, "sync": ENDLESS}

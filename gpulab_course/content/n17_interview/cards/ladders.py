@@ -93,7 +93,9 @@ def climb(rng: Random, ladder: str) -> Drawn:
         explanation = (
             f"{diagnosis_table.verdict} {f'Worth fixing: {cause_text}.' if cause_text else ''}".strip()
         )
-        origin = Provenance("modelled", diagnosis_table.provenance.device, "priced again without each cause")
+        origin = Provenance(
+            "modelled", diagnosis_table.provenance.device, "modelled again without each cause"
+        )
         rung_number = tables.index(diagnosis_table)
         return Found(
             main_limit(diagnosis_table),
@@ -134,7 +136,7 @@ def climb(rng: Random, ladder: str) -> Drawn:
             for rung_number in rung_numbers
         ),
         points=(
-            "Named after each version the counter that the next one improves.",
+            "After each version, named the counter that the next version improves.",
             "Said when to stop: which ceiling remains, and how close the kernel is to it.",
             "Said how the size of the problem matters: with few blocks, no version helps.",
         ),

@@ -45,8 +45,8 @@ def ridge_card(rng: Random) -> Drawn:
             else "FP32 operations outside tensor cores"
         )
         return Part(
-            question=f"From how many {operation_kind} per byte of DRAM on is a kernel bound by arithmetic on {article(name)} {name}? A "
-            "multiply-add counts as two operations.",
+            question=f"From how many {operation_kind} per byte of DRAM traffic on is a kernel bound by "
+            f"arithmetic on {article(name)} {name}? A multiply-add counts as two operations.",
             measure=lambda: compute_ridge(name, tensor),
             unit="operations",
             near=1.4,
@@ -139,7 +139,10 @@ def formats_card(rng: Random) -> Drawn:
             "The rate doubles when the factors have half the width. TF32 numbers are stored in 32 bits.",
             "2 n³ operations: a multiply-add counts as two.",
             "The accumulator matters, too: on GeForce cards, sums in FP16 are twice as fast as sums in FP32.",
-            "Narrower numbers also move fewer bytes, so the operations per byte at the ridge stay the same.",
+            (
+                "Narrower numbers also move fewer bytes, so the operations per number at the ridge stay the "
+                "same."
+            ),
         ),
         sentence="2 n³ divided by the rate: half of the FP16 rate with TF32, and twice the FP16 rate with FP8.",
         parameters={"device": device, "n": n, "then": other_device},
@@ -168,7 +171,7 @@ def registers_card(rng: Random) -> Drawn:
         return Found(
             value,
             device_info.provenance,
-            f"{device_info.registers_per_sm:,} / {registers_per_warp:,} registers a warp, over four "
+            f"{device_info.registers_per_sm:,} / {registers_per_warp:,} registers per warp, over four "
             f"schedulers. The SM holds at most {device_info.max_warps_per_sm} warps.",
         )
 
@@ -271,9 +274,10 @@ def key_cache_card(rng: Random) -> Drawn:
                 near=1.1,
             ),
             Part(
-                question=f"One decoding step adds a token to {f'each of the {batch} sequences' if batch > 1 else 'the sequence'}, and "
-                f"reads all these keys and values once. How long is that at least on {article(device)} "
-                f"{device}, if they fit into its memory?",
+                question="One decoding step adds a token to "
+                f"{(f'each of the {batch} sequences' if batch > 1 else 'the sequence')}, and "
+                "reads all these keys and values once. How long does that take at least on "
+                f"{article(device)} {device}, if they fit into its memory?",
                 measure=step_time,
                 unit="ms",
                 near=1.3,
@@ -286,8 +290,8 @@ def key_cache_card(rng: Random) -> Drawn:
             ),
             "A step reads all of this and the weights for one token of each sequence, so it is memory-bound.",
             (
-                "Grouped heads, narrower formats and paging make it smaller. A larger batch shares only the "
-                "weights."
+                "Grouped heads, narrower formats and paging make the cache smaller. A larger batch shares "
+                "only the weights."
             ),
         ),
         sentence="2 × layers × key-value heads × head size × bytes for every stored token, and then divided by the bandwidth.",
@@ -324,15 +328,17 @@ def decoding_card(rng: Random) -> Drawn:
         return Found(
             round(new_info.memory_bandwidth_gbps / old_info.memory_bandwidth_gbps, 2),
             new_info.provenance,
-            f"{old_info.memory_bandwidth_gbps:,} → {new_info.memory_bandwidth_gbps:,} GB/s. Bound by memory "
-            "does not mean no gain: it means that bandwidth sets it.",
+            f"{old_info.memory_bandwidth_gbps:,} → {new_info.memory_bandwidth_gbps:,} GB/s. A memory-bound "
+            "program can gain on another card: it gains as much as the bandwidth does.",
         )
 
     return Drawn(
         parts=(
             Part(
-                question=f"{billions} billion weights of {bytes_each} byte{'s' if bytes_each > 1 else ''} decode one sequence. How many tokens a second does "
-                f"the bandwidth of {article(device)} {device} allow at most, if they fit into its memory?",
+                question=f"A model of {billions} billion weights of {bytes_each} "
+                f"byte{('s' if bytes_each > 1 else '')} decodes one sequence. How many tokens per "
+                f"second does the bandwidth of {article(device)} {device} allow at most, if they "
+                "fit into its memory?",
                 measure=rate,
                 unit="tokens/s",
                 near=1.3,
@@ -382,7 +388,8 @@ def halves_card(rng: Random) -> Drawn:
     return Drawn(
         parts=(
             Part(
-                question=f"A kernel adds 1 to an FP16 sum {additions:,} times. What does it hold then?",
+                question=f"A kernel adds 1 to an FP16 sum {additions:,} times. The sum starts at 0. What "
+                "is it at the end?",
                 measure=count_in_half,
                 near=1.0,
             ),
@@ -397,7 +404,7 @@ def halves_card(rng: Random) -> Drawn:
             "A sum stops growing when 1 is at most half of the distance to the next number.",
             "So accumulate in FP32, or in a tree, or with compensation.",
         ),
-        sentence="It counts to 2 to the power of the number of significand bits, and stays there.",
+        sentence="The sum counts to 2 to the power of the number of significand bits, and stays there.",
         parameters={"times": additions},
     )
 
@@ -424,13 +431,15 @@ def all_reduce_card(rng: Random) -> Drawn:
     return Drawn(
         parts=(
             Part(
-                question=f"A ring all-reduce over {gpus} GPUs of {mib} MiB each. How many MiB does each GPU send?",
+                question=f"A ring all-reduce adds arrays of {mib} MiB on {gpus} GPUs. How many MiB does "
+                "each GPU send?",
                 measure=ring,
                 unit="MiB",
                 near=1.05,
             ),
             Part(
-                question="If all send theirs to GPU 0, which adds up: how many MiB does GPU 0 receive?",
+                question="If all other GPUs send their arrays to GPU 0, which adds them up, how many MiB "
+                "does GPU 0 receive?",
                 measure=through_gpu_0,
                 unit="MiB",
                 near=1.05,
@@ -439,8 +448,8 @@ def all_reduce_card(rng: Random) -> Drawn:
         points=(
             "Reduce-scatter and all-gather, with n − 1 steps each, and one n-th of the data per step.",
             (
-                "It is nearly twice the data for any n. The bandwidth of a ring does not fall with n, but "
-                "its latency grows."
+                "It is less than twice the data for any n. The bandwidth of a ring does not fall with n, "
+                "but its latency grows."
             ),
             "Traffic is counted per port, and a port that all data must pass is the limit.",
         ),
@@ -469,7 +478,7 @@ def amdahl_card(rng: Random) -> Drawn:
                 near=1.05,
             ),
             Part(
-                question="And if it took no time at all?",
+                question="How many times as fast is the step if the kernel takes no time at all?",
                 measure=lambda: speedup(math.inf),
                 unit="times",
                 near=1.05,

@@ -102,8 +102,8 @@ def _naive_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found]
         return Found(
             round(sectors / requests, 2),
             counters.provenance,
-            f"{sectors:,} sectors in {requests:,} requests: a row's element is the same for all lanes, a "
-            "column's are neighbours. It is slow because it reads everything again.",
+            f"{sectors:,} sectors in {requests:,} requests: the lanes of a row load the same element of A, "
+            "and neighbouring elements of B. The kernel is slow because it loads each element many times.",
         )
 
     return (
@@ -130,7 +130,7 @@ def _registers_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Fo
 
     return (
         "",
-        f"How many KiB of registers does an SM have in the {info(device).name}?",
+        f"How many KiB of registers does an SM of the {info(device).name} have?",
         "KiB",
         1.0,
         measure,
@@ -193,7 +193,7 @@ def _stack_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found]
 
     return (
         "",
-        f"How many GB/s does a kernel reach that moves {mib} MiB on the A100?",
+        f"How many GB/s does a kernel that moves {mib} MiB reach on the A100?",
         "GB/s",
         1.3,
         measure,
@@ -216,12 +216,12 @@ def _freed_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found]
         return Found(
             value,
             Provenance("modelled", "virtual T4", "CuPy's pool"),
-            "The pool keeps it, and `free_all_blocks` returns it.",
+            "The pool keeps the memory, and `free_all_blocks` returns it.",
         )
 
     return (
         "",
-        f"How many MiB does the pool still hold after an array of {mib} MiB was deleted?",
+        f"How many MiB does the pool still have after an array of {mib} MiB was deleted?",
         "MiB",
         1.0,
         measure,
@@ -259,7 +259,7 @@ def _graphs_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found
         return Found(
             round(result.value / launch_count, 2),
             result.origin,
-            "It is less than a launch, but not zero, because the device starts each node.",
+            "A node takes less time than a launch, but not zero, because the device starts each node.",
         )
 
     return (
@@ -286,7 +286,7 @@ def _diverging_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Fo
         return Found(
             round(100 * counters.lane_efficiency),
             counters.provenance,
-            f"{counters.divergent_branches} divergent branches: no warp disagrees with itself.",
+            f"{counters.divergent_branches} divergent branches: all lanes of a warp take the same branch.",
         )
 
     return (
@@ -337,8 +337,9 @@ def _occupancy_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Fo
     device = rng.choice(list(_UNUSED_KIB))
     kib, _ = _UNUSED_KIB[device]
     question = (
-        f"An element-wise kernel on {info(device).name} in blocks of 128 threads, and the same with {kib} "
-        "KiB of unused shared memory a block: how many times as long?"
+        f"An element-wise kernel runs on {info(device).name} in blocks of 128 threads, first without "
+        f"shared memory, and then with {kib} KiB of unused shared memory per block. How many times as long "
+        "does the second run take?"
     )
     return "", question, "times", 1.25, lambda: _measure_slowdown(device, kib), {"device": device}
 
@@ -347,7 +348,7 @@ def _low_occupancy_part(parameters: dict[str, object]) -> Part:
     device = str(parameters["device"])
     _, kib = _UNUSED_KIB[device]
     return Part(
-        question=f"And with {kib} KiB per block: how many times as long does it take as without?",
+        question=f"With {kib} KiB per block, how many times as long does it take as without shared memory?",
         measure=lambda: _measure_slowdown(device, kib),
         unit="times",
         near=1.6,
@@ -373,15 +374,18 @@ def _asynchronous_claim(rng: Random) -> tuple[str, str, str, float, Callable[[],
         return Found(
             round(100 * call_ns / copy_ns),
             Provenance("modelled", f"virtual {info(device).name}"),
-            f"The call returned after {duration(call_ns)} of {duration(copy_ns)}: pageable memory is "
-            "staged, and the host stays.",
+            f"The call returned after {duration(call_ns)} of {duration(copy_ns)}: the driver copies "
+            "pageable memory to a pinned buffer first, and the host waits.",
         )
 
-    question = f"{mib} MiB from pageable memory into a stream of its own on {info(device).name}: after what share of the copy's time does the call return?"
+    question = (
+        f"{mib} MiB are copied from pageable memory to {info(device).name}, in a separate stream. "
+        "After what share of the copy's time does the call return?"
+    )
     return ("", question, "%", 1.3, measure, {"device": device, "mib": mib})
 
 
-_OTHER_DEVICE = "wrong device: it says nothing about the device of the claim"
+_OTHER_DEVICE = "wrong device: it shows nothing about the device of the claim"
 _CANNOT_FAIL = "cannot fail: the result is the same whether the claim is true or not"
 _CONFOUNDED_FLAW = "confounded: two things change at once"
 
@@ -408,7 +412,7 @@ CARDS = (
             ("count the sectors per request of its two loads", FAIR),
             ("time it against cuBLAS", "confounded: everything differs, not only coalescing"),
             ("count the operations", _CANNOT_FAIL),
-            ("count the loads of the tiled version", "wrong kernel: it says nothing about this one"),
+            ("count the loads of the tiled version", "wrong kernel: it shows nothing about this one"),
         ),
         _naive_claim,
         "It is coalesced, but it reads each element n times.",
@@ -421,7 +425,7 @@ CARDS = (
         (
             ("look up the registers per SM, and multiply by their width", FAIR),
             ("compile a kernel with 64 registers per thread", _CANNOT_FAIL),
-            ("look up the shared memory per SM", "another memory: it says nothing about registers"),
+            ("look up the shared memory per SM", "another memory: it shows nothing about registers"),
             ("compare two cards of one architecture", "cannot fail: both have the same number"),
         ),
         _registers_claim,
@@ -460,7 +464,7 @@ CARDS = (
     ),
     _claim_card(
         "stack",
-        "notes that go round",
+        "notes that colleagues pass on",
         "The memory of an A100 delivers 460 GB/s.",
         (
             ("time a kernel that streams several times as much as fits into L2, and count its bytes", FAIR),
@@ -486,7 +490,7 @@ CARDS = (
             ("look at the host's memory", "wrong memory"),
         ),
         _freed_claim,
-        "It goes back to the pool, and only `free_all_blocks` returns it to the driver.",
+        "The memory goes back to the pool, and only `free_all_blocks` returns it to the driver.",
         "10a",
     ),
     _claim_card(
@@ -500,7 +504,7 @@ CARDS = (
             ("make ten arrays of other sizes", _CONFOUNDED_FLAW),
         ),
         _million_claim,
-        "It is rounded up to 512 bytes.",
+        "The size is rounded up to 512 bytes.",
         "10a",
         "L3",
     ),
@@ -529,7 +533,7 @@ CARDS = (
             ("count active lanes if whole warps take one branch, and if they do not", FAIR),
             ("count instructions of a kernel without an `if`", _CANNOT_FAIL),
             ("time it with another block size as well", _CONFOUNDED_FLAW),
-            ("look at its source", "no measurement: the source does not say which lanes go where"),
+            ("look at its source", "no measurement: the source does not show which lanes go where"),
         ),
         _diverging_claim,
         "Only a warp whose lanes take different branches becomes slower.",

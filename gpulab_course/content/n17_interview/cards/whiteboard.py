@@ -36,8 +36,9 @@ def write(rng: Random, name: str) -> Drawn:
     return Drawn(
         parts=(
             Part(
-                question=f"{TASKS[name]} `answer(code)` judges results, any order of blocks, hazards, costs and "
-                f"parallelism.{launch} A kernel that does not compile is not locked.",
+                question=f"{TASKS[name]} `answer(code)` tests the results with any order of blocks, "
+                f"hazards, costs and parallelism.{launch} A kernel that does not compile is not "
+                "locked.",
                 judge=partial(outcome, name),
                 code=stub,
                 launchable=has_own_launch,

@@ -293,7 +293,7 @@ def _fault_of(error: RuntimeError, has_empty_array: bool, limit_s: float) -> Fau
         return Fault(fault_kind, f"{location}, {verb} outside shared memory{f': {size[0]}' if size else ''}.")
     if fault_kind == "out of bounds" and re.search("No allocation is near|null pointer", message):
         if has_empty_array:
-            return Fault(fault_kind, f"{location}, {verb} an element of an array that has none.")
+            return Fault(fault_kind, f"{location}, {verb} an element of an array that has no elements.")
         return Fault(
             fault_kind,
             f"{location}, {verb} at address {fault_site.address:#x}, which is not near any "
