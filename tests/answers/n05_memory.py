@@ -329,7 +329,7 @@ _WAYS = (
     Wrong("05-ways", "neighbouring lanes", lambda w: 1 + int(((w[1:] != w[:-1]) & (w[1:] % 32 == w[:-1] % 32)).sum()), "", "but ways returned"),
     Wrong("05-ways", "all that wait", lambda w: 1 + len(np.unique(w)) - len(np.unique(w % 32)), "", "but ways returned"),
     Wrong("05-ways", "words in 32 bits", lambda w: np.bincount(np.unique(w.astype(np.int32)) % 32).max(), "", "2-way"),
-    Wrong("05-ways", "words of the bank with most lanes", lambda w: len(set(w[w % 32 == np.bincount(w % 32).argmax()].tolist())), "", "others apart"),
+    Wrong("05-ways", "words of the bank with most lanes", lambda w: len(set(w[w % 32 == np.bincount(w % 32).argmax()].tolist())), "", "five words of another bank"),
     Wrong("05-ways", "remembers by both ends", _by_ends, "", "two other words"),
     Wrong("05-ways", "equal to everything", lambda w: _Agrees(3), "", "but ways returned 3"),
     Right("05-ways", "a counter", _right_ways),

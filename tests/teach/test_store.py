@@ -92,7 +92,7 @@ def test_an_unwritable_folder_is_reported_once_and_written_later(
     store.forget("predictions", "a")
     assert store.section("predictions") == {"b": 2}
     message = capsys.readouterr().err
-    assert message.count("not saved") == 1
+    assert message.count("cannot be saved") == 1
     assert "GPULAB_HOME" in message
     blocked.unlink()
     store.put("predictions", "c", 3)

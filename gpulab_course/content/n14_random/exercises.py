@@ -404,7 +404,7 @@ def judge_needed(answer: Answer) -> str:
         if useless_switches:
             cost_percent = sum(_SWITCH_COSTS.get(name, 0) for name in useless_switches)
             raise NotYet(
-                f"{call_text} turns on {useless_switches[0]!r} for nothing. Without "
+                f"{call_text} turns on {useless_switches[0]!r} without need. Without "
                 f"{'it' if len(useless_switches) == 1 else 'these'} the results are the "
                 f"same each time, and the program takes {cost_percent} % less time. Turn "
                 "all switches on, and then turn them off one at a time."
