@@ -46,9 +46,9 @@ QUESTIONS = (
         "A kernel writes one element after the end of its array, and no error is raised. What is the most "
         "likely reason?",
         (
-            Choice("the GPU clips addresses to the array", "The GPU does not know the arrays."),
+            Choice("the GPU clips addresses to the end of the array", "The GPU does not know the arrays."),
             Choice(
-                "the address is in mapped memory, for example in another array",
+                "the address is in other mapped memory",
                 "Memory is protected in pages, and the pool puts many arrays in one page.",
                 right=True,
             ),

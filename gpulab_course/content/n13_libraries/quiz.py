@@ -127,7 +127,10 @@ QUESTIONS = (
                 "Another candidate can be the fastest for this dtype, or the "
                 "result of this one can be wrong.",
             ),
-            Choice("it times all candidates again", "Wrong results must be found before the timing."),
+            Choice(
+                "it times all candidates again, with arrays of this dtype, and takes the fastest",
+                "Wrong results must be found before the timing.",
+            ),
             Choice(
                 "it checks the results of all candidates, and times those that are right",
                 "The dtype is a part of the key.",

@@ -71,7 +71,7 @@ QUESTIONS = (
         (
             Choice("nothing: it is right", "Two errors can cancel, and next time they do not."),
             Choice(
-                "bytes and bandwidth, both wrong by the same factor",
+                "bytes and bandwidth, both wrong by one factor",
                 "The time is right, but both numbers that it comes from are wrong.",
                 right=True,
             ),

@@ -24,7 +24,7 @@ QUESTIONS = (
                 "Only operations that treat all elements alike are portable.",
                 right=True,
             ),
-            Choice("right: x[3] is the element of row 0 and column 3", "Each lane has its own x[3]."),
+            Choice("right: x[3] is always the element of row 0 and column 3", "Each lane has its own x[3]."),
             Choice("right on lane 0 only", "On no lane is the position of x[3] documented."),
         ),
     ),
