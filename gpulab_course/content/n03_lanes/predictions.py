@@ -25,8 +25,8 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "03-predicate",
-        "15 of the 32 lanes have a positive number. Does this warp diverge at the `if`, or does it diverge only "
-        "in the PTX (*as written*) and not in the machine code?",
+        "15 of the 32 lanes have a positive number. Does this warp diverge at the `if`, or does it diverge "
+        "only in the PTX (*as written*) and not in the machine code?",
         "The PTX has a branch, and it diverges. The machine code has a predicated store instead, so it "
         "has no branch that could diverge.",
         choices=("yes", "no", "only as written"),
