@@ -1,8 +1,9 @@
 """Record times of tensor cores, asynchronous copies and chains: ``python -m tools.recordings.tensor_timing``.
 
 It needs CuPy, runs all launches of `tools.timing.tensor_launches` on the current CUDA device, and writes one
-JSON file, of which the virtual GPU's clock is calibrated and judged. The times are taken as in
-`tools.recordings.timing`. The result of each program is compared with NumPy; a wrong one counts as an error.
+JSON file, of which the virtual GPU's clock is calibrated and judged. With ``--fresh``, it runs the programs
+of `tools.timing.fresh_launches` instead. The times are taken as in `tools.recordings.timing`. The result of
+each program is compared with NumPy; a wrong one counts as an error.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.recordings.timing import Bench, provenance, time_launch, warm_up, write
+from tools.timing.fresh_launches import fresh_programs
 from tools.timing.launches import LAUNCHES, Timed
 from tools.timing.tensor_launches import PROBES, Program, programs
 
@@ -72,6 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=RECORD)
     parser.add_argument("--repeats", type=int, default=7, help="measurements of which the median is taken")
     parser.add_argument("--only", default="", help="only launches whose name contains this")
+    parser.add_argument("--fresh", action="store_true", help="the programs of tools.timing.fresh_launches")
     parser.add_argument("--virtual", default="", help="for a trial: the name of a virtual GPU")
     options = parser.parse_args(arguments)
     if options.virtual:
@@ -86,7 +89,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         cp = cupy
 
-    launches = [timed for timed in (*PROBES, *programs()) if options.only in timed.name]
+    all_launches = fresh_programs() if options.fresh else (*PROBES, *programs())
+    launches = [timed for timed in all_launches if options.only in timed.name]
     recording = record(cp, options.repeats, launches, lambda text: print(text, flush=True))
     write(recording, options.out)
     print(f"{options.out}: {options.out.stat().st_size:,} bytes, {len(recording['launches'])} launches")

@@ -1,0 +1,458 @@
+"""Programs that test the time model after its development: tensor cores, asynchronous copies and chains.
+
+The programs were written without knowledge of the model's code and errors, and they were recorded before any
+of them was compared with the model. Each program has a check, which compares its result with NumPy.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from tools.timing.launches import Arguments
+from tools.timing.tensor_launches import Array, Check, Program
+
+Maker = Callable[[Any], Any]
+ENTRY = np.dtype([("key", np.int32), ("value", np.int32), ("next", np.int32), ("unused", np.int32)])
+TYPES = {"bfloat16": ("bf16", 2), "float16": ("half", 2), "float32": ("float", 4), "int8": ("char", 1)}
+
+
+# --- arguments and checks ------------------------------------------------------------------------
+def _random(dtype: str, *shape: int, seed: int = 0, triangular: bool = False) -> Maker:
+    """Return a maker of a random array; ``bfloat16`` is stored as the upper half of each float's bits."""
+
+    def make(cp: Any) -> Any:
+        random = np.random.default_rng(seed)
+        if dtype == "int8":
+            return cp.asarray(random.integers(-9, 10, shape, dtype=np.int8))
+        values = random.random(shape, np.float32) - np.float32(0.5)
+        if triangular:
+            values = np.tril(values)
+        if dtype == "bfloat16":
+            return cp.asarray((values.view(np.uint32) + np.uint32(0x8000) >> np.uint32(16)).astype(np.uint16))
+        return cp.asarray(values.astype(dtype))
+
+    return make
+
+
+def _zeros(dtype: str, *shape: int) -> Maker:
+    return lambda cp: cp.zeros(shape, "uint16" if dtype == "bfloat16" else dtype)
+
+
+def _arguments(*makers: Maker | int) -> Arguments:
+    """Return a function that creates arrays with the given makers, and passes integers unchanged."""
+    return lambda cp: tuple(np.int32(maker) if isinstance(maker, int) else maker(cp) for maker in makers)
+
+
+def _floats(array: Array) -> Array:
+    """Return the values of an array as floats; 16-bit integers are the bits of ``bfloat16`` values."""
+    if array.dtype == np.uint16:
+        return (array.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    return array.astype(np.float32)
+
+
+def _by_rows(a: Array, b: Array, *_: Any) -> Array:
+    return np.asarray(_floats(a) @ _floats(b))
+
+
+def _by_columns(a: Array, b: Array, *_: Any) -> Array:
+    return np.asarray(_floats(a) @ np.swapaxes(_floats(b), -1, -2))
+
+
+def _gelu(a: Array, b: Array, _: Any, bias: Array, *sizes: Any) -> Array:
+    x = _by_columns(a, b) + _floats(bias)
+    result: Array = 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+    return result
+
+
+def _residual(a: Array, b: Array, _: Any, residual: Array, *sizes: Any) -> Array:
+    return _by_columns(a, b) + _floats(residual)
+
+
+def _quantized(a: Array, b: Array, *_: Any) -> Array:
+    return np.clip((_by_columns(a, b).astype(np.int64) + 128) >> 8, -128, 127)
+
+
+def _parts(a: Array, b: Array, parts: Array, *_: Any) -> Array:
+    """Return the products of each part of k."""
+    left, right = (np.swapaxes(_floats(array).reshape(len(array), len(parts), -1), 0, 1) for array in (a, b))
+    return _by_columns(left, right)
+
+
+RESULTS = {"GELU": _gelu, "RESIDUAL": _residual, "QUANTIZE": _quantized, "PARTIAL": _parts}
+
+
+# --- products with mma.sync ----------------------------------------------------------------------
+def _product(
+    title: str,
+    dtype: str,
+    sizes: tuple[int, int, int],
+    tile: tuple[int, int, int, int],
+    stages: int,
+    end: str = "STORE",
+    *,
+    by_rows: bool = False,
+    batch: int = 1,
+    splits: int = 1,
+) -> Program:
+    """Return a product of m x n x k; `tile` is the size of the tile of a block and of a warp."""
+    m, n, k = sizes
+    block_rows, block_columns, warp_rows, warp_columns = tile
+    in_type, size_bytes = TYPES[dtype]
+    sum_dtype = "int32" if dtype == "int8" else "float32"
+    out_dtype = dtype if end in ("GELU", "RESIDUAL", "QUANTIZE") else sum_dtype
+    extra_shape = {"GELU": (n,), "RESIDUAL": (m, n)}.get(end, (8,))
+    count = splits if end == "PARTIAL" else batch
+    leading = () if count == 1 else (count,)
+    in_leading = () if batch == 1 else (batch,)
+    chunk = 16 // size_bytes
+    b_size = 4 * chunk * (block_columns + chunk) if by_rows else 5 * chunk * block_columns
+    return Program(
+        title,
+        "fresh product",
+        "fresh_mma",
+        f"product<{in_type}, {', '.join(map(str, tile))}, {stages}, {end}, {str(by_rows).lower()}>",
+        (-(-n // block_columns), -(-m // block_rows), max(batch, splits)),
+        (block_rows // warp_rows * (block_columns // warp_columns) * 32,),
+        _arguments(
+            _random(dtype, *in_leading, m, k, seed=1, triangular=end == "TRIANGULAR"),
+            _random(dtype, *in_leading, *((k, n) if by_rows else (n, k)), seed=2),
+            _zeros(out_dtype, *leading, m, n),
+            _random(dtype, *extra_shape, seed=3),
+            m,
+            n,
+            k,
+        ),
+        stages * (5 * chunk * block_rows + b_size) * size_bytes,
+        check=Check(2, RESULTS.get(end, _by_rows if by_rows else _by_columns), 2e-3),
+    )
+
+
+def _products() -> Iterator[Program]:
+    half = "float16"
+    yield _product("FP16, 2 stages, 64 x 64", half, (1024, 1024, 1024), (64, 64, 32, 32), 2)
+    yield _product("FP16, 3 stages, 128 x 128", half, (2048, 1024, 1024), (128, 128, 64, 32), 3)
+    yield _product("FP16, 4 stages, 128 x 128, 4 warps", half, (1536, 1536, 1536), (128, 128, 64, 64), 4)
+    yield _product("FP16, ragged, 1000", half, (1000, 1000, 1000), (64, 128, 32, 64), 3)
+    yield _product("FP16 by rows, 96 x 64", half, (1536, 1024, 768), (96, 64, 48, 32), 3, by_rows=True)
+    yield _product("BF16, 4 stages, 128 x 64", "bfloat16", (2048, 1024, 1024), (128, 64, 32, 32), 4)
+    yield _product("TF32, 2 stages, 128 x 64", "float32", (1024, 1024, 1024), (128, 64, 32, 32), 2)
+    yield _product("TF32, 4 stages, ragged", "float32", (900, 700, 500), (64, 64, 32, 32), 4)
+    yield _product("INT8, 3 stages, 128 x 128", "int8", (2048, 2048, 2048), (128, 128, 64, 32), 3)
+    yield _product("INT8, quantized, 64 x 64", "int8", (512, 1024, 4096), (64, 64, 32, 16), 2, "QUANTIZE")
+    yield _product("FP16, bias and GELU", half, (1024, 3072, 768), (128, 128, 32, 64), 3, "GELU")
+    yield _product("FP16, residual", half, (1024, 768, 3072), (64, 128, 32, 64), 4, "RESIDUAL")
+    yield _product(
+        "FP16, gradient of weights, split by atomics",
+        half,
+        (256, 256, 32768),
+        (128, 128, 64, 32),
+        3,
+        "ATOMIC",
+        splits=64,
+    )
+    yield _product(
+        "FP16, 16 tokens, split by atomics", half, (16, 4096, 4096), (16, 64, 16, 16), 4, "ATOMIC", splits=4
+    )
+    yield _product(
+        "BF16, 32 tokens, parts", "bfloat16", (32, 2048, 8192), (32, 128, 32, 32), 4, "PARTIAL", splits=8
+    )
+    yield _product("FP16, tall, 65536 x 64", half, (65536, 64, 64), (128, 64, 32, 32), 2)
+    yield _product("FP16, batch of scores", half, (256, 256, 64), (64, 64, 32, 32), 2, batch=96)
+    yield _product(
+        "FP16, batch of 200 x 72", half, (200, 72, 200), (64, 80, 16, 80), 3, by_rows=True, batch=192
+    )
+    yield _product(
+        "FP16, triangular", half, (1536, 768, 1536), (64, 64, 32, 32), 3, "TRIANGULAR", by_rows=True
+    )
+
+
+# --- products with wmma --------------------------------------------------------------------------
+def _wmma_products() -> Iterator[Program]:
+    side = 768
+    yield Program(
+        f"wmma FP16 from global memory, {side}",
+        "fresh wmma",
+        "fresh_wmma",
+        "direct",
+        (side // 128, side // 32),
+        (128,),
+        _arguments(
+            _random("float16", side, side, seed=1),
+            _random("float16", side, side, seed=2),
+            _zeros("float32", side, side),
+            side,
+            side,
+        ),
+        check=Check(2, _by_rows),
+    )
+    for title, dtype, types, out_dtype, (m, n, k) in (
+        ("BF16", "bfloat16", "bf16, bf16, float, 16", "float32", (1024, 1024, 1024)),
+        ("FP16 with FP16 sums", "float16", "half, half, half, 16", "float16", (2048, 1024, 512)),
+        ("TF32", "float32", "tf32, float, float, 8", "float32", (512, 1024, 1024)),
+        ("INT8", "int8", "signed char, signed char, int, 16", "int32", (1024, 1024, 2048)),
+    ):
+        yield Program(
+            f"wmma {title}, {m} x {n} x {k}",
+            "fresh wmma",
+            "fresh_wmma",
+            f"tiled<{types}>",
+            (n // 64, m // 64),
+            (128,),
+            _arguments(
+                _random(dtype, m, k, seed=1), _random(dtype, k, n, seed=2), _zeros(out_dtype, m, n), n, k
+            ),
+            check=Check(2, _by_rows, 2e-2 if out_dtype == "float16" else 2e-3),
+        )
+    rows, n = 2048, 1024
+    yield Program(
+        f"Gram matrix, {rows} x {n}",
+        "fresh Gram matrix",
+        "fresh_wmma",
+        "gram",
+        (n // 64, n // 64),
+        (256,),
+        _arguments(_random("float16", rows, n, seed=1), _zeros("float32", n, n), n, rows),
+        check=Check(1, _lower_gram),
+    )
+    for images, side, channels, out_channels in ((4, 56, 64, 64), (8, 28, 128, 128)):
+        yield Program(
+            f"convolution, {images} images of {side} x {side} x {channels}",
+            "fresh convolution",
+            "fresh_wmma",
+            f"convolution<{channels}>",
+            (out_channels // 64, images * side * side // 64),
+            (128,),
+            _arguments(
+                _random("float16", images, side, side, channels, seed=1),
+                _random("float16", 9, channels, out_channels, seed=2),
+                _zeros("float32", images, side, side, out_channels),
+                side,
+                out_channels,
+            ),
+            check=Check(2, _convolve),
+        )
+
+
+def _lower_gram(x: Array, *_: Any) -> Array:
+    """Return the blocks of the Gram matrix on and below the diagonal."""
+    blocks = np.arange(x.shape[1]) // 64
+    return _floats(x).T @ _floats(x) * (blocks[:, None] >= blocks)
+
+
+def _convolve(pixels: Array, weights: Array, *_: Any) -> Array:
+    side = pixels.shape[1]
+    wide = np.pad(_floats(pixels), ((0, 0), (1, 1), (1, 1), (0, 0)))
+    result: Array = sum(
+        wide[:, y : y + side, x : x + side] @ _floats(weights[3 * y + x]) for y in range(3) for x in range(3)
+    )
+    return result
+
+
+# --- attention -----------------------------------------------------------------------------------
+def _attend(q: Array, k: Array, v: Array, *, causal: bool = False) -> Array:
+    """Return the attention of heads x tokens x elements."""
+    scores = _floats(q) @ np.swapaxes(_floats(k), -1, -2) / np.sqrt(np.float32(q.shape[-1]))
+    if causal:
+        scores[..., np.triu(np.ones(scores.shape[-2:], bool), 1)] = -np.inf
+    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    result: Array = powers / powers.sum(axis=-1, keepdims=True) @ _floats(v)
+    return result
+
+
+def _forward(q: Array, k: Array, v: Array, _: Any, tokens: int, group: int, *, causal: bool) -> Array:
+    return _attend(q, np.repeat(k, group, 0), np.repeat(v, group, 0), causal=causal)
+
+
+def _decode(q: Array, k: Array, v: Array, out: Array, _: Any, tokens: int, group: int) -> Array:
+    """Return the attention of one token with each part of the keys."""
+    k, v = (np.repeat(array, group, 0).reshape(*out.shape[:2], -1, 128) for array in (k, v))
+    return _attend(np.broadcast_to(q[:, None, None], (*out.shape[:2], 1, 128)), k, v)
+
+
+def _attention() -> Iterator[Program]:
+    for heads, tokens, size, causal, group in (
+        (16, 1024, 64, False, 1),
+        (8, 2048, 64, True, 1),
+        (32, 512, 128, False, 4),
+        (8, 1024, 128, True, 1),
+    ):
+        yield Program(
+            f"attention{', causal' if causal else ''}, {heads} heads of {tokens} x {size}",
+            "fresh attention",
+            "fresh_mma",
+            f"attention<{size}, {str(causal).lower()}>",
+            (tokens // 64, heads),
+            (128,),
+            _arguments(
+                _random("float16", heads, tokens, size, seed=1),
+                *(_random("float16", heads // group, tokens, size, seed=seed) for seed in (2, 3)),
+                _zeros("float16", heads, tokens, size),
+                tokens,
+                group,
+            ),
+            check=Check(3, functools.partial(_forward, causal=causal), 1e-2),
+        )
+    for heads, tokens, group, parts in ((64, 2048, 1, 1), (32, 8192, 4, 16)):
+        yield Program(
+            f"decoding, {heads} heads, {tokens} tokens in {parts} parts",
+            "fresh decoding",
+            "fresh_copies",
+            "decode",
+            (parts, heads),
+            (128,),
+            _arguments(
+                _random("float16", heads, 128, seed=1),
+                *(_random("float16", heads // group, tokens, 128, seed=seed) for seed in (2, 3)),
+                _zeros("float32", heads, parts, 128),
+                _zeros("float32", heads, parts),
+                tokens,
+                group,
+            ),
+            check=Check(3, _decode),
+        )
+
+
+# --- copies and chains ---------------------------------------------------------------------------
+def _heat(plane: Array, *_: Any) -> Array:
+    wide = np.pad(plane, 1)
+    sides = wide[:-2, 1:-1] + wide[2:, 1:-1] + wide[1:-1, :-2] + wide[1:-1, 2:]
+    result: Array = plane + np.float32(0.2) * (sides - 4 * plane)
+    return result
+
+
+def _norms(rows: Array, *_: Any) -> Array:
+    result: Array = np.sqrt((rows.astype(np.float64) ** 2).mean(axis=1))
+    return result
+
+
+def _copies() -> Iterator[Program]:
+    for width, height, rows in ((2048, 2048, 32), (4096, 1000, 16)):
+        yield Program(
+            f"heat, {width} x {height}",
+            "fresh heat",
+            "fresh_copies",
+            "heat",
+            (width // 256, -(-height // rows)),
+            (64,),
+            _arguments(
+                _random("float32", height, width), _zeros("float32", height, width), width, height, rows
+            ),
+            check=Check(1, _heat),
+        )
+    for stages, row_count, columns in ((2, 4096, 1024), (4, 1000, 20000)):
+        yield Program(
+            f"norms of {row_count} rows of {columns}, {stages} stages",
+            "fresh norms",
+            "fresh_copies",
+            f"norms<{stages}>",
+            (row_count,),
+            (256,),
+            _arguments(_random("float32", row_count, columns), _zeros("float32", row_count), columns),
+            check=Check(1, _norms),
+        )
+    count, n, splits = 512 * 512, 512, 16
+    yield Program(
+        f"sum of {splits} parts and a bias",
+        "fresh split sum",
+        "fresh_copies",
+        "finish",
+        (count // 256,),
+        (256,),
+        _arguments(
+            _random("float32", splits, count, seed=1),
+            _random("float32", n, seed=2),
+            _zeros("float32", count),
+            count,
+            n,
+            splits,
+        ),
+        check=Check(2, lambda parts, bias, *_: np.tanh(parts.sum(axis=0) + np.tile(bias, count // n))),
+    )
+
+
+def _table(exponent: int, threads: int, steps: int, lanes: int) -> Arguments:
+    """Return the arguments of ``lookups``: a hash table of 2^exponent entries in random order."""
+
+    def make(cp: Any) -> tuple[Any, ...]:
+        random, size = np.random.default_rng(5), 1 << exponent
+        entries = np.zeros(size, ENTRY)
+        entries["key"] = random.permutation(size)
+        entries["value"] = random.permutation(size)
+        buckets = (entries["key"].astype(np.uint32) * np.uint32(2654435761) >> np.uint32(7)) % size
+        order = np.argsort(buckets, kind="stable")
+        is_last = np.append(np.diff(buckets[order]) != 0, True)
+        entries["next"][order] = np.where(is_last, -1, np.roll(order, -1))
+        heads = np.full(size, -1, np.int32)
+        heads[buckets[order[::-1]]] = order[::-1]
+        first = random.integers(0, size, threads, dtype=np.int32)
+        arrays = map(cp.asarray, (heads, entries.view(np.int32), first, np.zeros_like(first)))
+        return (*arrays, np.int32(size - 1), np.int32(steps), np.int32(lanes))
+
+    return make
+
+
+def _look_up(heads: Array, words: Array, first: Array, _: Any, mask: int, steps: int, lanes: int) -> Array:
+    entries = words.view(ENTRY)
+    values = np.empty(len(entries), np.int32)
+    values[entries["key"]] = entries["value"]
+    keys = first
+    for _step in range(steps):
+        keys = values[keys]
+    return keys
+
+
+def _forest(exponent: int, count: int) -> Arguments:
+    """Return the arguments of ``roots``: a random forest with 16 roots, whose nodes are in random order."""
+
+    def make(cp: Any) -> tuple[Any, ...]:
+        random, size = np.random.default_rng(6), 1 << exponent
+        parents = (random.random(size) * np.arange(size)).astype(np.int32)
+        parents[:16] = np.arange(16)
+        labels = random.permutation(size).astype(np.int32)
+        shuffled = np.empty(size, np.int32)
+        shuffled[labels] = labels[parents]
+        nodes = random.integers(0, size, count, dtype=np.int32)
+        return (*map(cp.asarray, (shuffled, nodes, np.zeros_like(nodes))), np.int32(count))
+
+    return make
+
+
+def _find_roots(parents: Array, nodes: Array, *_: Any) -> Array:
+    while (parents[nodes] != nodes).any():
+        nodes = parents[nodes]
+    return nodes
+
+
+def _chains() -> Iterator[Program]:
+    for exponent, warps, lanes, steps in ((18, 1, 1, 400), (18, 132, 4, 200), (22, 16, 2, 300)):
+        yield Program(
+            f"hash table of 2^{exponent}, {warps} warps with {lanes} lanes",
+            "fresh hash table",
+            "fresh_copies",
+            "lookups",
+            (warps,),
+            (32,),
+            _table(exponent, warps * lanes, steps, lanes),
+            check=Check(3, _look_up, 0.0),
+        )
+    for exponent, count in ((20, 8), (22, 100_000)):
+        yield Program(
+            f"roots of {count} nodes of 2^{exponent}",
+            "fresh roots",
+            "fresh_copies",
+            "roots",
+            (-(-count // 128),),
+            (min(count, 128),),
+            _forest(exponent, count),
+            check=Check(2, _find_roots, 0.0),
+        )
+
+
+@functools.cache
+def fresh_programs() -> tuple[Program, ...]:
+    """Return the programs of the recording ``h200_fresh``."""
+    return (*_products(), *_wmma_products(), *_attention(), *_copies(), *_chains())
