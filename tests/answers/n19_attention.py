@@ -190,7 +190,7 @@ _PAGES = (
     Wrong("19-paged", "every lane all scores", _NAIVE["19-paged"], "parallelism", "repeat each other's work"),
     Wrong("19-paged", "pages in order", _paged((_ROW, "s * width * 16 + j")), "results", ""),
     Wrong("19-paged", "whole pages", _paged(("j < length[s]", "j < (length[s] + 15) / 16 * 16")), "results", "partly used"),
-    Wrong("19-paged", "the whole table", _paged(("j < length[s]", "j < width * 16")), "results", "read neither"),
+    Wrong("19-paged", "the whole table", _paged(("j < length[s]", "j < width * 16")), "results", ""),
     Wrong("19-paged", "0 / 0 without tokens", _paged((_EMPTY, "result = make_float2(result.x / sum, result.y / sum);")), "results", "its result must be 0"),
     Wrong("19-paged", "nothing written without tokens", _paged(("if (s >= sequences) return;", "if (s >= sequences || length[s] == 0) return;")), "results",
           "its result must be 0"),
@@ -199,6 +199,8 @@ _PAGES = (
     Wrong("19-paged", "slot forgotten", _paged((_ROW, "table[s * width + j / 16] * 16")), "results", "Token j of sequence s"),
     Wrong("19-paged", "table without its width", _paged((_ROW, "table[s + j / 16] * 16 + j % 16")), "results", ""),
     Wrong("19-paged", "no largest score", _paged((_UPDATE, _ALONE)), "results", "subtract the largest score"),
+    Wrong("19-paged", "values in half precision", "#include <cuda_fp16.h>\n" + _paged(
+        ("result.x * scale + weight * value.x;", "result.x * scale + weight * __half2float(__float2half(value.x));")), "results", ""),
     Wrong("19-paged", "lanes down the rows", _paged(
         ("float2 key = ((const float2*)k)[row * 32 + lane], value = ((const float2*)v)[row * 32 + lane];",
          ("float2 key = ((const float2*)k)[row * 32 + lane], value = ((const float2*)v)[row * 32 + lane];\n"
@@ -210,6 +212,10 @@ _PAGES = (
         (f"    for (int j = 0; j < length[s]; ++j) {{\n        int row = {_ROW};\n",
          ("    int tokens = length[s];\n    for (int page = 0; 16 * page < tokens; ++page)\n"
          "    for (int slot = 0; slot < min(16, tokens - 16 * page); ++slot) {\n        int row = table[s * width + page] * 16 + slot;\n")))),
+    Right("19-paged", "the logarithm of the sum of exponentials", _paged(
+        (_UPDATE, "float larger = fmaxf(most, score);\n        larger += logf(expf(most - larger) + expf(score - larger));\n"
+         "        float scale = expf(most - larger), weight = expf(score - larger);"),
+        (f"        {_SUM}\n", ""), (_EMPTY, ""))),
     Right("19-paged", "shifts", _paged((_ROW, "(table[s * width + (j >> 4)] << 4) + (j & 15)"))),
     Right("19-paged", "two single numbers per lane", _paged(
         ("((const float2*)q)[s * 32 + lane]", "make_float2(q[s * 64 + lane], q[s * 64 + lane + 32])"),

@@ -27,8 +27,9 @@ _SCALE = 1 / 8  # 1 / sqrt(_FEATURES)
 _PAGE = 16  # tokens in a page of the cache
 _MOST_THREADS = 256
 # Rounding errors: of the exponentials and of about a thousand additions, relative to the largest score, and
-# relative to the largest value.
-_ULPS = 100
+# relative to the largest value. A log-sum-exp that is updated for each key reaches 135 after 2,500 keys;
+# values in half precision exceed 330 at each length.
+_ULPS = 250
 _SCORE_SHARE = 1 / 4
 _VALUE_SHARE = 1 / 20
 
