@@ -213,8 +213,8 @@ _PAGES = (
          ("    int tokens = length[s];\n    for (int page = 0; 16 * page < tokens; ++page)\n"
          "    for (int slot = 0; slot < min(16, tokens - 16 * page); ++slot) {\n        int row = table[s * width + page] * 16 + slot;\n")))),
     Right("19-paged", "the logarithm of the sum of exponentials", _paged(
-        (_UPDATE, "float larger = fmaxf(most, score);\n        larger += logf(expf(most - larger) + expf(score - larger));\n"
-         "        float scale = expf(most - larger), weight = expf(score - larger);"),
+        (_UPDATE, ("float larger = fmaxf(most, score);\n        larger += logf(expf(most - larger) + expf(score - larger));\n"
+         "        float scale = expf(most - larger), weight = expf(score - larger);")),
         (f"        {_SUM}\n", ""), (_EMPTY, ""))),
     Right("19-paged", "shifts", _paged((_ROW, "(table[s * width + (j >> 4)] << 4) + (j & 15)"))),
     Right("19-paged", "two single numbers per lane", _paged(
