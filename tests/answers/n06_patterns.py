@@ -233,7 +233,7 @@ _LOOK_BACK = (
 )
 _SCANS = (
     Wrong("06-scan", "inclusive", _scanned((" - own", "")), "results", "not include the element itself"),
-    Wrong("06-scan", "each block alone", _scanned((_CHAIN, "if (t == 0) before = 0; __syncthreads();")), "results", "lack the sum before"),
+    Wrong("06-scan", "each block alone", _scanned((_CHAIN, "if (t == 0) before = 0; __syncthreads();")), "results", "the sum of the blocks before is missing"),
     Wrong("06-scan", "only the block before", _scanned(("sums[tile] = sum + part", "sums[tile] = part")), "results", ""),
     Wrong("06-scan", "one short at the block's end", _scanned(("sum + part[blockDim.x - 1]", "sum + part[blockDim.x - 2 + (blockDim.x < 2)]")),
           "results", ""),

@@ -68,11 +68,11 @@ PREDICTIONS = (
         "error is raised.",
         choices=("an exception at once", "an exception later", "nothing at all"),
         comparison="an exception at once",
-        misconception="The hardware knows where an array ends.",
+        misconception="The hardware detects the end of an array.",
     ),
     PredictionQuestion(
         "00-sms",
-        "`vector_add` runs with {blocks} blocks on a GPU with {sms} SMs. How many SMs get work?",
+        "`vector_add` runs with {blocks} blocks on a GPU with {sms} SMs. How many SMs run a block?",
         "Each block runs on only one SM, so the other {idle} SMs have nothing to do.",
         unit="SMs",
         comparison="{sms}",

@@ -18,7 +18,7 @@ QUESTIONS = (
             ),
             Choice(
                 "The kernel ran on an A100 somewhere else, and its time was measured",
-                "Then the label would be “recorded”, with a date and a driver version.",
+                "A time from a real A100 would have the label “recorded”, with a date and a driver version.",
             ),
             Choice("The results are estimates as well", "The virtual GPU executes your code, bit for bit."),
         ),
@@ -67,7 +67,9 @@ QUESTIONS = (
         "What turns the CUDA C++ source of `cp.RawKernel` into code for the device?",
         (
             Choice(
-                "NVRTC, while Python runs", "It compiles at run time, and CuPy stores the result.", right=True
+                "NVRTC, while Python runs",
+                "NVRTC compiles the source at run time, and CuPy stores the result.",
+                right=True,
             ),
             Choice("nvcc, when CuPy is installed", "Your source did not exist at that time."),
             Choice("The driver: it reads CUDA C++", "The driver accepts PTX or machine code, but not C++."),
@@ -91,8 +93,8 @@ QUESTIONS = (
             Choice(
                 "The write is ignored, since the GPU knows the array's length",
                 (
-                    "A kernel gets only an address. The hardware has no information about the length of your "
-                    "array."
+                    "A kernel receives only an address. The hardware has no information about the length "
+                    "of your array."
                 ),
             ),
         ),

@@ -31,12 +31,12 @@ QUESTIONS = (
         ),
     ),
     Question(
-        "When does a process get its CUDA context?",
+        "When is the CUDA context of a process created?",
         (
             Choice("when CuPy is imported", "An import does not use a device, and works without a driver."),
             Choice(
                 "when it queries the number of devices",
-                "This initializes the driver, but creates no context.",
+                "This query initializes the driver, but creates no context.",
             ),
             Choice(
                 "at the first call that needs device memory or a kernel",
@@ -84,7 +84,7 @@ QUESTIONS = (
     Question(
         "A monitor shows 0 W and 0 °C. What should a careful tool show instead?",
         (
-            Choice("the last reading that was not zero", "This would show an old value as a new one."),
+            Choice("the last reading that was not zero", "An old value would look like a new one."),
             Choice(
                 "that the reading is not available, and why",
                 "A reading that a machine cannot provide is not zero.",

@@ -25,7 +25,9 @@ QUESTIONS = (
             Choice(
                 "the driver adds the missing block", "The driver launches exactly the grid that you pass."
             ),
-            Choice("the launch fails, because 256 does not divide n", "The driver does not know n."),
+            Choice(
+                "the launch fails, because 256 does not divide n", "The driver has no information about n."
+            ),
             Choice(
                 "64 elements keep their old values",
                 "3,906 × 256 = 999,936, and no error is raised.",
@@ -36,7 +38,7 @@ QUESTIONS = (
     Question(
         "A grid fills a GPU exactly once. One more block of the same length is added. The time …",
         (
-            Choice("stays the same: a GPU has room to spare", "Every SM is full, so the block has to wait."),
+            Choice("stays the same: a GPU has free capacity", "Every SM is full, so the block has to wait."),
             Choice(
                 "grows by less than 1 %, as the work does",
                 "The extra block must wait until another block ends.",
@@ -60,7 +62,10 @@ QUESTIONS = (
                 "threads are, and they write into the next row.",
                 right=True,
             ),
-            Choice("right: the index stays inside the array", "It can still be another thread's element."),
+            Choice(
+                "right: the index stays inside the array",
+                "An index inside the array can still be that of another thread's element.",
+            ),
             Choice("wrong: some elements are written by two threads", "Not here: 16 divides 48."),
         ),
     ),
@@ -68,13 +73,18 @@ QUESTIONS = (
         "Theoretical occupancy is 100 %, and the profiler reports 12 % achieved. What is the most likely "
         "cause?",
         (
-            Choice("too many registers", "They would have lowered the theoretical value."),
+            Choice(
+                "too many registers", "Too many registers would have lowered the theoretical value as well."
+            ),
             Choice(
                 "the grid has too few blocks",
                 "SMs are idle, or have fewer blocks than they can hold.",
                 right=True,
             ),
-            Choice("the profiler is wrong, as the two must agree", "They are different quantities."),
+            Choice(
+                "the profiler is wrong, as the two must agree",
+                "Theoretical and achieved occupancy are different quantities.",
+            ),
         ),
     ),
     Question(
@@ -94,7 +104,8 @@ QUESTIONS = (
         (
             Choice("wait in a loop: block 3 starts before block 7", "No order is guaranteed."),
             Choice(
-                "call __syncthreads() to wait for block 3", "That waits for the threads of its own block."
+                "call __syncthreads() to wait for block 3",
+                "This barrier waits only for the threads of its own block.",
             ),
             Choice(
                 "nothing: use a second launch",

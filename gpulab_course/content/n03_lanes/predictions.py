@@ -54,8 +54,8 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "03-half",
-        "Lane 0 reads from lane 16, which the mask names but which never makes the call. Lane 0 gets 17. Is "
-        "the program right?",
+        "Lane 0 reads from lane 16, which the mask names but which never makes the call. Lane 0 receives "
+        "17. Is the program right?",
         "A lane that the mask names must make the call. If it does not, the value that lane 0 receives is "
         "undefined. It may be right today, on this GPU, with this compiler.",
         choices=("yes: 17 is the right result", "yes: the mask names lane 16", "no: nothing promises the 17"),

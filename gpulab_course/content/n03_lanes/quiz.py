@@ -45,7 +45,7 @@ QUESTIONS = (
             ),
             Choice(
                 "since Volta, lanes no longer diverge",
-                "They do diverge, and each has its own program counter.",
+                "Lanes still diverge, and each lane has its own program counter.",
             ),
         ),
     ),
@@ -57,7 +57,7 @@ QUESTIONS = (
             ),
             Choice(
                 "slow, but right, because the hardware waits for the others",
-                "They never make the call, so waiting does not help.",
+                "Lanes 16 to 31 never make the call, so waiting does not help.",
             ),
             Choice(
                 "undefined: the mask names lanes that do not make the call",
@@ -71,14 +71,14 @@ QUESTIONS = (
         (
             Choice(
                 "that the warp does not diverge again before the kernel ends",
-                "It may diverge at the next branch.",
+                "The warp may diverge at the next branch.",
             ),
             Choice(
                 "that the named lanes have all arrived and see each other's writes",
-                "It is a barrier and a memory fence for one warp.",
+                "__syncwarp() is a barrier and a memory fence for one warp.",
                 right=True,
             ),
-            Choice("that all warps of the block have arrived", "That is __syncthreads()."),
+            Choice("that all warps of the block have arrived", "__syncthreads() guarantees this."),
         ),
     ),
     Question(
@@ -104,8 +104,10 @@ QUESTIONS = (
                 "The lanes of one side may run in several groups. Vote before the branch.",
                 right=True,
             ),
-            Choice("__activemask() needs a mask as its argument", "It takes no argument."),
-            Choice("it returns the lanes that are not active", "It returns those that are."),
+            Choice("__activemask() needs a mask as its argument", "__activemask() takes no argument."),
+            Choice(
+                "it returns the lanes that are not active", "The function returns the lanes that are active."
+            ),
         ),
     ),
     WhyQuestion(

@@ -10,7 +10,7 @@ QUESTIONS = (
         (
             Choice(
                 "the last one that wrote y, whatever was launched since",
-                "It can be another kernel that was launched before.",
+                "Another kernel that was launched before can be the one that failed.",
             ),
             Choice("the last one launched", "The error was only reported at that time."),
             Choice(
@@ -36,47 +36,61 @@ QUESTIONS = (
     Question(
         "After which of these errors can the same process continue?",
         (
-            Choice("a device assert", "It loses the context."),
-            Choice("a misaligned access", "It loses the context."),
+            Choice("a device assert", "A device assert makes the context unusable."),
+            Choice("a misaligned access", "A misaligned access makes the context unusable."),
             Choice("an allocation that is too large", "Nothing has run, and nothing is lost.", right=True),
-            Choice("an illegal address", "It loses the context."),
+            Choice("an illegal address", "An illegal address makes the context unusable."),
         ),
     ),
     Question(
         "A kernel writes one element after the end of its array, and no error is raised. What is the most "
         "likely reason?",
         (
-            Choice("the GPU clips addresses to the end of the array", "The GPU does not know the arrays."),
+            Choice(
+                "the GPU clips addresses to the end of the array",
+                "The GPU has no information about the arrays.",
+            ),
             Choice(
                 "the address is in other mapped memory",
                 "Memory is protected in pages, and the pool puts many arrays in one page.",
                 right=True,
             ),
-            Choice("errors of writes are never reported", "They are, if the address is not mapped."),
+            Choice(
+                "errors of writes are never reported", "A write to an address that is not mapped is reported."
+            ),
         ),
     ),
     Question(
         "`if (t < half) { part[t] += part[t + half]; __syncthreads(); }`: what is wrong?",
         (
-            Choice("the barrier takes far too long inside a branch", "Its cost does not matter here."),
+            Choice(
+                "the barrier takes far too long inside a branch",
+                "The cost of the barrier does not matter here.",
+            ),
             Choice(
                 "some threads of the block never reach it",
                 "Put it after the if, where all threads reach it.",
                 right=True,
             ),
-            Choice("it should be __syncwarp()", "Then the warps would not wait for each other."),
+            Choice(
+                "it should be __syncwarp()", "With __syncwarp(), the warps would not wait for each other."
+            ),
         ),
     ),
     Question(
         "A loss is NaN because of an overflow in a softmax. Which change fixes the cause?",
         (
-            Choice("nan_to_num on the loss", "It hides the NaN and leaves its cause."),
-            Choice("clamp all activations", "This hides it as well, and it changes the model."),
+            Choice("nan_to_num on the loss", "nan_to_num hides the NaN and leaves its cause."),
+            Choice("clamp all activations", "Clamping hides the NaN as well, and it changes the model."),
             Choice(
                 "compute everything, gradients as well, in float64",
-                "It overflows as well, only for larger scores, and it is much slower.",
+                "float64 overflows as well, only for larger scores, and it is much slower.",
             ),
-            Choice("subtract the row's maximum before exp", "Then no term is greater than 1.", right=True),
+            Choice(
+                "subtract the row's maximum before exp",
+                "After the subtraction, no term is greater than 1.",
+                right=True,
+            ),
         ),
     ),
     WhyQuestion(

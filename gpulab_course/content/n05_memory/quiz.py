@@ -33,7 +33,7 @@ QUESTIONS = (
             ),
             Choice(
                 "5 sectors, because the random order costs one more",
-                "It would touch five only if the 128 bytes started inside a sector.",
+                "The request would touch five sectors only if the 128 bytes started inside a sector.",
             ),
         ),
     ),
@@ -55,7 +55,8 @@ QUESTIONS = (
         (
             Choice("t[33][32], one more row", "A row still has 32 floats, so a column is still in one bank."),
             Choice(
-                "filling it by columns and reading it by rows instead", "Then the stores conflict, 32 ways."
+                "filling it by columns and reading it by rows instead",
+                "After this change, the stores conflict, 32 ways.",
             ),
             Choice(
                 "storing element (r, c) at column c ^ r",
@@ -85,7 +86,7 @@ QUESTIONS = (
         (
             Choice(
                 "requests that are not coalesced",
-                "They were coalesced before, because x runs along the rows of b.",
+                "The requests were coalesced before, because x runs along the rows of b.",
             ),
             Choice(
                 "31 of 32 loads of each element", "A block loads it once, and 32 threads use it.", right=True
@@ -125,7 +126,7 @@ QUESTIONS = (
             Choice(
                 "if all lanes read the same word at the same time", "Constant memory is made for this case."
             ),
-            Choice("if it contains more than 1 KB in all", "It can contain up to 64 KB."),
+            Choice("if it contains more than 1 KB in all", "Constant memory can contain up to 64 KB."),
         ),
     ),
     WhyQuestion(

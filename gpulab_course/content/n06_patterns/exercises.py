@@ -644,7 +644,8 @@ EXERCISES = (
             ),
             Advice(
                 _is_right_in_first_block,
-                "The first block is right. All others lack the sum before them, or a part of it.",
+                "The first block is right. In all other blocks, the sum of the blocks before is missing, "
+                "or a part of it.",
             ),
         ),
         praise="one launch, one pass, and right in whatever order blocks start.",

@@ -14,20 +14,21 @@ QUESTIONS = (
             ),
             Choice(
                 "a race: one lane may read before another has stored",
-                "It needs __syncwarp(), or registers and shuffles.",
+                "The last warp needs __syncwarp(), or registers and shuffles.",
                 right=True,
             ),
             Choice(
-                "right if `part` is volatile", "Then the compiler stores it each time, but no lane waits."
+                "right if `part` is volatile",
+                "With volatile, the compiler stores the value each time, but no lane waits.",
             ),
         ),
     ),
     Question(
         "Threads without an element take part in a maximum of ints. Which value must they store?",
         (
-            Choice("0", "It is larger than every negative number."),
-            Choice("the smallest int", "It is never larger than an element.", right=True),
-            Choice("their own thread number", "It would sometimes be the largest."),
+            Choice("0", "0 is larger than every negative number."),
+            Choice("the smallest int", "The smallest int is never larger than an element.", right=True),
+            Choice("their own thread number", "A thread number would sometimes be larger than all elements."),
             Choice(
                 "none: they return before the tree",
                 "No barrier waits for them, but the tree reads their words, to which no thread has stored "
@@ -39,14 +40,16 @@ QUESTIONS = (
         "Block 0 stores a result, then sets a flag with an atomic. Another block waits for the flag and "
         "reads the result. What is missing?",
         (
-            Choice("nothing: an atomic is seen in order", "It does not order other accesses."),
+            Choice("nothing: an atomic is seen in order", "An atomic does not order other accesses."),
             Choice("`volatile` on the result", "The compiler then loads it each time, in no fixed order."),
             Choice(
                 "a fence between result and flag, on both sides",
-                "Or a release on one side and an acquire on the other.",
+                "A release on one side and an acquire on the other would also work.",
                 right=True,
             ),
-            Choice("__syncthreads() after the flag", "It waits only for threads of the same block."),
+            Choice(
+                "__syncthreads() after the flag", "This barrier waits only for threads of the same block."
+            ),
         ),
     ),
     Question(
@@ -80,7 +83,7 @@ QUESTIONS = (
         "A blur's block of 16 × 16 threads loads its tile with a halo of 2 pixels. How many loads is that?",
         (
             Choice("256, one per thread", "The halo must be loaded as well."),
-            Choice("320: two rows above and two below", "There are also two columns on each side."),
+            Choice("320: two rows above and two below", "The halo also has two columns on each side."),
             Choice("400, so some threads load two pixels", "(16 + 4) × (16 + 4).", right=True),
             Choice("6,400: 25 per pixel", "The tile avoids these loads."),
         ),
@@ -88,7 +91,7 @@ QUESTIONS = (
     Question(
         "An online softmax meets a score larger than all before. What does it do?",
         (
-            Choice("starts the row again", "That would be another pass."),
+            Choice("starts the row again", "Starting again would be another pass."),
             Choice(
                 "multiplies the sum so far by exp(old − new)",
                 "The old terms then have the new largest element in their exponents.",

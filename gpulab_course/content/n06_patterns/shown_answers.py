@@ -14,7 +14,7 @@ SHOWN = (
     ShownAnswer("06-warp-scan", "shared memory", "budget", "without shared memory"),
     ShownAnswer("06-warp-scan", "lane 0 in a loop", "parallelism", "one lane does what 32 could share"),
     ShownAnswer("06-scan", "inclusive", "results", "not include the element itself"),
-    ShownAnswer("06-scan", "each block alone", "results", "lack the sum before"),
+    ShownAnswer("06-scan", "each block alone", "results", "the sum of the blocks before is missing"),
     ShownAnswer("06-scan", "fences of the block", "hazards", "on both sides"),
     ShownAnswer("06-scan", "does not wait", "orders", "__threadfence()"),
     ShownAnswer("06-scan", "no guard", "results", "neither load nor store"),

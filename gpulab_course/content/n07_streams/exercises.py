@@ -417,8 +417,8 @@ ROLLOUT = ProgramExercise(
         ),
         Budget(
             "microseconds",
-            "While the host steps one environment, the device should decide for the other: give each a "
-            "stream, and request the next decision as soon as its step is done.",
+            "While the host steps one environment, the device should decide for the other: use a stream "
+            "for each, and request the next decision as soon as its step is done.",
             allowance=1.1,
             large=True,
         ),

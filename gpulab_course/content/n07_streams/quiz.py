@@ -30,15 +30,18 @@ QUESTIONS = (
             Choice("The GPU's clock is set by the first call.", "The clock of events runs all the time."),
             Choice(
                 "Events are exact only if they are far apart.",
-                "Their resolution is about half a microsecond.",
+                "The resolution of events is about half a microsecond.",
             ),
         ),
     ),
     Question(
         "Which streams does a kernel in the legacy default stream wait for?",
         (
-            Choice("none: it is a stream like any other", "This is true of a non-blocking stream."),
-            Choice("all streams of the device, of any kind", "It does not wait for non-blocking streams."),
+            Choice("none: it is a stream like any other", "Only a non-blocking stream does not wait."),
+            Choice(
+                "all streams of the device, of any kind",
+                "The default stream does not wait for non-blocking streams.",
+            ),
             Choice(
                 "those that were made without non_blocking=True",
                 "These streams also wait for it.",
@@ -52,7 +55,7 @@ QUESTIONS = (
             Choice("the host, until stream a has reached the event", "The host continues at once."),
             Choice(
                 "work that is enqueued in b from now on",
-                "It waits for the work that was enqueued in a before.",
+                "This later work waits for the work that was enqueued in a before.",
                 right=True,
             ),
             Choice("all work in b, also earlier work", "Work that is already in b does not wait."),
@@ -63,9 +66,13 @@ QUESTIONS = (
         "likely reason?",
         (
             Choice(
-                "the first kernel alone fills all SMs", "There is no space for the other one.", right=True
+                "the first kernel alone fills all SMs",
+                "While the first kernel runs, there is no space for the other one.",
+                right=True,
             ),
-            Choice("CUDA runs streams in turns", "It starts blocks of all streams wherever there is space."),
+            Choice(
+                "CUDA runs streams in turns", "CUDA starts blocks of all streams wherever there is space."
+            ),
             Choice(
                 "the streams have the same priority", "Kernels of equal priority can run at the same time."
             ),
@@ -76,7 +83,7 @@ QUESTIONS = (
         (
             Choice(
                 "returns at once, because the stream is non-blocking",
-                "This flag changes only the order with the default stream.",
+                "The flag changes only the order with the default stream.",
             ),
             Choice(
                 "returns when all data is in the memory of the device",
@@ -92,9 +99,15 @@ QUESTIONS = (
     Question(
         "The host must wait until stream a has finished, and for nothing else. You call …",
         (
-            Choice("cp.cuda.Device().synchronize()", "It waits for all streams of the device."),
-            Choice("synchronize() of an event in a", "Or of the stream itself.", right=True),
-            Choice("cp.cuda.Stream.null.synchronize()", "It waits for a only if a is a blocking stream."),
+            Choice("cp.cuda.Device().synchronize()", "This call waits for all streams of the device."),
+            Choice(
+                "synchronize() of an event in a",
+                "Waiting for the stream itself has the same effect.",
+                right=True,
+            ),
+            Choice(
+                "cp.cuda.Stream.null.synchronize()", "This call waits for a only if a is a blocking stream."
+            ),
         ),
     ),
     Question(

@@ -17,7 +17,7 @@ QUESTIONS = (
                 "The driver copies it through a pinned buffer of its own. Pin the batch first.",
                 right=True,
             ),
-            Choice("gets an error, since the tensor is not pinned", "It works, but it waits."),
+            Choice("gets an error, since the tensor is not pinned", "The copy works, but the host waits."),
         ),
     ),
     Question(
@@ -25,9 +25,12 @@ QUESTIONS = (
         (
             Choice(
                 "yes: pinned memory has no disadvantage",
-                "It cannot be moved or swapped out, and pinning takes long.",
+                "Pinned memory cannot be moved or swapped out, and pinning takes long.",
             ),
-            Choice("no: the CPU reads pinned memory more slowly", "It is ordinary memory to the CPU."),
+            Choice(
+                "no: the CPU reads pinned memory more slowly",
+                "For the CPU, pinned memory is ordinary memory.",
+            ),
             Choice(
                 "no: pin a few buffers and use them again",
                 "Pinning takes many times as long as a copy, and leaves less memory to other programs.",
@@ -39,7 +42,7 @@ QUESTIONS = (
         "A kernel needs 40 rows of a table of 3 GB in host memory, and only the device knows which. What is "
         "best?",
         (
-            Choice("copy the table, then run the kernel", "Then 3 GB cross the bus for 40 rows."),
+            Choice("copy the table, then run the kernel", "All 3 GB would cross the bus for 40 rows."),
             Choice(
                 "pin the table and let the kernel read the rows",
                 "Only what the kernel reads crosses the bus, and the host never waits.",
@@ -47,7 +50,7 @@ QUESTIONS = (
             ),
             Choice(
                 "copy the row numbers to the host and gather there",
-                "It works, but the host waits, and data crosses the bus twice.",
+                "A gather on the host works, but the host waits, and data crosses the bus twice.",
             ),
         ),
     ),
@@ -80,7 +83,7 @@ QUESTIONS = (
             ),
             Choice(
                 "a synchronize after each of the kernels",
-                "It orders the work, but does not move pages earlier.",
+                "A synchronize orders the work, but does not move pages earlier.",
             ),
             Choice("smaller blocks, so that fewer pages fault at once", "The pages are the same."),
         ),
@@ -107,7 +110,7 @@ QUESTIONS = (
         "Two processes share an array on one GPU. What does one process pass to the other?",
         (
             Choice("the address of the array on the device", "An address is valid only in its own process."),
-            Choice("a pickle of the array", "That is a copy through the host."),
+            Choice("a pickle of the array", "A pickle is a copy through the host."),
             Choice(
                 "a handle of 64 bytes",
                 "`ipcGetMemHandle`; the other process opens it and gets an address of its own.",

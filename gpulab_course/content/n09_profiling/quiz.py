@@ -10,11 +10,12 @@ QUESTIONS = (
         (
             Choice("that most SMs were busy", "One block on one SM is enough for this number."),
             Choice(
-                "that the program is bound by the GPU", "It may be a single slow block, or one that spins."
+                "that the program is bound by the GPU",
+                "A single slow block, or a block that spins, can cause this number.",
             ),
             Choice(
                 "that some kernel was running most of the time",
-                "It is the share of time in which any kernel ran.",
+                "GPU-Util is the share of time in which any kernel ran.",
                 right=True,
             ),
             Choice(
@@ -27,7 +28,7 @@ QUESTIONS = (
         (
             Choice(
                 "start more worker processes for the data loader",
-                "This helps only if the loader is the cause.",
+                "More workers help only if the loader is the cause.",
             ),
             Choice(
                 "look in a timeline at what fills the gaps",
@@ -36,7 +37,7 @@ QUESTIONS = (
             ),
             Choice(
                 "double the batch size, which raises the utilization",
-                "It may help, but without a known cause it is a guess.",
+                "A larger batch may help, but without a known cause it is a guess.",
             ),
             Choice(
                 "rewrite the slowest kernel of the profile",
@@ -48,7 +49,9 @@ QUESTIONS = (
         "Which bytes of a launch determine its position on a roofline?",
         (
             Choice("those of all loads and stores in its source", "Caches serve most of them."),
-            Choice("the size of its arrays", "It may read them many times, or only a part of them."),
+            Choice(
+                "the size of its arrays", "A launch may read its arrays many times, or only a part of them."
+            ),
             Choice(
                 "those that DRAM moved",
                 "Counters show them, for the launch that was timed.",
@@ -63,8 +66,11 @@ QUESTIONS = (
     Question(
         "A launch is far below the sloped part of the roofline. What limits it?",
         (
-            Choice("the bandwidth of memory, which is used up", "Then it would be on the slope."),
-            Choice("the peak of arithmetic", "Then it would be on the flat part."),
+            Choice(
+                "the bandwidth of memory, which is used up",
+                "A launch that uses the whole bandwidth is on the slope.",
+            ),
+            Choice("the peak of arithmetic", "A launch at the peak of arithmetic is on the flat part."),
             Choice(
                 "neither, but for example a tail",
                 "The roofline shows what is possible, but not what else limits the launch.",
@@ -76,10 +82,10 @@ QUESTIONS = (
         "The SM clock is at 300 MHz. Is the GPU throttled?",
         (
             Choice("yes: it should run at its boost clock", "An idle GPU lowers its clock to save power."),
-            Choice("yes, if it is hotter than 80 °C", "The temperature alone does not hold a clock back."),
+            Choice("yes, if it is hotter than 80 °C", "The temperature alone does not lower the clock."),
             Choice(
                 "only if the driver reports a reason",
-                "That is, a clock event reason other than idle.",
+                "This is a clock event reason other than idle.",
                 right=True,
             ),
             Choice("no: throttling never goes that low", "A power brake can lower the clock as far as this."),

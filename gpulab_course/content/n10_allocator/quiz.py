@@ -48,7 +48,7 @@ QUESTIONS = (
             Choice("emptying the cache before the request", "The pool has already done this."),
             Choice(
                 "allocating long-lived arrays before short-lived ones",
-                "Then long-lived arrays do not split the memory that short-lived ones leave.",
+                "With this order, long-lived arrays do not split the memory that short-lived ones leave.",
                 right=True,
             ),
         ),
@@ -64,7 +64,9 @@ QUESTIONS = (
             Choice(
                 "each stream runs on its own SMs, which have their own memory", "All SMs share all memory."
             ),
-            Choice("so that a search for a pool block takes less time", "This is only a side effect."),
+            Choice(
+                "so that a search for a pool block takes less time", "A shorter search is only a side effect."
+            ),
         ),
     ),
     Question(
@@ -88,20 +90,26 @@ QUESTIONS = (
                 right=True,
             ),
             Choice("tensors that are in use move together when memory is needed", "Addresses never change."),
-            Choice("memory of the host is used when the device is full", "That would be managed memory."),
+            Choice(
+                "memory of the host is used when the device is full",
+                "Managed memory does this, but an expandable segment does not.",
+            ),
         ),
     ),
     Question(
         "The memory of your training step has its peak in the backward pass. Which of these lowers the "
         "peak without changing the results?",
         (
-            Choice("a larger pool limit", "It allows a higher peak, but does not lower it."),
+            Choice("a larger pool limit", "A larger limit allows a higher peak, but does not lower it."),
             Choice(
                 "to recompute some activations instead of keeping them",
-                "This trades time for memory: they are computed again when they are needed.",
+                "Recomputing trades time for memory: the activations are computed again when they are "
+                "needed.",
                 right=True,
             ),
-            Choice("a copy of each gradient on a second stream", "Then one more array is alive."),
+            Choice(
+                "a copy of each gradient on a second stream", "With such a copy, one more array is alive."
+            ),
         ),
     ),
     WhyQuestion(

@@ -8,15 +8,23 @@ QUESTIONS = (
     Question(
         "What does a kernel node of a graph store about the array that it reads?",
         (
-            Choice("its name in the program", "Names belong to Python; the GPU does not know them."),
+            Choice("its name in the program", "Names exist only in Python, and not on the GPU."),
             Choice("a copy of its contents", "Nothing is copied: the node reads the contents at the launch."),
-            Choice("its address", "That is why x[...] = new works, and x = new does not.", right=True),
+            Choice(
+                "its address",
+                "Because the node stores the address, x[...] = new works, and x = new does not.",
+                right=True,
+            ),
         ),
     ),
     Question(
         "Which kernels gain most from being launched as a graph?",
         (
-            Choice("many short ones in a row", "Their launches take longer than the kernels.", right=True),
+            Choice(
+                "many short ones in a row",
+                "The launches of short kernels take longer than the kernels.",
+                right=True,
+            ),
             Choice("a few long ones that use all SMs", "The next launch is finished before they end."),
             Choice("those with much divergence", "A graph does not change what happens inside a kernel."),
         ),
@@ -41,7 +49,10 @@ QUESTIONS = (
     Question(
         "end_capture() raises “unjoined work”. What is missing?",
         (
-            Choice("a synchronize() of the device before it", "That would invalidate the capture as well."),
+            Choice(
+                "a synchronize() of the device before it",
+                "A synchronize() would invalidate the capture as well.",
+            ),
             Choice(
                 "a wait for an event of the stream that was forked off",
                 "The first stream must wait for each stream that joined the capture.",
@@ -64,7 +75,10 @@ QUESTIONS = (
                 "You could also update the node's parameters in the instantiated graph.",
                 right=True,
             ),
-            Choice("launch the graph twice as often with half of the data", "This computes something else."),
+            Choice(
+                "launch the graph twice as often with half of the data",
+                "Launches with half of the data compute something else.",
+            ),
         ),
     ),
     Question(
@@ -77,7 +91,7 @@ QUESTIONS = (
             ),
             Choice(
                 "for no work, because the driver makes the launches",
-                "But Python calls the driver, and that takes time.",
+                "Python calls the driver for each launch, and that takes time.",
             ),
             Choice(
                 "for all work, since Python is compiled into the graph with the kernels",
@@ -94,7 +108,7 @@ QUESTIONS = (
             ),
             Choice(
                 "if they run one at a time, always in the same order",
-                "Then a graph overwrites only data that the other no longer needs.",
+                "In a fixed order, a graph overwrites only data that the other no longer needs.",
                 right=True,
             ),
             Choice("never: CUDA requires a separate pool for each graph", "CUDA has no such rule."),

@@ -34,7 +34,10 @@ QUESTIONS = (
                 "All blocks are done at the end of a kernel.",
                 right=True,
             ),
-            Choice("sums would be rounded differently", "They can be, but this does not stop a fuser."),
+            Choice(
+                "sums would be rounded differently",
+                "Sums can be rounded differently, but this does not stop a fuser.",
+            ),
         ),
     ),
     Question(
@@ -48,7 +51,7 @@ QUESTIONS = (
             ),
             Choice(
                 "none: e is computed once, and used twice in the same kernel",
-                "Its two users are in different kernels.",
+                "The sum and the division, which both use e, are in different kernels.",
             ),
             Choice("from x to e: read x twice", "Element-wise operations share a kernel."),
         ),
@@ -60,7 +63,10 @@ QUESTIONS = (
             Choice("the identity: it must be −∞", "Absolute values are never below 0."),
             Choice("NaN is lost", "If one operand is NaN, max and fmaxf return the other one.", right=True),
             Choice("an empty array is an error", "With an identity its result is the identity."),
-            Choice("negative numbers are lost", "They are not lost, because the map takes absolute values."),
+            Choice(
+                "negative numbers are lost",
+                "Negative numbers are not lost, because the map takes absolute values.",
+            ),
         ),
     ),
     Question(
@@ -68,7 +74,8 @@ QUESTIONS = (
         (
             Choice("a branch that contains both of its sides", "The trace followed one side only."),
             Choice(
-                "a call that is made every time", "It returned no array, so the trace does not contain it."
+                "a call that is made every time",
+                "The call returned no array, so the trace does not contain it.",
             ),
             Choice(
                 "nothing: tracing decided the branch", "The result was folded into a constant.", right=True
@@ -98,7 +105,7 @@ QUESTIONS = (
         "You pass a function with two reductions over a whole array to `cp.fuse`. What does CuPy do on a "
         "GPU?",
         (
-            Choice("it refuses", "It refuses only functions that it cannot trace."),
+            Choice("it refuses", "CuPy refuses only functions that it cannot trace."),
             Choice("it launches one kernel for each expression", "Only the virtual GPU does this."),
             Choice(
                 "one kernel with barriers of the grid",

@@ -28,7 +28,7 @@ QUESTIONS = (
                 right=True,
             ),
             Choice("adding the smallest ones first", "The sum itself is too large for FP16."),
-            Choice("clamping each partial sum at 65,504", "That is a wrong number instead of ∞."),
+            Choice("clamping each partial sum at 65,504", "A clamped sum is a wrong number instead of ∞."),
         ),
     ),
     Question(
@@ -40,7 +40,7 @@ QUESTIONS = (
                 "cuBLAS rounds the inputs while it loads them.",
                 right=True,
             ),
-            Choice("it is converted once, and kept", "There are no arrays in TF32."),
+            Choice("it is converted once, and kept", "No array is stored in TF32."),
         ),
     ),
     Question(
@@ -51,7 +51,7 @@ QUESTIONS = (
             ),
             Choice(
                 "FP16: it has more bits of fraction",
-                "But it has too few bits of exponent, so tiny gradients are lost.",
+                "FP16 has too few bits of exponent, so tiny gradients are lost.",
             ),
             Choice("either: both are 16 bits, and both need a scale", "BF16 rarely needs one."),
         ),
@@ -59,7 +59,10 @@ QUESTIONS = (
     Question(
         "One of the scaled gradients is infinite. What does a step with loss scaling do?",
         (
-            Choice("it clips the gradients to the largest FP16 number", "Their values are lost."),
+            Choice(
+                "it clips the gradients to the largest FP16 number",
+                "The true values of such gradients are lost.",
+            ),
             Choice(
                 "it sets that one gradient to 0 and goes on",
                 "The step would have another direction than the gradient.",
@@ -82,13 +85,13 @@ QUESTIONS = (
     Question(
         "Under autocast, which of these runs in half precision?",
         (
-            Choice("softmax", "It exponentiates and sums: autocast runs it in FP32."),
+            Choice("softmax", "Softmax uses exponentials and sums, so autocast runs it in FP32."),
             Choice(
                 "a linear layer",
                 "Multiplications gain most, and tensor cores add in FP32 or nearly so.",
                 right=True,
             ),
-            Choice("a loss such as mse_loss", "It sums over all elements, so autocast runs it in FP32."),
+            Choice("a loss such as mse_loss", "A loss sums over all elements, so autocast runs it in FP32."),
         ),
     ),
     Question(
@@ -115,7 +118,7 @@ QUESTIONS = (
             Choice(
                 "the two matrices do not fit into the L2 cache", "A workspace would not make them smaller."
             ),
-            Choice("the result has to be copied to the host", "It stays on the device."),
+            Choice("the result has to be copied to the host", "The result stays on the device."),
         ),
     ),
     Question(

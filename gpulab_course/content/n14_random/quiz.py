@@ -11,16 +11,16 @@ QUESTIONS = (
             Choice("seeding all generators", "Nothing random is drawn: the order of additions varies."),
             Choice(
                 "a fixed tree over partial sums",
-                "Then the same numbers are always added to each other.",
+                "In a fixed tree, the same numbers are always added to each other.",
                 right=True,
             ),
             Choice(
                 "a synchronize() after the kernel",
-                "It waits for the end, and does not change the order within the kernel.",
+                "The host waits for the end of the kernel, but the order within the kernel is the same.",
             ),
             Choice(
                 "adding in double and rounding",
-                "It differs less often, but sometimes the last bit still differs.",
+                "Sums in double differ less often, but sometimes the last bit still differs.",
             ),
         ),
     ),
@@ -34,7 +34,8 @@ QUESTIONS = (
             ),
             Choice("it is the fastest generator", "XORWOW needs fewer instructions per number."),
             Choice(
-                "its numbers are truly random, not found by a rule", "They are computed from counter and key."
+                "its numbers are truly random, not found by a rule",
+                "The numbers are computed from the counter and the key.",
             ),
         ),
     ),
@@ -43,14 +44,14 @@ QUESTIONS = (
         (
             Choice(
                 "nothing: all threads differ, and so do all the runs",
-                "Their sequences can overlap, and no run can be repeated.",
+                "The sequences can overlap, and no run can be repeated.",
             ),
             Choice(
                 "no run can be repeated, and sequences may overlap",
                 "One seed and a subsequence per thread avoid both.",
                 right=True,
             ),
-            Choice("seeding is too slow", "It takes some time, but this is not the error."),
+            Choice("seeding is too slow", "Seeding takes some time, but this is not the error."),
         ),
     ),
     Question(
@@ -70,10 +71,13 @@ QUESTIONS = (
         (
             Choice("what CuPy draws", "CuPy has its own generators."),
             Choice(
-                "what torch.rand draws on the GPU", "It seeds the CPU's and all GPUs' generators.", right=True
+                "what torch.rand draws on the GPU",
+                "torch.manual_seed seeds the generators of the CPU and of all GPUs.",
+                right=True,
             ),
             Choice(
-                "the last digits of a sum by index_add_ on the GPU", "That depends on the order of atomics."
+                "the last digits of a sum by index_add_ on the GPU",
+                "The last digits depend on the order of atomics.",
             ),
             Choice(
                 "the order of a Python set of strings", "PYTHONHASHSEED determines it, before Python starts."
@@ -85,9 +89,9 @@ QUESTIONS = (
         (
             Choice(
                 "cp.random.get_state()",
-                "It does not exist: the state of cuRAND's host generators cannot be read.",
+                "This function does not exist: the state of cuRAND's host generators cannot be read.",
             ),
-            Choice("pickle.dumps(cp.random.get_random_state())", "It cannot be pickled."),
+            Choice("pickle.dumps(cp.random.get_random_state())", "CuPy's random state cannot be pickled."),
             Choice(
                 "you cannot: seed it at this point, or draw from a Generator",
                 "A Generator's states are an array on the device.",

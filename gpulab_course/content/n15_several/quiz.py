@@ -13,7 +13,7 @@ QUESTIONS = (
             ),
             Choice(
                 "it goes over NVLink, not through the host's memory",
-                "And kernels can access the other GPU's memory.",
+                "With peer access, kernels can also access the other GPU's memory.",
                 right=True,
             ),
             Choice("both GPUs then share one address space and one memory", "Each keeps its own memory."),
@@ -22,8 +22,12 @@ QUESTIONS = (
     Question(
         "Each of n GPUs has an array of N bytes. How many bytes leave each port in a ring all-reduce?",
         (
-            Choice("N bytes: each GPU sends its array once", "It sends a chunk in each of 2·(n − 1) steps."),
-            Choice("(n − 1)·N bytes: all others need its array", "They need only the sum, in chunks."),
+            Choice(
+                "N bytes: each GPU sends its array once", "Each GPU sends a chunk in each of 2·(n − 1) steps."
+            ),
+            Choice(
+                "(n − 1)·N bytes: all others need its array", "The other GPUs need only the sum, in chunks."
+            ),
             Choice(
                 "2·(n − 1)/n·N bytes",
                 "n − 1 chunks of N/n bytes to be added, and n − 1 finished chunks.",
@@ -36,7 +40,7 @@ QUESTIONS = (
         (
             Choice(
                 "a ring, since it moves the fewest bytes",
-                "It has the most steps that wait for each other.",
+                "A ring has the most steps that wait for each other.",
             ),
             Choice(
                 "fewer steps that wait for each other, or joining it with others",
@@ -59,14 +63,18 @@ QUESTIONS = (
                 "Events work across devices.",
                 right=True,
             ),
-            Choice("a __syncthreads() at the start of the kernel", "It orders the threads of one block."),
+            Choice(
+                "a __syncthreads() at the start of the kernel",
+                "__syncthreads() orders only the threads of one block.",
+            ),
         ),
     ),
     Question(
         "Why are 400 gradients joined before they are sent?",
         (
             Choice(
-                "NVLink moves one message at a time", "It moves several at a time; each has its own latency."
+                "NVLink moves one message at a time",
+                "NVLink moves several messages at a time; each has its own latency.",
             ),
             Choice(
                 "each message has a latency, whatever its size",
@@ -95,7 +103,7 @@ QUESTIONS = (
             ),
             Choice(
                 "two parts of each copy onto each island, so that the load is spread",
-                "Then each copy has exchanges that leave an island.",
+                "With this split, each copy has exchanges that leave an island.",
             ),
         ),
     ),
@@ -109,12 +117,12 @@ QUESTIONS = (
             ),
             Choice(
                 "the rows that scores are computed against, once",
-                "Then all other steps are local.",
+                "After this exchange, all other steps are local.",
                 right=True,
             ),
             Choice(
                 "the scores after each step of softmax",
-                "They can be computed locally from the gathered rows.",
+                "The scores can be computed locally from the gathered rows.",
             ),
         ),
     ),

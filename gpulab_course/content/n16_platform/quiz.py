@@ -11,7 +11,7 @@ QUESTIONS = (
             Choice("A100 and all that came after it", "Only PTX runs on another major version."),
             Choice(
                 "A100, RTX 3090, RTX 4090",
-                "They have the same major version, and the same minor version or a later one.",
+                "These GPUs have the same major version, and the same minor version or a later one.",
                 right=True,
             ),
             Choice("A100, and the T4 before it", "Machine code never runs on an earlier GPU."),
@@ -44,7 +44,9 @@ QUESTIONS = (
                 "the kernel is copied over PCIe",
                 "A kernel has some kilobytes, so its copy takes only microseconds.",
             ),
-            Choice("NVRTC compiles the source", "There is no source: PTX is the output of NVRTC."),
+            Choice(
+                "NVRTC compiles the source", "The program contains no source: PTX is the output of NVRTC."
+            ),
         ),
     ),
     Question(
@@ -66,14 +68,16 @@ QUESTIONS = (
         (
             Choice(
                 "cuBLAS, which picks a kernel and launches it",
-                "It chooses by shape, type and GPU.",
+                "cuBLAS chooses the kernel by shape, type and GPU.",
                 right=True,
             ),
             Choice("NVRTC, which compiles a kernel", "cuBLAS's kernels are compiled already."),
             Choice(
-                "cuDNN, the library for neural networks", "It is for convolutions and similar operations."
+                "cuDNN, the library for neural networks", "cuDNN is for convolutions and similar operations."
             ),
-            Choice("nothing: Python calls the driver", "There are several layers between them."),
+            Choice(
+                "nothing: Python calls the driver", "There are several layers between Python and the driver."
+            ),
         ),
     ),
     Question(
@@ -93,7 +97,9 @@ QUESTIONS = (
         "Three small models are to share one GPU so that none takes SMs, cache or memory from another. "
         "Which method do you choose?",
         (
-            Choice("time slices", "They use the whole GPU in turn, and share its memory."),
+            Choice(
+                "time slices", "In time slices, programs use the whole GPU in turn, and share its memory."
+            ),
             Choice("MPS", "Kernels run at the same time, and a failing one can end the others."),
             Choice("MIG", "SMs, L2 and memory are divided in hardware.", right=True),
             Choice("streams with priorities", "Priorities order the work within one process."),

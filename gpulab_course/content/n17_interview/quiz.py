@@ -21,11 +21,11 @@ QUESTIONS = (
             ),
             Choice(
                 "what it depends on: device, size, type",
-                "That is true, but then show the dependence in numbers.",
+                "The number depends on these, but the listener also needs to know how, with numbers.",
             ),
             Choice(
                 "the number of another GPU, scaled by bandwidth",
-                "This is right only if bandwidth is the limit, and only the parts show that.",
+                "Scaling is right only if bandwidth is the limit, and only the parts show that.",
             ),
         ),
     ),
@@ -34,9 +34,12 @@ QUESTIONS = (
         (
             Choice(
                 "the cause: the kernel is memory-bound",
-                "This is where the time goes, not why there are so many bytes.",
+                "A busy DRAM shows where the time goes, but not why there are so many bytes.",
             ),
-            Choice("the limit: it cannot get faster", "Only if every byte is needed, and is moved once."),
+            Choice(
+                "the limit: it cannot get faster",
+                "The kernel is at its limit only if every byte is needed, and is moved once.",
+            ),
             Choice(
                 "a symptom: compare the bytes moved with those needed",
                 "Scattered and repeated reads keep DRAM just as busy.",
@@ -51,18 +54,22 @@ QUESTIONS = (
     Question(
         "Which experiment cannot refute “padding makes this kernel faster”?",
         (
-            Choice("with and without padding, medians of many runs", "Its result can be either of the two."),
+            Choice(
+                "with and without padding, medians of many runs",
+                "The medians can show that padding helps, or that it does not.",
+            ),
             Choice(
                 "bank conflicts with and without padding",
-                "It can: there may be no conflicts in either version.",
+                "The counts can refute the claim: there may be no conflicts in either version.",
             ),
             Choice(
                 "the padded kernel, timed ten times",
-                "There is no other time to compare it with.",
+                "There is no time of the other version to compare with.",
                 right=True,
             ),
             Choice(
-                "both on a second device as well", "It could show that the claim is true on only one of them."
+                "both on a second device as well",
+                "A second device could show that the claim is true on only one of them.",
             ),
         ),
     ),
@@ -77,22 +84,34 @@ QUESTIONS = (
             ),
             Choice(
                 "its digits: it has more of them than its inputs",
-                "This is bad style, but it changes no decision.",
+                "Too many digits are bad style, but they change no decision.",
             ),
-            Choice("the unit: µs where ms are meant", "That would be off by a thousand."),
+            Choice(
+                "the unit: µs where ms are meant",
+                "With a wrong unit, the estimate would be off by a factor of a thousand.",
+            ),
         ),
     ),
     Question(
         "A race can no longer be seen since a print was added to the kernel. What has been repaired?",
         (
-            Choice("the race: results are right again", "They were right by luck before, most of the time."),
+            Choice(
+                "the race: results are right again",
+                "The results were right by luck before, most of the time.",
+            ),
             Choice(
                 "nothing: the order has changed by chance",
                 "The sanitizer still finds two accesses that nothing orders.",
                 right=True,
             ),
-            Choice("the compiler's reordering of the accesses", "It was allowed to, and still is."),
-            Choice("the timing between the two warps", "It has changed, by luck: nothing orders them."),
+            Choice(
+                "the compiler's reordering of the accesses",
+                "The compiler was allowed to reorder the accesses, and still is.",
+            ),
+            Choice(
+                "the timing between the two warps",
+                "The timing has changed only by luck: nothing orders the two warps.",
+            ),
         ),
     ),
     Question(
@@ -100,7 +119,7 @@ QUESTIONS = (
         (
             Choice(
                 "32 lanes in a warp, 32-byte sectors",
-                "They are the same on every GPU of the course.",
+                "The numbers of lanes and of bytes are the same on every GPU of the course.",
                 right=True,
             ),
             Choice(
@@ -108,20 +127,28 @@ QUESTIONS = (
                 "The size of shared memory and the part that CUDA reserves differ.",
             ),
             Choice("which of memory and arithmetic is the bound", "The ridge of the roofline differs."),
-            Choice("asynchronous copies into shared memory", "They came with compute capability 8.0."),
+            Choice(
+                "asynchronous copies into shared memory",
+                "Asynchronous copies into shared memory came with compute capability 8.0.",
+            ),
         ),
     ),
     Question(
         "A wrong program passes its only test. What do you try first?",
         (
-            Choice("the same test, a hundred times", "It tries the same sizes and the same order."),
+            Choice(
+                "the same test, a hundred times",
+                "The same test tries the same sizes and the same order again.",
+            ),
             Choice(
                 "ragged sizes, other blocks, another order",
                 "Round numbers hide most faults.",
                 right=True,
             ),
-            Choice("a larger grid", "It may only move the fault."),
-            Choice("reading the code line by line", "That helps, and is quicker with an input that fails."),
+            Choice("a larger grid", "A larger grid may only move the fault."),
+            Choice(
+                "reading the code line by line", "Reading helps, and is quicker with an input that fails."
+            ),
         ),
     ),
     WhyQuestion(

@@ -9,7 +9,11 @@ QUESTIONS = (
         "Which threads hold the matrix a while mma.sync multiplies it?",
         (
             Choice("each lane holds the whole matrix", "256 halves would take 128 registers of each lane."),
-            Choice("all lanes of a warp together, a part each", "This is what a fragment is.", right=True),
+            Choice(
+                "all lanes of a warp together, a part each",
+                "A fragment is a matrix that is divided among the lanes of a warp.",
+                right=True,
+            ),
             Choice(
                 "no thread: it is read from shared memory each time",
                 "mma.sync takes its operands from registers.",
@@ -32,28 +36,36 @@ QUESTIONS = (
         "What does ldmatrix with .trans do?",
         (
             Choice(
-                "it gives each lane two elements of a column instead of a row",
+                "it loads two elements of a column, instead of a row, into each lane",
                 "So a matrix b that is stored row by row becomes a fragment of b.",
                 right=True,
             ),
             Choice(
                 "it transposes the whole tile in shared memory before it loads rows",
-                "It only reads shared memory.",
+                "ldmatrix only reads shared memory.",
             ),
-            Choice("it reads 8 columns, which conflicts 8 ways", "It reads the same rows as without .trans."),
+            Choice(
+                "it reads 8 columns, which conflicts 8 ways",
+                "The same rows are read with .trans and without it.",
+            ),
         ),
     ),
     Question(
         "A warp computes 32 × 32 instead of 16 × 16 elements of c. Which of these numbers becomes smaller, "
         "per element of c?",
         (
-            Choice("multiplications by tensor cores", "Each element needs the same ones."),
+            Choice(
+                "multiplications by tensor cores", "Each element needs the same number of multiplications."
+            ),
             Choice(
                 "loads from shared memory",
                 "Each fragment is used for two multiplications, or four, instead of one.",
                 right=True,
             ),
-            Choice("registers", "It needs four times as many accumulators per lane."),
+            Choice(
+                "registers",
+                "The warp needs four times as many accumulators per lane, for four times as many elements.",
+            ),
         ),
     ),
     Question(
@@ -61,11 +73,13 @@ QUESTIONS = (
         (
             Choice(
                 "right, but it also waits for tile t + 1",
-                "Its copies would have had another iteration to arrive. wait_prior(1) leaves them pending.",
+                "The copies of tile t + 1 would have had another iteration to arrive. wait_prior(1) leaves "
+                "them pending.",
                 right=True,
             ),
             Choice(
-                "a race, because the copy of tile t may be pending", "It waits for all copies of the thread."
+                "a race, because the copy of tile t may be pending",
+                "wait_prior(0) waits for all copies of the thread.",
             ),
             Choice("the only right call", "Only the copies of tile t are needed."),
         ),
@@ -78,14 +92,17 @@ QUESTIONS = (
                 "After the barrier, all threads have waited.",
                 right=True,
             ),
-            Choice("without it, the copies do not start", "They start when they are issued."),
+            Choice("without it, the copies do not start", "The copies start when they are issued."),
             Choice("for the caches, so that the data become visible", "Shared memory is not cached."),
         ),
     ),
     Question(
-        "Bias and GELU are applied to the accumulators before they are stored. This saves …",
+        "Bias and GELU are applied to the accumulators before they are stored. This avoids …",
         (
-            Choice("a conversion of all accumulators from float to half", "It is needed in both cases."),
+            Choice(
+                "a conversion of all accumulators from float to half",
+                "The conversion is needed in both cases.",
+            ),
             Choice(
                 "a write and a read of the whole result",
                 "Otherwise a second kernel has to read it and write it again.",

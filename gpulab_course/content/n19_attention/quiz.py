@@ -8,7 +8,10 @@ QUESTIONS = (
     Question(
         "What grows with n² in a tiled forward pass?",
         (
-            Choice("the extra memory", "It needs no memory for scores, and one number per row for training."),
+            Choice(
+                "the extra memory",
+                "The forward pass stores no scores, and only one number per row for training.",
+            ),
             Choice(
                 "the loads of k and v, and the arithmetic",
                 "Each block of rows loads all keys and values, and each score is computed.",
@@ -42,7 +45,7 @@ QUESTIONS = (
         "A tile is completely masked for one row, and it is the first tile of this row. What can happen "
         "if masked scores are −∞?",
         (
-            Choice("nothing: exp(−∞) is 0", "This helps only if the largest score is finite."),
+            Choice("nothing: exp(−∞) is 0", "exp(−∞) = 0 helps only if the largest score is finite."),
             Choice("the row becomes NaN", "The largest score is still −∞, and −∞ − (−∞) is NaN.", right=True),
             Choice("the row becomes 0", "A NaN in the sum stays there."),
         ),
@@ -59,7 +62,7 @@ QUESTIONS = (
                 "Without a split, there is one block for each sequence and head.",
                 right=True,
             ),
-            Choice("to need no combining step", "It is the split that needs the combining step."),
+            Choice("to need no combining step", "The split is the reason why a combining step is needed."),
         ),
     ),
     Question(
@@ -91,15 +94,16 @@ QUESTIONS = (
         (
             Choice(
                 "because n² stored weights would need much memory, and traffic",
-                "It needs one number per row instead.",
+                "The backward pass needs only one number per row instead.",
                 right=True,
             ),
             Choice(
-                "because the weights of the forward pass are not exact", "They are as exact as the new ones."
+                "because the weights of the forward pass are not exact",
+                "The weights of the forward pass are as exact as the new ones.",
             ),
             Choice(
                 "because the gradient does not depend on the weights of the forward pass",
-                "It needs all of them.",
+                "The gradient depends on all weights of the forward pass.",
             ),
         ),
     ),

@@ -304,7 +304,7 @@ def _sessions(rng: np.random.Generator) -> list[tuple[str, Samples, str]]:
         "application clocks, sync boost and display clocks are settings: neither power nor heat."
     )
     short_lesson = "compare with a tenth of the busy time, however long the GPU is idle."
-    longer_cause_lesson = "if both held the clocks back, the cause is the one that did so for longer."
+    longer_cause_lesson = "if both limited the clocks, the cause is the one that did so for longer."
     phase_sessions = [
         ("a GPU that is mostly idle", idle_phase(8.0) + work(2.0, clock_share=0.98), idle_lesson),
         ("a GPU that is always idle", idle_phase(5.0), idle_lesson),
@@ -363,9 +363,9 @@ def _sessions(rng: np.random.Generator) -> list[tuple[str, Samples, str]]:
         for sample in sessions[int(index)][1]:
             sample["power"] = round(0.15 * sample["power"], 1)
     separate_lesson = (
-        "each cause must hold the clocks back for more than a tenth of the busy time: they do not add up."
+        "each cause must limit the clocks for more than a tenth of the busy time: they do not add up."
     )
-    two_reasons_lesson = "a sample can have the bits of both: then both held the clocks back."
+    two_reasons_lesson = "a sample can have the bits of both: then both limited the clocks."
     tenth_lesson = "exactly a tenth is not more than a tenth."
     sessions += [
         (

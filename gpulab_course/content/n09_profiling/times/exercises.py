@@ -479,7 +479,7 @@ def _speedup_lesson(speedup: float, outcome: dict[str, Any], name: str, faster: 
     gpu_ns = sum(ns for _, ns in kernels.values())
     factor = faster[name]
     lessons = {
-        "that is what the kernel gains; the rest of the program stays the same.": factor,
+        "that is the gain of the kernel; the rest of the program stays the same.": factor,
         "that is the share of the GPU's time; it ignores the host's time and overlapping work: "
         "divide by the program's wall time.": 1 / (1 - kernel_ns / gpu_ns * (1 - 1 / factor)),
         "a part of its calls is hidden behind other work, so its gain is smaller.": wall_ns

@@ -303,7 +303,8 @@ def stages_card(rng: Random) -> Drawn:
             ),
             "Bytes in flight = bandwidth × latency. Stages beyond that only occupy shared memory.",
         ),
-        sentence="Bytes of a stage times the number of stages give the blocks per SM. All stages but one are in flight.",
+        sentence="The bytes of all stages of a block determine the blocks per SM. All stages but one are "
+        "in flight.",
         parameters={"device": device, "side": side, "depth": depth, "stages": stages, "threads": threads},
     )
 
