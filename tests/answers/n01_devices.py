@@ -258,7 +258,7 @@ _LIMITS = (
             "grid" if _limits(info, g, b, 0) == "ok" and math.prod(g) >= 2**31 else _limits(info, g, b, s)
         ),
         "",
-        "their product does not",
+        "the product of the axes has none",
     ),
     Wrong("01-limits", "typed in", _typed_in, "", "does not read info.max_threads_per_block"),
     Wrong(

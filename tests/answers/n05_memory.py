@@ -315,7 +315,7 @@ class _Agrees(int):
 
 
 _WAYS = (
-    Wrong("05-ways", "counts lanes", lambda w: int(np.bincount(w % 32).max()), "", "read the same word get it in one pass"),
+    Wrong("05-ways", "counts lanes", lambda w: int(np.bincount(w % 32).max()), "", "read the same word receive it in one pass"),
     Wrong("05-ways", "conflicts, not ways", lambda w: _right_ways(w) - 1, "", "takes one pass"),
     Wrong("05-ways", "banks in use", lambda w: len(set((w % 32).tolist())), "", "the most different words decides"),
     Wrong("05-ways", "different words", lambda w: len(np.unique(w)), "", "only words of the same bank"),

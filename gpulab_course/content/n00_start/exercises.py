@@ -80,7 +80,7 @@ def judge_blocks(answer: Answer) -> str:
         ]
         condition = f" on a GPU with at most {threads:,} threads in a block and {blocks:,} blocks in a grid"
         _judge_shapes(answer, info, sizes, condition)
-    return "every element has a thread, and fewer spare threads than one block, on any device."
+    return "every element has a thread, and fewer threads than one block are spare, on any device."
 
 
 def _judge_shapes(answer: Answer, info: DeviceInfo, sizes: list[int], condition: str) -> None:
@@ -209,7 +209,7 @@ SAXPY = KernelExercise(
             "of all blocks.",
         ),
     ),
-    praise="right for every size, with any block shape and in any order of blocks.",
+    praise="the results are right for every size, with any block shape and in any order of blocks.",
 )
 
 

@@ -40,7 +40,7 @@ def judge_peak(answer: Answer) -> str:
         tflops, gbps = _peak_rates(info)
         _check_rate(info, "TFLOP/s", result_values[0], tflops, _TFLOPS_LESSONS)
         _check_rate(info, "GB/s", result_values[1], gbps, _GBPS_LESSONS)
-    return "both rates follow from counts, clocks and widths, also for imaginary devices."
+    return "both rates are computed from counts, clocks and widths, also for imaginary devices."
 
 
 def _peak_rates(device: Any) -> tuple[float, float]:
@@ -281,15 +281,21 @@ def _example_launches(info: DeviceInfo) -> tuple[tuple[Dim3, Dim3, int, str, str
             (max_threads, 1, 1),
             max_shared,
             "ok",
-            "a launch may reach a limit, but not exceed it: compare with >.",
+            "a launch can reach a limit, but not exceed it: compare with >.",
         ),
-        (unit_shape, (max_threads + 1, 1, 1), 0, "threads", f"a block has at most {max_threads:,} threads."),
+        (
+            unit_shape,
+            (max_threads + 1, 1, 1),
+            0,
+            "threads",
+            (f"a block can have at most {max_threads:,} threads."),
+        ),
         (
             unit_shape,
             (max_x // 16, 32, 1),
             0,
             "threads",
-            "the limit on threads applies to x · y · z, not to each number alone.",
+            "the limit on threads applies to x · y · z, and not to each number alone.",
         ),
         (
             unit_shape,
@@ -298,41 +304,47 @@ def _example_launches(info: DeviceInfo) -> tuple[tuple[Dim3, Dim3, int, str, str
             "threads",
             "the limit on threads applies to x · y · z, even if it is very large.",
         ),
-        (unit_shape, (8, 8, max_z + 1), 0, "threads", "the number of threads comes first in the order."),
-        (unit_shape, (1, 1, max_z + 1), 0, "block", f"a block has at most {max_z} threads in z."),
-        (unit_shape, (1, 1, max_z), 0, "ok", f"a block may have {max_z} threads in z."),
+        (
+            unit_shape,
+            (8, 8, max_z + 1),
+            0,
+            "threads",
+            ("in the order of the problems, the number of threads comes first."),
+        ),
+        (unit_shape, (1, 1, max_z + 1), 0, "block", f"a block can have at most {max_z} threads in z."),
+        (unit_shape, (1, 1, max_z), 0, "ok", f"a block can have {max_z} threads in z."),
         (unit_shape, (8, max_y // 16, 1), 0, "ok", f"{8 * (max_y // 16)} threads fit."),
-        ((1, max_grid_y, 1), warp, 0, "ok", f"a grid may have {max_grid_y:,} blocks in y."),
+        ((1, max_grid_y, 1), warp, 0, "ok", f"a grid can have {max_grid_y:,} blocks in y."),
         (
             (1, max_grid_y + 1, 1),
             warp,
             0,
             "grid",
-            f"a grid has at most {max_grid_y:,} blocks in y. Put the longest axis in x.",
+            f"a grid can have at most {max_grid_y:,} blocks in y. Put the longest axis in x.",
         ),
-        ((1, 1, max_grid_y + 1), warp, 0, "grid", f"a grid has at most {max_grid_y:,} blocks in z."),
+        ((1, 1, max_grid_y + 1), warp, 0, "grid", f"a grid can have at most {max_grid_y:,} blocks in z."),
         ((max_grid_y + 1, 1, 1), warp, 0, "ok", "x has a separate limit, which is far above that of y."),
         (
             (max_grid_y + 1, max_grid_y, 1),
             warp,
             0,
             "ok",
-            "each axis of a grid has a limit, but their product does not.",
+            "each axis of a grid has a limit, but the product of the axes has none.",
         ),
-        (info.max_grid_dim, warp, 0, "ok", "all axes of a grid may reach their limits at once."),
+        (info.max_grid_dim, warp, 0, "ok", "all axes of a grid can reach their limits at once."),
         (
             (1, max_grid_y + 1, 1),
             (1, 1, max_z + 1),
             0,
             "block",
-            "the block comes before the grid in the order.",
+            "in the order of the problems, the block comes before the grid.",
         ),
         (
             (1, max_grid_y + 1, 1),
             warp,
             max_shared + 1,
             "grid",
-            "the grid comes before shared memory in the order.",
+            "in the order of the problems, the grid comes before shared memory.",
         ),
         (
             unit_shape,
@@ -354,10 +366,10 @@ def judge_choose(answer: Answer) -> str:
     for memory_bytes, moved_bytes, flop, lesson in (
         (1e9, 1e12, 1e9, "the job moves many bytes and computes little, so bandwidth decides."),
         (1e9, 1e9, 1e15, "the job computes much and moves few bytes, so FP32 arithmetic decides."),
-        (60e9, 60e9, 120e9, "a GPU whose memory is too small cannot run it at all."),
-        (130e9, 1e12, 1e13, "a GPU whose memory is too small cannot run it at all."),
+        (60e9, 60e9, 120e9, "a GPU whose memory is too small for the job cannot run it at all."),
+        (130e9, 1e12, 1e13, "a GPU whose memory is too small for the job cannot run it at all."),
         (1e13, 1e12, 1e12, "no GPU has enough memory. Return None."),
-        (15e9, 5e11, 1.7e13, "the slower of moving and computing determines the time."),
+        (15e9, 5e11, 1.7e13, "the slower one of moving and computing determines the time."),
     ):
         _judge_choice(answer, (gpus, memory_bytes, moved_bytes, flop), f": {lesson}")
     exact_gpu = replace(gpus[0], memory_bytes=16 << 30)
@@ -380,9 +392,9 @@ def _job_times_s(gpu: DeviceInfo, moved_bytes: float, flop: float) -> tuple[floa
 _TIME_MISTAKES: tuple[tuple[Callable[[float, float], float], str], ...] = (
     (
         lambda moving_s, computing_s: moving_s + computing_s,
-        "moving and computing overlap, so the slower of them determines the time.",
+        "moving and computing overlap, so the slower one determines the time.",
     ),
-    (min, "the slower of moving and computing determines the time."),
+    (min, "the slower one of moving and computing determines the time."),
     (lambda moving_s, computing_s: moving_s, "computing can take longer than moving."),
     (lambda moving_s, computing_s: computing_s, "moving can take longer than computing."),
     (lambda moving_s, computing_s: moving_s * computing_s, "the slower of the two determines the time."),

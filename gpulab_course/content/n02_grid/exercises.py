@@ -192,7 +192,7 @@ def judge_achieved(answer: Answer) -> str:
     )
     if not is_number(result) or result != 0:
         raise NotYet(f"the occupancy of a launch without blocks must be 0, not {spelt(result)}.")
-    return "achieved occupancy, including idle SMs and late starts."
+    return "your function computes achieved occupancy, including idle SMs and late starts."
 
 
 def _judge_trace(answer: Answer, starts_ns: Any, ends_ns: Any, warps: int, sms: int, warp_slots: int) -> None:
@@ -218,7 +218,7 @@ def _judge_trace(answer: Answer, starts_ns: Any, ends_ns: Any, warps: int, sms: 
     guesses = {
         100 * expected: "return a number from 0 to 1, not percent.",
         expected / warps: "a block uses one slot for each of its warps, not one in all.",
-        expected * sms: "idle SMs count: divide by the slots of all SMs.",
+        expected * sms: "idle SMs also count: divide by the slots of all SMs.",
         expected * warp_slots: "divide by the number of slots of each SM as well.",
         expected
         * span_ns
@@ -231,7 +231,7 @@ def _judge_trace(answer: Answer, starts_ns: Any, ends_ns: Any, warps: int, sms: 
         / (span_ns * sms * warp_slots): "add up the times of the blocks instead of averaging them.",
         warps
         * len(starts_ns)
-        / (sms * warp_slots): "blocks count only while they run: weight each by its time.",
+        / (sms * warp_slots): "blocks count only while they run: weight each block by its time.",
         expected
         * span_ns
         / int(durations_ns.sum()): "the time runs from the first start to the last end; blocks overlap.",
@@ -303,7 +303,7 @@ EXERCISES = (
             ),
         ),
         measured=Measured(1 << 16, slack=20),
-        praise="right for launches with too few, enough and too many threads.",
+        praise="the results are right for launches with too few, enough and too many threads.",
     ),
     KernelExercise(
         "02-index",
@@ -335,7 +335,8 @@ EXERCISES = (
             ),
             _UNWRITTEN_ADVICE,
         ),
-        praise="right for square, wide and tall matrices, for ragged edges on both sides and any block.",
+        praise="the results are right for square, wide and tall matrices, for ragged edges on both sides "
+        "and any block.",
     ),
     KernelExercise(
         "02-repair",
@@ -410,6 +411,6 @@ EXERCISES = (
                 "Some elements were never written. Do you use all three dimensions of grid and block?",
             ),
         ),
-        praise="every thread has the right numbers, for every shape.",
+        praise="every thread writes the right numbers, for every shape.",
     ),
 )

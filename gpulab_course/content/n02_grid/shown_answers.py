@@ -24,7 +24,7 @@ SHOWN = (
     ShownAnswer("02-address", "the SM's place for the warp", "results", "warp["),
     ShownAnswer("02-address", "rows in a byte", "results", "row["),
     ShownAnswer("02-achieved", "percent", "", "not percent"),
-    ShownAnswer("02-achieved", "one SM", "", "idle SMs count"),
+    ShownAnswer("02-achieved", "one SM", "", "idle SMs also count"),
     ShownAnswer("02-achieved", "one place", "", "slots of each SM as well"),
     ShownAnswer("02-achieved", "prints", "", "returns nothing"),
     ShownAnswer("02-achieved", "gives text", "", "return one number"),

@@ -25,7 +25,7 @@ def told(full_launch: LaunchTrace, overflow_launch: LaunchTrace) -> dict[str, st
     sharing_text = (
         f"before, {blocks_per_sm} blocks shared each SM"
         if blocks_per_sm > 1
-        else "before, each block had an SM to itself as well"
+        else "before, each block had an SM to itself, too"
     )
     return {
         "more": f"{1 / full_launch.grid[0]:.1%}",

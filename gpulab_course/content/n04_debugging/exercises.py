@@ -78,7 +78,9 @@ def judge_whodunit(answer: Answer) -> str:
                 "whodunit(program) inspects the program. Run it instead, and use the error that CUDA reports."
             )
         _judge_launch(facts, names, failing_launches)
-    return "the first launch that failed is named, and a program without errors runs without waits."
+    return (
+        "your function returns the first launch that failed, and runs a program without errors without waits."
+    )
 
 
 def _run_whodunit(
@@ -233,7 +235,7 @@ def judge_hunt(answer: Answer) -> str:
             f"hunt(steps, arrays) names the right cell, but runs only {unfinished_steps}. "
             "Each step must run once, even after the first NaN."
         )
-    return "the step and the cell are named, whatever the arrays contained before."
+    return "your function returns the step and the cell, whatever the arrays contained before."
 
 
 @dataclass(frozen=True)
@@ -659,7 +661,7 @@ FREED = ProgramExercise(
             "The memory goes back to the pool when its array is deleted: order the streams before that.",
         ),
     ),
-    praise="the memory goes back after the other stream has read it, and the host never waits.",
+    praise="the memory returns to the pool after the other stream has read it, and the host never waits.",
 )
 
 EXERCISES = (WHODUNIT, PLACES, FREED, HUNT, BARRIER)

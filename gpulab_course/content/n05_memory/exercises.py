@@ -281,7 +281,7 @@ def _judge_words(answer: Answer, pattern: str, words: Any) -> None:
         (expected - 1, "an access without a conflict is 1-way, because it takes one pass."),
         (
             int(lanes_per_bank.max()),
-            "lanes that read the same word get it in one pass: count different words.",
+            "lanes that read the same word receive it in one pass: count different words.",
         ),
         (len(banks), "that is the number of banks in use; the bank with the most different words decides."),
         (
@@ -479,7 +479,7 @@ EXERCISES = (
             ),
             _UNINITIALIZED_ADVICE,
         ),
-        praise="every sector that is touched is used in full, and no bank conflicts.",
+        praise="every sector that is touched is used in full, and there are no bank conflicts.",
     ),
     KernelExercise(
         "05-transpose",
@@ -537,7 +537,7 @@ EXERCISES = (
             ),
             _UNINITIALIZED_ADVICE,
         ),
-        praise="coalesced on both sides, and no bank conflict, for matrices of any shape.",
+        praise="loads and stores are coalesced, without bank conflicts, for matrices of any shape.",
     ),
     KernelExercise(
         "05-spill",
@@ -570,7 +570,7 @@ EXERCISES = (
                 "smaller, so that exactly one of the five has two smaller ones.",
             ),
         ),
-        praise="five numbers in five registers, and no local memory.",
+        praise="five numbers are kept in five registers, without local memory.",
     ),
     KernelExercise(
         "05-padded",

@@ -33,7 +33,7 @@ SHOWN = (
     ShownAnswer("05-matmul", "room for 16", "results", "Blocks have up to 32 × 32"),
     ShownAnswer("05-matmul", "whole tiles only", "results", "round the number of tiles up"),
     ShownAnswer("05-matmul", "adds to the result", "results", "adds to the initial contents"),
-    ShownAnswer("05-ways", "counts lanes", "", "read the same word get it in one pass"),
+    ShownAnswer("05-ways", "counts lanes", "", "read the same word receive it in one pass"),
     ShownAnswer("05-ways", "banks in use", "", "the most different words decides"),
     ShownAnswer("05-ways", "different words", "", "only words of the same bank"),
     ShownAnswer("05-ways", "average", "", "but ways returned"),

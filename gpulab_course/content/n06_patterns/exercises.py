@@ -509,7 +509,7 @@ EXERCISES = (
                 "pass a __syncthreads() after storing and after each step?",
             ),
         ),
-        praise="sum and maximum are right for any n, any block and any numbers.",
+        praise="the sum and the maximum are right for any n, any block and any numbers.",
     ),
     KernelExercise(
         "06-warp-scan",
@@ -582,7 +582,7 @@ EXERCISES = (
                 "shuffle pass the sum so far?",
             ),
         ),
-        praise="each lane has its sum after five steps, in registers only.",
+        praise="each lane has its sum after five steps, and only registers are used.",
     ),
     KernelExercise(
         "06-scan",
@@ -648,7 +648,7 @@ EXERCISES = (
                 "or a part of it.",
             ),
         ),
-        praise="one launch, one pass, and right in whatever order blocks start.",
+        praise="the scan needs one launch and one pass, and is right in whatever order blocks start.",
     ),
     KernelExercise(
         "06-compact",
@@ -845,6 +845,6 @@ EXERCISES = (
                 "a common one before they are added?",
             ),
         ),
-        praise="two reads and one write, whatever the scores.",
+        praise="each row takes two reads and one write, whatever its scores are.",
     ),
 )

@@ -326,7 +326,7 @@ CONVEYOR = ProgramExercise(
             least_share=0.7,
         ),
     ),
-    praise="copies in, work and copies out run at the same time.",
+    praise="copies to the device, work and copies to the host run at the same time.",
 )
 
 # 07-rollout

@@ -217,7 +217,7 @@ REPORT = ProgramExercise(
         ),
     ),
     advice=_HOST_ARRAY_ADVICE,
-    praise="one small copy, and one wait.",
+    praise="the program makes one small copy, and waits once.",
 )
 
 
@@ -290,7 +290,7 @@ PACK = ProgramExercise(
         Budget("waits", _NO_WAIT_ADVICE, most=0),
     ),
     advice=(("outside device memory", "cp.asarray(x) copies a NumPy array to the device."),),
-    praise="one copy, whatever the number of arrays.",
+    praise="the program makes one copy, whatever the number of arrays is.",
 )
 
 

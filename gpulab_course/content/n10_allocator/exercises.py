@@ -223,7 +223,7 @@ SCALE = ProgramExercise(
         Budget("to_host_copies", "Stay on the device.", most=0),
         Budget("to_device_copies", "Stay on the device.", most=0),
     ),
-    praise="only one array in addition to the input, however many steps there are.",
+    praise="the program needs only one array in addition to the input, however many steps there are.",
 )
 
 
@@ -446,7 +446,8 @@ POOL = ProgramExercise(
         ),
         Budget("peak_reserved_bytes", "Take the smallest pool block that fits, and join free neighbours."),
     ),
-    praise="pool blocks are cut, joined and kept apart by stream, and whole segments are returned.",
+    praise="pool blocks are cut, joined and kept apart by stream, and whole segments are returned to the "
+    "driver.",
 )
 
 

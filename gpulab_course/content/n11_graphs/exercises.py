@@ -463,7 +463,7 @@ EXERCISES = (
         ),
         checked=True,
         advice=_ADVICE,
-        praise="each answer belongs to its request, with one graph and static buffers.",
+        praise="each answer belongs to its request, and one graph with static buffers computes all of them.",
     ),
     ProgramExercise(
         "11-fork",

@@ -750,7 +750,7 @@ EXERCISES = (
             ("is nan, but it should be", "An exponential overflows. Use it only in the divisor."),
             ("it should be nan", "NaN must stay NaN, but fminf and fmaxf return the other operand."),
         ),
-        praise="one read, one write, and no pass in between.",
+        praise="the kernel reads and writes each element once, without other passes.",
     ),
     ProgramExercise(
         "12-maxabs",
@@ -790,7 +790,7 @@ EXERCISES = (
             ),
             ("zero-size", "For an empty array, the result must be 0. Choose an identity for the reduction."),
         ),
-        praise="one pass, and right for empty arrays and for NaN.",
+        praise="the kernel needs one pass, and is right for empty arrays and for NaN.",
     ),
     KernelExercise(
         "12-softmax",
@@ -850,7 +850,8 @@ EXERCISES = (
                 "The elements of each row must add up to 1. Is the sum that of all threads of the block?",
             ),
         ),
-        praise="one read and one write per score: the block kept the row until it was complete.",
+        praise="each score is read once and written once, because the block keeps the row until it is "
+        "complete.",
     ),
     PythonExercise("12-guards", "A cache with guards", judge_cached),
     PythonExercise("12-fuses", "Which steps share a kernel?", judge_kernels),

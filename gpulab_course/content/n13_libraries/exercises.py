@@ -722,7 +722,8 @@ EXERCISES = (
                 "clear the lower 16.",
             ),
         ),
-        praise="the nearest BF16, ties to even, for zeros, subnormal numbers, infinities and NaN as well.",
+        praise="the result is the nearest BF16 number, ties to even, also for zeros, subnormal numbers, "
+        "infinities and NaN.",
     ),
     PythonExercise("13-halfsum", "An exact sum of FP16 values", judge_halfsum),
     PythonExercise("13-tf32x3", "FP32 from three TF32 multiplications", judge_tf32x3),

@@ -521,7 +521,7 @@ EXERCISES = (
                 "threadIdx.x in steps of blockDim.x.",
             ),
         ),
-        praise="the same bits for every grid and every block.",
+        praise="the sums have the same bits for every grid and every block.",
     ),
     KernelExercise(
         "14-dropout",

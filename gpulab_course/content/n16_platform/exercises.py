@@ -195,7 +195,9 @@ def judge_wheel(answer: Answer) -> str:
             raise NotYet(
                 f"{call_text} returns {spelt(targets)}. {_wheel_lesson(capabilities, targets, expected)}"
             )
-    return "machine code once per major version, oldest first, and PTX of the newest for future GPUs."
+    return (
+        "there is machine code once per major version, oldest first, and PTX of the newest for future GPUs."
+    )
 
 
 def _wheel_lesson(capabilities: Sequence[str], targets: list[str], expected: list[str]) -> str:
@@ -332,7 +334,10 @@ def judge_variables(answer: Answer) -> str:
             _judge_variable(call_text, name, result[name], effects.get(name), unstable_observation)
         if child.runs > MOST_RUNS:
             raise NotYet(f"{call_text} starts {child.runs:,} processes; {MOST_RUNS} are enough.")
-    return "for each variable, what it changes and when it is read, verified in fresh processes."
+    return (
+        "your function finds for each variable what it changes and when it is read, verified in fresh "
+        "processes."
+    )
 
 
 def _judge_variable(
@@ -503,8 +508,8 @@ def judge_translate(answer: Answer) -> str:
         outcome = answer.ask(_run_translated, host, index, held_bytes, shown=call_text)
         _judge_program(call_text, outcome["answer"], outcome["reference"], index)
     return (
-        "the same result on the same GPU, with one copy, no wait of the host, and no other GPU "
-        "or stream current."
+        "the result is the same on the same GPU, with one copy, no wait of the host, and no other GPU or "
+        "stream current."
     )
 
 
@@ -690,7 +695,7 @@ def judge_warp64(answer: Answer) -> str:
             f"{reference_cost:,}. Let "
             "all lanes of a wavefront add."
         )
-    return "one kernel for wavefronts of 32 lanes and of 64."
+    return "one kernel is right for wavefronts of 32 lanes and of 64."
 
 
 _FAULT_ADVICE = (

@@ -857,7 +857,7 @@ EXERCISES = (
                 "every thread read all of its columns? Do all threads of the block reach each barrier?",
             ),
         ),
-        praise="the first of the largest elements, for every row, block size and sign.",
+        praise="the result is the first of the largest elements, for every row, block size and sign.",
     ),
     PythonExercise("17-refute", "Settle a claim", judge_settle, level="stretch"),
     KernelExercise(

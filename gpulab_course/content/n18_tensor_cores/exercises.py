@@ -90,7 +90,7 @@ def judge_fragment(answer: Answer) -> str:
         results[element] = _lane_and_register(answer, *element)
     wrong = [element for element in elements if results[element] != layouts.held(*element)]
     if not wrong:
-        return f"the lane and the register of all {len(elements)} elements of a, b and d."
+        return f"the lane and the register are right for all {len(elements)} elements of a, b and d."
     name, row, column = wrong[0]
     lane, register = layouts.held(name, row, column)
     of_matrix = {element: result for element, result in results.items() if element[0] == name}
@@ -488,7 +488,7 @@ EXERCISES = (
                 "reading.",
             ),
         ),
-        praise="no bank conflict, and no unused word.",
+        praise="there is no bank conflict, and no unused word.",
     ),
     KernelExercise(
         "18-stages",

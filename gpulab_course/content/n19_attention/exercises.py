@@ -813,7 +813,7 @@ EXERCISES = (
                 "Token j of sequence s is in row table[s * width + j / 16] * 16 + j % 16 of k and v.",
             ),
         ),
-        praise="pages in any order, and no unused slot is loaded.",
+        praise="pages can be in any order, and no unused slot is loaded.",
     ),
     KernelExercise(
         "19-rotary",

@@ -284,7 +284,7 @@ class KernelExercise:
     once: bool = False
     crowded: bool = False
     advice: tuple[Advice, ...] = ()
-    praise: str = "right for every size, block shape and order of blocks."
+    praise: str = "the results are right for every size, block shape and order of blocks."
     capability: tuple[int, int] = (0, 0)
     adapt: Callable[[KernelExercise, str], KernelExercise] | None = None
 
@@ -393,7 +393,7 @@ class ProgramExercise:
     calls: Callable[..., Any] = lambda bench, program, *arguments: program(*arguments)
     rules: int = 3
     advice: tuple[tuple[str, str], ...] = ()
-    praise: str = "right, and within its budget."
+    praise: str = "the results are right, and the program is within its budget."
     limit_s: float = 10.0
 
 

@@ -102,7 +102,7 @@ _ROOFLINES: tuple[Wrong | Right, ...] = (
     Wrong("09-roofline", "tensor cores' peak", _mistaken(peak="float16"), "", "format in which the kernel"),
     Wrong("09-roofline", "FP64's peak for every format", _mistaken(peak="float64"), "", "format in which the kernel"),
     Wrong("09-roofline", "the warm launch", _mistaken(launch_index=1), "", "found its data in L2"),
-    Wrong("09-roofline", "cold bytes, warm time", _mistaken(time_index=1), "", "belong to the same launch"),
+    Wrong("09-roofline", "cold bytes, warm time", _mistaken(time_index=1), "", "time of the same launch"),
     Wrong("09-roofline", "the best of both launches", _best_of_both, "", "found its data in L2"),
     Wrong("09-roofline", "the sum of both launches", _both, "", "it should be"),
     Wrong("09-roofline", "share of the flat part", _flat, "", "intensity times bandwidth, not the peak"),

@@ -251,7 +251,7 @@ def _tuple(layers: list[Layer]) -> tuple[Layer, ...]:
 
 
 _RANGES = (
-    Wrong("09-nvtx", "not ended after an exception", _each(_no_finally), "", "an exception skips its end"),
+    Wrong("09-nvtx", "not ended after an exception", _each(_no_finally), "", "an exception prevents its end"),
     Wrong("09-nvtx", "ended in another thread", _each(_other_thread), "", "of its own thread only"),
     Wrong("09-nvtx", "the layer in another thread", _each(_in_a_worker), "", "in another thread"),
     Wrong("09-nvtx", "marks", _each(_marked), "", 'no range has the name "layer 0"'),
@@ -288,7 +288,7 @@ _RANGES = (
     Wrong("09-nvtx", "swallows the exception", _each(_swallows), "", "does not reach the caller"),
     Wrong("09-nvtx", "arguments by place only", _each(_positions_only), "", "by position and by name"),
     Wrong("09-nvtx", "one array and names", _each(_one_and_names), "", "takes 1 positional argument"),
-    Wrong("09-nvtx", "not ended after Ctrl-C", _each(_exceptions_only), "", "an exception skips its end"),
+    Wrong("09-nvtx", "not ended after Ctrl-C", _each(_exceptions_only), "", "an exception prevents its end"),
     Wrong("09-nvtx", "no result", _each(_no_result), "", "does not come back"),
     Wrong("09-nvtx", "one function", lambda layers: layers[0], "", "a list of 4 functions"),
     Wrong("09-nvtx", "the layers as they are", lambda layers: layers, "", 'no range has the name "layer 0"'),

@@ -61,7 +61,7 @@ _LESSONS: tuple[tuple[dict[str, Any], str], ...] = (
     ({"launch_index": 1}, "the second launch found its data in L2; the program runs the first one."),
     (
         {"bytes_field": "dram_bytes", "time_index": 1},
-        "bytes and time belong to the same launch, the first one.",
+        "use the bytes and the time of the same launch, the first one.",
     ),
     ({"peak": "float32"}, "the ceiling is the peak of the format in which the kernel computes."),
     ({"peak": "float16"}, "the ceiling is the peak of the format in which the kernel computes."),
@@ -291,13 +291,13 @@ def _sessions(rng: np.random.Generator) -> list[tuple[str, Samples, str]]:
         ]
 
     brake_lesson = "0x80 is a power brake; 0x8 alone shows only that the hardware lowered the clock."
-    capped_idle_lesson = "a reason on an idle GPU slows nothing down: only busy time counts."
+    capped_idle_lesson = "a reason on an idle GPU does not slow anything down: only busy time counts."
     capped_idle_phase = [(3.0, 0, 0.3 * boost_mhz, 0.1 * limit_w, 40, 0x04)]
     idle_lesson = "an idle GPU lowers its clock by itself, which is not throttling."
     burst_lesson = (
         "a cap for a tenth of the busy time or less is a burst, and not the reason why the program is slow."
     )
-    hot_lesson = "a GPU at its power limit is also warm; the reported reason is power (0x4, 0x80)."
+    hot_lesson = "a GPU at its power limit is also warm, but the reported reason is power (0x4, 0x80)."
     thermal_lesson = "thermal slowdown is 0x20 or 0x40, whatever the power is."
     phase_lesson = "the mean over a session hides a phase; look at each reading."
     other_reason_lesson = (
@@ -314,7 +314,7 @@ def _sessions(rng: np.random.Generator) -> list[tuple[str, Samples, str]]:
         ("a hot board", work(3.0) + work(2.0, 0x08 | 0x40, 0.4, 0.6, 95), thermal_lesson),
         ("one burst at the power cap", work(20.0) + work(1.5, 0x04, 0.9, 1.0), burst_lesson),
         (
-            "a power cap during little work",
+            "a power cap while there is little work",
             idle_phase(30.0) + work(4.0, least_utilization=1) + work(1.0, 0x04, 0.9, 1.0),
             short_lesson,
         ),

@@ -295,7 +295,7 @@ def _judge_ranges(
         reason = (
             "RangePop ends a range of its own thread only"
             if broken_layer < 0
-            else "an exception skips its end"
+            else "an exception prevents its end"
         )
         raise NotYet(
             f'with {description}, "{outcome["open"][0]}" is never ended: {reason}. End '
@@ -418,7 +418,10 @@ def judge_first(answer: Answer) -> str:
     for description, program_steps, host_us, faster in draw_programs(answer.rng):
         outcome = answer.ask(run_first, program_steps, host_us, faster, shown="first(p, faster)")
         _judge_choice(outcome, faster, f"of a program with {description}")
-    return "you compare how long the program waits for each kernel, and how much of that can be saved."
+    return (
+        "your function compares how long the program waits for each kernel, and how much of this time "
+        "can be saved."
+    )
 
 
 def _judge_choice(outcome: dict[str, Any], faster: dict[str, float], description: str) -> None:
@@ -507,7 +510,7 @@ FIRST = PythonExercise("09-first", "Which kernel first?", judge_first, level="wa
 # Causes of a program's waits, each with the largest share of the time that may remain without the cause.
 CAUSES = {"launches": 0.5, "copies": 0.6, "waits": 0.8, "one stream": 0.9}
 _FAULTS = {
-    "launches": "its kernels are shorter than the calls that launch them, so the host sets the pace",
+    "launches": "its kernels are shorter than the calls that launch them, so the host limits the speed",
     "copies": "most of its time goes into a copy of data that does not change",
     "waits": "in each iteration the host waits for the device, and then the device waits for the host",
     "one stream": "independent pieces of work run one after the other on a few SMs",
@@ -711,7 +714,7 @@ def _judge_pair(key: str, cause: str, outcome: dict[str, Any]) -> None:
 def _judge_results(key: str, result: Any, expected: Any) -> None:
     if not _same(result, expected):
         problem = (
-            "in another place: numbers stay numbers, and device arrays stay on the device."
+            "in another place: numbers must stay numbers, and device arrays must stay on the device."
             if _same(_values(result), _values(expected))
             else "not the same as that of the old program."
         )

@@ -86,7 +86,9 @@ def judge_product(answer: Answer) -> str:
             raise NotYet(
                 f"{call_text}: gemm did not compute the contents of c: let the library compute the product."
             )
-    return "one call, no copy, for every shape and leading dimension."
+    return (
+        "the library computes the product in one call, without a copy, for every shape and leading dimension."
+    )
 
 
 def _product_lesson(result: Any, expected: Any, a: Any, b: Any, shape: Shape) -> str:
@@ -295,7 +297,7 @@ def _choice_lesson(
 ) -> str:
     """Return the feedback for a wrong choice of a candidate."""
     if not timings and not earlier_kinds:
-        return "that was chosen without timing a candidate. Time each one whose result is right."
+        return "it was chosen without timing a candidate. Time each one whose result is right."
     if not timings and array_kind not in earlier_kinds:
         for earlier_kind in reversed(earlier_kinds):
             differences = [
@@ -310,7 +312,7 @@ def _choice_lesson(
                     f"it is the choice for {_kind_text(earlier_kind)}. The {differences[0]} belongs in "
                     "the key."
                 )
-        return "that was chosen for another kind of array. Device, dtype and shape belong in the key."
+        return "it was chosen for another kind of array. Device, dtype and shape belong in the key."
     mistake = behaviour[choice][array_kind][3]
     if mistake == "nan":
         return (

@@ -153,7 +153,10 @@ def orders(trial: Trial) -> str:
                         raise NotYet(f"{reason} {_ORDER_ADVICE}") from None
                     hazards(trial)  # a hazard report names the line
                     raise NotYet(f"{reason} {_BARRIER_ADVICE}") from None
-    return "the same results with blocks in order, reversed, in random order, and interleaved at barriers."
+    return (
+        "the results are the same with blocks in order, reversed, in random order, and interleaved at "
+        "barriers."
+    )
 
 
 def hazards(trial: Trial) -> str:

@@ -72,7 +72,9 @@ def _judge_stages(
         trial.run_failed_call(answer)
         answer_costs = {size_index: trial.run(answer, size_index) for size_index in sizes}
         trial.run_table(answer)
-        results += (StageResult("results", "passed", f"right for {count(len(sizes), 'size')}."),)
+        results += (
+            StageResult("results", "passed", f"the results are right for {count(len(sizes), 'size')}."),
+        )
         if not all(answer_costs.values()):  # on a real device, where nothing is counted
             return Verdict(name, True, exercise.praise, results)
         if exercise.checked:
@@ -87,7 +89,7 @@ def _judge_stages(
                 # A medium size, and the last one, which has not been checked.
                 for size_index in sorted({checked_sizes[len(checked_sizes) // 2], sizes[-1]}):
                     trial.run(answer, size_index, order)
-            message = f"right in {len(ORDERS)} other orders that its streams allow."
+            message = f"the results are right in {len(ORDERS)} other orders that its streams allow."
             results += (StageResult("orders", "passed", message),)
     except NotYet as reason:
         message = advised(exercise, str(reason))
