@@ -45,7 +45,7 @@ SAXPY_WRONG = [
     ("no guard", f"{INDEX} y[i] = a * x[i] + y[i];", "results", "Add the guard `if (i < n)`"),
     ("one too far", f"{INDEX} if (i <= n) y[i] = a * x[i] + y[i];", "results", "outside `x`"),
     ("last one missing", f"{INDEX} if (i < n - 1) y[i] = a * x[i] + y[i];", "results", "it should be"),
-    ("old y missing", f"{INDEX} if (i < n) y[i] = a * x[i];", "results", "Add the old y as well"),
+    ("old y missing", f"{INDEX} if (i < n) y[i] = a * x[i];", "results", "Add the old value of y"),
     ("product", f"{INDEX} if (i < n) y[i] = a * x[i] * y[i];", "results", "Add the old y instead"),
     ("no factor", f"{INDEX} if (i < n) y[i] = x[i] + y[i];", "results", "The factor a is missing"),
     ("nothing stored", f"{INDEX} if (i < n) {{ float z = a * x[i] + y[i]; }}", "results", "y is unchanged"),

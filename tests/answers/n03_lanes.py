@@ -52,10 +52,10 @@ _BRANCHES = (
           _ruled("i % 2 == 0", _PAIRED).replace("k < 32", "k < 31"), "results", ""),
     Wrong("03-branch", "both rules in every lane",
           _rules(f"{_I} if (i >= n) return; int v = x[i]; {_EVEN} int even = v; v = x[i]; {_ODD} y[i] = i % 2 ? v : even;"),
-          "budget", "pays for both"),
+          "budget", "takes the time of both"),
     Wrong("03-branch", "chooses in every round",
           _rules(f"{_I} if (i >= n) return; int v = x[i]; for (int k = 0; k < 32; ++k) {{ int u = v; {_EVEN_ROUND} int e = v;"
-                 f" v = u; {_ODD_ROUND} v = i % 2 ? v : e; }} y[i] = v;"), "budget", "pays for both"),
+                 f" v = u; {_ODD_ROUND} v = i % 2 ? v : e; }} y[i] = v;"), "budget", "takes the time of both"),
     Wrong("03-branch", "unrolled as it stands",
           _ruled("i % 2 == 0", "int i = t;").replace("for (int k", "\n#pragma unroll\nfor (int k"), "budget", "both sides"),
     Wrong("03-branch", "sorted in large launches only",

@@ -130,9 +130,9 @@ def stages_of(verdict: Verdict) -> list[tuple[str, str, str]]:
 
 
 PASSED = [
-    ("results", "passed", "right for 4 sizes."),
+    ("results", "passed", "the results are right for 4 sizes."),
     ("hazards", "passed", "all necessary waits between streams are present."),
-    ("orders", "passed", "right in 2 other orders that its streams allow."),
+    ("orders", "passed", "the results are right in 2 other orders that its streams allow."),
 ]
 ONCE = Budget("waits", "Wait once.", most=1)
 

@@ -190,7 +190,7 @@ SAXPY = KernelExercise(
         ),
         Advice(
             advice.holds(lambda mistake: mistake["a"] * mistake["x"]),
-            "y is a * x. Add the old y as well.",
+            "y is a * x. Add the old value of y, too.",
         ),
         Advice(
             advice.holds(lambda mistake: mistake["a"] * mistake["x"] * mistake["y"]),

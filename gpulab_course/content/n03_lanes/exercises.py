@@ -253,8 +253,8 @@ EXERCISES = (
             ),
             Budget(
                 "warp_instructions",
-                "A lane that computes both rules and then chooses pays for both. Each warp must run only "
-                "one rule.",
+                "A lane that computes both rules and then chooses takes the time of both. Each warp must "
+                "run only one rule.",
                 allowance=1.65,
             ),
         ),

@@ -424,7 +424,7 @@ EXERCISES = (
             ),
             Advice(
                 advice.written_twice,
-                "Each of the last n % 4 floats belongs to one thread, as all other floats do.",
+                "Each of the last n % 4 floats must be written by only one thread, as all other floats.",
             ),
             Advice(_only_end_unwritten, "The end was never copied: n need not be a multiple of 4."),
             Advice(
@@ -456,7 +456,7 @@ EXERCISES = (
             Budget(
                 "conflict_ways",
                 "Words 3 apart are in different banks: store the floats in their order, and read every "
-                "third.",
+                "third one.",
                 most=1,
             ),
         ),
@@ -468,9 +468,10 @@ EXERCISES = (
             ),
             Advice(
                 advice.out_of_bounds,
-                "A block has 3 * blockDim.x floats, and up to 1,024 threads; the last one has fewer points.",
+                "A block of up to 1,024 threads has 3 * blockDim.x floats, and the last block has fewer "
+                "points.",
             ),
-            Advice(advice.written_twice, "Every point belongs to one thread."),
+            Advice(advice.written_twice, "Every point must be written by only one thread."),
             _BARRIER_ADVICE,
             Advice(
                 advice.partly_unwritten,
@@ -514,9 +515,10 @@ EXERCISES = (
             ),
             Advice(
                 advice.out_of_bounds,
-                "Guard loads by rows and cols, stores by cols and rows: y has cols rows of `rows` elements.",
+                "Guard loads with rows and cols, and stores with cols and rows: y has cols rows of `rows` "
+                "elements.",
             ),
-            Advice(advice.written_twice, "Every element of y belongs to one thread."),
+            Advice(advice.written_twice, "Every element of y must be written by only one thread."),
             _BARRIER_ADVICE,
             Advice(
                 advice.both(advice.partly_unwritten, lambda mistake: mistake["rows"] != mistake["cols"]),
@@ -554,7 +556,7 @@ EXERCISES = (
             Budget(
                 "local_bytes",
                 "A register has a number, not an address: every index must be known when the kernel is "
-                "compiled. So let loops have fixed bounds, and swap with min and max.",
+                "compiled. Give the loops fixed bounds, and swap with min and max.",
                 most=0,
             ),
         ),
@@ -562,7 +564,7 @@ EXERCISES = (
         advice=(
             Advice(
                 advice.out_of_bounds,
-                "At the ends, the first or the last element must replace the missing ones.",
+                "At the ends, the first or the last element must be used instead of the missing ones.",
             ),
             Advice(
                 advice.partly_unwritten,
@@ -590,7 +592,7 @@ EXERCISES = (
                 "Padding that is loaded comes from memory as well: check whether an element is valid before "
                 "you load it.",
             ),
-            Budget("sectors", "threadIdx.x runs fastest within a warp, so use it for the columns."),
+            Budget("sectors", "threadIdx.x varies fastest within a warp, so use it for the columns."),
         ),
         measured=Measured((60, 500), (32, 8, 1)),
         advice=(
@@ -601,8 +603,8 @@ EXERCISES = (
             Advice(advice.written_twice, "Threads beyond the last column write into the next row."),
             Advice(
                 _only_padding_wrong,
-                "The padding can contain NaN and infinity, and 0 times these is NaN: choose, do not "
-                "multiply.",
+                "The padding can contain NaN and infinity, and 0 times these is NaN: select values, do not "
+                "multiply them.",
             ),
             Advice(
                 advice.partly_unwritten,

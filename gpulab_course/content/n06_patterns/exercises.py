@@ -688,7 +688,7 @@ EXERCISES = (
             ),
             Advice(
                 lambda mistake: mistake.name == "count",
-                "`count` is the number of all kept elements; the last block knows it.",
+                "`count` is the number of all kept elements; only the last block can compute it.",
             ),
             Advice(
                 advice.written_twice,
@@ -739,11 +739,11 @@ EXERCISES = (
                 advice.out_of_bounds,
                 "The tile has (blockDim.x + 4) × (blockDim.y + 4) elements; a row of it has blockDim.x + 4.",
             ),
-            Advice(advice.written_twice, "Every pixel belongs to one thread."),
+            Advice(advice.written_twice, "Every pixel must be written by only one thread."),
             Advice(
                 advice.fault("barrier"),
-                "All threads of a block must reach every barrier: keep it out of the guard, and let threads "
-                "outside the picture stay.",
+                "All threads of a block must reach every barrier: put it outside of the guard, and do not "
+                "let threads outside the picture return.",
             ),
             Advice(
                 advice.hazard("RAW", "WAR", "WAW"),
@@ -815,16 +815,16 @@ EXERCISES = (
             ),
             Advice(
                 advice.both(_only_low_rows_wrong, advice.not_(_wrong_rows_have_infinity)),
-                "The largest score of a row can be as low as you like: begin with −∞, not with a number.",
+                "The largest score of a row can be very low: begin with −∞, not with a number.",
             ),
             Advice(
                 advice.both(_only_low_rows_wrong, _wrong_rows_are_extremely_low),
-                "Do you begin with −∞, not with a number? Then a lane, a warp or a row with nothing but −∞ "
-                "has the sum 0.",
+                "Each maximum must begin with −∞, not with a number. A lane, a warp or a row with only −∞ "
+                "then has the sum 0.",
             ),
             Advice(
                 _only_masked_rows_wrong,
-                "−∞ minus −∞ is NaN. A lane, a warp or a row with nothing but −∞ must have the sum 0.",
+                "−∞ minus −∞ is NaN. A lane, a warp or a row with only −∞ must have the sum 0.",
             ),
             Advice(
                 advice.not_finite,

@@ -19,7 +19,7 @@ SHOWN = (
     ShownAnswer("06-scan", "does not wait", "orders", "__threadfence()"),
     ShownAnswer("06-scan", "no guard", "results", "neither load nor store"),
     ShownAnswer("06-compact", "an atomic counter of warps", "budget", "from votes and sums"),
-    ShownAnswer("06-compact", "count missing", "results", "the last block knows"),
+    ShownAnswer("06-compact", "count missing", "results", "only the last block can compute"),
     ShownAnswer("06-compact", "the order of lanes turned", "results", "in another order"),
     ShownAnswer("06-compact", "warps before it left out", "results", "in warps before"),
     ShownAnswer("06-compact", "no guard", "results", "they vote no"),
@@ -31,6 +31,6 @@ SHOWN = (
     ShownAnswer("06-softmax", "begins with a number", "results", "begin with −∞"),
     ShownAnswer("06-softmax", "no maximum", "results", "overflows"),
     ShownAnswer("06-softmax", "rescaling forgotten", "results", "common one"),
-    ShownAnswer("06-softmax", "a lane of −∞", "results", "nothing but −∞"),
+    ShownAnswer("06-softmax", "a lane of −∞", "results", "only −∞"),
     ShownAnswer("06-softmax", "three passes", "budget", "in one pass"),
 )

@@ -220,8 +220,8 @@ SCALE = ProgramExercise(
             large=True,
         ),
         Budget("waits", _NO_WAIT, most=0),
-        Budget("to_host_copies", "Stay on the device.", most=0),
-        Budget("to_device_copies", "Stay on the device.", most=0),
+        Budget("to_host_copies", "Keep all of the work on the device.", most=0),
+        Budget("to_device_copies", "Keep all of the work on the device.", most=0),
     ),
     praise="the program needs only one array in addition to the input, however many steps there are.",
 )

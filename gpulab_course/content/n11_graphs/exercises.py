@@ -456,8 +456,8 @@ EXERCISES = (
             ),
             Budget(
                 "computed_outside",
-                "Outside of the graph, do nothing but copy: one batch into the graph's input and one answer "
-                "out of it per request.",
+                "Outside of the graph, only copy: one batch into the graph's input and one answer out of "
+                "it per request.",
                 most=0,
             ),
         ),

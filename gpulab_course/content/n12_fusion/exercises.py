@@ -824,7 +824,7 @@ EXERCISES = (
         advice=(
             Advice(
                 advice.both(advice.out_of_bounds, advice.fault("out of bounds", "x")),
-                "A row has cols elements, more or fewer than the block has threads.",
+                "A row has cols elements, which can be more or fewer than the threads of the block.",
             ),
             Advice(advice.out_of_bounds, "A row has cols elements, and so has its space in shared memory."),
             Advice(advice.written_twice, "Each element must be written by only one thread."),

@@ -685,14 +685,14 @@ EXERCISES = (
         measured=Measured(1 << 14, (256, 1, 1), slack=6.0),
         advice=(
             Advice(advice.out_of_bounds, "Guard the end: i < n."),
-            Advice(advice.written_twice, "Each element belongs to one thread."),
+            Advice(advice.written_twice, "Each element must be written by only one thread."),
             Advice(
                 _low_bits,
                 "The lower 16 bits must be 0 in a NaN as well, because BF16 has only the upper ones.",
             ),
             Advice(
                 lambda m: _wrong_at(m, np.isnan),
-                "NaN has to stay NaN: do not carry into its sign or clear all of its fraction.",
+                "NaN has to stay NaN: a carry must not change its sign, and its fraction must not become 0.",
             ),
             Advice(lambda m: _wrong_at(m, np.isinf), "An infinity is not a NaN, and must stay unchanged."),
             Advice(
@@ -714,7 +714,8 @@ EXERCISES = (
                 "A number above the middle between the largest BF16 number and 2**128 becomes ∞.",
             ),
             Advice(
-                advice.partly_unwritten, "Some were never written: there can be fewer threads than elements."
+                advice.partly_unwritten,
+                "Some elements were never written: there can be fewer threads than elements.",
             ),
             Advice(
                 lambda m: m.found is not None,

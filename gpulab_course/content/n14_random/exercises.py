@@ -443,7 +443,7 @@ EXERCISES = (
                 advice.out_of_bounds,
                 "n need not be a multiple of four: guard each of the thread's four words.",
             ),
-            Advice(advice.written_twice, "The four words of a counter belong to one thread."),
+            Advice(advice.written_twice, "The four words of a counter must be written by only one thread."),
             Advice(advice.partly_unwritten, "Each thread writes four words, from 4 * its number on."),
             Advice(lambda m: _words_as(m, rounds=9), "These are the words of 9 rounds, but Philox has ten."),
             Advice(

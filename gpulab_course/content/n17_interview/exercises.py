@@ -938,7 +938,7 @@ EXERCISES = (
             ),
             Advice(
                 advice.partly_unwritten,
-                "Some numbers were never written. Each head has 32.",
+                "Some numbers were never written. Each head has 32 numbers.",
             ),
             Advice(
                 lambda m: m.found is not None,

@@ -398,7 +398,7 @@ EXERCISES = (
                 "b and d have 128.",
             ),
             Advice(advice.fault("misaligned"), "A load of 4 bytes must start at an even column."),
-            Advice(advice.written_twice, "Every element of d belongs to one lane of one warp."),
+            Advice(advice.written_twice, "Every element of d must be written by only one lane of one warp."),
             Advice(
                 advice.holds(_with_swapped_quarters),
                 "Register 1 of a has the rows 8 below register 0, and register 2 has the columns 8 to the "
@@ -466,7 +466,7 @@ EXERCISES = (
                 "is v ^ row % 8.",
             ),
             Advice(advice.out_of_bounds, "x has 512 vectors per tile, and y has 2,048 words."),
-            Advice(advice.written_twice, "Every word of y belongs to one lane of one warp."),
+            Advice(advice.written_twice, "Every word of y must be written by only one lane of one warp."),
             Advice(
                 advice.hazard("RAW", "WAR"),
                 "A warp reads vectors that other warps have stored, so a __syncthreads() must come between.",
@@ -538,9 +538,9 @@ EXERCISES = (
             ),
             Advice(
                 advice.out_of_bounds,
-                "A tile from k on does not exist: start no copies for it, but close the group all the same.",
+                "A tile from k on does not exist: start no copies for it, but close the group anyway.",
             ),
-            Advice(advice.written_twice, "Every element of c belongs to one lane of one warp."),
+            Advice(advice.written_twice, "Every element of c must be written by only one lane of one warp."),
             Advice(
                 advice.hazard(),
                 "A thread waits only for its own copies. A __syncthreads() must come between the wait and "
@@ -591,7 +591,7 @@ EXERCISES = (
                 "x has 16 n rows of k elements, w has k rows of 8, bias has 8, and y has 16 n rows of 8.",
             ),
             Advice(advice.fault("misaligned"), "A half2 or float2 must start at an even column."),
-            Advice(advice.written_twice, "Every element of y belongs to one lane of one warp."),
+            Advice(advice.written_twice, "Every element of y must be written by only one lane of one warp."),
             Advice(_gives(lambda sums, bias: _gelu(sums)), "The bias is missing."),
             Advice(_gives(lambda sums, bias: sums + bias), "GELU is missing."),
             Advice(

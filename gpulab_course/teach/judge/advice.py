@@ -169,7 +169,8 @@ def _initial_contents(m: Mistake) -> bool:
 
 # Comes first, because no other mistake looks like it.
 _ADDS_TO_CONTENTS = Advice(
-    _initial_contents, "It adds to the initial contents of the output, which are undefined. Assign with =."
+    _initial_contents,
+    "The kernel adds to the initial contents of the output, which are undefined. Assign with =.",
 )
 _GENERAL_ADVICE = (
     Advice(written_twice, "Each element must be written by only one thread."),

@@ -545,7 +545,7 @@ _TIMELINES = (
     Wrong("09-timelines", "B by array", _with(B=("copies", answers.kept_by_array)), "", "not the same as"),
     Wrong("09-timelines", "B by length", _with(B=("copies", answers.kept_by_length)), "", "not the same as"),
     Wrong("09-timelines", "C on the device", _with(C=("waits", answers.left_there)),
-          "", "numbers stay numbers"),
+          "", "numbers must stay numbers"),
     Wrong("09-timelines", "less work", _with(A=("launches", answers.fewer_rounds)), "", "not the same as"),
     Wrong("09-timelines", "page-locked, and copied again", _with(B=("copies", answers.pinned_again)),
           "", "still go to the device"),

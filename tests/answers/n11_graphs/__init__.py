@@ -83,7 +83,7 @@ _STATIC = (
         "the host launches the last step",
         programs.serve_in_place(outside=True),
         "counts",
-        "do nothing but copy",
+        "only copy",
     ),
     Right("11-static", "the reference", exercises.serve),
     Right("11-static", "copies and a stack", programs.serve()),
