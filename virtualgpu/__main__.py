@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         epilog="A kernel is stopped if none of its threads finishes within "
         "VIRTUALGPU_WATCHDOG_S seconds of processor time (default: 20).",
     )
-    remaining = argparse.REMAINDER
+    remainder = argparse.REMAINDER
     parser.add_argument(
         "--device",
         metavar="NAME",
@@ -35,10 +35,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--count", type=int, metavar="N", help="number of GPUs (default: VIRTUALGPU_COUNT or 1)"
     )
     parser.add_argument(
-        "-m", nargs=remaining, dest="module", metavar="MODULE", help="run a module, like python -m"
+        "-m", nargs=remainder, dest="module", metavar="MODULE", help="run a module, like python -m"
     )
-    parser.add_argument("-c", nargs=remaining, dest="code", metavar="CODE", help="run a line of code")
-    parser.add_argument("script", nargs=remaining, help="a script to run, followed by its arguments")
+    parser.add_argument("-c", nargs=remainder, dest="code", metavar="CODE", help="run a line of code")
+    parser.add_argument("script", nargs=remainder, help="a script to run, followed by its arguments")
     options = parser.parse_args(arguments)
     program = options.module or options.code or options.script
     if not program:

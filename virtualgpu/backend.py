@@ -136,10 +136,10 @@ class VirtualBackend:
         not change.
         """
         prepared = replace(self.prepared(launch), cold=caches_of(observations) == "cold")
-        *earlier_runs, last_run = _runs(observations)
+        *earlier_runs, last_run = _group_by_run(observations)
         records: dict[Observation[Any], Any] = {}
         for run in earlier_runs:
-            with _restored(prepared):
+            with _restore_contents(prepared):
                 records |= _records_of(prepared, run, prepared.run)
         records |= _records_of(prepared, last_run, partial(_run_in_stream, prepared))
         if len(observations) == 1:
@@ -209,9 +209,9 @@ class VirtualBackend:
         )
 
 
-def _runs(observations: Sequence[Observation[Any]]) -> list[list[Observation[Any]]]:
+def _group_by_run(observations: Sequence[Observation[Any]]) -> list[list[Observation[Any]]]:
     """Group observations that can share one run of the kernel; the last group is the largest."""
-    runs: list[list[Observation[Any]]] = [
+    groups: list[list[Observation[Any]]] = [
         [observation] for observation in observations if isinstance(observation, Hazards)
     ]
     observations_by_warp: dict[Any, list[Observation[Any]]] = {}
@@ -220,17 +220,17 @@ def _runs(observations: Sequence[Observation[Any]]) -> list[list[Observation[Any
             observations_by_warp.setdefault((observation.block_index, observation.warp), []).append(
                 observation
             )
-    runs += observations_by_warp.values()
-    other_runs = [
+    groups += observations_by_warp.values()
+    other_observations = [
         observation
         for observation in observations
         if not isinstance(observation, Hazards | Warp | Block | Accesses | Fragments)
     ]
-    if other_runs and observations_by_warp:
-        runs[-1] += other_runs
-    elif other_runs:
-        runs.append(other_runs)
-    return runs
+    if other_observations and observations_by_warp:
+        groups[-1] += other_observations
+    elif other_observations:
+        groups.append(other_observations)
+    return groups
 
 
 def _records_of(
@@ -242,7 +242,7 @@ def _records_of(
     if isinstance(observations[0], Hazards):
         from virtualgpu.sanitizer import sanitize
 
-        with _restored(prepared, observations[0].restore) as restore:
+        with _restore_contents(prepared, observations[0].restore) as restore:
             return {observations[0]: sanitize(prepared, observations[0], restore)}
     needs_cache_model = any(
         isinstance(observation, Counters) and observation.caches for observation in observations
@@ -263,7 +263,7 @@ def _records_of(
         prepared.options, trace=request, observer=cache_watch.notes if cache_watch is not None else None
     )
     if any(isinstance(observation, Blocks) and observation.restore for observation in observations):
-        with _restored(prepared):
+        with _restore_contents(prepared):
             finished = prepared.run(options)
     else:
         finished = run(options)
@@ -347,7 +347,7 @@ def _run_in_stream(prepared: PreparedLaunch, options: RunOptions) -> FinishedLau
 
 
 @contextmanager
-def _restored(launch: PreparedLaunch, afterwards: bool = True) -> Iterator[Callable[[], None]]:
+def _restore_contents(launch: PreparedLaunch, restore_at_end: bool = True) -> Iterator[Callable[[], None]]:
     """Restore the contents of every array argument at the end of a ``with`` block, also after a fault.
 
     Yields a function that restores the contents immediately. Without `afterwards`, the contents are restored
@@ -355,15 +355,15 @@ def _restored(launch: PreparedLaunch, afterwards: bool = True) -> Iterator[Calla
     """
     memory = launch.device.memory
     l2 = deepcopy(launch.device.l2)
-    saved = {address: memory.view(address, size).copy() for address, size in launch.arrays.items()}
+    saved_contents = {address: memory.view(address, size).copy() for address, size in launch.arrays.items()}
 
     def restore() -> None:
-        for address, old_contents in saved.items():
+        for address, old_contents in saved_contents.items():
             memory.view(address, old_contents.size)[:] = old_contents
 
     try:
         yield restore
     finally:
-        if afterwards:
+        if restore_at_end:
             restore()
             launch.device.l2 = l2

@@ -146,7 +146,7 @@ def anchor(
                 extra_counts["branch of a copied loop"] += 1
     predicated = _predicated_blocks(module, names, sites)
     accesses = [_access(site, predicated[site.function].get(site.block, 0)) for site in sites if site.access]
-    accesses = _merge([site for site in sites if site.access], accesses)
+    accesses = _merge_accesses([site for site in sites if site.access], accesses)
     provenance = counters.provenance
     detail = f"machine code by NVRTC for sm_{target}"
     return AsRun(
@@ -300,9 +300,9 @@ def _atomic_note(site: _Site) -> str:
     )
 
 
-def _merge(sites: Sequence[_Site], rows: Sequence[AccessAsRun]) -> list[AccessAsRun]:
+def _merge_accesses(sites: Sequence[_Site], rows: Sequence[AccessAsRun]) -> list[AccessAsRun]:
     """Assign each wide machine access to the PTX accesses that it replaces; explain the other accesses."""
-    merged = list(rows)
+    merged_rows = list(rows)
     site_groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for n, site in enumerate(sites):
         address = site.instruction.operands[0 if site.instruction.root == "st" else -1]
@@ -322,8 +322,8 @@ def _merge(sites: Sequence[_Site], rows: Sequence[AccessAsRun]) -> list[AccessAs
             {instruction.size_bytes for n in members for instruction in sites[n].machine}, reverse=True
         ):
             if width > counted_size(sites[members[0]]):
-                _merge_group(sites, merged, members, width)
-    return [_note_unused(row) if not row.opcode and row.merged_into is None else row for row in merged]
+                _merge_group(sites, merged_rows, members, width)
+    return [_note_unused(row) if not row.opcode and row.merged_into is None else row for row in merged_rows]
 
 
 def counted_size(site: _Site) -> int:
@@ -346,36 +346,41 @@ def _merge_group(sites: Sequence[_Site], rows: list[AccessAsRun], members: list[
     size = counted_size(sites[members[0]])
     site_at_offset = {_address_offset(sites[n]): n for n in members}
     for phase in range(0, width, size):
-        windows: dict[int, list[int]] = defaultdict(list)
+        members_by_window: dict[int, list[int]] = defaultdict(list)
         for n in members:
-            windows[(_address_offset(sites[n]) - phase) // width].append(n)
-        complete = [
+            members_by_window[(_address_offset(sites[n]) - phase) // width].append(n)
+        complete_windows = [
             other_window
-            for other_window in windows.values()
+            for other_window in members_by_window.values()
             if any(instruction.size_bytes == width for n in other_window for instruction in sites[n].machine)
         ]
-        if complete and all(len(other_window) * size == width for other_window in complete):
+        if complete_windows and all(len(other_window) * size == width for other_window in complete_windows):
             break
     else:
         for n in site_at_offset.values():
             if any(instruction.size_bytes == width for instruction in sites[n].machine):
                 rows[n] = replace(rows[n], requests=None, executions=None, note=_ITERATIONS_NOTE)
         return
-    for window in complete:
-        owners = [n for n in window if sites[n].machine]
-        widths = {instruction.size_bytes for n in owners for instruction in sites[n].machine}
-        owner = owners[0]
+    for window_members in complete_windows:
+        machine_members = [n for n in window_members if sites[n].machine]
+        widths = {instruction.size_bytes for n in machine_members for instruction in sites[n].machine}
+        first_member = machine_members[0]
         if len(widths) > 1:
-            for n in owners:
+            for n in machine_members:
                 rows[n] = replace(rows[n], requests=None, executions=None, note=_PARTIAL_NOTE)
             continue
-        merge_note = _merge_note(len(window), size, rows[owner], width)
-        for n in window:
-            if n == owner:
+        merge_note = _merge_note(len(window_members), size, rows[first_member], width)
+        for n in window_members:
+            if n == first_member:
                 rows[n] = replace(rows[n], note=merge_note)
             else:
                 rows[n] = replace(
-                    rows[n], opcode="", requests=0, executions=0, merged_into=rows[owner].pc, note=merge_note
+                    rows[n],
+                    opcode="",
+                    requests=0,
+                    executions=0,
+                    merged_into=rows[first_member].pc,
+                    note=merge_note,
                 )
 
 

@@ -262,53 +262,57 @@ def _linear(names: _Names, destination: str, index: str, size: str) -> str:
     """
     factor = names("factor")
     coordinate = names("part")
-    narrow = names("narrow")
+    register_32 = names("narrow")
     ptx_lines = []
-    for axis, length in (("z", ""), ("y", "y"), ("x", "x")):
-        ptx_lines.append(f"\tmov.u32 %{narrow}, %{index}.{axis};\n\tcvt.u64.u32 %{coordinate}, %{narrow};\n")
-        if not length:
+    for axis, size_axis in (("z", ""), ("y", "y"), ("x", "x")):
+        ptx_lines.append(
+            f"\tmov.u32 %{register_32}, %{index}.{axis};\n\tcvt.u64.u32 %{coordinate}, %{register_32};\n"
+        )
+        if not size_axis:
             ptx_lines.append(f"\tmov.u64 %{destination}, %{coordinate};\n")
             continue
-        ptx_lines.append(f"\tmov.u32 %{narrow}, %{size}.{length};\n\tcvt.u64.u32 %{factor}, %{narrow};\n")
+        ptx_lines.append(
+            f"\tmov.u32 %{register_32}, %{size}.{size_axis};\n\tcvt.u64.u32 %{factor}, %{register_32};\n"
+        )
         ptx_lines.append(f"\tmad.lo.u64 %{destination}, %{destination}, %{factor}, %{coordinate};\n")
     return "".join(ptx_lines)
 
 
 def _block_prologue(names: _Names) -> str:
     row = names("row")
-    recorded = names("kept")
-    chosen_block = names("wanted")
+    scratch_register = names("kept")
+    is_recorded = names("wanted")
     lowest = names("lowest")
-    sm = names("narrow")
+    sm_register = names("narrow")
     block = names("block")
     shift = names("shift")
     base = names("base")
     time = names("time")
     return f"""
-	.reg .pred %{chosen_block};
+	.reg .pred %{is_recorded};
 	.reg .b64 %{row};
 	{{
 	.reg .pred %{lowest};
-	.reg .b32 %{names("mask")}, %{names("lower")}, %{sm}, %{shift};
-	.reg .b64 %{block}, %{base}, %{time}, %{recorded}, %{names("factor")}, %{names("part")};
+	.reg .b32 %{names("mask")}, %{names("lower")}, %{sm_register}, %{shift};
+	.reg .b64 %{block}, %{base}, %{time}, %{scratch_register}, %{names("factor")}, %{names("part")};
 	mov.u64 %{time}, %globaltimer;
 	ld.param.u64 %{base}, [{names("buffer")}];
 	cvta.to.global.u64 %{base}, %{base};
 {_linear(names, block, "ctaid", "nctaid")}	ld.global.u32 %{shift}, [%{base}];
 	shr.u64 %{row}, %{block}, %{shift};
-	mul.lo.u64 %{recorded}, %{row}, {_HASH_FACTOR - (1 << 64)};
-	shr.u64 %{recorded}, %{recorded}, 40;
-	xor.b64 %{recorded}, %{recorded}, %{block};
+	mul.lo.u64 %{scratch_register}, %{row}, {_HASH_FACTOR - (1 << 64)};
+	shr.u64 %{scratch_register}, %{scratch_register}, 40;
+	xor.b64 %{scratch_register}, %{scratch_register}, %{block};
 	shl.b64 %{names("factor")}, -1, %{shift};
 	not.b64 %{names("factor")}, %{names("factor")};
-	and.b64 %{recorded}, %{recorded}, %{names("factor")};
-	setp.eq.u64 %{chosen_block}, %{recorded}, 0;
+	and.b64 %{scratch_register}, %{scratch_register}, %{names("factor")};
+	setp.eq.u64 %{is_recorded}, %{scratch_register}, 0;
 	mad.lo.u64 %{row}, %{row}, {8 * _BLOCK_WORDS}, %{base};
-{_lowest_lane(names)}	and.pred %{lowest}, %{lowest}, %{chosen_block};
+{_lowest_lane(names)}	and.pred %{lowest}, %{lowest}, %{is_recorded};
 	@%{lowest} red.global.min.u64 [%{row}+{8 * _BLOCK_HEADER}], %{time};
-	mov.u32 %{sm}, %smid;
-	cvt.u64.u32 %{recorded}, %{sm};
-	@%{lowest} st.global.u64 [%{row}+{8 * _BLOCK_HEADER + 16}], %{recorded};
+	mov.u32 %{sm_register}, %smid;
+	cvt.u64.u32 %{scratch_register}, %{sm_register};
+	@%{lowest} st.global.u64 [%{row}+{8 * _BLOCK_HEADER + 16}], %{scratch_register};
 	}}
 	"""
 

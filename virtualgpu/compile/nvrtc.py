@@ -352,18 +352,18 @@ def _merge_options(flags: Sequence[str]) -> list[str]:
 
     An option of the learner replaces the default, except for the target architecture.
     """
-    merged: list[str] = []
+    options: list[str] = []
     has_architecture = False
     for flag in flags:
         if flag.startswith(("--gpu-architecture", "-arch")):
             if has_architecture:
                 continue
             has_architecture = True
-        if flag not in merged:
-            merged.append(flag)
-    if not any(flag.startswith(("--std", "-std")) for flag in merged):
-        merged.append("--std=c++17")
-    return [*merged, *include_options()]
+        if flag not in options:
+            options.append(flag)
+    if not any(flag.startswith(("--std", "-std")) for flag in options):
+        options.append("--std=c++17")
+    return [*options, *include_options()]
 
 
 def _refuse_unlinked(flags: Sequence[str]) -> None:

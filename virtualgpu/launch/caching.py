@@ -159,12 +159,12 @@ def _accesses_in_time(finished: FinishedLaunch, rows: npt.NDArray[np.int64]) -> 
         local_line = (slot * warps + rows[:, 1] % warps) * line_count + line
         line = np.where(is_local, _LOCAL_LINE + local_line, line)
     order = np.argsort(time_ns, kind="stable")
-    packed = np.empty((len(rows), 3), np.int64)
+    packed_rows = np.empty((len(rows), 3), np.int64)
     size_bytes = rows[:, 0] >> BYTES_SHIFT & 63
-    packed[:, 0] = pack_lines(line, sectors, size_bytes)[order]
-    packed[:, 1] = (sm[block].astype(np.int64) << 32 | site_numbers)[order]
-    packed[:, 2] = time_ns[order].astype(np.int64)
-    return packed
+    packed_rows[:, 0] = pack_lines(line, sectors, size_bytes)[order]
+    packed_rows[:, 1] = (sm[block].astype(np.int64) << 32 | site_numbers)[order]
+    packed_rows[:, 2] = time_ns[order].astype(np.int64)
+    return packed_rows
 
 
 def _index_on_sm(sm: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:

@@ -101,16 +101,16 @@ def run_debug_build(prepared: PreparedLaunch, request: TraceRequest) -> DebugBui
         debug_warps = (single_trace,)
 
     def described(warps: tuple[WarpTrace, ...]) -> tuple[WarpTrace, ...]:
-        optimized = TracedRun(warps, prepared.kernel.program.traced_kernel(packed.name, count=True))
+        optimized_run = TracedRun(warps, prepared.kernel.program.traced_kernel(packed.name, count=True))
         # Values are compared warp by warp, so only the same warps of the debug build are used.
         same_warps = tuple(
             trace for trace in debug_warps if any(trace.warp_index == warp.warp_index for warp in warps)
         )
-        debugged = TracedRun(same_warps, program.traced_kernel(packed.name, count=False))
+        debug_run = TracedRun(same_warps, program.traced_kernel(packed.name, count=False))
         if not same_warps:
             return warps
-        variables = find_variables(optimized, debugged, scalars, program.module)
-        factors = unroll_factors(optimized, debugged) if len(same_warps) == len(warps) else ()
+        variables = find_variables(optimized_run, debug_run, scalars, program.module)
+        factors = unroll_factors(optimized_run, debug_run) if len(same_warps) == len(warps) else ()
         return tuple(
             replace(
                 trace,

@@ -401,27 +401,29 @@ def _copy_waits(
         for pc in block_of if copies else ():
             if code[pc].parts[:2] != ("cp", "async") or code[pc].parts[2] not in ("wait_group", "wait_all"):
                 continue
-            here = block_of[pc]
+            wait_block = block_of[pc]
             loop = next(
-                (loop for loop in loops if here in loop and any(block_of[c] in loop for c in copies)),
+                (loop for loop in loops if wait_block in loop and any(block_of[c] in loop for c in copies)),
                 range(0),
             )
-            before = [c for c in copies if c < pc and (not loop or block_of[c] in loop)]
-            started = before or [c for c in copies if block_of[c] in loop]
-            if not started:
+            earlier_copies = [c for c in copies if c < pc and (not loop or block_of[c] in loop)]
+            started_copies = earlier_copies or [c for c in copies if block_of[c] in loop]
+            if not started_copies:
                 continue
-            first = block_of[max(started)] + 1
-            between = (
-                [*range(first, here)] if before else [*range(first, loop.stop), *range(loop.start, here)]
+            first = block_of[max(started_copies)] + 1
+            blocks_between = (
+                [*range(first, wait_block)]
+                if earlier_copies
+                else [*range(first, loop.stop), *range(loop.start, wait_block)]
             )
             count = code[pc].operands[0] if code[pc].operands else None
             waits.append(
                 CopyWait(
-                    rows[here],
+                    rows[wait_block],
                     count.value if isinstance(count, ir.Immediate) else 0,
                     tuple(rows[number] for number in loop),
-                    tuple(rows[number] for number in between),
-                    tuple(results.source_index(code[c]) for c in started),
+                    tuple(rows[number] for number in blocks_between),
+                    tuple(results.source_index(code[c]) for c in started_copies),
                 )
             )
     return tuple(waits)

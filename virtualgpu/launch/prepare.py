@@ -223,7 +223,7 @@ class PreparedLaunch:
         }
         launch = replace(self.launch, grid=node.grid, block=node.block, shared_bytes=node.shared_bytes)
         node_occupancy = _check_limits(self.device, self.kernel, launch, self.max_dynamic_bytes)
-        packed = replace(
+        packed_launch = replace(
             self.packed,
             grid=node.grid,
             block=node.block,
@@ -232,7 +232,7 @@ class PreparedLaunch:
         )
         arrays = {moves.get(address, address): size for address, size in self.arrays.items()}
         return replace(
-            self, launch=launch, packed=packed, arrays=arrays, names={}, occupancy=node_occupancy
+            self, launch=launch, packed=packed_launch, arrays=arrays, names={}, occupancy=node_occupancy
         )._operation
 
     def released(self) -> Operation:
@@ -425,7 +425,7 @@ def prepare(
 
     kernel_occupancy = _check_limits(device, kernel, launch, max_dynamic_bytes)
     entry_function = kernel.entry
-    packed = pack(
+    packed_arguments = pack(
         kernel.name,
         entry_function.params,
         entry_function.param_bytes,
@@ -442,12 +442,12 @@ def prepare(
             kernel.symbol,
             launch.grid,
             launch.block,
-            packed.buffer,
+            packed_arguments.buffer,
             launch.shared_bytes,
             source_name=kernel.name,
         ),
-        packed.arrays,
-        packed.names,
+        packed_arguments.arrays,
+        packed_arguments.names,
         kernel_occupancy,
         max_dynamic_bytes,
     )

@@ -92,10 +92,10 @@ class WatchedLaunch:
 
         prepared = self._prepared
         device = prepared.device
-        packed = prepared.packed
+        packed_launch = prepared.packed
         launch_source = prepared.launch.source
         program = prepared.kernel.program
-        kernel = program.traced_kernel(packed.name, count=True)
+        kernel = program.traced_kernel(packed_launch.name, count=True)
         sizes = {variable.name: variable.size_bytes for variable in program.module.variables.values()}
         for plan in kernel.plans:
             sizes |= {variable.name: variable.size_bytes for variable in plan.function.shared.values()}
@@ -109,7 +109,7 @@ class WatchedLaunch:
                 return None
 
         return Symbols(
-            kernel=packed.name,
+            kernel=packed_launch.name,
             title=prepared.kernel.name,
             code=launch_source.code,
             options=tuple(launch_source.options),
@@ -123,7 +123,7 @@ class WatchedLaunch:
             ),
             arrays=prepared.arrays,
             shared={name: (address, sizes.get(name, 0)) for name, address in kernel.tables.shared.items()},
-            shared_bytes=kernel.static_shared_bytes + packed.shared_bytes,
+            shared_bytes=kernel.static_shared_bytes + packed_launch.shared_bytes,
             local=frozenset(local_symbols),
             address_of=address_of,
         )

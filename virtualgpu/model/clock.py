@@ -327,10 +327,10 @@ class Schedule:
         with self.clock.lock:
             if self._pending is not None and len(self._pending) >= _MOST_PENDING:
                 self._finish()
-            after = self.follow(handle, number)
+            predecessors = self.follow(handle, number)
             if self._pending is None:
                 start, end = self.place(handle, engine, duration_ns, sm_share, ports)
-                self._log.append(activity(start, end, after))
+                self._log.append(activity(start, end, predecessors))
                 return self._log[-1]
             duration = max(1, round(duration_ns))
             engine_share = min(1.0, max(0.001, sm_share))
@@ -349,10 +349,10 @@ class Schedule:
                 waves,
                 priority,
                 floor_ns,
-                tuple(n for n in after if n in self._pending),
+                tuple(n for n in predecessors if n in self._pending),
             )
             self._is_planned = False
-            self._log.append(activity(floor_ns, floor_ns + duration, after))
+            self._log.append(activity(floor_ns, floor_ns + duration, predecessors))
             if engine != "compute":
                 self.settle()  # the host may want to wait for it
             return self._log[-1]
@@ -462,11 +462,11 @@ class Schedule:
         """Make operation `number` the last one of a queue, and return the operations it waits for."""
         with self.clock.lock:
             queue = self.queue(handle)
-            after = self._frontier(queue)
+            predecessors = self._frontier(queue)
             queue.frontier = (number,)
             queue.last = number
             queue.waits = False
-            return after
+            return predecessors
 
     def _frontier(self, queue: Queue) -> tuple[int, ...]:
         """Return the operations, in this and other queues, that the next one of a queue must follow."""

@@ -217,8 +217,10 @@ class WorkQueue:
                 elif watch is None:
                     duration_ns = operation.run()
                 else:
-                    place = StreamRef(node.device_id, node.stream_id)
-                    duration_ns, work_record = watch.node(place, operation_number, operation, node.source)
+                    stream_ref = StreamRef(node.device_id, node.stream_id)
+                    duration_ns, work_record = watch.node(
+                        stream_ref, operation_number, operation, node.source
+                    )
                     works.append(work_record)
                 predecessors = [activities[index] for index in node.after]
                 node_ready_ns = ready_ns
@@ -234,14 +236,16 @@ class WorkQueue:
                     operation.sm_share,
                     operation.passage.engines,
                 )
-                after = tuple(activity.correlation_id for activity in predecessors) or previous
-                activity = operation.activity(node.device_id, stream_id, operation_number, start, end, after)
+                predecessor_numbers = tuple(activity.correlation_id for activity in predecessors) or previous
+                activity = operation.activity(
+                    node.device_id, stream_id, operation_number, start, end, predecessor_numbers
+                )
                 activities.append(replace(activity, graph_id=graph_id, graph_node_id=node_id))
                 operation.passage.report(activities[-1])
                 if self._clock.deferral is not None:
                     kernel = operation.kind == "CONCURRENT_KERNEL"
                     self._clock.deferral.hold(
-                        operation_number, operation.run, after, keeps=False, kernel=kernel
+                        operation_number, operation.run, predecessor_numbers, keeps=False, kernel=kernel
                     )
                 if operation.node_kind is None:
                     node.schedule.log.append(activities[-1])

@@ -251,15 +251,15 @@ class Checker:
         """Return which granules of an allocation are uninitialized, or None if it is not written."""
         unwritten_table = self.unwritten_words.get(start)
         written_granules = self._written_granules.get(start)
-        remaining = (
+        unwritten_granules = (
             unwritten_table
             if written_granules is None or unwritten_table is None
             else unwritten_table & (written_granules == 0)
         )
-        if unwritten_table is None or remaining is None:
+        if unwritten_table is None or unwritten_granules is None:
             return None
         is_writable = self._writable_starts is not None and start in self._writable_starts
-        return remaining if is_writable or (unwritten_table & ~remaining).any() else None
+        return unwritten_granules if is_writable or (unwritten_table & ~unwritten_granules).any() else None
 
     # -- methods that the engine calls -----------------------------------------------------------------------
 

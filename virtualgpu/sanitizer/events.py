@@ -37,23 +37,23 @@ def partial_barrier(c: Context, b: Block, g: Checker, first: int, group: int) ->
     while offset < size:
         store32(maximum + offset, 0)
         offset += 4
-    remaining = group
-    while remaining:
-        lane_row = row + lowest(remaining) * size
-        remaining = remaining & (remaining - 1)
+    remaining_lanes = group
+    while remaining_lanes:
+        lane_row = row + lowest(remaining_lanes) * size
+        remaining_lanes = remaining_lanes & (remaining_lanes - 1)
         offset = 0
         while offset < size:
             if load32(lane_row + offset) > load32(maximum + offset):
                 store32(maximum + offset, load32(lane_row + offset))
             offset += 4
-    remaining = group
-    while remaining:
-        store32(maximum + 4 * (first + lowest(remaining)), b.cut)
-        remaining = remaining & (remaining - 1)
-    remaining = group
-    while remaining:
-        lane_row = row + lowest(remaining) * size
-        remaining = remaining & (remaining - 1)
+    remaining_lanes = group
+    while remaining_lanes:
+        store32(maximum + 4 * (first + lowest(remaining_lanes)), b.cut)
+        remaining_lanes = remaining_lanes & (remaining_lanes - 1)
+    remaining_lanes = group
+    while remaining_lanes:
+        lane_row = row + lowest(remaining_lanes) * size
+        remaining_lanes = remaining_lanes & (remaining_lanes - 1)
         offset = 0
         while offset < size:
             store32(lane_row + offset, load32(maximum + offset))
@@ -66,12 +66,12 @@ def warp_sync(c: Context, b: Block, g: Checker, members: int, mask: int) -> None
     """Record a ``__syncwarp``, at which each lane waits for the lanes in its own mask."""
     if b.known == 0:
         call(b.ask, c, KNOW, 0, 0, 0)
-    remaining = mask
-    while remaining:
-        lane = lowest(remaining)
+    remaining_lanes = mask
+    while remaining_lanes:
+        lane = lowest(remaining_lanes)
         group_mask = load64(members + 8 * lane) & mask | 1 << lane
         partial_barrier(c, b, g, c.warp << 5, group_mask)
-        remaining = remaining & ~group_mask
+        remaining_lanes = remaining_lanes & ~group_mask
 
 
 def wait(c: Context, b: Block, g: Checker, lanes: int, mask: int) -> None:
@@ -110,10 +110,10 @@ def opens(c: Context, b: Block, g: Checker) -> None:
 
 def shuffle(c: Context, b: Block, g: Checker, lanes: int, mask: int, values: int) -> None:
     """Check that the source lane of each lane in a shuffle is active."""
-    remaining = mask
-    while remaining:
-        lane = lowest(remaining)
-        remaining = remaining & (remaining - 1)
+    remaining_lanes = mask
+    while remaining_lanes:
+        lane = lowest(remaining_lanes)
+        remaining_lanes = remaining_lanes & (remaining_lanes - 1)
         if mask >> load64(lanes + 8 * lane) & 1 == 0:
             call(b.ask, c, layout.SHUFFLE, lanes, mask, values)
             return

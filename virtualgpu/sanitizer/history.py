@@ -53,17 +53,17 @@ def check_write(c: Context, number: int, lanes: int, mask: int, values: int) -> 
     size = load64(g.sites + 8 * number)
     if size == 0:
         return
-    remaining = mask
-    while remaining:
-        address = load64(lanes + 8 * lowest(remaining))
-        remaining = remaining & (remaining - 1)
+    remaining_lanes = mask
+    while remaining_lanes:
+        address = load64(lanes + 8 * lowest(remaining_lanes))
+        remaining_lanes = remaining_lanes & (remaining_lanes - 1)
         tag = address >> _TAG_SHIFT
         if tag:
             address = address & _OFFSET_MASK
             if tag <= LOCAL:
                 address = 0
         if address < g.end and address + size > g.start:
-            remaining = 0
+            remaining_lanes = 0
             call(g.ask, c, ELEMENT_WRITE - number, lanes, mask, 0)
 
 

@@ -393,10 +393,10 @@ def read_shared(c: Context, b: Block, g: Checker, s: Site, lanes: int, mask: int
     tag = b.number + 1
     shift = g.shift
     part_count = s.parts
-    remaining = mask
-    while remaining:
-        lane = lowest(remaining)
-        remaining = remaining & (remaining - 1)
+    remaining_lanes = mask
+    while remaining_lanes:
+        lane = lowest(remaining_lanes)
+        remaining_lanes = remaining_lanes & (remaining_lanes - 1)
         record = first | lane
         word = load64(lanes + 8 * lane) >> shift
         part = 0
@@ -513,11 +513,11 @@ def access(c: Context, b: Block, g: Checker, s: Site, lanes: int, mask: int, val
     if space == SHARED and s.kind_shared == WEAK_READ and step + b.copied + g.partial == 0 and g.races:
         read_shared(c, b, g, s, lanes, mask, record_base)
         return
-    outside = 0
-    remaining = mask
-    while remaining:
-        lane = lowest(remaining)
-        remaining = remaining & (remaining - 1)
+    outside_lanes = 0
+    remaining_lanes = mask
+    while remaining_lanes:
+        lane = lowest(remaining_lanes)
+        remaining_lanes = remaining_lanes & (remaining_lanes - 1)
         address = load64(lanes + 8 * lane)
         record = record_base | lane
         lane_space = space
@@ -540,9 +540,9 @@ def access(c: Context, b: Block, g: Checker, s: Site, lanes: int, mask: int, val
                 part += 1
         elif lane_space == GLOBAL:
             if address >= g.heap_start and address < g.heap_end:
-                outside = outside | 1 << lane
+                outside_lanes = outside_lanes | 1 << lane
             touch_global(c, b, g, s, address, record)
         else:
             touch_local(c, b, g, s, address, record)
-    if outside:
-        call(b.ask, c, HEAP, lanes, outside, s.number)
+    if outside_lanes:
+        call(b.ask, c, HEAP, lanes, outside_lanes, s.number)

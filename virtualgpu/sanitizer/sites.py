@@ -89,14 +89,14 @@ def _branch_inputs(instructions: Sequence[ir.Instruction]) -> list[ir.Instructio
     register_names = {i.guard for i in instructions if i.root in ("bra", "brx") and i.guard}
     registers = [(i, *cfg.definitions_and_uses(i)) for i in instructions]
     while True:
-        deciding = [
+        deciding_reads = [
             (i, uses)
             for i, defined_registers, uses in registers
             if not register_names.isdisjoint(defined_registers)
         ]
-        new_names = {name for _, uses in deciding for name in uses} - register_names
+        new_names = {name for _, uses in deciding_reads for name in uses} - register_names
         if not new_names:
-            return [i for i, _ in deciding]
+            return [i for i, _ in deciding_reads]
         register_names |= new_names
 
 

@@ -72,10 +72,10 @@ def touch(c: Context, number: int, lanes: int, mask: int, values: int) -> None:
     end = 0
     map_address = 0
     shift = 0
-    remaining = mask
-    while remaining:
-        lane = lowest(remaining)
-        remaining = remaining & (remaining - 1)
+    remaining_lanes = mask
+    while remaining_lanes:
+        lane = lowest(remaining_lanes)
+        remaining_lanes = remaining_lanes & (remaining_lanes - 1)
         address = load64(lanes + 8 * lane)
         tag = address >> _TAG_SHIFT
         if tag:

@@ -33,8 +33,8 @@ def inline(module: ir.Module, entry: str) -> ir.Module:
     waiting_names = callgraph.waiting_functions(module, entry)
     if not waiting_names:
         return module
-    merged = _Merger(module, waiting_names).run(module.functions[entry])
-    return dataclasses.replace(module, functions={**module.functions, entry: merged})
+    merged_function = _Merger(module, waiting_names).run(module.functions[entry])
+    return dataclasses.replace(module, functions={**module.functions, entry: merged_function})
 
 
 def original_name(register: str) -> str:

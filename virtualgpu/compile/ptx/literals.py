@@ -61,8 +61,8 @@ def immediate(text: str, kind: str = "f64") -> ir.Immediate:
         return ir.Immediate(int(text[2:], 16), 32 if match["single"] else 64)
     if _FRACTION.fullmatch(text):
         try:
-            packed = struct.pack("<f" if kind == "f32" else "<d", float(text))
+            number_bytes = struct.pack("<f" if kind == "f32" else "<d", float(text))
         except (ValueError, OverflowError):
             raise PtxError(f"{text!r} is not a constant of PTX.") from None
-        return ir.Immediate(int.from_bytes(packed, "little"), 8 * len(packed))
+        return ir.Immediate(int.from_bytes(number_bytes, "little"), 8 * len(number_bytes))
     return ir.Immediate(integer(text))

@@ -211,21 +211,24 @@ class _Parser:
             self.column = column
         elif caller:
             is_learners = caller[0] == self.learner_file
-            here = self.line, self.column
+            current_position = self.line, self.column
             inline_places = [(caller[1], caller[2])] if is_learners else self.inlined_at.get(caller, [])
             if inline_places:
-                place = min((place for place in inline_places if place >= here), default=inline_places[-1])
-                places = self.inlined_at.setdefault(location, [])
-                if place in places:
-                    places.remove(place)
-                places.append(place)
-                self.line, self.column = place
+                call_position = min(
+                    (call_position for call_position in inline_places if call_position >= current_position),
+                    default=inline_places[-1],
+                )
+                call_positions = self.inlined_at.setdefault(location, [])
+                if call_position in call_positions:
+                    call_positions.remove(call_position)
+                call_positions.append(call_position)
+                self.line, self.column = call_position
 
     def label(self, function: ir.Function, name: str) -> None:
         if self.scopes:
-            unique = f"{name}#{self.scope_count}"
-            self.scopes[-1][name] = unique
-            function.labels[unique] = len(function.instructions)
+            unique_name = f"{name}#{self.scope_count}"
+            self.scopes[-1][name] = unique_name
+            function.labels[unique_name] = len(function.instructions)
         function.labels.setdefault(name, len(function.instructions))
 
     def statement(self, function: ir.Function, statement: str) -> None:

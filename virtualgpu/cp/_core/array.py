@@ -167,8 +167,8 @@ class ndarray(Operators, FunctionMethods, Exports, DeviceArray):  # noqa: N801 -
         if not isinstance(host, np.ndarray) or not host.size or not self._mem.ptr:
             return None
         address = host.__array_interface__["data"][0]
-        inside = self._mem.ptr <= address < self._mem.ptr + self._mem.size
-        return self._view_of(host) if inside else None
+        is_inside = self._mem.ptr <= address < self._mem.ptr + self._mem.size
+        return self._view_of(host) if is_inside else None
 
     # Layout
 

@@ -202,8 +202,8 @@ def _ufunc_loop(function: np.ufunc, operands: Sequence[Traced]) -> tuple[np.dtyp
     except TypeError:  # which the function itself explains
         raise NotOneLoop from None
     signatures = [types.replace("->", "") for types in function.types]
-    usable = [tuple(types) for types in signatures if not _UNSUPPORTED_TYPES & set(types)]
-    return _narrowest_loop(usable, operands)
+    supported_loops = [tuple(types) for types in signatures if not _UNSUPPORTED_TYPES & set(types)]
+    return _narrowest_loop(supported_loops, operands)
 
 
 def _narrowest_loop(

@@ -122,8 +122,10 @@ def _xorwow_matrix(power: int) -> Words:
         half_matrix = _xorwow_matrix(power - 1)
         return _multiply(_tables(half_matrix), half_matrix)
     state_words = np.packbits(np.eye(160, dtype=np.uint8), axis=1, bitorder="little").view("<u4")
-    mixed = state_words[:, 0] ^ state_words[:, 0] >> np.uint32(2)
-    last_word = state_words[:, 4] ^ state_words[:, 4] << np.uint32(4) ^ mixed ^ mixed << np.uint32(1)
+    shifted_word = state_words[:, 0] ^ state_words[:, 0] >> np.uint32(2)
+    last_word = (
+        state_words[:, 4] ^ state_words[:, 4] << np.uint32(4) ^ shifted_word ^ shifted_word << np.uint32(1)
+    )
     return np.column_stack([state_words[:, 1:], last_word])
 
 

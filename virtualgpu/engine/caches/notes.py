@@ -140,10 +140,10 @@ def note(context: Context, number: int, lanes: int, mask: int, values: int) -> N
     line_count = 0
     line = -1
     slot = 0
-    remaining = mask
-    while remaining:
-        lane = lowest(remaining)
-        remaining = remaining & (remaining - 1)
+    remaining_lanes = mask
+    while remaining_lanes:
+        lane = lowest(remaining_lanes)
+        remaining_lanes = remaining_lanes & (remaining_lanes - 1)
         address = load64(lanes + 8 * lane)
         tag = (address >> _TAG_SHIFT) & 255
         if tag == SHARED:

@@ -122,8 +122,8 @@ def home_part(player: ReplayState, line: int) -> int:
     """Return the part of L2 that is connected to the memory of a line."""
     if player.parts == 1:
         return 0
-    mixed = hash_line(line) >> player.sampling_bits
-    return (mixed ^ (mixed >> 1) ^ (mixed >> 6) ^ (mixed >> 13)) & 1
+    line_hash = hash_line(line) >> player.sampling_bits
+    return (line_hash ^ (line_hash >> 1) ^ (line_hash >> 6) ^ (line_hash >> 13)) & 1
 
 
 def l2_set(player: ReplayState, part: int, line: int) -> int:

@@ -73,10 +73,14 @@ def _exp2(emitter: _Series, x: str) -> str:
 
 def _log2(emitter: _Series, x: str) -> str:
     """Emit the logarithm of x = m 2^k with m around 1, as k + 2 atanh((m - 1) / (m + 1)) / ln 2."""
-    raw = emitter.convert("bitcast", "double", x, "i64")
-    root = constant("i64", _raw(math.sqrt(0.5)))
-    exponent = emitter.binary("ashr", "i64", emitter.binary("sub", "i64", raw, root), constant("i64", 52))
-    mantissa = emitter.binary("sub", "i64", raw, emitter.binary("shl", "i64", exponent, constant("i64", 52)))
+    bit_pattern = emitter.convert("bitcast", "double", x, "i64")
+    sqrt_half_bits = constant("i64", _raw(math.sqrt(0.5)))
+    exponent = emitter.binary(
+        "ashr", "i64", emitter.binary("sub", "i64", bit_pattern, sqrt_half_bits), constant("i64", 52)
+    )
+    mantissa = emitter.binary(
+        "sub", "i64", bit_pattern, emitter.binary("shl", "i64", exponent, constant("i64", 52))
+    )
     m = emitter.convert("bitcast", "i64", mantissa, "double")
     offset = constant("i64", _raw(_ROUNDING_OFFSET))
     k = emitter.convert("bitcast", "i64", emitter.binary("add", "i64", exponent, offset), "double")
@@ -108,7 +112,7 @@ def _circle(emitter: _Series, x: str, first_quarter: int) -> str:
 
     The argument is reduced by multiples of a quarter turn; the remainder is put into a series.
     """
-    raw, quarters = emitter.nearest_integer(emitter.float_operation("mul", x, 2 / math.pi))
+    quarter_bits, quarters = emitter.nearest_integer(emitter.float_operation("mul", x, 2 / math.pi))
     remainder = x
     for quarter_turn in _QUARTER_TURN:
         remainder = emitter.float_operation(
@@ -120,16 +124,18 @@ def _circle(emitter: _Series, x: str, first_quarter: int) -> str:
         "mul", emitter.series(square, [signs[n] / math.factorial(2 * n + 1) for n in range(8)]), remainder
     )
     cosine = emitter.series(square, [signs[n] / math.factorial(2 * n) for n in range(9)])
-    quarter = emitter.binary("add", "i64", raw, constant("i64", first_quarter))
-    odd = emitter.convert("trunc", "i64", quarter, "i1")
-    value = emitter.convert("bitcast", "double", emitter.select("double", odd, cosine, sine), "i64")
-    half_turn = emitter.binary("and", "i64", quarter, constant("i64", 2))
+    quarter_number = emitter.binary("add", "i64", quarter_bits, constant("i64", first_quarter))
+    is_odd_quarter = emitter.convert("trunc", "i64", quarter_number, "i1")
+    value = emitter.convert(
+        "bitcast", "double", emitter.select("double", is_odd_quarter, cosine, sine), "i64"
+    )
+    half_turn = emitter.binary("and", "i64", quarter_number, constant("i64", 2))
     sign_bit = emitter.binary("shl", "i64", half_turn, constant("i64", 62))
     value = emitter.convert("bitcast", "i64", emitter.binary("xor", "i64", value, sign_bit), "double")
-    size = emitter.intrinsic("fabs", "double", x)
-    is_large = emitter.compare("ogt", "double", size, emitter.number(_MOST_REDUCIBLE))
+    magnitude = emitter.intrinsic("fabs", "double", x)
+    is_large = emitter.compare("ogt", "double", magnitude, emitter.number(_MOST_REDUCIBLE))
     value = emitter.select("double", is_large, emitter.number(float(first_quarter)), value)
-    is_infinite = emitter.compare("oeq", "double", size, emitter.number(math.inf))
+    is_infinite = emitter.compare("oeq", "double", magnitude, emitter.number(math.inf))
     return emitter.unless_nan(x, emitter.select("double", is_infinite, emitter.number(math.nan), value))
 
 

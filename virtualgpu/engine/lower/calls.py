@@ -127,7 +127,7 @@ def _indirect(code: WarpCode, instruction: ir.Instruction, arguments: list[str],
         else instruction.operands[0],
         "u64",
     )
-    remaining = code.executed(instruction)
+    remaining_lanes = code.executed(instruction)
     candidates = [
         callee_plan
         for callee_plan in code.plans.values()
@@ -138,8 +138,8 @@ def _indirect(code: WarpCode, instruction: ir.Instruction, arguments: list[str],
     for candidate in candidates:
         name = candidate.function.name
         matches = emitter.compare("eq", "i64", pointer, constant("i64", function_address(code.module, name)))
-        lanes = emitter.op(f"and i32 {emitter.mask_bits(matches)}, {remaining}")
-        remaining = emitter.op(f"and i32 {remaining}, {emitter.op(f'xor i32 {lanes}, -1')}")
+        lanes = emitter.op(f"and i32 {emitter.mask_bits(matches)}, {remaining_lanes}")
+        remaining_lanes = emitter.op(f"and i32 {remaining_lanes}, {emitter.op(f'xor i32 {lanes}, -1')}")
         call_label = emitter.name("via")
         next_label = emitter.name("on")
         label_before = code.current_label
@@ -153,7 +153,7 @@ def _indirect(code: WarpCode, instruction: ir.Instruction, arguments: list[str],
         emitter.raw(f"br label %{next_label}")
         code.begin(next_label)
         code.mask = emitter.op(f"phi i32 [{mask}, %{label_before}], [{mask_after}, %{label_after}]")
-    code.fault_if(remaining, layout.BAD_CALL, instruction.pc, pointer)
+    code.fault_if(remaining_lanes, layout.BAD_CALL, instruction.pc, pointer)
 
 
 def function_address(module: ir.Module, name: str) -> int:
@@ -219,14 +219,14 @@ def _drop_exited(code: WarpCode) -> None:
     """Emit code that removes lanes which executed ``exit`` inside the callee from this function."""
     emitter = code.emitter
     exited = emitter.context_load("exited")
-    remaining = emitter.op(f"and i32 {code.mask}, {emitter.op(f'xor i32 {exited}, -1')}")
+    live_lanes = emitter.op(f"and i32 {code.mask}, {emitter.op(f'xor i32 {exited}, -1')}")
     lanes = emitter.mask_vector(emitter.op(f"and i32 {code.mask}, {exited}"))
     code.store_pcs(lanes, constant("i32", layout.EXITED))
     next_label = emitter.name("on")
-    all_exited = emitter.op(f"icmp eq i32 {remaining}, 0")
+    all_exited = emitter.op(f"icmp eq i32 {live_lanes}, 0")
     emitter.raw(f"br i1 {all_exited}, label %dispatch, label %{next_label}")
     code.begin(next_label)
-    code.mask = remaining
+    code.mask = live_lanes
 
 
 def _argument(code: WarpCode, instruction: ir.Instruction, name: str) -> str:

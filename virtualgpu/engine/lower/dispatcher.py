@@ -87,9 +87,9 @@ def spend_budget(code: WarpCode, target: int) -> None:
     if not is_back_edge and not observe:
         return
     cost, turns = jump_cost(code, target)
-    remaining = emitter.op(f"sub i32 {emitter.context_load('budget')}, {cost}")
-    emitter.context_store("budget", remaining)
-    exhausted = emitter.op(f"icmp sle i32 {remaining}, 0")
+    remaining_budget = emitter.op(f"sub i32 {emitter.context_load('budget')}, {cost}")
+    emitter.context_store("budget", remaining_budget)
+    exhausted = emitter.op(f"icmp sle i32 {remaining_budget}, 0")
     exhausted_label = emitter.name("spent")
     next_label = emitter.name("more")
     emitter.raw(f"br i1 {exhausted}, label %{exhausted_label}, label %{next_label}")

@@ -43,18 +43,18 @@ def allocate(
         else:
             assign(register_group, frame_end)
             frame_end += ROW_BYTES * len(register_group)
-    free: dict[int, list[int]] = {}
-    occupied: list[tuple[int, int, int]] = []  # last use, registers, offset
+    free_starts_by_size: dict[int, list[int]] = {}
+    used_ranges: list[tuple[int, int, int]] = []  # last use, registers, offset
     for first_use, last_use, register_group in sorted(block_local):
-        freed = [held_range for held_range in occupied if held_range[0] < first_use]
-        occupied = [held_range for held_range in occupied if held_range[0] >= first_use]
-        for _, size, start in freed:
-            free.setdefault(size, []).append(start)
-        free_starts = free.get(len(register_group))
+        free_ranges = [held_range for held_range in used_ranges if held_range[0] < first_use]
+        used_ranges = [held_range for held_range in used_ranges if held_range[0] >= first_use]
+        for _, size, start in free_ranges:
+            free_starts_by_size.setdefault(size, []).append(start)
+        free_starts = free_starts_by_size.get(len(register_group))
         start = free_starts.pop() if free_starts else frame_end
         frame_end += 0 if start < frame_end else ROW_BYTES * len(register_group)
         assign(register_group, start)
-        occupied.append((last_use, len(register_group), start))
+        used_ranges.append((last_use, len(register_group), start))
     return slots, frame_end
 
 

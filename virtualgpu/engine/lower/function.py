@@ -84,11 +84,11 @@ class FunctionCompiler(WarpCode):
         emitter = self.emitter
         dispatcher.spend_budget(self, target)
         is_first = emitter.op(f"icmp ult i32 {target}, {self.wait}")
-        park = emitter.name("wait")
+        wait_label = emitter.name("wait")
         label = self.current_label
-        emitter.raw(f"br i1 {is_first}, label %bb{target}, label %{park}")
+        emitter.raw(f"br i1 {is_first}, label %bb{target}, label %{wait_label}")
         self.incoming[target].append((self.mask, self.wait, label))
-        self.begin(park)
+        self.begin(wait_label)
         self.store_pcs(self.active_lanes, constant("i32", target))
         emitter.raw("br label %dispatch")
 
@@ -105,8 +105,8 @@ class FunctionCompiler(WarpCode):
         """Emit two tests for a conditional branch: whether all active lanes take it, or none of them."""
         emitter = self.emitter
         active_lanes = self.executed(instruction)
-        staying = emitter.op(f"and i32 {self.mask}, {emitter.op(f'xor i32 {active_lanes}, -1')}")
-        return emitter.op(f"icmp eq i32 {staying}, 0"), emitter.op(f"icmp eq i32 {active_lanes}, 0")
+        staying_lanes = emitter.op(f"and i32 {self.mask}, {emitter.op(f'xor i32 {active_lanes}, -1')}")
+        return emitter.op(f"icmp eq i32 {staying_lanes}, 0"), emitter.op(f"icmp eq i32 {active_lanes}, 0")
 
     def count_branch(
         self, instruction: ir.Instruction, none_stay: str, none_go: str, times: str = "1"
@@ -120,11 +120,11 @@ class FunctionCompiler(WarpCode):
         branch_index = len(self.tables.branches)
         self.tables.branches.append((self.index, instruction))
         counters_pointer = emitter.op(f"inttoptr i64 {emitter.context_load('branch_counters')} to ptr")
-        executed = emitter.op(f"getelementptr i64, ptr {counters_pointer}, i64 {2 * branch_index}")
-        emitter.add_to(executed, times)
+        count_pointer = emitter.op(f"getelementptr i64, ptr {counters_pointer}, i64 {2 * branch_index}")
+        emitter.add_to(count_pointer, times)
         uniform = emitter.op(f"or i1 {none_stay}, {none_go}")
         divergent = emitter.op(f"zext i1 {emitter.op(f'xor i1 {uniform}, true')} to i64")
-        emitter.add_to(emitter.op(f"getelementptr i64, ptr {executed}, i64 1"), divergent)
+        emitter.add_to(emitter.op(f"getelementptr i64, ptr {count_pointer}, i64 1"), divergent)
 
     def jump_by_votes(self, none_stay: str, none_go: str, taken_block: int, next_block: int) -> None:
         """Emit the jumps of a conditional branch from the results of `votes`."""
@@ -154,14 +154,14 @@ class FunctionCompiler(WarpCode):
         loop_block = self.block.number
         none_stay, none_go = self.votes(instruction)
         iterations = emitter.op(f"add i64 {loop.iterations}, 1")
-        budget = emitter.op(f"sub i32 {loop.budget_left}, {dispatcher.jump_cost(self, loop_block)[0]}")
-        affordable = emitter.op(f"icmp sgt i32 {budget}, 0")
+        budget_left = emitter.op(f"sub i32 {loop.budget_left}, {dispatcher.jump_cost(self, loop_block)[0]}")
+        has_budget = emitter.op(f"icmp sgt i32 {budget_left}, 0")
         is_first = emitter.op(f"icmp ult i32 {loop_block}, {self.wait}")
-        continues = emitter.op(f"and i1 {none_stay}, {emitter.op(f'and i1 {affordable}, {is_first}')}")
+        is_repeated = emitter.op(f"and i1 {none_stay}, {emitter.op(f'and i1 {has_budget}, {is_first}')}")
         exit_label = emitter.name("out")
         carried = loop.at_end(emitter, self.cache)
-        emitter.raw(f"br i1 {continues}, label %{loop.label}, label %{exit_label}")
-        loop.close(emitter, self.current_label, iterations, budget, carried)
+        emitter.raw(f"br i1 {is_repeated}, label %{loop.label}, label %{exit_label}")
+        loop.close(emitter, self.current_label, iterations, budget_left, carried)
         self.loop = None
         self.begin(exit_label)
         emitter.context_store("budget", loop.budget_left)
@@ -262,13 +262,13 @@ class FunctionCompiler(WarpCode):
         lanes = self.executed(instruction)
         if "arrive" in instruction.parts:
             if self.options.observe:
-                wide = emitter.op(f"zext i32 {barrier_index} to i64")
-                self.observe(layout.ARRIVE, emitter.splat("i64", wide), lanes)
+                barrier_index_64 = emitter.op(f"zext i32 {barrier_index} to i64")
+                self.observe(layout.ARRIVE, emitter.splat("i64", barrier_index_64), lanes)
             array_pointer = emitter.context_pointer("barrier_arrived")
             pointer = emitter.op(f"getelementptr i32, ptr {array_pointer}, i32 {barrier_index}")
             old_word = emitter.op(f"load i32, ptr {pointer}")
-            arriving = emitter.op(f"call i32 @llvm.ctpop.i32(i32 {lanes})")
-            emitter.raw(f"store i32 {emitter.op(f'add i32 {old_word}, {arriving}')}, ptr {pointer}")
+            lane_count = emitter.op(f"call i32 @llvm.ctpop.i32(i32 {lanes})")
+            emitter.raw(f"store i32 {emitter.op(f'add i32 {old_word}, {lane_count}')}, ptr {pointer}")
             self.guard = None
             self.go_to(self.next_block())
             return

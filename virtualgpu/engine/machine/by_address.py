@@ -361,9 +361,9 @@ class _Function:
             if match["kind"] == "i1":
                 self._add_scalar(result, f"select i1 {match['a']}, i32 {if_true}, i32 {if_false}")
                 return
-            chosen = self._bits(match["a"])
-            self._add_scalar(f"{result}.y", f"and i32 {chosen}, {if_true}")
-            self._add_scalar(f"{result}.o", f"xor i32 {chosen}, -1")
+            chosen_bits = self._bits(match["a"])
+            self._add_scalar(f"{result}.y", f"and i32 {chosen_bits}, {if_true}")
+            self._add_scalar(f"{result}.o", f"xor i32 {chosen_bits}, -1")
             self._add_scalar(f"{result}.n", f"and i32 {result}.o, {if_false}")
             self._add_scalar(result, f"or i32 {result}.y, {result}.n")
             return
@@ -471,14 +471,14 @@ class _Function:
 
     def _phi(self, match: re.Match[str]) -> None:
         row_type = match["kind"]
-        incoming = _INCOMING.findall(match["rest"])
+        incoming_values = _INCOMING.findall(match["rest"])
         if row_type == MASK or match["result"].startswith(
             "%loop"
         ):  # rows that a loop carries: see `lower.loops`
             raise UnreadableError(match[0])
         step = _Step("", match["result"], row_type)
         # The value from the end of a loop is not known yet; it is resolved after all lines are parsed.
-        step.incoming_rows = [(_Operand(row_type, "row", value), label) for value, label in incoming]
+        step.incoming_rows = [(_Operand(row_type, "row", value), label) for value, label in incoming_values]
         self.steps.append(step)
 
     # -- writing -------------------------------------------------------------------------------------
@@ -518,19 +518,19 @@ class _Function:
         """
         slots: dict[str, str] = {}
         allocations: list[str] = []
-        free: dict[int, list[str]] = {}
-        ending: dict[int, list[str]] = {}
+        free_slots: dict[int, list[str]] = {}
+        ended_rows: dict[int, list[str]] = {}
         for position, step in enumerate(self.steps):
             if step.result and _is_wide(step.result_kind):
                 size = _vector_bytes(step.result_kind)
-                vacant = free.setdefault(size, [])
-                if not vacant:
-                    vacant.append(f"%row.{len(allocations)}")
+                size_slots = free_slots.setdefault(size, [])
+                if not size_slots:
+                    size_slots.append(f"%row.{len(allocations)}")
                     allocations.append(f"  %row.{len(allocations)} = alloca [{size} x i8], align 64")
-                slots[step.result] = vacant.pop()
-                ending.setdefault(last_uses.get(step.result, position), []).append(step.result)
-            for name in ending.pop(position, ()):
-                free[_vector_bytes(self.kinds[name])].append(slots[name])
+                slots[step.result] = size_slots.pop()
+                ended_rows.setdefault(last_uses.get(step.result, position), []).append(step.result)
+            for name in ended_rows.pop(position, ()):
+                free_slots[_vector_bytes(self.kinds[name])].append(slots[name])
         return slots, allocations
 
     def _resolve_phis(self) -> None:
@@ -550,7 +550,7 @@ class _Function:
         if step.text:
             return self._far_calls(step.text) if " call " in step.text else [step.text]
         if step.incoming_rows:
-            incoming = ", ".join(
+            incoming_pointers = ", ".join(
                 f"[{self._row(value, slots)}, %{label}]" for value, label in step.incoming_rows
             )
             copy_function = self.rows.function(
@@ -559,7 +559,7 @@ class _Function:
             phi_copies += self._far_calls(
                 f"  call void @{copy_function}(ptr {slots[step.result]}, ptr {step.result}.p)"
             )
-            return [f"  {step.result}.p = phi ptr {incoming}"]
+            return [f"  {step.result}.p = phi ptr {incoming_pointers}"]
         name = self.rows.function(
             step.template,
             [(step_operand.kind, step_operand.passing) for step_operand in step.operands],

@@ -60,16 +60,16 @@ class Code:
         text = stand_ins.adapt(text, target_processor)
         self._text = ""  # text to translate again after a long run time
         self._until_improvement_s = split.translation_time_s(text, target_processor.register_bytes)
-        halves = None
+        text_halves = None
         if self._until_improvement_s > _LONG_S and not _is_stored(text, target_processor):
-            halves = split.split(text)
-        if halves is None:
+            text_halves = split.split(text)
+        if text_halves is None:
             self._engines = [_engine(text, target_processor)]
         else:
             self._text = text if self._until_improvement_s < _NEVER_WELL_S else ""
-            support = _engine(halves.support_text, target_processor, entries=halves.function_names)
-            addresses = {name: support.get_function_address(name) for name in halves.function_names}
-            self._engines = [_engine(halves.kernel_text, target_processor, addresses), support]
+            support = _engine(text_halves.support_text, target_processor, entries=text_halves.function_names)
+            addresses = {name: support.get_function_address(name) for name in text_halves.function_names}
+            self._engines = [_engine(text_halves.kernel_text, target_processor, addresses), support]
         self._set_entry_points()
 
     def _set_entry_points(self) -> None:

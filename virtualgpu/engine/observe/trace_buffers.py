@@ -87,7 +87,7 @@ class TraceBuffers:
     ) -> None:
         """Store the result of a barrier's reduction in the steps in which these lanes arrived there."""
         step_records = self.all_steps[: self._filled(row, "trace_cursor", self.all_steps)]
-        remaining = int(np.bitwise_or.reduce(np.flatnonzero(lanes) * 0 + (1 << np.flatnonzero(lanes))))
+        pending_mask = int(np.bitwise_or.reduce(np.flatnonzero(lanes) * 0 + (1 << np.flatnonzero(lanes))))
         arrivals = (
             (step_records["warp"] == warp)
             & (step_records["function"] == function)
@@ -95,8 +95,8 @@ class TraceBuffers:
         )
         for step_index in np.flatnonzero(arrivals)[::-1].tolist():
             row_index = self._filled(row, "trace_rows", self.all_rows)
-            mask = int(step_records["executed"][step_index]) & remaining
-            if not remaining or row_index >= len(self.all_rows):
+            mask = int(step_records["executed"][step_index]) & pending_mask
+            if not pending_mask or row_index >= len(self.all_rows):
                 return
             if mask:
                 row_record = self.all_rows[row_index : row_index + 1]
@@ -107,7 +107,7 @@ class TraceBuffers:
                 )
                 row_record["lanes"] = result
                 row["trace_rows"] += self.all_rows.itemsize
-                remaining &= ~mask
+                pending_mask &= ~mask
 
     @staticmethod
     def _filled(row: Any, cursor: str, buffer: npt.NDArray[Any]) -> int:

@@ -335,14 +335,16 @@ def _resolve_generic(
     space: npt.NDArray[np.int8], address: npt.NDArray[np.int64], executed: npt.NDArray[np.uint32]
 ) -> None:
     """Convert generic addresses to addresses in the state space of their first active lane."""
-    generic = np.flatnonzero((space == _GENERIC) & (executed != 0))
-    if not len(generic):
+    generic_rows = np.flatnonzero((space == _GENERIC) & (executed != 0))
+    if not len(generic_rows):
         return
-    first_address = address[generic, np.argmax(_lanes(executed[generic]), axis=1)]
+    first_address = address[generic_rows, np.argmax(_lanes(executed[generic_rows]), axis=1)]
     tag = (first_address >> _TAG_SHIFT) & 0xFF
-    space[generic] = np.select([tag == 1, tag == 2], [_SHARED, _LOCAL], 0)
-    tagged = generic[tag > 0]
-    address[tagged] = np.where(address[tagged] >= 0, address[tagged] & ((1 << _TAG_SHIFT) - 1), -1)
+    space[generic_rows] = np.select([tag == 1, tag == 2], [_SHARED, _LOCAL], 0)
+    tagged_rows = generic_rows[tag > 0]
+    address[tagged_rows] = np.where(
+        address[tagged_rows] >= 0, address[tagged_rows] & ((1 << _TAG_SHIFT) - 1), -1
+    )
 
 
 def _costs(

@@ -60,12 +60,12 @@ def unroll_factors(optimised: TracedRun, debug_build: TracedRun) -> tuple[int, .
     for source_number, loop_indices in of_source.items():
         # Iterations that do not fill an unrolled one run in a second loop, with one source iteration each.
         main, *other_loops = sorted(loop_indices, key=lambda number: -loops[number].instruction_count)
-        remaining = source_loops[source_number].iterations - sum(
+        remaining_count = source_loops[source_number].iterations - sum(
             loops[other_loop].iterations for other_loop in other_loops
         )
         iterations = loops[main].iterations
-        factor = int(remaining.max(initial=0) // max(1, iterations.max(initial=0)))
-        if 2 <= factor <= loops[main].repeats and np.array_equal(remaining, factor * iterations):
+        factor = int(remaining_count.max(initial=0) // max(1, iterations.max(initial=0)))
+        if 2 <= factor <= loops[main].repeats and np.array_equal(remaining_count, factor * iterations):
             factors[main] = factor
     return tuple(factors)
 

@@ -248,14 +248,14 @@ def _writers(
             and (is_distinctive or not guess_index or constants.issuperset(guess))
         )
         execution_counts = [lane.size for lane in expected]
-        plausible = (
+        plausible_guesses = (
             guess
             for guess in guesses
             if not is_complete or np.array_equal(optimised.times(guess), execution_counts)
         )
         is_confirmed = (
             guess
-            for guess in plausible
+            for guess in plausible_guesses
             if _equal(optimised.written(guess), expected, variable.kind, is_complete)
             and (
                 is_complete
@@ -286,9 +286,9 @@ def _writers(
     explained_values = optimised.written(writers)
     # If the compiler folded the first value into later instructions, the variable is unknown until then.
     skipped_sizes = [values.size for values in debug_build.written(missing)]
-    remaining = [values[skip:] for values, skip in zip(all_values, skipped_sizes, strict=True)]
+    later_values = [values[skip:] for values, skip in zip(all_values, skipped_sizes, strict=True)]
     if max(skipped_sizes, default=0) > 1 or not _equal(
-        explained_values, remaining, variable.kind, is_complete
+        explained_values, later_values, variable.kind, is_complete
     ):
         return ()
     return tuple(sorted(writers))

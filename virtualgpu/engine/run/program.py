@@ -264,17 +264,17 @@ class Program:
         provenance = Provenance("modelled", options.device_name)
         counters = None
         if with_counters:
-            shares = _shares(processor.chosen(), self.ptx, packed.name, is_observed, options.trap_nan)
-            counters = _counters(launch, shares, provenance, workers)
-        executed = results.total_counters([w.blocks for w in workers], layout.BLOCK_STRIDE)
+            amounts = _shares(processor.chosen(), self.ptx, packed.name, is_observed, options.trap_nan)
+            counters = _counters(launch, amounts, provenance, workers)
+        block_counters = results.total_counters([w.blocks for w in workers], layout.BLOCK_STRIDE)
         result = LaunchResult(
             counters=counters,
             block_warp_instructions=launch.block_clock,
             block_sectors=launch.block_sectors,
             block_wavefronts=launch.block_wavefronts,
             block_longest=launch.block_longest,
-            executions=executed[:, 0],
-            lane_executions=executed[:, 1],
+            executions=block_counters[:, 0],
+            lane_executions=block_counters[:, 1],
             kernel=kernel,
         )
         if trace is None:
@@ -309,18 +309,18 @@ class Program:
 
 
 def _counters(
-    launch: RunningLaunch, shares: results.KernelAmounts, provenance: Provenance, workers: list[Worker]
+    launch: RunningLaunch, amounts: results.KernelAmounts, provenance: Provenance, workers: list[Worker]
 ) -> KernelCounters:
     accesses = results.total_counters([w.accesses for w in workers], layout.ACCESS_STRIDE)
     branches = results.total_counters([w.branches for w in workers], layout.BRANCH_STRIDE)
     blocks = results.total_counters([w.blocks for w in workers], layout.BLOCK_STRIDE)
     kernel = launch.kernel
     tables = launch.kernel.tables
-    longest = max(int(w.context[0]["longest_warp"]) for w in workers)
+    longest_warp = max(int(w.context[0]["longest_warp"]) for w in workers)
     shared_bytes = launch.shared_bytes - kernel.reserved_shared_bytes
     return results.counters(
         kernel,
-        shares,
+        amounts,
         launch.packed.title,
         provenance,
         launch.packed.grid,
@@ -329,7 +329,7 @@ def _counters(
         accesses[: len(tables.accesses)],
         branches[: len(tables.branches)],
         blocks[: len(tables.blocks)],
-        longest,
+        longest_warp,
     )
 
 

@@ -179,6 +179,6 @@ class Watchdog:
         return checksum
 
 
-def _has_ended(before: tuple[int, int, int], after: tuple[int, int, int]) -> bool:
+def _has_ended(old_state: tuple[int, int, int], new_state: tuple[int, int, int]) -> bool:
     """Return whether a block, or a thread of the running block, has ended between two states."""
-    return after[0] > before[0] or (after[1] == before[1] and after[2] > before[2])
+    return new_state[0] > old_state[0] or (new_state[1] == old_state[1] and new_state[2] > old_state[2])

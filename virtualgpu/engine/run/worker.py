@@ -293,10 +293,10 @@ class Worker:
                 for lane in lanes:
                     template = formats_by_address[templates[lane]]
                     size = 8 * argument_counts[templates[lane]]
-                    packed = self.argument_bytes(
+                    argument_bytes = self.argument_bytes(
                         pointers[lane], local_base + lane * stack_bytes, stack_bytes, size
                     )
-                    buffer.add(printf.format_text(template, packed, self.read))
+                    buffer.add(printf.format_text(template, argument_bytes, self.read))
             else:
                 buffer.dropped += len(lanes)
             for lane in lanes:

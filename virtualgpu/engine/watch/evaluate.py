@@ -305,12 +305,12 @@ def evaluate_watch(scene: Scene, expression: reading.Expression) -> Watched:
         )
     shape = len(scene.trace), WARP_SIZE
     bits = np.broadcast_to(lanes.to_bits(result.numbers), shape)
-    outside = np.broadcast_to(result.outside, shape) & scene.threads
-    known_lanes = np.broadcast_to(result.known, shape) & scene.threads & ~outside
+    is_outside = np.broadcast_to(result.outside, shape) & scene.threads
+    known_lanes = np.broadcast_to(result.known, shape) & scene.threads & ~is_outside
     bits = np.where(known_lanes, bits, 0)
     changes = np.ones(shape[0], np.bool_)
     changes[1:] = (
-        (bits[1:] != bits[:-1]) | (known_lanes[1:] != known_lanes[:-1]) | (outside[1:] != outside[:-1])
+        (bits[1:] != bits[:-1]) | (known_lanes[1:] != known_lanes[:-1]) | (is_outside[1:] != is_outside[:-1])
     ).any(axis=1)
     changed_steps = np.flatnonzero(changes)
     value_kind = "pred" if result.type.kind == "pred" or result.type.name == "bool" else result.type.kind
@@ -322,7 +322,7 @@ def evaluate_watch(scene: Scene, expression: reading.Expression) -> Watched:
         step=changed_steps.astype(np.int32),
         value=bits[changed_steps],
         known=_lane_masks(known_lanes[changed_steps]),
-        outside=_lane_masks(outside[changed_steps]),
+        outside=_lane_masks(is_outside[changed_steps]),
         note=evaluator.outside_note,
     )
 

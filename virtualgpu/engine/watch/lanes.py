@@ -135,11 +135,11 @@ def _common_kind(left: Lanes, right: Lanes) -> str:
 
 def _combined(type_: CType, value: Array, *operands: Lanes) -> Lanes:
     known_lanes = operands[0].known
-    outside = operands[0].outside
+    is_outside = operands[0].outside
     for operand in operands[1:]:
         known_lanes = known_lanes & operand.known
-        outside = outside | operand.outside
-    return Lanes(type_, value, known_lanes, outside)
+        is_outside = is_outside | operand.outside
+    return Lanes(type_, value, known_lanes, is_outside)
 
 
 def compare(op: ast.cmpop, left: Lanes, right: Lanes) -> Lanes:

@@ -206,15 +206,15 @@ class Memory:
         self, address: Ints
     ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8], npt.NDArray[np.bool_]]:
         """Return the bytes at addresses before and after the launch, and whether they were recorded."""
-        before, after = np.zeros((2, address.size), np.uint8)
+        bytes_before, bytes_after = np.zeros((2, address.size), np.uint8)
         region_index = np.searchsorted(self._starts, address, side="right") - 1
         is_recorded = (region_index >= 0) & (address < self._ends[region_index] if self._ends.size else False)
         for region_number in np.flatnonzero(np.bincount(region_index[is_recorded])).tolist():
             positions = np.flatnonzero(is_recorded & (region_index == region_number))
             region = self._regions[region_number]
-            before[positions] = region.bytes_before[address[positions] - region.start]
-            after[positions] = region.bytes_after[address[positions] - region.start]
-        return before, after, is_recorded
+            bytes_before[positions] = region.bytes_before[address[positions] - region.start]
+            bytes_after[positions] = region.bytes_after[address[positions] - region.start]
+        return bytes_before, bytes_after, is_recorded
 
     def allocated(self, address: Ints) -> npt.NDArray[np.bool_]:
         """Return whether addresses are in allocated memory."""

@@ -194,12 +194,14 @@ class _Search:
             improved_launch = change(improved_launch)
         causes = []
         for cause, change in remedies:
-            remaining = cause.gain
+            remaining_gain = cause.gain
             if cause.kind in GENERIC and cause.detail != "narrow":
-                remaining = min(remaining, improved_launch.time_ns / change(improved_launch).time_ns)
+                remaining_gain = min(
+                    remaining_gain, improved_launch.time_ns / change(improved_launch).time_ns
+                )
             if cause.kind == "tail" and cause.figures["longest"] < UNEVEN_RATIO:
-                remaining /= PARTIAL_WAVE_DIVISOR
-            causes.append(replace(cause, remaining=remaining))
+                remaining_gain /= PARTIAL_WAVE_DIVISOR
+            causes.append(replace(cause, remaining=remaining_gain))
         return [*causes, *self._launch()]
 
     def _cause(
@@ -487,14 +489,14 @@ class _Search:
             issued_after = float(executions[: len(issued_clk)] @ issued_clk)
             instructions = changed_work.warp_instructions * (issued_after / max(issued_before, 1.0))
             # The saved instructions are taken from the busiest warp first.
-            longest = changed_work.longest_warp - (changed_work.warp_instructions - instructions)
+            longest_warp = changed_work.longest_warp - (changed_work.warp_instructions - instructions)
             return replace(
                 launch,
                 work=replace(
                     changed_work,
                     executions=executions,
                     warp_instructions=np.ceil(instructions).astype(np.int64),
-                    longest_warp=np.maximum(longest, instructions / changed_work.warps_per_block).astype(
+                    longest_warp=np.maximum(longest_warp, instructions / changed_work.warps_per_block).astype(
                         np.int64
                     ),
                 ),
@@ -796,9 +798,11 @@ def _chain_at(work: KernelWork, load_clk: float) -> float:
     return total_clk / work.warps
 
 
-def _wait_correction(before: PricedLaunch, after: PricedLaunch) -> float:
+def _wait_correction(old_launch: PricedLaunch, new_launch: PricedLaunch) -> float:
     """Return the factor that keeps a block's own time the same although its accesses were changed."""
-    return kernels.chain_clk(before.info, before.work) / max(kernels.chain_clk(after.info, after.work), 1e-9)
+    return kernels.chain_clk(old_launch.info, old_launch.work) / max(
+        kernels.chain_clk(new_launch.info, new_launch.work), 1e-9
+    )
 
 
 def _chains(work: KernelWork) -> tuple[bool, float]:

@@ -274,8 +274,10 @@ def overlapped_ns(
     """Combine the time that each block needs alone with its times on shared resources."""
     power = OVERLAP + steady * (STEADY_OVERLAP - OVERLAP)
     durations: npt.NDArray[np.float64] = (own**power + np.maximum(sm, chip) ** power) ** (1.0 / power)
-    fed = np.where(tensor > 0.0, (tensor**TENSOR_OVERLAP + sm**TENSOR_OVERLAP) ** (1.0 / TENSOR_OVERLAP), 0.0)
-    return np.maximum(durations, fed)
+    fed_ns = np.where(
+        tensor > 0.0, (tensor**TENSOR_OVERLAP + sm**TENSOR_OVERLAP) ** (1.0 / TENSOR_OVERLAP), 0.0
+    )
+    return np.maximum(durations, fed_ns)
 
 
 def steadiness(info: DeviceInfo, work: KernelWork, blocks_per_sm: int) -> float:
@@ -330,9 +332,9 @@ def _in_turn(
     sorted_service = np.sort(service)
     ranks = np.searchsorted(sorted_service, service, side="right")
     mean_overlap = (np.cumsum(sorted_service)[ranks - 1] + (service.size - ranks) * service) / service.size
-    neighbours = steady * service + (1.0 - steady) * mean_overlap
-    served: npt.NDArray[np.float64] = service + (residents - 1.0) * neighbours
-    return served
+    wait_per_resident = steady * service + (1.0 - steady) * mean_overlap
+    service_end: npt.NDArray[np.float64] = service + (residents - 1.0) * wait_per_resident
+    return service_end
 
 
 def own_ns(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
@@ -396,7 +398,7 @@ def piece_clocks(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
     requested_bytes, _ = work.traffic
     dram_share = min(dram_bytes(info, work) / max(requested_bytes, 1.0), 1.0)
     far_clk = L2_LATENCY_CLK + dram_share * (DRAM_LATENCY_CLK - L2_LATENCY_CLK)
-    spread = L2_SPREAD + dram_share * (DRAM_SPREAD - L2_SPREAD)
+    latency_spread = L2_SPREAD + dram_share * (DRAM_SPREAD - L2_SPREAD)
     miss_rates = {}
     lines = {}
     for access in work.of("load"):
@@ -420,7 +422,7 @@ def piece_clocks(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
             else:
                 miss_rate = 1.0 - (1.0 - sum(load_miss_rates) / len(load_miss_rates)) ** loads_together
             line_count = max(lines[pc] for pc in work.pace.loads[row] if pc in lines)
-            slowest_clk = far_clk * (1.0 + spread * math.log2(line_count * loads_together))
+            slowest_clk = far_clk * (1.0 + latency_spread * math.log2(line_count * loads_together))
             load_clk += LINE_CLK * (line_count - 1.0) + miss_rate * (slowest_clk - L1_LATENCY_CLK)
         piece_clk[row] = float(work.executions[row]) * float(np.interp(load_clk, LATENCIES, latency_clk))
     for access in work.counters.accesses:
@@ -431,7 +433,7 @@ def piece_clocks(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
         copies = [access for access in work.of("load") if access.pc in wait.copies]
         line_count = sum(access.requests * lines[access.pc] for access in copies)
         line_count = max(line_count / max(int(work.executions[wait.row]), 1), 1.0)
-        slowest_clk = far_clk * (1.0 + spread * math.log2(line_count))
+        slowest_clk = far_clk * (1.0 + latency_spread * math.log2(line_count))
         missed_share = sum(miss_rates[access.pc] for access in copies) / max(len(copies), 1)
         latency_clk = COPY_CLK + L1_LATENCY_CLK + missed_share * (slowest_clk - L1_LATENCY_CLK)
         waited_clk[wait.row] += _copy_wait_clk(work, wait, piece_clk, latency_clk)

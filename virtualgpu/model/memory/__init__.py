@@ -465,14 +465,16 @@ class DeviceMemory:
         if not self.peers:
             return own_ranges
         tables = [own_ranges, *(peer._live() for peer in list(self.peers))]
-        merged = self._merged
-        if merged is None or [id(starts) for starts in merged[0]] != [id(starts) for starts, _ in tables]:
+        merged_ranges = self._merged
+        if merged_ranges is None or [id(starts) for starts in merged_ranges[0]] != [
+            id(starts) for starts, _ in tables
+        ]:
             starts = np.concatenate([table_starts for table_starts, _ in tables])
             ends = np.concatenate([table_ends for _, table_ends in tables])
             order = np.argsort(starts)
-            merged = [table_starts for table_starts, _ in tables], starts[order], ends[order]
-            self._merged = merged
-        return merged[1:]
+            merged_ranges = [table_starts for table_starts, _ in tables], starts[order], ends[order]
+            self._merged = merged_ranges
+        return merged_ranges[1:]
 
     def _live(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Return the sorted starts and ends of the live allocations in this device's own memory."""

@@ -154,17 +154,17 @@ def late_faults(machine: Machine, blocking: bool = False) -> Iterator[LateFaults
     blocking
         Let every launch wait for its end, as ``CUDA_LAUNCH_BLOCKING=1`` does.
     """
-    late = LateFaults(blocking)
-    machine.clock.deferral = late
+    deferral = LateFaults(blocking)
+    machine.clock.deferral = deferral
 
     def run_before_free(_address: int, _size_bytes: int, is_allocation: bool) -> None:
         if not is_allocation:
-            late.attempt()
+            deferral.attempt()
 
     for device in machine.devices:
         device.memory.watched = run_before_free
     try:
-        yield late
+        yield deferral
     finally:
         machine.clock.deferral = None
         for device in machine.devices:

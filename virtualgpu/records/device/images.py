@@ -57,9 +57,9 @@ class Part:
 
 def chosen(parts: Iterable[Part], capability: Capability) -> Part | None:
     """Return the part that a driver selects for a device: the newest machine code, else the newest PTX."""
-    usable = [image_part for image_part in parts if image_part.runs_on(capability)]
+    usable_parts = [image_part for image_part in parts if image_part.runs_on(capability)]
     return max(
-        usable,
+        usable_parts,
         key=lambda image_part: (image_part.kind == "cubin", image_part.number, image_part.suffix),
         default=None,
     )

@@ -90,11 +90,13 @@ def find_visits(trace: WarpTrace) -> Visits:
     part_runs = np.cumsum(run_begins)[part_starts].astype(np.int64)
     part_lines = line[part_starts]
     part_effects = np.logical_or.reduceat(has_effect, part_starts)
-    forward, backward = _moved_parts(trace.code, part_runs, part_lines, part_effects, mask[part_starts])
-    is_moved = forward | backward
+    joins_next, joins_previous = _moved_parts(
+        trace.code, part_runs, part_lines, part_effects, mask[part_starts]
+    )
+    is_moved = joins_next | joins_previous
     # A part that moves forward joins the next one, one that moves backward the previous one.
-    starts = ~backward
-    starts[1:] &= ~forward[:-1]
+    starts = ~joins_previous
+    starts[1:] &= ~joins_next[:-1]
     starts[0] = True
     group_of_part = np.cumsum(starts) - 1
     group_lines = np.full(int(group_of_part[-1]) + 1, -1)
@@ -165,14 +167,14 @@ def _moved_parts(
     is_control = np.array([True, *(bool(_CONTROL.search(text)) for text in source_lines), True], np.bool_)
     is_plain = ~is_control[np.minimum(lines, len(source_lines) + 1)]
     order = np.lexsort((np.arange(lines.size), lines, runs))
-    continues = np.zeros(lines.size, np.bool_)
+    is_continued = np.zeros(lines.size, np.bool_)
     is_same = (lines[order][1:] == lines[order][:-1]) & (runs[order][1:] == runs[order][:-1])
-    continues[order[:-1]] = is_same
+    is_continued[order[:-1]] = is_same
     line_has_effect = np.isin(lines, np.unique(lines[has_effect]))
-    is_moved = ~has_effect & (continues | (line_has_effect & is_plain))
-    follows = np.zeros(lines.size, np.bool_)
-    precedes = np.zeros(lines.size, np.bool_)
-    follows[:-1] = runs[1:] == runs[:-1]
-    precedes[1:] = masks[1:] == masks[:-1]
-    forward = is_moved & follows
-    return forward, is_moved & ~forward & precedes
+    is_moved = ~has_effect & (is_continued | (line_has_effect & is_plain))
+    has_next = np.zeros(lines.size, np.bool_)
+    has_previous = np.zeros(lines.size, np.bool_)
+    has_next[:-1] = runs[1:] == runs[:-1]
+    has_previous[1:] = masks[1:] == masks[:-1]
+    joins_next = is_moved & has_next
+    return joins_next, is_moved & ~joins_next & has_previous

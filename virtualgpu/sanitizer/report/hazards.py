@@ -153,7 +153,7 @@ class Report:
         address = self._address(finding.space, finding)
         element = self._element(finding.space, address)
         if race.update is not None:
-            in_loop, inside, outside = self._turns(finding, race.relation)
+            in_loop, barrier_between, barrier_elsewhere = self._turns(finding, race.relation)
             message = sentences.update_message(
                 race.update,
                 first_place,
@@ -161,7 +161,7 @@ class Report:
                 element,
                 race.relation,
                 self._locks,
-                turns=in_loop and not inside and not outside,
+                turns=in_loop and not barrier_between and not barrier_elsewhere,
             )
             return Hazard(
                 tool="race",
@@ -223,7 +223,7 @@ class Report:
             for other_race in all_races
             if self._lines(other_race.found) == lines and other_race.found.space == space
         )
-        in_loop, inside, outside = self._turns(race.found, relation)
+        in_loop, barrier_between, barrier_elsewhere = self._turns(race.found, relation)
         all_sites = self.findings.sites
         polls = any(site.flag and site.reads for site in all_sites)
         if relation == sentences.BLOCK and (self._ordering.has_messages or polls):
@@ -232,8 +232,8 @@ class Report:
         return sentences.RemedyContext(
             relation,
             in_loop,
-            inside,
-            outside,
+            barrier_between,
+            barrier_elsewhere,
             signals=polls or any(site.instruction.root == "atom" for site in all_sites),
             is_flag=any(site.flag and site.reads for site in sites_of_race),
             locks=self._locks,
@@ -268,8 +268,8 @@ class Report:
         if not self._in_one_loop(first_instruction, second_instruction):
             return False, 0, 0
         first_line, last_line = sorted((first_instruction.line, second_instruction.line))
-        inside = 0
-        outside = 0
+        barrier_between = 0
+        barrier_elsewhere = 0
         for i in kernel_code:
             is_warp_barrier = (
                 relation == sentences.WARP and i.root in ("bar", "barrier") and "warp" in i.parts
@@ -280,10 +280,10 @@ class Report:
                 and self._in_one_loop(second_instruction, i)
             ):
                 if first_line < i.line < last_line:
-                    inside = inside or i.line
+                    barrier_between = barrier_between or i.line
                 else:
-                    outside = outside or i.line
-        return True, inside, outside
+                    barrier_elsewhere = barrier_elsewhere or i.line
+        return True, barrier_between, barrier_elsewhere
 
     def _in_one_loop(self, a: ir.Instruction, b: ir.Instruction) -> bool:
         """Return whether two instructions of the kernel are in the same loop, unrolled or not."""

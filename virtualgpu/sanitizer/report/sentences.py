@@ -72,8 +72,8 @@ def heap_message(
     return array, f"{subject} {site.size_bytes} bytes at {array}. Check the index against that size."
 
 
-def _location(place: Place, relation: int) -> str:
-    return f"thread {place.thread}" + (f" of block {place.block}" if relation == GRID else "")
+def _location(thread_place: Place, relation: int) -> str:
+    return f"thread {thread_place.thread}" + (f" of block {thread_place.block}" if relation == GRID else "")
 
 
 @dataclass(frozen=True, slots=True)

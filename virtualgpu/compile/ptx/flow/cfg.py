@@ -122,9 +122,11 @@ def _schedule(starts: Sequence[int], successors: dict[int, tuple[int, ...]]) -> 
             head = component[0]
             order.append(head)
             if len(component) > 1:
-                inner = set(component) - {head}
+                inner_nodes = set(component) - {head}
                 add_components(
-                    inner, [successor for successor in successors[head] if successor in inner] + sorted(inner)
+                    inner_nodes,
+                    [successor for successor in successors[head] if successor in inner_nodes]
+                    + sorted(inner_nodes),
                 )
 
     add_components(set(starts), starts[:1])
@@ -196,9 +198,9 @@ def waits_on_memory(
     """
     blocks = flow.blocks[target : source + 1]
     instructions = [instruction for b in blocks for instruction in function.instructions[b.first : b.end]]
-    tainted: set[str] = set()
+    dependent_registers: set[str] = set()
     while True:
-        previous_count = len(tainted)
+        previous_count = len(dependent_registers)
         for instruction in instructions:
             definitions, uses = definitions_and_uses(instruction)
             reads_result = instruction.root == "ld" and any(
@@ -207,12 +209,13 @@ def waits_on_memory(
                 and operand.base.name in memory_results
                 for operand in instruction.operands
             )
-            if reads_result or reads_shared_state(instruction) or not tainted.isdisjoint(uses):
-                tainted.update(definitions)
-        if len(tainted) == previous_count:
+            if reads_result or reads_shared_state(instruction) or not dependent_registers.isdisjoint(uses):
+                dependent_registers.update(definitions)
+        if len(dependent_registers) == previous_count:
             break
     return any(
-        instruction.guard in tainted and any(not target <= successor <= source for successor in b.successors)
+        instruction.guard in dependent_registers
+        and any(not target <= successor <= source for successor in b.successors)
         for b in blocks
         for instruction in function.instructions[b.first : b.end]
         if instruction.root in ("bra", "brx")
@@ -344,7 +347,7 @@ def blocks_excused_from(function: ir.Function, flow: Flow, pc: int) -> tuple[int
     after_barrier = set[int]().union(
         *(_reachable(flow, block_number) for block_number in blocks[barrier_block].successors)
     )
-    with_work = {
+    working_blocks = {
         block_number
         for block_number in after_barrier
         if any(instruction.root not in ("ret", "exit") for instruction in instructions(block_number))
@@ -352,10 +355,10 @@ def blocks_excused_from(function: ir.Function, flow: Flow, pc: int) -> tuple[int
 
     def is_excused(start: int) -> bool:
         reachable_blocks = _reachable(flow, start, barrier_block)
-        arrives = barrier_block in reachable_blocks and not reachable_blocks & (
+        always_arrives = barrier_block in reachable_blocks and not reachable_blocks & (
             (barriers | ends) - {barrier_block}
         )
-        return arrives or not _reachable(flow, start) & (with_work | barriers)
+        return always_arrives or not _reachable(flow, start) & (working_blocks | barriers)
 
     return tuple(block.number for block in blocks if is_excused(block.number))
 

@@ -14,16 +14,18 @@ def regions(function: ir.Function) -> dict[int, frozenset[int]]:
     for block in flow.blocks:
         if len(block.successors) < 2:
             continue
-        outside = post_dominators[block.number] - {block.number}
+        join_blocks = post_dominators[block.number] - {block.number}
         visited: set[int] = set()
-        pending = [successor for successor in block.successors if successor not in outside]
+        pending = [successor for successor in block.successors if successor not in join_blocks]
         while pending:
             block_number = pending.pop()
             if block_number in visited:
                 continue
             visited.add(block_number)
             pending += [
-                successor for successor in flow.blocks[block_number].successors if successor not in outside
+                successor
+                for successor in flow.blocks[block_number].successors
+                if successor not in join_blocks
             ]
         result[block.number] = frozenset(visited - {block.number})
     return result

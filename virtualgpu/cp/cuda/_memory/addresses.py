@@ -63,12 +63,12 @@ def allocate_managed(size: int, owner: VirtualDevice) -> int:
         allocate it, and can hang when it is accessed.
     """
     refuse_unsafe()
-    free = owner.memory.free_bytes
-    if size > free:
+    free_bytes = owner.memory.free_bytes
+    if size > free_bytes:
         raise CUDARuntimeError(
             2,
             "cudaErrorMemoryAllocation",
-            f"out of memory: {size:,} bytes of managed memory requested, {free:,} bytes "
+            f"out of memory: {size:,} bytes of managed memory requested, {free_bytes:,} bytes "
             "free on the device. The virtual GPU does not allocate more than the free "
             "memory, because a kernel that accesses all of it can hang a real GPU.",
         )

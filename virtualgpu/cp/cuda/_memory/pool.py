@@ -366,9 +366,9 @@ def check_room(size: int) -> None:
         If one of them does not have enough.
     """
     pool = default_memory_pool()
-    free = _machine.current().current_device.memory.free_bytes
+    free_bytes = _machine.current().current_device.memory.free_bytes
     pool_limit_bytes = pool.get_limit()
-    if size > free + pool.free_bytes() or 0 < pool_limit_bytes < pool.used_bytes() + size:
+    if size > free_bytes + pool.free_bytes() or 0 < pool_limit_bytes < pool.used_bytes() + size:
         alloc(size)  # raises, unless the program's allocator has other rules
     check_host_memory(size)
 

@@ -44,13 +44,13 @@ def _lop3(code: WarpCode, instruction: ir.Instruction) -> None:
     inputs = [code.get(operand, "b32") for operand in instruction.operands[1:4]]
     table = instruction.operands[4]
     assert isinstance(table, ir.Immediate)
-    inverted = [emitter.binary("xor", "i32", v, constant("i32", -1)) for v in inputs]
+    inverted_inputs = [emitter.binary("xor", "i32", v, constant("i32", -1)) for v in inputs]
     result = constant("i32", 0)
-    for row in range(8):
-        if table.value >> row & 1:
-            a, b, d = (inputs[k] if row >> (2 - k) & 1 else inverted[k] for k in range(3))
-            term = emitter.binary("and", "i32", emitter.binary("and", "i32", a, b), d)
-            result = emitter.binary("or", "i32", result, term)
+    for row_index in range(8):
+        if table.value >> row_index & 1:
+            a, b, d = (inputs[k] if row_index >> (2 - k) & 1 else inverted_inputs[k] for k in range(3))
+            minterm = emitter.binary("and", "i32", emitter.binary("and", "i32", a, b), d)
+            result = emitter.binary("or", "i32", result, minterm)
     code.set(instruction.operands[0], result, "b32")
 
 

@@ -131,11 +131,11 @@ def _members(code: WarpCode, instruction: ir.Instruction) -> str:
 
     Masks may differ between lanes of one warp, as between the tiles of cooperative groups.
     """
-    executed = code.emitter.splat("i32", code.executed(instruction))
+    active_lanes = code.emitter.splat("i32", code.executed(instruction))
     operand = member_mask(instruction)
     if operand is None:
-        return executed
-    return code.emitter.binary("and", "i32", executed, code.get(operand, "b32"))
+        return active_lanes
+    return code.emitter.binary("and", "i32", active_lanes, code.get(operand, "b32"))
 
 
 def _shfl(code: WarpCode, instruction: ir.Instruction) -> None:
@@ -188,12 +188,12 @@ def _shuffle_sources(emitter: Emitter, mode: str, delta: str, control: str) -> t
         "and", "i32", emitter.binary("lshr", "i32", control, constant("i32", 8)), five_bits
     )
     clamp = emitter.binary("and", "i32", control, five_bits)
-    outside = emitter.binary("xor", "i32", segment, constant("i32", -1))
+    lane_bits = emitter.binary("xor", "i32", segment, constant("i32", -1))
     lowest_lane = emitter.binary("and", "i32", IOTA_I32, segment)
-    bound_lane = emitter.binary("or", "i32", lowest_lane, emitter.binary("and", "i32", clamp, outside))
+    bound_lane = emitter.binary("or", "i32", lowest_lane, emitter.binary("and", "i32", clamp, lane_bits))
     if mode == "up":
         source_lanes = emitter.binary("sub", "i32", IOTA_I32, delta)
-        inside = emitter.compare("sge", "i32", source_lanes, bound_lane)
+        is_in_range = emitter.compare("sge", "i32", source_lanes, bound_lane)
     else:
         if mode == "down":
             source_lanes = emitter.binary("add", "i32", IOTA_I32, delta)
@@ -201,10 +201,10 @@ def _shuffle_sources(emitter: Emitter, mode: str, delta: str, control: str) -> t
             source_lanes = emitter.binary("xor", "i32", IOTA_I32, delta)
         else:
             source_lanes = emitter.binary(
-                "or", "i32", lowest_lane, emitter.binary("and", "i32", delta, outside)
+                "or", "i32", lowest_lane, emitter.binary("and", "i32", delta, lane_bits)
             )
-        inside = emitter.compare("sle", "i32", source_lanes, bound_lane)
-    return emitter.select("i32", inside, source_lanes, IOTA_I32), inside
+        is_in_range = emitter.compare("sle", "i32", source_lanes, bound_lane)
+    return emitter.select("i32", is_in_range, source_lanes, IOTA_I32), is_in_range
 
 
 def known_sources(mode: str, delta: int, control: int) -> tuple[list[int], int]:
@@ -275,8 +275,10 @@ def _observe_members(code: WarpCode, instruction: ir.Instruction) -> None:
     first_thread = emitter.op(f"mul i32 {emitter.context_load('warp')}, {layout.LANES}")
     threads = emitter.splat("i32", emitter.op(f"sub i32 {emitter.context_load('threads')}, {first_thread}"))
     existing_mask = emitter.mask_bits(emitter.compare("slt", "i32", IOTA_I32, threads))
-    absent = emitter.op(f"and i32 {existing_mask}, {emitter.op(f'xor i32 {code.executed(instruction)}, -1')}")
-    missing = emitter.binary("and", "i32", code.get(operand, "b32"), emitter.splat("i32", absent))
+    absent_lanes = emitter.op(
+        f"and i32 {existing_mask}, {emitter.op(f'xor i32 {code.executed(instruction)}, -1')}"
+    )
+    missing = emitter.binary("and", "i32", code.get(operand, "b32"), emitter.splat("i32", absent_lanes))
     none_missing = emitter.compare("eq", "i32", missing, constant("i32", 0))
     lowest = emitter.intrinsic("cttz", "i32", missing, extra=("i1 false",))
     _observe_sources(code, instruction, emitter.select("i32", none_missing, IOTA_I32, lowest))
@@ -289,13 +291,13 @@ def _mark_absent(code: WarpCode, instruction: ir.Instruction, values: str, sourc
     show whether the value is used.
     """
     emitter = code.emitter
-    executed = emitter.splat("i32", code.executed(instruction))
+    active_lanes = emitter.splat("i32", code.executed(instruction))
     is_active = emitter.binary(
-        "and", "i32", emitter.binary("lshr", "i32", executed, source_lanes), constant("i32", 1)
+        "and", "i32", emitter.binary("lshr", "i32", active_lanes, source_lanes), constant("i32", 1)
     )
-    absent = emitter.compare("eq", "i32", is_active, constant("i32", 0))
+    is_absent = emitter.compare("eq", "i32", is_active, constant("i32", 0))
     return emitter.select(
-        "i32", absent, emitter.binary("xor", "i32", values, constant("i32", _ABSENT_LANE_BITS)), values
+        "i32", is_absent, emitter.binary("xor", "i32", values, constant("i32", _ABSENT_LANE_BITS)), values
     )
 
 

@@ -142,8 +142,8 @@ def correct_rounding(code: WarpCode, llvm: str, nearest: str, is_below: str, is_
     negative = emitter.compare("slt", integer, raw, constant(integer, 0))
     positive = emitter.compare("sge", integer, raw, constant(integer, 0))
     one_unit = constant(integer, 1)
-    grow = emitter.binary("add", integer, raw, one_unit)
-    shrink = emitter.binary("sub", integer, raw, one_unit)
+    next_away = emitter.binary("add", integer, raw, one_unit)
+    next_toward_zero = emitter.binary("sub", integer, raw, one_unit)
     if mode == "rz":
         too_large = emitter.binary(
             "or",
@@ -151,11 +151,13 @@ def correct_rounding(code: WarpCode, llvm: str, nearest: str, is_below: str, is_
             emitter.binary("and", "i1", is_below, positive),
             emitter.binary("and", "i1", is_above, negative),
         )
-        result = emitter.select(integer, too_large, shrink, raw)
+        result = emitter.select(integer, too_large, next_toward_zero, raw)
     else:
         on_wrong_side = is_below if mode == "rm" else is_above
-        grows = negative if mode == "rm" else positive
-        result = emitter.select(integer, on_wrong_side, emitter.select(integer, grows, grow, shrink), raw)
+        moves_away = negative if mode == "rm" else positive
+        result = emitter.select(
+            integer, on_wrong_side, emitter.select(integer, moves_away, next_away, next_toward_zero), raw
+        )
     return emitter.convert("bitcast", integer, result, llvm)
 
 

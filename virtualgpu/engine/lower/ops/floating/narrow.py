@@ -63,8 +63,8 @@ def convert(code: WarpCode, instruction: ir.Instruction) -> bool:
 def _halves(code: WarpCode, instruction: ir.Instruction) -> tuple[str, str]:
     """Emit the upper and the lower half of a packed pair as float32."""
     emitter = code.emitter
-    packed = code.get(instruction.operands[1], "b32")
-    shifted = (emitter.binary("lshr", "i32", packed, constant("i32", 16)), packed)
+    packed_value = code.get(instruction.operands[1], "b32")
+    shifted = (emitter.binary("lshr", "i32", packed_value, constant("i32", 16)), packed_value)
     upper, lower = (
         emitter.convert(
             "fpext",
@@ -82,10 +82,10 @@ def _store_pair(code: WarpCode, instruction: ir.Instruction, upper: str, lower: 
     upper_code, lower_code = (
         _encode(code, value, kind, relu="relu" in instruction.parts) for value in (upper, lower)
     )
-    packed = emitter.binary(
+    packed_value = emitter.binary(
         "or", "i32", emitter.binary("shl", "i32", upper_code, constant("i32", 8)), lower_code
     )
-    code.set(instruction.operands[0], emitter.cast(packed, "i32", "i16"), "b16")
+    code.set(instruction.operands[0], emitter.cast(packed_value, "i32", "i16"), "b16")
 
 
 def _encode(warp_code: WarpCode, value: str, kind: _Format, relu: bool) -> str:

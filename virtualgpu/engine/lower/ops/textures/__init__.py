@@ -141,19 +141,19 @@ def _check_texels(
     code.fault_if(invalid_mask, layout.BAD_TEXTURE, instruction.pc, handle_values)
     address = emitter.op(f"load <32 x i64>, ptr {addresses}")
     has_texel = emitter.mask_bits(emitter.compare("ne", "i64", address, constant("i64", 0)))
-    inside = emitter.op(f"and i32 {has_texel}, {mask}")
+    texel_lanes = emitter.op(f"and i32 {has_texel}, {mask}")
     access = memory_ops.as_access(instruction, root, "global", {1: 1, 2: 2, 4: 4, 8: 8}.get(size, 16))
     access_index = code.site(access)
     check, check_text = checks.check_global(1, code.options.count, "load" if root == "ld" else "store")
     code.add_support(check, check_text)
     failed = emitter.op(
-        f"call i1 @{check}(ptr %ctx, <32 x i64> {address}, i32 {inside}, i32 {code.index}, i32 {instruction.pc}, i32 {access_index})"
+        f"call i1 @{check}(ptr %ctx, <32 x i64> {address}, i32 {texel_lanes}, i32 {code.index}, i32 {instruction.pc}, i32 {access_index})"
     )
-    code.trace_address(address, inside)
+    code.trace_address(address, texel_lanes)
     code.leave_on_fault(failed)
     if code.options.observe:
-        code.observe(access_index, address, inside)
-    return inside
+        code.observe(access_index, address, texel_lanes)
+    return texel_lanes
 
 
 def _surface(code: WarpCode, instruction: ir.Instruction) -> None:
@@ -175,21 +175,21 @@ def _surface(code: WarpCode, instruction: ir.Instruction) -> None:
     width = ir.TYPE_BYTES[element_type]
     size = width * len(registers)
     handles, rows, _ = _handles_and_coordinates(code, instruction, surface, "u32")
-    for support in (fetch.OBJECT, fetch.INDEX):
-        code.add_support(*support)
+    for support_function in (fetch.OBJECT, fetch.INDEX):
+        code.add_support(*support_function)
     name, surface_text = surfaces.surface(dimensions, size, mode, layered=layered)
     code.add_support(name, surface_text)
     addresses = code.scratch("<32 x i64>")
-    outside = code.scratch("i32")
+    outside_slot = code.scratch("i32")
     emitter.raw(f"store <32 x i64> zeroinitializer, ptr {addresses}")
     invalid_mask = emitter.op(
-        f"call i32 @{name}(ptr %ctx, ptr {handles}, ptr {rows}, i32 {mask}, ptr {outside}, ptr {addresses})"
+        f"call i32 @{name}(ptr %ctx, ptr {handles}, ptr {rows}, i32 {mask}, ptr {outside_slot}, ptr {addresses})"
     )
-    inside = _check_texels(
+    texel_lanes = _check_texels(
         code, instruction, "ld" if loads else "st", size, invalid_mask, handles, addresses, mask
     )
     if mode == "trap":
-        outside_mask = emitter.op(f"load i32, ptr {outside}")
+        outside_mask = emitter.op(f"load i32, ptr {outside_slot}")
         code.fault_if(outside_mask, layout.OUTSIDE_SURFACE, instruction.pc)
     address = emitter.op(f"load <32 x i64>, ptr {addresses}")
     for n, register in enumerate(registers):
@@ -197,7 +197,11 @@ def _surface(code: WarpCode, instruction: ir.Instruction) -> None:
         if loads:
             if register is not None:
                 code.set(
-                    register, memory_ops.gather(code, element_address, inside, element_type), element_type
+                    register,
+                    memory_ops.gather(code, element_address, texel_lanes, element_type),
+                    element_type,
                 )
         else:
-            memory_ops.scatter(code, code.get(register, element_type), element_address, inside, element_type)
+            memory_ops.scatter(
+                code, code.get(register, element_type), element_address, texel_lanes, element_type
+            )

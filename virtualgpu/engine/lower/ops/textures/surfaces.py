@@ -55,25 +55,25 @@ find:
     if layered:
         axes = [*axes, 2]
         rows = [*rows, 0]
-    inside = "true"
+    inside_test = "true"
     for axis, row in zip(axes, rows, strict=True):
         text += f"""  %row{axis} = getelementptr [32 x i32], ptr %coordinates, i64 {row}
   %c{axis}.p = getelementptr i32, ptr %row{axis}, i64 %l64
   %c{axis} = load i32, ptr %c{axis}.p
   %held{axis} = call i32 @texture_index(i32 %c{axis}, i32 %size{axis}, i32 {textures.CLAMP})
   %in{axis} = icmp eq i32 %held{axis}, %c{axis}
-  %all{axis} = and i1 {inside}, %in{axis}
+  %all{axis} = and i1 {inside_test}, %in{axis}
   %c{axis}.64 = sext i32 %held{axis} to i64
   %far{axis} = mul i64 %c{axis}.64, {f"%step{axis}" if axis else 1}
 """
-        inside = f"%all{axis}"
+        inside_test = f"%all{axis}"
     address = "%at0"
     for axis in axes:
         text += f"  %sum{axis} = add i64 {address}, %far{axis}\n"
         address = f"%sum{axis}"
     result = address if mode == "clamp" else "%kept"
-    text += f"""  %kept = select i1 {inside}, i64 {address}, i64 0
-  %out.bit = select i1 {inside}, i32 0, i32 %bit
+    text += f"""  %kept = select i1 {inside_test}, i64 {address}, i64 0
+  %out.bit = select i1 {inside_test}, i32 0, i32 %bit
   %out.more = or i32 %out, %out.bit
   %place.p = getelementptr i64, ptr %places, i64 %l64
   store i64 {result}, ptr %place.p
