@@ -27,14 +27,14 @@ ARM = processor.Processor(LEVEL, "generic", ",".join(f"+{name}" for name in FEAT
 
 def _keep(text: str, effort: jit.Effort = "usual", entries: tuple[str, ...] = pieces.ENTRIES) -> None:
     """Keep the machine code that `jit` would make of a module on arm64."""
-    key = jit._key(text, ARM)
+    key = jit._cache_key(text, ARM)
     if cache.load("engine", key) is None:
-        host_processor = jit._host
-        jit._host = _arm
+        host_processor = jit._host_target
+        jit._host_target = _arm
         try:
             jit.translate_and_store(key, text, ARM, effort, entries)
         finally:
-            jit._host = host_processor
+            jit._host_target = host_processor
 
 
 @functools.cache

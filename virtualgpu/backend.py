@@ -95,12 +95,12 @@ class VirtualBackend:
 
     def kernel_stats(self, kernel: Any) -> KernelStats:
         """Return the registers and memory that a kernel uses on this device, as chosen by ptxas."""
-        module = self._compiled(kernel)
+        module = self._compile_kernel(kernel)
         return module.stats(module.symbol(kernel.name), self.device_info())
 
     def occupancy(self, kernel: Any, block_threads: int, shared_bytes: int = 0) -> Occupancy:
         """Return the theoretical occupancy, computed with ptxas's register count or else with an estimate."""
-        module = self._compiled(kernel)
+        module = self._compile_kernel(kernel)
         resources = module.resources[module.symbol(kernel.name)]
         return fit(self.device_info(), resources, block_threads, resources.static_shared_bytes + shared_bytes)
 
@@ -193,7 +193,7 @@ class VirtualBackend:
         """Check a launch and prepare it, without running it."""
         kernel = launch.kernel
         device = self.machine.current_device
-        module = self._compiled(kernel)
+        module = self._compile_kernel(kernel)
         module.warn()
         compiled_kernel = module.kernel(kernel.name, device)
         if not isinstance(kernel, RawKernel):
@@ -201,7 +201,7 @@ class VirtualBackend:
         prepared = prepare(device, compiled_kernel, launch, kernel.max_dynamic_on(device))
         return prepared.as_cooperative() if kernel.enable_cooperative_groups else prepared
 
-    def _compiled(self, kernel: Any) -> CompiledModule:
+    def _compile_kernel(self, kernel: Any) -> CompiledModule:
         launch_source = kernel_source(kernel)
         capability = self.device_info().compute_capability
         return compiled_module(

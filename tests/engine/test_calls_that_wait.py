@@ -499,8 +499,8 @@ def every_function(module: ir.Module, entry: str) -> set[str]:
 
 def forget_code() -> None:
     """What is kept by a kernel's text holds only while the same functions are copied."""
-    program._compiled_for.cache_clear()
-    program._shares.cache_clear()
+    program._compile_for.cache_clear()
+    program._amounts_of.cache_clear()
 
 
 @pytest.fixture

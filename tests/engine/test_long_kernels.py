@@ -67,11 +67,11 @@ def results() -> tuple[list[bytes], gl.KernelCounters]:
 @pytest.fixture
 def in_passing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every kernel counts as a long one that is met for the first time."""
-    program._compiled_for.cache_clear()
+    program._compile_for.cache_clear()
     monkeypatch.setattr(jit, "_LONG_S", -1.0)
     monkeypatch.setattr(jit, "_is_stored", lambda *_: False)
     yield
-    program._compiled_for.cache_clear()
+    program._compile_for.cache_clear()
 
 
 def halves_of(code: str) -> split.Halves:
@@ -214,9 +214,9 @@ define i32 @run_block(ptr %c, i64 %a, i32 %b) {
 }"""
     halves = split.split(text)
     assert halves is not None
-    support = jit._engine(halves.support_text, processor.chosen(), entries=halves.function_names)
+    support = jit._load_module(halves.support_text, processor.chosen(), entries=halves.function_names)
     places = {name: support.get_function_address(name) for name in halves.function_names}
-    engine = jit._engine(halves.kernel_text, processor.chosen(), places)
+    engine = jit._load_module(halves.kernel_text, processor.chosen(), places)
     out = np.zeros(32, np.int32)
     assert jit._RUN_BLOCKS(engine.get_function_address("run_blocks"))(out.ctypes.data, 0, 0) == 0
     assert out.tolist() == [10 + 3 * 7] * 32

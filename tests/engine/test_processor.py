@@ -57,11 +57,11 @@ def test_levels_build_on_each_other_and_are_made_of_their_instructions() -> None
 def test_a_level_above_the_processor_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     older = processor.level("x86-64-v3")
     monkeypatch.setattr(processor, "native", lambda: older)
-    processor._by_name.cache_clear()
+    processor._processor_of_name.cache_clear()
     monkeypatch.setenv(processor.VARIABLE, "x86-64-v4")
     with pytest.raises(UnknownProcessorError, match=r"lacks AVX-512; .*x86-64-v2, x86-64-v3 or native\."):
         processor.chosen()
-    processor._by_name.cache_clear()
+    processor._processor_of_name.cache_clear()
 
 
 def test_an_unknown_name_is_refused_in_one_sentence_before_anything_is_compiled() -> None:

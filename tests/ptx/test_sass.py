@@ -318,7 +318,7 @@ template <class T> __global__ void scale(const T* x, T* y, int n)
 def test_without_the_disassembler_the_remedy_is_named(
     tiled: KernelSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sass, "_nvdisasm", lambda: None)
+    monkeypatch.setattr(sass, "_find_nvdisasm", lambda: None)
     try:
         with pytest.raises(sass.NvdisasmMissingError, match="install nvidia-cuda-nvdisasm"):
             launch(tiled)

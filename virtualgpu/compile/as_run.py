@@ -124,7 +124,7 @@ def anchor(
     module = parse(ptx)
     names = [entry or counters.kernel_name, *(n for n, f in module.functions.items() if not f.is_entry)]
     machine_code = [i for name in names for i in machine.get(name, ())]
-    sites, lines = _sites(counters, module, ptx, names)
+    sites, lines = _find_sites(counters, module, ptx, names)
     extra_counts: Counter[str] = Counter()
     has_divergent_loop = _has_divergent_loop(sites)
     ptx_lines = ptx.split("\n")
@@ -134,7 +134,7 @@ def anchor(
             site.line_opcodes.setdefault(i.root, i.opcode)
         if not (i.space or i.is_conditional_branch):
             continue
-        if site is not None and _belongs(i, site):
+        if site is not None and _belongs_to_site(i, site):
             site.machine.append(i)
         elif i.space:
             extra_counts[f"{i.space} {i.kind} {i.opcode}"] += 1
@@ -145,7 +145,9 @@ def anchor(
             elif has_divergent_loop:
                 extra_counts["branch of a copied loop"] += 1
     predicated = _predicated_blocks(module, names, sites)
-    accesses = [_access(site, predicated[site.function].get(site.block, 0)) for site in sites if site.access]
+    accesses = [
+        _access_as_run(site, predicated[site.function].get(site.block, 0)) for site in sites if site.access
+    ]
     accesses = _merge_accesses([site for site in sites if site.access], accesses)
     provenance = counters.provenance
     detail = f"machine code by NVRTC for sm_{target}"
@@ -156,7 +158,7 @@ def anchor(
         grid=counters.grid,
         block=counters.block,
         accesses=tuple(accesses),
-        branches=tuple(_branch(site) for site in sites if site.branch),
+        branches=tuple(_branch_as_run(site) for site in sites if site.branch),
         extra=tuple(sorted(extra_counts.items())),
     )
 
@@ -173,7 +175,7 @@ def _has_divergent_loop(sites: Sequence[_Site]) -> bool:
     )
 
 
-def _sites(
+def _find_sites(
     counters: KernelCounters, module: ir.Module, ptx: str, names: Sequence[str]
 ) -> tuple[list[_Site], dict[int, _Site]]:
     """Return the counted accesses and branches in the order of the counters, and by line of the PTX text."""
@@ -218,7 +220,7 @@ def _sites(
     return sites, lines
 
 
-def _belongs(instruction: SassInstruction, site: _Site) -> bool:
+def _belongs_to_site(instruction: SassInstruction, site: _Site) -> bool:
     if site.branch is not None:
         return instruction.is_conditional_branch
     return bool(instruction.space) and site.access is not None and instruction.kind == site.access.kind
@@ -242,7 +244,7 @@ def _predicated_blocks(
     return warps_by_function
 
 
-def _access(site: _Site, warps: int) -> AccessAsRun:
+def _access_as_run(site: _Site, warps: int) -> AccessAsRun:
     counters = site.access
     assert counters is not None
     row = AccessAsRun(
@@ -395,7 +397,7 @@ def _note_unused(row: AccessAsRun) -> AccessAsRun:
     return replace(row, note=_REMOVED_NOTE) if row.written else row
 
 
-def _branch(site: _Site) -> BranchAsRun:
+def _branch_as_run(site: _Site) -> BranchAsRun:
     counters = site.branch
     assert counters is not None
     row = BranchAsRun(

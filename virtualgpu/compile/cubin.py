@@ -60,11 +60,11 @@ def kernel_resources(cubin: bytes) -> dict[str, KernelResources]:
     GpulabError
         If `cubin` is not a 64-bit cubin.
     """
-    sections = {section.name: section for section in _sections(cubin)}
-    symbols = list(_symbols(sections))
+    sections = {section.name: section for section in _read_sections(cubin)}
+    symbols = list(_read_symbols(sections))
     registers: dict[int, int] = {}
     frames: dict[int, int] = {}
-    for attribute, payload in _attributes(_data(sections, ".nv.info")):
+    for attribute, payload in _parse_attributes(_section_data(sections, ".nv.info")):
         if attribute in (_ATTRIBUTE_REGISTER_COUNT, _ATTRIBUTE_FRAME_SIZE):
             symbol, value = struct.unpack_from("<II", payload)
             if attribute == _ATTRIBUTE_REGISTER_COUNT:
@@ -83,35 +83,35 @@ def kernel_resources(cubin: bytes) -> dict[str, KernelResources]:
             static_shared_bytes=max(shared.size_bytes - reserved, 0) if shared else 0,
             local_bytes=frames.get(index, 0),
             constant_bytes=constant.size_bytes if constant else 0,
-            launch_bound_threads=_launch_bound(_data(sections, f".nv.info.{name}")),
+            launch_bound_threads=_launch_bound(_section_data(sections, f".nv.info.{name}")),
         )
     return resources
 
 
-def _sections(cubin: bytes) -> Iterator[_Section]:
+def _read_sections(cubin: bytes) -> Iterator[_Section]:
     if not cubin.startswith(_ELF_MAGIC):
         raise GpulabError("These bytes are not a cubin: they have no 64-bit little-endian ELF header.")
     table = struct.unpack_from("<Q", cubin, 0x28)[0]
     entry_bytes, section_count, names_index = struct.unpack_from("<HHH", cubin, 0x3A)
     headers = [struct.unpack_from("<IIQQQQ", cubin, table + i * entry_bytes) for i in range(section_count)]
-    names = _slice(cubin, headers[names_index])
+    names = _read_section(cubin, headers[names_index])
     for header in headers:
-        yield _Section(_text(names, header[0]), _slice(cubin, header), header[5])
+        yield _Section(_string_at(names, header[0]), _read_section(cubin, header), header[5])
 
 
-def _slice(cubin: bytes, header: tuple[int, ...]) -> bytes:
+def _read_section(cubin: bytes, header: tuple[int, ...]) -> bytes:
     offset = header[4]
     size = header[5]
     return cubin[offset : offset + size]
 
 
-def _symbols(sections: dict[str, _Section]) -> Iterator[tuple[str, bool]]:
-    names = _data(sections, ".strtab")
-    for name, info, visibility, _, _, _ in struct.iter_unpack("<IBBHQQ", _data(sections, ".symtab")):
-        yield _text(names, name), info & 0xF == _FUNCTION_SYMBOL and bool(visibility & _ENTRY_BIT)
+def _read_symbols(sections: dict[str, _Section]) -> Iterator[tuple[str, bool]]:
+    names = _section_data(sections, ".strtab")
+    for name, info, visibility, _, _, _ in struct.iter_unpack("<IBBHQQ", _section_data(sections, ".symtab")):
+        yield _string_at(names, name), info & 0xF == _FUNCTION_SYMBOL and bool(visibility & _ENTRY_BIT)
 
 
-def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
+def _parse_attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
     position = 0
     while position + 4 <= len(data):
         layout, attribute, value = struct.unpack_from("<BBH", data, position)
@@ -124,17 +124,17 @@ def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _launch_bound(data: bytes) -> int | None:
-    for attribute, payload in _attributes(data):
+    for attribute, payload in _parse_attributes(data):
         if attribute == _ATTRIBUTE_MAX_THREADS:
             x, y, z = struct.unpack_from("<III", payload)
             return int(x * y * z)
     return None
 
 
-def _data(sections: dict[str, _Section], name: str) -> bytes:
+def _section_data(sections: dict[str, _Section], name: str) -> bytes:
     section = sections.get(name)
     return section.data if section else b""
 
 
-def _text(table: bytes, offset: int) -> str:
+def _string_at(table: bytes, offset: int) -> str:
     return table[offset : table.index(b"\0", offset)].decode()

@@ -73,7 +73,7 @@ def trace_blocks(ptx: str, kernel: str) -> InstrumentedPtx:
     """
     names = _Names(ptx)
     kernel_entry = find_entry(ptx, kernel)
-    edits = [_parameter(kernel_entry, names), (kernel_entry.first_code, _block_prologue(names))]
+    edits = [_parameter_edit(kernel_entry, names), (kernel_entry.first_code, _block_prologue(names))]
     for statement_index, statement in enumerate(s for s in kernel_entry.statements if s.is_code):
         match = _EXIT.fullmatch(statement.plain)
         if not match:
@@ -101,16 +101,20 @@ def trace_warp(ptx: str, kernel: str) -> InstrumentedPtx:
     code_statements = [s for s in kernel_entry.statements if s.is_code]
     if len(code_statements) != len(function.instructions):
         raise PtxError(f"Kernel {kernel} has statements that this instrumentation cannot distinguish.")
-    edits = [_parameter(kernel_entry, names), (kernel_entry.first_code, _warp_prologue(names))]
+    edits = [_parameter_edit(kernel_entry, names), (kernel_entry.first_code, _warp_prologue(names))]
     for block_index, block_start in enumerate(starts):
         edits.append((code_statements[block_start].start, _warp_probe(names, block_index)))
-    positions = [_position(function, start, end) for start, end in _spans(starts, len(code_statements))]
+    positions = [
+        _source_position(function, start, end) for start, end in _block_spans(starts, len(code_statements))
+    ]
     return InstrumentedPtx(
         apply_edits(ptx, edits),
         first_pc=tuple(starts),
         line=tuple(line for line, _ in positions),
         column=tuple(column for _, column in positions),
-        text=tuple(_summary(function, start, end) for start, end in _spans(starts, len(code_statements))),
+        text=tuple(
+            _block_summary(function, start, end) for start, end in _block_spans(starts, len(code_statements))
+        ),
     )
 
 
@@ -204,11 +208,11 @@ class _Names:
         return f"{self.prefix}_{name}"
 
 
-def _spans(starts: list[int], statement_count: int) -> Iterator[tuple[int, int]]:
+def _block_spans(starts: list[int], statement_count: int) -> Iterator[tuple[int, int]]:
     yield from zip(starts, [*starts[1:], statement_count], strict=True)
 
 
-def _position(function: ir.Function, start: int, end: int) -> tuple[int, int]:
+def _source_position(function: ir.Function, start: int, end: int) -> tuple[int, int]:
     """Return the most frequent source line, with column, of the instructions in a basic block.
 
     Of equally frequent lines, the later one is returned. The first instruction often has another position,
@@ -226,7 +230,7 @@ def _position(function: ir.Function, start: int, end: int) -> tuple[int, int]:
     return next(position for position in positions if position[0] == most_frequent_line)
 
 
-def _summary(function: ir.Function, start: int, end: int) -> str:
+def _block_summary(function: ir.Function, start: int, end: int) -> str:
     first_text = function.instructions[start].text
     last_text = function.instructions[end - 1].text
     return first_text if end - start == 1 else f"{first_text} … {last_text} ({end - start} instructions)"
@@ -235,7 +239,7 @@ def _summary(function: ir.Function, start: int, end: int) -> str:
 # Probes ----------------------------------------------------------------------------------------
 
 
-def _parameter(entry: EntryText, names: _Names) -> tuple[int, str]:
+def _parameter_edit(entry: EntryText, names: _Names) -> tuple[int, str]:
     declaration = f".param .u64 {names('buffer')}"
     if not entry.has_parentheses:
         return entry.params_end, f"({declaration})"
@@ -255,7 +259,7 @@ def _lowest_lane(names: _Names) -> str:
 """
 
 
-def _linear(names: _Names, destination: str, index: str, size: str) -> str:
+def _linear_index(names: _Names, destination: str, index: str, size: str) -> str:
     """Return PTX that computes the linear index ``x + size.x * (y + size.y * z)`` in 64 bits.
 
     ``index`` is ``tid`` for a thread or ``ctaid`` for a block.
@@ -298,7 +302,7 @@ def _block_prologue(names: _Names) -> str:
 	mov.u64 %{time}, %globaltimer;
 	ld.param.u64 %{base}, [{names("buffer")}];
 	cvta.to.global.u64 %{base}, %{base};
-{_linear(names, block, "ctaid", "nctaid")}	ld.global.u32 %{shift}, [%{base}];
+{_linear_index(names, block, "ctaid", "nctaid")}	ld.global.u32 %{shift}, [%{base}];
 	shr.u64 %{row}, %{block}, %{shift};
 	mul.lo.u64 %{scratch_register}, %{row}, {_HASH_FACTOR - (1 << 64)};
 	shr.u64 %{scratch_register}, %{scratch_register}, 40;
@@ -358,7 +362,7 @@ def _warp_prologue(names: _Names) -> str:
 	.reg .b64 %{thread}, %{header_word}, %{names("factor")}, %{names("part")};
 	ld.param.u64 %{base}, [{names("buffer")}];
 	cvta.to.global.u64 %{base}, %{base};
-{_linear(names, thread, "tid", "ntid")}	shr.u64 %{thread}, %{thread}, 5;
+{_linear_index(names, thread, "tid", "ntid")}	shr.u64 %{thread}, %{thread}, 5;
 	ld.global.u64 %{header_word}, [%{base}+40];
 	setp.eq.u64 %{is_traced}, %{header_word}, %{thread};
 {"".join(checks)}	}}

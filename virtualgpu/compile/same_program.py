@@ -20,22 +20,22 @@ def same_program(first: KernelSource, second: KernelSource) -> bool:
     Either their texts are equal except for comments and spaces, or the compiler generates the same
     instructions. If the compiler is missing, or rejects one of them, the texts decide.
     """
-    if (first.name, first.options) == (second.name, second.options) and _tokens(first.code) == _tokens(
-        second.code
-    ):
+    if (first.name, first.options) == (second.name, second.options) and _code_without_comments(
+        first.code
+    ) == _code_without_comments(second.code):
         return True
     try:
-        return _instructions(first) == _instructions(second)
+        return _compiled_code(first) == _compiled_code(second)
     except (GpulabError, KeyError):  # KeyError: a template, whose name in PTX is another
         return False
 
 
-def _tokens(code: str) -> str:
+def _code_without_comments(code: str) -> str:
     # A space matters only between two words.
     return re.sub(r"(?<!\w) | (?!\w)", "", " ".join(remove_comments(code).split()))
 
 
-def _instructions(source: KernelSource) -> list[str]:
+def _compiled_code(source: KernelSource) -> list[str]:
     """Return the instructions of a kernel and of the functions it may call, without its own name."""
     options = (*source.options, *nvrtc.CUPY_OPTIONS)
     module = parse(nvrtc.compile_ptx(source.code, target=_TARGET, options=options).ptx)

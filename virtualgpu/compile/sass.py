@@ -95,7 +95,7 @@ class SassInstruction:
 
 def available() -> bool:
     """Return whether NVIDIA's disassembler is installed on this machine."""
-    return _nvdisasm() is not None
+    return _find_nvdisasm() is not None
 
 
 def disassemble(cubin: bytes) -> dict[str, tuple[SassInstruction, ...]]:
@@ -108,7 +108,7 @@ def disassemble(cubin: bytes) -> dict[str, tuple[SassInstruction, ...]]:
     GpulabError
         If it cannot read the cubin.
     """
-    tool = _nvdisasm()
+    tool = _find_nvdisasm()
     if tool is None:
         raise NvdisasmMissingError
     return parse(_run(tool, cubin))
@@ -145,7 +145,7 @@ def _run(tool: str, cubin: bytes) -> str:
 
 
 @functools.cache
-def _nvdisasm() -> str | None:
+def _find_nvdisasm() -> str | None:
     from cuda.pathfinder import find_nvidia_binary_utility
 
     try:

@@ -46,7 +46,7 @@ class BenchmarkResult:
                 (f"GPU-{device_id}", times)
                 for device_id, times in zip(self._devices, self.gpu_times, strict=True)
             ]
-        return f"{self.name:<20s}:{' '.join(_row(*row) for row in rows)}"
+        return f"{self.name:<20s}:{' '.join(_format_times(*row) for row in rows)}"
 
     def __str__(self) -> str:
         return self.to_str(show_gpu=True)
@@ -54,7 +54,7 @@ class BenchmarkResult:
     __repr__ = __str__
 
 
-def _row(name: str, times_s: npt.NDArray[np.float64]) -> str:
+def _format_times(name: str, times_s: npt.NDArray[np.float64]) -> str:
     times_us = times_s * 1e6
     text = f"    {name}: {times_us.mean():9.03f} us"
     if times_us.size > 1:

@@ -50,9 +50,11 @@ class Launch:
             says what to write.
         """
         kernel_source(kernel)
-        shared_bytes = _checked_integer("shared_mem", shared_mem, minimum=0)
+        shared_bytes = _check_integer("shared_mem", shared_mem, minimum=0)
         _check_stream(stream)
-        return cls(kernel, dims("grid", grid), dims("block", block), _arguments(args), shared_bytes, stream)
+        return cls(
+            kernel, dims("grid", grid), dims("block", block), _check_arguments(args), shared_bytes, stream
+        )
 
     @classmethod
     def as_cupy(cls, kernel: Any, grid: Any, block: Any, args: Any, shared_mem: Any) -> Launch:
@@ -65,9 +67,13 @@ class Launch:
         TypeError, ValueError
             If a shape or the arguments are invalid.
         """
-        checked_bytes = _checked_integer("shared_mem", shared_mem, minimum=0)
+        checked_bytes = _check_integer("shared_mem", shared_mem, minimum=0)
         return cls(
-            kernel, _cupy_dims("grid", grid), _cupy_dims("block", block), _arguments(args), checked_bytes
+            kernel,
+            _cupy_dims("grid", grid),
+            _cupy_dims("block", block),
+            _check_arguments(args),
+            checked_bytes,
         )
 
     @property
@@ -172,7 +178,7 @@ def dims(name: str, value: Any, minimum: int = 1) -> Dim3:
         If `value` is not valid.
     """
     dimensions = value if isinstance(value, (tuple, list)) else (value,)
-    sizes = [_checked_integer(name, dimension, minimum, value) for dimension in dimensions]
+    sizes = [_check_integer(name, dimension, minimum, value) for dimension in dimensions]
     if not 1 <= len(sizes) <= 3:
         raise ValueError(f"`{name}` must have one to three dimensions, not {len(sizes)}: {value!r}.")
     x, y, z = (*sizes, minimum, minimum)[:3]
@@ -187,7 +193,7 @@ def _cupy_dims(name: str, value: Any) -> Dim3:
         )
     if not 1 <= len(value) <= 3:
         raise TypeError(f"Argument '{name}' has {len(value)} dimensions. Pass one to three, as in (n,).")
-    sizes = [_checked_integer(name, size, None) for size in value]
+    sizes = [_check_integer(name, size, None) for size in value]
     if min(sizes) < 1:
         warn(
             f"`{name}` is {value!r}. As with CuPy, a size below 1 counts as 1, so the kernel runs. Did a "
@@ -196,7 +202,7 @@ def _cupy_dims(name: str, value: Any) -> Dim3:
     return dims(name, tuple(max(1, size) for size in sizes))
 
 
-def _checked_integer(name: str, value: Any, minimum: int | None, whole_value: Any = None) -> int:
+def _check_integer(name: str, value: Any, minimum: int | None, whole_value: Any = None) -> int:
     whole_value = value if whole_value is None else whole_value
     if isinstance(value, float):
         raise TypeError(
@@ -217,7 +223,7 @@ def _check_stream(stream: Any) -> None:
         raise TypeError(f"`stream` must be a stream, such as cp.cuda.Stream(), not {type(stream).__name__}.")
 
 
-def _arguments(args: Any) -> tuple[Any, ...]:
+def _check_arguments(args: Any) -> tuple[Any, ...]:
     if isinstance(args, (tuple, list)):
         return tuple(args)
     raise TypeError(

@@ -21,14 +21,14 @@ def check_shape(info: DeviceInfo, grid: Dim3, block: Dim3) -> None:
     ):
         for axis, size, limit in zip(_AXES, sizes, limits, strict=True):
             if size > limit and not (shape_name == "block" and prod(block) > info.max_threads_per_block):
-                raise _invalid(
+                raise _invalid_value_error(
                     f"{shape_name}.{axis} is {size:,} {unit}, but the {info.name} allows "
                     f"at most {limit:,}. Also use another dimension of the {shape_name}, "
                     f"or fewer {unit}."
                 )
     threads = prod(block)
     if threads > info.max_threads_per_block:
-        raise _invalid(
+        raise _invalid_value_error(
             f"{threads:,} threads per block, but the {info.name} allows at most "
             f"{info.max_threads_per_block:,}. Use smaller blocks and more of them."
         )
@@ -47,7 +47,7 @@ def check_kernel(info: DeviceInfo, stats: KernelStats, bound: int | None, block:
             "part per thread.",
         )
     if bound is not None and threads > bound:
-        raise _invalid(
+        raise _invalid_value_error(
             f"{threads:,} threads per block, but kernel '{stats.name}' was compiled with "
             f"__launch_bounds__({bound}). Use at most {bound} threads or raise the bound."
         )
@@ -82,7 +82,7 @@ def check_shared(
             f"The {info.name} has at most {info.shared_per_block_optin_bytes:,} bytes per block, including "
             "the opt-in. Use less shared memory."
         )
-    raise _invalid(
+    raise _invalid_value_error(
         f"{shared_bytes:,} bytes of dynamic shared memory per block, but kernel '{stats.name}' may use "
         f"{allowed_bytes:,}{static_note}. {remedy}"
     )
@@ -100,5 +100,5 @@ def check_cooperative(info: DeviceInfo, blocks: int, resident_blocks: int) -> No
         )
 
 
-def _invalid(message: str) -> CUDADriverError:
+def _invalid_value_error(message: str) -> CUDADriverError:
     return CUDADriverError(1, "CUDA_ERROR_INVALID_VALUE", f"invalid argument: {message}")

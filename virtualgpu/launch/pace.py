@@ -59,12 +59,12 @@ def pace(kernel: Kernel, clk_by_pipe: Mapping[str, float]) -> Pace:
     loads = []
     phases = _phases(functions, blocks)
     repeated = {
-        function: {number for loop in _loops(blocks, function) for number in loop}
+        function: {number for loop in _loops_of(blocks, function) for number in loop}
         for function in range(len(functions))
     }
     last_stores = dict.fromkeys(range(len(functions)), 0)
     for function, block in blocks:
-        if block.number > last_stores[function] and _stores(functions[function], block):
+        if block.number > last_stores[function] and _stores_globally(functions[function], block):
             last_stores[function] = block.number
     rows: dict[int, int] = {}
     merged_shares: dict[int, float] = {}
@@ -221,7 +221,7 @@ def _cost_of(i: ir.Instruction, is_loop: bool, written_registers: set[str]) -> I
     return instruction_cost(i.opcode)
 
 
-def _stores(function: ir.Function, block: Block) -> bool:
+def _stores_globally(function: ir.Function, block: Block) -> bool:
     """Return whether a basic block stores to global memory."""
     return any(
         i.root in ("st", "red") and "global" in i.parts
@@ -348,7 +348,7 @@ def _chain_clk(piece: _Piece, latency: float, clk: Mapping[str, float], store_cl
     return max([start_clk, end_clk, *(clk for name, clk in ready.items() if name not in sums)])
 
 
-def _loops(blocks: Sequence[tuple[int, Block]], function: int) -> list[range]:
+def _loops_of(blocks: Sequence[tuple[int, Block]], function: int) -> list[range]:
     """Return the numbers of the blocks of each loop of a function, the smallest loop first."""
     return sorted(
         (
@@ -397,7 +397,7 @@ def _copy_waits(
             for pc in range(block.first, block.end)
         }
         copies = [pc for pc in block_of if is_copy(code[pc].parts)]
-        loops = _loops(blocks, function) if copies else []
+        loops = _loops_of(blocks, function) if copies else []
         for pc in block_of if copies else ():
             if code[pc].parts[:2] != ("cp", "async") or code[pc].parts[2] not in ("wait_group", "wait_all"):
                 continue
@@ -506,9 +506,9 @@ class _Alignment:
     def of(self, operand: ir.Operand | None, max_steps: int = MAX_STEPS) -> int:
         """Return the largest power of two, up to 16, that divides an operand; 1 if it is not known."""
         if isinstance(operand, ir.Symbol):
-            return _divisor(operand.offset)
+            return _alignment_of(operand.offset)
         if isinstance(operand, ir.Immediate):
-            return _divisor(operand.value)
+            return _alignment_of(operand.value)
         if not isinstance(operand, ir.Register) or not max_steps:
             return 1
         if operand.name not in self._alignment_by_register:
@@ -534,7 +534,7 @@ class _Alignment:
         return 1
 
 
-def _divisor(value: int) -> int:
+def _alignment_of(value: int) -> int:
     return min(value & -value, MAX_ACCESS_BYTES) if value else MAX_ACCESS_BYTES
 
 

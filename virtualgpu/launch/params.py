@@ -97,7 +97,7 @@ def pack(
         location = f"Kernel '{kernel}', argument {index + 1}" + (
             f" ('{source_param.name}')" if source_param else ""
         )
-        data = _bytes_of(value, param, source_param, location, device, arrays)
+        data = _parameter_bytes(value, param, source_param, location, device, arrays)
         buffer[param.offset : param.offset + len(data)] = data
         if device.memory.uses_remote_memory and isinstance(value, int | np.integer | DevicePointer):
             _record_host_range(int.from_bytes(data, "little"), device, arrays)
@@ -109,7 +109,7 @@ def pack(
     return Packed(bytes(buffer), arrays, names)
 
 
-def _bytes_of(
+def _parameter_bytes(
     value: Any,
     param: ir.Param,
     source_param: SourceParam | None,
@@ -226,7 +226,7 @@ def _number_bytes(value: Any, param: ir.Param, source_param: SourceParam | None,
     A Python int or float has 8 bytes, a complex number 16, and a NumPy scalar its own size.
     """
     parameter = _parameter_text(param, source_param)
-    remedy = _remedy(param, source_param)
+    remedy = _conversion_remedy(param, source_param)
     size = param.size_bytes
     is_python = not isinstance(value, np.generic)
     description = f"a Python {type(value).__name__}" if is_python else f"numpy.{value.dtype.name}"
@@ -257,12 +257,12 @@ def _number_bytes(value: Any, param: ir.Param, source_param: SourceParam | None,
     elif numpy_scalar.itemsize > size:
         warn(
             f"{location}: {description} has {size_text} but the kernel takes {parameter}. As with CuPy, "
-            f"the kernel reads a part of {value}, as {_as_read_by_kernel(data, param)}. {remedy}"
+            f"the kernel reads a part of {value}, as {_value_read(data, param)}. {remedy}"
         )
     elif (dtype_kind == "f") != (param.type in _FLOAT_TYPES):
         warn(
             f"{location}: {description} was passed where the kernel takes {parameter}. As with CuPy, "
-            f"the kernel reads the bytes of {value}, as {_as_read_by_kernel(data, param)}. {remedy}"
+            f"the kernel reads the bytes of {value}, as {_value_read(data, param)}. {remedy}"
         )
     return data
 
@@ -278,7 +278,7 @@ def _as_numpy(value: Any, location: str) -> np.generic:
     return np.uint64(value) if value >= 1 << 63 else np.int64(value)
 
 
-def _as_read_by_kernel(data: bytes, param: ir.Param) -> str:
+def _value_read(data: bytes, param: ir.Param) -> str:
     """Return a parameter's bytes as text: the value that the kernel reads from them."""
     dtype_kind = "f" if param.type in _FLOAT_TYPES or param.type == "b8" else "i"
     size = param.size_bytes if param.type != "b8" else 4
@@ -294,7 +294,7 @@ def _parameter_text(param: ir.Param, source_param: SourceParam | None) -> str:
     return f"a value of {size}"
 
 
-def _remedy(param: ir.Param, source_param: SourceParam | None) -> str:
+def _conversion_remedy(param: ir.Param, source_param: SourceParam | None) -> str:
     if source_param is not None and source_param.type_text.endswith("*"):
         return "Pass a device array."
     name = source_param.name if source_param and source_param.name else "x"

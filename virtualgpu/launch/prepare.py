@@ -137,7 +137,7 @@ class PreparedLaunch:
         The result is None if the stream captures a graph.
         """
         finished_launches: list[FinishedLaunch] = []
-        details = self._details
+        details = self._operation_details
 
         def finish(launch: FinishedLaunch) -> float:
             finished_launches[:] = [launch]
@@ -156,7 +156,7 @@ class PreparedLaunch:
         return finished_launches[0] if finished_launches else None
 
     @property
-    def _details(self) -> dict[str, Any]:
+    def _operation_details(self) -> dict[str, Any]:
         """Data of the kernel for the operation in its stream."""
         return {
             "sm_share": self.sm_share,
@@ -170,8 +170,8 @@ class PreparedLaunch:
         }
 
     @property
-    def _operation(self) -> Operation:
-        details = self._details
+    def _make_operation(self) -> Operation:
+        details = self._operation_details
 
         def run() -> float:
             return self.run().stream_time_ns(details["counted"], details["passage"])
@@ -233,11 +233,11 @@ class PreparedLaunch:
         arrays = {moves.get(address, address): size for address, size in self.arrays.items()}
         return replace(
             self, launch=launch, packed=packed_launch, arrays=arrays, names={}, occupancy=node_occupancy
-        )._operation
+        )._make_operation
 
     def released(self) -> Operation:
         """Return the launch as a graph node that stores addresses and keeps no arrays alive."""
-        return replace(self, launch=replace(self.launch, args=()))._operation
+        return replace(self, launch=replace(self.launch, args=()))._make_operation
 
     def as_cooperative(self) -> PreparedLaunch:
         """Return a copy of the launch that is a cooperative launch.
@@ -287,7 +287,7 @@ class FinishedLaunch:
     cold_bytes: int = 0
 
     @cached_property
-    def _work(self) -> cost.KernelWork:
+    def _kernel_work(self) -> cost.KernelWork:
         result = self.result
         prepared = self.prepared
         assert result.counters is not None
@@ -312,7 +312,7 @@ class FinishedLaunch:
         """SM, start and end of every block."""
         info = self.prepared.device.info
         per_sm = self.prepared.blocks_per_sm
-        durations = cost.block_durations_ns(info, self._work, per_sm)
+        durations = cost.block_durations_ns(info, self._kernel_work, per_sm)
         return place_blocks(
             durations, info.sm_count, per_sm, cost.dispatch_ns(info, prod(self.prepared.block))
         )
@@ -321,7 +321,7 @@ class FinishedLaunch:
     def duration_ns(self) -> float:
         """Modelled duration of the kernel on the device in ns."""
         _, _, end = self.placement
-        return cost.kernel_start_ns(self._work) + float(end.max(initial=0.0))
+        return cost.kernel_start_ns(self._kernel_work) + float(end.max(initial=0.0))
 
     @property
     def costs(self) -> LaunchCosts:
@@ -330,9 +330,9 @@ class FinishedLaunch:
 
         prepared = self.prepared
         launch_costs = costs(
-            prepared.device.info, self._work, prepared.occupancy, prepared.launch.source.code
+            prepared.device.info, self._kernel_work, prepared.occupancy, prepared.launch.source.code
         )
-        uses_local_arrays = any(access.space == "local" for access in self._work.counters.accesses)
+        uses_local_arrays = any(access.space == "local" for access in self._kernel_work.counters.accesses)
         return replace(
             launch_costs, spilled_bytes=0 if uses_local_arrays else prepared.kernel.stats.local_bytes
         )
@@ -350,7 +350,7 @@ class FinishedLaunch:
         `counts`.
         """
         if self.prepared.device.machine.clock.recorder is not None:
-            kernel_work = self._work
+            kernel_work = self._kernel_work
             sectors = kernel_work.missed_sectors + sum(
                 access.sectors for access in kernel_work.of("store", "atomic")
             )

@@ -48,7 +48,7 @@ class _Estimates(Mapping[str, KernelResources]):
 
     def __getitem__(self, name: str) -> KernelResources:
         if name not in self._resources_by_name:
-            self._resources_by_name[name] = _resources(self._module, self._module.entries[name])
+            self._resources_by_name[name] = _estimate_resources(self._module, self._module.entries[name])
         return self._resources_by_name[name]
 
     def __contains__(self, name: object) -> bool:
@@ -67,9 +67,9 @@ def target_of(module: ir.Module) -> int:
     return int(digits or "0")
 
 
-def _resources(module: ir.Module, kernel: ir.Function) -> KernelResources:
+def _estimate_resources(module: ir.Module, kernel: ir.Function) -> KernelResources:
     functions = _reachable_functions(module, kernel)
-    names = {name for function in functions for name in _symbols(function)}
+    names = {name for function in functions for name in _symbols_in(function)}
     shared = {n: v for n, v in module.variables.items() if n in names and v.space == "shared"}
     for function in functions:
         shared.update(function.shared)
@@ -128,14 +128,14 @@ def _reachable_functions(module: ir.Module, kernel: ir.Function) -> list[ir.Func
     functions = {kernel.name: kernel}
     pending = [kernel]
     while pending:
-        for name in _symbols(pending.pop()):
+        for name in _symbols_in(pending.pop()):
             if name in module.functions and name not in functions:
                 functions[name] = module.functions[name]
                 pending.append(functions[name])
     return list(functions.values())
 
 
-def _symbols(function: ir.Function) -> Iterator[str]:
+def _symbols_in(function: ir.Function) -> Iterator[str]:
     for instruction in function.instructions:
         for operand in instruction.operands:
             base_operand = operand.base if isinstance(operand, ir.Address) else operand

@@ -58,12 +58,12 @@ def source_params(code: str, kernel: str) -> tuple[SourceParam, ...] | None:
         preceding_text = text[max(0, match.start() - 200) : match.start()]
         if "__global__" not in re.split(r"[;{}]", preceding_text)[-1]:
             continue
-        parameter_text = _until_closed(text, match.end())
+        parameter_text = _text_in_parentheses(text, match.end())
         if parameter_text is None:
             return None
         if parameter_text.strip() in ("", "void"):
             return ()
-        return tuple(_param(param_text) for param_text in _split(parameter_text))
+        return tuple(_parse_param(param_text) for param_text in _split(parameter_text))
     return None
 
 
@@ -73,7 +73,7 @@ def kernel_names(code: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(re.findall(r"__global__\s[\w\s]*?(\w+)\s*\(", text)))
 
 
-def _until_closed(text: str, start: int) -> str | None:
+def _text_in_parentheses(text: str, start: int) -> str | None:
     depth = 1
     for position in range(start, len(text)):
         if text[position] == "(":
@@ -99,7 +99,7 @@ def _split(parameter_text: str) -> list[str]:
     return [*param_texts, current]
 
 
-def _param(text: str) -> SourceParam:
+def _parse_param(text: str) -> SourceParam:
     declaration = " ".join(_QUALIFIER.sub(" ", text.split("=")[0]).split())
     match = re.fullmatch(r"(.*?)\s*(\*?)\s*(\w+)\s*(\[\s*\w*\s*\])?", declaration)
     if not match or not match[1].strip():

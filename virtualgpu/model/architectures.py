@@ -40,7 +40,7 @@ class ArchLimits:
         return KIB if self.compute_capability >= (8, 0) else 0
 
 
-def _arch(
+def _limits(
     capability: tuple[int, int],
     architecture: str,
     warps: int,
@@ -66,25 +66,25 @@ def _arch(
 
 # capability, architecture, warps, blocks, FP32 lanes, shared KiB per SM, opt-in KiB per block
 ARCHITECTURES: tuple[ArchLimits, ...] = (
-    _arch((5, 0), "Maxwell", 64, 32, 128, 64, 48, "GTX 750 Ti, Quadro M2000M"),
-    _arch((5, 2), "Maxwell", 64, 32, 128, 96, 48, "GTX 980, Tesla M40"),
-    _arch((5, 3), "Maxwell", 64, 32, 128, 64, 48, "Jetson Nano, Tegra X1", registers_per_block=32768),
-    _arch((6, 0), "Pascal", 64, 32, 64, 64, 48, "Tesla P100"),
-    _arch((6, 1), "Pascal", 64, 32, 128, 96, 48, "GTX 1080, Tesla P4"),
-    _arch((6, 2), "Pascal", 64, 32, 128, 64, 48, "Jetson TX2", registers_per_block=32768),
-    _arch((7, 0), "Volta", 64, 32, 64, 96, 96, "V100"),
-    _arch((7, 2), "Volta", 64, 32, 64, 96, 96, "Jetson AGX Xavier"),
-    _arch((7, 5), "Turing", 32, 16, 64, 64, 64, "T4, RTX 2080"),
-    _arch((8, 0), "Ampere", 64, 32, 64, 164, 163, "A100, A30"),
-    _arch((8, 6), "Ampere", 48, 16, 128, 100, 99, "RTX 3090, A10, A40"),
-    _arch((8, 7), "Ampere", 48, 16, 128, 164, 163, "Jetson AGX Orin"),
-    _arch((8, 9), "Ada Lovelace", 48, 24, 128, 100, 99, "RTX 4090, L4, L40S"),
-    _arch((9, 0), "Hopper", 64, 32, 128, 228, 227, "H100, H200, GH200"),
-    _arch((10, 0), "Blackwell", 64, 32, 128, 228, 227, "B200, GB200"),
-    _arch((10, 3), "Blackwell", 64, 32, 128, 228, 227, "B300, GB300"),
-    _arch((11, 0), "Blackwell", 48, 24, 128, 228, 227, "Jetson Thor"),
-    _arch((12, 0), "Blackwell", 48, 24, 128, 100, 99, "RTX 5090, RTX PRO 6000"),
-    _arch((12, 1), "Blackwell", 48, 24, 128, 100, 99, "GB10 (DGX Spark)"),
+    _limits((5, 0), "Maxwell", 64, 32, 128, 64, 48, "GTX 750 Ti, Quadro M2000M"),
+    _limits((5, 2), "Maxwell", 64, 32, 128, 96, 48, "GTX 980, Tesla M40"),
+    _limits((5, 3), "Maxwell", 64, 32, 128, 64, 48, "Jetson Nano, Tegra X1", registers_per_block=32768),
+    _limits((6, 0), "Pascal", 64, 32, 64, 64, 48, "Tesla P100"),
+    _limits((6, 1), "Pascal", 64, 32, 128, 96, 48, "GTX 1080, Tesla P4"),
+    _limits((6, 2), "Pascal", 64, 32, 128, 64, 48, "Jetson TX2", registers_per_block=32768),
+    _limits((7, 0), "Volta", 64, 32, 64, 96, 96, "V100"),
+    _limits((7, 2), "Volta", 64, 32, 64, 96, 96, "Jetson AGX Xavier"),
+    _limits((7, 5), "Turing", 32, 16, 64, 64, 64, "T4, RTX 2080"),
+    _limits((8, 0), "Ampere", 64, 32, 64, 164, 163, "A100, A30"),
+    _limits((8, 6), "Ampere", 48, 16, 128, 100, 99, "RTX 3090, A10, A40"),
+    _limits((8, 7), "Ampere", 48, 16, 128, 164, 163, "Jetson AGX Orin"),
+    _limits((8, 9), "Ada Lovelace", 48, 24, 128, 100, 99, "RTX 4090, L4, L40S"),
+    _limits((9, 0), "Hopper", 64, 32, 128, 228, 227, "H100, H200, GH200"),
+    _limits((10, 0), "Blackwell", 64, 32, 128, 228, 227, "B200, GB200"),
+    _limits((10, 3), "Blackwell", 64, 32, 128, 228, 227, "B300, GB300"),
+    _limits((11, 0), "Blackwell", 48, 24, 128, 228, 227, "Jetson Thor"),
+    _limits((12, 0), "Blackwell", 48, 24, 128, 100, 99, "RTX 5090, RTX PRO 6000"),
+    _limits((12, 1), "Blackwell", 48, 24, 128, 100, 99, "GB10 (DGX Spark)"),
 )
 
 

@@ -168,7 +168,7 @@ class GraphRecord:
         for predecessor, successor in self.edges:
             predecessors.setdefault(successor, []).append(predecessor)
         layer: dict[int, int] = {}
-        for node_number in self._in_order(predecessors):
+        for node_number in self._topological_order(predecessors):
             layer[node_number] = max(
                 (layer[predecessor] + 1 for predecessor in predecessors.get(node_number, ())), default=0
             )
@@ -179,7 +179,7 @@ class GraphRecord:
         """Number of nodes on the longest chain of dependent nodes, which must run one after the other."""
         return max(self.layers, default=-1) + 1
 
-    def _in_order(self, predecessors: Mapping[int, list[int]]) -> tuple[int, ...]:
+    def _topological_order(self, predecessors: Mapping[int, list[int]]) -> tuple[int, ...]:
         """Return the numbers of the nodes in an order in which each node follows its predecessors."""
         from graphlib import TopologicalSorter
 

@@ -198,12 +198,12 @@ class Checker:
         shared.shared_words = -(-shape.shared_bytes // shape.granule_bytes)
         shared.local_words = -(-shape.local_bytes // shape.granule_bytes)
         shared.room = structures.ENTRIES // 2
-        self._entries = self._table(_ENTRY, structures.ENTRIES)
+        self._entries = self._new_table(_ENTRY, structures.ENTRIES)
         shared.entries = self._entries.ctypes.data
         self._site_rows = (structures.Site * max(len(accesses), 1))()  # type: ignore[operator]
         shared.sites = ctypes.addressof(self._site_rows)
         if barriers:
-            joins = self._table(np.dtype(np.uint8), len(function.instructions) + 1)
+            joins = self._new_table(np.dtype(np.uint8), len(function.instructions) + 1)
             joins[: len(function.instructions)] = [
                 cfg.is_block_barrier(i) and cfg.waits_for_all(i) for i in function.instructions
             ]
@@ -212,7 +212,7 @@ class Checker:
             self.watch_heap(memory.heap)
         self._find_regions()
 
-    def _table(self, dtype: npt.DTypeLike, row_count: int) -> npt.NDArray[Any]:
+    def _new_table(self, dtype: npt.DTypeLike, row_count: int) -> npt.NDArray[Any]:
         table = np.zeros(row_count, dtype)
         self._tables.append(table)
         return table
@@ -314,7 +314,7 @@ class Checker:
     def _describe_site(self, number: int, stores_scalar: bool) -> None:
         i = self.accesses[number]
         row = self._site_rows[number]
-        site_number = self._number(i, lambda new_number: self._site(new_number, i, stores_scalar))
+        site_number = self._site_number(i, lambda new_number: self._site(new_number, i, stores_scalar))
         site = self.sites[site_number]
         row.number = site_number
         row.space = _SPACES[site.space if self._collects else ""]
@@ -339,7 +339,7 @@ class Checker:
         description = site(site_number, i, self.bounds(i), self.polled)
         return description if stores_scalar else replace(description, scalar=False)
 
-    def _number(self, i: ir.Instruction, describe: Callable[[int], Site]) -> int:
+    def _site_number(self, i: ir.Instruction, describe: Callable[[int], Site]) -> int:
         site_number = self._numbers.get(id(i))
         if site_number is None:
             site_number = len(self.sites)
@@ -352,7 +352,7 @@ class Checker:
         granule_count = -(-(row.end - row.start) // self.granule_bytes)
         unwritten = self.unwritten_words.get(row.start) if self.unwritten else None
         if unwritten is not None:
-            write_table = self._table(np.dtype(np.uint8), granule_count)
+            write_table = self._new_table(np.dtype(np.uint8), granule_count)
             write_table[:] = ~unwritten
             row.written = write_table.ctypes.data
             self._written_granules[row.start] = write_table
@@ -362,7 +362,7 @@ class Checker:
                 if granule_count > _REGION_WORDS:
                     raise MemoryError
                 # The host maps pages of zeros at the first write, so large regions need little memory.
-                planes = self._table(np.dtype(np.int64), structures.PLANES * granule_count)
+                planes = self._new_table(np.dtype(np.int64), structures.PLANES * granule_count)
                 row.planes = planes.ctypes.data
                 row.step = 8 * granule_count
             except MemoryError:
@@ -391,7 +391,7 @@ class Checker:
         for lane in range(layout.LANES):
             source_lane = int(sources[lane])
             if mask >> lane & 1 and not mask >> source_lane & 1:
-                site_number = self._number(i, lambda new_number: register_site(new_number, i))
+                site_number = self._site_number(i, lambda new_number: register_site(new_number, i))
                 segment = self.ordering.slot(block).row.segment
                 self.findings.add_absent_lane(
                     Access(segment, site_number, warp * layout.LANES + lane), source_lane

@@ -111,12 +111,12 @@ def sanitize(
         if checker is not None:
             checker.flush()
     if "memory" in names and leaked_sizes and fault is None and progress is None:
-        hazards.append(_leak(leaked_sizes, name))
+        hazards.append(_leak_hazard(leaked_sizes, name))
     if checker is not None:
         report = _report(launch, kernel, findings, shape)
         hazards += report.hazards()
         if "init" in names and fault is None and progress is None:
-            hazards += _never_written(launch, checker, report.names, hazards)
+            hazards += _unwritten_hazards(launch, checker, report.names, hazards)
     if fault is not None:
         fault_key = (fault.kind, fault.site.line)
         hazards = [hazard for hazard in hazards if (hazard.kind, hazard.second.line) != fault_key]
@@ -134,7 +134,7 @@ def sanitize(
         else f"{options.order}, seed {options.seed}",
         hazards=tuple(hazards),
         fault=type(fault).__name__ if fault is not None else "",
-        left_out=_left_out(launch, fault, progress, run_options.watchdog_s, findings, checker),
+        left_out=_missing_note(launch, fault, progress, run_options.watchdog_s, findings, checker),
         blocks_checked=None if progress is None else progress.ended,
     )
 
@@ -204,7 +204,7 @@ def _checker(
         kernel.plans[0].function,
         [i for _, i in kernel.tables.accesses],
         findings,
-        bounds=_bounds(launch, kernel),
+        bounds=_pointer_bounds(launch, kernel),
         polled=polling_loads(kernel.plans),
         partial=program.cached(("partial", launch.packed.name), lambda: has_partial_waits(kernel.plans)),
         strays="memory" in names,
@@ -213,7 +213,7 @@ def _checker(
         barriers="sync" in names,
         races="race" in names,
         unwritten="init" in names,
-        unwritten_words=_unwritten(memory, shape.granule_bytes, list(launch.arrays)),
+        unwritten_words=_unwritten_granules(memory, shape.granule_bytes, list(launch.arrays)),
     )
     findings.sites = checker.sites
     findings.ordering = checker.ordering
@@ -237,7 +237,7 @@ def _checked_heap(memory: DeviceMemory, uses_heap: bool) -> Iterator[list[int]]:
         leaked_sizes += [size for start, size in heap.used.items() if start not in earlier_blocks]
 
 
-def _leak(sizes: Sequence[int], kernel: str) -> Hazard:
+def _leak_hazard(sizes: Sequence[int], kernel: str) -> Hazard:
     blocks = f"{count(len(sizes), 'block')} of {count(sum(sizes), 'byte')}"
     return Hazard(
         tool="memory",
@@ -255,7 +255,7 @@ def _leak(sizes: Sequence[int], kernel: str) -> Hazard:
     )
 
 
-def _bounds(launch: PreparedLaunch, kernel: Kernel) -> Callable[[ir.Instruction], tuple[int, int]]:
+def _pointer_bounds(launch: PreparedLaunch, kernel: Kernel) -> Callable[[ir.Instruction], tuple[int, int]]:
     """Return a function that returns the allocation to which the pointer of an instruction belongs."""
     memory = launch.device.memory
     program = launch.kernel.program
@@ -275,7 +275,7 @@ def _bounds(launch: PreparedLaunch, kernel: Kernel) -> Callable[[ir.Instruction]
     return bounds
 
 
-def _unwritten(
+def _unwritten_granules(
     memory: DeviceMemory, granule_size: int, arrays: Sequence[int]
 ) -> dict[int, npt.NDArray[np.bool_]]:
     """Return for each allocation which granules still have the initial contents of ``cp.empty``."""
@@ -293,7 +293,7 @@ def _unwritten(
     return granules_by_start
 
 
-def _never_written(
+def _unwritten_hazards(
     launch: PreparedLaunch, checker: Checker, names: Names, earlier_hazards: Sequence[Hazard]
 ) -> list[Hazard]:
     """Return hazards for elements of ``cp.empty`` arrays that no thread has written or read."""
@@ -356,7 +356,7 @@ def _hazard_of(fault: KernelFault, kernel: str) -> Hazard:
     )
 
 
-def _left_out(
+def _missing_note(
     launch: PreparedLaunch,
     fault: KernelFault | None,
     progress: Progress | None,

@@ -172,7 +172,7 @@ class AccessRecorder:
         start = int(self._starts[region_number])
         unit_bytes = 1 << int(self._shifts[region_number])
         size = int(self._ends[region_number]) - start
-        label = _label(self._device, start)
+        label = _array_label(self._device, start)
         memory = HOST if self._device.memory.is_host_address(start) else self._device.id
         if label.startswith(_PRIVATE_LABEL):
             return
@@ -181,11 +181,11 @@ class AccessRecorder:
         edges = np.flatnonzero(np.diff(has_effect))
         starts = edges[::2] * unit_bytes
         ends = np.minimum(edges[1::2] * unit_bytes, size)
-        for first_byte, item_bytes, shape, strides in _pieces(starts, ends):
+        for first_byte, item_bytes, shape, strides in _byte_ranges(starts, ends):
             yield Region(memory, start + first_byte, item_bytes, shape, strides, label)
 
 
-def _label(device: VirtualDevice, address: int) -> str:
+def _array_label(device: VirtualDevice, address: int) -> str:
     allocation = device.memory.nearest(address)
     return allocation.label if allocation is not None else ""
 
@@ -200,7 +200,7 @@ def _effect_of(i: ir.Instruction) -> tuple[int, int]:
     return READ * access_site.reads | WRITTEN * access_site.writes, access_site.size_bytes
 
 
-def _pieces(
+def _byte_ranges(
     starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
 ) -> Iterator[tuple[int, int, tuple[int, ...], tuple[int, ...]]]:
     """Yield ranges of bytes as address, item size, shape and strides; regular ranges are merged."""
@@ -229,7 +229,7 @@ def run_watched(
     if options is not None and (options.trace is not None or options.observer is not None):
         device = launch.device
         read_regions = tuple(
-            Region(device.id, address, size, array=_label(device, address))
+            Region(device.id, address, size, array=_array_label(device, address))
             for address, size in launch.arrays.items()
         )
         return launch.run(options), (read_regions, (), ())

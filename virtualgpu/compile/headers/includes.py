@@ -28,12 +28,12 @@ def stamp(code: str, options: Sequence[str] = ()) -> str:
     folders = [Path(match[1]) for option in options if (match := _FOLDER.fullmatch(option))]
     digest = hashlib.sha256()
     visited_paths: set[Path] = set()
-    for path in _files(code, [Path(), *folders], folders, visited_paths):
+    for path in _included_files(code, [Path(), *folders], folders, visited_paths):
         digest.update(f"{path}:".encode() + path.read_bytes())
     return digest.hexdigest() if visited_paths else ""
 
 
-def _files(
+def _included_files(
     source_code: str, quoted: list[Path], folders: list[Path], visited_paths: set[Path]
 ) -> Iterator[Path]:
     for name, angled in _INCLUDE.findall(source_code):
@@ -43,4 +43,4 @@ def _files(
             visited_paths.add(path)
             yield path
             included_code = path.read_text(encoding="utf-8", errors="replace")
-            yield from _files(included_code, [path.parent, *quoted], folders, visited_paths)
+            yield from _included_files(included_code, [path.parent, *quoted], folders, visited_paths)

@@ -51,7 +51,9 @@ def _contract_function(function: ir.Function) -> ir.Function:
         return function
     instructions = list(function.instructions)
     for sum_index, (product_index, operand_index) in fusions_.items():
-        instructions[sum_index] = _fma(instructions[sum_index], instructions[product_index], operand_index)
+        instructions[sum_index] = _fused_instruction(
+            instructions[sum_index], instructions[product_index], operand_index
+        )
     return dataclasses.replace(function, instructions=instructions)
 
 
@@ -77,8 +79,8 @@ class _FusionChooser:
     def __init__(self, function: ir.Function, kinds: dict[int, str]) -> None:
         self.code = function.instructions
         self.sums = [pc for pc, operation_kind in kinds.items() if operation_kind != "mul"]
-        self.unfused = {pc for pc in self.sums if len(set(self._registers(pc))) == 2}
-        self.block = _blocks(self.code)
+        self.unfused = {pc for pc in self.sums if len(set(self._summand_names(pc))) == 2}
+        self.block = _block_numbers(self.code)
         self.writers: defaultdict[str, list[int]] = defaultdict(list)
         self.readers: defaultdict[str, list[int]] = defaultdict(list)
         for instruction in self.code:
@@ -87,11 +89,13 @@ class _FusionChooser:
                 self.writers[name].append(instruction.pc)
             for name in uses_:
                 self.readers[name].append(instruction.pc)
-        self.literals, self.constants = self._constants()
+        self.literals, self.constants = self._constant_registers()
         self.products = {
             self.writers[name][0]: name
             for pc, operation_kind in kinds.items()
-            if operation_kind == "mul" and (name := self._single(pc)) and self._is_product(self.code[pc])
+            if operation_kind == "mul"
+            and (name := self._only_destination(pc))
+            and self._is_product(self.code[pc])
         }
         self.uses = {name: len(self.readers[name]) for name in self.products.values()}
 
@@ -103,8 +107,8 @@ class _FusionChooser:
                     continue
                 candidates = [
                     (self.uses[name], operand_index, product_index)
-                    for operand_index, name in enumerate(self._registers(sum_index))
-                    if (product_index := self._product(name)) >= 0
+                    for operand_index, name in enumerate(self._summand_names(sum_index))
+                    if (product_index := self._product_index(name)) >= 0
                     and len(self.readers[name]) <= most_uses
                     and all(self._can_fuse(user, product_index) for user in self.readers[name])
                 ]
@@ -115,7 +119,7 @@ class _FusionChooser:
                     fused[sum_index] = product_index, operand_index
         return fused
 
-    def _single(self, pc: int) -> str:
+    def _only_destination(self, pc: int) -> str:
         """Return the destination register of an instruction if no other instruction writes it, else ""."""
         destination = self.code[pc].operands[0]
         if not isinstance(destination, ir.Register) or self.code[pc].guard:
@@ -130,14 +134,14 @@ class _FusionChooser:
         )
         return not is_constant and "sat" not in mul.parts
 
-    def _registers(self, pc: int) -> list[str]:
+    def _summand_names(self, pc: int) -> list[str]:
         """Return the names of the two summands of a sum; constants get names that no register has."""
         return [
             operand.name if isinstance(operand, ir.Register) else f"={n}"
             for n, operand in enumerate(self.code[pc].operands[1:3])
         ]
 
-    def _product(self, name: str) -> int:
+    def _product_index(self, name: str) -> int:
         indices = self.writers.get(name, ())
         return indices[0] if len(indices) == 1 and indices[0] in self.products else -1
 
@@ -157,7 +161,7 @@ class _FusionChooser:
         by_constant = len(factors) < 2 or not self.constants.isdisjoint(factors)
         return by_constant and all(len(self.writers[factor]) == 1 for factor in factors)
 
-    def _constants(self) -> tuple[set[str], set[str]]:
+    def _constant_registers(self) -> tuple[set[str], set[str]]:
         """Return the registers with literals only, and those with literals or kernel parameters only."""
         literals: set[str] = set()
         params: set[str] = set()
@@ -180,7 +184,7 @@ class _FusionChooser:
         return literals, literals | written_once
 
 
-def _blocks(instructions: list[ir.Instruction]) -> list[int]:
+def _block_numbers(instructions: list[ir.Instruction]) -> list[int]:
     """Return the number of the basic block of each instruction, with blocks divided as in ptxas."""
     starts = {0}
     for instruction in instructions:
@@ -194,7 +198,9 @@ def _blocks(instructions: list[ir.Instruction]) -> list[int]:
     return block_numbers
 
 
-def _fma(instruction: ir.Instruction, mul: ir.Instruction, operand_index: int) -> ir.Instruction:
+def _fused_instruction(
+    instruction: ir.Instruction, mul: ir.Instruction, operand_index: int
+) -> ir.Instruction:
     """Return the ``fma`` instruction that replaces a sum, from a product and the sum's other operand."""
     modifiers = tuple(modifier for modifier in instruction.parts[1:-1] if modifier in ("ftz", "sat"))
     signs: tuple[str, ...] = ()

@@ -112,8 +112,8 @@ def declared_variables(ptx: str) -> tuple[list[DeclaredVariable], dict[int, CTyp
     if not {"info", "abbrev"} <= sections.keys():
         return [], {}
     lists = sections.get("loc", _Section()).data  # missing if no variable moves
-    entries = dict(_entries(sections["info"], _abbreviations(bytes(sections["abbrev"].data))))
-    types = _types(entries)
+    entries = dict(_read_entries(sections["info"], _read_abbreviations(bytes(sections["abbrev"].data))))
+    types = _read_types(entries)
     variables = []
     parameters = dict[int, int]()
     for entry in entries.values():
@@ -135,9 +135,9 @@ def declared_variables(ptx: str) -> tuple[list[DeclaredVariable], dict[int, CTyp
         symbol = ""
         offset = 0
         if isinstance(location, int):
-            registers = _registers(lists, location)
+            registers = _location_registers(lists, location)
         elif isinstance(location, _Block):
-            registers = frozenset(filter(None, [_register(location)]))
+            registers = frozenset(filter(None, [_register_name(location)]))
             if location[:1] == bytes([_ADDR]):
                 symbol = location.symbol
                 offset = _read_uleb(location, 10)[0] if location[9:10] == bytes([_PLUS]) else 0
@@ -147,7 +147,7 @@ def declared_variables(ptx: str) -> tuple[list[DeclaredVariable], dict[int, CTyp
         )
         variables.append(
             DeclaredVariable(
-                _demangled(str(entry.values[_AT_NAME])),
+                _demangle(str(entry.values[_AT_NAME])),
                 ctype.name,
                 ctype.kind,
                 int(str(entry.values.get(_AT_DECLARED, 0))),
@@ -163,7 +163,7 @@ def declared_variables(ptx: str) -> tuple[list[DeclaredVariable], dict[int, CTyp
     return variables, types
 
 
-def _demangled(name: str) -> str:
+def _demangle(name: str) -> str:
     """Return the last part of a mangled name, without its namespaces."""
     remainder = name.removeprefix("_ZN") if name.startswith("_ZN") else ""
     while (length := re.match(r"\d+", remainder)) is not None:
@@ -204,7 +204,7 @@ def _read_uleb(data: bytes | bytearray, offset: int) -> tuple[int, int]:
             return value, offset
 
 
-def _abbreviations(data: bytes) -> dict[int, tuple[int, bool, list[tuple[int, int]]]]:
+def _read_abbreviations(data: bytes) -> dict[int, tuple[int, bool, list[tuple[int, int]]]]:
     """Return for each abbreviation code its tag, whether it has children, and its attributes with forms."""
     abbreviations = {}
     offset = 0
@@ -226,7 +226,7 @@ def _abbreviations(data: bytes) -> dict[int, tuple[int, bool, list[tuple[int, in
     return abbreviations
 
 
-def _entries(
+def _read_entries(
     info: _Section, abbreviations: dict[int, tuple[int, bool, list[tuple[int, int]]]]
 ) -> Iterator[tuple[int, _Entry]]:
     """Yield the debugging entries and their offsets in the section; references to entries are offsets."""
@@ -245,14 +245,14 @@ def _entries(
         tag, children, attributes = abbreviations[abbreviation_code]
         values: dict[int, object] = {}
         for name, form in attributes:
-            values[name], offset = _value(info, offset, form)
+            values[name], offset = _read_value(info, offset, form)
         entry = _Entry(tag, children, values, parent)
         yield entry_offset, entry
         if children:
             parent = entry
 
 
-def _value(info: _Section, offset: int, form: int) -> tuple[object, int]:
+def _read_value(info: _Section, offset: int, form: int) -> tuple[object, int]:
     data = info.data
     if form == 0x08:  # a string, up to its zero
         end = data.index(0, offset)
@@ -272,18 +272,18 @@ def _value(info: _Section, offset: int, form: int) -> tuple[object, int]:
     return int.from_bytes(data[offset : offset + width], "little"), offset + width
 
 
-def _types(entries: dict[int, _Entry]) -> dict[int, CType]:
+def _read_types(entries: dict[int, _Entry]) -> dict[int, CType]:
     """Return the types by the offsets of their debugging entries, with names as in C, but without const."""
     children_of: dict[int, list[_Entry]] = {}
     for entry in entries.values():
         children_of.setdefault(id(entry.parent), []).append(entry)
     types: dict[int, CType] = {}
     for offset in entries:
-        _type(entries, children_of, types, offset)
+        _read_type(entries, children_of, types, offset)
     return {offset: ctype for offset, ctype in types.items() if ctype.size_bytes or ctype.count == 0}
 
 
-def _type(
+def _read_type(
     entries: dict[int, _Entry],
     children_of: dict[int, list[_Entry]],
     types: dict[int, CType],
@@ -320,22 +320,22 @@ def _type(
         )
         ctype = CType(name, size, f"{type_letter}{8 * size}" if type_letter else "")
     elif entry.tag == _POINTER:
-        ctype = CType(f"{_type(entries, children_of, types, inner_key).name}*", 8, "u64", inner_key)
+        ctype = CType(f"{_read_type(entries, children_of, types, inner_key).name}*", 8, "u64", inner_key)
     elif entry.tag == _ARRAY:
-        ctype = _array(entries, children_of, types, entry)
+        ctype = _read_array_type(entries, children_of, types, entry)
     elif entry.tag in (_TYPEDEF, _CONST, _VOLATILE):
-        inner = _type(entries, children_of, types, inner_key)
+        inner = _read_type(entries, children_of, types, inner_key)
         ctype = replace(inner, name=name if entry.tag == _TYPEDEF else inner.name)
     types[entry_offset] = ctype
     return ctype
 
 
-def _array(
+def _read_array_type(
     entries: dict[int, _Entry], children_of: dict[int, list[_Entry]], types: dict[int, CType], entry: _Entry
 ) -> CType:
     """Return an array type with one or several dimensions; inner dimensions get separate negative keys."""
     key = entry.values.get(_AT_TYPE)
-    element = _type(entries, children_of, types, key)
+    element = _read_type(entries, children_of, types, key)
     ctype = element
     shape = ""
     for dimension in reversed(
@@ -357,7 +357,7 @@ def _array(
     return ctype
 
 
-def _registers(data: bytearray, offset: int) -> frozenset[str]:
+def _location_registers(data: bytearray, offset: int) -> frozenset[str]:
     """Return the names of the registers in a location list of the debug sections.
 
     An item of the list has a pair of addresses, a length, and an expression.
@@ -368,12 +368,12 @@ def _registers(data: bytearray, offset: int) -> frozenset[str]:
         size = int.from_bytes(data[offset + 16 : offset + 18], "little")
         has_register = 0 < size < 64 and data[offset + 18] == _REGX
         if has_register:
-            names.add(_register(bytes(data[offset + 18 : offset + 18 + size])))
+            names.add(_register_name(bytes(data[offset + 18 : offset + 18 + size])))
             offset += 18 + size
     return frozenset(filter(None, names))
 
 
-def _register(expression: bytes) -> str:
+def _register_name(expression: bytes) -> str:
     if not expression or expression[0] != _REGX:
         return ""
     register_code, _ = _read_uleb(expression, 1)

@@ -42,9 +42,9 @@ def uses_of_parameters(ptx: str, name: str) -> list[int]:
             sources = {
                 param_index
                 for operand in instruction.operands[1:]
-                for param_index in _sources(operand, number_of, parameters_of)
+                for param_index in _source_parameters(operand, number_of, parameters_of)
             }
-            for register in _registers(instruction.operands[0]):
+            for register in _registers_in(instruction.operands[0]):
                 if not sources <= parameters_of[register]:
                     parameters_of[register] |= sources
                     changed = True
@@ -69,24 +69,24 @@ def uses_of_parameters(ptx: str, name: str) -> list[int]:
     return uses
 
 
-def _registers(operand: ir.Operand | None) -> Iterable[str]:
+def _registers_in(operand: ir.Operand | None) -> Iterable[str]:
     match operand:
         case ir.Register(name=name):
             yield name
         case ir.Vector(items=items):
             for item in items:
-                yield from _registers(item)
+                yield from _registers_in(item)
         case ir.Pair(first=first, second=second):
-            yield from _registers(first)
-            yield from _registers(second)
+            yield from _registers_in(first)
+            yield from _registers_in(second)
 
 
-def _sources(
+def _source_parameters(
     operand: ir.Operand | None, number_of: dict[str, int], parameters_of: dict[str, set[int]]
 ) -> Iterable[int]:
     if isinstance(operand, ir.Address):
         operand = operand.base
     if isinstance(operand, ir.Symbol):
         yield number_of.get(operand.name, -1)
-    for register in _registers(operand):
+    for register in _registers_in(operand):
         yield from parameters_of[register]

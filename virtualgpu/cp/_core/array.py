@@ -162,7 +162,7 @@ class ndarray(Operators, FunctionMethods, Exports, DeviceArray):  # noqa: N801 -
         array.base = None
         return array
 
-    def _adopt(self, host: Any) -> ndarray | None:
+    def _view_if_inside(self, host: Any) -> ndarray | None:
         """Return an array view of `host` if it is in this array's memory, else None."""
         if not isinstance(host, np.ndarray) or not host.size or not self._mem.ptr:
             return None
@@ -197,7 +197,7 @@ class ndarray(Operators, FunctionMethods, Exports, DeviceArray):  # noqa: N801 -
     @shape.setter
     def shape(self, shape: Any) -> None:
         reshaped = self._host.reshape(shape)
-        if self._adopt(reshaped) is None and self.size:
+        if self._view_if_inside(reshaped) is None and self.size:
             raise AttributeError("incompatible shape for a non-contiguous array")
         self._host = reshaped
 

@@ -49,11 +49,11 @@ def run_kernel(
         other devices are read over the bus or a link.
     """
     duration_ns = max(device.kernel_ns(bytes_moved * passes, flop), least_ns)
-    sources = list(_arrays(reads))
-    results = list(_arrays(writes))
+    sources = list(_numpy_arrays(reads))
+    results = list(_numpy_arrays(writes))
     arrays = (*sources, *results)
     if device.machine.library_calls is not None:
-        library_call = name, tuple(map(_layout, sources)), tuple(map(_layout, results))
+        library_call = name, tuple(map(_array_layout, sources)), tuple(map(_array_layout, results))
         device.machine.library_calls.append(library_call)
     size_bytes_by_address = (
         {a.ctypes.data: a.nbytes for a in arrays} if device.memory.uses_remote_memory else {}
@@ -100,13 +100,13 @@ def _peer_bytes(
     return moved_bytes
 
 
-def _layout(array: npt.NDArray[Any]) -> ArrayLayout:
+def _array_layout(array: npt.NDArray[Any]) -> ArrayLayout:
     return array.dtype.name, array.shape, array.strides
 
 
-def _arrays(values: Iterable[object]) -> Iterator[npt.NDArray[Any]]:
+def _numpy_arrays(values: Iterable[object]) -> Iterator[npt.NDArray[Any]]:
     for value in values:
         if isinstance(value, HostAccess):
             yield value._host
         elif isinstance(value, (list, tuple)):
-            yield from _arrays(value)
+            yield from _numpy_arrays(value)

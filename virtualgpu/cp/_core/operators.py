@@ -18,7 +18,7 @@ from virtualgpu.cp._missing_names import missing_array_attribute
 from virtualgpu.model.machine import current
 
 
-def _defers(other: Any) -> bool:
+def _must_defer(other: Any) -> bool:
     """Return whether an operator must leave the operation to `other`, according to NumPy's rules."""
     if isinstance(other, (Operators, np.ndarray, np.generic, int, float, complex)):
         return False
@@ -28,14 +28,14 @@ def _defers(other: Any) -> bool:
 
 
 def _binary_method(ufunc: Callable[..., Any]) -> Callable[[Any, Any], Any]:
-    return lambda self, other: NotImplemented if _defers(other) else ufunc(self, other)
+    return lambda self, other: NotImplemented if _must_defer(other) else ufunc(self, other)
 
 
 def _reflected_method(ufunc: Callable[..., Any]) -> Callable[[Any, Any], Any]:
-    return lambda self, other: NotImplemented if _defers(other) else ufunc(other, self)
+    return lambda self, other: NotImplemented if _must_defer(other) else ufunc(other, self)
 
 
-def _in_place(ufunc: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+def _in_place_method(ufunc: Callable[..., Any]) -> Callable[[Any, Any], Any]:
     return lambda self, other: ufunc(self, other, out=self)
 
 
@@ -48,7 +48,7 @@ def _comparison_method(
     ufunc: Callable[..., Any], result_for_others: bool | None = None
 ) -> Callable[[Any, Any], Any]:
     def compare(self: Any, other: Any) -> Any:
-        if _defers(other):
+        if _must_defer(other):
             return NotImplemented
         if isinstance(other, np.ndarray) and other.ndim == 0:
             other = other.item()
@@ -78,44 +78,44 @@ class Operators:
 
     __add__ = _binary_method(np.add)
     __radd__ = _reflected_method(np.add)
-    __iadd__ = _in_place(np.add)
+    __iadd__ = _in_place_method(np.add)
     __sub__ = _binary_method(np.subtract)
     __rsub__ = _reflected_method(np.subtract)
-    __isub__ = _in_place(np.subtract)
+    __isub__ = _in_place_method(np.subtract)
     __mul__ = _binary_method(np.multiply)
     __rmul__ = _reflected_method(np.multiply)
-    __imul__ = _in_place(np.multiply)
+    __imul__ = _in_place_method(np.multiply)
     __truediv__ = _binary_method(np.true_divide)
     __rtruediv__ = _reflected_method(np.true_divide)
-    __itruediv__ = _in_place(np.true_divide)
+    __itruediv__ = _in_place_method(np.true_divide)
     __floordiv__ = _binary_method(np.floor_divide)
     __rfloordiv__ = _reflected_method(np.floor_divide)
-    __ifloordiv__ = _in_place(np.floor_divide)
+    __ifloordiv__ = _in_place_method(np.floor_divide)
     __mod__ = _binary_method(np.remainder)
     __rmod__ = _reflected_method(np.remainder)
-    __imod__ = _in_place(np.remainder)
+    __imod__ = _in_place_method(np.remainder)
     __pow__ = _binary_method(np.power)
     __rpow__ = _reflected_method(np.power)
-    __ipow__ = _in_place(np.power)
+    __ipow__ = _in_place_method(np.power)
     __divmod__ = _binary_method(np.divmod)
     __rdivmod__ = _reflected_method(np.divmod)
     __matmul__ = _binary_method(np.matmul)
     __rmatmul__ = _reflected_method(np.matmul)
     __lshift__ = _binary_method(np.left_shift)
     __rlshift__ = _reflected_method(np.left_shift)
-    __ilshift__ = _in_place(np.left_shift)
+    __ilshift__ = _in_place_method(np.left_shift)
     __rshift__ = _binary_method(np.right_shift)
     __rrshift__ = _reflected_method(np.right_shift)
-    __irshift__ = _in_place(np.right_shift)
+    __irshift__ = _in_place_method(np.right_shift)
     __and__ = _binary_method(np.bitwise_and)
     __rand__ = _reflected_method(np.bitwise_and)
-    __iand__ = _in_place(np.bitwise_and)
+    __iand__ = _in_place_method(np.bitwise_and)
     __or__ = _binary_method(np.bitwise_or)
     __ror__ = _reflected_method(np.bitwise_or)
-    __ior__ = _in_place(np.bitwise_or)
+    __ior__ = _in_place_method(np.bitwise_or)
     __xor__ = _binary_method(np.bitwise_xor)
     __rxor__ = _reflected_method(np.bitwise_xor)
-    __ixor__ = _in_place(np.bitwise_xor)
+    __ixor__ = _in_place_method(np.bitwise_xor)
     __lt__ = _comparison_method(np.less)
     __le__ = _comparison_method(np.less_equal)
     __gt__ = _comparison_method(np.greater)

@@ -149,7 +149,7 @@ class ElementwiseKernel:
                 shape,
                 self.reduce_dims,
             )
-            kernel = self._kernel(operands, type_map, len(loop))
+            kernel = self._compile_kernel(operands, type_map, len(loop))
             element_count = 1
             for extent in loop:
                 element_count *= extent
@@ -160,16 +160,16 @@ class ElementwiseKernel:
             return None
         return results[0] if self.nout == 1 and not self.return_tuple else tuple(results)
 
-    def _kernel(self, operands: list[Operand], type_map: TypeMap, ndim: int) -> RawKernel:
+    def _compile_kernel(self, operands: list[Operand], type_map: TypeMap, ndim: int) -> RawKernel:
         key = (tuple(operands), type_map, ndim)
         if key not in self._kernels:
-            source_code = self._source(operands, type_map, ndim)
+            source_code = self._generate_source(operands, type_map, ndim)
             check_identifiers(self.params, source_code, self.name)
             code_parts = {"operation": self.operation, "preamble": self.preamble}
             self._kernels[key] = compiled(RawKernel(source_code, self.name, self.options), code_parts)
         return self._kernels[key]
 
-    def _source(self, operands: list[Operand], type_map: TypeMap, ndim: int) -> str:
+    def _generate_source(self, operands: list[Operand], type_map: TypeMap, ndim: int) -> str:
         declarations = ", ".join(
             [*(operand.declared for operand in operands), f"CLayout<{ndim}> _whole_layout"]
         )

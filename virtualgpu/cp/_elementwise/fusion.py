@@ -57,11 +57,11 @@ class Fused:
                 f"{self.name}() got a NumPy array next to device arrays: copy it to the "
                 "device with cp.asarray(x)."
             )
-        key = tuple(_signature(a) for a in args)
+        key = tuple(_argument_signature(a) for a in args)
         if key not in self._plans:
             self._plans[key] = self._plan(args)
         plan = self._plans[key]
-        return _checked_result(self.func(*args)) if plan is None else plan(args)
+        return _check_result(self.func(*args)) if plan is None else plan(args)
 
     def _plan(self, args: tuple[Any, ...]) -> Plan | None:
         """Return the kernel for arguments of these types, or None if one loop cannot compute the function."""
@@ -79,7 +79,7 @@ class Fused:
         return plan
 
 
-def _checked_result(result: Any) -> Any:
+def _check_result(result: Any) -> Any:
     """Check that the result of a function has a type that CuPy can fuse, and return the result."""
     if result is None or isinstance(result, ndarray):
         return result
@@ -96,7 +96,7 @@ def _checked_result(result: Any) -> Any:
     return result
 
 
-def _signature(value: Any) -> Any:
+def _argument_signature(value: Any) -> Any:
     if isinstance(value, ndarray):
         return value.dtype.char, value.ndim
     return value.dtype.char if isinstance(value, np.generic) else type(value)

@@ -69,10 +69,10 @@ def parameters(text: str) -> tuple[Parameter, ...]:
     TypeError
         If a type is not a type of NumPy.
     """
-    return tuple(_parameter(param_text) for param_text in text.split(",")) if text else ()
+    return tuple(_parse_parameter(param_text) for param_text in text.split(",")) if text else ()
 
 
-def _parameter(text: str) -> Parameter:
+def _parse_parameter(text: str) -> Parameter:
     words = text.split()
     if len(words) < 2:
         raise Exception(f"Syntax error: {text}. A parameter is a type and a name, such as 'float32 x'.")

@@ -154,7 +154,7 @@ class ReductionKernel:
             if not self.identity and 0 in shape:
                 raise ValueError(f"zero-size array to reduction operation {self.name} which has no identity")
             order = reduced_axes + kept_axes
-            permuted = _permuted(broadcast(inputs, self.in_params, shape), self.in_params, order)
+            permuted = _move_reduced_axes(broadcast(inputs, self.in_params, shape), self.in_params, order)
             self._launch(
                 permuted,
                 results,
@@ -207,12 +207,12 @@ class ReductionKernel:
             results, self.out_params, out_types, [False] * self.nout, out_shape, self.reduce_dims
         )
         outputs_per_block = _outputs_per_block(count_in // count_out, count_out, in_operands, inputs)
-        kernel = self._kernel(in_operands, out_operands, type_map, len(in_loop), len(out_loop))
+        kernel = self._compile_kernel(in_operands, out_operands, type_map, len(in_loop), len(out_loop))
         blocks = min(2**31 - 1, -(-count_out // outputs_per_block))
         layouts = (layout_value(in_loop), layout_value(out_loop), np.int32(outputs_per_block))
         kernel((blocks,), (BLOCK_SIZE,), (*in_values, *out_values, *layouts), stream=stream)
 
-    def _kernel(
+    def _compile_kernel(
         self,
         in_operands: list[Operand],
         out_operands: list[Operand],
@@ -222,7 +222,7 @@ class ReductionKernel:
     ) -> RawKernel:
         key = (tuple(in_operands), tuple(out_operands), type_map, in_ndim, out_ndim)
         if key not in self._kernels:
-            source_code = self._source(in_operands, out_operands, type_map, in_ndim, out_ndim)
+            source_code = self._generate_source(in_operands, out_operands, type_map, in_ndim, out_ndim)
             check_identifiers(self.in_params + self.out_params, source_code, self.name)
             code_parts = {
                 "map_expr": f"static_cast<_type_reduce>({self.map_expr})",
@@ -233,7 +233,7 @@ class ReductionKernel:
             self._kernels[key] = compiled(RawKernel(source_code, self.name, self.options), code_parts)
         return self._kernels[key]
 
-    def _source(
+    def _generate_source(
         self,
         in_operands: list[Operand],
         out_operands: list[Operand],
@@ -264,8 +264,8 @@ class ReductionKernel:
         return f"""{header(type_names, self.preamble)}
 {typedefs(type_map)}{self.preamble}
 typedef {self.reduce_type} _type_reduce;
-#define REDUCE(a, b) ({_one_line(self.reduce_expr)})
-#define POST_MAP(a) ({_one_line(self.post_map_expr)})
+#define REDUCE(a, b) ({_join_lines(self.reduce_expr)})
+#define POST_MAP(a) ({_join_lines(self.post_map_expr)})
 extern "C" __global__ void {self.name}({declarations}) {{
   __shared__ alignas(16) char _shared_bytes[{BLOCK_SIZE} * sizeof(_type_reduce)];
   _type_reduce* _shared = reinterpret_cast<_type_reduce*>(_shared_bytes);
@@ -328,12 +328,12 @@ extern "C" __global__ void {self.name}({declarations}) {{
         return f"<ReductionKernel {self.name!r}>"
 
 
-def _one_line(expression: str) -> str:
+def _join_lines(expression: str) -> str:
     """Return an expression on one line and without comments, so that it can be the body of a macro."""
     return " ".join(re.sub(r"//[^\n]*", "", expression).split())
 
 
-def _permuted(args: Sequence[Any], params: Sequence[Parameter], order: tuple[int, ...]) -> list[Any]:
+def _move_reduced_axes(args: Sequence[Any], params: Sequence[Parameter], order: tuple[int, ...]) -> list[Any]:
     """Return the arguments with the axes that are reduced moved to the front."""
     if order == tuple(range(len(order))):
         return list(args)

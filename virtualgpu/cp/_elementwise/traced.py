@@ -128,7 +128,7 @@ class Trace:
         if text is None or any(k != operand_dtype for k in loop[1 : function.nin]):
             raise NotOneLoop
         terms = [operand.converted(operand_dtype) for operand in operands]
-        traced = self.value(_converted_text(text.format(*terms), result_dtype), result_dtype, operands)
+        traced = self.value(_convert_text(text.format(*terms), result_dtype), result_dtype, operands)
         return traced if out is None else self.assign(out, traced)
 
     def assign(self, target: Any, value: Traced) -> Traced:
@@ -237,7 +237,7 @@ def _extreme_value(dtype: np.dtype[Any], lowest: bool) -> str:
     return f"{value + 1}LL - 1" if value < 0 else f"{value}ULL"
 
 
-def _converted_text(text: str, dtype: np.dtype[Any]) -> str:
+def _convert_text(text: str, dtype: np.dtype[Any]) -> str:
     return f"{c_name(dtype)}({text})" if dtype.char == "e" else f"({text})"
 
 
@@ -249,7 +249,7 @@ def _reflected_method(function: np.ufunc) -> Callable[[Any, Any], Any]:
     return lambda self, other: self.ufunc(function, (other, self))
 
 
-def _in_place(function: np.ufunc) -> Callable[[Any, Any], Any]:
+def _in_place_method(function: np.ufunc) -> Callable[[Any, Any], Any]:
     return lambda self, other: self.ufunc(function, (self, other), self)
 
 
@@ -314,7 +314,7 @@ class Traced(Traceable):
         if not copy and target_dtype == self.dtype:
             return self
         return self.trace.value(
-            _converted_text(value.converted(target_dtype), target_dtype), target_dtype, [value]
+            _convert_text(value.converted(target_dtype), target_dtype), target_dtype, [value]
         )
 
     def ufunc(self, function: np.ufunc, inputs: Sequence[Any], out: Any = None, dtype: Any = None) -> Any:
@@ -461,18 +461,18 @@ class TracedArray(Traced):
 
     __slots__ = ()
 
-    __iadd__ = _in_place(np.add)
-    __isub__ = _in_place(np.subtract)
-    __imul__ = _in_place(np.multiply)
-    __itruediv__ = _in_place(np.true_divide)
-    __ifloordiv__ = _in_place(np.floor_divide)
-    __imod__ = _in_place(np.remainder)
-    __ipow__ = _in_place(np.power)
-    __ilshift__ = _in_place(np.left_shift)
-    __irshift__ = _in_place(np.right_shift)
-    __iand__ = _in_place(np.bitwise_and)
-    __ior__ = _in_place(np.bitwise_or)
-    __ixor__ = _in_place(np.bitwise_xor)
+    __iadd__ = _in_place_method(np.add)
+    __isub__ = _in_place_method(np.subtract)
+    __imul__ = _in_place_method(np.multiply)
+    __itruediv__ = _in_place_method(np.true_divide)
+    __ifloordiv__ = _in_place_method(np.floor_divide)
+    __imod__ = _in_place_method(np.remainder)
+    __ipow__ = _in_place_method(np.power)
+    __ilshift__ = _in_place_method(np.left_shift)
+    __irshift__ = _in_place_method(np.right_shift)
+    __iand__ = _in_place_method(np.bitwise_and)
+    __ior__ = _in_place_method(np.bitwise_or)
+    __ixor__ = _in_place_method(np.bitwise_xor)
 
     def __getitem__(self, key: Any) -> Any:
         for key_part in key if isinstance(key, tuple) else (key,):

@@ -140,7 +140,7 @@ class CurandGenerator(BitGenerator):
         blocks = -(-min(out.size, self._size) // _BLOCK_SIZE)
         self._fill(blocks * _BLOCK_SIZE)
         bounds = np.uint64(maximum), np.uint64(mask)
-        launch = _kernels(self._struct_name).get_function(kernel)
+        launch = _random_kernels(self._struct_name).get_function(kernel)
         launch((blocks,), (_BLOCK_SIZE,), (self._memory, self._size, out, out.size, *bounds))
 
 
@@ -175,7 +175,7 @@ def source(struct_name: str) -> tuple[str, tuple[str, ...]]:
 
 
 @functools.lru_cache(maxsize=8)
-def _kernels(struct_name: str) -> Any:
+def _random_kernels(struct_name: str) -> Any:
     # Imported here because launches need arrays, and the module of arrays imports random numbers.
     from virtualgpu.cp._core.raw_kernel import RawModule
 

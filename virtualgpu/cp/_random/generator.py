@@ -92,9 +92,9 @@ class Generator:
         if highest > bounds.max:
             raise ValueError(f"high is out of bounds for {integer_dtype.name}")
         needs_64_bits = highest - lowest > 0xFFFFFFFF
-        values = _empty(size, np.uint64 if needs_64_bits else np.uint32)
+        values = _empty_array(size, np.uint64 if needs_64_bits else np.uint32)
         self._draw("random_interval_64" if needs_64_bits else "random_interval_32", values, highest - lowest)
-        return _shifted(values, lowest, integer_dtype)
+        return _add_offset(values, lowest, integer_dtype)
 
     def standard_normal(
         self, size: Any = None, dtype: Any = np.float64, out: ndarray | None = None
@@ -105,7 +105,7 @@ class Generator:
         output_dtype = np.dtype(dtype)
         if output_dtype.char not in "fd":
             raise TypeError(f"Unsupported dtype {output_dtype.name} for standard_normal")
-        result = _empty(size, output_dtype) if out is None else out
+        result = _empty_array(size, output_dtype) if out is None else out
         self._draw("random_normal" if output_dtype.char == "d" else "random_normal_float", result)
         return result
 
@@ -118,7 +118,7 @@ class Generator:
         if out is not None:
             _check_output(dtype, size, out)
             size = out.shape if size is None else size
-        values = _empty(size, np.float64)
+        values = _empty_array(size, np.float64)
         self._draw("random_exponential", values)
         if out is None:
             return values.astype(dtype, copy=False)
@@ -133,62 +133,62 @@ class Generator:
 
     def beta(self, a: Any, b: Any, size: Any = None, dtype: Any = np.float64) -> ndarray:
         """Draw samples from a beta distribution over ``[0, 1]`` with mean ``a / (a + b)``."""
-        return self._sampled("beta", size, dtype, a, b)
+        return self._sample_with_numpy("beta", size, dtype, a, b)
 
     def binomial(self, n: Any, p: Any, size: Any = None) -> ndarray:
         """Draw the number of successes in `n` trials that each succeed with probability `p`."""
-        return self._sampled("binomial", size, np.int64, n, p)
+        return self._sample_with_numpy("binomial", size, np.int64, n, p)
 
     def chisquare(self, df: Any, size: Any = None) -> ndarray:
         """Draw samples from a chi-squared distribution with `df` degrees of freedom."""
-        return self._sampled("chisquare", size, np.float64, df)
+        return self._sample_with_numpy("chisquare", size, np.float64, df)
 
     def dirichlet(self, alpha: Any, size: Any = None) -> ndarray:
         """Draw samples from a Dirichlet distribution: vectors of fractions that add up to 1."""
-        return self._sampled("dirichlet", size, np.float64, alpha)
+        return self._sample_with_numpy("dirichlet", size, np.float64, alpha)
 
     def f(self, dfnum: Any, dfden: Any, size: Any = None) -> ndarray:
         """Draw samples from an F distribution with `dfnum` and `dfden` degrees of freedom."""
-        return self._sampled("f", size, np.float64, dfnum, dfden)
+        return self._sample_with_numpy("f", size, np.float64, dfnum, dfden)
 
     def gamma(self, shape: Any, scale: Any = 1.0, size: Any = None) -> ndarray:
         """Draw samples from a gamma distribution with mean ``shape * scale``."""
-        return self._sampled("gamma", size, np.float64, shape, scale)
+        return self._sample_with_numpy("gamma", size, np.float64, shape, scale)
 
     def geometric(self, p: Any, size: Any = None) -> ndarray:
         """Draw numbers of trials up to and including the first success, each with probability `p`."""
-        return self._sampled("geometric", size, np.int64, p)
+        return self._sample_with_numpy("geometric", size, np.int64, p)
 
     def hypergeometric(self, ngood: Any, nbad: Any, nsample: Any, size: Any = None) -> ndarray:
         """Draw numbers of good items among `nsample` items taken without replacement."""
-        return self._sampled("hypergeometric", size, np.int64, ngood, nbad, nsample)
+        return self._sample_with_numpy("hypergeometric", size, np.int64, ngood, nbad, nsample)
 
     def logseries(self, p: Any, size: Any = None) -> ndarray:
         """Draw samples from a logarithmic series distribution."""
-        return self._sampled("logseries", size, np.int64, p)
+        return self._sample_with_numpy("logseries", size, np.int64, p)
 
     def poisson(self, lam: Any = 1.0, size: Any = None) -> ndarray:
         """Draw samples from a Poisson distribution with mean `lam`."""
-        return self._sampled("poisson", size, np.int64, lam)
+        return self._sample_with_numpy("poisson", size, np.int64, lam)
 
     def power(self, a: Any, size: Any = None) -> ndarray:
         """Draw samples from a power distribution over ``[0, 1]`` with exponent ``a - 1``."""
-        return self._sampled("power", size, np.float64, a)
+        return self._sample_with_numpy("power", size, np.float64, a)
 
     def standard_gamma(self, shape: Any, size: Any = None, dtype: Any = np.float64) -> ndarray:
         """Draw samples from a gamma distribution with mean `shape`."""
-        return self._sampled("standard_gamma", size, dtype, shape)
+        return self._sample_with_numpy("standard_gamma", size, dtype, shape)
 
     def _draw(self, kernel: str, out: ndarray, maximum: int = 0) -> None:
         self.bit_generator._draw(kernel, out, maximum)
 
     def _uniform(self, size: Any, dtype: Any) -> ndarray:
         is_double = np.dtype(dtype).char == "d"
-        values = _empty(size, np.float64 if is_double else np.float32)
+        values = _empty_array(size, np.float64 if is_double else np.float32)
         self._draw("random_uniform" if is_double else "random_uniform_float", values)
         return values
 
-    def _sampled(self, name: str, size: Any, dtype: Any, *parameters: Any) -> ndarray:
+    def _sample_with_numpy(self, name: str, size: Any, dtype: Any, *parameters: Any) -> ndarray:
         """Return samples that NumPy draws from a distribution, with a seed from the bit generator."""
         values = [
             parameter._host if isinstance(parameter, ndarray) else parameter for parameter in parameters
@@ -205,11 +205,11 @@ class Generator:
         return ndarray._computed(f"random_{name}", compute(), compute, reads=(seeds,))
 
 
-def _empty(size: Any, dtype: Any) -> ndarray:
+def _empty_array(size: Any, dtype: Any) -> ndarray:
     return empty(() if size is None else size, dtype)
 
 
-def _shifted(values: ndarray, first: int, dtype: np.dtype[Any]) -> ndarray:
+def _add_offset(values: ndarray, first: int, dtype: np.dtype[Any]) -> ndarray:
     """Return ``first + values``, computed in integers as wide as the result."""
 
     def compute_sum() -> Any:

@@ -20,7 +20,7 @@ Words = npt.NDArray[np.uint32]
 _NORMAL_FIELDS = [("has_float", "<i4"), ("has_double", "<i4"), ("float", "<f4")]
 
 
-def _struct(size: int, offset: int, *fields: Any) -> np.dtype[Any]:
+def _state_dtype(size: int, offset: int, *fields: Any) -> np.dtype[Any]:
     """Return the memory layout of a state: its own fields, then the second number of a normal pair."""
     dtype = np.dtype([*fields, *_NORMAL_FIELDS])
     offsets = [dtype.fields[name][1] for name in dtype.names] if dtype.fields and dtype.names else []
@@ -29,9 +29,9 @@ def _struct(size: int, offset: int, *fields: Any) -> np.dtype[Any]:
     return np.dtype({"names": names, "formats": formats, "offsets": [*offsets, offset], "itemsize": size})
 
 
-PHILOX = _struct(64, 56, ("counter", "<u4", 4), ("output", "<u4", 4), ("key", "<u4", 2), ("next", "<u4"))
-XORWOW = _struct(48, 40, ("d", "<u4"), ("v", "<u4", 5))
-MRG32K3A = _struct(48, 40, ("s1", "<u4", 3), ("s2", "<u4", 3))
+PHILOX = _state_dtype(64, 56, ("counter", "<u4", 4), ("output", "<u4", 4), ("key", "<u4", 2), ("next", "<u4"))
+XORWOW = _state_dtype(48, 40, ("d", "<u4"), ("v", "<u4", 5))
+MRG32K3A = _state_dtype(48, 40, ("s1", "<u4", 3), ("s2", "<u4", 3))
 
 _MODULI = 4294967087, 4294944443
 
@@ -120,7 +120,7 @@ def _xorwow_matrix(power: int) -> Words:
     """Return the matrix of 2^power steps of XORWOW: one row for each of the 160 state bits."""
     if power:
         half_matrix = _xorwow_matrix(power - 1)
-        return _multiply(_tables(half_matrix), half_matrix)
+        return _multiply(_lookup_tables(half_matrix), half_matrix)
     state_words = np.packbits(np.eye(160, dtype=np.uint8), axis=1, bitorder="little").view("<u4")
     shifted_word = state_words[:, 0] ^ state_words[:, 0] >> np.uint32(2)
     last_word = (
@@ -129,7 +129,7 @@ def _xorwow_matrix(power: int) -> Words:
     return np.column_stack([state_words[:, 1:], last_word])
 
 
-def _tables(matrix: Words) -> Words:
+def _lookup_tables(matrix: Words) -> Words:
     """Return lookup tables for the product with a matrix: one entry for each value of each of 20 bytes."""
     tables = np.zeros((20, 256, 5), np.uint32)
     for bit in range(8):
@@ -147,7 +147,7 @@ def _multiply(tables: Words, vectors: Words) -> Words:
 
 def _advance_xorwow(level: int, vectors: Words) -> Words:
     """Advance XORWOW's states by 2^level subsequences of 2^67 steps each."""
-    return _multiply(_tables(_xorwow_matrix(67 + level)), vectors)
+    return _multiply(_lookup_tables(_xorwow_matrix(67 + level)), vectors)
 
 
 @functools.lru_cache(maxsize=128)

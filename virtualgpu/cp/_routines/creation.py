@@ -45,10 +45,10 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C") -> nd
     """Return a new array filled with one value. The default dtype is that of the value."""
     if dtype is None:
         dtype = fill_value.dtype if hasattr(fill_value, "dtype") else np.array(fill_value).dtype
-    return _filled(ndarray(shape, dtype, order=order), fill_value)
+    return _fill_array(ndarray(shape, dtype, order=order), fill_value)
 
 
-def _filled(array: ndarray, value: Any) -> ndarray:
+def _fill_array(array: ndarray, value: Any) -> ndarray:
     if isinstance(value, ndarray) and value.ndim:
         array[...] = value
     else:
@@ -80,21 +80,21 @@ def zeros_like(
     a: ndarray, dtype: Any = None, order: str = "K", subok: Any = None, shape: Any = None
 ) -> ndarray:
     """Return an array of zeros with the shape and dtype of another array."""
-    return _filled(_array_like(a, dtype, order, shape), 0)
+    return _fill_array(_array_like(a, dtype, order, shape), 0)
 
 
 def ones_like(
     a: ndarray, dtype: Any = None, order: str = "K", subok: Any = None, shape: Any = None
 ) -> ndarray:
     """Return an array of ones with the shape and dtype of another array."""
-    return _filled(_array_like(a, dtype, order, shape), 1)
+    return _fill_array(_array_like(a, dtype, order, shape), 1)
 
 
 def full_like(
     a: ndarray, fill_value: Any, dtype: Any = None, order: str = "K", subok: Any = None, shape: Any = None
 ) -> ndarray:
     """Return an array filled with one value, with the shape and dtype of another array."""
-    return _filled(_array_like(a, dtype, order, shape), fill_value)
+    return _fill_array(_array_like(a, dtype, order, shape), fill_value)
 
 
 # From data

@@ -63,7 +63,7 @@ def _to_device(result: Any, sources: list[ndarray]) -> Any:
     for source_array in sources:
         if result is source_array._host:
             return source_array
-        view = source_array._adopt(result)
+        view = source_array._view_if_inside(result)
         if view is not None:
             return view
     return ndarray._stored(result)
@@ -89,11 +89,11 @@ def _check_capture(name: str, synchronizes: bool) -> None:
         refuse_in_capture("D2H transfers")
 
 
-def _refill(result: Any, contents: Any, new_arrays: list[ndarray]) -> None:
+def _copy_results(result: Any, contents: Any, new_arrays: list[ndarray]) -> None:
     """Copy the results of a repeated computation into the arrays that the first computation returned."""
     if isinstance(result, (tuple, list)):
         for item, item_contents in zip(result, contents, strict=True):
-            _refill(item, item_contents, new_arrays)
+            _copy_results(item, item_contents, new_arrays)
     elif any(result is array for array in new_arrays):
         result._assign(contents)
 
@@ -196,7 +196,7 @@ def lift(
 
         def run() -> None:
             if is_captured:
-                _refill(result, compute(), new_arrays)
+                _copy_results(result, compute(), new_arrays)
 
         outputs = _written_arguments(function, name, args, kwargs)
         if new_arrays or outputs or not any(True for _ in _nested_arrays(result)):

@@ -131,7 +131,7 @@ class _Parameter:
     mark: str
 
 
-def _parameters(words: list[str]) -> tuple[_Parameter, ...]:
+def _parse_parameters(words: list[str]) -> tuple[_Parameter, ...]:
     parameters = []
     for operand_text in words:
         names = operand_text.rstrip("+^*~#!")
@@ -140,7 +140,7 @@ def _parameters(words: list[str]) -> tuple[_Parameter, ...]:
     return tuple(parameters)
 
 
-_FUNCTIONS = {line.split()[0]: _parameters(line.split()[1:]) for line in _TABLE.strip().split("\n")}
+_FUNCTIONS = {line.split()[0]: _parse_parameters(line.split()[1:]) for line in _TABLE.strip().split("\n")}
 
 
 def computes_on_the_host(name: str, args: tuple[Any, ...]) -> bool:

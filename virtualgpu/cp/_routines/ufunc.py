@@ -83,7 +83,7 @@ class ufunc:  # noqa: N801 - CuPy's name
         operands = [operand(value, device) for value in inputs]
         if not any(isinstance(value, ndarray) for value in (*inputs, *outputs)):
             operands = [_as_strong_scalar(value) for value in operands]
-        results = self._results(inputs, operands, outputs, dtype, device)
+        results = self._result_arrays(inputs, operands, outputs, dtype, device)
         moved_bytes = sum(a.nbytes for a in (*inputs, *results) if isinstance(a, ndarray))
 
         def run(_references: Any = inputs) -> None:
@@ -95,7 +95,7 @@ class ufunc:  # noqa: N801 - CuPy's name
             run()
         return results[0] if self.nout == 1 else tuple(results)
 
-    def _results(
+    def _result_arrays(
         self, inputs: Any, operands: list[Any], outputs: Any, dtype: Any, device: VirtualDevice
     ) -> list[ndarray]:
         candidates = list(outputs) + [None] * (self.nout - len(outputs))

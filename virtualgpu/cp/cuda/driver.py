@@ -69,7 +69,7 @@ def funcGetAttribute(attribute: int, f: int) -> int:  # noqa: N802
         CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: -1,
     }
     if attribute not in values:
-        raise _invalid(f"there is no function attribute {attribute}.")
+        raise _invalid_value_error(f"there is no function attribute {attribute}.")
     return values[attribute]
 
 
@@ -79,7 +79,7 @@ def funcSetAttribute(f: int, attribute: int, value: int) -> None:  # noqa: N802
     if attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
         function.max_dynamic_shared_bytes = value
     elif attribute != CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT or not -1 <= value <= 100:
-        raise _invalid(f"function attribute {attribute} cannot be set to {value}.")
+        raise _invalid_value_error(f"function attribute {attribute} cannot be set to {value}.")
 
 
 def occupancyMaxActiveBlocksPerMultiprocessor(  # noqa: N802
@@ -91,7 +91,7 @@ def occupancyMaxActiveBlocksPerMultiprocessor(  # noqa: N802
     function: Function = loaded_object(func, Function, "function")
     stats = function.stats
     if blockSize < 1:
-        raise _invalid(f"the block has {blockSize} threads, but it must have at least 1.")
+        raise _invalid_value_error(f"the block has {blockSize} threads, but it must have at least 1.")
     if blockSize > stats.max_threads_per_block:
         return 0
     if dynamicSMemSize > function.max_dynamic_shared_bytes:
@@ -118,7 +118,7 @@ def occupancyMaxPotentialBlockSize(  # noqa: N802
     return threads // size * function.module.device.info.sm_count, size
 
 
-def _invalid(reason: str) -> CUDADriverError:
+def _invalid_value_error(reason: str) -> CUDADriverError:
     return CUDADriverError(1, "CUDA_ERROR_INVALID_VALUE", f"invalid argument: {reason}")
 
 

@@ -62,13 +62,13 @@ def createProgram(  # noqa: N802
 
 def destroyProgram(prog: int) -> None:  # noqa: N802
     """Destroy a program that `createProgram` created."""
-    _program(prog)
+    _find_program(prog)
     del _machine.current().handles[prog]
 
 
 def addNameExpression(prog: int, name: str) -> None:  # noqa: N802
     """Add a template instantiation, such as ``"scale<float>"``, that `compileProgram` must compile."""
-    _program(prog).expressions.append(name)
+    _find_program(prog).expressions.append(name)
 
 
 def compileProgram(prog: int, options: Sequence[str]) -> None:  # noqa: N802
@@ -79,7 +79,7 @@ def compileProgram(prog: int, options: Sequence[str]) -> None:  # noqa: N802
     NVRTCError
         Status 6, ``NVRTC_ERROR_COMPILATION``, if the source does not compile.
     """
-    program = _program(prog)
+    program = _find_program(prog)
     targets = [option for option in options if option.startswith(("-arch", "--gpu-architecture"))]
     target_arch = int("".join(c for c in targets[-1] if c.isdigit())) if targets else min(getSupportedArchs())
     compile_options = {
@@ -102,7 +102,7 @@ def compileProgram(prog: int, options: Sequence[str]) -> None:  # noqa: N802
 
 def getPTX(prog: int) -> bytes:  # noqa: N802
     """Return the PTX of a program, without the NUL character at its end."""
-    return _program(prog).ptx.encode()
+    return _find_program(prog).ptx.encode()
 
 
 def getCUBIN(prog: int) -> bytes:  # noqa: N802
@@ -113,7 +113,7 @@ def getCUBIN(prog: int) -> bytes:  # noqa: N802
     RuntimeError
         As in CuPy, if the program was compiled for a virtual architecture.
     """
-    cubin = _program(prog).cubin
+    cubin = _find_program(prog).cubin
     if not cubin:
         raise RuntimeError("cubin is requested, but the real arch (sm_XX) is not provided")
     return cubin
@@ -121,15 +121,15 @@ def getCUBIN(prog: int) -> bytes:  # noqa: N802
 
 def getProgramLog(prog: int) -> str:  # noqa: N802
     """Return the log of the compiler."""
-    return _program(prog).log
+    return _find_program(prog).log
 
 
 def getLoweredName(prog: int, name: str) -> str:  # noqa: N802
     """Return the mangled name of an expression that was passed to `addNameExpression`."""
-    return _program(prog).lowered_names[name]
+    return _find_program(prog).lowered_names[name]
 
 
-def _program(handle: int) -> _Program:
+def _find_program(handle: int) -> _Program:
     program = _machine.current().handles.get(handle)
     if not isinstance(program, _Program):
         raise NVRTCError(_INVALID_PROGRAM)

@@ -29,18 +29,18 @@ COLORS = (
 )
 
 
-def _log() -> RangeLog:
+def _range_log() -> RangeLog:
     machine = _machine.current()
     return machine.own(RangeLog, clock=machine.clock)
 
 
-def _checked_message(message: object) -> str:
+def _check_message(message: object) -> str:
     if not isinstance(message, str):
         raise AttributeError(f"{type(message).__name__!r} object has no attribute 'encode'")
     return message
 
 
-def _checked_color(color: int) -> int:
+def _check_color(color: int) -> int:
     if not 0 <= color <= 0xFFFF_FFFF:
         raise OverflowError(f"color {color} is not a number of 32 bits. Write it as 0xAARRGGBB.")
     return color
@@ -55,7 +55,7 @@ def ranges() -> tuple[NvtxRange, ...]:
 
     CuPy passes ranges to a profiler and does not have this function.
     """
-    return tuple(_log().ended)
+    return tuple(_range_log().ended)
 
 
 def RangePush(message: str, id_color: int = -1) -> None:  # noqa: N802
@@ -65,17 +65,17 @@ def RangePush(message: str, id_color: int = -1) -> None:  # noqa: N802
 
 def RangePushC(message: str, color: int = 0) -> None:  # noqa: N802
     """Start a range inside the ranges that this thread has open. `color` has the form 0xAARRGGBB."""
-    _push(message, _checked_color(color))
+    _push(message, _check_color(color))
 
 
 def _push(message: str, color: int | None) -> None:
-    log = _log()
-    log.stacks.setdefault(threading.get_ident(), []).append(log.open(_checked_message(message), color))
+    log = _range_log()
+    log.stacks.setdefault(threading.get_ident(), []).append(log.open(_check_message(message), color))
 
 
 def RangePop() -> None:  # noqa: N802
     """End the innermost open range of the thread, if there is one."""
-    log = _log()
+    log = _range_log()
     thread = threading.get_ident()
     if log.stacks.get(thread):
         log.end(log.stacks[thread].pop())
@@ -90,27 +90,27 @@ def Mark(message: str, id_color: int = -1) -> None:  # noqa: N802
 
 def MarkC(message: str, color: int = 0) -> None:  # noqa: N802
     """Mark the current time. `color` has the form 0xAARRGGBB."""
-    _mark(message, _checked_color(color))
+    _mark(message, _check_color(color))
 
 
 def _mark(message: str, color: int | None) -> None:
-    log = _log()
-    log.end(log.open(_checked_message(message), color), is_mark=True)
+    log = _range_log()
+    log.end(log.open(_check_message(message), color), is_mark=True)
 
 
 def RangeStart(message: str | None, color: int | None) -> int:  # noqa: N802
     """Start a range that any thread can end, and return the number to pass to `RangeEnd`."""
-    log = _log()
+    log = _range_log()
     range_id = next(log.numbers)
     log.started[range_id] = log.open(
-        "" if message is None else _checked_message(message), None if color is None else _checked_color(color)
+        "" if message is None else _check_message(message), None if color is None else _check_color(color)
     )
     return range_id
 
 
 def RangeEnd(range_id: int) -> None:  # noqa: N802
     """End a range that `RangeStart` started. Unknown numbers are ignored."""
-    log = _log()
+    log = _range_log()
     open_range = log.started.pop(range_id, None)
     if open_range is not None:
         log.end(open_range)

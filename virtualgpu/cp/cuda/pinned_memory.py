@@ -45,7 +45,9 @@ class PinnedMemory:
     def __init__(self, size: int, flags: int = 0) -> None:
         self.size = size = size_t(size)
         if flags & ~_KNOWN_FLAGS:
-            raise _invalid(f"invalid flags {flags} for pinned memory: they must be a sum of 1, 2 and 4.")
+            raise _invalid_value_error(
+                f"invalid flags {flags} for pinned memory: they must be a sum of 1, 2 and 4."
+            )
         try:
             check_host_memory(size, "of page-locked memory")
             as_integer = np.empty(size + _UNIT_BYTES, dtype=np.uint8)
@@ -60,14 +62,14 @@ class PinnedMemory:
         self.ptr = int(self.buffer.ctypes.data) if size else 0
         self._machine = _machine.current()
         if size:
-            _lock(self._machine, self.ptr, size)
+            _pin_range(self._machine, self.ptr, size)
 
     def __int__(self) -> int:
         return self.ptr
 
     def __del__(self) -> None:
         if getattr(self, "ptr", 0) and not sys.is_finalizing():
-            _unlock(self._machine, self.ptr)
+            _unpin_range(self._machine, self.ptr)
 
 
 class PooledPinnedMemory(PinnedMemory):
@@ -211,14 +213,14 @@ def _report_release(machine: _machine.Machine, address: int, size: int) -> None:
         machine.clock.watch.host_released(address, size)
 
 
-def _lock(machine: _machine.Machine, address: int, size: int) -> None:
+def _pin_range(machine: _machine.Machine, address: int, size: int) -> None:
     """Mark host memory as pinned, so that every device can access it at its host address."""
     machine.pinned_ranges[address] = size
     for device in machine.devices:
         device.memory.map_host_memory(address, size)
 
 
-def _unlock(machine: _machine.Machine, address: int) -> None:
+def _unpin_range(machine: _machine.Machine, address: int) -> None:
     _report_release(machine, address, machine.pinned_ranges.get(address, 0))
     machine.pinned_ranges.pop(address, None)
     for device in machine.devices:
@@ -235,17 +237,21 @@ def hostRegister(ptr: int, size: int, flags: int = 0) -> None:  # noqa: N802
         ``cudaErrorHostMemoryAlreadyRegistered``, if a part is registered already.
     """
     if not ptr or size <= 0:
-        raise _invalid(f"{size} bytes at {ptr:#x} cannot be pinned (page-locked).")
+        raise _invalid_value_error(f"{size} bytes at {ptr:#x} cannot be pinned (page-locked).")
     if flags & ~_KNOWN_REGISTER_FLAGS:
-        raise _invalid(f"invalid flags {flags} for hostRegister: they must be a sum of 1, 2, 4 and 8.")
+        raise _invalid_value_error(
+            f"invalid flags {flags} for hostRegister: they must be a sum of 1, 2, 4 and 8."
+        )
     machine = _machine.current()
     if machine.device_at(ptr) is not None:
-        raise _invalid(f"{ptr:#x} is device memory, but hostRegister pins host memory.")
+        raise _invalid_value_error(f"{ptr:#x} is device memory, but hostRegister pins host memory.")
     ranges = machine.pinned_ranges
     for start, pinned_bytes in list(ranges.items()):
         if start < ptr + size and ptr < start + pinned_bytes:
             if start not in machine.registered:
-                raise _invalid(f"{pinned_bytes:,} bytes at {start:#x} are pinned since their allocation.")
+                raise _invalid_value_error(
+                    f"{pinned_bytes:,} bytes at {start:#x} are pinned since their allocation."
+                )
             raise CUDARuntimeError(
                 712,
                 "cudaErrorHostMemoryAlreadyRegistered",
@@ -253,7 +259,7 @@ def hostRegister(ptr: int, size: int, flags: int = 0) -> None:  # noqa: N802
                 f"{pinned_bytes:,} bytes at {start:#x} are already pinned. Call "
                 "hostUnregister first, or register them only once.",
             )
-    _lock(machine, ptr, size)
+    _pin_range(machine, ptr, size)
     machine.registered.add(ptr)
 
 
@@ -268,7 +274,7 @@ def hostUnregister(ptr: int) -> None:  # noqa: N802
     machine = _machine.current()
     if ptr not in machine.registered:
         if is_memory_pinned(ptr):
-            raise _invalid(f"{ptr:#x} is not an address that was passed to hostRegister.")
+            raise _invalid_value_error(f"{ptr:#x} is not an address that was passed to hostRegister.")
         raise CUDARuntimeError(
             713,
             "cudaErrorHostMemoryNotRegistered",
@@ -276,10 +282,10 @@ def hostUnregister(ptr: int) -> None:  # noqa: N802
             "the address that was passed to hostRegister, and unregister it only once.",
         )
     machine.registered.discard(ptr)
-    _unlock(machine, ptr)
+    _unpin_range(machine, ptr)
 
 
-def _invalid(reason: str) -> CUDARuntimeError:
+def _invalid_value_error(reason: str) -> CUDARuntimeError:
     return CUDARuntimeError(1, "cudaErrorInvalidValue", f"invalid argument: {reason}")
 
 

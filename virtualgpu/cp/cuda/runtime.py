@@ -120,13 +120,13 @@ _FUNCTION_MODULES = {f"virtualgpu.cp.cuda.{home}" for home in ("_memory.ipc", "_
 _PINNING_FUNCTIONS = ("hostRegister", "hostUnregister")
 
 
-def _device() -> VirtualDevice:
+def _current_device() -> VirtualDevice:
     return _machine.current().current_device
 
 
 def deviceSynchronize() -> None:  # noqa: N802
     """Wait on the host for all work of the current device."""
-    _device().work.synchronize()
+    _current_device().work.synchronize()
 
 
 def streamSynchronize(stream: int) -> None:  # noqa: N802
@@ -141,7 +141,7 @@ def malloc(size: int) -> int:
     """Allocate `size` bytes, as ``cudaMalloc``, and return the address."""
     refuse_unsafe()
     size = size_t(size)
-    memory = _device().memory
+    memory = _current_device().memory
     address = memory.malloc(size)
     memory.track(address, size, f"cudaMalloc of {size:,} bytes")
     return address
@@ -149,7 +149,7 @@ def malloc(size: int) -> int:
 
 def free(ptr: int) -> None:
     """Free device memory of any kind, like ``cudaFree``. Address 0 is ignored."""
-    memory = (device_at(ptr := as_integer(ptr)) or _device()).memory
+    memory = (device_at(ptr := as_integer(ptr)) or _current_device()).memory
     memory.free(ptr)
     memory.untrack(ptr)
 
@@ -216,7 +216,7 @@ def memsetAsync(ptr: int, value: int, size: int, stream: int) -> None:  # noqa: 
     """Set each of `size` bytes of device memory to `value` in a stream."""
     if not size:
         return
-    device = device_at(ptr) or _device()
+    device = device_at(ptr) or _current_device()
     device.memory.check(ptr, size)
     view = device.memory.view(ptr, size)
 
@@ -401,7 +401,7 @@ def streamIsCapturing(stream: int) -> bool:  # noqa: N802
     return stream_of(stream).is_capturing()
 
 
-def _graph(handle: int) -> Graph:
+def _graph_of(handle: int) -> Graph:
     graph: Graph | None = _machine.current().graphs.get(handle)
     if graph is None:
         raise CUDARuntimeError(
@@ -414,19 +414,19 @@ def _graph(handle: int) -> Graph:
 
 def graphInstantiate(graph: int) -> int:  # noqa: N802
     """Return the handle of an executable graph for `graphLaunch`. Release it with `graphExecDestroy`."""
-    instance = _graph(graph)
+    instance = _graph_of(graph)
     _machine.current().handles[instance.graphExec] = instance
     return instance.graphExec
 
 
 def graphLaunch(graphExec: int, stream: int) -> None:  # noqa: N802, N803
     """Run the nodes of a graph in a stream."""
-    _graph(graphExec).launch(stream_of(stream))
+    _graph_of(graphExec).launch(stream_of(stream))
 
 
 def graphUpload(graphExec: int, stream: int) -> None:  # noqa: N802, N803
     """Check the handle of an executable graph. On the virtual GPU this function does nothing else."""
-    _graph(graphExec)
+    _graph_of(graphExec)
 
 
 def graphDestroy(graph: int) -> None:  # noqa: N802
@@ -476,7 +476,7 @@ def mallocManaged(size: int, flags: int = cudaMemAttachGlobal) -> int:  # noqa: 
             f"invalid argument: the flags {flags} of managed memory are neither cudaMemAttachGlobal (1) nor "
             "cudaMemAttachHost (2).",
         )
-    return allocate_managed(size_t(size), _device())
+    return allocate_managed(size_t(size), _current_device())
 
 
 def memPrefetchAsync(devPtr: int, count: int, dstDevice: int, stream: int) -> None:  # noqa: N802, N803

@@ -31,7 +31,7 @@ __all__ = ["Event", "ExternalStream", "Stream", "get_current_stream", "get_elaps
 __getattr__ = module_getattr("cp.cuda.stream", globals())
 
 
-def _device(device_id: int) -> VirtualDevice:
+def _device_of(device_id: int) -> VirtualDevice:
     machine = _machine.current()
     return machine.current_device if device_id < 0 else machine.device(device_id)
 
@@ -265,7 +265,7 @@ class _BaseStream:
             The executed work with its times; None if the stream captures a graph.
         """
         if self.device_id >= 0 or device is None:
-            device = _device(self.device_id)
+            device = _device_of(self.device_id)
         refuse_in_host_function()
         return device.work.enqueue(self.ptr, Operation(kind, name, run, **options))
 
@@ -278,7 +278,7 @@ class _BaseStream:
             device_work.refuse_capturing(self.ptr)
         except CUDARuntimeError:
             return False  # CuPy compares the status with 0; the capture is invalidated anyway
-        device = _device(self.device_id)
+        device = _device_of(self.device_id)
         is_done = _is_done(device, device_work.schedule.tail_ns(self.ptr), "cudaStreamQuery")
         if is_done:
             device_work.settle(device_work.schedule.point(self.ptr).after)
@@ -299,7 +299,7 @@ class _BaseStream:
         if clock.watch is not None:
             clock.watch.host_waited("stream", device_work.place(self.ptr))
         if clock.recorder is not None:
-            device_id = _device(self.device_id).id
+            device_id = _device_of(self.device_id).id
             predecessors = device_work.schedule.point(self.ptr).after
             clock.recorder.waited(
                 "STREAM_SYNCHRONIZE", "cudaStreamSynchronize", start_ns, device_id, self.ptr, predecessors
@@ -309,7 +309,7 @@ class _BaseStream:
         """Record an event (default: a new one) after the work queued on this stream, and return it."""
         refuse_in_host_function()
         event = event or Event()
-        device = _device(self.device_id)
+        device = _device_of(self.device_id)
         device_work = device.work
         device_work.check_legacy(self.ptr)
         capture = device_work.capturing(self.ptr)
@@ -329,7 +329,7 @@ class _BaseStream:
         An event recorded in a stream that captures a graph makes this stream take part in the capture.
         """
         device_work = self._work
-        device = _device(self.device_id)
+        device = _device_of(self.device_id)
         if device.clock.watch is not None and event.capture is None:
             device.clock.watch.waits(event, device_work.place(self.ptr), event.moment is not None)
         if event.capture is not None:
@@ -345,7 +345,7 @@ class _BaseStream:
             moment = event.moment
             schedule.hold_until(self.ptr, moment.time_ns, moment.after)
             if schedule.clock.recorder is not None:
-                device_id = _device(self.device_id).id
+                device_id = _device_of(self.device_id).id
                 schedule.clock.recorder.ordered(
                     device_id, self.ptr, event.ptr, event._stream_id, moment.after, schedule.queue(self.ptr)
                 )
@@ -434,7 +434,7 @@ class _BaseStream:
 
     @property
     def _work(self) -> WorkQueue:
-        return _device(self.device_id).work
+        return _device_of(self.device_id).work
 
     @property
     def is_non_blocking(self) -> bool:
@@ -545,7 +545,7 @@ def is_capturing(stream: _BaseStream | None = None, device: VirtualDevice | None
     """Return whether a stream (default: the current one) captures a graph, even if the capture is invalid."""
     device = device or _machine.current().current_device
     stream = stream or get_current_stream(device.id)
-    captures = (device if stream.device_id < 0 else _device(stream.device_id)).work.captures
+    captures = (device if stream.device_id < 0 else _device_of(stream.device_id)).work.captures
     return bool(captures) and stream.ptr in captures and not captures[stream.ptr].ended
 
 

@@ -11,7 +11,7 @@ from unittest import mock
 from virtualgpu.cp._routines.creation import asnumpy
 
 
-def _assertion(name: str, operand_count: int = 2) -> Callable[..., None]:
+def _device_assertion(name: str, operand_count: int = 2) -> Callable[..., None]:
     def check(*args: Any, **kwargs: Any) -> None:
         import numpy.testing  # imported late, since its import takes as long as NumPy's
 
@@ -23,12 +23,12 @@ def _assertion(name: str, operand_count: int = 2) -> Callable[..., None]:
     return check
 
 
-assert_allclose = _assertion("assert_allclose")
-assert_array_almost_equal = _assertion("assert_array_almost_equal")
-assert_array_almost_equal_nulp = _assertion("assert_array_almost_equal_nulp")
-assert_array_less = _assertion("assert_array_less")
-assert_array_max_ulp = _assertion("assert_array_max_ulp")
-_equal = _assertion("assert_array_equal")
+assert_allclose = _device_assertion("assert_allclose")
+assert_array_almost_equal = _device_assertion("assert_array_almost_equal")
+assert_array_almost_equal_nulp = _device_assertion("assert_array_almost_equal_nulp")
+assert_array_less = _device_assertion("assert_array_less")
+assert_array_max_ulp = _device_assertion("assert_array_max_ulp")
+_equal = _device_assertion("assert_array_equal")
 
 
 def assert_array_equal(

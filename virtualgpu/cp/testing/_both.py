@@ -40,14 +40,16 @@ def without_arguments(impl: Test, names: Sequence[str], call: Test) -> Test:
     return wrapper
 
 
-def _attempt(impl: Test, args: Any, kwargs: Any) -> tuple[Any, Exception | None]:
+def _try_test(impl: Test, args: Any, kwargs: Any) -> tuple[Any, Exception | None]:
     try:
         return impl(*args, **kwargs), None
     except Exception as error:
         return None, error
 
 
-def _modules(name: str, sp_name: str | None, scipy_name: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
+def _module_arguments(
+    name: str, sp_name: str | None, scipy_name: str | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return two dicts of keyword arguments for a test: one with ``cp``, one with NumPy."""
     if sp_name or scipy_name:
         raise NotSupportedError(
@@ -81,7 +83,7 @@ def _as_tuple(result: Any) -> tuple[Any, ...]:
     return tuple(result) if isinstance(result, (tuple, list)) else (result,)
 
 
-def _comparison(
+def _comparison_decorator(
     check: Check,
     name: str,
     sp_name: str | None,
@@ -94,9 +96,9 @@ def _comparison(
 
     def decorate(impl: Test) -> Test:
         def test(*args: Any, **kwargs: Any) -> None:
-            device_modules, host_modules = _modules(name, sp_name, scipy_name)
-            device_result, device_error = _attempt(impl, args, kwargs | device_modules)
-            host_result, host_error = _attempt(impl, args, kwargs | host_modules)
+            device_modules, host_modules = _module_arguments(name, sp_name, scipy_name)
+            device_result, device_error = _try_test(impl, args, kwargs | device_modules)
+            host_result, host_error = _try_test(impl, args, kwargs | host_modules)
             if device_error is not None or host_error is not None:
                 _check_errors(device_error, host_error, accept_error)
                 return
@@ -165,7 +167,7 @@ def numpy_cupy_allclose(
             device_item, host_item, relative, absolute, err_msg=err_msg, verbose=verbose
         )
 
-    return _comparison(check, name, sp_name, scipy_name, accept_error, type_check, contiguous_check)
+    return _comparison_decorator(check, name, sp_name, scipy_name, accept_error, type_check, contiguous_check)
 
 
 def numpy_cupy_array_almost_equal(
@@ -185,7 +187,7 @@ def numpy_cupy_array_almost_equal(
             device_item, host_item, decimal, err_msg=err_msg, verbose=verbose
         )
 
-    return _comparison(check, name, sp_name, scipy_name, accept_error, type_check)
+    return _comparison_decorator(check, name, sp_name, scipy_name, accept_error, type_check)
 
 
 def numpy_cupy_array_almost_equal_nulp(
@@ -201,7 +203,7 @@ def numpy_cupy_array_almost_equal_nulp(
     def check(device_item: Any, host_item: Any) -> None:
         _assertions.assert_array_almost_equal_nulp(device_item, host_item, nulp)
 
-    return _comparison(check, name, sp_name, scipy_name, accept_error, type_check)
+    return _comparison_decorator(check, name, sp_name, scipy_name, accept_error, type_check)
 
 
 def numpy_cupy_array_max_ulp(
@@ -218,7 +220,7 @@ def numpy_cupy_array_max_ulp(
     def check(device_item: Any, host_item: Any) -> None:
         _assertions.assert_array_max_ulp(device_item, host_item, maxulp, dtype)
 
-    return _comparison(check, name, sp_name, scipy_name, accept_error, type_check)
+    return _comparison_decorator(check, name, sp_name, scipy_name, accept_error, type_check)
 
 
 def numpy_cupy_array_equal(
@@ -236,7 +238,7 @@ def numpy_cupy_array_equal(
     def check(device_item: Any, host_item: Any) -> None:
         _assertions.assert_array_equal(device_item, host_item, err_msg, verbose, strides_check=strides_check)
 
-    return _comparison(check, name, sp_name, scipy_name, accept_error, type_check)
+    return _comparison_decorator(check, name, sp_name, scipy_name, accept_error, type_check)
 
 
 def numpy_cupy_array_list_equal(
@@ -251,7 +253,7 @@ def numpy_cupy_array_list_equal(
     def check(device_item: Any, host_item: Any) -> None:
         _assertions.assert_array_equal(device_item, host_item, err_msg, verbose)
 
-    return _comparison(check, name, sp_name, scipy_name, False, False)
+    return _comparison_decorator(check, name, sp_name, scipy_name, False, False)
 
 
 def numpy_cupy_array_less(
@@ -268,7 +270,7 @@ def numpy_cupy_array_less(
     def check(device_item: Any, host_item: Any) -> None:
         _assertions.assert_array_less(device_item, host_item, err_msg=err_msg, verbose=verbose)
 
-    return _comparison(check, name, sp_name, scipy_name, accept_error, type_check)
+    return _comparison_decorator(check, name, sp_name, scipy_name, accept_error, type_check)
 
 
 def numpy_cupy_equal(
@@ -278,7 +280,7 @@ def numpy_cupy_equal(
 
     def decorate(impl: Test) -> Test:
         def test(*args: Any, **kwargs: Any) -> None:
-            device_modules, host_modules = _modules(name, sp_name, scipy_name)
+            device_modules, host_modules = _module_arguments(name, sp_name, scipy_name)
             device_result = impl(*args, **kwargs, **device_modules)
             host_result = impl(*args, **kwargs, **host_modules)
             if device_result != host_result:
@@ -298,9 +300,9 @@ def numpy_cupy_raises(
 
     def decorate(impl: Test) -> Test:
         def test(*args: Any, **kwargs: Any) -> None:
-            device_modules, host_modules = _modules(name, sp_name, scipy_name)
-            device_error = _attempt(impl, args, kwargs | device_modules)[1]
-            host_error = _attempt(impl, args, kwargs | host_modules)[1]
+            device_modules, host_modules = _module_arguments(name, sp_name, scipy_name)
+            device_error = _try_test(impl, args, kwargs | device_modules)[1]
+            host_error = _try_test(impl, args, kwargs | host_modules)[1]
             _check_errors(device_error, host_error, accept_error)
 
         return without_arguments(

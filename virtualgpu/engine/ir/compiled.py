@@ -138,26 +138,26 @@ class _Body:
     def text(self) -> str:
         names = [argument.arg for argument in self.source.args.args]
         for argument in self.source.args.args:
-            self._local(argument.arg)
+            self._local_pointer(argument.arg)
             if isinstance(argument.annotation, ast.Name):
                 self.kinds[argument.arg] = argument.annotation.id
             self.lines.append(f"store i64 %a.{argument.arg}, ptr %v.{argument.arg}")
-        self._block(self.source.body)
+        self._compile_block(self.source.body)
         self.lines.append("ret i64 0")
         parameters = ", ".join(f"i64 %a.{name}" for name in names)
         body_text = "\n  ".join([*self.head, *self.lines])
         return f"define internal i64 @{self.source.name}({parameters}) {{\nentry:\n  {body_text}\n}}\n"
 
-    def _name(self, kind: str = "t") -> str:
+    def _new_name(self, kind: str = "t") -> str:
         self.count += 1
         return f"{kind}{self.count}"
 
-    def _op(self, text: str) -> str:
-        name = f"%{self._name()}"
+    def _emit_op(self, text: str) -> str:
+        name = f"%{self._new_name()}"
         self.lines.append(f"{name} = {text}")
         return name
 
-    def _local(self, name: str) -> str:
+    def _local_pointer(self, name: str) -> str:
         slot = f"%v.{name}"
         allocation = f"{slot} = alloca i64"
         if allocation not in self.head:
@@ -167,11 +167,11 @@ class _Body:
     def _begin(self, label: str) -> None:
         self.lines += [f"br label %{label}", f"{label}:"]
 
-    def _block(self, statements: Sequence[ast.stmt]) -> None:
+    def _compile_block(self, statements: Sequence[ast.stmt]) -> None:
         for statement in statements:
-            self._statement(statement)
+            self._compile_statement(statement)
 
-    def _statement(self, node: ast.stmt) -> None:
+    def _compile_statement(self, node: ast.stmt) -> None:
         if isinstance(node, ast.Assign):
             (assigned_node,) = node.targets
             self._assign(assigned_node, node.value)
@@ -179,75 +179,77 @@ class _Body:
             operation = ast.BinOp(node.target, node.op, node.value)
             self._assign(node.target, operation)
         elif isinstance(node, ast.If):
-            self._if(node)
+            self._compile_if(node)
         elif isinstance(node, ast.While):
-            head_label, body_label, end_label = (self._name("l") for _ in range(3))
+            head_label, body_label, end_label = (self._new_name("l") for _ in range(3))
             self._begin(head_label)
-            self._branch(node.test, body_label, end_label)
+            self._compile_branch(node.test, body_label, end_label)
             self.lines.append(f"{body_label}:")
             self.loops.append((head_label, end_label))
-            self._block(node.body)
+            self._compile_block(node.body)
             self.loops.pop()
             self.lines += [f"br label %{head_label}", f"{end_label}:"]
         elif isinstance(node, ast.Return):
-            value = "0" if node.value is None else self._value(node.value)
-            self.lines += [f"ret i64 {value}", f"{self._name('l')}:"]
+            value = "0" if node.value is None else self._compile_value(node.value)
+            self.lines += [f"ret i64 {value}", f"{self._new_name('l')}:"]
         elif isinstance(node, ast.Continue | ast.Break):
             label = self.loops[-1][isinstance(node, ast.Break)]
-            self.lines += [f"br label %{label}", f"{self._name('l')}:"]
+            self.lines += [f"br label %{label}", f"{self._new_name('l')}:"]
         elif isinstance(node, ast.Expr):
             if not isinstance(node.value, ast.Constant):
-                self._value(node.value)
+                self._compile_value(node.value)
         else:
             raise NotSupportedError(f"{ast.unparse(node)!r} cannot be compiled.")
 
-    def _if(self, node: ast.If) -> None:
-        if_true, if_false, end = (self._name("l") for _ in range(3))
-        self._branch(node.test, if_true, if_false)
+    def _compile_if(self, node: ast.If) -> None:
+        if_true, if_false, end = (self._new_name("l") for _ in range(3))
+        self._compile_branch(node.test, if_true, if_false)
         self.lines.append(f"{if_true}:")
-        self._block(node.body)
+        self._compile_block(node.body)
         self.lines += [f"br label %{end}", f"{if_false}:"]
-        self._block(node.orelse)
+        self._compile_block(node.orelse)
         self._begin(end)
 
-    def _branch(self, test: ast.expr, if_true: str, if_false: str) -> None:
+    def _compile_branch(self, test: ast.expr, if_true: str, if_false: str) -> None:
         if isinstance(test, ast.BoolOp):
             is_and = isinstance(test.op, ast.And)
             for condition in test.values[:-1]:
-                next_condition = self._name("l")
+                next_condition = self._new_name("l")
                 if is_and:
-                    self._branch(condition, next_condition, if_false)
+                    self._compile_branch(condition, next_condition, if_false)
                 else:
-                    self._branch(condition, if_true, next_condition)
+                    self._compile_branch(condition, if_true, next_condition)
                 self.lines.append(f"{next_condition}:")
-            self._branch(test.values[-1], if_true, if_false)
+            self._compile_branch(test.values[-1], if_true, if_false)
         elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-            self._branch(test.operand, if_false, if_true)
+            self._compile_branch(test.operand, if_false, if_true)
         else:
-            self.lines.append(f"br i1 {self._truth(test)}, label %{if_true}, label %{if_false}")
+            self.lines.append(f"br i1 {self._compile_condition(test)}, label %{if_true}, label %{if_false}")
 
-    def _truth(self, node: ast.expr) -> str:
+    def _compile_condition(self, node: ast.expr) -> str:
         if isinstance(node, ast.BoolOp):  # as a value: every operand is evaluated
             operation = "and" if isinstance(node.op, ast.And) else "or"
-            result, *operands = (self._truth(operand) for operand in node.values)
+            result, *operands = (self._compile_condition(operand) for operand in node.values)
             for operand in operands:
-                result = self._op(f"{operation} i1 {result}, {operand}")
+                result = self._emit_op(f"{operation} i1 {result}, {operand}")
             return result
         if isinstance(node, ast.Compare):
             (operator,) = node.ops
             (right_node,) = node.comparators
-            left_value = self._value(node.left)
+            left_value = self._compile_value(node.left)
             if isinstance(operator, ast.In):
                 assert isinstance(right_node, ast.Tuple)
                 result, *matches = (
-                    self._op(f"icmp eq i64 {left_value}, {self._value(element)}")
+                    self._emit_op(f"icmp eq i64 {left_value}, {self._compile_value(element)}")
                     for element in right_node.elts
                 )
                 for match in matches:
-                    result = self._op(f"or i1 {result}, {match}")
+                    result = self._emit_op(f"or i1 {result}, {match}")
                 return result
-            return self._op(f"icmp {_COMPARE[type(operator)]} i64 {left_value}, {self._value(right_node)}")
-        return self._op(f"icmp ne i64 {self._value(node)}, 0")
+            return self._emit_op(
+                f"icmp {_COMPARE[type(operator)]} i64 {left_value}, {self._compile_value(right_node)}"
+            )
+        return self._emit_op(f"icmp ne i64 {self._compile_value(node)}, 0")
 
     def _assign(self, target: ast.expr, value: ast.expr) -> None:
         if isinstance(target, ast.Name):
@@ -258,16 +260,16 @@ class _Body:
             ):
                 assert isinstance(value.args[0], ast.Name)
                 self.kinds[target.id] = value.args[0].id
-            self.lines.append(f"store i64 {self._value(value)}, ptr {self._local(target.id)}")
+            self.lines.append(f"store i64 {self._compile_value(value)}, ptr {self._local_pointer(target.id)}")
             return
         assert isinstance(target, ast.Attribute)
-        pointer, width = self._field(target)
-        result = self._value(value)
+        pointer, width = self._field_pointer(target)
+        result = self._compile_value(value)
         if width < 64:
-            result = self._op(f"trunc i64 {result} to i{width}")
+            result = self._emit_op(f"trunc i64 {result} to i{width}")
         self.lines.append(f"store i{width} {result}, ptr {pointer}")
 
-    def _field(self, node: ast.Attribute) -> tuple[str, int]:
+    def _field_pointer(self, node: ast.Attribute) -> tuple[str, int]:
         """Return a pointer to a field of a structure, and the width of the field in bits."""
         assert isinstance(node.value, ast.Name)
         structure_name = self.kinds[node.value.id]
@@ -277,20 +279,20 @@ class _Body:
         fields = np.dtype(layout).fields
         assert fields is not None
         field, offset = fields[node.attr][:2]
-        structure_address = self._value(node.value)
-        address = self._op(f"add i64 {structure_address}, {offset}")
-        return self._op(f"inttoptr i64 {address} to ptr"), 8 * field.itemsize
+        structure_address = self._compile_value(node.value)
+        address = self._emit_op(f"add i64 {structure_address}, {offset}")
+        return self._emit_op(f"inttoptr i64 {address} to ptr"), 8 * field.itemsize
 
     def _load(self, pointer: str, width: int) -> str:
-        loaded = self._op(f"load i{width}, ptr {pointer}, align {width // 8}")
-        return loaded if width == 64 else self._op(f"zext i{width} {loaded} to i64")
+        loaded = self._emit_op(f"load i{width}, ptr {pointer}, align {width // 8}")
+        return loaded if width == 64 else self._emit_op(f"zext i{width} {loaded} to i64")
 
-    def _value(self, node: ast.expr) -> str:
+    def _compile_value(self, node: ast.expr) -> str:
         if isinstance(node, ast.Name) and f"%v.{node.id} = alloca i64" in self.head:
-            return self._op(f"load i64, ptr %v.{node.id}")
+            return self._emit_op(f"load i64, ptr %v.{node.id}")
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             if node.value.id in self.kinds:
-                return self._load(*self._field(node))
+                return self._load(*self._field_pointer(node))
             module = self.globals[node.value.id]
             assert isinstance(module, ModuleType)
             return str(int(getattr(module, node.attr)))
@@ -299,48 +301,48 @@ class _Body:
             assert isinstance(constant, int)
             return str((int(constant) + (1 << 63)) % (1 << 64) - (1 << 63))
         if isinstance(node, ast.BinOp):
-            left_value = self._value(node.left)
-            right_value = self._value(node.right)
-            return self._op(f"{_BINARY[type(node.op)]} i64 {left_value}, {right_value}")
+            left_value = self._compile_value(node.left)
+            right_value = self._compile_value(node.right)
+            return self._emit_op(f"{_BINARY[type(node.op)]} i64 {left_value}, {right_value}")
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.Invert):
-            operand = self._value(node.operand)
-            return self._op(
+            operand = self._compile_value(node.operand)
+            return self._emit_op(
                 f"sub i64 0, {operand}" if isinstance(node.op, ast.USub) else f"xor i64 {operand}, -1"
             )
         if isinstance(node, ast.Compare | ast.BoolOp):
-            return self._op(f"zext i1 {self._truth(node)} to i64")
+            return self._emit_op(f"zext i1 {self._compile_condition(node)} to i64")
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             return self._call(node.func.id, node.args)
         raise NotSupportedError(f"{ast.unparse(node)!r} cannot be compiled.")
 
     def _call(self, name: str, expressions: Sequence[ast.expr]) -> str:
         if name == "struct_at":
-            return self._value(expressions[1])
-        arguments = [self._value(argument) for argument in expressions]
+            return self._compile_value(expressions[1])
+        arguments = [self._compile_value(argument) for argument in expressions]
         if name in _LOADS:
-            return self._load(self._op(f"inttoptr i64 {arguments[0]} to ptr"), _LOADS[name])
+            return self._load(self._emit_op(f"inttoptr i64 {arguments[0]} to ptr"), _LOADS[name])
         if name in _STORES:
             width = _STORES[name]
             value_to_store = (
-                arguments[1] if width == 64 else self._op(f"trunc i64 {arguments[1]} to i{width}")
+                arguments[1] if width == 64 else self._emit_op(f"trunc i64 {arguments[1]} to i{width}")
             )
-            pointer = self._op(f"inttoptr i64 {arguments[0]} to ptr")
+            pointer = self._emit_op(f"inttoptr i64 {arguments[0]} to ptr")
             self.lines.append(f"store i{width} {value_to_store}, ptr {pointer}, align {width // 8}")
             return "0"
         if name == "lowest":
-            return self._op(f"call i64 @llvm.cttz.i64(i64 {arguments[0]}, i1 false)")
+            return self._emit_op(f"call i64 @llvm.cttz.i64(i64 {arguments[0]}, i1 false)")
         if name == "call":
             function, context, lanes, values = (
-                self._op(f"inttoptr i64 {arguments[n]} to ptr") for n in (0, 1, 3, 5)
+                self._emit_op(f"inttoptr i64 {arguments[n]} to ptr") for n in (0, 1, 3, 5)
             )
-            access_index, mask = (self._op(f"trunc i64 {arguments[n]} to i32") for n in (2, 4))
+            access_index, mask = (self._emit_op(f"trunc i64 {arguments[n]} to i32") for n in (2, 4))
             self.lines.append(
                 f"call void {function}(ptr {context}, i32 {access_index}, ptr {lanes}, i32 {mask}, ptr {values})"
             )
             return "0"
         if name not in self.functions:
             raise NotSupportedError(f"{name}() cannot be compiled.")
-        return self._op(
+        return self._emit_op(
             f"call i64 @{name}({', '.join(f'i64 {value_to_store}' for value_to_store in arguments)})"
         )
 

@@ -114,18 +114,18 @@ def driver(entry: str) -> str:
     return _RUN_BLOCK.replace("@ENTRY", f"@{entry}") + _RUN_BLOCKS
 
 
-def _loads(*names: str) -> str:
+def _load_fields(*names: str) -> str:
     return "".join(load_field(name, f"%{name}") for name in names)
 
 
-def _fields(*names: str) -> str:
+def _field_pointers(*names: str) -> str:
     return "".join(field(name, f"%{name}.p") for name in names)
 
 
 _RUN_BLOCKS = f"""
 define i32 @run_blocks(ptr %ctx, i64 %first, i64 %end) {{
 entry:
-{_loads("block_order")}{_fields("next")}
+{_load_fields("block_order")}{_field_pointers("next")}
   %order = inttoptr i64 %block_order to ptr
   br label %block
 block:
@@ -151,7 +151,7 @@ _RUN_BLOCK = f"""
 define i32 @run_block(ptr %ctx, i64 %b, i32 %fresh) {{
 entry:
 {
-    _loads(
+    _load_fields(
         "nctaid_x",
         "nctaid_y",
         "threads",
@@ -178,7 +178,7 @@ entry:
     )
 }
 {
-    _fields(
+    _field_pointers(
         "ctaid_x",
         "ctaid_y",
         "ctaid_z",

@@ -7,7 +7,7 @@ from virtualgpu.engine.ir.emit import INTRINSIC_SUFFIX, bits
 from virtualgpu.engine.ir.text import mask_to_lanes, splat
 
 
-def _row(size: int) -> str:
+def _row_test(size: int) -> str:
     """Return LLVM text that tests whether the addresses ``%a`` of all lanes are consecutive: ``%line``.
 
     The first address is ``%a0``.
@@ -39,7 +39,7 @@ entry:
   %full = icmp eq i32 %mask, -1
   br i1 %full, label %ask, label %some
 ask:
-{_row(size)}  br i1 %line, label %straight, label %all
+{_row_test(size)}  br i1 %line, label %straight, label %all
 straight:
   %p0 = inttoptr i64 %a0 to ptr
   %v = load {vector}, ptr %p0, align {size}
@@ -81,7 +81,7 @@ entry:
   %full = icmp eq i32 %mask, -1
   br i1 %full, label %ask, label %some
 ask:
-{_row(size)}  br i1 %line, label %straight, label %some
+{_row_test(size)}  br i1 %line, label %straight, label %some
 straight:
   %p0 = inttoptr i64 %a0 to ptr
   store {vector} %v, ptr %p0, align {size}
@@ -199,9 +199,7 @@ def atomic_half_add(kind: str) -> tuple[str, str]:
         word_type = "i32"
         names = {"word": word_type, "kind": kind, "size": 4, "n": 2}
     function_head = (_ADD_BFLOATS if kind.startswith("bf") else _ADD_HALVES).format(**names)
-    return _one_by_one(
-        f"atomic_add_{kind}", word_type, _ADD_AND_SWAP.format(**names), function_head, "stored"
-    )
+    return _lane_loop(f"atomic_add_{kind}", word_type, _ADD_AND_SWAP.format(**names), function_head, "stored")
 
 
 def atomic(operation: str, llvm: str, is_signed: bool, flush: bool = False) -> tuple[str, str]:
@@ -228,10 +226,10 @@ def atomic(operation: str, llvm: str, is_signed: bool, flush: bool = False) -> t
         if llvm in INTRINSIC_SUFFIX:
             llvm_operation = "fadd" if llvm_operation == "add" else llvm_operation
         action = f"  %old = atomicrmw {llvm_operation} ptr %p, {llvm} %x seq_cst, align {size}\n"
-    return _one_by_one(name, llvm, action, function_head, last_block)
+    return _lane_loop(name, llvm, action, function_head, last_block)
 
 
-def _one_by_one(name: str, llvm: str, action: str, function_head: str, last_block: str) -> tuple[str, str]:
+def _lane_loop(name: str, llvm: str, action: str, function_head: str, last_block: str) -> tuple[str, str]:
     """Return an LLVM function that executes the text `action` for one active lane after another.
 
     `last_block` is the label of the LLVM block in which `action` ends.

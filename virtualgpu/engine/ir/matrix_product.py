@@ -42,7 +42,7 @@ def elements_per_register(kind: str) -> int:
     return 2 if kind in HALVES else 1
 
 
-def _table(name: str, positions: ElementPositions, columns: int, count: int, kind: str) -> str:
+def _offset_table(name: str, positions: ElementPositions, columns: int, count: int, kind: str) -> str:
     """Return an LLVM constant with the byte offset of each matrix element in the warp's registers."""
     offsets = np.zeros(count, np.int64)
     lane = np.arange(32)[:, None]
@@ -175,24 +175,24 @@ def _exact_sum(columns: int, inner: int) -> str:
     )
 
 
-def _splat(value: float) -> str:
+def _splat_constant(value: float) -> str:
     """Return an LLVM vector constant with `value` in every element."""
     return f"splat (double 0x{np.float64(value).view(np.uint64):016X})"
 
 
-def _power(columns: int, value: str, result: str, kind: str) -> str:
+def _keep_exponent(columns: int, value: str, result: str, kind: str) -> str:
     """Return LLVM text that replaces each double by the power of two with the same exponent, at most 2**200.
 
     The result for 0 is 0.
     """
     row_type = f"<{columns} x double>"
     integer_type = f"<{columns} x i64>"
-    least_power = _splat(2.0 ** _LEAST_EXPONENT[kind])
+    least_power = _splat_constant(2.0 ** _LEAST_EXPONENT[kind])
     return f"""  {result}.b = bitcast {row_type} {value} to {integer_type}
   {result}.e = and {integer_type} {result}.b, splat (i64 {0x7FF << 52})
   {result}.p = bitcast {integer_type} {result}.e to {row_type}
   {result}.l = call {row_type} @llvm.maxnum.v{columns}f64({row_type} {result}.p, {row_type} {least_power})
-  {result}.u = call {row_type} @llvm.minnum.v{columns}f64({row_type} {result}.l, {row_type} {_splat(2.0**200)})
+  {result}.u = call {row_type} @llvm.minnum.v{columns}f64({row_type} {result}.l, {row_type} {_splat_constant(2.0**200)})
   {result}.z = fcmp oeq {row_type} {value}, zeroinitializer
   {result} = select <{columns} x i1> {result}.z, {row_type} zeroinitializer, {row_type} {result}.u
 """
@@ -217,19 +217,19 @@ def _cut_sum(columns: int, inner: int, kinds: dict[str, str]) -> str:
             accumulator = "%c0"
         max_label = f"top{group_index}"
         sum_label = f"sum{group_index}"
-        text += _power(columns, accumulator, f"%{max_label}.c", sum_type)
+        text += _keep_exponent(columns, accumulator, f"%{max_label}.c", sum_type)
         step_text = (
-            _power(columns, f"%{max_label}.xs", f"%{max_label}.px", kinds["a"])
-            + _power(columns, f"%{max_label}.ys", f"%{max_label}.py", kinds["b"])
+            _keep_exponent(columns, f"%{max_label}.xs", f"%{max_label}.px", kinds["a"])
+            + _keep_exponent(columns, f"%{max_label}.ys", f"%{max_label}.py", kinds["b"])
             + f"  %{max_label}.pp = fmul {row_type} %{max_label}.px, %{max_label}.py\n"
             f"  %{max_label}.m1 = call {row_type} @llvm.maxnum.v{columns}f64({row_type} %{max_label}.m, {row_type} %{max_label}.pp)\n"
         )
         phis = f"  %{max_label}.m = phi {row_type} [%{max_label}.c, %{previous_label}], [%{max_label}.m1, %{max_label}]\n"
         text += _product_loop(max_label, previous_label, term_count, start, row_type, phis, step_text)
         # One where all is 0.
-        text += f"""  %{max_label}.most = call {row_type} @llvm.maxnum.v{columns}f64({row_type} %{max_label}.m1, {row_type} {_splat(2.0**-400)})
-  %{max_label}.unit = fmul {row_type} %{max_label}.most, {_splat(2.0**-KEPT_BITS)}
-  %{max_label}.per = fdiv {row_type} {_splat(1.0)}, %{max_label}.unit
+        text += f"""  %{max_label}.most = call {row_type} @llvm.maxnum.v{columns}f64({row_type} %{max_label}.m1, {row_type} {_splat_constant(2.0**-400)})
+  %{max_label}.unit = fmul {row_type} %{max_label}.most, {_splat_constant(2.0**-KEPT_BITS)}
+  %{max_label}.per = fdiv {row_type} {_splat_constant(1.0)}, %{max_label}.unit
   %{max_label}.cu = fmul {row_type} {accumulator}, %{max_label}.per
   %{max_label}.ct = call {row_type} @llvm.trunc.v{columns}f64({row_type} %{max_label}.cu)
   %{max_label}.begin = fadd {row_type} %{max_label}.ct, zeroinitializer
@@ -250,7 +250,7 @@ def _cut_sum(columns: int, inner: int, kinds: dict[str, str]) -> str:
             text += _cut_to_single(columns, accumulator, f"%{sum_label}.cut")
             accumulator = f"%{sum_label}.cut"
     if not is_fp8:
-        return text + f"  %total = fadd {row_type} {accumulator}, {_splat(-0.0)}\n"
+        return text + f"  %total = fadd {row_type} {accumulator}, {_splat_constant(-0.0)}\n"
     return (
         text
         + f"""  %d1 = fptrunc {row_type} {accumulator} to {float_type}
@@ -276,7 +276,7 @@ def _cut_to_single(columns: int, value: str, result: str) -> str:
   {result}.a = call {row_type} @llvm.fabs.v{columns}f64({row_type} {value})
   {result}.r = call {row_type} @llvm.fabs.v{columns}f64({row_type} {result}.w)
   {result}.up = fcmp ogt {row_type} {result}.r, {result}.a
-  {result}.in = fcmp olt {row_type} {result}.a, {_splat(2.0**128)}
+  {result}.in = fcmp olt {row_type} {result}.a, {_splat_constant(2.0**128)}
   {result}.do = and <{columns} x i1> {result}.up, {result}.in
   {result}.b = bitcast {float_type} {result}.f to {word_type}
   {result}.d = sub {word_type} {result}.b, splat (i32 1)
@@ -321,7 +321,7 @@ def product(
         ("d", n, m * n),
     ):
         element_type = kinds[matrix]
-        text += _table(f"{name}.{matrix}", positions[matrix], columns, element_count, element_type)
+        text += _offset_table(f"{name}.{matrix}", positions[matrix], columns, element_count, element_type)
         loop_of = _pack if matrix == "d" else _unpack
         text += loop_of(f"{name}.{matrix}.each", element_count, f"{name}.{matrix}", element_type)
     row_type = f"<{n} x double>"

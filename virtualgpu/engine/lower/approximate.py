@@ -25,7 +25,7 @@ class _Series(Emitter):
     """An emitter with operations on vectors of doubles."""
 
     def number(self, value: float) -> str:
-        return float_constant("double", _raw(value))
+        return float_constant("double", _double_bits(value))
 
     def float_operation(self, operation: str, a: str, b: str | float) -> str:
         return self.binary(f"f{operation}", "double", a, self.number(b) if isinstance(b, float) else b)
@@ -62,7 +62,7 @@ class _Series(Emitter):
         return self.select("double", self.compare("uno", "double", x, x), x, value)
 
 
-def _raw(value: float) -> int:
+def _double_bits(value: float) -> int:
     """Return the bits of a double as an integer."""
     return int.from_bytes(struct.pack("<d", value), "little")
 
@@ -74,7 +74,7 @@ def _exp2(emitter: _Series, x: str) -> str:
 def _log2(emitter: _Series, x: str) -> str:
     """Emit the logarithm of x = m 2^k with m around 1, as k + 2 atanh((m - 1) / (m + 1)) / ln 2."""
     bit_pattern = emitter.convert("bitcast", "double", x, "i64")
-    sqrt_half_bits = constant("i64", _raw(math.sqrt(0.5)))
+    sqrt_half_bits = constant("i64", _double_bits(math.sqrt(0.5)))
     exponent = emitter.binary(
         "ashr", "i64", emitter.binary("sub", "i64", bit_pattern, sqrt_half_bits), constant("i64", 52)
     )
@@ -82,7 +82,7 @@ def _log2(emitter: _Series, x: str) -> str:
         "sub", "i64", bit_pattern, emitter.binary("shl", "i64", exponent, constant("i64", 52))
     )
     m = emitter.convert("bitcast", "i64", mantissa, "double")
-    offset = constant("i64", _raw(_ROUNDING_OFFSET))
+    offset = constant("i64", _double_bits(_ROUNDING_OFFSET))
     k = emitter.convert("bitcast", "i64", emitter.binary("add", "i64", exponent, offset), "double")
     ratio = emitter.float_operation(
         "div", emitter.float_operation("sub", m, 1.0), emitter.float_operation("add", m, 1.0)
@@ -107,7 +107,7 @@ def _log2(emitter: _Series, x: str) -> str:
     return emitter.unless_nan(x, value)
 
 
-def _circle(emitter: _Series, x: str, first_quarter: int) -> str:
+def _sine_or_cosine(emitter: _Series, x: str, first_quarter: int) -> str:
     """Emit the sine, or the cosine if `first_quarter` is 1.
 
     The argument is reduced by multiples of a quarter turn; the remainder is put into a series.
@@ -161,8 +161,8 @@ def _tanh(emitter: _Series, x: str) -> str:
 _FUNCTIONS: dict[str, Callable[[_Series, str], str]] = {
     "ex2": _exp2,
     "lg2": _log2,
-    "sin": lambda e, x: _circle(e, x, 0),
-    "cos": lambda e, x: _circle(e, x, 1),
+    "sin": lambda e, x: _sine_or_cosine(e, x, 0),
+    "cos": lambda e, x: _sine_or_cosine(e, x, 1),
     "tanh": _tanh,
 }
 

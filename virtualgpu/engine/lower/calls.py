@@ -27,13 +27,13 @@ def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
     if len(arguments) < _ARGUMENTS.get(name, 0):
         raise PtxError(f"{instruction.text!r}: {name} takes {_ARGUMENTS[name]} arguments.")
     if name == "":
-        _indirect(code, instruction, arguments, results)
+        _call_indirect(code, instruction, arguments, results)
     elif name in ("malloc", "free"):
-        _heap(code, instruction, name, arguments, results)
+        _call_heap(code, instruction, name, arguments, results)
     elif name == "vprintf":
-        _printf(code, instruction, arguments, results)
+        _call_printf(code, instruction, arguments, results)
     elif name == "__assertfail":
-        _assert(code, instruction, arguments)
+        _emit_assert(code, instruction, arguments)
     elif name in code.plans:
         _call(code, instruction, name, arguments, results)
     else:
@@ -118,7 +118,9 @@ def _return(
         memory_ops.scatter(code, memory_ops.gather(code, host[1], lanes, "b64"), host[0], lanes, "b64")
 
 
-def _indirect(code: WarpCode, instruction: ir.Instruction, arguments: list[str], results: list[str]) -> None:
+def _call_indirect(
+    code: WarpCode, instruction: ir.Instruction, arguments: list[str], results: list[str]
+) -> None:
     """Emit a call through a pointer: a call of each possible function for the lanes that point to it."""
     emitter = code.emitter
     pointer = code.get(
@@ -198,12 +200,14 @@ def _fail_if(code: WarpCode, instruction: ir.Instruction, status: str) -> None:
     code.begin(next_label)
 
 
-def _heap(
+def _call_heap(
     code: WarpCode, instruction: ir.Instruction, name: str, arguments: list[str], results: list[str]
 ) -> None:
     """Emit a call of ``malloc`` or ``free`` on the device."""
     emitter = code.emitter
-    values = service(code, instruction, (name,), [_argument(code, instruction, arguments[0])], len(results))
+    values = service(
+        code, instruction, (name,), [_argument_values(code, instruction, arguments[0])], len(results)
+    )
     for result, value in zip(results, values, strict=True):
         offset, record = code.parameter_record(result)
         start = emitter.splat(
@@ -229,7 +233,7 @@ def _drop_exited(code: WarpCode) -> None:
     code.mask = live_lanes
 
 
-def _argument(code: WarpCode, instruction: ir.Instruction, name: str) -> str:
+def _argument_values(code: WarpCode, instruction: ir.Instruction, name: str) -> str:
     """Return the values of a 64-bit call argument in all lanes."""
     offset, record = code.parameter_record(name)
     emitter = code.emitter
@@ -241,13 +245,15 @@ def _argument(code: WarpCode, instruction: ir.Instruction, name: str) -> str:
     )
 
 
-def _printf(code: WarpCode, instruction: ir.Instruction, arguments: list[str], results: list[str]) -> None:
+def _call_printf(
+    code: WarpCode, instruction: ir.Instruction, arguments: list[str], results: list[str]
+) -> None:
     """Emit a call that passes the format and the argument pointers of every lane to Python."""
     emitter = code.emitter
     formats = code.scratch("<32 x i64>")
     values = code.scratch("<32 x i64>")
-    emitter.raw(f"store <32 x i64> {_argument(code, instruction, arguments[0])}, ptr {formats}")
-    emitter.raw(f"store <32 x i64> {_argument(code, instruction, arguments[1])}, ptr {values}")
+    emitter.raw(f"store <32 x i64> {_argument_values(code, instruction, arguments[0])}, ptr {formats}")
+    emitter.raw(f"store <32 x i64> {_argument_values(code, instruction, arguments[1])}, ptr {values}")
     function = emitter.op(f"inttoptr i64 {emitter.context_load('printf')} to ptr")
     status = emitter.op(
         f"call i32 {function}(ptr %ctx, ptr {formats}, ptr {values}, i32 {code.executed(instruction)})"
@@ -266,14 +272,14 @@ def _printf(code: WarpCode, instruction: ir.Instruction, arguments: list[str], r
         )
 
 
-def _assert(code: WarpCode, instruction: ir.Instruction, arguments: list[str]) -> None:
+def _emit_assert(code: WarpCode, instruction: ir.Instruction, arguments: list[str]) -> None:
     """Emit code that stores message, file, line and function for the report, and ends the kernel."""
     emitter = code.emitter
     lanes = code.executed(instruction)
     first_lane = emitter.op(f"and i32 {emitter.op(f'call i32 @llvm.cttz.i32(i32 {lanes}, i1 false)')}, 31")
     for position, name in enumerate(arguments[:4]):
         value = emitter.op(
-            f"extractelement <32 x i64> {_argument(code, instruction, name)}, i32 {first_lane}"
+            f"extractelement <32 x i64> {_argument_values(code, instruction, name)}, i32 {first_lane}"
         )
         pointer = emitter.op(f"getelementptr i8, ptr %ctx, i64 {layout.offset('fault_extra') + 8 * position}")
         emitter.raw(f"store i64 {value}, ptr {pointer}")

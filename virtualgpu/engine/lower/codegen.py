@@ -60,7 +60,7 @@ def shared_layout(module: ir.Module, functions: list[ir.Function]) -> tuple[dict
         for function in functions
         for instruction in function.instructions
         for operand in instruction.operands
-        for name in _symbols(operand)
+        for name in _symbols_in(operand)
     }
     variables = [v for v in module.variables.values() if v.space == "shared" and v.name in used_names]
     for function in functions:
@@ -83,15 +83,15 @@ def shared_layout(module: ir.Module, functions: list[ir.Function]) -> tuple[dict
     return offsets, end
 
 
-def _symbols(operand: ir.Operand | None) -> list[str]:
+def _symbols_in(operand: ir.Operand | None) -> list[str]:
     if isinstance(operand, ir.Symbol):
         return [operand.name]
     if isinstance(operand, ir.Special) and operand.name.startswith(layout.RESERVED_SHARED):
         return [layout.RESERVED_SHARED]
     if isinstance(operand, ir.Address):
-        return _symbols(operand.base)
+        return _symbols_in(operand.base)
     if isinstance(operand, ir.Vector):
-        return [name for element in operand.items for name in _symbols(element)]
+        return [name for element in operand.items for name in _symbols_in(element)]
     return []
 
 
@@ -135,7 +135,7 @@ def generate(
         compiler = FunctionCompiler(module, plans[function.name], plans, tables, options)
         bodies.append(compiler.compile())
         declarations |= compiler.emitter.declared
-    depth = _depth(functions, plans)
+    depth = _call_depth(functions, plans)
     entry_plan = plans[entry]
     frame_bytes = entry_plan.frame_bytes + depth * max(
         (callee_plan.frame_bytes for callee_plan in plans.values()), default=0
@@ -161,7 +161,7 @@ def generate(
     )
 
 
-def _depth(functions: list[ir.Function], plans: dict[str, FunctionPlan]) -> int:
+def _call_depth(functions: list[ir.Function], plans: dict[str, FunctionPlan]) -> int:
     """Return the length of the longest chain of calls; recursion counts as the engine's limit."""
     depths: dict[str, int] = {}
 

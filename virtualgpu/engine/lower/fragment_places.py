@@ -21,10 +21,10 @@ def allocate(
 
     Fragments that no later basic block reads share offsets with fragments of other times.
     """
-    register_groups = _groups(function)
+    register_groups = _fragment_groups(function)
     if not register_groups:
         return {}, frame_end
-    spans = _spans(function, {name for register_group in register_groups for name in register_group})
+    spans = _use_spans(function, {name for register_group in register_groups for name in register_group})
     slots: dict[str, int] = {}
 
     def assign(group: tuple[str, ...], start: int) -> None:
@@ -58,7 +58,7 @@ def allocate(
     return slots, frame_end
 
 
-def _groups(function: ir.Function) -> list[tuple[str, ...]]:
+def _fragment_groups(function: ir.Function) -> list[tuple[str, ...]]:
     """Return the register groups that occur as fragments in a function; groups do not overlap."""
     group_of: dict[str, tuple[str, ...]] = {}
     for instruction in function.instructions:
@@ -83,7 +83,7 @@ def names_of(operand: ir.Operand | None) -> tuple[str, ...]:
     return names if len(names) == len(operand.items) else ()
 
 
-def _spans(function: ir.Function, names: set[str]) -> dict[str, tuple[int, int]]:
+def _use_spans(function: ir.Function, names: set[str]) -> dict[str, tuple[int, int]]:
     """Return the first and the last instruction that uses each register."""
     spans: dict[str, tuple[int, int]] = {}
     for index, i in enumerate(function.instructions):

@@ -16,7 +16,7 @@ def items_of(operand: ir.Operand | None) -> tuple[ir.Operand | None, ...]:
     return operand.items if isinstance(operand, ir.Vector) else (operand,)
 
 
-def _start(code: WarpCode, operand: ir.Operand | None) -> int | None:
+def _frame_offset(code: WarpCode, operand: ir.Operand | None) -> int | None:
     """Return the frame offset of a fragment if its registers are adjacent, else None."""
     names = names_of(operand)
     offsets = [code.plan.slots.get(name) for name in names]
@@ -29,7 +29,7 @@ def _start(code: WarpCode, operand: ir.Operand | None) -> int | None:
 def input_pointer(code: WarpCode, operand: ir.Operand | None, role: str) -> str:
     """Return a pointer to the current value of a fragment, with one row of lanes per register."""
     emitter = code.emitter
-    start = _start(code, operand)
+    start = _frame_offset(code, operand)
     if start is None:
         pointer = _stack_space(code, operand, role)
         for n, register in enumerate(items_of(operand)):
@@ -65,7 +65,7 @@ def output_pointer(code: WarpCode, operand: ir.Operand | None, role: str) -> str
 
     Call `finish_output` afterwards.
     """
-    start = _start(code, operand)
+    start = _frame_offset(code, operand)
     if start is None:
         return _stack_space(code, operand, role)
     if code.guard is not None:
@@ -76,7 +76,7 @@ def output_pointer(code: WarpCode, operand: ir.Operand | None, role: str) -> str
 def finish_output(code: WarpCode, operand: ir.Operand | None, pointer: str) -> None:
     """Make the new value of a fragment available to the code that follows."""
     emitter = code.emitter
-    if _start(code, operand) is None:
+    if _frame_offset(code, operand) is None:
         for n, register in enumerate(items_of(operand)):
             row = emitter.op(f"getelementptr i8, ptr {pointer}, i64 {ROW_BYTES * n}")
             code.set(register, emitter.op(f"load <32 x i32>, ptr {row}, align 64"), "b32")

@@ -76,7 +76,7 @@ class Loop:
         Predicates are returned as bits.
         """
         return {
-            name: emitter.mask_bits(values[name]) if self._kind(name) == "i1" else values[name]
+            name: emitter.mask_bits(values[name]) if self._llvm_type(name) == "i1" else values[name]
             for name, value in self.at_start.items()
             if values[name] != value
         }
@@ -95,7 +95,7 @@ class Loop:
         loads = []
         masks = []
         for name, value in self.at_start.items():
-            lane_type = self._kind(name)
+            lane_type = self._llvm_type(name)
             offset = self.plan.slots[name]
             loads.append(f"  {value}.slot = getelementptr i8, ptr %frame, i64 {offset}")
             row_type = vector(lane_type)
@@ -115,5 +115,5 @@ class Loop:
         lines = [*loads, f"  br label %{self.label}", f"{self.label}:", *phis, *masks]
         emitter.lines[self.line] = "\n".join(lines)
 
-    def _kind(self, name: str) -> str:
+    def _llvm_type(self, name: str) -> str:
         return llvm_of(self.plan.function.registers[name])

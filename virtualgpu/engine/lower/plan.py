@@ -102,11 +102,11 @@ def plan(function: ir.Function, index: int, memory_results: frozenset[str] = fro
         local_offsets,
         local_bytes,
         memory_results,
-        _constants(function),
+        _constant_registers(function),
     )
 
 
-def _constants(function: ir.Function) -> dict[str, ir.Immediate]:
+def _constant_registers(function: ir.Function) -> dict[str, ir.Immediate]:
     """Return the registers that only one instruction writes, with the constant that it writes."""
     constants: dict[str, ir.Immediate] = {}
     written_names: set[str] = set()

@@ -242,7 +242,7 @@ class _Function:
 
     def _operand(self, kind: str, value: str) -> _Operand:
         if kind == MASK:
-            return _Operand(kind, "mask", self._bits(value))
+            return _Operand(kind, "mask", self._mask_bits(value))
         if not _is_wide(kind):
             return _Operand(kind, "plain", value)
         value = self.aliases.get(value, value)
@@ -262,7 +262,7 @@ class _Function:
                 return _Operand(kind, "number", "0.0" if _element_type(kind) in ("float", "double") else "0")
         return _Operand(kind, "row", self.rows.constant(kind, value))
 
-    def _bits(self, value: str) -> str:
+    def _mask_bits(self, value: str) -> str:
         """Return the name of a mask as a 32-bit integer."""
         value = self.aliases.get(value, value)
         if value in self.masks:
@@ -298,7 +298,7 @@ class _Function:
 
     def _store(self, match: re.Match[str]) -> None:
         if match["kind"] == MASK:
-            self.steps.append(_Step(f"  store i32 {self._bits(match['a'])}, ptr {match['b']}, align 4"))
+            self.steps.append(_Step(f"  store i32 {self._mask_bits(match['a'])}, ptr {match['b']}, align 4"))
             return
         pointer = _Operand("ptr", "plain", match["b"])
         value = self._operand(match["kind"], match["a"])
@@ -315,7 +315,7 @@ class _Function:
         result_kind = match["result_kind"]
         result = match["result"]
         if MASK in (source_type, result_kind) and match["op"] == "bitcast":
-            bits = self._bits(match["a"]) if source_type == MASK else match["a"]
+            bits = self._mask_bits(match["a"]) if source_type == MASK else match["a"]
             if source_type == MASK and result_kind == "i32":
                 self._add_scalar(result, f"add i32 {bits}, 0")
             elif result_kind == MASK and source_type == "i32":
@@ -355,13 +355,13 @@ class _Function:
         if match["kind"] not in (MASK, "i1"):
             raise UnreadableError(match[0])
         if result_kind == MASK:
-            if_true = self._bits(match["b"])
-            if_false = self._bits(match["c"])
+            if_true = self._mask_bits(match["b"])
+            if_false = self._mask_bits(match["c"])
             self.masks[result] = result
             if match["kind"] == "i1":
                 self._add_scalar(result, f"select i1 {match['a']}, i32 {if_true}, i32 {if_false}")
                 return
-            chosen_bits = self._bits(match["a"])
+            chosen_bits = self._mask_bits(match["a"])
             self._add_scalar(f"{result}.y", f"and i32 {chosen_bits}, {if_true}")
             self._add_scalar(f"{result}.o", f"xor i32 {chosen_bits}, -1")
             self._add_scalar(f"{result}.n", f"and i32 {result}.o, {if_false}")
@@ -382,7 +382,9 @@ class _Function:
         operand_type = match["kind"]
         result = match["result"]
         if operand_type == MASK:
-            self._add_scalar(result, f"{match['op']} i32 {self._bits(match['a'])}, {self._bits(match['b'])}")
+            self._add_scalar(
+                result, f"{match['op']} i32 {self._mask_bits(match['a'])}, {self._mask_bits(match['b'])}"
+            )
             self.masks[result] = result
             if match["op"] not in ("and", "or", "xor"):
                 raise UnreadableError(match[0])
@@ -416,7 +418,7 @@ class _Function:
 
     def _extract(self, match: re.Match[str]) -> None:
         if match["kind"] == MASK:
-            self._add_scalar(f"{match['result']}.s", f"lshr i32 {self._bits(match['a'])}, {match['b']}")
+            self._add_scalar(f"{match['result']}.s", f"lshr i32 {self._mask_bits(match['a'])}, {match['b']}")
             self._add_scalar(match["result"], f"trunc i32 {match['result']}.s to i1")
             return
         operands = [self._operand(match["kind"], match["a"]), _Operand("i32", "plain", match["b"])]
@@ -551,7 +553,7 @@ class _Function:
             return self._far_calls(step.text) if " call " in step.text else [step.text]
         if step.incoming_rows:
             incoming_pointers = ", ".join(
-                f"[{self._row(value, slots)}, %{label}]" for value, label in step.incoming_rows
+                f"[{self._row_pointer(value, slots)}, %{label}]" for value, label in step.incoming_rows
             )
             copy_function = self.rows.function(
                 f"load {step.result_kind}, ptr {{0}}, align 64", [("ptr", "plain")], step.result_kind
@@ -570,7 +572,7 @@ class _Function:
             argument_type = {"row": "ptr", "mask": "i32", "plain": operand.kind}.get(
                 operand.passing
             ) or _element_type(operand.kind)
-            value = self._row(operand, slots) if operand.passing == "row" else operand.value
+            value = self._row_pointer(operand, slots) if operand.passing == "row" else operand.value
             arguments.append(f"{argument_type} {value}")
         return_kind = "void" if step.result_kind == "void" or _is_wide(step.result_kind) else step.result_kind
         return_kind = "i32" if return_kind == MASK else return_kind
@@ -579,7 +581,7 @@ class _Function:
             f"  {step.result} = {call_text}" if return_kind != "void" else f"  {call_text}"
         )
 
-    def _row(self, operand: _Operand, slots: dict[str, str]) -> str:
+    def _row_pointer(self, operand: _Operand, slots: dict[str, str]) -> str:
         return slots[operand.value] if operand.value[0] == "%" else operand.value
 
     def _last_uses(self) -> dict[str, int]:

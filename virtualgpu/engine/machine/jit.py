@@ -34,7 +34,7 @@ Effort = Literal["quick", "usual", "thorough"]
 
 
 @functools.cache
-def _host() -> Any:
+def _host_target() -> Any:
     """Return the LLVM target of this machine's architecture."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
@@ -43,7 +43,7 @@ def _host() -> Any:
 
 def target_machine(target_processor: Processor, effort: int = 2) -> Any:
     """Return LLVM's code generator for a processor. The LLVM compiler that uses it becomes its owner."""
-    return _host().create_target_machine(
+    return _host_target().create_target_machine(
         cpu=target_processor.name, features=target_processor.settings, opt=effort, jit=True
     )
 
@@ -64,12 +64,14 @@ class Code:
         if self._until_improvement_s > _LONG_S and not _is_stored(text, target_processor):
             text_halves = split.split(text)
         if text_halves is None:
-            self._engines = [_engine(text, target_processor)]
+            self._engines = [_load_module(text, target_processor)]
         else:
             self._text = text if self._until_improvement_s < _NEVER_WELL_S else ""
-            support = _engine(text_halves.support_text, target_processor, entries=text_halves.function_names)
+            support = _load_module(
+                text_halves.support_text, target_processor, entries=text_halves.function_names
+            )
             addresses = {name: support.get_function_address(name) for name in text_halves.function_names}
-            self._engines = [_engine(text_halves.kernel_text, target_processor, addresses), support]
+            self._engines = [_load_module(text_halves.kernel_text, target_processor, addresses), support]
         self._set_entry_points()
 
     def _set_entry_points(self) -> None:
@@ -89,7 +91,7 @@ class Code:
         text = self._text
         if text and self._until_improvement_s <= 0:
             self._text = ""
-            self._engines.insert(0, _engine(text, self._target_processor))
+            self._engines.insert(0, _load_module(text, self._target_processor))
             self._set_entry_points()
 
 
@@ -98,21 +100,21 @@ class Library:
 
     def __init__(self, text: str, entry: str) -> None:
         target_processor = processor.chosen()
-        self._engine = _engine(stand_ins.adapt(text, target_processor), target_processor, thorough=True)
+        self._engine = _load_module(stand_ins.adapt(text, target_processor), target_processor, thorough=True)
         self.address = int(self._engine.get_function_address(entry))
 
 
-def _key(text: str, target_processor: Processor) -> str:
+def _cache_key(text: str, target_processor: Processor) -> str:
     return disk_cache.key(
         llvmlite.__version__, target_processor.name, target_processor.settings, _METHOD, text
     )
 
 
 def _is_stored(text: str, target_processor: Processor) -> bool:
-    return disk_cache.load("engine", _key(text, target_processor)) is not None
+    return disk_cache.load("engine", _cache_key(text, target_processor)) is not None
 
 
-def _engine(
+def _load_module(
     text: str,
     target_processor: Processor,
     addresses: Mapping[str, int] | None = None,
@@ -127,7 +129,7 @@ def _engine(
     effort: Effort = "usual" if addresses is None else "quick"
     if thorough:
         effort = "thorough"
-    key = _key(text, target_processor)
+    key = _cache_key(text, target_processor)
     data = disk_cache.load("engine", key)
     if data is None:
         data = interruptible(lambda: translate_and_store(key, text, target_processor, effort, entries))
@@ -176,7 +178,7 @@ def translate_and_store(
 @functools.lru_cache(maxsize=512)
 def _shared_code(text: str, target_processor: Processor) -> bytes:
     """Return the machine code of a function that many kernels contain, from the cache if possible."""
-    key = _key(text, target_processor)
+    key = _cache_key(text, target_processor)
     object_code = disk_cache.load("engine", key)
     if object_code is None:
         object_code = _machine_code(text, target_processor, "usual")

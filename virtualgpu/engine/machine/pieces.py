@@ -65,18 +65,18 @@ def split_by_sharing(text: str, entries: tuple[str, ...] = ENTRIES) -> list[Piec
     """
     functions, declarations = _read(text)
     order: dict[str, None] = {}
-    _reach(functions, [name for name in entries if name in functions], order)
+    _add_callees(functions, [name for name in entries if name in functions], order)
     own_names = [name for name in order if _OWN_NAME.match(name)]
     modules = []
     for name in order:
         if name not in own_names:
-            modules.append(Piece(_module([name], functions, declarations), True))
+            modules.append(Piece(_join_module([name], functions, declarations), True))
         elif name == own_names[-1]:
-            modules.append(Piece(_module(own_names, functions, declarations), False))
+            modules.append(Piece(_join_module(own_names, functions, declarations), False))
     return modules
 
 
-def _reach(functions: dict[str, _Function], names: list[str], reachable_names: dict[str, None]) -> None:
+def _add_callees(functions: dict[str, _Function], names: list[str], reachable_names: dict[str, None]) -> None:
     """Add the functions that `names` call, directly or indirectly, to `reachable_names`, callees first."""
     stack = [(name, False) for name in reversed(names)]
     visited_names: set[str] = set()
@@ -112,7 +112,7 @@ def _read(text: str) -> tuple[dict[str, _Function], dict[str, str]]:
     return functions, declarations
 
 
-def _module(names: list[str], functions: dict[str, _Function], declarations: dict[str, str]) -> str:
+def _join_module(names: list[str], functions: dict[str, _Function], declarations: dict[str, str]) -> str:
     used_names = set().union(*(functions[name].uses for name in names)) - set(names)
     head_lines = [
         functions[name].declaration if name in functions else declarations[name]

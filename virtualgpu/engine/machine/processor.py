@@ -151,34 +151,34 @@ def chosen() -> Processor:
     UnknownProcessorError
         If it names no known processor, or one whose instructions this processor lacks.
     """
-    return _by_name(os.environ.get(VARIABLE, "").strip() or NATIVE)
+    return _processor_of_name(os.environ.get(VARIABLE, "").strip() or NATIVE)
 
 
 @functools.lru_cache(maxsize=16)
-def _by_name(name: str) -> Processor:
+def _processor_of_name(name: str) -> Processor:
     available = [level_name for level_name in levels() if not lacking(level_name)]
-    remedy = f"set {VARIABLE} to {_alternatives([*available, NATIVE])}"
+    remedy = f"set {VARIABLE} to {_join_alternatives([*available, NATIVE])}"
     if name not in (*levels(), NATIVE):
         raise UnknownProcessorError(
             f"{VARIABLE} is {name!r}, which is not a processor that kernels can be compiled for; {remedy}."
         )
     if name != NATIVE and lacking(name):
-        names = _titles(lacking(name))
+        names = _feature_titles(lacking(name))
         raise UnknownProcessorError(f"{VARIABLE} selects {name}, but this processor lacks {names}; {remedy}.")
     if levels() and not available:
-        names = _titles(lacking(levels()[0]))
+        names = _feature_titles(lacking(levels()[0]))
         raise UnknownProcessorError(
             f"The virtual GPU needs {levels()[0]}, and this processor lacks {names}. Use a newer processor."
         )
     return native() if name == NATIVE else level(name)
 
 
-def _titles(features: Iterable[str]) -> str:
+def _feature_titles(features: Iterable[str]) -> str:
     """Return the common names of features; all features of AVX-512 count as one."""
     titles = {_NAMES.get(f, "AVX-512" if f.startswith("avx512") else f.upper()) for f in features}
     return ", ".join(sorted(titles))
 
 
-def _alternatives(names: Iterable[str]) -> str:
+def _join_alternatives(names: Iterable[str]) -> str:
     *other_names, last_name = names
     return f"{', '.join(other_names)} or {last_name}" if other_names else last_name

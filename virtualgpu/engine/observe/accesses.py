@@ -69,7 +69,7 @@ def requests(launch: RunningLaunch, warp_index: int | None = None) -> Iterator[R
             continue
         site_index = step_sites[_site_in_step(access_in_step, len(step_sites))]
         lanes = (row["mask"] >> bits & 1).astype(bool)
-        for space, active_lanes, address in _by_space(
+        for space, active_lanes, address in _split_by_space(
             memory_ops.space_of(sites[site_index][1]), lanes, row["lanes"]
         ):
             yield Request(step_index, site_index, space, np.where(active_lanes, address, -1))
@@ -143,7 +143,7 @@ def access_trace(launch: RunningLaunch, counters: KernelCounters, request: Trace
     )
 
 
-def _by_space(
+def _split_by_space(
     space: str, lanes: npt.NDArray[np.bool_], address: npt.NDArray[np.uint64]
 ) -> Iterator[tuple[Space, npt.NDArray[np.bool_], npt.NDArray[np.int64]]]:
     """Yield each state space to which lanes point, with those lanes and the addresses without tags."""

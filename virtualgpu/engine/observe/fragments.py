@@ -158,18 +158,18 @@ class _Replay:
             for request_index, request in enumerate(step.requests):
                 self._add_access(step, request_index, request)
             return
-        operands = [self._registers(step, operand) for operand in i.operands]
+        operands = [self._register_contents(step, operand) for operand in i.operands]
         self._write(step, rows)
         if tensor.is_product(i):
-            operands[0] = self._registers(step, i.operands[0])
+            operands[0] = self._register_contents(step, i.operands[0])
             self._add_product(step, operands)
         elif "store" in i.parts or i.root == "stmatrix":
             self._add_move(step, i.operands[1], operands[1])
         else:
-            self._add_move(step, i.operands[0], self._registers(step, i.operands[0]))
+            self._add_move(step, i.operands[0], self._register_contents(step, i.operands[0]))
 
     # Registers ---------------------------------------------------------------------------------------
-    def _registers(self, step: _Step, operand: ir.Operand | None) -> list[_Content]:
+    def _register_contents(self, step: _Step, operand: ir.Operand | None) -> list[_Content]:
         """Return the contents of the registers in an operand, with or without braces."""
         register_contents = []
         for register in items_of(operand):
@@ -188,7 +188,7 @@ class _Replay:
         if not len(rows):
             return
         names = cfg.definitions_and_uses(step.instruction)[0]
-        sources = self._sources(step, names)
+        sources = self._loaded_contents(step, names)
         for row in rows:
             register_index = int(row["kind"]) - layout.ROW_REGISTER
             key = step.depth, step.function, names[register_index]
@@ -201,17 +201,17 @@ class _Replay:
                 source_content.loader,
             )
 
-    def _sources(self, step: _Step, names: Sequence[str]) -> list[_Content]:
+    def _loaded_contents(self, step: _Step, names: Sequence[str]) -> list[_Content]:
         """Return the origin of each register that an instruction has loaded or moved."""
         i = step.instruction
         if i.root == "mov":
-            return self._moved(step, names)
+            return self._moved_contents(step, names)
         if not step.requests:
             return []
         if i.root in ("ld", "ldu"):
             size = ir.TYPE_BYTES[i.type]
             per_register = 1
-            elements = [_offset(step.addresses[0], n * size) for n in range(len(names))]
+            elements = [_shared_offset(step.addresses[0], n * size) for n in range(len(names))]
         elif i.root in tensor.ROOTS:
             size = KIND_BITS[i.type] // 8
             per_register = _REGISTER_BYTES // size
@@ -224,16 +224,20 @@ class _Replay:
         return [
             _Content(
                 address=_bytes(
-                    [_offset(a, n) for a in elements[start : start + per_register] for n in range(size)]
+                    [
+                        _shared_offset(a, n)
+                        for a in elements[start : start + per_register]
+                        for n in range(size)
+                    ]
                 ),
                 loader=loader,
             )
             for start in range(0, len(elements), per_register)
         ]
 
-    def _moved(self, step: _Step, names: Sequence[str]) -> list[_Content]:
+    def _moved_contents(self, step: _Step, names: Sequence[str]) -> list[_Content]:
         """Return the origin of the registers that ``mov`` has copied, joined or divided."""
-        register_contents = self._registers(step, step.instruction.operands[1])
+        register_contents = self._register_contents(step, step.instruction.operands[1])
         registers = self.functions[step.function].registers
         source_registers = items_of(step.instruction.operands[1])
         addresses: list[Lanes] = []
@@ -418,7 +422,7 @@ def _element_addresses(contents: Sequence[_Content], kind: str) -> Lanes:
     )
 
 
-def _offset(address: Lanes, size_bytes: int) -> Lanes:
+def _shared_offset(address: Lanes, size_bytes: int) -> Lanes:
     return np.where(address >= 0, address + size_bytes, -1)
 
 

@@ -37,8 +37,10 @@ def infer(function: ir.Function) -> dict[str, str]:
             for name_ in names[1:] if instruction.root != "shfl" else names[1:2]:
                 parents[root(name_)] = root(names[0])
             continue
-        for register, used_type in _typed(instruction):
-            if used_type[1:].isdigit() and int(used_type[1:]) == _bits(function.registers.get(register, "")):
+        for register, used_type in _typed_registers(instruction):
+            if used_type[1:].isdigit() and int(used_type[1:]) == _type_bits(
+                function.registers.get(register, "")
+            ):
                 evidence[register].add(used_type[0])
     kinds_of_root: dict[str, set[str]] = {}
     for name, evidence_kinds in evidence.items():
@@ -57,7 +59,7 @@ def _inferred_type(declared_type: str, kinds: set[str]) -> str:
     )
 
 
-def _typed(instruction: ir.Instruction) -> Iterator[tuple[str, str]]:
+def _typed_registers(instruction: ir.Instruction) -> Iterator[tuple[str, str]]:
     """Yield each register of an instruction with the type in which the instruction uses it."""
     types = [
         modifier for modifier in instruction.parts[1:] if modifier in ir.TYPE_BYTES and modifier[0] in _KINDS
@@ -92,5 +94,5 @@ def _registers_of(operands: tuple[ir.Operand | None, ...]) -> Iterator[ir.Regist
             yield from _registers_of((operand.first,))
 
 
-def _bits(declared_type: str) -> int:
+def _type_bits(declared_type: str) -> int:
     return int(declared_type[1:]) if declared_type[1:].isdigit() else 0

@@ -142,12 +142,12 @@ def counters(
         line_thread_instructions=kernel_shares.lines.totals(lanes),
         longest_warp_instructions=longest_warp,
         opcode_warp_instructions=kernel_shares.opcodes.totals(executions),
-        flops=_nonzero(kernel_shares.flops.totals(lanes)),
-        tensor_operations=_nonzero(kernel_shares.tensor_operations.totals(lanes)),
+        flops=_drop_zeros(kernel_shares.flops.totals(lanes)),
+        tensor_operations=_drop_zeros(kernel_shares.tensor_operations.totals(lanes)),
     )
 
 
-def _nonzero(totals: dict[str, int]) -> dict[str, int]:
+def _drop_zeros(totals: dict[str, int]) -> dict[str, int]:
     """Return the counters that are not 0."""
     return {name: count for name, count in totals.items() if count}
 

@@ -150,7 +150,7 @@ def block_trace(launch: RunningLaunch, provenance: Provenance, request: TraceReq
     raw = launch.trace
     assert raw is not None
     facts = listing(launch.kernel)
-    rows = raw.rows[np.argsort(raw.rows["step"], kind="stable")] if _unsorted(raw.rows) else raw.rows
+    rows = raw.rows[np.argsort(raw.rows["step"], kind="stable")] if _is_unsorted(raw.rows) else raw.rows
     index = facts.bases[raw.steps["function"]] + raw.steps["pc"]
     shared = _shared_writes(raw, rows, index, facts)
     stop_note = _STOPPED if raw.stopped else ""
@@ -174,7 +174,7 @@ def block_trace(launch: RunningLaunch, provenance: Provenance, request: TraceReq
     )
 
 
-def _unsorted(rows: npt.NDArray[Any]) -> bool:
+def _is_unsorted(rows: npt.NDArray[Any]) -> bool:
     return bool((np.diff(rows["step"]) < 0).any())
 
 
@@ -188,14 +188,14 @@ def _written_rows(rows: npt.NDArray[Any]) -> tuple[Ints, Ints]:
     return indices, (kinds[indices] - layout.ROW_WRITTEN).astype(np.int64)
 
 
-def _lanes(masks: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
+def _lanes_of_masks(masks: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
     return (masks[:, None] >> np.arange(layout.LANES, dtype=np.uint32) & 1).astype(np.bool_)
 
 
 def _shared_writes(raw: TraceBuffers, rows: npt.NDArray[Any], index: Ints, facts: Listing) -> SharedWrites:
     value_rows, width = _written_rows(rows)
     offset = (rows["lanes"][value_rows - 1] - np.uint64(raw.shared_address)).view(np.int64)
-    lanes = _lanes(rows["mask"][value_rows]) & (offset >= 0) & (offset < raw.shared_bytes)
+    lanes = _lanes_of_masks(rows["mask"][value_rows]) & (offset >= 0) & (offset < raw.shared_bytes)
     has_writes = lanes.any(axis=1)
     value_rows = value_rows[has_writes]
     offset = offset[has_writes]
@@ -242,16 +242,16 @@ def _warp_trace(
     address_rows = np.flatnonzero((kinds == layout.ROW_ADDRESS) & (step_of_row >= 0))
     address_rows = address_rows[space[step_of_row[address_rows]] >= 0]
     address[step_of_row[address_rows]] = np.where(
-        _lanes(all_rows["mask"][address_rows]), all_rows["lanes"][address_rows].view(np.int64), -1
+        _lanes_of_masks(all_rows["mask"][address_rows]), all_rows["lanes"][address_rows].view(np.int64), -1
     )
     _resolve_generic(space, address, step_records["executed"])
-    sectors, wavefronts = _costs(facts, index, space, address, step_records["executed"])
+    sectors, wavefronts = _access_costs(facts, index, space, address, step_records["executed"])
     value = np.zeros((step_count, layout.LANES), np.uint64)
     value_rows = np.flatnonzero((kinds == layout.ROW_REGISTER) & (step_of_row >= 0))
     value[step_of_row[value_rows]] = np.where(
-        _lanes(all_rows["mask"][value_rows]), all_rows["lanes"][value_rows], 0
+        _lanes_of_masks(all_rows["mask"][value_rows]), all_rows["lanes"][value_rows], 0
     )
-    detail = _detail(facts, step_records, sequence, index, all_rows, step_of_row, shared)
+    detail = _step_detail(facts, step_records, sequence, index, all_rows, step_of_row, shared)
     lines = np.array([instruction.line for instruction in facts.code], np.int32)
     columns = np.array([instruction.column for instruction in facts.code], np.int32)
     return WarpTrace(
@@ -288,7 +288,7 @@ def _warp_trace(
     )
 
 
-def _detail(
+def _step_detail(
     facts: Listing,
     steps: npt.NDArray[Any],
     sequence: Ints,
@@ -338,7 +338,7 @@ def _resolve_generic(
     generic_rows = np.flatnonzero((space == _GENERIC) & (executed != 0))
     if not len(generic_rows):
         return
-    first_address = address[generic_rows, np.argmax(_lanes(executed[generic_rows]), axis=1)]
+    first_address = address[generic_rows, np.argmax(_lanes_of_masks(executed[generic_rows]), axis=1)]
     tag = (first_address >> _TAG_SHIFT) & 0xFF
     space[generic_rows] = np.select([tag == 1, tag == 2], [_SHARED, _LOCAL], 0)
     tagged_rows = generic_rows[tag > 0]
@@ -347,7 +347,7 @@ def _resolve_generic(
     )
 
 
-def _costs(
+def _access_costs(
     facts: Listing,
     index: Ints,
     space: npt.NDArray[np.int8],
@@ -358,7 +358,7 @@ def _costs(
     sectors = np.zeros(len(index), np.int32)
     wavefronts = np.zeros(len(index), np.int32)
     accesses = np.flatnonzero((space >= 0) & (executed != 0))
-    lanes = _lanes(executed[accesses])
+    lanes = _lanes_of_masks(executed[accesses])
     lowest = np.where(lanes, address[accesses], np.iinfo(np.int64).max).min(
         axis=1, initial=np.iinfo(np.int64).max
     )

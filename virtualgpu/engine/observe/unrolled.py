@@ -45,12 +45,12 @@ def unroll_factors(optimised: TracedRun, debug_build: TracedRun) -> tuple[int, .
     tuple of int
         One number per row of `StepDetail.loops`; 0 if it is not known, or if the loop is not unrolled.
     """
-    loops = list(_loops(optimised))
+    loops = list(_traced_loops(optimised))
     factors = [0] * len(loops)
     if not (optimised.is_complete and debug_build.is_complete):
         return tuple(factors)
     of_source: dict[int, list[int]] = {}
-    source_loops = sorted(_loops(debug_build), key=lambda loop: -len(loop.lines))
+    source_loops = sorted(_traced_loops(debug_build), key=lambda loop: -len(loop.lines))
     for loop_index, loop in enumerate(loops):
         matching = [
             n for n, source_loop in enumerate(source_loops) if min(source_loop.lines, default=0) in loop.lines
@@ -70,7 +70,7 @@ def unroll_factors(optimised: TracedRun, debug_build: TracedRun) -> tuple[int, .
     return tuple(factors)
 
 
-def _loops(run: TracedRun) -> Iterator[TracedLoop]:
+def _traced_loops(run: TracedRun) -> Iterator[TracedLoop]:
     """Yield the loops of a run's code, in the order of `StepDetail.loops`."""
     first_position = 0
     for plan in run.kernel.plans:

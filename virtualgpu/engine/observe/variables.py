@@ -186,8 +186,8 @@ def find_variables(
         own_definitions = [
             d for d in debug_definitions if d.function == function.name and d.register in variable.registers
         ]
-        writes = [d for d in own_definitions if not _copies(d.instruction, variable)]
-        writers = _writers(optimised, debug_build, variable, writes, candidates) if writes else ()
+        writes = [d for d in own_definitions if not _is_copy(d.instruction, variable)]
+        writers = _find_writers(optimised, debug_build, variable, writes, candidates) if writes else ()
         # The value of a parameter is known from the call; a parameter without a register is left out.
         if writers or (writes and variable.parameter < 0):
             last_line = _last_line(function, variable)
@@ -205,7 +205,7 @@ def find_variables(
     return tuple(variables)
 
 
-def _copies(instruction: ir.Instruction, variable: DeclaredVariable) -> bool:
+def _is_copy(instruction: ir.Instruction, variable: DeclaredVariable) -> bool:
     """Return whether an instruction only moves the variable from one of its registers to another."""
     source_operand = (
         instruction.operands[1] if instruction.root == "mov" and len(instruction.operands) > 1 else None
@@ -220,7 +220,7 @@ def _last_line(function: ir.Function, variable: DeclaredVariable) -> int:
     return max([instruction.line for instruction in function.instructions[begin:end]] + [variable.line])
 
 
-def _writers(
+def _find_writers(
     optimised: TracedRun,
     debug_build: TracedRun,
     variable: DeclaredVariable,
@@ -256,7 +256,7 @@ def _writers(
         is_confirmed = (
             guess
             for guess in plausible_guesses
-            if _equal(optimised.written(guess), expected, variable.kind, is_complete)
+            if _values_agree(optimised.written(guess), expected, variable.kind, is_complete)
             and (
                 is_complete
                 or np.array_equal(optimised.times(guess), execution_counts)
@@ -275,7 +275,7 @@ def _writers(
             for definition in writes
             if (definition.instruction.line, definition.instruction.column) == statement
         ]
-        missing += [] if explain(positions, _guesses(matching, statement[0])) else positions
+        missing += [] if explain(positions, _guess_writers(matching, statement[0])) else positions
     # The compiler may have merged two arms of a branch into one instruction, which has the line of the
     # branch.
     if missing and explain(missing, ([], *([definition.position] for definition in matching))):
@@ -287,7 +287,7 @@ def _writers(
     # If the compiler folded the first value into later instructions, the variable is unknown until then.
     skipped_sizes = [values.size for values in debug_build.written(missing)]
     later_values = [values[skip:] for values, skip in zip(all_values, skipped_sizes, strict=True)]
-    if max(skipped_sizes, default=0) > 1 or not _equal(
+    if max(skipped_sizes, default=0) > 1 or not _values_agree(
         explained_values, later_values, variable.kind, is_complete
     ):
         return ()
@@ -309,7 +309,7 @@ def _fits_type(register: str, kind: str) -> bool:
     return same_width and (register[0] == "f") == (kind[0] == "f" and register[0] != "b")
 
 
-def _guesses(matching: list[Definition], line: int) -> Iterator[list[int]]:
+def _guess_writers(matching: list[Definition], line: int) -> Iterator[list[int]]:
     """Yield sets of instructions that possibly write a variable in a line."""
     of_line = [definition for definition in matching if definition.instruction.line == line]
     read_names = {
@@ -328,7 +328,7 @@ def _guesses(matching: list[Definition], line: int) -> Iterator[list[int]]:
     yield from ([definition.position] for definition in matching if definition.instruction.line == 0)
 
 
-def _equal(actual: Values, expected: Values, kind: str, is_complete: bool) -> bool:
+def _values_agree(actual: Values, expected: Values, kind: str, is_complete: bool) -> bool:
     """Return whether each lane wrote the same values, except for rounding.
 
     If a trace ended early, only the values up to the end of the shorter one are compared.

@@ -66,7 +66,7 @@ def _create_pool() -> concurrent.futures.ThreadPoolExecutor:
     return pool
 
 
-def _pool() -> concurrent.futures.ThreadPoolExecutor:
+def _worker_pool() -> concurrent.futures.ThreadPoolExecutor:
     """Return the pool of worker threads, which all launches share.
 
     Their stacks are large enough for recursive kernels.
@@ -261,7 +261,7 @@ def _run(
     futures: list[concurrent.futures.Future[bool]] = []
     try:
         for crew, order in zip(crews, orders, strict=True):
-            futures.append(_pool().submit(crew.run, order))
+            futures.append(_worker_pool().submit(crew.run, order))
         memory_check_s = time.monotonic() + _MEMORY_CHECK_S
         while concurrent.futures.wait(futures, timeout=_POLL_S).not_done:
             if time.monotonic() > memory_check_s:
@@ -273,7 +273,7 @@ def _run(
                         "arrays."
                     )
             if onlooker is not None:
-                onlooker.look(lambda: _whereabouts(launch, crews, watchdog))
+                onlooker.look(lambda: _current_position(launch, crews, watchdog))
             if watchdog.is_over():
                 launch.abort[0] = 1
             elif trace is not None and watchdog.since_last_end_s > _TRACED_SHARE * launch.options.watchdog_s:
@@ -289,7 +289,7 @@ def _run(
     return futures
 
 
-def _whereabouts(launch: RunningLaunch, crews: Sequence[Crew], watchdog: Watchdog) -> Whereabouts:
+def _current_position(launch: RunningLaunch, crews: Sequence[Crew], watchdog: Watchdog) -> Whereabouts:
     """Return the kernel's position in the crew that has the most work left."""
     worker = min(crews, key=lambda crew: crew.ended).latest
     row = worker.context[0]

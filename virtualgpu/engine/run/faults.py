@@ -86,17 +86,17 @@ def site_of(fault: Fault, kernel: str, code: str) -> FaultSite:
     )
 
 
-def _location(fault_site: FaultSite) -> str:
+def _location_text(fault_site: FaultSite) -> str:
     quoted_source = f" `{fault_site.source_text}`" if fault_site.source_text else ""
     line = f"line {fault_site.line}{quoted_source}, " if fault_site.line else ""
     return f"{line}block {fault_site.block}, thread {fault_site.thread}"
 
 
-def _root(fault: Fault) -> str:
+def _fault_mnemonic(fault: Fault) -> str:
     return fault.instruction.root if fault.instruction else ""
 
 
-def _opcode(fault: Fault) -> str:
+def _fault_opcode(fault: Fault) -> str:
     return fault.instruction.opcode if fault.instruction else "a warp-wide instruction"
 
 
@@ -162,13 +162,13 @@ def stop_message(faults: Sequence[Fault], kernel: str, code: str) -> str:
     """Return the message for a kernel that the user has stopped, with its location."""
     fault_site = next((site_of(f, kernel, code) for f in faults if f.code == layout.ABORTED), None)
     return f"kernel '{kernel}' was stopped" + (
-        f" at {_location(fault_site)}." if fault_site is not None else "."
+        f" at {_location_text(fault_site)}." if fault_site is not None else "."
     )
 
 
 def to_exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> Exception:
     """Return the exception for a fault, with the kind of fault and its state space."""
-    error = _exception(fault, kernel, code, memory)
+    error = _make_exception(fault, kernel, code, memory)
     if isinstance(error, errors.KernelFault):
         error.kind = KINDS.get(fault.code, "")
         if isinstance(error, errors.LaunchTimeoutError) and error.progress and not error.progress.endless:
@@ -182,9 +182,9 @@ def to_exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> 
     return error
 
 
-def _exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> Exception:
+def _make_exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> Exception:
     fault_site = site_of(fault, kernel, code)
-    location = _location(fault_site)
+    location = _location_text(fault_site)
     verb = "accessed"
     if fault.instruction is not None and memory_ops.is_access(fault.instruction):
         verb = {"load": "read", "store": "wrote", "atomic": "updated"}[memory_ops.kind_of(fault.instruction)]
@@ -258,8 +258,8 @@ def _exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> Ex
         )
     if fault.code == layout.NAN_PRODUCED:
         return errors.NanProducedError(
-            f"kernel '{kernel}': {_opcode(fault)} produced NaN although no operand is NaN ({location}). "
-            "Look for 0/0, inf - inf, 0 * inf, or a root or logarithm of a negative number.",
+            f"kernel '{kernel}': {_fault_opcode(fault)} produced NaN although no operand is NaN "
+            f"({location}). Look for 0/0, inf - inf, 0 * inf, or a root or logarithm of a negative number.",
             fault_site,
         )
     if fault.code == layout.CALLBACK_FAILED:
@@ -279,7 +279,7 @@ def _exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> Ex
         )
     if fault.code == layout.BAD_TEXTURE:
         object_kind, class_prefix = (
-            ("texture", "Texture") if _root(fault) == "tex" else ("surface", "Surface")
+            ("texture", "Texture") if _fault_mnemonic(fault) == "tex" else ("surface", "Surface")
         )
         return errors.IllegalAddressError(
             f"kernel '{kernel}' used {fault.address:#x} as a {object_kind} object, but no such object has "
@@ -296,23 +296,23 @@ def _exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> Ex
         )
     if fault.code == layout.UNMET_MASK:
         return errors.LaunchFailure(
-            f"kernel '{kernel}': the mask of {_opcode(fault)} names lanes that never execute it "
+            f"kernel '{kernel}': the mask of {_fault_opcode(fault)} names lanes that never execute it "
             f"({location}). Name only the lanes that execute it, for example with __ballot_sync "
             "before the branch.",
             fault_site,
         )
     if fault.code == layout.OUTSIDE_MASK:
         return errors.LaunchFailure(
-            f"kernel '{kernel}': a lane executes {_opcode(fault)}, but its mask does not name that lane "
-            f"({location}). Name every lane that executes it.",
+            f"kernel '{kernel}': a lane executes {_fault_opcode(fault)}, but its mask does not name that "
+            f"lane ({location}). Name every lane that executes it.",
             fault_site,
         )
     return errors.LaunchFailure(
-        f"kernel '{kernel}' executed a trap ({location}).{_why_trapped(code)}", fault_site
+        f"kernel '{kernel}' executed a trap ({location}).{_trap_reason(code)}", fault_site
     )
 
 
-def _why_trapped(code: str) -> str:
+def _trap_reason(code: str) -> str:
     """Explain the most common causes of a trap that the source does not contain."""
     if "trap" in code:
         return ""

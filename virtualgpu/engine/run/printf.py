@@ -80,12 +80,12 @@ def argument_count(template: str) -> int:
     )
 
 
-def _clamp(columns: str | None) -> str | None:
+def _limit_width(columns: str | None) -> str | None:
     """Return a width or precision, limited so that the output cannot fill the host's memory."""
     return columns if columns is None or abs(int(columns)) <= _MAX_COLUMNS else str(_MAX_COLUMNS)
 
 
-def _integer(spec: str, conversion: str, value: int) -> str:
+def _format_integer(spec: str, conversion: str, value: int) -> str:
     """Format an integer as C does where Python differs: for signs and for the flag ``#``."""
     if conversion in "ouxX":
         spec = spec.replace("+", "").replace(" ", "")
@@ -97,7 +97,7 @@ def _integer(spec: str, conversion: str, value: int) -> str:
     return str((spec + ("d" if conversion == "u" else conversion)) % value)
 
 
-def _hexadecimal(float_value: float, conversion: str) -> str:
+def _format_hexadecimal(float_value: float, conversion: str) -> str:
     """Format a floating-point number as ``%a`` does, with no more digits than necessary."""
     text = float_value.hex()
     if "p" in text:
@@ -144,8 +144,8 @@ def _python_format(template: str) -> _PythonFormat | None:
             struct_code = struct_code.upper() if is_unsigned else struct_code
         struct_format += "x" * (-offset % size) + struct_code
         offset += -offset % size + size
-        width = _clamp(width)
-        precision = _clamp(precision)
+        width = _limit_width(width)
+        precision = _limit_width(precision)
         columns = (width or "") + (f".{precision}" if precision is not None else "")
         text.append(f"%{flags}{columns}{'d' if conversion == 'u' else conversion}")
     return _PythonFormat("".join([*text, template[end:].replace("%", "%%")]), struct.Struct(struct_format))
@@ -178,8 +178,8 @@ def _format_any(template: str, buffer: bytes, read: Callable[[int, int], bytes])
             width = str(struct.unpack("<i", next_bytes(4))[0])
         if precision == "*":
             precision = str(struct.unpack("<i", next_bytes(4))[0])
-        width = _clamp(width)
-        precision = _clamp(precision)
+        width = _limit_width(width)
+        precision = _limit_width(precision)
         spec = "%" + flags + (width or "") + (f".{precision}" if precision is not None else "")
         if conversion in _INTEGERS:
             is_64_bit = length in ("ll", "l", "j", "z", "t")
@@ -194,7 +194,7 @@ def _format_any(template: str, buffer: bytes, read: Callable[[int, int], bytes])
                     value -= 1 << size
             if conversion == "c":
                 return str((spec + "c") % chr(value & 0xFF))
-            return _integer(spec, conversion, value)
+            return _format_integer(spec, conversion, value)
         if conversion == "s":
             (pointer,) = struct.unpack("<Q", next_bytes(8))
             return str((spec + "s") % (read_string(read, pointer) if pointer else "(null)"))
@@ -203,7 +203,7 @@ def _format_any(template: str, buffer: bytes, read: Callable[[int, int], bytes])
             return f"{pointer:#x}"
         (float_value,) = struct.unpack("<d", next_bytes(8))
         if conversion in "aA":
-            return _hexadecimal(float_value, conversion)
+            return _format_hexadecimal(float_value, conversion)
         return str((spec + conversion) % float_value)
 
     return _SPECIFIER.sub(replacement, template)

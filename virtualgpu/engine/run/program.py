@@ -60,15 +60,15 @@ def _parse(ptx: str) -> ir.Module:
     return contract(parser.parse_cached(ptx))
 
 
-def _compiled(
+def _compile_kernel(
     ptx: str, entry: str, with_counters: bool, trace: bool, observe: bool = False, trap_nan: bool = False
 ) -> tuple[codegen.Kernel, jit.Code, bool]:
     """Return the compiled code of a kernel, and whether its blocks have to run in order."""
-    return _compiled_for(processor.chosen(), ptx, entry, with_counters, trace, observe, trap_nan)
+    return _compile_for(processor.chosen(), ptx, entry, with_counters, trace, observe, trap_nan)
 
 
 @functools.lru_cache(maxsize=256)
-def _compiled_for(
+def _compile_for(
     target_processor: Processor,
     ptx: str,
     entry: str,
@@ -91,11 +91,11 @@ def _compiled_for(
 
 
 @functools.lru_cache(maxsize=256)
-def _shares(
+def _amounts_of(
     target_processor: Processor, ptx: str, entry: str, observe: bool, trap_nan: bool
 ) -> results.KernelAmounts:
     return results.kernel_amounts(
-        _compiled_for(target_processor, ptx, entry, True, False, observe, trap_nan)[0]
+        _compile_for(target_processor, ptx, entry, True, False, observe, trap_nan)[0]
     )
 
 
@@ -150,18 +150,18 @@ class Program:
 
     def generated(self, name: str, *, observe: bool = False, trap_nan: bool = False) -> codegen.Kernel:
         """Return the generated code that `launch` runs for a kernel without counters."""
-        return _compiled(self.ptx, name, False, False, observe, trap_nan)[0]
+        return _compile_kernel(self.ptx, name, False, False, observe, trap_nan)[0]
 
     def counting(self, name: str) -> codegen.Kernel:
         """Return the generated code that `launch` runs for a kernel with counters and an observer."""
-        return _compiled(self.ptx, name, True, False, True)[0]
+        return _compile_kernel(self.ptx, name, True, False, True)[0]
 
     def traced_kernel(self, name: str, *, count: bool) -> codegen.Kernel:
         """Return the generated code that `launch` runs for a kernel with a trace.
 
         The instructions in the trace are those of this code.
         """
-        return _compiled(self.ptx, name, count, True)[0]
+        return _compile_kernel(self.ptx, name, count, True)[0]
 
     def global_address(self, name: str, memory: DeviceMemory) -> tuple[int, int]:
         """Return the address and size in bytes of a ``__device__`` or ``__constant__`` variable.
@@ -210,7 +210,7 @@ class Program:
         with_counters = options.instrument != "none"
         trace = options.trace
         is_observed = options.observer is not None
-        kernel, machine_code, in_order = _compiled(
+        kernel, machine_code, in_order = _compile_kernel(
             self.ptx, packed.name, with_counters, False, is_observed, options.trap_nan
         )
         if kernel.tables.services:
@@ -234,7 +234,7 @@ class Program:
             options=options,
             shared_bytes=kernel.static_shared_bytes + packed.shared_bytes,
             memory=memory,
-            globals=self._addresses(kernel, memory),
+            globals=self._variable_addresses(kernel, memory),
             serial=packed.cooperative or is_observed or in_order or options.turns_seed is not None,
             grid_workspace=self._grid_workspace(memory) if packed.cooperative else 0,
         )
@@ -246,11 +246,17 @@ class Program:
         if trace is None:
             workers = run(launch, [(launch, order)])
         else:
-            traced_kernel, traced_code, _ = _compiled(self.ptx, packed.name, with_counters, True, is_observed)
+            traced_kernel, traced_code, _ = _compile_kernel(
+                self.ptx, packed.name, with_counters, True, is_observed
+            )
             traced_block = results.linear(trace.block_index, packed.grid)
             position = int(np.nonzero(order == traced_block)[0][0])
             traced = launch.with_trace(
-                traced_kernel, traced_code, self._addresses(traced_kernel, memory), traced_block, trace
+                traced_kernel,
+                traced_code,
+                self._variable_addresses(traced_kernel, memory),
+                traced_block,
+                trace,
             )
             launch_parts = [
                 (launch, order[:position]),
@@ -264,8 +270,8 @@ class Program:
         provenance = Provenance("modelled", options.device_name)
         counters = None
         if with_counters:
-            amounts = _shares(processor.chosen(), self.ptx, packed.name, is_observed, options.trap_nan)
-            counters = _counters(launch, amounts, provenance, workers)
+            amounts = _amounts_of(processor.chosen(), self.ptx, packed.name, is_observed, options.trap_nan)
+            counters = _launch_counters(launch, amounts, provenance, workers)
         block_counters = results.total_counters([w.blocks for w in workers], layout.BLOCK_STRIDE)
         result = LaunchResult(
             counters=counters,
@@ -301,14 +307,14 @@ class Program:
         memory.view(address, 4).view(np.uint32)[0] = _WORKSPACE_BYTES
         return address
 
-    def _addresses(self, kernel: codegen.Kernel, memory: DeviceMemory) -> npt.NDArray[np.int64]:
+    def _variable_addresses(self, kernel: codegen.Kernel, memory: DeviceMemory) -> npt.NDArray[np.int64]:
         addresses = np.zeros(max(len(kernel.tables.globals), 1), np.int64)
         for global_index, variable in enumerate(kernel.tables.globals):
             addresses[global_index], _ = self.global_address(variable, memory)
         return addresses
 
 
-def _counters(
+def _launch_counters(
     launch: RunningLaunch, amounts: results.KernelAmounts, provenance: Provenance, workers: list[Worker]
 ) -> KernelCounters:
     accesses = results.total_counters([w.accesses for w in workers], layout.ACCESS_STRIDE)

@@ -282,7 +282,7 @@ class Worker:
             buffer = self.launch.printed
             lanes = _lanes_of(mask)
             formats_by_address = {
-                address: self._template(address) for address in {templates[lane] for lane in lanes}
+                address: self._read_template(address) for address in {templates[lane] for lane in lanes}
             }
             argument_counts = {
                 address: printf.argument_count(template) for address, template in formats_by_address.items()
@@ -306,7 +306,7 @@ class Worker:
             return 1
         return 0
 
-    def _template(self, address: int) -> str:
+    def _read_template(self, address: int) -> str:
         """Return a format string, which is read only once per launch because it is a constant."""
         if address not in self._templates:
             self._templates[address] = printf.read_string(self.read, address)

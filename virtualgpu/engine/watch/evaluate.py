@@ -50,9 +50,9 @@ class Evaluator:
         WatchError
             If it is an array or a struct.
         """
-        return self._number(self.result, self.text)
+        return self._as_number(self.result, self.text)
 
-    def _number(self, lanes_: Lanes, text: str) -> Lanes:
+    def _as_number(self, lanes_: Lanes, text: str) -> Lanes:
         if lanes_.value is not None:
             return lanes_
         if not lanes_.type.kind:
@@ -71,7 +71,7 @@ class Evaluator:
         return Lanes(lanes_.type, value, known_lanes, lanes_.outside, lanes_.address)
 
     def _value(self, node: ast.expr) -> Lanes:
-        return self._number(self._evaluate(node), ast.unparse(node))
+        return self._as_number(self._evaluate(node), ast.unparse(node))
 
     def _evaluate(self, node: ast.expr) -> Lanes:
         match node:
@@ -89,25 +89,25 @@ class Evaluator:
                     raise self._fail(f"`{name}` has .x, .y and .z, not .{axis}.")
                 return result
             case ast.Attribute():
-                return self._member(node)
+                return self._evaluate_member(node)
             case ast.Subscript():
-                return self._element(node)
+                return self._evaluate_element(node)
             case ast.BinOp():
-                return self._operation(node)
+                return self._evaluate_operation(node)
             case ast.UnaryOp(op=ast.Not()):
                 result = self._value(node.operand)
                 return replace(result, type=BOOL, value=~lanes.truth_of(result), address=None)
             case ast.UnaryOp():
                 return lanes.apply_sign(node.op, self._value(node.operand), self.text)
             case ast.BoolOp():
-                return self._logic(node)
+                return self._evaluate_logic(node)
             case ast.Compare():
                 operands = [self._value(operand) for operand in (node.left, *node.comparators)]
                 comparisons = zip(node.ops, operands[:-1], operands[1:], strict=True)
                 return self._combine([lanes.compare(op, a, b) for op, a, b in comparisons], True)
         raise self._fail(f"watch expressions do not support `{ast.unparse(node)}`.")
 
-    def _logic(self, node: ast.BoolOp) -> Lanes:
+    def _evaluate_logic(self, node: ast.BoolOp) -> Lanes:
         operands = [self._value(operand) for operand in node.values]
         truths = [
             replace(operand, type=BOOL, value=lanes.truth_of(operand), address=None) for operand in operands
@@ -133,7 +133,7 @@ class Evaluator:
             )
         return result
 
-    def _operation(self, node: ast.BinOp) -> Lanes:
+    def _evaluate_operation(self, node: ast.BinOp) -> Lanes:
         a = self._evaluate(node.left)
         b = self._evaluate(node.right)
         for pointer, operand, swapped in ((a, b, False), (b, a, True)):
@@ -145,8 +145,8 @@ class Evaluator:
             ):
                 continue
             if self._pointer(operand) is None:
-                index = self._number(operand, ast.unparse(node.left if swapped else node.right))
-                offset = index.numbers.astype(np.int64) * self._target(pointer, node).size_bytes
+                index = self._as_number(operand, ast.unparse(node.left if swapped else node.right))
+                offset = index.numbers.astype(np.int64) * self._pointed_type(pointer, node).size_bytes
                 moved_address = address.numbers.astype(np.int64) + (
                     offset if isinstance(node.op, ast.Add) else -offset
                 )
@@ -156,8 +156,8 @@ class Evaluator:
                     address.known & index.known,
                     address.outside | index.outside,
                 )
-        x = self._number(a, ast.unparse(node.left))
-        y = self._number(b, ast.unparse(node.right))
+        x = self._as_number(a, ast.unparse(node.left))
+        y = self._as_number(b, ast.unparse(node.right))
         return lanes.compute(node.op, x, y, self.text)
 
     @staticmethod
@@ -169,10 +169,10 @@ class Evaluator:
         if value.type.count >= 0 and value.address is not None:
             return replace(value, value=pointer_of(value.address), address=None)
         if value.type.inner_key is not None and value.type.kind:
-            return self._number(value, self.text)
+            return self._as_number(value, self.text)
         return None
 
-    def _target(self, pointer: Lanes, node: ast.expr) -> CType:
+    def _pointed_type(self, pointer: Lanes, node: ast.expr) -> CType:
         target_type = self.scene.symbols.type_of(pointer.type.inner_key)
         if target_type is None or not target_type.size_bytes:
             raise self._fail(
@@ -180,7 +180,7 @@ class Evaluator:
             )
         return target_type
 
-    def _element(self, node: ast.Subscript) -> Lanes:
+    def _evaluate_element(self, node: ast.Subscript) -> Lanes:
         base_lanes = self._evaluate(node.value)
         text = ast.unparse(node.value)
         address = self._pointer(base_lanes)
@@ -188,14 +188,14 @@ class Evaluator:
             raise self._fail(
                 f"`{text}` is neither an array nor a pointer: it is {_with_article(base_lanes.type)}."
             )
-        element_type = self._target(base_lanes, node)
+        element_type = self._pointed_type(base_lanes, node)
         index = self._value(node.slice)
         if index.type.kind[0] == "f":
             raise self._fail(f"the index `{ast.unparse(node.slice)}` is not an integer.")
         indices = index.numbers.astype(np.int64)
         start = addresses_of_pointers(np.broadcast_to(address.numbers, (address.numbers.shape[0], WARP_SIZE)))
         element = start + indices * element_type.size_bytes
-        low_address, high_address, outside_text = self._bounds(base_lanes, start, element, text)
+        low_address, high_address, outside_text = self._index_bounds(base_lanes, start, element, text)
         known_lanes = address.known & index.known
         is_outside = known_lanes & ~(
             (element >= low_address) & (element + element_type.size_bytes <= high_address)
@@ -204,7 +204,7 @@ class Evaluator:
             self.outside_note = outside_text(element_type, is_outside)
         return Lanes(element_type, None, known_lanes, address.outside | index.outside | is_outside, element)
 
-    def _bounds(
+    def _index_bounds(
         self, base: Lanes, start: Ints, element: Ints, text: str
     ) -> tuple[Ints, Ints, Callable[[CType, Bools], str]]:
         """Return the first and last address that may be indexed, and the message for other indices."""
@@ -249,12 +249,12 @@ class Evaluator:
 
         return low_address, high_address, of_pointer
 
-    def _member(self, node: ast.Attribute) -> Lanes:
+    def _evaluate_member(self, node: ast.Attribute) -> Lanes:
         base_lanes = self._evaluate(node.value)
         text = ast.unparse(node.value)
         if base_lanes.type.kind and base_lanes.type.inner_key is not None:  # p->x
-            target_type = self._target(base_lanes, node)
-            address = self._number(base_lanes, text)
+            target_type = self._pointed_type(base_lanes, node)
+            address = self._as_number(base_lanes, text)
             row = np.broadcast_to(address.numbers, (address.numbers.shape[0], WARP_SIZE))
             base_lanes = Lanes(target_type, None, address.known, address.outside, addresses_of_pointers(row))
         members = {name: (offset, key) for name, offset, key in base_lanes.type.members}
@@ -346,14 +346,14 @@ def evaluate_stop(scene: Scene, stop: reading.Stop) -> Stop:
     masks = np.zeros(len(scene.trace), np.uint32)
     try:
         if stop.kind == "line":
-            stop_steps, masks, stop_note = _at_line(scene, stop)
+            stop_steps, masks, stop_note = _steps_at_line(scene, stop)
         elif stop.kind == "write":
             assert stop.expression is not None
             masks = _lane_masks(_lanes_that_write(scene, stop.expression))
             stop_steps = np.flatnonzero(masks)
         else:
             assert stop.expression is not None
-            truth, is_true = _condition(scene, stop)
+            truth, is_true = _condition_lanes(scene, stop)
             stop_steps = np.flatnonzero(is_true & ~np.append(False, is_true[:-1]))
             masks = _lane_masks(truth)
     except UnknownValueError as error:
@@ -361,7 +361,7 @@ def evaluate_stop(scene: Scene, stop: reading.Stop) -> Stop:
     return Stop(stop.text, stop.kind, stop_steps.astype(np.int32), masks[stop_steps], stop_note)
 
 
-def _at_line(scene: Scene, stop: reading.Stop) -> tuple[Ints, npt.NDArray[np.uint32], str]:
+def _steps_at_line(scene: Scene, stop: reading.Stop) -> tuple[Ints, npt.NDArray[np.uint32], str]:
     lines = scene.trace.code.rstrip("\n").count("\n") + 1
     if not 1 <= stop.line <= lines:
         raise WatchError(f"`{stop.text}`: the kernel's source has only the lines 1 to {number(lines)}.")
@@ -377,7 +377,7 @@ def _at_line(scene: Scene, stop: reading.Stop) -> tuple[Ints, npt.NDArray[np.uin
     return visit_steps, scene.trace.active_mask, stop_note
 
 
-def _condition(scene: Scene, stop: reading.Stop) -> tuple[Bools, Bools]:
+def _condition_lanes(scene: Scene, stop: reading.Stop) -> tuple[Bools, Bools]:
     """Return the lanes in which a condition is true after each step, and the steps at which to stop."""
     assert stop.expression is not None
     value = Evaluator(scene, stop.expression).loaded

@@ -133,7 +133,7 @@ def _common_kind(left: Lanes, right: Lanes) -> str:
     return f"{'u' if any(number_kind == f'u{width}' for number_kind in kinds) else 's'}{width}"
 
 
-def _combined(type_: CType, value: Array, *operands: Lanes) -> Lanes:
+def _combine_lanes(type_: CType, value: Array, *operands: Lanes) -> Lanes:
     known_lanes = operands[0].known
     is_outside = operands[0].outside
     for operand in operands[1:]:
@@ -146,7 +146,7 @@ def compare(op: ast.cmpop, left: Lanes, right: Lanes) -> Lanes:
     """Return the result of a comparison of two numbers."""
     dtype = dtype_of(_common_kind(left, right))
     truth = _COMPARISONS[type(op)](left.numbers.astype(dtype), right.numbers.astype(dtype))
-    return _combined(BOOL, truth, left, right)
+    return _combine_lanes(BOOL, truth, left, right)
 
 
 def compute(op: ast.operator, left: Lanes, right: Lanes, text: str) -> Lanes:
@@ -162,7 +162,7 @@ def compute(op: ast.operator, left: Lanes, right: Lanes, text: str) -> Lanes:
         raise WatchError(f"`{text}`: this operator needs integers, and one side is a floating-point number.")
     x = left.numbers.astype(dtype_of(common_kind))
     y = right.numbers.astype(dtype_of(common_kind))
-    result = _combined(_TYPE_OF_KIND[common_kind], x, left, right)
+    result = _combine_lanes(_TYPE_OF_KIND[common_kind], x, left, right)
     with np.errstate(all="ignore"):
         if type(op) in _OPERATIONS:
             return replace(result, value=_OPERATIONS[type(op)](x, y))

@@ -223,7 +223,7 @@ class Memory:
             (region_index >= 0) & (address < self._ends[region_index] if self._ends.size else False)
         )
 
-    def _bytes(self, address: Ints, time: Ints) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]]:
+    def _bytes_at(self, address: Ints, time: Ints) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]]:
         address_index = np.searchsorted(self._addresses, address)
         has_events = address_index < self._addresses.size
         has_events[has_events] = self._addresses[address_index[has_events]] == address[has_events]
@@ -274,7 +274,7 @@ class Memory:
         known_lanes = np.zeros((rows.size, WARP_SIZE), np.bool_)
         known_lanes[row, lane] = True
         for byte in range(size_bytes):
-            value, is_known = self._bytes(address[rows[row], lane] + byte, sequence[rows[row]])
+            value, is_known = self._bytes_at(address[rows[row], lane] + byte, sequence[rows[row]])
             bits[row, lane] |= value.astype(np.uint64) << np.uint64(8 * byte)
             known_lanes[row, lane] &= is_known
         return bits[row_of_step], known_lanes[row_of_step]

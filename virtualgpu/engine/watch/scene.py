@@ -321,22 +321,22 @@ class Scene:
             if variable.name == name and variable.parameter < 0 and variable.function
         ]
         if parameter is not None and not inner_variables and not symbols.assigned(name):
-            return self._in_memory(name, parameter[0], PARAMETER | parameter[1])
+            return self._value_in_memory(name, parameter[0], PARAMETER | parameter[1])
         variables = [
             variable for variable in self.trace.variables if variable.name == name and variable.written_by
         ]
         if variables:
-            return self._variable(variables)
+            return self._variable_value(variables)
         for variable in symbols.declared:
             if (
                 variable.name == name
                 and variable.symbol in symbols.local
                 and symbols._is_of_kernel(variable.function)
             ):
-                return self._local(name, symbols.type_of(variable.ctype), variable.offset)
+                return self._local_value(name, symbols.type_of(variable.ctype), variable.offset)
         array = symbols.shared_array(name)
         if array is not None:
-            return self._in_memory(name, array[0], SHARED | array[1])
+            return self._value_in_memory(name, array[0], SHARED | array[1])
         for variable in symbols.declared:
             address = (
                 symbols.address_of(variable.symbol)
@@ -344,20 +344,20 @@ class Scene:
                 else None
             )
             if address is not None:
-                return self._in_memory(name, symbols.type_of(variable.ctype), address)
+                return self._value_in_memory(name, symbols.type_of(variable.ctype), address)
         raise UnknownValueError(OPTIMIZED_OUT.format(name))
 
-    def _in_memory(self, name: str, ctype: CType | None, address: int) -> Lanes:
+    def _value_in_memory(self, name: str, ctype: CType | None, address: int) -> Lanes:
         if ctype is None:
             raise UnknownValueError(_NO_TYPE.format(name))
         return Lanes(ctype, None, self._true_mask, self._false_mask, np.full((1, 1), address, np.int64))
 
-    def _local(self, name: str, ctype: CType | None, offset: int) -> Lanes:
-        frame_lanes = self._in_memory(name, ctype, 0)
+    def _local_value(self, name: str, ctype: CType | None, offset: int) -> Lanes:
+        frame_lanes = self._value_in_memory(name, ctype, 0)
         addresses = addresses_of_pointers(np.full((1, WARP_SIZE), LOCAL | offset, np.uint64))
         return Lanes(frame_lanes.type, None, frame_lanes.known, frame_lanes.outside, addresses)
 
-    def _variable(self, variables: list[Variable]) -> Lanes:
+    def _variable_value(self, variables: list[Variable]) -> Lanes:
         """Return the last written value of a variable.
 
         If several variables have the same name, the one whose scope contains the line is used.

@@ -121,13 +121,13 @@ def costs(info: DeviceInfo, work: KernelWork, occupancy: Occupancy, code: str = 
         time_ns=launch.time_ns,
         host_ns=launch_overhead_ns(info),
         occupancy=occupancy,
-        stages=_stages(launch),
+        stages=_stage_times(launch),
         shared_share=_shared_share(launch),
         causes=tuple(sorted(causes, key=lambda cause: -cause.remaining)),
     )
 
 
-def _stages(launch: PricedLaunch) -> dict[str, float]:
+def _stage_times(launch: PricedLaunch) -> dict[str, float]:
     info = launch.info
     launch_work = launch.work
     total_clocks = clock_ghz(info) * info.sm_count
@@ -172,18 +172,18 @@ class _Search:
     def causes(self) -> list[Cause]:
         """Return the causes whose removal makes the launch sufficiently faster."""
         candidates = [
-            *self._uncoalesced(),
-            *self._rereading(),
-            *self._conflicts(),
-            *self._atomics(),
-            *self._spills(),
-            *self._divergence(),
-            *self._slow_pipes(),
-            *self._occupancy(),
-            *self._grid(),
-            *self._tail(),
-            *self._waits(),
-            *self._narrow(),
+            *self._uncoalesced_causes(),
+            *self._rereading_causes(),
+            *self._conflict_causes(),
+            *self._atomic_causes(),
+            *self._spill_causes(),
+            *self._divergence_causes(),
+            *self._pipe_causes(),
+            *self._occupancy_causes(),
+            *self._grid_causes(),
+            *self._tail_causes(),
+            *self._wait_causes(),
+            *self._narrow_causes(),
         ]
         remedies = [(cause, change) for cause, change in candidates if cause.gain >= LEAST_GAIN]
         specific_causes = [
@@ -202,9 +202,9 @@ class _Search:
             if cause.kind == "tail" and cause.figures["longest"] < UNEVEN_RATIO:
                 remaining_gain /= PARTIAL_WAVE_DIVISOR
             causes.append(replace(cause, remaining=remaining_gain))
-        return [*causes, *self._launch()]
+        return [*causes, *self._launch_causes()]
 
-    def _cause(
+    def _make_cause(
         self,
         kind: CauseKind,
         change: Change,
@@ -228,7 +228,7 @@ class _Search:
         ), change
 
     # --- memory -------------------------------------------------------------------------------------
-    def _uncoalesced(self) -> list[tuple[Cause, Change]]:
+    def _uncoalesced_causes(self) -> list[tuple[Cause, Change]]:
         sites = [
             access
             for access in self.launch.work.of("load", "store")
@@ -243,7 +243,7 @@ class _Search:
         remaining_misses = min(1.0, ideal_sectors / missed_sectors) if missed_sectors else 1.0
 
         def change(launch: PricedLaunch) -> PricedLaunch:
-            return _with_changed(
+            return _change_accesses(
                 launch,
                 lambda access: (
                     replace(
@@ -263,7 +263,7 @@ class _Search:
 
         worst_line = _line_of(sites, lambda access: access.sectors - access.ideal_sectors)
         return [
-            self._cause(
+            self._make_cause(
                 "uncoalesced",
                 change,
                 worst_line,
@@ -273,7 +273,7 @@ class _Search:
             )
         ]
 
-    def _rereading(self) -> list[tuple[Cause, Change]]:
+    def _rereading_causes(self) -> list[tuple[Cause, Change]]:
         launch_work = self.launch.work
         loads = [access for access in launch_work.of("load") if access.space in ("global", "generic")]
         candidates = [
@@ -301,7 +301,7 @@ class _Search:
         tiled_share = _counter_sum(sites, "requests") / max(_counter_sum(loads, "requests"), 1)
 
         def change(launch: PricedLaunch) -> PricedLaunch:
-            tiled = _with_changed(
+            tiled = _change_accesses(
                 launch,
                 lambda access: (
                     replace(
@@ -332,15 +332,15 @@ class _Search:
                 tiled.work, counters=replace(counters, accesses=(*counters.accesses, *shared_accesses))
             )
             memory_clk = kernels.chain_clk(launch.info, launch.work)
-            shared_clk = _chain_at(launch.work, SHARED_CLK)
+            shared_clk = _chain_clk_at(launch.work, SHARED_CLK)
             latency_share = min(1.0, (shared_clk + (memory_clk - shared_clk) / reads_saved) / memory_clk)
             wait_share = launch.wait_share * (1.0 - tiled_share * (1.0 - latency_share))
             return replace(tiled, work=tiled_work, wait_share=wait_share * _wait_correction(launch, tiled))
 
         worst_line = _line_of(sites, lambda access: access.requests)
-        return [self._cause("re-reading", change, worst_line, times=reuse, tile=reads_saved)]
+        return [self._make_cause("re-reading", change, worst_line, times=reuse, tile=reads_saved)]
 
-    def _conflicts(self) -> list[tuple[Cause, Change]]:
+    def _conflict_causes(self) -> list[tuple[Cause, Change]]:
         sites = [
             access
             for access in self.launch.work.counters.accesses
@@ -351,7 +351,7 @@ class _Search:
         pcs = {access.pc for access in sites}
 
         def change(launch: PricedLaunch) -> PricedLaunch:
-            return _with_changed(
+            return _change_accesses(
                 launch,
                 lambda access: (
                     replace(access, wavefronts=access.ideal_wavefronts) if access.pc in pcs else access
@@ -361,7 +361,7 @@ class _Search:
         worst_line = _line_of(sites, lambda access: access.bank_conflicts)
         requests = _counter_sum(worst_line, "requests")
         return [
-            self._cause(
+            self._make_cause(
                 "bank conflicts",
                 change,
                 worst_line,
@@ -370,7 +370,7 @@ class _Search:
             )
         ]
 
-    def _atomics(self) -> list[tuple[Cause, Change]]:
+    def _atomic_causes(self) -> list[tuple[Cause, Change]]:
         launch_work = self.launch.work
         sites = [access for access in launch_work.of("atomic") if access.space != "shared" and access.sectors]
         if not sites:
@@ -398,14 +398,14 @@ class _Search:
             )
 
         def change(launch: PricedLaunch) -> PricedLaunch:
-            return _with_changed(
+            return _change_accesses(
                 launch, lambda access: with_fewer_lanes(access) if access.pc in pcs else access
             )
 
         worst_line = _line_of(sites, lambda access: access.bytes_requested)
         lanes = sum(access.bytes_requested / access.size_bytes for access in worst_line)
         return [
-            self._cause(
+            self._make_cause(
                 "atomics",
                 change,
                 worst_line,
@@ -417,7 +417,7 @@ class _Search:
             )
         ]
 
-    def _spills(self) -> list[tuple[Cause, Change]]:
+    def _spill_causes(self) -> list[tuple[Cause, Change]]:
         launch_work = self.launch.work
         sites = [access for access in launch_work.accesses if access.space == "local"]
         if not sites:
@@ -444,7 +444,7 @@ class _Search:
             in_registers = replace(
                 launch, work=replace(launch.work, pace=replace(pace, pipes=pipes, chain_clk=chain))
             )
-            without_traffic = _with_changed(
+            without_traffic = _change_accesses(
                 in_registers,
                 lambda access: (
                     replace(access, requests=1, sectors=0, missed_sectors=0, half_lines=0)
@@ -465,7 +465,7 @@ class _Search:
 
         worst_line = _line_of(sites, lambda access: access.requests)
         return [
-            self._cause(
+            self._make_cause(
                 "spills",
                 change,
                 worst_line,
@@ -475,7 +475,7 @@ class _Search:
         ]
 
     # --- instructions -------------------------------------------------------------------------------
-    def _divergence(self) -> list[tuple[Cause, Change]]:
+    def _divergence_causes(self) -> list[tuple[Cause, Change]]:
         launch_work = self.launch.work
         full_executions = -(-launch_work.lane_executions // WARP_SIZE)
         if not (full_executions < launch_work.executions).any():
@@ -517,7 +517,7 @@ class _Search:
         )
         partial_warp_lanes = math.prod(counters.block) % WARP_SIZE
         return [
-            self._cause(
+            self._make_cause(
                 "divergence",
                 change,
                 line=line,
@@ -527,7 +527,7 @@ class _Search:
             )
         ]
 
-    def _slow_pipes(self) -> list[tuple[Cause, Change]]:
+    def _pipe_causes(self) -> list[tuple[Cause, Change]]:
         launch_work = self.launch.work
         clk_by_pipe = pipe_clk(self.launch.info)
         pipe_instructions = (
@@ -547,9 +547,9 @@ class _Search:
             )
             remaining_shares = {"fp64": 0.0, "xu": max(0.0, 1.0 - conversion_share)}
             causes.append(
-                self._cause(
+                self._make_cause(
                     "compute",
-                    lambda launch: _piped(launch, clk_by_pipe, remaining_shares, "fp64"),
+                    lambda launch: _change_pipes(launch, clk_by_pipe, remaining_shares, "fp64"),
                     detail="fp64",
                     line=line,
                     operations=counters.flops.get("f64", 0),
@@ -560,9 +560,9 @@ class _Search:
             work_share = max(0.05, 1.0 - DIVISION_ISSUED * divisions / max(issued_clk, 1.0))
             remaining_issue = {"xu": 0.0} | dict.fromkeys(("issue", "imad", "alu"), work_share)
             causes.append(
-                self._cause(
+                self._make_cause(
                     "compute",
-                    lambda launch: _piped(launch, clk_by_pipe, remaining_issue),
+                    lambda launch: _change_pipes(launch, clk_by_pipe, remaining_issue),
                     detail="division",
                     line=line,
                     operations=WARP_SIZE * divisions,
@@ -583,9 +583,9 @@ class _Search:
             )
             line = max(slow_lines, key=lambda line_number: by_line[line_number])
             causes.append(
-                self._cause(
+                self._make_cause(
                     "compute",
-                    lambda launch: _piped(launch, clk_by_pipe, remaining_issue),
+                    lambda launch: _change_pipes(launch, clk_by_pipe, remaining_issue),
                     detail="functions",
                     line=line,
                     share=work_share,
@@ -594,7 +594,7 @@ class _Search:
         return causes
 
     # --- placement of the grid on the device --------------------------------------------------------------
-    def _occupancy(self) -> list[tuple[Cause, Change]]:
+    def _occupancy_causes(self) -> list[tuple[Cause, Change]]:
         launch = self.launch
         limits = self.occupancy.blocks_by_limit
         warps = launch.work.warps_per_block
@@ -607,7 +607,7 @@ class _Search:
         limit_name = min(limits, key=lambda name: limits[name])
         merged_blocks = max(1.0, USUAL_THREADS / launch.block_threads) if limit_name == "blocks" else 1.0
         return [
-            self._cause(
+            self._make_cause(
                 "occupancy",
                 lambda launch: replace(
                     launch, blocks_per_sm_limit=blocks_that_fit, merged_blocks=merged_blocks
@@ -621,7 +621,7 @@ class _Search:
             )
         ]
 
-    def _grid(self) -> list[tuple[Cause, Change]]:
+    def _grid_causes(self) -> list[tuple[Cause, Change]]:
         launch = self.launch
         warps = launch.work.blocks * launch.work.warps_per_block
         warp_slots = launch.info.sm_count * self.occupancy.max_warps_per_sm
@@ -629,10 +629,14 @@ class _Search:
             0.8 * warp_slots / warps, launch.work.counters.warp_instructions / launch.work.warps / LEAST_WORK
         )
         # A chain of addresses cannot be split.
-        if launch.work.blocks >= launch.info.sm_count or pieces_per_block <= 1.0 or _chains(launch.work)[0]:
+        if (
+            launch.work.blocks >= launch.info.sm_count
+            or pieces_per_block <= 1.0
+            or _chain_shares(launch.work)[0]
+        ):
             return []
         return [
-            self._cause(
+            self._make_cause(
                 "grid",
                 lambda launch: replace(launch, pieces_per_block=pieces_per_block),
                 blocks=launch.work.blocks,
@@ -641,14 +645,14 @@ class _Search:
             )
         ]
 
-    def _tail(self) -> list[tuple[Cause, Change]]:
+    def _tail_causes(self) -> list[tuple[Cause, Change]]:
         launch = self.launch
         if launch.work.blocks < 2:
             return []
         durations = launch.durations_ns
         waves = launch.work.blocks / (launch.info.sm_count * launch.blocks_per_sm_limit)
         return [
-            self._cause(
+            self._make_cause(
                 "tail",
                 lambda launch: replace(launch, all_slots_busy=True),
                 waves=waves,
@@ -657,9 +661,9 @@ class _Search:
             )
         ]
 
-    def _waits(self) -> list[tuple[Cause, Change]]:
+    def _wait_causes(self) -> list[tuple[Cause, Change]]:
         launch_work = self.launch.work
-        is_chained, memory_share = _chains(launch_work)
+        is_chained, memory_share = _chain_shares(launch_work)
         cause_kind: CauseKind = "in flight" if memory_share >= 0.5 and not is_chained else "latency"
         loads = list(launch_work.of("load")) if memory_share >= 0.5 else []
         line = 0
@@ -667,7 +671,7 @@ class _Search:
             lines = launch_work.counters.line_warp_instructions
             line = max(lines, key=lambda line_number: lines[line_number], default=0)
         return [
-            self._cause(
+            self._make_cause(
                 cause_kind,
                 lambda launch: replace(launch, wait_share=launch.wait_share / OVERLAPPED_OPERATIONS),
                 _line_of(loads, lambda access: access.requests) if loads else (),
@@ -679,7 +683,7 @@ class _Search:
             )
         ]
 
-    def _narrow(self) -> list[tuple[Cause, Change]]:
+    def _narrow_causes(self) -> list[tuple[Cause, Change]]:
         """Return the cause "lanes move only one or two bytes per access", if it applies."""
         launch_work = self.launch.work
         sites = [access for access in launch_work.of("load", "store") if access.space != "local"]
@@ -690,7 +694,7 @@ class _Search:
         widening = WORD_BYTES * lanes / moved_bytes
 
         def change(launch: PricedLaunch) -> PricedLaunch:
-            with_fewer_requests = _with_changed(
+            with_fewer_requests = _change_accesses(
                 launch, lambda access: replace(access, requests=max(1, round(access.requests / widening)))
             )
             widened_work = replace(
@@ -702,7 +706,7 @@ class _Search:
 
         narrow_line = _line_of(sites, lambda access: access.requests * (access.size_bytes < WORD_BYTES))
         return [
-            self._cause(
+            self._make_cause(
                 "in flight",
                 change,
                 narrow_line,
@@ -712,7 +716,7 @@ class _Search:
             )
         ]
 
-    def _launch(self) -> list[Cause]:
+    def _launch_causes(self) -> list[Cause]:
         host_ns = launch_overhead_ns(self.launch.info)
         device_ns = self.launch.time_ns
         if host_ns <= device_ns:
@@ -744,7 +748,9 @@ def _line_of(
     return [access for access in sites if access.line == worst_line]
 
 
-def _with_changed(launch: PricedLaunch, change: Callable[[AccessCounters], AccessCounters]) -> PricedLaunch:
+def _change_accesses(
+    launch: PricedLaunch, change: Callable[[AccessCounters], AccessCounters]
+) -> PricedLaunch:
     """Return the launch with each of its accesses changed by a function."""
     counters = launch.work.counters
     accesses = tuple(change(access) for access in counters.accesses)
@@ -765,7 +771,7 @@ def _as_shared(access: AccessCounters, wavefronts: int) -> AccessCounters:
     )
 
 
-def _piped(
+def _change_pipes(
     launch: PricedLaunch, pipe_clk_by_name: dict[str, float], pipe_shares: dict[str, float], to_fma: str = ""
 ) -> PricedLaunch:
     """Return the launch with less work on some pipes.
@@ -789,7 +795,7 @@ def _piped(
     return replace(launch, work=replace(launch.work, pace=replace(pace, pipes=pipes, chain_clk=chain)))
 
 
-def _chain_at(work: KernelWork, load_clk: float) -> float:
+def _chain_clk_at(work: KernelWork, load_clk: float) -> float:
     """Return the clocks that a warp needs when it runs alone and every load takes `load_clk` clocks."""
     total_clk = 0.0
     for row in np.flatnonzero(work.executions[: len(work.pace.loads)]).tolist():
@@ -805,7 +811,7 @@ def _wait_correction(old_launch: PricedLaunch, new_launch: PricedLaunch) -> floa
     )
 
 
-def _chains(work: KernelWork) -> tuple[bool, float]:
+def _chain_shares(work: KernelWork) -> tuple[bool, float]:
     """Return whether loads depend on other loads, and the share of a warp's time that it waits for memory."""
     pace = work.pace
     waited_clk = 0.0

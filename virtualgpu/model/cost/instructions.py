@@ -89,7 +89,7 @@ def instruction_cost(opcode: str) -> InstructionCost:
     opcode_parts = opcode.split(".")
     root = opcode_parts[0]
     if root in ("wmma", "mma", "ldmatrix", "stmatrix"):
-        return _matrix(opcode_parts)
+        return _matrix_cost(opcode_parts)
     if root == "cp":
         return InstructionCost((("lsu", 1.0),)) if is_copy(opcode_parts) else _COPY_GROUP
     type_name = opcode_parts[-1]
@@ -126,7 +126,7 @@ def instruction_cost(opcode: str) -> InstructionCost:
             else InstructionCost((("xu", 1.0), ("fma", 2.0)), 26.0)
         )
     if root == "cvt":
-        return _conversion(opcode_parts)
+        return _conversion_cost(opcode_parts)
     if root in ("popc", "clz", "brev", "bfind", "fns"):
         return _COUNT_BITS if not is_64_bit else InstructionCost((("xu", 2.0),), 30.0, 1.0)
     if root in ("shfl", "match"):
@@ -167,7 +167,7 @@ def is_copy(parts: Sequence[str]) -> bool:
     return len(parts) > 2 and parts[0] == "cp" and parts[2] in ("ca", "cg")
 
 
-def _matrix(opcode_parts: list[str]) -> InstructionCost:
+def _matrix_cost(opcode_parts: list[str]) -> InstructionCost:
     """Return the cost of a tensor-core instruction, or of a load or store of its operands."""
     if "mma" not in opcode_parts[:2]:
         loads = opcode_parts[0] == "ldmatrix" or opcode_parts[1] == "load"
@@ -201,7 +201,7 @@ def _load(opcode_parts: list[str]) -> InstructionCost:
     return InstructionCost((("lsu", 1.0),), 0.0, 0.0, "shared" if space == "shared" else "global")
 
 
-def _conversion(opcode_parts: list[str]) -> InstructionCost:
+def _conversion_cost(opcode_parts: list[str]) -> InstructionCost:
     target_type = opcode_parts[-2]
     source_type = opcode_parts[-1]
     if target_type[0] in "bus" and source_type[0] in "bus":

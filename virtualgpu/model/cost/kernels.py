@@ -301,16 +301,16 @@ def shared_ns(
     steady = steadiness(info, work, blocks_per_sm)
     clocks = sm_clk(info, work)
     tensor_clk = clocks.pop("tensor")
-    instruction_shares = _shares(work.warp_instructions)
+    instruction_shares = _shares_of(work.warp_instructions)
     sm_ns, tensor_ns = (
-        _in_turn(instruction_shares * (clk / clock_ghz(info)), residents_of_sm, steady)
+        _time_until_served(instruction_shares * (clk / clock_ghz(info)), residents_of_sm, steady)
         for clk in (max(clocks.values()), tensor_clk)
     )
-    chip_time_ns = _shares(work.sectors) * max(chip_ns(info, work).values())
-    return sm_ns, tensor_ns, _in_turn(chip_time_ns, residents_of_chip, steady)
+    chip_time_ns = _shares_of(work.sectors) * max(chip_ns(info, work).values())
+    return sm_ns, tensor_ns, _time_until_served(chip_time_ns, residents_of_chip, steady)
 
 
-def _shares(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+def _shares_of(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
     count_total = int(counts.sum())
     if not count_total:
         return np.full(counts.size, 1.0 / max(counts.size, 1))
@@ -318,7 +318,7 @@ def _shares(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
     return shares
 
 
-def _in_turn(
+def _time_until_served(
     service: npt.NDArray[np.float64], residents: npt.NDArray[np.float64], steady: float
 ) -> npt.NDArray[np.float64]:
     """Return for each block the time until it is served, if the running blocks take turns on a resource.
@@ -404,7 +404,7 @@ def piece_clocks(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
     for access in work.of("load"):
         if not access.sectors:  # of shared memory, by a generic address
             continue
-        lines[access.pc] = _lines(access)
+        lines[access.pc] = _lines_per_request(access)
         # A value that all lanes read is read by the other warps of the block, too, which wait as long.
         warps = work.warps_per_block if access.sectors == access.requests else 1
         lane_rate = min(warps * access.missed_sectors / access.sectors, 1.0)
@@ -440,7 +440,7 @@ def piece_clocks(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
     return piece_clk + waited_clk
 
 
-def _lines(access: AccessCounters) -> float:
+def _lines_per_request(access: AccessCounters) -> float:
     """Return the mean number of 128-byte lines per request: its half lines, unless it needs both halves."""
     single_share = min(max(2.0 * access.half_lines / access.sectors - 1.0, 0.0), 1.0)
     return max(access.half_lines / access.requests * (1.0 + single_share) / 2.0, 1.0)

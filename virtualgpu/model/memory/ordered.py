@@ -134,10 +134,10 @@ class OrderedPool:
 
     def _find_space(self, size: int, stream: int) -> int | None:
         usable_pieces = [free_piece for free_piece in self._free if free_piece.stream in (None, stream)]
-        start = _first_run(usable_pieces, size)
+        start = _first_range(usable_pieces, size)
         if start is None:
             start = self._grow(usable_pieces, size)
-        return _first_run(self._free, size) if start is None else start
+        return _first_range(self._free, size) if start is None else start
 
     def free(self, address: int, stream: int | None = None, ready_ns: int = 0) -> None:
         """Free a block of the pool.
@@ -203,7 +203,7 @@ class OrderedPool:
             for free_piece in self._free
             if free_piece.stream is None and free_piece.waits < self._clock.waits
         ]
-        runs = list(_runs(unused_pieces))
+        runs = list(_contiguous_ranges(unused_pieces))
         for granule in sorted(self._granules, reverse=True):
             if len(self._granules) * GRANULE_BYTES <= keep_bytes:
                 return
@@ -222,7 +222,7 @@ class OrderedPool:
             end = (self._top - page_start) // GRANULE_BYTES * GRANULE_BYTES
             if end > start:
                 holes.append(_Piece(start, end))
-        run_start = _first_run(sorted([*usable_pieces, *holes], key=lambda piece: piece.start), size)
+        run_start = _first_range(sorted([*usable_pieces, *holes], key=lambda piece: piece.start), size)
         if run_start is None:
             return None
         for granule in range(run_start // GRANULE_BYTES, -(-(run_start + size) // GRANULE_BYTES)):
@@ -289,7 +289,9 @@ class OrderedPool:
                 USED_HIGH: self._used_high,
             }
         if number not in values:
-            raise _invalid(f"{number} is not an attribute of a memory pool; the attributes are 1 to 8.")
+            raise _invalid_value_error(
+                f"{number} is not an attribute of a memory pool; the attributes are 1 to 8."
+            )
         return values[number]
 
     def set_attribute(self, number: int, value: int) -> None:
@@ -310,14 +312,14 @@ class OrderedPool:
             elif number in self._settings:
                 self._settings[number] = value
             else:
-                raise _invalid(
+                raise _invalid_value_error(
                     f"attribute {number} of a memory pool cannot be set to {value}; "
                     "attributes 1 to 4 can be set, and the high marks 6 and 8 can be "
                     "reset to 0."
                 )
 
 
-def _runs(pieces: Iterable[_Piece]) -> Iterator[tuple[int, int]]:
+def _contiguous_ranges(pieces: Iterable[_Piece]) -> Iterator[tuple[int, int]]:
     """Yield start and end of each contiguous range of adjacent pieces."""
     start = end = -1
     for free_piece in pieces:
@@ -330,9 +332,9 @@ def _runs(pieces: Iterable[_Piece]) -> Iterator[tuple[int, int]]:
         yield start, end
 
 
-def _first_run(pieces: Iterable[_Piece], size: int) -> int | None:
-    return next((start for start, end in _runs(pieces) if end - start >= size), None)
+def _first_range(pieces: Iterable[_Piece], size: int) -> int | None:
+    return next((start for start, end in _contiguous_ranges(pieces) if end - start >= size), None)
 
 
-def _invalid(reason: str) -> CUDARuntimeError:
+def _invalid_value_error(reason: str) -> CUDARuntimeError:
     return CUDARuntimeError(1, "cudaErrorInvalidValue", f"invalid argument: {reason}")

@@ -40,7 +40,7 @@ class MachineObserver:
                 ranges = self._machine.pinned_ranges
                 clock.watch = Watch(memories, self._is_pinned, self._run_kernel, lambda: list(ranges.items()))
                 for device in self._machine.devices:
-                    device.memory.watched = partial(_segment, clock.watch, device)
+                    device.memory.watched = partial(_report_segment, clock.watch, device)
             self._observer = observer
             self._watch = clock.watch
             clock.watch.begin(observer)
@@ -67,7 +67,9 @@ class MachineObserver:
         return any(start <= address < start + size for start, size in list(ranges.items()))
 
 
-def _segment(watch: Watch, device: VirtualDevice, address: int, size_bytes: int, is_allocation: bool) -> None:
+def _report_segment(
+    watch: Watch, device: VirtualDevice, address: int, size_bytes: int, is_allocation: bool
+) -> None:
     """Report the allocation or the free of a segment of device memory to the watch."""
     if is_allocation:
         watch.allocated(device.id, address, size_bytes)

@@ -79,7 +79,7 @@ class LineWatch:
         if self._blind_from_ns is not None and time_ns >= self._blind_from_ns:
             return None
         code_and_line = self._search.line(thread, time_ns, call)
-        return None if code_and_line is None else _source(*code_and_line)
+        return None if code_and_line is None else _source_line(*code_and_line)
 
     # Recording
 
@@ -253,6 +253,6 @@ class _LineSearch:
         return self._early_lines
 
 
-def _source(code: CodeType, line: int) -> SourceLine:
+def _source_line(code: CodeType, line: int) -> SourceLine:
     name = code.co_filename
     return SourceLine(display_name(name), line, linecache.getline(name, line).strip())

@@ -85,12 +85,12 @@ class Recording:
             calls=recorder.calls,
             synchronizations=tuple(recorder.waits),
             ranges=log.within(recorder.start_ns, now_ns),
-            streams=_streams(recorder),
+            streams=_stream_infos(recorder),
             lost=recorder.lost + removed_ranges,
         )
 
 
-def _streams(recorder: Recorder) -> tuple[StreamInfo, ...]:
+def _stream_infos(recorder: Recorder) -> tuple[StreamInfo, ...]:
     """Return the streams of a timeline, numbered on each device in the order of their first use."""
     streams: list[StreamInfo] = []
     for (device_id, stream_id), facts in recorder.streams.items():

@@ -179,8 +179,8 @@ class Watch:
         source = source or self.here()
         changes_host = operation.kind == "HOST_LAUNCH"
         previous_copies = self._copies_of_pinned() if changes_host else {}
-        reads = self._regions(operation.reads)
-        writes = self._regions(operation.writes)
+        reads = self._array_regions(operation.reads)
+        writes = self._array_regions(operation.writes)
         atomics: Regions = ()
         self._report_buffer_changes(source, None if changes_host else (*reads, *writes))
         if operation.watched is None:
@@ -218,14 +218,14 @@ class Watch:
     def recorded(self, event: Any, stream: StreamRef) -> None:
         """Report that an event was recorded."""
         self._announce(stream)
-        self._report(EventRecord(self._event(event), *stream[:2], self.here()))
+        self._report(EventRecord(self._event_number(event), *stream[:2], self.here()))
 
     def waits(self, event: Any, stream: StreamRef, recorded: bool) -> None:
         """Report that a stream waits for an event. An event recorded before the check counts as completed."""
         if recorded and event not in self._events:
             return
         self._announce(stream)
-        self._report(EventWait(self._event(event), *stream[:2], self.here()))
+        self._report(EventWait(self._event_number(event), *stream[:2], self.here()))
 
     def host_waited(
         self,
@@ -237,7 +237,7 @@ class Watch:
         """Report that the host has waited for operations, or knows from a query that they have ended."""
         source_line = self.here()
         self._report_buffer_changes(source_line)
-        event_id = 0 if event is None else self._event(event)
+        event_id = 0 if event is None else self._event_number(event)
         self._report(HostWait(scope, *stream[:2], event_id, number, source_line))
 
     # Memory
@@ -354,7 +354,7 @@ class Watch:
 
     # Names and addresses
 
-    def _regions(self, arrays: Sequence[npt.NDArray[Any]]) -> Regions:
+    def _array_regions(self, arrays: Sequence[npt.NDArray[Any]]) -> Regions:
         regions = []
         for array in arrays:
             address = array.__array_interface__["data"][0]
@@ -399,7 +399,7 @@ class Watch:
                 self._streams[reported] = name
                 self._report(NewStream(reported.device_id, reported.stream_id, name, reported.blocking))
 
-    def _event(self, event: Any) -> int:
+    def _event_number(self, event: Any) -> int:
         event_number = self._events.get(event)
         if event_number is None:
             event_number = next(self._numbers)

@@ -56,7 +56,7 @@ def operation_of(call: LibraryCall) -> Operation:
     if name == "copy" and reads and writes and reads[0][0] != writes[0][0]:
         name = "astype"
     if name in PRODUCTS:
-        return _product(name, reads, writes, dtype)
+        return _product_operation(name, reads, writes, dtype)
     if name in _REDUCTIONS and reads and writes and len(reads[0][1]) == 2 and len(writes[0][1]) == 1:
         name += " of rows" if reads[0][1][0] == writes[0][1][0] else " of columns"
     largest_size = max((math.prod(shape) for _, shape, _ in (*reads, *writes)), default=0)
@@ -77,7 +77,7 @@ def size_of(size: float, medium: int, large: int) -> str:
     return MEDIUM if size < large else LARGE
 
 
-def _product(
+def _product_operation(
     name: str, reads: tuple[ArrayLayout, ...], writes: tuple[ArrayLayout, ...], dtype: str
 ) -> Operation:
     shapes = [shape for _, shape, _ in reads]
@@ -94,10 +94,10 @@ def _product(
         name = "batched matmul"
     elif name in ("dot", "inner") and dimensions == [2, 2]:
         name = "matmul"
-    return Operation("cupy", name, dtype, size_of(edge_length, 256, 2048), _layout(reads))
+    return Operation("cupy", name, dtype, size_of(edge_length, 256, 2048), _layout_of(reads))
 
 
-def _layout(reads: tuple[ArrayLayout, ...]) -> str:
+def _layout_of(reads: tuple[ArrayLayout, ...]) -> str:
     orders = [_order(array) for array in reads[:2]]
     if "strided" in orders:
         return "strided"

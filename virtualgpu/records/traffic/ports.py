@@ -71,14 +71,14 @@ class PortTraffic:
     @property
     def busiest_bytes(self) -> int:
         """Largest number of bytes through one port in one direction."""
-        return self._busiest(lambda crossing: crossing.size_bytes)
+        return self._busiest_total(lambda crossing: crossing.size_bytes)
 
     @property
     def busiest_ns(self) -> int:
         """Longest total time of the transfers through one port in one direction."""
-        return self._busiest(lambda crossing: crossing.end_ns - crossing.start_ns)
+        return self._busiest_total(lambda crossing: crossing.end_ns - crossing.start_ns)
 
-    def _busiest(self, quantity: Callable[[Crossing], int]) -> int:
+    def _busiest_total(self, quantity: Callable[[Crossing], int]) -> int:
         sums: dict[tuple[int, Over, bool], int] = {}
         for crossing in self.crossings:
             outgoing = (crossing.source, crossing.over, True)

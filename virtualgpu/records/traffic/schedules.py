@@ -40,7 +40,7 @@ def ring(operation: Operation, gpus: int) -> Steps:
 def star_or_tree(operation: Operation, gpus: int, algorithm: str) -> Steps:
     """Return a schedule that collects data on GPU 0 and distributes it, directly or along a tree."""
     is_chunked = operation in ("all-gather", "reduce-scatter")
-    rank_steps = _tree(gpus) if algorithm == "tree" else [[(0, r, 1) for r in range(1, gpus)]]
+    rank_steps = _tree_levels(gpus) if algorithm == "tree" else [[(0, r, 1) for r in range(1, gpus)]]
     all_chunks = range(gpus) if is_chunked else range(1)
 
     def subtree_chunks(rank: int, size: int) -> Sequence[int]:
@@ -68,7 +68,7 @@ def star_or_tree(operation: Operation, gpus: int, algorithm: str) -> Steps:
     return from_root if operation == "broadcast" else to_root + from_root
 
 
-def _tree(gpus: int) -> list[list[tuple[int, int, int]]]:
+def _tree_levels(gpus: int) -> list[list[tuple[int, int, int]]]:
     """Return the edges of each level of a tree: parent GPU, child GPU, and size of the child's subtree."""
     steps = []
     distance = 1

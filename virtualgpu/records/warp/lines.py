@@ -67,9 +67,9 @@ def find_visits(trace: WarpTrace) -> Visits:
         )
     step_indices = np.arange(step_count)
     mask = trace.active_mask
-    is_setup = _matches(trace, _SETUP)
-    has_effect = _matches(trace, _EFFECT)
-    is_jump = _matches(trace, _JUMP)
+    is_setup = _matching_steps(trace, _SETUP)
+    has_effect = _matching_steps(trace, _EFFECT)
+    is_jump = _matching_steps(trace, _JUMP)
     if trace.access_space is not None:
         is_far_space = np.array(
             [name in ("global", "shared", "generic") for name in (*trace.space, "")], np.bool_
@@ -82,7 +82,7 @@ def find_visits(trace: WarpTrace) -> Visits:
         turn_begins[1:] |= np.diff(trace.detail.depth) != 0
     run_begins = turn_begins.copy()
     run_begins[1:] |= is_jump[:-1]
-    line = _lines(trace, is_setup, np.cumsum(turn_begins))
+    line = _step_lines(trace, is_setup, np.cumsum(turn_begins))
     is_cut = turn_begins.copy()
     is_cut[1:] |= line[1:] != line[:-1]
     is_cut[0] = True
@@ -134,13 +134,13 @@ def find_visits(trace: WarpTrace) -> Visits:
     )
 
 
-def _matches(trace: WarpTrace, pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
+def _matching_steps(trace: WarpTrace, pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
     """Return for each step whether its instruction matches a pattern."""
     by_text = np.array([bool(pattern.match(text.strip())) for text in trace.instruction], np.bool_)
     return by_text[trace.text_index]
 
 
-def _lines(
+def _step_lines(
     trace: WarpTrace, is_setup: npt.NDArray[np.bool_], turns: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
     """Return the source line of each step; a step without a line has that of the next or previous step."""

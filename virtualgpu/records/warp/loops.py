@@ -71,7 +71,7 @@ def find_loops(trace: WarpTrace) -> Loops:
     turn_offsets = [0]
     turn_words = list[str]()
     alone = list[str]()
-    for run_index, (first_step, last_step, head_steps, factor) in enumerate(_runs(trace)):
+    for run_index, (first_step, last_step, head_steps, factor) in enumerate(_loop_runs(trace)):
         outer_turns.append(int(turn[first_step]))
         loop_steps = slice(first_step, last_step + 1)
         # Before its head has run for the first time a loop is in its first turn.
@@ -129,7 +129,7 @@ def calls_of(depth: npt.NDArray[np.int16]) -> npt.NDArray[np.int64]:
     return call_of_step
 
 
-def _runs(trace: WarpTrace) -> list[tuple[int, int, Ints, int]]:
+def _loop_runs(trace: WarpTrace) -> list[tuple[int, int, Ints, int]]:
     """Return the runs of consecutive steps within one loop of one call.
 
     Each run has the first step of each iteration, and the unroll factor of the loop or 0.

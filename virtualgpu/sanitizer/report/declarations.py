@@ -100,13 +100,13 @@ class Declarations:
             Size of the variable; 0 if the launch determines it.
         """
         names = {
-            self._element(name, declaration, offset, size_bytes)
+            self._element_name(name, declaration, offset, size_bytes)
             for declaration in self.variables.get(name, ())
         }
         names.discard("")
         return names.pop() if len(names) == 1 else ""
 
-    def _element(self, name: str, declaration: Declaration, offset: int, size_bytes: int) -> str:
+    def _element_name(self, name: str, declaration: Declaration, offset: int, size_bytes: int) -> str:
         element_bytes = _TYPE_BYTES.get(declaration.type, 0)
         shape = self._shape(
             declaration.extents, size_bytes // element_bytes if element_bytes and size_bytes else 0
@@ -144,20 +144,20 @@ class Declarations:
             return [max(element_count // math.prod(inner), 1), *inner]
         missing = {name for text in extents for name in self._unknown_names(text, ())}
         if not missing:
-            return self._values(extents, {})
+            return self._evaluate_extents(extents, {})
         if len(missing) > 1 or not element_count:
             return None
         (name,) = missing
         for value in range(1, min(element_count, _MAX_TRIALS) + 1):
-            shape = self._values(extents, {name: value})
+            shape = self._evaluate_extents(extents, {name: value})
             if shape is None or math.prod(shape) > element_count:
                 return None
             if math.prod(shape) == element_count:
                 return shape
         return None
 
-    def _values(self, extents: Sequence[str], known_values: Mapping[str, int]) -> list[int] | None:
-        values = [self._value(text, known_values) for text in extents]
+    def _evaluate_extents(self, extents: Sequence[str], known_values: Mapping[str, int]) -> list[int] | None:
+        values = [self._evaluate_text(text, known_values) for text in extents]
         positive_values = [value for value in values if value is not None and value > 0]
         return positive_values if len(positive_values) == len(values) else None
 
@@ -171,27 +171,27 @@ class Declarations:
                 unknown_names |= self._unknown_names(self.constants[name], (*outer_names, name))
         return unknown_names
 
-    def _value(self, text: str, constants: Mapping[str, int]) -> int | None:
+    def _evaluate_text(self, text: str, constants: Mapping[str, int]) -> int | None:
         """Return the value of a constant integer expression in the source, or None if it is not known."""
         try:
             plain = re.sub(r"(?<=\d)[uUlL]+\b", "", text).strip()
-            return self._evaluated(ast.parse(plain, mode="eval").body, constants)
+            return self._evaluate_node(ast.parse(plain, mode="eval").body, constants)
         except (SyntaxError, ValueError, ZeroDivisionError, RecursionError):
             return None
 
-    def _evaluated(self, node: ast.expr, constants: Mapping[str, int]) -> int:
+    def _evaluate_node(self, node: ast.expr, constants: Mapping[str, int]) -> int:
         if isinstance(node, ast.Constant) and isinstance(node.value, int):
             return node.value
         if isinstance(node, ast.Name):
             if node.id in constants:
                 return constants[node.id]
             if node.id in self.constants:
-                value = self._value(self.constants[node.id], constants)
+                value = self._evaluate_text(self.constants[node.id], constants)
                 if value is not None:
                     return value
         if isinstance(node, ast.BinOp):
-            left = self._evaluated(node.left, constants)
-            right = self._evaluated(node.right, constants)
+            left = self._evaluate_node(node.left, constants)
+            right = self._evaluate_node(node.right, constants)
             match node.op:
                 case ast.Add():
                     return left + right

@@ -85,13 +85,15 @@ class Report:
         swapped_starts = {
             race.found.start
             for race in races
-            if race.found.space == "global" and any(site.swaps for site in self._sides(race.found))
+            if race.found.space == "global" and any(site.swaps for site in self._both_sites(race.found))
         }
         grid_races = {
-            (race.found.start, self._lines(race.found)) for race in races if race.relation == sentences.GRID
+            (race.found.start, self._lines_of(race.found))
+            for race in races
+            if race.relation == sentences.GRID
         }
         races = [replace(race, sort=self._sort(race, swapped_starts, grid_races)) for race in races]
-        merged_races = list(_merge_races(races, self._site))
+        merged_races = list(_merge_races(races, self._site_of))
         return [
             *barrier_hazards,
             *(self._race_hazard(race, merged_races) for race in merged_races),
@@ -103,39 +105,39 @@ class Report:
         assert self.findings.ordering is not None
         return self.findings.ordering
 
-    def _site(self, access: Access) -> Site:
+    def _site_of(self, access: Access) -> Site:
         return self.findings.sites[access.site]
 
     def _update(self, finding: Finding) -> Update | None:
         """Return the read-modify-write to which both accesses of a race belong, or None."""
         assert finding.first is not None
-        first_update = self.updates.get(id(self._site(finding.first).instruction))
-        second_update = self.updates.get(id(self._site(finding.second).instruction))
+        first_update = self.updates.get(id(self._site_of(finding.first).instruction))
+        second_update = self.updates.get(id(self._site_of(finding.second).instruction))
         return first_update if first_update == second_update else None
 
     def _is_reserved(self, finding: Finding) -> bool:
         start = self.names.offsets.get(layout.RESERVED_SHARED)
-        address = self._address("shared", finding)
+        address = self._address_of("shared", finding)
         return start is not None and start <= address < start + layout.RESERVED_SHARED_BYTES
 
-    def _address(self, space: str, finding: Finding) -> int:
+    def _address_of(self, space: str, finding: Finding) -> int:
         granule_bytes = self.findings.granule_bytes
         if space == "global":
             return finding.start + finding.word * granule_bytes
         space_words = self.names.words if space == "shared" else self.names.local_words
         return finding.word % max(space_words, 1) * granule_bytes
 
-    def _element(self, space: str, address: int) -> str:
+    def _element_name(self, space: str, address: int) -> str:
         if space == "global":
             return self.names.device(address)
         if space == "shared":
             return self.names.shared(address)
         return f"byte {address:,} of the thread's own stack"
 
-    def _place(self, access: Access) -> Place:
+    def _place_of(self, access: Access) -> Place:
         block_number = results.unlinear(self._ordering.block(access.segment), self.grid)
         return self._place_at(
-            self._site(access).line, block_number, results.unlinear(access.thread, self.block)
+            self._site_of(access).line, block_number, results.unlinear(access.thread, self.block)
         )
 
     def _place_at(self, line: int, block: Dim3, thread: Dim3) -> Place:
@@ -148,19 +150,19 @@ class Report:
         finding = race.found
         hazard_kind = race.kind
         assert finding.first is not None
-        first_place = self._place(finding.first)
-        second_place = self._place(finding.second)
-        address = self._address(finding.space, finding)
-        element = self._element(finding.space, address)
+        first_place = self._place_of(finding.first)
+        second_place = self._place_of(finding.second)
+        address = self._address_of(finding.space, finding)
+        element = self._element_name(finding.space, address)
         if race.update is not None:
-            in_loop, barrier_between, barrier_elsewhere = self._turns(finding, race.relation)
+            in_loop, barrier_between, barrier_elsewhere = self._loop_barriers(finding, race.relation)
             message = sentences.update_message(
                 race.update,
                 first_place,
                 second_place,
                 element,
                 race.relation,
-                self._locks,
+                self._uses_locks,
                 turns=in_loop and not barrier_between and not barrier_elsewhere,
             )
             return Hazard(
@@ -178,9 +180,9 @@ class Report:
             )
         # The severity of compute-sanitizer, because lanes of a warp mostly run in step.
         copy_hint = ""
-        if self._site(finding.first).copies:
+        if self._site_of(finding.first).copies:
             copy_hint = sentences.AFTER_COPY
-        elif hazard_kind == "WAR" and self._site(finding.second).copies:
+        elif hazard_kind == "WAR" and self._site_of(finding.second).copies:
             copy_hint = sentences.IN_USE
         severity: Severity = (
             "warning" if race.relation == sentences.WARP and hazard_kind != "WAW" else "error"
@@ -189,7 +191,7 @@ class Report:
             severity = "info"
         elif race.sort:
             severity = "warning"
-        context = self._remedied(race, all_races)
+        context = self._remedy_context(race, all_races)
         message = sentences.race_message(
             hazard_kind,
             first_place,
@@ -214,21 +216,21 @@ class Report:
             message=message + copy_hint,
         )
 
-    def _remedied(self, race: _Race, all_races: Sequence[_Race]) -> sentences.RemedyContext:
+    def _remedy_context(self, race: _Race, all_races: Sequence[_Race]) -> sentences.RemedyContext:
         """Return the context from which a race's remedy is written."""
-        lines = self._lines(race.found)
+        lines = self._lines_of(race.found)
         space = race.found.space
         relation = max(
             other_race.relation
             for other_race in all_races
-            if self._lines(other_race.found) == lines and other_race.found.space == space
+            if self._lines_of(other_race.found) == lines and other_race.found.space == space
         )
-        in_loop, barrier_between, barrier_elsewhere = self._turns(race.found, relation)
+        in_loop, barrier_between, barrier_elsewhere = self._loop_barriers(race.found, relation)
         all_sites = self.findings.sites
         polls = any(site.flag and site.reads for site in all_sites)
         if relation == sentences.BLOCK and (self._ordering.has_messages or polls):
             relation = sentences.FLAGS
-        sites_of_race = self._sides(race.found)
+        sites_of_race = self._both_sites(race.found)
         return sentences.RemedyContext(
             relation,
             in_loop,
@@ -236,29 +238,29 @@ class Report:
             barrier_elsewhere,
             signals=polls or any(site.instruction.root == "atom" for site in all_sites),
             is_flag=any(site.flag and site.reads for site in sites_of_race),
-            locks=self._locks,
+            locks=self._uses_locks,
         )
 
     @property
-    def _locks(self) -> bool:
+    def _uses_locks(self) -> bool:
         return any(site.swaps for site in self.findings.sites)
 
-    def _sides(self, finding: Finding) -> tuple[Site, Site]:
+    def _both_sites(self, finding: Finding) -> tuple[Site, Site]:
         assert finding.first is not None
-        return self._site(finding.first), self._site(finding.second)
+        return self._site_of(finding.first), self._site_of(finding.second)
 
-    def _lines(self, finding: Finding) -> frozenset[int]:
+    def _lines_of(self, finding: Finding) -> frozenset[int]:
         assert finding.first is not None
-        return frozenset((self._site(finding.first).line, self._site(finding.second).line))
+        return frozenset((self._site_of(finding.first).line, self._site_of(finding.second).line))
 
-    def _turns(self, finding: Finding, relation: int) -> tuple[bool, int, int]:
+    def _loop_barriers(self, finding: Finding, relation: int) -> tuple[bool, int, int]:
         """Return whether a loop contains both accesses, and lines of barriers between them and elsewhere.
 
         For lanes of one warp, barriers of a warp count, too.
         """
         assert finding.first is not None
-        first_instruction = self._site(finding.first).instruction
-        second_instruction = self._site(finding.second).instruction
+        first_instruction = self._site_of(finding.first).instruction
+        second_instruction = self._site_of(finding.second).instruction
         kernel_code = self.function.instructions
         if any(
             i.pc >= len(kernel_code) or kernel_code[i.pc] is not i
@@ -287,15 +289,15 @@ class Report:
 
     def _in_one_loop(self, a: ir.Instruction, b: ir.Instruction) -> bool:
         """Return whether two instructions of the kernel are in the same loop, unrolled or not."""
-        pcs_a = self._copies(a)
-        pcs_b = self._copies(b)
+        pcs_a = self._copied_pcs(a)
+        pcs_b = self._copied_pcs(b)
         if a is b and len(pcs_a) > 1:
             return True
         alternate = max(pcs_a) > min(pcs_b) and max(pcs_b) > min(pcs_a)
         is_unrolled = alternate and min(len(pcs_a), len(pcs_b)) > 1
         return is_unrolled or cfg.share_a_loop(self.flow, a.pc, b.pc)
 
-    def _copies(self, i: ir.Instruction) -> list[int]:
+    def _copied_pcs(self, i: ir.Instruction) -> list[int]:
         """Return the program counters of all copies of an instruction in an unrolled loop."""
         source_place = (i.line, i.column, i.parts)
         return [
@@ -310,14 +312,17 @@ class Report:
         `swapped` are the arrays that compare-and-swaps change, `grid_races` those with the lines of races
         between blocks.
         """
-        sites = self._sides(race.found)
+        sites = self._both_sites(race.found)
         for site, other_site in (sites, sites[::-1]):
             if site.strong and site.writes and not other_site.writes and not other_site.strong:
                 if site.swaps:
                     return sentences.STALE
                 if id(other_site.instruction) in self.checks:
                     return sentences.CHECK
-                if race.found.space == "global" and (race.found.start, self._lines(race.found)) in grid_races:
+                if (
+                    race.found.space == "global"
+                    and (race.found.start, self._lines_of(race.found)) in grid_races
+                ):
                     return sentences.WEAK
         if race.found.space == "global" and race.found.start in swapped and race.update is None:
             return sentences.MIXED
@@ -326,8 +331,8 @@ class Report:
     # -- everything else -----------------------------------------------------------------------------
 
     def _other_hazard(self, hazard_kind: str, space: str, relation: int, finding: Finding) -> Hazard:
-        second_place = self._place(finding.second)
-        site = self._site(finding.second)
+        second_place = self._place_of(finding.second)
+        site = self._site_of(finding.second)
         if hazard_kind in (ABSENT_LANE, ABSENT_MASK_LANE):
             message_of = sentences.absent_message if hazard_kind == ABSENT_LANE else sentences.unmet_message
             return Hazard(
@@ -343,8 +348,8 @@ class Report:
                 count=finding.count,
                 message=message_of(second_place, finding.word),
             )
-        address = self._address(space, finding)
-        element = self._element(space, address)
+        address = self._address_of(space, finding)
+        element = self._element_name(space, address)
         tool = "memory"
         first_place = None
         severity: Severity = "error"
@@ -363,8 +368,8 @@ class Report:
             assert hazard_kind == PENDING_COPY
             assert finding.first is not None
             tool = "race"
-            first_place = self._place(finding.first)
-            copy_site = self._site(finding.first)
+            first_place = self._place_of(finding.first)
+            copy_site = self._site_of(finding.first)
             message = sentences.hasty_message(
                 copy_site, site, first_place, second_place, element, relation != 0
             )

@@ -72,7 +72,7 @@ def heap_message(
     return array, f"{subject} {site.size_bytes} bytes at {array}. Check the index against that size."
 
 
-def _location(thread_place: Place, relation: int) -> str:
+def _describe_place(thread_place: Place, relation: int) -> str:
     return f"thread {thread_place.thread}" + (f" of block {thread_place.block}" if relation == GRID else "")
 
 
@@ -114,7 +114,7 @@ def race_message(
     second_verb = "reads" if kind == "RAW" else "writes"
     description = (
         f"thread {second.thread} of block {second.block} {second_verb} {array}, which "
-        f"{_location(first, context.relation)} "
+        f"{_describe_place(first, context.relation)} "
         f"{first_verb}, without synchronisation between the two accesses."
     )
     if sort and not (kind == "WAW" and agree):
@@ -125,10 +125,10 @@ def race_message(
             f"{description} All threads write the same value, so the result does not depend on their order."
         )
     lock_advice = LOCK if context.locks and context.relation != WARP else ""
-    return f"{description} {_remedy(kind, first.line, second.line, context)}{lock_advice}"
+    return f"{description} {_race_remedy(kind, first.line, second.line, context)}{lock_advice}"
 
 
-def _remedy(hazard_kind: str, line: int, other_line: int, context: RemedyContext) -> str:
+def _race_remedy(hazard_kind: str, line: int, other_line: int, context: RemedyContext) -> str:
     first_line, last_line = sorted((line, other_line))
     if context.is_flag:
         return "Write the flag with an atomic, such as atomicExch(), and put __threadfence() before it."
@@ -168,8 +168,8 @@ def update_message(
     `turns` is true if it is in a loop without a barrier.
     """
     description = (
-        f"thread {second.thread} of block {second.block} and {_location(first, relation)} both read {array}, "
-        "change it and write it back: one of the two changes can get lost."
+        f"thread {second.thread} of block {second.block} and {_describe_place(first, relation)} both "
+        f"read {array}, change it and write it back: one of the two changes can get lost."
     )
     if update.atomic == "compare":
         remedy = (

@@ -61,7 +61,7 @@ def waiting_functions(module: ir.Module, entry: str) -> set[str]:
     """
     names = reachable(module, callees(module.functions[entry]))
     callees_of = {name: reachable(module, callees(module.functions[name])) for name in names}
-    waiting_names = {name for name in names if _waits(module, module.functions[name])}
+    waiting_names = {name for name in names if _can_wait(module, module.functions[name])}
     return {
         name
         for name in names
@@ -69,7 +69,7 @@ def waiting_functions(module: ir.Module, entry: str) -> set[str]:
     }
 
 
-def _waits(module: ir.Module, function: ir.Function) -> bool:
+def _can_wait(module: ir.Module, function: ir.Function) -> bool:
     if any(cfg.is_block_barrier(instruction) for instruction in function.instructions):
         return True
     flow = cfg.build(function)

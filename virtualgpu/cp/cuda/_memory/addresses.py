@@ -112,9 +112,11 @@ def advise(address: int, size_bytes: int, advice: int, device_id: int) -> None:
     """
     pages = _managed_range(address, size_bytes)[2]
     if advice not in _ADVICE_CODES:
-        raise _invalid(f"{advice} is not a valid memory advice; the values of cudaMemAdvise... are 1 to 6.")
+        raise _invalid_value_error(
+            f"{advice} is not a valid memory advice; the values of cudaMemAdvise... are 1 to 6."
+        )
     if advice in _DEVICE_ADVICE and not 0 <= device_id < len(_machine.current().devices):
-        raise _invalid(
+        raise _invalid_value_error(
             f"advice {advice} needs the number of a device, and {device_id} is not the number of a device."
         )
     if advice in (_READ_MOSTLY, _NOT_READ_MOSTLY):
@@ -130,9 +132,11 @@ def touch_on_host(address: int, size_bytes: int) -> None:
 def _managed_range(address: int, size_bytes: int) -> tuple[VirtualDevice, int, ManagedPages]:
     """Return the device, the start of the allocation and its pages for a range of managed memory."""
     if size_bytes <= 0:
-        raise _invalid(f"the size of the range is {size_bytes} bytes, but it must be at least 1 byte.")
+        raise _invalid_value_error(
+            f"the size of the range is {size_bytes} bytes, but it must be at least 1 byte."
+        )
     if not is_managed(address):
-        raise _invalid(
+        raise _invalid_value_error(
             f"{address:#x} is not in managed memory. Allocate the memory with cp.cuda.malloc_managed."
         )
     device = device_at(address)
@@ -142,5 +146,5 @@ def _managed_range(address: int, size_bytes: int) -> tuple[VirtualDevice, int, M
     return device, start, device.memory.managed[start]
 
 
-def _invalid(reason: str) -> CUDARuntimeError:
+def _invalid_value_error(reason: str) -> CUDARuntimeError:
     return CUDARuntimeError(1, "cudaErrorInvalidValue", f"invalid argument: {reason}")

@@ -56,7 +56,9 @@ class _Pools:
     def choose(self, device: VirtualDevice, handle: int) -> None:
         pool, owner = self._find(handle)
         if owner is not device:
-            raise _invalid(f"the memory pool {handle:#x} belongs to device {owner.id}, not {device.id}.")
+            raise _invalid_value_error(
+                f"the memory pool {handle:#x} belongs to device {owner.id}, not {device.id}."
+            )
         self._current[device] = pool
 
     def get(self, handle: int) -> OrderedPool:
@@ -65,7 +67,7 @@ class _Pools:
     def destroy(self, handle: int) -> None:
         pool, device = self._find(handle)
         if pool is self._default.get(device):
-            raise _invalid("the default memory pool of a device cannot be destroyed.")
+            raise _invalid_value_error("the default memory pool of a device cannot be destroyed.")
         del self._pools_by_handle[handle]
         if self._current.get(device) is pool:
             del self._current[device]
@@ -74,7 +76,7 @@ class _Pools:
 
     def _find(self, handle: int) -> tuple[OrderedPool, VirtualDevice]:
         if handle not in self._pools_by_handle:
-            raise _invalid(f"{handle:#x} is not the handle of a live memory pool.")
+            raise _invalid_value_error(f"{handle:#x} is not the handle of a live memory pool.")
         return self._pools_by_handle[handle]
 
 
@@ -87,7 +89,7 @@ def device_of(device_id: int) -> VirtualDevice:
     """Return the device with this number. A wrong number raises "invalid value", as in CUDA."""
     devices = _machine.current().devices
     if not 0 <= device_id < len(devices):
-        raise _invalid(f"{device_id} is not the number of a device.")
+        raise _invalid_value_error(f"{device_id} is not the number of a device.")
     return devices[device_id]
 
 
@@ -111,7 +113,9 @@ def make_pool(props: MemPoolProps) -> int:
         GPU does not support.
     """
     if (props.allocType, props.handleType, props.locationType) != (_PINNED_TYPE, _NO_HANDLE, _ON_DEVICE):
-        raise _invalid("the virtual GPU supports only memory pools with the properties (1, 0, 1, device).")
+        raise _invalid_value_error(
+            "the virtual GPU supports only memory pools with the properties (1, 0, 1, device)."
+        )
     return driver_pools().make(device_of(props.devId)).handle
 
 
@@ -165,14 +169,14 @@ class GraphMemory:
             Status 1, if it is not allocated.
         """
         if not self._is_allocated:
-            raise _invalid(
+            raise _invalid_value_error(
                 f"the graph's allocation at {self.address:#x} does not exist yet: launch its graph first."
             )
         self._free_in_launch()
 
     def _check(self) -> None:
         if self._is_allocated:
-            raise _invalid(
+            raise _invalid_value_error(
                 f"the allocation at {self.address:#x} of the graph's last launch still "
                 "exists. Free it with runtime.freeAsync before the next launch, or "
                 "within the capture."
@@ -241,7 +245,7 @@ def free_ordered(address: int, stream: _BaseStream, owner: VirtualDevice | None 
     graph_memory = device.machine.own(_Pools).graph_memories.get(address)
     if is_capturing(stream, device):
         if graph_memory is None:
-            raise _invalid(
+            raise _invalid_value_error(
                 f"{address:#x} was not allocated in a graph. Free the memory outside of the capture."
             )
         graph_memory.free_in_graph(stream)
@@ -262,5 +266,5 @@ def free_ordered(address: int, stream: _BaseStream, owner: VirtualDevice | None 
     memory.untrack(address)
 
 
-def _invalid(reason: str) -> CUDARuntimeError:
+def _invalid_value_error(reason: str) -> CUDARuntimeError:
     return CUDARuntimeError(1, "cudaErrorInvalidValue", f"invalid argument: {reason}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from virtualgpu.cuda_errors import CUDARuntimeError
 
 
-def _no_ipc(shared_object: str) -> CUDARuntimeError:
+def _unsupported_error(shared_object: str) -> CUDARuntimeError:
     return CUDARuntimeError(
         801,
         "cudaErrorNotSupported",
@@ -16,24 +16,24 @@ def _no_ipc(shared_object: str) -> CUDARuntimeError:
 
 def ipcGetMemHandle(devPtr: int) -> bytes:  # noqa: N802, N803
     """Raise error 801: no other process can access the memory of a virtual GPU."""
-    raise _no_ipc("memory")
+    raise _unsupported_error("memory")
 
 
 def ipcOpenMemHandle(handle: bytes, flags: int = 1) -> int:  # noqa: N802
     """Raise error 801; see `ipcGetMemHandle`."""
-    raise _no_ipc("memory")
+    raise _unsupported_error("memory")
 
 
 def ipcCloseMemHandle(devPtr: int) -> None:  # noqa: N802, N803
     """Raise error 801; see `ipcGetMemHandle`."""
-    raise _no_ipc("memory")
+    raise _unsupported_error("memory")
 
 
 def ipcGetEventHandle(event: int) -> bytes:  # noqa: N802
     """Raise error 801: no other process can wait for an event of a virtual GPU."""
-    raise _no_ipc("an event")
+    raise _unsupported_error("an event")
 
 
 def ipcOpenEventHandle(handle: bytes) -> int:  # noqa: N802
     """Raise error 801; see `ipcGetEventHandle`."""
-    raise _no_ipc("an event")
+    raise _unsupported_error("an event")

@@ -146,7 +146,7 @@ class MemoryPointer(DevicePointer):
         owner = self.mem.owner
         return None if owner.memory.is_host_address(self.ptr) else owner
 
-    def _bytes(self, size: int) -> npt.NDArray[np.uint8]:
+    def _view_bytes(self, size: int) -> npt.NDArray[np.uint8]:
         return self.mem.owner.memory.view(self.ptr, size)
 
     def _check(self, size: int) -> None:
@@ -155,26 +155,28 @@ class MemoryPointer(DevicePointer):
     def copy_from_device(self, src: MemoryPointer, size: int) -> None:
         """Copy `size` bytes from another device address, in the legacy default stream."""
         refuse_in_capture("synchronous API calls")
-        self._from_device(src, size, Stream.null)
+        self._copy_from_device(src, size, Stream.null)
 
     def copy_from_device_async(
         self, src: MemoryPointer, size: int, stream: _BaseStream | None = None
     ) -> None:
         """Copy `size` bytes from another device address in `stream` (default: the current stream)."""
-        self._from_device(src, size, stream)
+        self._copy_from_device(src, size, stream)
 
-    def _from_device(self, src: MemoryPointer, size: int, stream: _BaseStream | None) -> None:
+    def _copy_from_device(self, src: MemoryPointer, size: int, stream: _BaseStream | None) -> None:
         self._check(size)
         src._check(size)
-        target_bytes = self._bytes(size)
-        source_bytes = src._bytes(size)
+        target_bytes = self._view_bytes(size)
+        source_bytes = src._view_bytes(size)
         if size > 0:
             enable_peer_access(src.mem.owner, self.mem.owner)
 
         def move() -> None:
             target_bytes[:] = source_bytes.copy()
 
-        host = next((pointer._bytes(size) for pointer in (self, src) if pointer._memory_device is None), None)
+        host = next(
+            (pointer._view_bytes(size) for pointer in (self, src) if pointer._memory_device is None), None
+        )
         arrays = target_bytes, source_bytes
         copy(
             move,
@@ -192,17 +194,19 @@ class MemoryPointer(DevicePointer):
         The address is an int or a ctypes pointer.
         """
         refuse_in_capture("synchronous API calls")
-        self._from_host(mem, size, Stream.null, blocking=True)
+        self._copy_from_host(mem, size, Stream.null, blocking=True)
 
     def copy_from_host_async(self, mem: Any, size: int, stream: _BaseStream | None = None) -> None:
         """Copy `size` bytes from a host address in `stream`. If `mem` is pinned, do not wait for the copy."""
         refuse_in_capture("H2D transfers", stream, self.mem.owner)
-        self._from_host(mem, size, stream)
+        self._copy_from_host(mem, size, stream)
 
-    def _from_host(self, mem: Any, size: int, stream: _BaseStream | None, blocking: bool = False) -> None:
+    def _copy_from_host(
+        self, mem: Any, size: int, stream: _BaseStream | None, blocking: bool = False
+    ) -> None:
         self._check(size)
         host = host_bytes(mem, size)
-        target_bytes = self._bytes(size)
+        target_bytes = self._view_bytes(size)
 
         def move() -> None:
             target_bytes[:] = host
@@ -226,17 +230,17 @@ class MemoryPointer(DevicePointer):
     def copy_to_host(self, mem: Any, size: int) -> None:
         """Copy `size` bytes to a host address in the legacy default stream, and wait for the copy."""
         refuse_in_capture("synchronous API calls")
-        self._to_host(mem, size, Stream.null, blocking=True)
+        self._copy_to_host(mem, size, Stream.null, blocking=True)
 
     def copy_to_host_async(self, mem: Any, size: int, stream: _BaseStream | None = None) -> None:
         """Copy `size` bytes to a host address in `stream`. If `mem` is pinned, do not wait for the copy."""
         refuse_in_capture("D2H transfers", stream, self.mem.owner)
-        self._to_host(mem, size, stream)
+        self._copy_to_host(mem, size, stream)
 
-    def _to_host(self, mem: Any, size: int, stream: _BaseStream | None, blocking: bool = False) -> None:
+    def _copy_to_host(self, mem: Any, size: int, stream: _BaseStream | None, blocking: bool = False) -> None:
         self._check(size)
         host = host_bytes(mem, size)
-        source_bytes = self._bytes(size)
+        source_bytes = self._view_bytes(size)
 
         def move() -> None:
             host[:] = source_bytes
@@ -254,7 +258,7 @@ class MemoryPointer(DevicePointer):
         self._check(size)
         if size <= 0:
             return
-        target_bytes = self._bytes(size)
+        target_bytes = self._view_bytes(size)
         memory = self.mem.owner.memory
 
         def fill() -> None:

@@ -155,7 +155,7 @@ class SingleDeviceMemoryPool:
     def _malloc(self, size: int, rounded_size: int) -> MemoryPointer:
         if rounded_size == 0:
             return MemoryPointer(Memory(0, self._owner), 0)
-        arena = self._arena(get_current_stream(self._owner.id))
+        arena = self._arena_number(get_current_stream(self._owner.id))
         chunks = self._chunks
         chunk = chunks.take(rounded_size, arena, self._try_allocate)
         if chunk is None:
@@ -171,7 +171,7 @@ class SingleDeviceMemoryPool:
         self._owner.memory.track(memory.ptr, size, f"{size:,}-byte allocation")
         return MemoryPointer(memory, 0)
 
-    def _arena(self, stream: _BaseStream) -> int:
+    def _arena_number(self, stream: _BaseStream) -> int:
         """Return the number of a stream's arena, in which the pool keeps the stream's free chunks.
 
         It is the stream's handle; the per-thread default stream has one arena per thread.
@@ -187,7 +187,9 @@ class SingleDeviceMemoryPool:
             hook.alloc_preprocess(**details)
         memory: BaseMemory | None = None
         try:
-            memory = _pointer(self._allocator(size)).mem if self._allocator else Memory(size, self._owner)
+            memory = (
+                _check_pointer(self._allocator(size)).mem if self._allocator else Memory(size, self._owner)
+            )
         except CUDARuntimeError as error:
             if error.status != _OUT_OF_MEMORY:
                 raise
@@ -201,7 +203,7 @@ class SingleDeviceMemoryPool:
 
         If `stream` is given, only blocks of its arena are returned. A segment with a part in use stays.
         """
-        self._chunks.free_all_blocks(None if stream is None else self._arena(stream))
+        self._chunks.free_all_blocks(None if stream is None else self._arena_number(stream))
 
     def free_all_free(self) -> None:
         """Deprecated name of `free_all_blocks`."""
@@ -221,7 +223,7 @@ class SingleDeviceMemoryPool:
                     first_chunk.mem.ptr,
                     first_chunk.mem.size,
                     first_chunk.arena.stream,
-                    tuple(map(self._block, first_chunk.and_after())),
+                    tuple(map(self._block_record, first_chunk.and_after())),
                 )
                 for first_chunk in self._chunks.segments()
             )
@@ -230,7 +232,7 @@ class SingleDeviceMemoryPool:
             owner.info.as_virtual, owner.id, owner.clock.now_ns, self._chunks.limit_bytes, segments
         )
 
-    def _block(self, chunk: Chunk[BaseMemory]) -> Block:
+    def _block_record(self, chunk: Chunk[BaseMemory]) -> Block:
         allocation = None if chunk.is_free else self._owner.memory.allocation(chunk.address)
         if allocation is None:
             return Block(address=chunk.address, size_bytes=chunk.size, is_free=chunk.is_free)
@@ -338,10 +340,10 @@ def default_memory_pool() -> MemoryPool:
 
 def alloc(size: int) -> MemoryPointer:
     """Allocate `size` bytes with the current allocator, by default that of the default memory pool."""
-    return _pointer(get_allocator()(size))
+    return _check_pointer(get_allocator()(size))
 
 
-def _pointer(pointer: Any) -> MemoryPointer:
+def _check_pointer(pointer: Any) -> MemoryPointer:
     """Check that an allocator of the program has returned a pointer or None, and return this value.
 
     Raises

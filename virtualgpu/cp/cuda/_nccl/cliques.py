@@ -172,7 +172,7 @@ class Clique:
                 )
         if len(calls) < self.size:
             return False
-        rows = self._rows()
+        rows = self._matching_calls()
         if calls[0].name == "commSplit":
             split(calls)
         elif calls[0].name != "barrier":
@@ -183,7 +183,7 @@ class Clique:
                 call.done = True
         return True
 
-    def _rows(self) -> list[list[Call]]:
+    def _matching_calls(self) -> list[list[Call]]:
         """Return the calls at the heads of all queues, and the following calls that share their kernel."""
         rows: list[list[Call]] = []
         for queued_items in zip(*self.queues, strict=False):
@@ -315,7 +315,7 @@ class Clique:
             while not is_done():
                 if self.error is not None:
                     raise self.repeated_error()
-                status, reason = self._failure(missing(), time.monotonic() - start_s, remedy)
+                status, reason = self._find_failure(missing(), time.monotonic() - start_s, remedy)
                 if reason:
                     raise self._fail_all(status, f"{activity}: {reason}")
                 self.world.changed.wait(_POLL_S)
@@ -333,7 +333,7 @@ class Clique:
                 waiting_rank.clique.fail(status, reason)
         return self.fail(status, reason)
 
-    def _failure(self, missing: Sequence[int], waited_s: float, remedy: str) -> tuple[int, str]:
+    def _find_failure(self, missing: Sequence[int], waited_s: float, remedy: str) -> tuple[int, str]:
         """Return NCCL's status and the reason why missing ranks will never call; "" if they still can."""
         this_thread = threading.current_thread()
         for rank in missing:
@@ -350,16 +350,16 @@ class Clique:
         )
         if self._is_deadlocked(missing):
             remedy = "All ranks must make the same calls in the same order, even on different communicators"
-            reason = f"{have_not_called}, and waits for this rank.{self._locations(missing)} {remedy}."
+            reason = f"{have_not_called}, and waits for this rank.{self._describe_threads(missing)} {remedy}."
             return INVALID_USAGE, reason
         waiting_threads = {
             thread for thread, waiting_rank in list(self.world.waiting.items()) if not waiting_rank.done()
         }
         if not any(thread not in waiting_threads for thread in self.world.other_threads()):
             reason = f"{have_not_called}, and no other thread is running that could make the call."
-            return INVALID_USAGE, f"{reason}{self._locations(missing)} {remedy}."
+            return INVALID_USAGE, f"{reason}{self._describe_threads(missing)} {remedy}."
         if waited_s > _PATIENCE_S * current().current_device.watchdog_s:
-            reason = f"{have_not_called} within {waited_s:.3g} s.{self._locations(missing)} {remedy}."
+            reason = f"{have_not_called} within {waited_s:.3g} s.{self._describe_threads(missing)} {remedy}."
             lock = "A rank never calls if it waits for a lock that another rank holds during the call."
             return REMOTE, f"{reason} {lock}"
         return 0, ""
@@ -384,7 +384,7 @@ class Clique:
                 pending += waiting_rank.clique._threads_of(waiting_rank.missing())
         return False
 
-    def _locations(self, missing: Sequence[int]) -> str:
+    def _describe_threads(self, missing: Sequence[int]) -> str:
         """Return sentences about what the threads of missing ranks do now, if it is known."""
         this_thread = threading.current_thread()
         sentences = []

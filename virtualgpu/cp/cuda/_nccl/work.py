@@ -129,7 +129,7 @@ def collective(rows: Sequence[Sequence[Call]]) -> None:
         first_call.kernel,
         calls,
         move_data,
-        _transfers(devices, transferred_bytes),
+        _list_transfers(devices, transferred_bytes),
         step_count(ring_call, rank_count),
     )
 
@@ -183,10 +183,10 @@ def exchange(pairs: Sequence[tuple[Call, Call]]) -> None:
     for send, recv in pairs:
         transferred_bytes[send.rank, recv.rank] += send.count * send.item_bytes
     calls = sorted((call for call_pair in pairs for call in call_pair), key=lambda call: call.rank)
-    _run("ncclDevKernel_SendRecv", calls, move_data, _transfers(devices, transferred_bytes), 1)
+    _run("ncclDevKernel_SendRecv", calls, move_data, _list_transfers(devices, transferred_bytes), 1)
 
 
-def _transfers(
+def _list_transfers(
     devices: Mapping[int, VirtualDevice], transferred_bytes: Mapping[tuple[int, int], int]
 ) -> list[tuple[int, int, int, Over]]:
     """Return the transfers between the devices of ranks: source, target, bytes and link.

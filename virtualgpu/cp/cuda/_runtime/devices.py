@@ -63,7 +63,7 @@ def deviceGetLimit(limit: int) -> int:  # noqa: N802
     memory = _machine.current().current_device.memory
     limits = {_STACK_SIZE: 1024, _PRINTF_FIFO_SIZE: 1 << 20, _MALLOC_HEAP_SIZE: memory.heap_bytes}
     if limit not in limits:
-        raise _unsupported_limit(limit)
+        raise _unsupported_limit_error(limit)
     return limits[limit]
 
 
@@ -78,12 +78,12 @@ def deviceSetLimit(limit: int, value: int) -> None:  # noqa: N802
         Status 1 after a kernel has used the heap; 215 for an unknown limit.
     """
     if limit not in (_STACK_SIZE, _PRINTF_FIFO_SIZE, _MALLOC_HEAP_SIZE):
-        raise _unsupported_limit(limit)
+        raise _unsupported_limit_error(limit)
     if limit == _MALLOC_HEAP_SIZE:
         _machine.current().current_device.memory.heap_bytes = int(value)
 
 
-def _unsupported_limit(limit: int) -> CUDARuntimeError:
+def _unsupported_limit_error(limit: int) -> CUDARuntimeError:
     return CUDARuntimeError(
         215,
         "cudaErrorUnsupportedLimit",

@@ -34,7 +34,7 @@ class _Line:
         self.acquired_bytes += acquired_bytes
 
     def report(self, name: str, depth: int = 0) -> Iterator[str]:
-        yield f"{'  ' * depth}{name} ({_readable(self.used_bytes)}, {_readable(self.acquired_bytes)})\n"
+        yield f"{'  ' * depth}{name} ({_format_size(self.used_bytes)}, {_format_size(self.acquired_bytes)})\n"
         for (filename, line_number, function), line in self.calls.items():
             yield from line.report(f"{filename}:{line_number}:{function}", depth + 1)
 
@@ -78,7 +78,7 @@ class LineProfileHook(MemoryHook):
         file.flush()
 
 
-def _readable(size_bytes: float) -> str:
+def _format_size(size_bytes: float) -> str:
     for unit_prefix in ("", "K", "M", "G", "T", "P", "E"):
         if size_bytes < 1024:
             return f"{size_bytes:.2f}{unit_prefix}B"

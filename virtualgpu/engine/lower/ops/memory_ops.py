@@ -96,7 +96,7 @@ def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
     """Emit LLVM IR for a memory instruction; return False for any other instruction."""
     if instruction.root in ("ld", "ldu", "st"):
         if space_of(instruction) == "param":
-            _parameter(code, instruction)
+            _access_parameter(code, instruction)
         else:
             _load_store(code, instruction)
     elif instruction.root in ("atom", "red"):
@@ -366,7 +366,7 @@ def scatter(code: WarpCode, value: str, host: str, mask: str, ptx_type: str) -> 
     code.trace_write(raw, llvm, host, mask)
 
 
-def _parameter(code: WarpCode, instruction: ir.Instruction) -> None:
+def _access_parameter(code: WarpCode, instruction: ir.Instruction) -> None:
     """Emit an access to a parameter of the kernel or of a call.
 
     Kernel parameters are the same for all lanes. Call parameters are stored in the frame, with one record

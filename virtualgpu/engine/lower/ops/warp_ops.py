@@ -126,7 +126,7 @@ def member_mask(instruction: ir.Instruction) -> ir.Operand | None:
     return instruction.operands[-1] if "sync" in instruction.parts and instruction.operands else None
 
 
-def _members(code: WarpCode, instruction: ir.Instruction) -> str:
+def _member_masks(code: WarpCode, instruction: ir.Instruction) -> str:
     """Return for each lane the mask of lanes that take part with it: active lanes in its member mask.
 
     Masks may differ between lanes of one warp, as between the tiles of cooperative groups.
@@ -305,7 +305,7 @@ def _vote(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
     mode = next(modifier for modifier in instruction.parts if modifier in ("all", "any", "uni", "ballot"))
     predicates = emitter.splat("i32", emitter.mask_bits(code.get(instruction.operands[1], "pred")))
-    members = _members(code, instruction)
+    members = _member_masks(code, instruction)
     _observe_members(code, instruction)
     votes = emitter.binary("and", "i32", predicates, members)
     if mode == "ballot":
@@ -325,7 +325,7 @@ def _match(code: WarpCode, instruction: ir.Instruction) -> None:
     value = emitter.cast(
         code.get(instruction.operands[1], instruction.type), llvm_of(instruction.type), "i64"
     )
-    members = _members(code, instruction)
+    members = _member_masks(code, instruction)
     _observe_members(code, instruction)
     code.add_support(*MATCH_ANY)
     matching = emitter.op(f"call <32 x i32> @match_any(<32 x i64> {value}, i32 {code.executed(instruction)})")
@@ -411,7 +411,7 @@ def _redux(code: WarpCode, instruction: ir.Instruction) -> None:
     function, reduce_text = _reduce(name, identity)
     code.add_support(function, reduce_text)
     value = code.get(instruction.operands[1], ptx_type)
-    members = _members(code, instruction)
+    members = _member_masks(code, instruction)
     _observe_members(code, instruction)
     result = emitter.op(
         f"call <32 x i32> @{function}(<32 x i32> {value}, <32 x i32> {members}, i32 {code.executed(instruction)})"
@@ -425,7 +425,7 @@ def _activemask(code: WarpCode, instruction: ir.Instruction) -> None:
 
 def _elect(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
-    leader = emitter.intrinsic("cttz", "i32", _members(code, instruction), extra=("i1 false",))
+    leader = emitter.intrinsic("cttz", "i32", _member_masks(code, instruction), extra=("i1 false",))
     destination = instruction.operands[0]
     assert isinstance(destination, ir.Pair)
     if destination.first is not None:

@@ -44,7 +44,7 @@ def convert(code: WarpCode, instruction: ir.Instruction) -> bool:
         upper, lower = (code.get(operand, "f32") for operand in instruction.operands[1:3])
         _store_pair(code, instruction, upper, lower, _FORMATS[target_type])
     elif target_type in _FORMATS and source_type == "f16x2":
-        upper, lower = _halves(code, instruction)
+        upper, lower = _unpack_halves(code, instruction)
         _store_pair(code, instruction, upper, lower, _FORMATS[target_type])
     elif target_type == "f16x2" and source_type in _FORMATS:
         _to_halves(code, instruction, source_type)
@@ -60,7 +60,7 @@ def convert(code: WarpCode, instruction: ir.Instruction) -> bool:
     return True
 
 
-def _halves(code: WarpCode, instruction: ir.Instruction) -> tuple[str, str]:
+def _unpack_halves(code: WarpCode, instruction: ir.Instruction) -> tuple[str, str]:
     """Emit the upper and the lower half of a packed pair as float32."""
     emitter = code.emitter
     packed_value = code.get(instruction.operands[1], "b32")

@@ -66,7 +66,7 @@ def call(
     emitter = code.emitter
     access_index = code.site(move.access)
     if move.name not in code.tables.support:
-        code.add_support(move.name, _function(code, move))
+        code.add_support(move.name, _move_function(code, move))
     pointer_of = fragments.output_pointer if move.is_load else fragments.input_pointer
     registers = pointer_of(code, fragment, "d")
     arguments = [
@@ -84,7 +84,7 @@ def call(
         fragments.finish_output(code, fragment, registers)
 
 
-def _function(code: WarpCode, move: Move) -> str:
+def _move_function(code: WarpCode, move: Move) -> str:
     """Return the LLVM text of a function that loads or stores a fragment, and returns true after a fault."""
     raw = f"i{8 * move.size}"
     part_count = move.elements if move.is_load else min(move.elements, move.registers * 4 // move.size)
@@ -94,7 +94,7 @@ def _function(code: WarpCode, move: Move) -> str:
         "<32 x i32> %stride32",
     ]
     parameters += ["i32 %mask", "i32 %function", "i32 %pc", "i32 %site", "ptr %registers"]
-    move_text = _loading(code, move, raw) if move.is_load else _storing(code, move, raw)
+    move_text = _load_text(code, move, raw) if move.is_load else _store_text(code, move, raw)
     return f"""
 define internal i1 @{move.name}({", ".join(parameters)}) noinline {{
 entry:
@@ -188,7 +188,7 @@ def _trace_row(lanes_: str, row_kind: int, level: int = layout.TRACE_ALL) -> str
     return f"  call void @trace_row(ptr %ctx, <32 x i64> {lanes_}, i32 %mask, i32 {row_kind}, i32 {level})\n"
 
 
-def _loading(code: WarpCode, move: Move, raw: str) -> str:
+def _load_text(code: WarpCode, move: Move, raw: str) -> str:
     """Return LLVM text that loads one element per lane."""
     code.add_support(*lanes.gather(raw))
     return (
@@ -197,7 +197,7 @@ def _loading(code: WarpCode, move: Move, raw: str) -> str:
     )
 
 
-def _storing(code: WarpCode, move: Move, raw: str) -> str:
+def _store_text(code: WarpCode, move: Move, raw: str) -> str:
     """Return LLVM text that stores one element per lane."""
     code.add_support(*lanes.scatter(raw))
     if raw == "i16":

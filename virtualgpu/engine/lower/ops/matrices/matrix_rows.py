@@ -48,12 +48,12 @@ def emit(code: WarpCode, instruction: ir.Instruction, space: str) -> None:
 def _load(code: WarpCode, instruction: ir.Instruction, rows: str, matrix: int, mask: str) -> str:
     """Return the register with each lane's two elements of a matrix."""
     if "trans" not in instruction.parts:
-        return memory_ops.gather(code, _addresses(code, rows, matrix, None), mask, "b32")
+        return memory_ops.gather(code, _element_addresses(code, rows, matrix, None), mask, "b32")
     lower_half, upper_half = (
         code.emitter.convert(
             "zext",
             "i16",
-            memory_ops.gather(code, _addresses(code, rows, matrix, half), mask, "b16"),
+            memory_ops.gather(code, _element_addresses(code, rows, matrix, half), mask, "b16"),
             "i32",
         )
         for half in range(2)
@@ -68,15 +68,15 @@ def _store(
 ) -> None:
     """Emit the stores of each lane's two elements of a matrix."""
     if "trans" not in instruction.parts:
-        memory_ops.scatter(code, value, _addresses(code, rows, matrix, None), mask, "b32")
+        memory_ops.scatter(code, value, _element_addresses(code, rows, matrix, None), mask, "b32")
         return
     for half in range(2):
         shifted = code.emitter.binary("lshr", "i32", value, f"splat (i32 {16 * half})")
         element = code.emitter.convert("trunc", "i32", shifted, "i16")
-        memory_ops.scatter(code, element, _addresses(code, rows, matrix, half), mask, "b16")
+        memory_ops.scatter(code, element, _element_addresses(code, rows, matrix, half), mask, "b16")
 
 
-def _addresses(code: WarpCode, rows: str, matrix: int, transposed_half: int | None) -> str:
+def _element_addresses(code: WarpCode, rows: str, matrix: int, transposed_half: int | None) -> str:
     """Return each lane's address of its elements in a matrix, from the addresses of the rows.
 
     Without transposition, a lane has elements 2 (lane % 4) and the next one of row lane / 4. With

@@ -35,7 +35,7 @@ def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
     elif instruction.root == "wmma":
         _wmma_load_or_store(code, instruction)
     elif instruction.root in matrix_rows.ROOTS:
-        matrix_rows.emit(code, instruction, _space(instruction))
+        matrix_rows.emit(code, instruction, _memory_space(instruction))
     else:
         return False
     return True
@@ -140,7 +140,7 @@ def _fp8_order(name: str, positions: ElementPositions) -> ElementPositions:
 # -- loads and stores --------------------------------------------------------------------------------
 
 
-def _space(instruction: ir.Instruction) -> str:
+def _memory_space(instruction: ir.Instruction) -> str:
     space = memory_ops.space_of(instruction)
     if space not in ("global", "shared", "generic"):
         raise NotSupportedError(f"The virtual GPU does not support {instruction.opcode} in {space} memory.")
@@ -156,7 +156,7 @@ def _wmma_load_or_store(code: WarpCode, instruction: ir.Instruction) -> None:
     )
     if instruction.type not in (*_INPUTS, *BYTES, "f32", "s32"):
         raise NotSupportedError(f"The virtual GPU does not support {instruction.opcode}; {_SUPPORTED_TYPES}.")
-    space = _space(instruction)
+    space = _memory_space(instruction)
     operands = list(instruction.operands)
     fragment = operands.pop(0 if is_load else 1)
     assert isinstance(fragment, ir.Vector)
@@ -228,15 +228,15 @@ def _double_product(code: WarpCode, instruction: ir.Instruction) -> None:
     for element, register in enumerate(fragments.items_of(destination)):
         element_sum = sums[element]
         for k_index in range(4):
-            row = _permuted(code, a_value, [lane // 4 * 4 + k_index for lane in range(32)])
-            column = _permuted(
+            row = _permute_lanes(code, a_value, [lane // 4 * 4 + k_index for lane in range(32)])
+            column = _permute_lanes(
                 code, b_value, [(2 * (lane % 4) + element) * 4 + k_index for lane in range(32)]
             )
             element_sum = code.emitter.intrinsic("fma", "double", row, column, element_sum)
         code.set(register, element_sum, "f64")
 
 
-def _permuted(code: WarpCode, value: str, order: list[int]) -> str:
+def _permute_lanes(code: WarpCode, value: str, order: list[int]) -> str:
     """Return a row of doubles in another order of the lanes."""
     lanes = ", ".join(f"i32 {lane}" for lane in order)
     return code.emitter.op(f"shufflevector <32 x double> {value}, <32 x double> poison, <32 x i32> <{lanes}>")

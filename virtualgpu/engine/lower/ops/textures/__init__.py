@@ -62,7 +62,7 @@ def _handles_and_coordinates(
     code.emitter.raw(f"store <32 x i64> {code.get(handle, 'u64')}, ptr {handles}")
     rows = code.scratch(_ROWS)
     for n, coordinate in enumerate(coordinates.items):
-        coordinate_type = "u32" if types == "f32" and n == 0 and "a" in _geometry(instruction) else types
+        coordinate_type = "u32" if types == "f32" and n == 0 and "a" in _geometry_of(instruction) else types
         value = code.emitter.cast(
             code.get(coordinate, coordinate_type), "float" if coordinate_type == "f32" else "i32", "i32"
         )
@@ -71,14 +71,14 @@ def _handles_and_coordinates(
     return handles, rows, len(coordinates.items)
 
 
-def _geometry(instruction: ir.Instruction) -> str:
+def _geometry_of(instruction: ir.Instruction) -> str:
     return next((modifier for modifier in instruction.parts if modifier in _GEOMETRIES), "")
 
 
 def _texture(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
     mask = code.executed(instruction)
-    geometry = _geometry(instruction)
+    geometry = _geometry_of(instruction)
     destination = instruction.operands[0]
     is_known = set(instruction.parts) <= {"tex", "base", "level", "grad", "v4", geometry, "f32", "s32", "u32"}
     if not geometry or not is_known or not isinstance(destination, ir.Vector):
@@ -160,7 +160,7 @@ def _surface(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
     mask = code.executed(instruction)
     loads = instruction.root == "suld"
-    geometry = _geometry(instruction)
+    geometry = _geometry_of(instruction)
     mode = next((modifier for modifier in instruction.parts if modifier in _MODES), "trap")
     element_type = next(
         (modifier for modifier in instruction.parts if modifier in ("b8", "b16", "b32", "b64")), ""
