@@ -78,10 +78,12 @@ class _Cell:
 
     def start(self) -> None:
         """Start the thread, in the context of the cell, so that its outputs appear below that cell."""
-        follow = contextvars.copy_context().run
-        threading.Thread(target=follow, args=(self._follow,), name="gpulab progress", daemon=True).start()
+        run_in_context = contextvars.copy_context().run
+        threading.Thread(
+            target=run_in_context, args=(self._update_until_end,), name="gpulab progress", daemon=True
+        ).start()
 
-    def _follow(self) -> None:
+    def _update_until_end(self) -> None:
         wait_s = QUIET_S
         while not self._ended.wait(wait_s):
             self.look()

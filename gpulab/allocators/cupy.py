@@ -22,7 +22,7 @@ class _Range:
     size: int
 
 
-def _drop(action: Action, address: int, size_bytes: int, requested_bytes: int, stream: int) -> None:
+def _ignore_event(action: Action, address: int, size_bytes: int, requested_bytes: int, stream: int) -> None:
     """Ignore an event; this is the sink until a caller sets another one."""
 
 
@@ -55,7 +55,7 @@ class CuPyAllocator:
         device_id: int = 0,
         device_name: str = "a GPU",
     ) -> None:
-        self.sink: Sink = _drop
+        self.sink: Sink = _ignore_event
         self._device = Device(capacity_bytes)
         self._pool: ChunkPool[_Range] = ChunkPool(released=self._release)
         self._stream = 0  # of the current request

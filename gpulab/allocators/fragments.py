@@ -87,13 +87,13 @@ def _arena(
 ) -> Arena:
     blocks = [block for segment in segments for block in segment.blocks]
     free = [block.size_bytes for block in blocks if block.state == "free"]
-    largest = max(free, default=0)
-    tails = [_tail(segment) for segment in segments if segment.is_expandable]
-    tails += [0] * (expandable and not tails)
+    largest_bytes = max(free, default=0)
+    tail_sizes = [_tail_bytes(segment) for segment in segments if segment.is_expandable]
+    tail_sizes += [0] * (expandable and not tail_sizes)
     request = (
         None
         if device_bytes is None
-        else max(_request_bytes(pool, largest), _new_segment_bytes(pool, device_bytes, tails))
+        else max(_request_bytes(pool, largest_bytes), _new_segment_bytes(pool, device_bytes, tail_sizes))
     )
     used_bytes = sum(block.size_bytes for block in blocks if block.state in ("used", "waiting"))
     return Arena(
@@ -101,13 +101,13 @@ def _arena(
         pool=pool,
         used_bytes=used_bytes,
         free_bytes=sum(free),
-        largest_free_bytes=largest,
+        largest_free_bytes=largest_bytes,
         free_blocks=len(free),
         largest_request_bytes=request,
     )
 
 
-def _tail(segment: Segment) -> int:
+def _tail_bytes(segment: Segment) -> int:
     """Return the free bytes at the end of the mapped part of a segment."""
     mapped_blocks = [block for block in segment.blocks if not block.is_unmapped][-1:]
     return mapped_blocks[0].size_bytes if mapped_blocks and mapped_blocks[0].is_free else 0
@@ -118,12 +118,12 @@ def _request_bytes(pool: str, free_bytes: int) -> int:
     return min(free_bytes, SMALL_REQUEST_BYTES) if pool == "small" else free_bytes
 
 
-def _new_segment_bytes(pool: str, device_bytes: int, tails: list[int]) -> int:
+def _new_segment_bytes(pool: str, device_bytes: int, tail_sizes: list[int]) -> int:
     """Return the largest request that new device memory and the free end of a segment can satisfy."""
     if pool == "small":
         return SMALL_REQUEST_BYTES if device_bytes >= SMALL_PAGE_BYTES else 0
-    if pool == "large" and tails:  # whole pages of a tail are among the device's bytes already
-        return device_bytes // LARGE_PAGE_BYTES * LARGE_PAGE_BYTES + max(tails) % LARGE_PAGE_BYTES
+    if pool == "large" and tail_sizes:  # whole pages of a tail are among the device's bytes already
+        return device_bytes // LARGE_PAGE_BYTES * LARGE_PAGE_BYTES + max(tail_sizes) % LARGE_PAGE_BYTES
     if pool == "large":
         whole_page_bytes = device_bytes // SMALL_PAGE_BYTES * SMALL_PAGE_BYTES
         return whole_page_bytes if whole_page_bytes >= OWN_SEGMENT_BYTES else 0

@@ -77,11 +77,11 @@ def name_released_segments(first: BlockMap, events: AllocatorEvents) -> tuple[Al
 class _Segments:
     """The segments of a pool, with the number of blocks in use in each."""
 
-    def __init__(self, first: BlockMap) -> None:
+    def __init__(self, first_map: BlockMap) -> None:
         self.segments: dict[int, tuple[int, int]] = {}  # address -> size, stream
         self.starts: list[int] = []
         self.blocks: dict[int, int] = {}
-        for segment in first.segments:
+        for segment in first_map.segments:
             self.note("segment_alloc", segment.address, segment.size_bytes, segment.stream)
             for block in segment.blocks:
                 if block.state == "used":

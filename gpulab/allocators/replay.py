@@ -253,7 +253,7 @@ def _completions(events: AllocatorEvents) -> tuple[dict[int, int], dict[int, int
     completed_code = ACTIONS.index("free_completed")
     by_index: dict[int, int] = {}
     by_address: dict[int, int] = {}
-    pending: dict[int, int] = {}
+    pending_frees: dict[int, int] = {}
     indices = np.flatnonzero(
         (events.actions == _FREE_REQUESTED) | (events.actions == completed_code)
     ).tolist()
@@ -261,9 +261,9 @@ def _completions(events: AllocatorEvents) -> tuple[dict[int, int], dict[int, int
     addresses = events.addresses.tolist()
     for i in indices:
         if codes[i] == _FREE_REQUESTED:
-            pending[addresses[i]] = i
-        elif addresses[i] in pending:
-            by_index[pending.pop(addresses[i])] = i
+            pending_frees[addresses[i]] = i
+        elif addresses[i] in pending_frees:
+            by_index[pending_frees.pop(addresses[i])] = i
         else:
             by_address.setdefault(addresses[i], i)
     return by_index, by_address

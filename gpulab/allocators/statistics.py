@@ -196,15 +196,21 @@ class _Counter:
         pool = "small" if size <= SMALL_REQUEST_BYTES else "large"
         self.blocks[address] = size, requested
         segment = self._segment_of(address)
-        end = address + size
+        end_address = address + size
         if segment is not None:
-            gap_start, gap_end = segment.gap(address, end)
-            insort(segment.used, (address, end))
+            gap_start, gap_end = segment.gap(address, end_address)
+            insort(segment.used, (address, end_address))
             split_count, size_bytes = segment.split_off((gap_start, gap_end))
             self._split(
-                pool, (-split_count, -size_bytes), segment.split_off((gap_start, address), (end, gap_end))
+                pool,
+                (-split_count, -size_bytes),
+                segment.split_off((gap_start, address), (end_address, gap_end)),
             )
-        for metric, amount in (("allocation", 1), ("allocated_bytes", size), *_active(size, requested)):
+        for metric, amount in (
+            ("allocation", 1),
+            ("allocated_bytes", size),
+            *_active_amounts(size, requested),
+        ):
             self._change(metric, pool, amount)
         self._oversize("oversize_allocations", size, 1)
 
@@ -226,13 +232,13 @@ class _Counter:
         size, requested = self.blocks.pop(address)
         pool = "small" if size <= SMALL_REQUEST_BYTES else "large"
         segment = self._segment_of(address)
-        end = address + size
+        end_address = address + size
         if segment is not None:
-            segment.used.remove((address, end))
-            gap_start, gap_end = segment.gap(address, end)
-            split_count, size_bytes = segment.split_off((gap_start, address), (end, gap_end))
+            segment.used.remove((address, end_address))
+            gap_start, gap_end = segment.gap(address, end_address)
+            split_count, size_bytes = segment.split_off((gap_start, address), (end_address, gap_end))
             self._split(pool, (-split_count, -size_bytes), segment.split_off((gap_start, gap_end)))
-        for metric, amount in _active(size, requested):
+        for metric, amount in _active_amounts(size, requested):
             self._change(metric, pool, -amount)
 
     # Figures
@@ -251,7 +257,7 @@ class _Counter:
             _add(self.oversize[name], amount)
 
 
-def _active(size: int, requested: int) -> tuple[tuple[str, int], ...]:
+def _active_amounts(size: int, requested: int) -> tuple[tuple[str, int], ...]:
     return ("active", 1), ("active_bytes", size), ("requested_bytes", requested)
 
 
@@ -279,10 +285,12 @@ def _releases_for_requests(trace: AllocatorTrace) -> int:
     """Count the releases of memory to the device that the allocator made for a request."""
     codes = trace.events.actions
     is_release = np.isin(codes, _RELEASE_CODES)
-    begins = np.flatnonzero(is_release & ~np.r_[False, is_release[:-1]]).tolist()
-    ends = np.flatnonzero(is_release & ~np.r_[is_release[1:], False]).tolist()
+    first_indices = np.flatnonzero(is_release & ~np.r_[False, is_release[:-1]]).tolist()
+    last_indices = np.flatnonzero(is_release & ~np.r_[is_release[1:], False]).tolist()
     starts = release_starts(trace)
     return sum(
-        begin not in starts and end + 1 < len(codes) and codes[end + 1] in _ALLOCATION_CODES
-        for begin, end in zip(begins, ends, strict=True)
+        first_index not in starts
+        and last_index + 1 < len(codes)
+        and codes[last_index + 1] in _ALLOCATION_CODES
+        for first_index, last_index in zip(first_indices, last_indices, strict=True)
     )

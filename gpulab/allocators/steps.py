@@ -147,25 +147,25 @@ def _spans(ranges: RangeLives, step: int) -> dict[int, list[tuple[int, int]]]:
 
 def _blocks(history: AllocatorHistory, step: int) -> dict[int, list[Block]]:
     """Return the blocks of each segment that are in use or wait, sorted by address."""
-    lives = history.blocks
-    rows = np.flatnonzero((lives.begins <= step) & (step < lives.ends))
+    block_lives = history.blocks
+    rows = np.flatnonzero((block_lives.begins <= step) & (step < block_lives.ends))
     result: dict[int, list[Block]] = {}
     columns = (
-        lives.segments,
-        lives.addresses,
-        lives.size_bytes,
-        lives.requested_bytes,
-        lives.stacks,
-        lives.begins,
-        lives.freed,
+        block_lives.segments,
+        block_lives.addresses,
+        block_lives.size_bytes,
+        block_lives.requested_bytes,
+        block_lives.stacks,
+        block_lives.begins,
+        block_lives.freed,
     )
     selected_columns = (column[rows].tolist() for column in columns)
-    for row, segment_index, address, size, requested_bytes, stack, begin, freed_step in zip(
+    for row, segment_index, address, size, requested_bytes, stack, allocated_step, freed_step in zip(
         rows.tolist(), *selected_columns, strict=True
     ):
         is_waiting = freed_step <= step
-        label = lives.labels.get(row, "")
-        event = (freed_step if is_waiting else begin) - 1
+        label = block_lives.labels.get(row, "")
+        event = (freed_step if is_waiting else allocated_step) - 1
         block = Block(
             address=address,
             size_bytes=size,
@@ -277,9 +277,9 @@ class _Lives:
             return -1  # a damaged trace
         match action:
             case "alloc":
-                previous = self.used.pop(address, None)
-                if previous is not None:
-                    self._end_block(previous, step)
+                replaced_row = self.used.pop(address, None)
+                if replaced_row is not None:
+                    self._end_block(replaced_row, step)
                 segment_index = self._segment_around(address, size, stream, step)
                 return self._add_block(address, size, requested, stream, stack, segment_index, step)
             case "free_requested":
@@ -385,17 +385,19 @@ class _Lives:
                 segment = self._root(row[2]) if segment < 0 else segment
                 position = start + row[1]
                 continue
-            end = min(self.starts[index], address + size) if index < len(self.starts) else address + size
-            grown_segment = self._grow(position, end - position, stream, step, is_expandable=False)
+            end_address = (
+                min(self.starts[index], address + size) if index < len(self.starts) else address + size
+            )
+            grown_segment = self._grow(position, end_address - position, stream, step, is_expandable=False)
             segment = grown_segment if segment < 0 else segment
-            position = end
+            position = end_address
         return segment
 
     def _unmap(self, address: int, size: int, step: int) -> None:
         """End all mappings and blocks within a range; the frees of these blocks were not recorded."""
-        end = address + size
+        end_address = address + size
         index = max(0, bisect_right(self.starts, address) - 1)
-        overlapping = self.starts[index : bisect_left(self.starts, end)]
+        overlapping = self.starts[index : bisect_left(self.starts, end_address)]
         for start in overlapping:
             row = self.ranges[self.range_rows[start]]
             range_end = start + row[1]
@@ -406,9 +408,9 @@ class _Lives:
             row[4] = step
             # The remaining parts on both sides continue as separate ranges.
             self._map(start, address - start, row[2], step)
-            self._map(end, range_end - end, row[2], step)
+            self._map(end_address, range_end - end_address, row[2], step)
             if self.used_blocks[self._root(row[2])]:
-                self._end_blocks(max(start, address), min(range_end, end), step)
+                self._end_blocks(max(start, address), min(range_end, end_address), step)
 
     def _end_blocks(self, start_address: int, end_address: int, step: int) -> None:
         for address in [start for start in self.used if start_address <= start < end_address]:
@@ -431,29 +433,33 @@ class _Lives:
             zip(*self.kinds, strict=True) if self.kinds else ((), (), (), ())
         )
 
-        def wide(table: Column, column: int) -> Column:
+        def column_of(table: Column, column: int) -> Column:
             return np.ascontiguousarray(table[:, column])
 
-        def narrow(table: Column, column: int) -> Steps:
+        def steps_of(table: Column, column: int) -> Steps:
             return table[:, column].astype(np.int32)
 
-        lives = BlockLives(
-            addresses=wide(blocks, 0),
-            size_bytes=wide(blocks, 1),
-            requested_bytes=wide(blocks, 2),
-            streams=wide(blocks, 3),
-            stacks=narrow(blocks, 4),
+        block_lives = BlockLives(
+            addresses=column_of(blocks, 0),
+            size_bytes=column_of(blocks, 1),
+            requested_bytes=column_of(blocks, 2),
+            streams=column_of(blocks, 3),
+            stacks=steps_of(blocks, 4),
             segments=roots[blocks[:, 5]],
-            begins=narrow(blocks, 6),
-            freed=narrow(blocks, 7),
-            ends=narrow(blocks, 8),
+            begins=steps_of(blocks, 6),
+            freed=steps_of(blocks, 7),
+            ends=steps_of(blocks, 8),
             labels={int(new_rows[row]): label for row, label in self.labels.items()},
         )
         return AllocatorHistory(
             self.trace,
-            lives,
+            block_lives,
             RangeLives(
-                wide(ranges, 0), wide(ranges, 1), roots[ranges[:, 2]], narrow(ranges, 3), narrow(ranges, 4)
+                column_of(ranges, 0),
+                column_of(ranges, 1),
+                roots[ranges[:, 2]],
+                steps_of(ranges, 3),
+                steps_of(ranges, 4),
             ),
             SegmentLives(streams, pools, is_expandable, is_seen),
             new_rows[np.array(self.event_blocks, np.int64)] if self.event_blocks else np.empty(0, np.int32),

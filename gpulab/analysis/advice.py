@@ -74,7 +74,7 @@ def advice(timeline: Timeline) -> tuple[Advice, ...]:
     return tuple(
         Advice(
             candidate.topic,
-            f"{candidate.text}: {_gain(candidate.gain_ns, total_ns)}.",
+            f"{candidate.text}: {_gain_text(candidate.gain_ns, total_ns)}.",
             candidate.gain_ns,
             candidate.sources,
         )
@@ -82,7 +82,7 @@ def advice(timeline: Timeline) -> tuple[Advice, ...]:
     )
 
 
-def _gain(gain_ns: int, total_ns: int) -> str:
+def _gain_text(gain_ns: int, total_ns: int) -> str:
     return f"up to about {duration(gain_ns)} of {duration(total_ns)} ({percent(gain_ns / total_ns)})"
 
 
@@ -191,11 +191,11 @@ def _overlap(flow: Flow, path: Sequence[PathStep]) -> Iterable[Advice]:
     overlaps = pairs(engines)
     if all(overlap.fraction >= _GOOD_OVERLAP for overlap in overlaps):
         return
-    (longest, _), *other_engines = busy_ns.most_common()
+    (longest_engine, _), *other_engines = busy_ns.most_common()
     saved_ns = sum(time_ns for _, time_ns in other_engines) * (PIECES - 1) / PIECES
     # Even with perfect overlap, a run is not shorter than the work of its busiest engine.
     shortest_ns = max(max(overlap.first_ns, overlap.second_ns) for overlap in overlaps)
-    names = listing([longest, *(name for name, _ in other_engines)])
+    names = listing([longest_engine, *(name for name, _ in other_engines)])
     text = f"Let {names} overlap: divide the work into pieces, and launch them in several streams in turn"
     if any(a.pinned is False for a in _path_operations(flow, path)):
         text += ", with pinned buffers"

@@ -63,16 +63,16 @@ def hazard(
     )
 
 
-def _stream_use(use: Use, counterpart: Use, names: dict[StreamKey, str]) -> StreamUse:
-    key = _displayed_stream(use, counterpart)
+def _stream_use(use: Use, other_use: Use, names: dict[StreamKey, str]) -> StreamUse:
+    key = _displayed_stream(use, other_use)
     if key is None:
         return StreamUse(use.name, use.region.memory, "", use.source, use.writes)
     return StreamUse(use.name, key[0], stream_words(key, names), use.source, use.writes)
 
 
-def _displayed_stream(use: Use, counterpart: Use) -> StreamKey | None:
+def _displayed_stream(use: Use, other_use: Use) -> StreamKey | None:
     """Return the stream to display: within one launch of a graph, the stream that captured the node."""
-    return use.inner if use.launch and use.launch == counterpart.launch else use.stream
+    return use.inner if use.launch and use.launch == other_use.launch else use.stream
 
 
 def _conflict_text(
@@ -87,21 +87,21 @@ def _conflict_text(
     activity = (
         f"{earlier_use.stream or 'the host'} may still be {'writing' if earlier.writes else 'reading'} it"
     )
-    pending = f"{activity} ({earlier_use.name}{_comma_line(earlier_use.source)})"
+    pending_use = f"{activity} ({earlier_use.name}{_comma_line(earlier_use.source)})"
     if hazard_kind == "used after it was freed":
         use = f"{later_use.stream} uses {array} ({later_use.name}{_comma_line(later_use.source)})"
         return f"{use}, whose memory was freed or given to another array{_in_line(earlier_use.source)}: "
     if hazard_kind == "freed too early":
-        return f"{_capital(array)} is freed{_in_line(later_use.source)} while {pending}: "
+        return f"{_capital(array)} is freed{_in_line(later_use.source)} while {pending_use}: "
     if hazard_kind == "reused too early":
         user = later_use.stream or "the host"
         reuse = f"{user} uses its memory again ({later_use.name}{_comma_line(later_use.source)})"
-        return f"{_capital(array)} was freed{_in_line(free_source)}, and {reuse} while {pending}: "
+        return f"{_capital(array)} was freed{_in_line(free_source)}, and {reuse} while {pending_use}: "
     if not later_use.stream:
-        return f"The host {later_use.name} ({array}{_comma_line(later_use.source)}) while {pending}: "
+        return f"The host {later_use.name} ({array}{_comma_line(later_use.source)}) while {pending_use}: "
     verb = "writes" if later_use.writes else "reads"
     use = f"{_capital(later_use.stream)} {verb} {array} ({later_use.name}{_comma_line(later_use.source)})"
-    return f"{use} while {pending}: "
+    return f"{use} while {pending_use}: "
 
 
 def _missing_order(
@@ -136,10 +136,11 @@ def _useless_wait(wait: Wait, earlier: Use, waiter: str, names: dict[StreamKey, 
         position = f"recorded{_in_line(wait.record_source)}, before that operation"
         return f"the event that {waiter} waits for{_in_line(wait.source)} was {position}."
     if wait.record_index > earlier.index:
-        awaited = stream_words(wait.stream, names)
-        unordered = stream_words(earlier.stream, names)
+        awaited_stream = stream_words(wait.stream, names)
+        unordered_stream = stream_words(earlier.stream, names)
         return (
-            f"{waiter} waits{_in_line(wait.source)} for {awaited} only, which does not wait for {unordered}."
+            f"{waiter} waits{_in_line(wait.source)} for {awaited_stream} only, "
+            f"which does not wait for {unordered_stream}."
         )
     return ""
 

@@ -41,12 +41,12 @@ class Flow:
         self.timeline = timeline
         self.operations = {a.correlation_id: a for a in timeline.activities}
         self._calls = {call.correlation_id: call for call in timeline.calls if call.correlation_id}
-        self._previous: dict[int, Activity] = {}
+        self._stream_predecessor: dict[int, Activity] = {}
         streams: dict[tuple[int, int], Activity] = {}
         for activity in timeline.activities:
             key = (activity.device_id, activity.stream_id)
             if key in streams:
-                self._previous[activity.correlation_id] = streams[key]
+                self._stream_predecessor[activity.correlation_id] = streams[key]
             streams[key] = activity
 
     def call(self, activity: Activity) -> HostCall | None:
@@ -75,10 +75,10 @@ class Flow:
             for operation_number in activity.after
             if operation_number in self.operations
         ]
-        previous = self._previous.get(activity.correlation_id)
+        stream_predecessor = self._stream_predecessor.get(activity.correlation_id)
         return (
-            [previous]
-            if not activity.after and previous is not None and not activity.graph_id
+            [stream_predecessor]
+            if not activity.after and stream_predecessor is not None and not activity.graph_id
             else predecessors
         )
 
@@ -105,9 +105,13 @@ class Flow:
         """Return the outermost calls of each thread in their order, with their starts and ends."""
         calls_of_thread: dict[int, list[HostCall]] = {}
         for call in sorted(self.timeline.calls, key=lambda c: (c.start_ns, -c.end_ns)):
-            outermost = calls_of_thread.setdefault(call.thread, [])
-            if not outermost or call.start_ns >= outermost[-1].end_ns or call.end_ns > outermost[-1].end_ns:
-                outermost.append(call)
+            outermost_calls = calls_of_thread.setdefault(call.thread, [])
+            if (
+                not outermost_calls
+                or call.start_ns >= outermost_calls[-1].end_ns
+                or call.end_ns > outermost_calls[-1].end_ns
+            ):
+                outermost_calls.append(call)
         return {
             thread: (calls, [c.start_ns for c in calls], [c.end_ns for c in calls])
             for thread, calls in calls_of_thread.items()
@@ -207,8 +211,8 @@ class Flow:
 
     def calls_within(self, thread: int, start_ns: int, end_ns: int) -> list[HostCall]:
         """Return the calls of a thread that lie at least partly within an interval."""
-        calls, starts, ends = self._calls_of.get(thread, ([], [], []))
-        candidates = calls[bisect_left(ends, start_ns) : bisect_left(starts, end_ns)]
+        calls, start_times_ns, end_times_ns = self._calls_of.get(thread, ([], [], []))
+        candidates = calls[bisect_left(end_times_ns, start_ns) : bisect_left(start_times_ns, end_ns)]
         return [call for call in candidates if call.end_ns > start_ns or call.start_ns == call.end_ns]
 
     def running(self, thread: int, start_ns: int, end_ns: int) -> str:
@@ -265,8 +269,8 @@ class Flow:
         engine = engine_of(activity)
         if engine is None:
             return None
-        operations, ends = self._by_engine[activity.device_id, engine]
-        index = bisect_right(ends, activity.start_ns) - 1
+        operations, end_times_ns = self._by_engine[activity.device_id, engine]
+        index = bisect_right(end_times_ns, activity.start_ns) - 1
         return operations[index] if index >= 0 and operations[index] is not activity else None
 
 

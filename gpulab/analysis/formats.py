@@ -66,15 +66,15 @@ class Format:
         return 1 - self.bias
 
     @cached_property
-    def _top(self) -> int:
+    def _largest_code(self) -> int:
         """The bits of the largest finite number."""
-        highest = (1 << self.exponent_bits + self.fraction_bits) - 1
-        return highest - (1 << self.fraction_bits if self.has_infinity else int(self.has_nan))
+        highest_code = (1 << self.exponent_bits + self.fraction_bits) - 1
+        return highest_code - (1 << self.fraction_bits if self.has_infinity else int(self.has_nan))
 
     @cached_property
     def largest(self) -> float:
         """The largest finite number."""
-        return float(self.value(self._top))
+        return float(self.value(self._largest_code))
 
     @property
     def smallest_normal(self) -> float:
@@ -105,20 +105,20 @@ class Format:
                 return self._signed(0, self._nan)
             if math.isinf(number):
                 return self._signed(sign, self._overflow)
-        exact = Fraction(number)
-        sign = sign or int(exact < 0)
-        exact = abs(exact)
-        if not exact:
+        exact_number = Fraction(number)
+        sign = sign or int(exact_number < 0)
+        exact_number = abs(exact_number)
+        if not exact_number:
             return self._signed(sign, 0)
-        exponent = exact.numerator.bit_length() - exact.denominator.bit_length()
-        if exact < Fraction(2) ** exponent:
+        exponent = exact_number.numerator.bit_length() - exact_number.denominator.bit_length()
+        if exact_number < Fraction(2) ** exponent:
             exponent -= 1
         exponent = max(exponent, self.least_exponent)
         # round() of a Fraction rounds a tie to the even number. A fraction that is rounded up to 2 carries
         # into the exponent, as the bits themselves do.
-        significand = round(exact / Fraction(2) ** (exponent - self.fraction_bits))
+        significand = round(exact_number / Fraction(2) ** (exponent - self.fraction_bits))
         magnitude = (exponent - self.least_exponent << self.fraction_bits) + significand
-        return self._signed(sign, magnitude if magnitude <= self._top else self._overflow)
+        return self._signed(sign, magnitude if magnitude <= self._largest_code else self._overflow)
 
     def value(self, code: int) -> Fraction | float:
         """Return the number that a bit pattern represents, as a Fraction. Infinities, NaN and negative zero
@@ -128,7 +128,7 @@ class Format:
         exponent = code >> self.fraction_bits & (1 << self.exponent_bits) - 1
         fraction = code & (1 << self.fraction_bits) - 1
         magnitude = code & (1 << self.bits - 1) - 1
-        if magnitude > self._top:
+        if magnitude > self._largest_code:
             return sign * math.inf if self.has_infinity and not fraction else math.nan
         if not magnitude and sign < 0:
             return -0.0
@@ -148,9 +148,9 @@ class Format:
         if math.isnan(nearest):
             return nearest, nearest
         magnitude = self.code(abs(nearest))
-        larger = self._float_of(magnitude + 1)
-        smaller = self._float_of(magnitude - 1) if magnitude else -self.smallest
-        return (-larger, -smaller) if nearest < 0 else (smaller, larger)
+        next_larger = self._float_of(magnitude + 1)
+        next_smaller = self._float_of(magnitude - 1) if magnitude else -self.smallest
+        return (-next_larger, -next_smaller) if nearest < 0 else (next_smaller, next_larger)
 
     def parts(self, code: int) -> tuple[str, str, str]:
         """Return the sign, exponent and fraction of a bit pattern as strings of zeros and ones."""
@@ -182,13 +182,13 @@ class Format:
     @property
     def _overflow(self) -> int:
         """Bits of the value for a number that is too large: infinity, NaN, or the largest number."""
-        return self._top + 1 if self.has_nan else self._top
+        return self._largest_code + 1 if self.has_nan else self._largest_code
 
     @property
     def _nan(self) -> int:
         """Bits of a quiet NaN with a positive sign, or of the largest number."""
-        quiet = 1 << self.fraction_bits - 1 if self.has_infinity else 0
-        return self._overflow + quiet
+        quiet_bit = 1 << self.fraction_bits - 1 if self.has_infinity else 0
+        return self._overflow + quiet_bit
 
     def _float_of(self, magnitude: int) -> float:
         """Return the non-negative number with these bits, limited to those of the overflow value."""

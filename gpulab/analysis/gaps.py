@@ -92,7 +92,7 @@ class _Causes:
         self._flow = flow
         self._names = stream_names(flow.timeline)
         engines = by_engine(flow.timeline)
-        self._busy = {name: union(intervals(activities)) for name, activities in engines.items()}
+        self._busy_spans = {name: union(intervals(activities)) for name, activities in engines.items()}
         self._has_many_devices = len({a.device_id for a in flow.timeline.activities}) > 1
 
     def of(self, start_ns: int, end_ns: int, operation: Activity | None) -> list[tuple[int, int, _Cause]]:
@@ -121,9 +121,9 @@ class _Causes:
 
     def _device(self, operation: Activity, issued_ns: int, end_ns: int) -> _Cause:
         """Return why an operation started later than it was issued."""
-        awaited = max(self._flow.before(operation), key=lambda a: a.end_ns, default=None)
-        if awaited is not None and awaited.end_ns > issued_ns:
-            return self._predecessor_cause(operation, awaited)
+        awaited_operation = max(self._flow.before(operation), key=lambda a: a.end_ns, default=None)
+        if awaited_operation is not None and awaited_operation.end_ns > issued_ns:
+            return self._predecessor_cause(operation, awaited_operation)
         if self._engine_ns(operation, issued_ns, end_ns) * 2 > end_ns - issued_ns:
             engine = engine_of(operation)
             return "engine busy", f"other streams' work kept the engine ({engine}) busy", None
@@ -142,7 +142,10 @@ class _Causes:
                 f"waited for {copy_text}",
                 wait_line or (issuing_call.source if issuing_call else None),
             )
-        if (awaited.device_id, awaited.stream_id) == (operation.device_id, operation.stream_id):
+        if (awaited.device_id, awaited.stream_id) == (
+            operation.device_id,
+            operation.stream_id,
+        ):
             origin = " of its graph" if operation.graph_id and awaited.graph_id else " of the same stream"
             return "waiting for its stream", f"waited for {awaited.name}{origin}", wait_line
         if wait is not None:
@@ -181,11 +184,11 @@ class _Causes:
             return wait_ns.most_common(1)[0][0]
         if waits and waits[0].start_ns <= start_ns:
             return _wait_cause(waits[0])
-        longest = max(calls, key=lambda call: call.end_ns - call.start_ns, default=None)
-        if longest is not None and not longest.name.startswith(_ISSUING_CALLS):
-            in_call_ns = min(longest.end_ns, issued_ns) - max(longest.start_ns, start_ns)
+        longest_call = max(calls, key=lambda call: call.end_ns - call.start_ns, default=None)
+        if longest_call is not None and not longest_call.name.startswith(_ISSUING_CALLS):
+            in_call_ns = min(longest_call.end_ns, issued_ns) - max(longest_call.start_ns, start_ns)
             if in_call_ns * 2 > length_ns:
-                return "host computing", f"the host was in {longest.name}", longest.source
+                return "host computing", f"the host was in {longest_call.name}", longest_call.source
         return "launch-bound", f"the host was launching work ({count(len(calls), 'call')})", issuing_line
 
     def _engine_ns(self, operation: Activity, start_ns: int, end_ns: int) -> int:
@@ -193,13 +196,13 @@ class _Causes:
         engine = engine_of(operation)
         if engine is None:
             return 0
-        starts, ends = self._busy[
+        start_times_ns, end_times_ns = self._busy_spans[
             engine + (f" of device {operation.device_id}" if self._has_many_devices else "")
         ]
-        first_index = np.searchsorted(ends, start_ns, "right")
-        last_index = np.searchsorted(starts, end_ns, "left")
-        clipped_ns = np.minimum(ends[first_index:last_index], end_ns) - np.maximum(
-            starts[first_index:last_index], start_ns
+        first_index = np.searchsorted(end_times_ns, start_ns, "right")
+        last_index = np.searchsorted(start_times_ns, end_ns, "left")
+        clipped_ns = np.minimum(end_times_ns[first_index:last_index], end_ns) - np.maximum(
+            start_times_ns[first_index:last_index], start_ns
         )
         return int(clipped_ns.sum())
 

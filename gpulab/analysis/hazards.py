@@ -80,7 +80,7 @@ class StreamChecker:
         self._findings: dict[tuple[object, ...], StreamHazard] = {}
         self._pairs: dict[tuple[object, ...], tuple[int, int]] = {}
         self._streams: dict[StreamKey, None] = {}
-        self._unnamed = 0
+        self._unnamed_streams = 0
 
     def see(self, act: Act) -> None:
         """Process the program's next action."""
@@ -143,8 +143,8 @@ class StreamChecker:
         key = self._key(device_id, stream_id)
         self._streams[key] = None
         if stream_id not in (*LEGACY, PER_THREAD) and key not in self.names:
-            self._unnamed += 1
-            self.names[key] = f"stream {self._unnamed}"
+            self._unnamed_streams += 1
+            self.names[key] = f"stream {self._unnamed_streams}"
         return key
 
     def _use(
@@ -157,7 +157,7 @@ class StreamChecker:
         source: SourceLine | None,
         atomics: Iterable[Region] = (),
         launch: int = 0,
-        inner: StreamKey | None = None,
+        inner_stream: StreamKey | None = None,
         built_index: int | None = None,
     ) -> None:
         accesses = [(region, False, False) for region in reads]
@@ -165,60 +165,73 @@ class StreamChecker:
         accesses += [(region, True, True) for region in atomics]
         for region, writes_region, atomic in accesses:
             use = Use(
-                region, writes_region, moment, self._order.index, name, stream, source, launch, inner, atomic
+                region,
+                writes_region,
+                moment,
+                self._order.index,
+                name,
+                stream,
+                source,
+                launch,
+                inner_stream,
+                atomic,
             )
             if stream is not None and (self._free_blocks or launch):
                 self._check_freed(use, built_index)
             self._compare(use)
 
-    def _compare(self, later: Use) -> None:
+    def _compare(self, later_use: Use) -> None:
         """Compare a use of memory with earlier uses, and keep it for comparison with later uses."""
-        region = later.region
-        clock = later.moment.clock
+        region = later_use.region
+        clock = later_use.moment.clock
         earlier_uses = self._uses.get(region.memory)
         if earlier_uses is None:
             earlier_uses = self._uses[region.memory] = RegionMap()
         start = region.start
-        end = region.end
+        region_end = region.end
         host_clock = self._order.host
         for uses in earlier_uses.overlapping(region):
             remaining_uses: list[Use] = []
-            for earlier in uses:
-                if earlier.moment.before(host_clock) and earlier.moment is not later.moment:
+            for earlier_use in uses:
+                if earlier_use.moment.before(host_clock) and earlier_use.moment is not later_use.moment:
                     continue  # all later uses are ordered after it
-                if earlier.region.start < end and start < earlier.region.end:
-                    if not earlier.moment.before(clock):
-                        if later.clashes(earlier) and overlap(earlier.region, region):
-                            self._clash(earlier, later)
+                if earlier_use.region.start < region_end and start < earlier_use.region.end:
+                    if not earlier_use.moment.before(clock):
+                        if later_use.clashes(earlier_use) and overlap(earlier_use.region, region):
+                            self._clash(earlier_use, later_use)
                     elif (
-                        later.hides(earlier)
-                        and earlier.index < later.index
-                        and covers(region, earlier.region)
+                        later_use.hides(earlier_use)
+                        and earlier_use.index < later_use.index
+                        and covers(region, earlier_use.region)
                     ):
                         continue  # a use that is not ordered after `old` is not ordered after `new` either
-                remaining_uses.append(earlier)
+                remaining_uses.append(earlier_use)
             uses[:] = remaining_uses
-        earlier_uses.add(region, later)
+        earlier_uses.add(region, later_use)
 
-    def _clash(self, earlier: Use, later: Use) -> None:
-        release = self._release_between(earlier, later)
+    def _clash(self, earlier_use: Use, later_use: Use) -> None:
+        release = self._release_between(earlier_use, later_use)
         if release is not None:
-            self._drop_release(earlier, release)
+            self._drop_release(earlier_use, release)
             hazard_kind: StreamHazardKind = "reused too early"
-        elif later.stream is None:
-            hazard_kind = "host changed too early" if later.writes else "host read too early"
-        elif later.writes:
-            hazard_kind = "write after write" if earlier.writes else "write after read"
+        elif later_use.stream is None:
+            hazard_kind = "host changed too early" if later_use.writes else "host read too early"
+        elif later_use.writes:
+            hazard_kind = "write after write" if earlier_use.writes else "write after read"
         else:
             hazard_kind = "read after write"
-        self._add(hazard_kind, earlier, later, release.source if release else None)
+        self._add(hazard_kind, earlier_use, later_use, release.source if release else None)
 
     def _add(
-        self, hazard_kind: StreamHazardKind, earlier: Use, later: Use, free_source: SourceLine | None = None
+        self,
+        hazard_kind: StreamHazardKind,
+        earlier_use: Use,
+        later_use: Use,
+        free_source: SourceLine | None = None,
     ) -> None:
         is_release = hazard_kind == "freed too early"
-        key = (earlier.source or earlier.name, later.source or later.name, is_release)
-        use_pair = (earlier.index, later.index)
+        key = (earlier_use.source or earlier_use.name, later_use.source or later_use.name, is_release)
+        use_pair = (earlier_use.index, later_use.index)
         finding = self._findings.get(key)
         if finding is not None and self._pairs[key] != use_pair:
             self._pairs[key] = use_pair
@@ -232,7 +245,7 @@ class StreamChecker:
         self._pairs[key] = use_pair
         finding_count = 1 if finding is None else finding.count
         self._findings[key] = explain.hazard(
-            hazard_kind, earlier, later, free_source, self._order, self.names, finding_count
+            hazard_kind, earlier_use, later_use, free_source, self._order, self.names, finding_count
         )
 
     # Allocations and frees
@@ -247,9 +260,9 @@ class StreamChecker:
         moment = Moment(None, 0, clock)
         free = Use(region, True, moment, index, "free", stream, act.source)
         for uses in earlier_uses.overlapping(region) if earlier_uses is not None else ():
-            for earlier in uses:
-                if not earlier.moment.before(clock) and overlap(earlier.region, region):
-                    self._add("freed too early", earlier, free)
+            for earlier_use in uses:
+                if not earlier_use.moment.before(clock) and overlap(earlier_use.region, region):
+                    self._add("freed too early", earlier_use, free)
         self._releases.append(block)
         if len(self._releases) > _MAX_RELEASES:
             del self._releases[: _MAX_RELEASES // 2]
@@ -285,22 +298,22 @@ class StreamChecker:
             free = Use(block.region, True, Moment(None, 0, {}), block.index, "free", None, block.source)
             self._add("used after it was freed", free, use)
 
-    def _release_between(self, earlier: Use, later: Use) -> Block | None:
+    def _release_between(self, earlier_use: Use, later_use: Use) -> Block | None:
         """Return the release of the memory between two uses, or None."""
         for release in reversed(self._releases):
-            if release.index < earlier.index:
+            if release.index < earlier_use.index:
                 return None
             if (
-                release.index < later.index
-                and overlap(release.region, earlier.region)
-                and overlap(release.region, later.region)
+                release.index < later_use.index
+                and overlap(release.region, earlier_use.region)
+                and overlap(release.region, later_use.region)
             ):
                 return release
         return None
 
-    def _drop_release(self, earlier: Use, release: Block) -> None:
+    def _drop_release(self, earlier_use: Use, release: Block) -> None:
         """Remove the hazard of a release, because that of the memory's next use replaces it."""
-        key = (earlier.source or earlier.name, release.source or "free", True)
+        key = (earlier_use.source or earlier_use.name, release.source or "free", True)
         self._findings.pop(key, None)
         self._pairs.pop(key, None)
 

@@ -117,16 +117,16 @@ class Order:
 
     def next_in(self, key: StreamKey) -> Clock:
         """Return the clock that the next operation of a stream will have. No operation is added."""
-        return self._ready(self._stream(key))
+        return self._next_clock(self._stream(key))
 
     def work(self, act: Work, devices: Iterable[int] = ()) -> Moment:
         """Add an operation to a stream. For a peer copy, `devices` are its two devices."""
         stream = self._stream((act.device_id, act.stream_id))
-        clock = self._ready(stream)
+        clock = self._next_clock(stream)
         # In the legacy default stream, a peer copy waits for both devices, and they for it.
         legacy_streams = [self._stream((device, 0)) for device in devices if stream.is_legacy]
         for legacy_stream in legacy_streams:
-            join(clock, self._ready(legacy_stream))
+            join(clock, self._next_clock(legacy_stream))
         moment = self._tick(stream.key, clock)
         stream.clock = clock
         for legacy_stream in legacy_streams:
@@ -138,7 +138,7 @@ class Order:
     def follow(self, key: StreamKey, clock: Clock) -> None:
         """Record that the next operation of a stream runs after all operations in a clock."""
         stream = self._stream(key)
-        stream.clock = self._ready(stream)
+        stream.clock = self._next_clock(stream)
         join(stream.clock, clock)
 
     def host_use(self) -> Moment:
@@ -149,7 +149,7 @@ class Order:
     def graph(self, act: GraphLaunch) -> list[Moment]:
         """Add the nodes of a graph that is launched in a stream."""
         stream = self._stream((act.device_id, act.stream_id))
-        start_clock = self._ready(stream)
+        start_clock = self._next_clock(stream)
         join(start_clock, self._graph_clocks.get(act.graph_id, {}))
         predecessors: dict[int, list[int]] = {}
         for source_index, target_index in act.edges:
@@ -158,14 +158,14 @@ class Order:
         end_clock = dict(start_clock)
         branch_count = 0
         for node_index in range(len(act.nodes)):
-            previous = [moments[source_index] for source_index in predecessors.get(node_index, ())]
+            predecessor_moments = [moments[source_index] for source_index in predecessors.get(node_index, ())]
             clock = dict(start_clock)
-            for moment in previous:
+            for moment in predecessor_moments:
                 join(clock, moment.clock)
             chain: Chain = None
-            if not previous and not moments:
+            if not predecessor_moments and not moments:
                 chain = stream.key
-            for moment in previous:
+            for moment in predecessor_moments:
                 # A node can continue the chain of its predecessor if that is still the last of the chain.
                 if chain is None and end_clock.get(moment.chain) == moment.tick:
                     chain = moment.chain
@@ -184,7 +184,7 @@ class Order:
     def record(self, act: EventRecord) -> None:
         """Record an event in a stream."""
         stream = self._stream((act.device_id, act.stream_id))
-        stream.clock = self._ready(stream)
+        stream.clock = self._next_clock(stream)
         self._events[act.event_id] = _Event(dict(stream.clock), stream.key, self.index, act.source)
 
     def wait(self, act: EventWait) -> None:
@@ -194,7 +194,7 @@ class Order:
         if event is None:
             stream.waits.append(Wait(self.index, act.source, None))
             return
-        stream.clock = self._ready(stream)
+        stream.clock = self._next_clock(stream)
         join(stream.clock, event.clock)
         stream.waits.append(Wait(self.index, act.source, event.stream, event.index, event.source))
 
@@ -206,7 +206,7 @@ class Order:
                     join(self.host, stream.clock)
         elif act.scope == "stream":
             stream = self._stream((act.device_id, act.stream_id))
-            join(self.host, self._ready(stream) if stream.is_legacy else stream.clock)
+            join(self.host, self._next_clock(stream) if stream.is_legacy else stream.clock)
             self.waits_of_host.appendleft(Wait(self.index, act.source, stream.key, self.index))
         elif act.scope == "event":
             event = self._events.get(act.event_id)
@@ -226,7 +226,7 @@ class Order:
             stream = self._streams[key] = _Stream(key)
         return stream
 
-    def _ready(self, stream: _Stream) -> Clock:
+    def _next_clock(self, stream: _Stream) -> Clock:
         """Return the clock of all operations before the next operation of a stream."""
         clock = dict(stream.clock)
         join(clock, self.host)

@@ -94,14 +94,14 @@ def union(spans: Intervals) -> Intervals:
     order = np.argsort(starts, kind="stable")
     starts = starts[order]
     ends = np.maximum.accumulate(ends[order])
-    breaks = np.flatnonzero(starts[1:] > ends[:-1])
-    return np.array([starts[[0, *(breaks + 1)]], ends[[*breaks, -1]]])
+    gap_indices = np.flatnonzero(starts[1:] > ends[:-1])
+    return np.array([starts[[0, *(gap_indices + 1)]], ends[[*gap_indices, -1]]])
 
 
 def length_ns(spans: Intervals) -> int:
     """Return the total time in ns that the intervals cover. Overlapping parts count once."""
-    disjoint = union(spans)
-    return int((disjoint[1] - disjoint[0]).sum())
+    disjoint_spans = union(spans)
+    return int((disjoint_spans[1] - disjoint_spans[0]).sum())
 
 
 def pairs(groups: Mapping[str, Sequence[Activity]]) -> tuple[Overlap, ...]:

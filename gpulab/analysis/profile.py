@@ -177,14 +177,16 @@ def _waits(timeline: Timeline) -> tuple[ProfiledWait, ...]:
 def _ranges(flow: Flow) -> tuple[ProfiledRange, ...]:
     """Return the ranges by name; each contains the operations that were issued within it."""
     timeline = flow.timeline
-    issued: dict[int, list[tuple[int, Activity]]] = {}
+    issued_operations: dict[int, list[tuple[int, Activity]]] = {}
     for activity in timeline.activities:
         issuing_call = flow.call(activity)
         if issuing_call is not None:
-            issued.setdefault(issuing_call.thread, []).append((issuing_call.start_ns, activity))
-    for thread_calls in issued.values():
+            issued_operations.setdefault(issuing_call.thread, []).append((issuing_call.start_ns, activity))
+    for thread_calls in issued_operations.values():
         thread_calls.sort(key=lambda pair: (pair[0], pair[1].correlation_id))
-    starts = {thread: [start for start, _ in thread_calls] for thread, thread_calls in issued.items()}
+    starts = {
+        thread: [start for start, _ in thread_calls] for thread, thread_calls in issued_operations.items()
+    }
     rows = []
     for ranges_of_name in _groups(
         (time_range for time_range in timeline.ranges if not time_range.is_mark),
@@ -197,7 +199,8 @@ def _ranges(flow: Flow) -> tuple[ProfiledRange, ...]:
                 bisect_left(call_starts, time_ns) for time_ns in (time_range.start_ns, time_range.end_ns)
             )
             operations.update(
-                (a.correlation_id, a) for _, a in issued.get(time_range.thread, [])[first_index:last_index]
+                (a.correlation_id, a)
+                for _, a in issued_operations.get(time_range.thread, [])[first_index:last_index]
             )
         rows.append(
             ProfiledRange(

@@ -253,9 +253,9 @@ def check_cupti() -> Result:
     if library is None:
         remedy = "pip install nvidia-cuda-cupti" if driver_status().usable else ""
         return "missing", "not installed (timelines are recorded with events instead)", remedy
-    rival = cupti.rival()
-    if rival:
-        return "wrong", f"in use by {rival}", f"Run this without {rival}."
+    rival_tool = cupti.rival()
+    if rival_tool:
+        return "wrong", f"in use by {rival_tool}", f"Run this without {rival_tool}."
     try:
         return "ok", f"CUPTI {library.version}", ""
     except cupti.CuptiError as error:
@@ -274,8 +274,14 @@ def check_nvrtc() -> Result:
             return "missing", "not available for macOS", "Compile kernels on Linux or Windows."
         return "missing", "not found", "pip install nvidia-cuda-nvrtc"
     targets = nvrtc.supported_targets()
-    lowest, highest = (f"{target // 10}.{target % 10}" for target in (targets[0], targets[-1]))
-    return "ok", f"{_version_text(nvrtc.version())}, compute capability {lowest} to {highest}", ""
+    lowest_capability, highest_capability = (
+        f"{target // 10}.{target % 10}" for target in (targets[0], targets[-1])
+    )
+    return (
+        "ok",
+        f"{_version_text(nvrtc.version())}, compute capability {lowest_capability} to {highest_capability}",
+        "",
+    )
 
 
 def check_headers() -> Result:
@@ -381,9 +387,9 @@ def check_widgets() -> Result:
     """Check whether the interactive views can be shown."""
     min_versions = {"ipywidgets": (8, 1), "anywidget": (0, 9), "matplotlib": (3, 8)}
     versions: dict[str, str | None] = {name: _version(name) for name in min_versions}
-    absent = [name for name, version in versions.items() if version is None]
-    if absent:
-        return "missing", f"no {', '.join(absent)}", f"pip install {' '.join(absent)}"
+    absent_packages = [name for name, version in versions.items() if version is None]
+    if absent_packages:
+        return "missing", f"no {', '.join(absent_packages)}", f"pip install {' '.join(absent_packages)}"
     outdated_names = [
         name
         for name, version in versions.items()

@@ -25,14 +25,16 @@ R_co = TypeVar("R_co", covariant=True)
 class Pictured(Savable):
     """An object that is displayed as a view or as tables. `_make_picture` creates the picture once."""
 
-    _made: Any = None
+    _cached_picture: Any = None
 
     def _make_picture(self) -> View | RecordTable[Any]:
         raise NotImplementedError
 
     def _picture(self) -> View | RecordTable[Any]:
-        picture: View | RecordTable[Any] = self._make_picture() if self._made is None else self._made
-        self._made = picture
+        picture: View | RecordTable[Any] = (
+            self._make_picture() if self._cached_picture is None else self._cached_picture
+        )
+        self._cached_picture = picture
         return picture
 
     def _writers(self) -> Writers:
@@ -136,7 +138,7 @@ class Recorded(Pictured, Generic[R]):
         self._recorder = recorder
         self._is_new = False
         self._is_going = True
-        self._record = self._made = None
+        self._record = self._cached_picture = None
 
     def stop(self) -> None:
         """End the recording, as the end of the ``with`` block does."""

@@ -84,12 +84,12 @@ def access(
             AccessPattern(stride, offset, element_bytes, padding, bool(swizzle)), space
         )
     launch = Launch.of(kernel, grid, block, args, shared_mem, stream)
-    answer = session.observe(launch, Accesses(*launch.warp_position(block_index, warp)))
-    lines = sorted({access.line for access in answer.record.counters.accesses if access.requests})
+    observed = session.observe(launch, Accesses(*launch.warp_position(block_index, warp)))
+    lines = sorted({access.line for access in observed.record.counters.accesses if access.requests})
     if line is not None and line not in lines:
         line_texts = ", ".join(map(str, lines)) or "none does"
         raise ValueError(
             f"Line {line} of the kernel accesses no memory in this launch. Lines with "
             f"memory accesses: {line_texts}."
         )
-    return views.AccessMicroscope(answer.record, line=line, note=answer.note)
+    return views.AccessMicroscope(observed.record, line=line, note=observed.note)

@@ -61,8 +61,8 @@ def fragments(
     """
     launch = Launch.of(kernel, grid, block, args, shared_mem, stream)
     block_index, warp = launch.warp_position(block_index, warp)
-    answer = session.observe(launch, Fragments(block_index, warp, max_steps))
-    trace = answer.record
+    observed = session.observe(launch, Fragments(block_index, warp, max_steps))
+    trace = observed.record
     if all(trace.of(execution).role == "access" for execution in trace.executions):
         remedy = (
             f"It was recorded for {max_steps:,} steps; a larger `max_steps` records more."
@@ -79,4 +79,4 @@ def fragments(
             f"On line {line} of the kernel, this warp executed no matrix instruction and no access to shared "
             f"memory. It did on these lines: {', '.join(map(str, lines))}."
         )
-    return views.FragmentView(trace, line=line, note=answer.note)
+    return views.FragmentView(trace, line=line, note=observed.note)

@@ -52,9 +52,9 @@ def compared(
         begin()
         graph_times = _timed(launch, stream, repeats)
         begin()
-        eager_timeline = _recorded(eager, stream)
+        eager_timeline = _record_timeline(eager, stream)
         begin()
-        replay = _recorded(launch, stream)
+        replay = _record_timeline(launch, stream)
     return GraphComparison(
         provenance=session.backend().provenance,
         nodes=len(graph.nodes),
@@ -74,17 +74,17 @@ def _timed(run: Callable[[], object], stream: Any, repeats: int) -> tuple[float,
     clock = session.backend().host_ns
     run()
     stream.synchronize()
-    begin = stream.record()
+    begin_event = stream.record()
     start = clock()
     for _ in range(repeats):
         run()
     host_ns = clock() - start
-    end = stream.record()
-    end.synchronize()
-    return cp.cuda.get_elapsed_time(begin, end) * 1e6 / repeats, host_ns / repeats
+    end_event = stream.record()
+    end_event.synchronize()
+    return cp.cuda.get_elapsed_time(begin_event, end_event) * 1e6 / repeats, host_ns / repeats
 
 
-def _recorded(run: Callable[[], object], stream: Any) -> Timeline | None:
+def _record_timeline(run: Callable[[], object], stream: Any) -> Timeline | None:
     """Return a timeline of one run, or None if another timeline is already being recorded."""
     recorder = session.backend().timeline_recorder()
     stream.synchronize()
@@ -107,13 +107,13 @@ def numbered(replay: Timeline, graph: GraphRecord) -> Timeline:
     """
     if replay.provenance.source == "modelled":
         return replay
-    pending: dict[object, list[int]] = defaultdict(list)
+    pending_nodes: dict[object, list[int]] = defaultdict(list)
     layers = graph.layers
     for node in sorted(graph.nodes, key=lambda node: (layers[node.number], node.number)):
-        pending[_of_node(node)].append(node.number)
+        pending_nodes[_of_node(node)].append(node.number)
     activities = []
     for activity in replay.activities:
-        node_numbers = pending.get(_of_activity(activity)) if activity.graph_id else None
+        node_numbers = pending_nodes.get(_of_activity(activity)) if activity.graph_id else None
         activities.append(replace(activity, graph_node_id=node_numbers.pop(0)) if node_numbers else activity)
     return replace(replay, activities=tuple(activities))
 

@@ -133,12 +133,14 @@ class CapturedGraph(Pictured):
 
     def _name_others(self, fn: Callable[..., Any]) -> None:
         """Find names for arrays that are not arguments but are used by nodes, such as a model's weights."""
-        graph = self._alive
+        graph = self._require_capture
         ndarray = session.cp().ndarray
         arrays = [*(name.record() for name in self._names.values()), *_outputs(graph.result, ndarray)]
         used_addresses = {address for node in graph.record.nodes for address in node.addresses}
-        unnamed = {address for address in used_addresses if not any(address in array for array in arrays)}
-        for name in global_arrays(fn, unnamed, ndarray):
+        unnamed_addresses = {
+            address for address in used_addresses if not any(address in array for array in arrays)
+        }
+        for name in global_arrays(fn, unnamed_addresses, ndarray):
             self._names.setdefault(name.name, name)
 
     # Launching
@@ -146,15 +148,15 @@ class CapturedGraph(Pictured):
     @property
     def graph(self) -> Any:
         """CuPy's ``Graph``; its attributes ``graph`` and ``graphExec`` are CUDA's handles."""
-        return self._alive.graph
+        return self._require_capture.graph
 
     @property
     def result(self) -> Any:
-        return self._alive.result
+        return self._require_capture.result
 
     def launch(self, stream: Any = None) -> None:
         """Launch the graph in `stream`, or in the current stream by default."""
-        graph = self._alive
+        graph = self._require_capture
         with self._session_context():
             graph.graph.launch(_stream(stream))
 
@@ -190,7 +192,7 @@ class CapturedGraph(Pictured):
             raise TypeError(f"The graph takes {count(len(self.arrays), 'array')}, but got {len(inputs)}.")
         for input_number, (input_array, array) in enumerate(zip(inputs, self.arrays, strict=True), 1):
             _same_kind(f"Input {input_number}", array, input_array)
-        graph = self._alive
+        graph = self._require_capture
         with self._session_context():
             for input_array, array in zip(inputs, self.arrays, strict=True):
                 if input_array is not array:
@@ -207,7 +209,7 @@ class CapturedGraph(Pictured):
         self._compared = None
 
     @property
-    def _alive(self) -> Capture:
+    def _require_capture(self) -> Capture:
         if self._captured is None:
             raise GpulabError("This graph was reset: capture it again with gl.graph.")
         return self._captured
@@ -217,7 +219,7 @@ class CapturedGraph(Pictured):
     @property
     def record(self) -> GraphRecord:
         """The nodes, edges and named arrays of the graph, with the parameters of the next launch."""
-        captured = self._alive
+        captured = self._require_capture
         arrays = [name.record() for name in self._names.values()]
         addresses = {array.address for array in arrays}
         arrays += [a for a in _outputs(captured.result, session.cp().ndarray) if a.address not in addresses]
@@ -239,22 +241,24 @@ class CapturedGraph(Pictured):
         return self._dangling(self.record, self._by_name(now))
 
     def _dangling(self, record: GraphRecord, current_arrays: Mapping[str, Any]) -> tuple[DanglingArray, ...]:
-        dangling = []
+        dangling_arrays = []
         ndarray = session.cp().ndarray
         for array, name in zip(record.arrays, self._names.values(), strict=False):
             value = current_arrays.get(name.name, name.now)
             nodes = record.users(array)
             if value is name.array or not nodes:
                 continue
-            alive = isinstance(value, ndarray)
-            address = int(value.data.ptr) if alive else None
+            is_array = isinstance(value, ndarray)
+            address = int(value.data.ptr) if is_array else None
             if address == array.address:
                 continue
             first_elements = _first_elements(name.array)
-            dangling.append(
-                DanglingArray(array, address, nodes, first_elements, _first_elements(value) if alive else ())
+            dangling_arrays.append(
+                DanglingArray(
+                    array, address, nodes, first_elements, _first_elements(value) if is_array else ()
+                )
             )
-        return tuple(dangling)
+        return tuple(dangling_arrays)
 
     # Other parameters without a capture
 
@@ -283,7 +287,7 @@ class CapturedGraph(Pictured):
         >>> g.update(step, other, y)
         """
         cp = session.cp()
-        graph = self._alive
+        graph = self._require_capture
         if (fn is None) == (not names):
             raise TypeError(
                 "g.update needs a function with its arrays, or arrays by name, as in g.update(x=other)."
@@ -327,7 +331,7 @@ class CapturedGraph(Pictured):
         return arrays_by_name
 
     def _rebind(self, name: Named, array: Any) -> None:
-        captured = self._alive
+        captured = self._require_capture
         old_array = name.record()
         new_address = int(array.data.ptr)
         for node in captured.record.nodes:
@@ -338,7 +342,7 @@ class CapturedGraph(Pictured):
         self.arrays = tuple(array if current is name.array else current for current in self.arrays)
 
     def _set(self, node: GraphNode) -> None:
-        graph = self._alive
+        graph = self._require_capture
         session.backend().set_graph_node(graph.graph, node, self._template.graph)
         graph.record = graph.record.replaced({node.number: node})
 

@@ -97,9 +97,9 @@ def warps(
     observation = replace(observation, watch=watches, stop=stops)
     if max_steps is not None:
         observation = replace(observation, max_steps=max_steps)
-    answer: session.Observed[BlockTrace | WarpTrace] = session.observe(launch, observation)
-    measured_trace = answer.counterpart() if answer.counterpart is not None else None
-    record = answer.record
+    observed: session.Observed[BlockTrace | WarpTrace] = session.observe(launch, observation)
+    measured_trace = observed.counterpart() if observed.counterpart is not None else None
+    record = observed.record
     if (watches or stops) and isinstance(record, WarpTrace) and record.detail is None:
         record = replace(record, note=_NOT_REPLAYED)
     return views.WarpStepper(record, measured=measured_trace, warp=position[1])
@@ -180,8 +180,8 @@ def count(
     >>> gl.count(kernel, 4, 256, (x, y, n))
     """
     launch = Launch.of(kernel, grid, block, args, shared_mem, stream)
-    answer = session.observe(launch, Counters(caches))
-    return CounterTable.of(answer.record, code=launch.source.code, note=answer.note)
+    observed = session.observe(launch, Counters(caches))
+    return CounterTable.of(observed.record, code=launch.source.code, note=observed.note)
 
 
 @old_parameters
@@ -301,8 +301,8 @@ def sanitize(
         from gpulab.lab.faults.nvidia import check
 
         return SanitizerTable.of(check(launch, names), code=launch.source.code)
-    answer = session.observe(launch, Hazards(names, block_order, seed, nan))
-    return SanitizerTable.of(answer.record, note=answer.note, code=launch.source.code)
+    observed = session.observe(launch, Hazards(names, block_order, seed, nan))
+    return SanitizerTable.of(observed.record, note=observed.note, code=launch.source.code)
 
 
 @contextmanager

@@ -108,8 +108,8 @@ def _show(
     if getattr(shell.InteractiveTB, "mode", "") == "Verbose" or isinstance(error, SyntaxError):
         shell.showtraceback((error_type, error, tb), tb_offset=tb_offset)
         return
-    with trimmed(error, _FOLDERS, trim_libraries=True) as shorter:
-        if not (shorter or advice or type(error).__module__.startswith(_PACKAGES)):
+    with trimmed(error, _FOLDERS, trim_libraries=True) as is_shortened:
+        if not (is_shortened or advice or type(error).__module__.startswith(_PACKAGES)):
             shell.showtraceback((error_type, error, tb), tb_offset=tb_offset)
             return
         own_traceback = error.__traceback__
@@ -119,7 +119,7 @@ def _show(
         long_lines = {
             line for line in f"{error_type.__name__}: {error}\n{advice}".split("\n") if len(line) > WIDTH
         }
-        error._render_traceback_ = lambda: [_broken(part, long_lines) for part in lines]  # type: ignore[attr-defined]
+        error._render_traceback_ = lambda: [_wrap_messages(part, long_lines) for part in lines]  # type: ignore[attr-defined]
         try:
             shell.showtraceback((error_type, error, own_traceback), tb_offset=tb_offset)
         finally:
@@ -127,41 +127,41 @@ def _show(
     sys.last_traceback = tb
 
 
-def _broken(traceback_text: str, long_lines: set[str]) -> str:
+def _wrap_messages(traceback_text: str, long_lines: set[str]) -> str:
     """Wrap the long lines of a traceback that belong to a message; source text is not wrapped."""
     lines = []
     for line in traceback_text.split("\n"):
         text = _COLOURS.sub("", line)
         if text in long_lines:
-            line = _wrapped(line)
+            line = _wrap_line(line)
         elif len(text) > WIDTH and _HEADING.fullmatch(text):
-            filling = "-" if text.startswith("-") else " "
-            line = line.replace(filling * (len(text) - WIDTH + 2), filling * 2, 1)
+            fill_letter = "-" if text.startswith("-") else " "
+            line = line.replace(fill_letter * (len(text) - WIDTH + 2), fill_letter * 2, 1)
         lines.append(line)
     return "\n".join(lines)
 
 
-def _wrapped(line: str) -> str:
+def _wrap_line(line: str) -> str:
     if line.startswith(" "):  # a compiler's log quotes the source, with a mark below
         return line
     # Colours, which have no width on the screen, stand around the first word, the error's name.
-    first_word, _, rest = line.partition(" ")
-    visible = "-" * len(_COLOURS.sub("", first_word))
-    text = textwrap.fill(f"{visible} {rest}", WIDTH, break_long_words=False, break_on_hyphens=False)
-    return first_word + text[len(visible) :]
+    first_word, _, message = line.partition(" ")
+    placeholder = "-" * len(_COLOURS.sub("", first_word))
+    text = textwrap.fill(f"{placeholder} {message}", WIDTH, break_long_words=False, break_on_hyphens=False)
+    return first_word + text[len(placeholder) :]
 
 
 def _advice(error: BaseException) -> str:
     """Return advice about a failed import or a compiler error, or an empty string."""
     if isinstance(error, ModuleNotFoundError):
-        missing = (error.name or "").partition(".")[0]
-        if missing not in _ADVICE or missing in sys.modules:
+        missing_package = (error.name or "").partition(".")[0]
+        if missing_package not in _ADVICE or missing_package in sys.modules:
             return ""
         with suppress(Exception):
             from gpulab.session import which_device
 
             if which_device().kind == "virtual":
-                return _ADVICE[missing]
+                return _ADVICE[missing_package]
     elif isinstance(error, ImportError):
         match = re.match(r"cannot import name '(\w+)' from '((?:gpulab|virtualgpu)[\w.]*)'", str(error))
         if match:

@@ -83,9 +83,9 @@ def launch(
     description = Launch.of(kernel, grid, block, args, shared_mem, stream)
     recording = recorded.beside(beside, description) if beside is not None else None
     kept_launch = session.KeptLaunch(description)
-    answer = session.observe(description, Blocks())
-    run = Run(answer.record, kept_launch, recording)
-    predicted_trace = answer.counterpart
+    observed = session.observe(description, Blocks())
+    run = Run(observed.record, kept_launch, recording)
+    predicted_trace = observed.counterpart
     if (
         predicted_trace is not None
         and recording is None

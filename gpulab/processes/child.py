@@ -31,8 +31,8 @@ def main() -> None:
     replies = _high_descriptor(1)
     # From here on the answer's output and input are its own.
     os.dup2(2, 1)
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
+    null_fd = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null_fd, 0)
     _limit_resources()
     warnings.filterwarnings("ignore", "coroutine .* was never awaited")  # the verdict says so
     # NumPy warns about infinity minus infinity, which a GPU computes without a warning.
@@ -128,10 +128,10 @@ def _read(requests: BinaryIO) -> bytes:
 def _send(replies: int, nonce: bytes, reply: bytes) -> None:
     with contextlib.suppress(Exception):  # an answer may have closed or changed anything
         sys.stdout.flush()
-    unsent = memoryview(nonce + len(reply).to_bytes(LENGTH_BYTES, "big") + reply)
+    unsent_bytes = memoryview(nonce + len(reply).to_bytes(LENGTH_BYTES, "big") + reply)
     try:
-        while unsent:
-            unsent = unsent[os.write(replies, unsent) :]
+        while unsent_bytes:
+            unsent_bytes = unsent_bytes[os.write(replies, unsent_bytes) :]
     except BaseException:
         os._exit(LINE_CLOSED)
 

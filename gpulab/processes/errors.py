@@ -14,10 +14,10 @@ class ProcessError(Exception):
 
 def spelt(value: Any) -> str:
     """Return the repr of a value, shortened to one line, or the name of its type if repr fails."""
-    short = reprlib.Repr()
-    short.maxstring = short.maxother = short.maxlong = 60
+    short_repr = reprlib.Repr()
+    short_repr.maxstring = short_repr.maxother = short_repr.maxlong = 60
     try:
-        return " ".join(short.repr(value).split())
+        return " ".join(short_repr.repr(value).split())
     except BaseException:  # a value's repr may do anything
         return f"a value of type {type(value).__name__}"
 

@@ -118,7 +118,7 @@ class Group:
 
 
 def _call_with_note(_: Any, note_path: str, function: Callable[..., Any], rank: int, *arguments: Any) -> Any:
-    def at(call: str) -> None:
+    def report_call(call: str) -> None:
         Path(note_path).write_text(call, encoding="utf-8")
 
-    return function(at, rank, *arguments)
+    return function(report_call, rank, *arguments)

@@ -78,7 +78,7 @@ class Process:
         self.stdout: IO[bytes]
         self.stderr: IO[bytes]
         self._keeper_line: IO[bytes] | None = None
-        self._keeper: int | None = None  # a file descriptor of the keeper process
+        self._keeper_fd: int | None = None  # a file descriptor of the keeper process
         self._popen: subprocess.Popen[bytes] | None = None
         self._status: int | None = None
         if sys.platform != "linux" or not self._fork(environment, modules):
@@ -92,7 +92,7 @@ class Process:
         os.set_blocking(self._keeper_line.fileno(), False)
         self.top, self.pid = map(int, first_line.split())
         with contextlib.suppress(OSError, AttributeError):
-            self._keeper = os.pidfd_open(self.top)
+            self._keeper_fd = os.pidfd_open(self.top)
         return True
 
     def _start(self, environment: dict[str, str]) -> None:
@@ -145,19 +145,19 @@ class Process:
             time.sleep(0.001)
         if self._keeper_line is not None:
             with contextlib.suppress(OSError):
-                if self._keeper is None:
+                if self._keeper_fd is None:
                     os.kill(self.top, signal.SIGKILL)
                 else:
-                    signal.pidfd_send_signal(self._keeper, signal.SIGKILL)
+                    signal.pidfd_send_signal(self._keeper_fd, signal.SIGKILL)
             self._status = -signal.SIGKILL
             self._keeper_line.close()
             self._keeper_line = None
         self._close_keeper()
 
     def _close_keeper(self) -> None:
-        if self._keeper is not None:
-            os.close(self._keeper)
-            self._keeper = None
+        if self._keeper_fd is not None:
+            os.close(self._keeper_fd)
+            self._keeper_fd = None
 
 
 class _Server:
@@ -248,7 +248,7 @@ def _folder() -> str:
     return ""
 
 
-def serve(line: socket.socket) -> None:
+def serve(server_socket: socket.socket) -> None:
     """Run the fork server: fork a keeper, which starts and supervises one process, for each message that
     arrives.
     """
@@ -256,24 +256,24 @@ def serve(line: socket.socket) -> None:
     _load(_PRELOADED, loaded_modules)
     nvrtc.available()  # searches for NVRTC once for all processes
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    keepers: set[int] = set()
+    keeper_pids: set[int] = set()
     while True:
-        while not select.select([line], [], [], _CHECK_INTERVAL_S if keepers else None)[0]:
-            _reap_keepers(keepers)
-        message, fds, _, _ = socket.recv_fds(line, _MESSAGE_BYTES, _FDS)
+        while not select.select([server_socket], [], [], _CHECK_INTERVAL_S if keeper_pids else None)[0]:
+            _reap_keepers(keeper_pids)
+        message, fds, _, _ = socket.recv_fds(server_socket, _MESSAGE_BYTES, _FDS)
         if not message:
             break
         request = json.loads(message)
         _load(request["modules"], loaded_modules)
         server_pid = os.getpid()
-        keeper = os.fork()
-        if not keeper:
-            line.close()
+        keeper_pid = os.fork()
+        if not keeper_pid:
+            server_socket.close()
             _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() == server_pid:
                 _run_keeper(request, *fds)
             os._exit(1)
-        keepers.add(keeper)
+        keeper_pids.add(keeper_pid)
         for fd in fds:
             os.close(fd)
     end_descendants(os.getpid())
@@ -281,24 +281,24 @@ def serve(line: socket.socket) -> None:
 
 def _load(modules: Sequence[str], loaded_modules: set[str]) -> None:
     """Import modules in the fork server, so that all later processes have them."""
-    missing = [name for name in modules if name not in loaded_modules]
-    for name in missing:
+    missing_modules = [name for name in modules if name not in loaded_modules]
+    for name in missing_modules:
         loaded_modules.add(name)
         with contextlib.suppress(ImportError):  # the process itself reports what it cannot import
             importlib.import_module(name)
-    if missing:
+    if missing_modules:
         gc.collect()
         gc.freeze()
 
 
-def _reap_keepers(keepers: set[int]) -> None:
+def _reap_keepers(keeper_pids: set[int]) -> None:
     """Remove keepers that have ended, and kill processes whose keeper was killed."""
     with contextlib.suppress(ChildProcessError):
         while (pid := os.waitpid(-1, os.WNOHANG)[0]) != 0:
-            keepers.discard(pid)
-    for orphan in set(children(os.getpid())) - keepers:
+            keeper_pids.discard(pid)
+    for orphan_pid in set(children(os.getpid())) - keeper_pids:
         with contextlib.suppress(OSError):
-            os.kill(orphan, signal.SIGKILL)
+            os.kill(orphan_pid, signal.SIGKILL)
 
 
 def _run_keeper(request: dict[str, Any], stdin: int, stdout: int, stderr: int, parent_line: int) -> None:

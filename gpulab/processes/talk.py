@@ -72,7 +72,7 @@ class Talk:
         self._received = bytearray()
         self._last_printed = 0
         self._spent_s = self._waited_s = self._initial_cpu_s = 0.0
-        self._ready = False
+        self._has_limits = False
         self._interval_s = _CHECK_INTERVAL_S
         os.set_blocking(self._process.stdin.fileno(), False)
         os.set_blocking(self._process.stdout.fileno(), False)
@@ -95,7 +95,7 @@ class Talk:
     def begin(self) -> None:
         """Start to apply the limits. Earlier use of time and memory does not count."""
         self._initial_cpu_s = self._watch.look(self._memory_bytes).cpu_s
-        self._ready = True
+        self._has_limits = True
         self._spent_s = 0.0
         self._waited_s = 0.0
 
@@ -143,7 +143,7 @@ class Talk:
 
     def _exchange(self, shown: str, request: bytes) -> bytes:
         """Send bytes, check the limits while the process works, and return its reply."""
-        unsent = memoryview(request)
+        unsent_bytes = memoryview(request)
         last_check_s = time.monotonic()
         requests = self._process.stdin.fileno()
         replies = self._process.stdout.fileno()
@@ -151,17 +151,17 @@ class Talk:
             if (frame := self._frame()) is not None:
                 self._spent_s += time.monotonic() - last_check_s
                 return frame
-            readable, writable, _ = select.select(
-                [replies], [requests] if unsent else [], [], _CHECK_INTERVAL_S
+            readable_files, writable_files, _ = select.select(
+                [replies], [requests] if unsent_bytes else [], [], _CHECK_INTERVAL_S
             )
-            if writable:
+            if writable_files:
                 try:
-                    unsent = unsent[os.write(requests, unsent[:_CHUNK_BYTES]) :]
+                    unsent_bytes = unsent_bytes[os.write(requests, unsent_bytes[:_CHUNK_BYTES]) :]
                 except BlockingIOError:
                     pass
                 except OSError:
-                    unsent = memoryview(b"")  # the process has ended, as the read below shows
-            if readable:
+                    unsent_bytes = memoryview(b"")  # the process has ended, as the read below shows
+            if readable_files:
                 chunk = os.read(replies, _CHUNK_BYTES)
                 if not chunk:
                     raise ProcessError(self._end_reason())
@@ -194,19 +194,19 @@ class Talk:
     def _check_limits(self, elapsed_s: float, shown: str) -> None:
         """End the process if it exceeds a limit."""
         use = self._watch.look(self._memory_bytes)
-        place = f" (in {shown})" if shown else ""
+        location_text = f" (in {shown})" if shown else ""
         if use.processes > MOST_PROCESSES:
             raise ProcessError(
-                f"it has started more than {MOST_PROCESSES} processes{place}; end the "
+                f"it has started more than {MOST_PROCESSES} processes{location_text}; end the "
                 "processes that you start, or start none."
             )
         if use.memory_bytes > self._memory_bytes:
             raise ProcessError(
                 f"it takes more than {self._memory_bytes / (1 << 30):g} GiB of "
-                f"memory{place}; look for a list that keeps growing."
+                f"memory{location_text}; look for a list that keeps growing."
             )
         self._spent_s += elapsed_s
-        if not self._ready:
+        if not self._has_limits:
             if self._spent_s > _START_S:
                 raise ProcessError(
                     "the check could not start in time: this computer is very busy. Try again."
@@ -217,23 +217,23 @@ class Talk:
         self._last_printed = self._printed.count
         if self._last_printed > _PRINTED_BYTES:
             raise ProcessError(
-                f"it prints more than {_PRINTED_BYTES >> 20} MiB{place}; print less, and "
+                f"it prints more than {_PRINTED_BYTES >> 20} MiB{location_text}; print less, and "
                 "look for an infinite loop."
             )
         used_s = use.cpu_s - self._initial_cpu_s
         if used_s > self._limit_s:
             raise ProcessError(
-                f"it takes longer than {self._limit_s:g} s of processor time{place}; look "
+                f"it takes longer than {self._limit_s:g} s of processor time{location_text}; look "
                 "for a loop that does too much or never ends."
             )
         if self._waited_s > self._limit_s * _WAIT_FACTOR:
             raise ProcessError(
-                f"it waits{place}: for {self._waited_s:.0f} s it computed almost nothing. "
+                f"it waits{location_text}: for {self._waited_s:.0f} s it computed almost nothing. "
                 "Look for a sleep(), or for a wait that never ends."
             )
         if self._spent_s > self._longest_s:
             raise ProcessError(
-                f"it did not finish within {self._longest_s:g} s{place}, and this busy "
+                f"it did not finish within {self._longest_s:g} s{location_text}, and this busy "
                 f"computer gave it only {used_s:.1f} s of processor time. Try again when "
                 "the computer is less busy."
             )
@@ -256,10 +256,10 @@ class Talk:
         return _CONTROL.sub("", self._printed.bytes.decode(errors="replace")), self._printed.lines
 
 
-def _call_back(back: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[bool, Any]:
+def _call_back(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[bool, Any]:
     """Call the parent's function; return whether it raised an error, and the error or the result."""
     try:
-        return False, back(*arguments)
+        return False, function(*arguments)
     except (ValueError, TypeError) as error:
         return True, error
 

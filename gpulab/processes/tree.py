@@ -44,10 +44,10 @@ def children(pid: int) -> list[int]:
 def end_descendants(pid: int) -> None:
     """Kill all descendants of a process, and repeat this until only zombies are left."""
     for _ in range(_KILL_ROUNDS):
-        alive = [child for child in descendants(pid) if not _has_ended(child)]
-        if not alive:
+        live_processes = [child for child in descendants(pid) if not _has_ended(child)]
+        if not live_processes:
             return
-        for child in alive:
+        for child in live_processes:
             with contextlib.suppress(OSError):
                 os.kill(child, signal.SIGKILL)
         time.sleep(_PAUSE_S)

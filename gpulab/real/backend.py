@@ -146,7 +146,7 @@ class CudaBackend:
         with self._device, self._timeline.launching(launch):
             kernel = raw_kernel(launch.kernel)
             for run_number, observation in enumerate(observations, 1):
-                with _restored(launch.args if restore or run_number < len(observations) else ()):
+                with _restore_arrays(launch.args if restore or run_number < len(observations) else ()):
                     if has_cold_caches:
                         self._empty_l2()
                     if isinstance(observation, Warp):
@@ -158,11 +158,11 @@ class CudaBackend:
 
     def _trace_blocks(self, kernel: Any, launch: Launch) -> LaunchTrace:
         probe = self._probe(kernel, instrument.trace_blocks)
-        fit = self._occupancy(
+        occupancy = self._occupancy(
             probe.function.ptr, probe.registers, kernel, launch.block_threads, launch.shared_bytes
         )
-        cost_note = self._probe_cost(kernel, fit, launch)
-        return blocks.trace_blocks(probe, kernel, launch, self.device_info(), fit, cost_note)
+        cost_note = self._probe_cost(kernel, occupancy, launch)
+        return blocks.trace_blocks(probe, kernel, launch, self.device_info(), occupancy, cost_note)
 
     def _empty_l2(self) -> None:
         """Write twice as many bytes as L2 contains, so that no earlier data remain in L2."""
@@ -233,18 +233,18 @@ class CudaBackend:
 
     def _probe_cost(self, kernel: Any, occupancy: Occupancy, launch: Launch) -> str:
         """Return a note if the instrumentation reduces the number of blocks that fit on an SM, else ""."""
-        plain = self.occupancy(kernel, launch.block_threads, launch.shared_bytes)
-        if plain.blocks_per_sm == occupancy.blocks_per_sm:
+        plain_occupancy = self.occupancy(kernel, launch.block_threads, launch.shared_bytes)
+        if plain_occupancy.blocks_per_sm == occupancy.blocks_per_sm:
             return ""
         return (
-            f"the instrumentation needs registers ({plain.registers_per_thread} to "
+            f"the instrumentation needs registers ({plain_occupancy.registers_per_thread} to "
             f"{occupancy.registers_per_thread} per thread), so that {occupancy.blocks_per_sm} blocks fit on "
-            f"an SM instead of {plain.blocks_per_sm}"
+            f"an SM instead of {plain_occupancy.blocks_per_sm}"
         )
 
 
 @contextmanager
-def _restored(args: Sequence[Any]) -> Iterator[None]:
+def _restore_arrays(args: Sequence[Any]) -> Iterator[None]:
     """Restore the contents of every array in `args` at the end of a ``with`` block."""
     saved_arrays = [(array, array.copy()) for array in args if isinstance(array, cupy.ndarray)]
     try:

@@ -62,9 +62,9 @@ class EventRecorder:
 
     def start(self) -> None:
         """Start the recording; until `stop`, NVTX's functions also record events in the current stream."""
-        self._base = cupy.cuda.Event()
-        self._base.record(cupy.cuda.Stream.null)
-        self._base.synchronize()
+        self._base_event = cupy.cuda.Event()
+        self._base_event.record(cupy.cuda.Stream.null)
+        self._base_event.synchronize()
         self._start_ns = time.time_ns()
         self._originals = {name: getattr(nvtx, name) for name in _PATCHED}
         push, push_c, pop = self._originals.values()
@@ -155,7 +155,7 @@ class EventRecorder:
             )
 
     def _ns_since(self, event: Any) -> int:
-        return round(float(cupy.cuda.get_elapsed_time(self._base, event)) * 1e6)
+        return round(float(cupy.cuda.get_elapsed_time(self._base_event, event)) * 1e6)
 
 
 def _mark(stream: Any) -> Any:

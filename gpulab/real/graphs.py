@@ -62,12 +62,12 @@ def set_node(graph: Any, node: GraphNode, template: Any) -> None:
     """
     driver = _driver()
     handle = _handles(graph)[node.number]
-    like = _handles(template)[node.number]
+    template_handle = _handles(template)[node.number]
     executable = driver.CUgraphExec(graph.graphExec)
     if node.kind == "KERNEL":
         assert node.grid is not None
         assert node.block is not None
-        params = checked(driver.cuGraphKernelNodeGetParams(like))[0]
+        params = checked(driver.cuGraphKernelNodeGetParams(template_handle))[0]
         params.gridDimX, params.gridDimY, params.gridDimZ = node.grid
         params.blockDimX, params.blockDimY, params.blockDimZ = node.block
         params.sharedMemBytes = node.shared_bytes
@@ -78,11 +78,11 @@ def set_node(graph: Any, node: GraphNode, template: Any) -> None:
         return
     first_parameter, *other_parameters = node.parameters
     if node.kind == "MEMSET":
-        params = checked(driver.cuGraphMemsetNodeGetParams(like))[0]
+        params = checked(driver.cuGraphMemsetNodeGetParams(template_handle))[0]
         params.dst = driver.CUdeviceptr(_word(first_parameter))
         checked(driver.cuGraphExecMemsetNodeSetParams(executable, handle, params, _context()))
     elif node.kind == "MEMCPY":
-        params = checked(driver.cuGraphMemcpyNodeGetParams(like))[0]
+        params = checked(driver.cuGraphMemcpyNodeGetParams(template_handle))[0]
         for name, parameter in (("src", first_parameter), ("dst", other_parameters[0])):
             if parameter.addresses:
                 setattr(params, f"{name}Device", driver.CUdeviceptr(_word(parameter)))
@@ -103,8 +103,8 @@ def take_parameters(graph: Any, other: Any) -> None:
     status, *_ = driver.cuGraphExecUpdate(driver.CUgraphExec(graph.graphExec), driver.CUgraph(other.graph))
     if int(status) == _UPDATE_FAILURE:
         # cuda-bindings gives no reason with this status.
-        nowhere = Provenance("measured", "")
-        raise _error(status, record(graph, nowhere).cannot_become(record(other, nowhere)))
+        no_origin = Provenance("measured", "")
+        raise _error(status, record(graph, no_origin).cannot_become(record(other, no_origin)))
     checked((status,))
 
 
@@ -145,8 +145,8 @@ def _node(node_number: int, handle: Any) -> GraphNode:
         )
     if node_kind == "MEMCPY":
         params = checked(driver.cuGraphMemcpyNodeGetParams(handle))[0]
-        ends = [_end(params, name) for name in ("src", "dst")]
-        source_pointer, target_pointer = map(_pointer, ("source", "destination"), ends)
+        copy_addresses = [_copy_address(params, name) for name in ("src", "dst")]
+        source_pointer, target_pointer = map(_pointer, ("source", "destination"), copy_addresses)
         copy_kind = _COPY_KINDS.get((bool(source_pointer.addresses), bool(target_pointer.addresses)))
         size = params.WidthInBytes * max(1, params.Height) * max(1, params.Depth)
         name = f"Memcpy {copy_kind or 'on the host'}"
@@ -173,8 +173,10 @@ def _parameters(function: Any, values: int) -> Iterator[NodeParameter]:
         status, offset, size = driver.cuFuncGetParamInfo(function, parameter_index)
         if int(status):
             return  # that was the last one
-        place = ctypes.c_void_p.from_address(values + parameter_index * ctypes.sizeof(ctypes.c_void_p)).value
-        data = ctypes.string_at(place or 0, size) if place else bytes(size)
+        value_address = ctypes.c_void_p.from_address(
+            values + parameter_index * ctypes.sizeof(ctypes.c_void_p)
+        ).value
+        data = ctypes.string_at(value_address or 0, size) if value_address else bytes(size)
         address_chunks = (
             data[start : start + ADDRESS_BYTES] for start in range(0, size - ADDRESS_BYTES + 1, ADDRESS_BYTES)
         )
@@ -183,7 +185,7 @@ def _parameters(function: Any, values: int) -> Iterator[NodeParameter]:
         parameter_index += 1
 
 
-def _end(copy: Any, name: str) -> int:
+def _copy_address(copy: Any, name: str) -> int:
     """Return the address of the source or the destination of a copy."""
     host = getattr(copy, f"{name}Host")
     device = int(getattr(copy, f"{name}Device"))

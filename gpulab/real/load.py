@@ -114,13 +114,13 @@ class LoadReader:
         return [readings.get(name, self._slowly.get(name)) for name in LOAD_COLUMNS]
 
     def _count_processes(self) -> float | None:
-        running = self._guarded(
+        process_infos = self._guarded(
             "processes", partial(self._device.call, "nvmlDeviceGetComputeRunningProcesses")
         )
-        if running is None:
+        if process_infos is None:
             return None
-        self.processes = tuple((int(process.pid), _mib(process.usedGpuMemory)) for process in running)
-        return float(len(running))
+        self.processes = tuple((int(process.pid), _mib(process.usedGpuMemory)) for process in process_infos)
+        return float(len(process_infos))
 
     def _guarded(self, name: str, read: Callable[[], Any]) -> Any:
         """Return a reading, or None if it fails. Unsupported readings are not tried again."""
@@ -153,8 +153,8 @@ class _Gpm:
             weakref.finalize(self, nvml.nvmlGpmSampleFree, sample).atexit = False
         self._request = nvml.c_nvmlGpmMetricsGet_t()  # 477 metrics wide: made once
         self._request.version, self._request.numMetrics = nvml.NVML_GPM_METRICS_GET_VERSION, len(_GPM)
-        for place, metric_id in enumerate(_GPM.values()):
-            self._request.metrics[place].metricId = metric_id
+        for metric_index, metric_id in enumerate(_GPM.values()):
+            self._request.metrics[metric_index].metricId = metric_id
         self._at_s = -1.0
         self._values: dict[str, float | None] = {}
 
@@ -172,13 +172,13 @@ class _Gpm:
         nvml = self._device.nvml
         if self._at_s >= 0 and now_s - self._at_s < _LEAST_APART_S:
             return self._values
-        previous, older_sample = self._samples
-        nvml.nvmlGpmSampleGet(self._device.handle, previous)  # the one before is behind it from now on
-        self._samples = [older_sample, previous]
+        previous_sample, older_sample = self._samples
+        nvml.nvmlGpmSampleGet(self._device.handle, previous_sample)  # the one before is behind it from now on
+        self._samples = [older_sample, previous_sample]
         is_first = self._at_s < 0
         self._at_s = now_s
         if not is_first:
-            self._values = self._between(older_sample, previous)
+            self._values = self._between(older_sample, previous_sample)
         return self._values
 
     def _between(self, first_sample: Any, second_sample: Any) -> dict[str, float | None]:
@@ -187,10 +187,10 @@ class _Gpm:
         request.sample2 = second_sample
         self._device.nvml.nvmlGpmMetricsGet(request)
         return {
-            name: float(request.metrics[place].value)
-            if request.metrics[place].nvmlReturn == _SUCCESS
+            name: float(request.metrics[metric_index].value)
+            if request.metrics[metric_index].nvmlReturn == _SUCCESS
             else None
-            for place, name in enumerate(_GPM)
+            for metric_index, name in enumerate(_GPM)
         }
 
 

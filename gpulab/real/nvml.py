@@ -157,13 +157,15 @@ def sharing(pci_bus_id: str | None = None) -> Sharing:
     """
     device = NvmlDevice(pci_bus_id)
     mode = device.ask("nvmlDeviceGetComputeMode")
-    running = device.ask("nvmlDeviceGetComputeRunningProcesses")
+    process_infos = device.ask("nvmlDeviceGetComputeRunningProcesses")
     return Sharing(
         device.name,
         device.driver_version,
         device.mig_enabled,
         exclusive=None if mode is None else mode == _EXCLUSIVE_PROCESS,
-        other_processes=None if running is None else sum(process.pid != os.getpid() for process in running),
+        other_processes=None
+        if process_infos is None
+        else sum(process.pid != os.getpid() for process in process_infos),
     )
 
 

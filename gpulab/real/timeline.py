@@ -41,14 +41,14 @@ class RealRecorder:
         """
         refuse_capture()
         cupti = library.load()
-        rival = library.rival()
+        rival_tool = library.rival()
         if events.recording() or (cupti is not None and cupti.recording):
             raise GpulabError(
                 "A timeline is already being recorded, and recordings cannot be nested. "
                 "End that recording first: leave its `with` block, or call stop()."
             )
-        reason = _MISSING if cupti is None else f"CUPTI is in use by {rival}" if rival else ""
-        if cupti is not None and not rival:
+        reason = _MISSING if cupti is None else f"CUPTI is in use by {rival_tool}" if rival_tool else ""
+        if cupti is not None and not rival_tool:
             recorder = CuptiRecorder(cupti, self._provenance)
             try:
                 recorder.start()

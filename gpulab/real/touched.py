@@ -198,4 +198,4 @@ def _live_objects(*kinds: type) -> Iterator[Any]:
     generator itself, and this reference cycle would keep arrays alive that the program frees.
     """
     for age in range(3):
-        yield from [thing for thing in gc.get_objects(age) if type(thing) in kinds]
+        yield from [live_object for live_object in gc.get_objects(age) if type(live_object) in kinds]

@@ -128,8 +128,10 @@ class RealWatcher:
         self._open = ExitStack()
         self._events: dict[int, _Event] = {}
         self._handle_reuses: dict[int, int] = {}  # how often a stream's handle was given away
-        self._places: dict[int, StreamRef] = {}
-        self._fresh: dict[int, SourceLine | None] = {}  # blocks that nothing has written, with their lines
+        self._stream_refs: dict[int, StreamRef] = {}
+        self._unwritten_blocks: dict[
+            int, SourceLine | None
+        ] = {}  # blocks that nothing has written, with their lines
         self._arenas: dict[int, int] = {}  # the stream that a block was taken in
         self._captures: dict[int, _Capture] = {}
         self._graphs: dict[int, _Capture] = {}
@@ -152,24 +154,24 @@ class RealWatcher:
             If another tool uses CUPTI, or another check is in progress.
         """
         cupti = library.load()
-        rival = library.rival()
+        rival_tool = library.rival()
         if cupti is None:
             raise NotSupportedError(
                 "The check of streams on a real GPU needs CUPTI. Install CUPTI with `pip "
                 "install nvidia-cuda-cupti`, or check the program on a virtual GPU: "
                 'gl.use_device("virtual").'
             )
-        if rival:
-            raise GpulabError(f"{rival} is already using CUPTI. Run the check without {rival}.")
+        if rival_tool:
+            raise GpulabError(f"{rival_tool} is already using CUPTI. Run the check without {rival_tool}.")
         self._driver = load_driver()
         runtime.deviceSynchronize()
-        for thing in gc.get_objects():
-            if type(thing) is cupy.ndarray and getattr(thing.data.mem, "ptr", None):
-                self._kernels.blocks[int(thing.data.mem.ptr)] = int(thing.data.mem.size)
-            elif type(thing) is cupy.cuda.Stream and getattr(thing, "ptr", 0) > _PER_THREAD:
-                self._note_stream(int(thing.ptr), runtime.streamGetFlags(thing.ptr))
+        for live_object in gc.get_objects():
+            if type(live_object) is cupy.ndarray and getattr(live_object.data.mem, "ptr", None):
+                self._kernels.blocks[int(live_object.data.mem.ptr)] = int(live_object.data.mem.size)
+            elif type(live_object) is cupy.cuda.Stream and getattr(live_object, "ptr", 0) > _PER_THREAD:
+                self._note_stream(int(live_object.ptr), runtime.streamGetFlags(live_object.ptr))
         self._watch = _DeviceWatch()
-        self._see = see
+        self._on_act = see
         self._watch.begin(see)
         with ExitStack() as stack:
             try:
@@ -189,7 +191,7 @@ class RealWatcher:
         """Stop the observation, and return a note about what could not be observed."""
         self._open.close()
         self._watch.finish()
-        self._watch.end(self._see)
+        self._watch.end(self._on_act)
         notes = [_UNOBSERVED]
         if self._guessed:
             notes.append(
@@ -220,7 +222,7 @@ class RealWatcher:
         except Exception as error:
             self._errors.append(f"{name}: {error!r}")
 
-    def _launched(self, name: str, arguments: list[Any], symbol: str) -> None:
+    def _record_launch(self, name: str, arguments: list[Any], symbol: str) -> None:
         if name == "cuLaunchKernelEx":
             config, function, values = arguments[:3]
             # CUlaunchConfig: seven numbers, then the stream.
@@ -237,7 +239,7 @@ class RealWatcher:
             self._guessed += 1
             touched = Touched(writes=self._fresh_here())
         for region in (*touched.writes, *touched.atomics):
-            self._fresh.pop(region.address, None)
+            self._unwritten_blocks.pop(region.address, None)
         self._on_operation(stream, _Operation("CONCURRENT_KERNEL", symbol, touched))
 
     def _fresh_here(self) -> Regions:
@@ -245,7 +247,7 @@ class RealWatcher:
         source_line = self._watch.here()
         return tuple(
             Region(self._device_id, start, self._kernels.blocks[start])
-            for start, line in self._fresh.items()
+            for start, line in self._unwritten_blocks.items()
             if line == source_line and start in self._kernels.blocks
         )
 
@@ -270,7 +272,7 @@ class RealWatcher:
         if types[0] == _PINNED:
             self._writes_host(stream or 0, target_address, target_address + size)
         direction = "".join("D" if kind_of in (_DEVICE, _MANAGED) else "H" for kind_of in reversed(types))
-        self._fresh.pop(target_address, None)
+        self._unwritten_blocks.pop(target_address, None)
         self._on_operation(
             stream or 0,
             _Operation("MEMCPY", f"Memcpy {direction[0]}to{direction[1]}", None, arrays[1], arrays[0]),
@@ -287,7 +289,7 @@ class RealWatcher:
 
     def _set(self, address: int, _: int, size: int, stream: int | None) -> None:
         if size:
-            self._fresh.pop(address, None)
+            self._unwritten_blocks.pop(address, None)
             self._on_operation(
                 stream or 0, _Operation("MEMSET", "Memset", None, (), (_Bytes(address, size),))
             )
@@ -296,14 +298,14 @@ class RealWatcher:
         new_event = self._events[event.contents.value or 0] = _Event()
         new_event.is_new = True
 
-    def _recorded(self, event: int, stream: int | None) -> None:
+    def _record_event(self, event: int, stream: int | None) -> None:
         capture = self._capturing(stream or 0)
         if capture is not None:
             capture.events[event] = capture.frontiers.get(stream or 0, ())
             return
         for other_capture in self._captures.values():
             other_capture.events.pop(event, None)
-        self._watch.recorded(self._event(event), self._place(stream or 0))
+        self._watch.recorded(self._event(event), self._stream_ref(stream or 0))
         self._event_writes[event] = stream or 0, frozenset(self._host_writes.get(stream or 0, ()))
 
     def _stream_waits(self, stream: int | None, event: int, _: int) -> None:
@@ -313,7 +315,7 @@ class RealWatcher:
                 capture.frontiers[stream or 0] = tuple(dict.fromkeys((*own_frontier, *capture.events[event])))
                 return
         event_record = self._event(event)
-        self._watch.waits(event_record, self._place(stream or 0), not event_record.is_new)
+        self._watch.waits(event_record, self._stream_ref(stream or 0), not event_record.is_new)
 
     def _event_awaited(self, event: int) -> None:
         self._watch.host_waited("event", event=self._event(event))
@@ -321,11 +323,11 @@ class RealWatcher:
         self._host_writes[stream] = self._host_writes.get(stream, set()) - operations
 
     def _stream_awaited(self, stream: int | None) -> None:
-        self._watch.host_waited("stream", self._place(stream or 0))
+        self._watch.host_waited("stream", self._stream_ref(stream or 0))
         self._host_writes.pop(stream or 0, None)
 
     def _device_awaited(self) -> None:
-        self._watch.host_waited("device", self._place(_LEGACY))
+        self._watch.host_waited("device", self._stream_ref(_LEGACY))
         self._host_writes.clear()
 
     def _event_gone(self, event: int) -> None:
@@ -333,7 +335,7 @@ class RealWatcher:
 
     def _stream_made(self, stream_pointer: Any, flags: int = 0, _: int = 0) -> None:
         handle = stream_pointer.contents.value or 0
-        if handle in self._places:  # it was another stream's before
+        if handle in self._stream_refs:  # it was another stream's before
             self._handle_reuses[handle] = self._handle_reuses.get(handle, 0) + 1
         self._note_stream(handle, flags)
 
@@ -352,18 +354,18 @@ class RealWatcher:
         if size:
             self._watch.released(self._device_id, address or 0, size, None)
         elif address:
-            self._watch.host_waited("device", self._place(_LEGACY))
+            self._watch.host_waited("device", self._stream_ref(_LEGACY))
 
     def _taken_in_order(self, address: Any, size: int, stream: int | None) -> None:
         start = address.contents.value
         self._kernels.blocks[start] = size
-        self._fresh[start] = self._watch.here()
-        self._watch.allocated(self._device_id, start, size, self._place(stream or 0).stream_id)
+        self._unwritten_blocks[start] = self._watch.here()
+        self._watch.allocated(self._device_id, start, size, self._stream_ref(stream or 0).stream_id)
 
     def _freed_in_order(self, address: int | None, stream: int | None) -> None:
         size = self._kernels.blocks.pop(address or 0, 0)
         if size:
-            self._watch.released(self._device_id, address or 0, size, self._place(stream or 0).stream_id)
+            self._watch.released(self._device_id, address or 0, size, self._stream_ref(stream or 0).stream_id)
 
     def _host_freed(self, address: int) -> None:
         self._watch.host_released(address, 1)
@@ -372,17 +374,17 @@ class RealWatcher:
     def block_taken(self, address: int, size: int) -> None:
         """Record that CuPy's pool allocated a block in the current stream."""
         self._kernels.blocks[address] = size
-        self._fresh[address] = self._watch.here()
+        self._unwritten_blocks[address] = self._watch.here()
         self._arenas[address] = int(cupy.cuda.get_current_stream().ptr)
         pool = getattr(cupy.cuda.get_allocator(), "__self__", None)
-        private = pool is not cupy.get_default_memory_pool()
-        self._watch.allocated(self._device_id, address, size, private=private)
+        is_private_pool = pool is not cupy.get_default_memory_pool()
+        self._watch.allocated(self._device_id, address, size, private=is_private_pool)
 
     def block_given_back(self, address: int, size: int) -> None:
         """Record that a block was returned to the part of the pool that belongs to its stream."""
         self._kernels.blocks.pop(address, None)
-        self._fresh.pop(address, None)
-        arena = self._place(self._arenas.pop(address, _LEGACY)).stream_id
+        self._unwritten_blocks.pop(address, None)
+        arena = self._stream_ref(self._arenas.pop(address, _LEGACY)).stream_id
         self._watch.released(self._device_id, address, size, arena)
 
     # Graphs
@@ -408,7 +410,9 @@ class RealWatcher:
         capture = self._graphs.get(graph)
         if capture is not None:
             self._number += len(capture.nodes)
-            self._watch.launched(self._place(stream or 0), capture.nodes, capture.edges, capture.graph_id)
+            self._watch.launched(
+                self._stream_ref(stream or 0), capture.nodes, capture.edges, capture.graph_id
+            )
 
     def _capturing(self, stream: int) -> _Capture | None:
         return next((capture for capture in self._captures.values() if stream in capture.frontiers), None)
@@ -418,13 +422,13 @@ class RealWatcher:
     def _on_operation(self, stream: int, operation: _Operation) -> None:
         self._number += 1
         capture = self._capturing(stream)
-        place = self._place(stream)
+        stream_ref = self._stream_ref(stream)
         if capture is None:
-            self._watch.run(place, self._number, operation)
+            self._watch.run(stream_ref, self._number, operation)
             for start, end in set().union(*self._host_writes.values()):
                 self._watch.forget_buffers(start, end)
             return
-        _, node = self._watch.node(place, self._number, operation, None)
+        _, node = self._watch.node(stream_ref, self._number, operation, None)
         capture.edges += [(predecessor, len(capture.nodes)) for predecessor in capture.frontiers[stream]]
         capture.frontiers[stream] = (len(capture.nodes),)
         capture.nodes.append(node)
@@ -441,21 +445,21 @@ class RealWatcher:
     def _event(self, handle: int) -> _Event:
         return self._events.setdefault(handle, _Event())
 
-    def _place(self, handle: int) -> StreamRef:
+    def _stream_ref(self, handle: int) -> StreamRef:
         """Return the stream with a handle in the form that acts use, without a query to CUDA.
 
         A query could fail, because the stream may no longer exist.
         """
         handle = _LEGACY if handle == _ALIAS else handle
-        if handle not in self._places:
+        if handle not in self._stream_refs:
             self._note_stream(handle, 0)
-        return self._places[handle]
+        return self._stream_refs[handle]
 
     def _note_stream(self, handle: int, flags: int) -> None:
         """Give a stream a unique number, even if its handle belonged to an earlier stream."""
         stream_number = handle + (self._handle_reuses.get(handle, 0) << 48)
         blocking = not flags & runtime.streamNonBlocking
-        self._places[handle] = StreamRef(self._device_id, stream_number, blocking)
+        self._stream_refs[handle] = StreamRef(self._device_id, stream_number, blocking)
 
 
 @contextmanager
@@ -528,17 +532,21 @@ class _Call(NamedTuple):
 
 # By name; generated_cuda_runtime_api_meta.h has the arguments.
 _CALLS = {
-    "cuLaunchKernel": _Call(RealWatcher._launched, (_P, *(c_uint,) * 7, _P, POINTER(_P), _P), before=True),
-    "cuLaunchKernelEx": _Call(RealWatcher._launched, (POINTER(c_uint * 7), _P, POINTER(_P), _P), before=True),
+    "cuLaunchKernel": _Call(
+        RealWatcher._record_launch, (_P, *(c_uint,) * 7, _P, POINTER(_P), _P), before=True
+    ),
+    "cuLaunchKernelEx": _Call(
+        RealWatcher._record_launch, (POINTER(c_uint * 7), _P, POINTER(_P), _P), before=True
+    ),
     "cuLaunchCooperativeKernel": _Call(
-        RealWatcher._launched, (_P, *(c_uint,) * 7, _P, POINTER(_P)), before=True
+        RealWatcher._record_launch, (_P, *(c_uint,) * 7, _P, POINTER(_P)), before=True
     ),
     "cudaMemcpy": _Call(RealWatcher._copied_at_once, (_P, _P, c_size_t, c_int)),
     "cudaMemcpyAsync": _Call(RealWatcher._copied, (_P, _P, c_size_t, c_int, _P)),
     "cudaMemcpyPeerAsync": _Call(RealWatcher._copied_between_devices, (_P, c_int, _P, c_int, c_size_t, _P)),
     "cudaMemsetAsync": _Call(RealWatcher._set, (_P, c_int, c_size_t, _P)),
     "cudaEventCreateWithFlags": _Call(RealWatcher._event_made, (POINTER(_P), c_uint)),
-    "cudaEventRecord": _Call(RealWatcher._recorded, (_P, _P)),
+    "cudaEventRecord": _Call(RealWatcher._record_event, (_P, _P)),
     "cudaEventQuery": _Call(RealWatcher._event_awaited, (_P,)),
     "cudaEventSynchronize": _Call(RealWatcher._event_awaited, (_P,)),
     "cudaEventDestroy": _Call(RealWatcher._event_gone, (_P,)),

@@ -22,11 +22,11 @@ def driver_calls(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[C
     }
     names: Counter[str] = Counter()
 
-    def seen(name: str, returned: bool, _: Any) -> None:
+    def count_call(name: str, returned: bool, _: Any) -> None:
         if not returned:
             names[name] += 1
 
-    with callbacks.subscribed(cupti, domains, seen):
+    with callbacks.subscribed(cupti, domains, count_call):
         function(*args)
     api_domains = (RUNTIME_API, DRIVER_API)
     return tuple(

@@ -39,8 +39,8 @@ def open_cuda_device(index: int = 0) -> DeviceChoice:
     if device_count == 0:
         raise CudaUnavailableError("CuPy is installed, but the driver finds no CUDA device")
     if index >= device_count:
-        have = "only cuda:0" if device_count == 1 else f"cuda:0 to cuda:{device_count - 1}"
-        raise CudaUnavailableError(f"there is no cuda:{index}; this machine has {have}")
+        existing_devices = "only cuda:0" if device_count == 1 else f"cuda:0 to cuda:{device_count - 1}"
+        raise CudaUnavailableError(f"there is no cuda:{index}; this machine has {existing_devices}")
     try:
         device = cupy.cuda.Device(index)
         device.use()

@@ -125,14 +125,17 @@ def use_device(
     global _session
     with _lock:
         if device is None:
-            current = _current()
-            if count in (None, current.choice.count) and links in (None, current.choice.links):
-                _set_watchdog(current, check_watchdog(watchdog_s))
-                return current.choice
-            if current.choice.kind == "cuda":
+            current_session = _current()
+            if count in (None, current_session.choice.count) and links in (
+                None,
+                current_session.choice.links,
+            ):
+                _set_watchdog(current_session, check_watchdog(watchdog_s))
+                return current_session.choice
+            if current_session.choice.kind == "cuda":
                 raise ValueError(_ALL_THERE)
-            device = f"virtual:{current.choice.device}"
-            count = count or current.choice.count
+            device = f"virtual:{current_session.choice.device}"
+            count = count or current_session.choice.count
         request = (*parse_device(device), check_count(1 if count is None else count), links)
         if _session is None or _session.request != request or request[0] != "virtual":
             watchdog_s = initial_watchdog() if watchdog_s is None else watchdog_s
@@ -157,14 +160,14 @@ def on_device(device: str, count: int = 1, links: str | None = None) -> Iterator
     """
     global _session
     with _lock:
-        previous = _current()
+        previous_session = _current()
     try:
         use_device(device, count, links=links)
         yield cp()
     finally:
         with _lock:
-            _session = previous
-            _make_current(previous)
+            _session = previous_session
+            _make_current(previous_session)
 
 
 def which_device() -> DeviceChoice:
@@ -275,13 +278,13 @@ def bench(
     VirtualBackend
         The new device, which the virtual array module uses within the block.
     """
-    previous = slot.current()  # asked first: looking for the twin makes it the current one
-    fresh = _new_virtual(virtual_side().device_info() if info is None else info, count, links)
-    slot.use(fresh.machine)
+    previous_session = slot.current()  # asked first: looking for the twin makes it the current one
+    new_device = _new_virtual(virtual_side().device_info() if info is None else info, count, links)
+    slot.use(new_device.machine)
     try:
-        yield fresh
+        yield new_device
     finally:
-        slot.use(previous)
+        slot.use(previous_session)
 
 
 @contextmanager

@@ -118,18 +118,18 @@ def observe(launch: Launch, /, *observations: Observation[Any]) -> Any:
         if twin is None:
             records = current.backend().observe(launch, *observations)
             return tuple(map(Observed, records)) if len(observations) > 1 else Observed(records)
-        answers = _beside_its_twin(launch, observations, twin)
-    return answers if len(observations) > 1 else answers[0]
+        observed_records = _observe_with_twin(launch, observations, twin)
+    return observed_records if len(observations) > 1 else observed_records[0]
 
 
-def _beside_its_twin(
+def _observe_with_twin(
     launch: Launch, observations: Sequence[Observation[Any]], twin: VirtualBackend
 ) -> tuple[Observed[Any], ...]:
     """Observe a launch on the real GPU where this is possible, and otherwise on its virtual twin."""
     has_cold_caches = caches_of(observations) == "cold"
     replay = _Replay(launch, observations, twin)
     replay.check()
-    counted = [
+    counted_kinds = [
         observation
         for observation in observations
         if isinstance(observation, Counters | Costs | Accesses | Fragments)
@@ -145,7 +145,7 @@ def _beside_its_twin(
         if isinstance(observation, Blocks | Warp | Block)
     }
     if len(measurable) < len(set(observations)):
-        replay.found = replay.counted()
+        replay.replay_records = replay.counted()
     else:
         replay.begin()
     measurements: dict[Observation[Any], Any] = {}
@@ -153,10 +153,10 @@ def _beside_its_twin(
         kinds = tuple(measurable)
         records = current.backend().observe(launch, *measurable.values())
         measurements = dict(zip(kinds, records if len(kinds) > 1 else (records,), strict=True))
-    elif counted:
+    elif counted_kinds:
         launch.run()
 
-    def answer(observation: Observation[Any]) -> Observed[Any]:
+    def observed_record(observation: Observation[Any]) -> Observed[Any]:
         if isinstance(observation, Hazards):
             return Observed(
                 replay.of(observation), note="Executed on the virtual GPU with copies of the arrays."
@@ -170,7 +170,7 @@ def _beside_its_twin(
             return Observed(measurements[observation])  # its basic blocks stand alone
         return Observed(replay_result, lambda: measurements[observation])
 
-    return tuple(map(answer, observations))
+    return tuple(map(observed_record, observations))
 
 
 def at_block_size(kept_launch: KeptLaunch) -> Callable[[int], LaunchTrace] | None:
@@ -229,14 +229,14 @@ class _Replay:
         self, launch: Launch, observations: Sequence[Observation[Any]], twin: VirtualBackend
     ) -> None:
         self.launch = launch
-        self.what = observations
+        self.observations = observations
         self.twin = twin
-        self.here, self.cp = current.here(), current.cp()
+        self.use_device_again, self.cp = current.here(), current.cp()
         # The twin takes numbers and device arrays. CuPy refuses other kinds, but for a few, such as textures.
-        self.plain = all(isinstance(argument, (Number, self.cp.ndarray)) for argument in launch.args)
-        self.size_bytes = size_bytes(launch.args, self.cp) if self.plain else math.inf
-        self.kept: Copies | None = None
-        self.found: dict[Observation[Any], Any] | None = None
+        self.has_plain_args = all(isinstance(argument, (Number, self.cp.ndarray)) for argument in launch.args)
+        self.size_bytes = size_bytes(launch.args, self.cp) if self.has_plain_args else math.inf
+        self.saved_copies: Copies | None = None
+        self.replay_records: dict[Observation[Any], Any] | None = None
 
     @property
     def quick(self) -> bool:
@@ -245,7 +245,7 @@ class _Replay:
 
     def check(self) -> None:
         """Raise the errors that the launch would raise before its first thread runs."""
-        if not self.plain:
+        if not self.has_plain_args:
             return
         try:
             self.twin.prepared(self._on_twin(placeholders(self.launch.args, self.cp, self.twin.cp)))
@@ -259,9 +259,9 @@ class _Replay:
             with self.twin.machine.keeping("watchdog_s"):
                 for device in self.twin.machine.devices:
                     device.watchdog_s = min(FIRST_S, device.watchdog_s)
-                self.found = self.attempt(Copies(self.launch.args, self.cp))
-        if self.found is None and self.quick:
-            self.kept = Copies(self.launch.args, self.cp, keep_contents=True)
+                self.replay_records = self.attempt(Copies(self.launch.args, self.cp))
+        if self.replay_records is None and self.quick:
+            self.saved_copies = Copies(self.launch.args, self.cp, keep_contents=True)
 
     def counted(self) -> dict[Observation[Any], Any]:
         """Replay the launch on the virtual twin, and return its records. The watchdog limits the time."""
@@ -279,11 +279,11 @@ class _Replay:
         """Return the twin's record for an observation, or None. The arrays have their contents from before
         the launch.
         """
-        kept_launch = self.kept
-        self.kept = None
+        kept_launch = self.saved_copies
+        self.saved_copies = None
         if kept_launch is not None:
-            self.found = self.attempt(kept_launch)
-        return self.found[observation] if self.found is not None else None
+            self.replay_records = self.attempt(kept_launch)
+        return self.replay_records[observation] if self.replay_records is not None else None
 
     def attempt(self, copies: Copies) -> dict[Observation[Any], Any] | None:
         """Try to replay the launch. Return None if the twin lacks a feature or takes too long.
@@ -306,10 +306,12 @@ class _Replay:
 
     def run(self, copies: Copies | None = None) -> dict[Observation[Any], Any]:
         """Replay the launch with the given copies of its arrays, or with copies of their present contents."""
-        with self.here():
+        with self.use_device_again():
             args = (copies or Copies(self.launch.args, self.cp)).on(self.twin.cp)
-            records = self.twin.observe(self._on_twin(args), *self.what)
-        return dict(zip(self.what, records if len(self.what) > 1 else (records,), strict=True))
+            records = self.twin.observe(self._on_twin(args), *self.observations)
+        return dict(
+            zip(self.observations, records if len(self.observations) > 1 else (records,), strict=True)
+        )
 
     def _on_twin(self, args: tuple[Any, ...]) -> Launch:
         return replace(self.launch, kernel=self.launch.source, args=args, stream=None)

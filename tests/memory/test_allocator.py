@@ -310,7 +310,7 @@ def after(states: str, limit_bytes: int, times: tuple[int, ...], *request_times:
     first = SimpleNamespace(segments=[SimpleNamespace(blocks=blocks)], limit_bytes=limit_bytes)
     record: Any = SimpleNamespace(events=Times(*times), first=first)
     requests: Any = [SimpleNamespace(time_ns=time_ns) for time_ns in request_times]
-    return list(allocator._after(record, requests))
+    return list(allocator._events_at_requests(record, requests))
 
 
 def test_events_before_each_request() -> None:

@@ -60,7 +60,13 @@ def test_the_peak_its_line_and_the_arrays_alive():
     assert not gl.cp.cuda.memory_hook.get_memory_hooks()
     text = repr(r)
     page = r._repr_html_()
-    for part in ("climb: peak 33 MiB", "30 MiB", "modelled on virtual A100", "10 MiB", "25 MiB stayed"):
+    for part in (
+        "climb: peak 33 MiB",
+        "30 MiB",
+        "modelled on virtual A100",
+        "10 MiB",
+        "25 MiB remained in use",
+    ):
         assert part in text
     assert re.search(r"T4 +16 GiB +15.5 GiB", text)
     assert page.count("<table") == 2
@@ -302,7 +308,7 @@ def test_room_is_what_is_free_and_what_the_pool_keeps_up_to_its_limit(
     reserved: int | None, device: int | None, limit: int | None, room: int
 ) -> None:
     run = report._Run("f")
-    run._before = MemoryReading(20, reserved, limit, device, None)
+    run._memory_before = MemoryReading(20, reserved, limit, device, None)
     info = SimpleNamespace(memory_bytes=1000)
     run._backend = SimpleNamespace(device_info=lambda: info, provenance="here")
     here, *others = run._rooms(20, 40)

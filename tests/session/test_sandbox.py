@@ -255,7 +255,7 @@ def test_the_sandbox_uses_the_device_of_the_session() -> None:
 
 def test_a_process_is_kept_warm_and_a_dead_one_replaced() -> None:
     gl.sandbox(len, ())
-    spare = _keep(os.getpid())._spare
+    spare = _keep(os.getpid())._waiting
     assert spare is not None
     spare[2].join()
     os.kill(spare[1]._process.pid, signal.SIGKILL)

@@ -49,7 +49,7 @@ LOCK = threading.Lock()
 def ran(job: Any, *args: Any, returns: bool = False) -> Any:
     """Run a job as it comes out of the pickle, and return the reply."""
     call = Call(job, args) if callable(job) and not isinstance(job, Cell) else job
-    return child.run(None, jobs.packed(call), returns, False, 5.0)
+    return child.run(None, jobs.pack_job(call), returns, False, 5.0)
 
 
 @pytest.fixture
@@ -221,15 +221,15 @@ class Stream:
 
 def test_handles_of_the_device_are_refused_and_others_of_their_name_cross() -> None:
     with pytest.raises(GpulabError, match=r"sandbox: s \(a Stream\), held \(lock\)\. "):
-        jobs.packed(Cell("", "cell", {"np": np, "s": gl.cp.cuda.Stream(), "n": 1, "held": LOCK}, ()))
-    whole = jobs.packed(Cell("", "cell", {"s": Stream(), "pool": gl.cp.zeros(2)}, ()))
+        jobs.pack_job(Cell("", "cell", {"np": np, "s": gl.cp.cuda.Stream(), "n": 1, "held": LOCK}, ()))
+    whole = jobs.pack_job(Cell("", "cell", {"s": Stream(), "pool": gl.cp.zeros(2)}, ()))
     assert isinstance(pickle.loads(whole).names["s"], Stream)
 
 
 def test_refused_arguments_have_a_number_and_globals_a_name() -> None:
     def refused(job: Any, *args: Any) -> str:
         with pytest.raises(GpulabError) as error:
-            jobs.packed(Call(job, args))
+            jobs.pack_job(Call(job, args))
         return str(error.value).partition(": ")[2].partition(". ")[0]
 
     inner = LOCK
@@ -246,14 +246,14 @@ def imported() -> Any:
 def test_a_function_of_a_module_crosses_by_name_and_one_of_the_notebook_by_value(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert pickle.loads(jobs.packed(Call(imported, ()))).function is imported
+    assert pickle.loads(jobs.pack_job(Call(imported, ()))).function is imported
     space: dict[str, Any] = {"__name__": "__main__", "LOCK": LOCK}
     exec(compile("def late():\n    return LOCK", "cell-7", "exec"), space)
     monkeypatch.setattr(sys.modules["__main__"], "late", space["late"], raising=False)
     with pytest.raises(GpulabError, match=r"sandbox: LOCK \(lock\)\. "):
-        jobs.packed(Call(space["late"], ()))
+        jobs.pack_job(Call(space["late"], ()))
     space["LOCK"] = 5
-    function = pickle.loads(jobs.packed(Call(space["late"], ()))).function
+    function = pickle.loads(jobs.pack_job(Call(space["late"], ()))).function
     assert (function(), function.__code__.co_filename, function.__code__.co_name) == (5, "cell-7", "late")
 
 
@@ -263,7 +263,7 @@ def test_the_reason_why_a_value_cannot_be_pickled_is_named() -> None:
         GpulabError,
         match=r"sandbox \(TypeError: .*lock.*\)\. Inside the sandbox, create objects",
     ):
-        jobs.packed(Cell("", "cell", {"array": array}, ()))
+        jobs.pack_job(Cell("", "cell", {"array": array}, ()))
 
 
 # Around the process -------------------------------------------------------------------------------------
@@ -312,7 +312,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> type[MadeUp]:
     """Replace processes by made-up ones; `made` lists all of them."""
     MadeUp.made = []
     MadeUp.answers = {"run": dict(NOTHING)}
-    keep = sandbox._Keep()
+    keep = sandbox._SpareProcess()
     monkeypatch.setattr(sandbox, "_keep", lambda pid: keep)
     monkeypatch.setattr(sandbox, "Talk", MadeUp)
     gl.use_device("virtual:T4")
@@ -325,7 +325,7 @@ STARTED = ("virtual:T4", 50.0, 60.0, 4 << 30, 64 << 10, {"MPLBACKEND": "Agg"})
 def settled(talk: MadeUp, count: int) -> list[Any]:
     """Return the calls of a process after it has got ready, which are so many."""
     for thread in threading.enumerate():
-        if thread is not threading.current_thread() and getattr(thread, "_target", None) is sandbox._warmed:
+        if thread is not threading.current_thread() and getattr(thread, "_target", None) is sandbox._warm_up:
             thread.join(5)
     assert len(talk.calls) == count
     return talk.calls
@@ -458,7 +458,7 @@ def test_the_output_of_a_cell_and_its_figures_follow_the_table(made: type[MadeUp
 
 
 def test_the_process_that_waits_is_taken_when_it_is_ready(made: type[MadeUp]) -> None:
-    keep = sandbox._Keep()
+    keep = sandbox._SpareProcess()
     keep.prepare()
     keep.prepare()
     (spare,) = made.made
@@ -470,7 +470,7 @@ def test_the_process_that_waits_is_taken_when_it_is_ready(made: type[MadeUp]) ->
 
 
 def test_a_spare_process_of_another_device_is_replaced(made: type[MadeUp]) -> None:
-    keep = sandbox._Keep()
+    keep = sandbox._SpareProcess()
     keep.prepare()
     gl.use_device("virtual:A100", count=2)
     keep.taken(False)
@@ -482,7 +482,7 @@ def test_a_spare_process_of_another_device_is_replaced(made: type[MadeUp]) -> No
 
 
 def test_a_spare_process_that_fails_is_no_error(made: type[MadeUp], monkeypatch: pytest.MonkeyPatch) -> None:
-    keep = sandbox._Keep()
+    keep = sandbox._SpareProcess()
     made.answers["warm"] = ProcessError("busy")
     keep.prepare()
     assert keep.taken(False) is made.made[0]  # type: ignore[comparison-overlap]
@@ -503,7 +503,7 @@ def test_python_ends_without_waiting_for_one_that_gets_ready(
     go = threading.Event()
     monkeypatch.setattr(child, "warm", lambda *_: None)
     monkeypatch.setattr(MadeUp, "ask", lambda *_: begun.append(threading.current_thread()) or go.wait(5))
-    sandbox._Keep().prepare()
+    sandbox._SpareProcess().prepare()
     while not begun:
         time.sleep(0.001)
     go.set()
@@ -520,7 +520,7 @@ def test_a_gpu_with_little_memory_left_has_no_second_context_beforehand(
     cuda = SimpleNamespace(runtime=runtime, Device=lambda: SimpleNamespace(id=np.int64(3)))
     monkeypatch.setattr(session, "which_device", lambda: SimpleNamespace(kind="cuda", device="H200", count=8))
     monkeypatch.setattr(session, "cp", lambda: SimpleNamespace(cuda=cuda))
-    keep = sandbox._Keep()
+    keep = sandbox._SpareProcess()
     keep.prepare()
     assert settled(made.made[0], int(spare)) == ([("warm", 1)] if spare else [])
     assert keep.taken(False) is made.made[0]  # type: ignore[comparison-overlap]

@@ -19,7 +19,7 @@ import gpulab as gl
 from gpulab import session
 from gpulab.analysis.files.compute_sanitizer import OPTIONS
 from gpulab.lab.faults import nvidia, under
-from gpulab.lab.faults.jobs import Call, packed
+from gpulab.lab.faults.jobs import Call, pack_job
 from virtualgpu.protocol import Launch
 from virtualgpu.records import KernelSource
 
@@ -170,11 +170,11 @@ def test_counters_leave_out_a_first_run_and_checks_use_no_pool(
     monkeypatch.setattr(session, "cp", lambda: SimpleNamespace(cuda=cuda))
     job = tmp_path / "job"
     ended = tmp_path / "ended"
-    job.write_bytes(packed(Call(noted, ())))
+    job.write_bytes(pack_job(Call(noted, ())))
     under.main(tool_name, str(job), str(ended))
     assert steps == STEPS
     assert ended.read_text() == ""
-    job.write_bytes(packed(Call(fails, ())))
+    job.write_bytes(pack_job(Call(fails, ())))
     under.main(tool_name, str(job), str(ended))
     assert ended.read_text() == "ValueError: " + "x" * 1988  # 2,000 characters
     job.unlink()
@@ -192,7 +192,7 @@ def test_the_process_ends_without_exit_handlers(tmp_path: Path) -> None:
         atexit.register(os._exit, 9)  # as a lost context ends
         raise ValueError("here")
 
-    job.write_bytes(packed(Call(late, ())))
+    job.write_bytes(pack_job(Call(late, ())))
     program = [sys.executable, "-m", "gpulab.lab.faults.under", "memcheck", str(job), str(ended)]
     variables = {"GPULAB_DEVICE": "virtual:T4", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     assert subprocess.run(program, env=os.environ | variables, timeout=60, check=False).returncode == 0

@@ -56,7 +56,7 @@ def history(tables: DeviceTables, settings: Settings) -> History:
         if block.state != FREE
     }
     last_blocks = {address: LiveBlock(b.size, b.requested, b.state, b.stack) for address, b in blocks.items()}
-    strange = _undo(tables, ranges, blocks)
+    mismatch_count = _undo(tables, ranges, blocks)
     first_ranges = list(ranges)
     large_segments = _LargeSegments(
         [
@@ -71,7 +71,7 @@ def history(tables: DeviceTables, settings: Settings) -> History:
             block.size = large_segments.size_of(address, block.requested, settings)
         large_segments.put(address)
     sizes = _redo(tables, blocks, large_segments, settings, last_blocks)
-    return History(first_ranges, blocks, tables.segments, last_blocks, sizes, strange)
+    return History(first_ranges, blocks, tables.segments, last_blocks, sizes, mismatch_count)
 
 
 def _undo(tables: DeviceTables, ranges: Ranges, blocks: dict[int, LiveBlock]) -> int:
@@ -104,7 +104,7 @@ def _redo(
     settings: Settings,
     last_blocks: dict[int, LiveBlock],
 ) -> list[int]:
-    current = {address: block.size for address, block in first_blocks.items()}
+    current_sizes = {address: block.size for address, block in first_blocks.items()}
     sizes = list(tables.sizes)
     rounded_sizes: dict[int, int] = {}
     for i, (action, address, size) in enumerate(
@@ -117,15 +117,15 @@ def _redo(
             if block_size > SMALL_REQUEST_BYTES:
                 block_size = large_segments.size_of(address, size, settings)
                 large_segments.put(address)
-            sizes[i] = current[address] = block_size
+            sizes[i] = current_sizes[address] = block_size
             if address in last_blocks:
                 last_blocks[address].event = i
         elif action == FREE_REQUESTED:
-            sizes[i] = current.get(address) or settings.rounded(size)
+            sizes[i] = current_sizes.get(address) or settings.rounded(size)
             if address in last_blocks:
                 last_blocks[address].event = i
         elif action == FREE_COMPLETED:
-            sizes[i] = current.pop(address, 0) or settings.rounded(size)
+            sizes[i] = current_sizes.pop(address, 0) or settings.rounded(size)
             large_segments.take(address)
         elif action == SEGMENT_ALLOC:
             if size > SMALL_SEGMENT_BYTES:

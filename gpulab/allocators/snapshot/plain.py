@@ -78,9 +78,9 @@ def load(file: IO[bytes]) -> Any:
         problem = "is cut off" if isinstance(error, EOFError) or "truncated" in str(error) else "is damaged"
         raise SnapshotError(f"This pickle {problem} ({type(error).__name__}: {str(error)[:80]}).") from None
     try:
-        following = file.read(1)
+        next_byte = file.read(1)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise SnapshotError(f"This pickle is damaged ({type(error).__name__}: {str(error)[:80]}).") from None
-    if following:
+    if next_byte:
         raise SnapshotError("This pickle has data after its end: it is damaged, or it is not a snapshot.")
     return data

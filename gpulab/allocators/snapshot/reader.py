@@ -133,9 +133,10 @@ def snapshot_of(arrays: dict[str, Array], name: str) -> Snapshot:
     header = json.loads(arrays["about"].tobytes().decode("utf-8", "surrogatepass"))
     frames = [Frame(*frame) for frame in header["frames"]]
     all_frames = [frames[frame_index] for frame_index in arrays["stack_frames"].tolist()]
-    ends = arrays["stack_ends"].tolist()
+    stack_ends = arrays["stack_ends"].tolist()
     stacks: tuple[Stack, ...] = tuple(
-        tuple(all_frames[start:end]) for start, end in zip([0, *ends], ends, strict=False)
+        tuple(all_frames[stack_start:stack_end])
+        for stack_start, stack_end in zip([0, *stack_ends], stack_ends, strict=False)
     )
     traces = {}
     last_maps = {}
@@ -148,14 +149,14 @@ def snapshot_of(arrays: dict[str, Array], name: str) -> Snapshot:
             actions=arrays[prefix + "actions"],
             addresses=arrays[prefix + "addresses"],
             size_bytes=arrays[prefix + "sizes"],
-            requested_bytes=_requested(arrays, prefix),
+            requested_bytes=_requested_bytes(arrays, prefix),
             streams=arrays[prefix + "streams"],
             time_ns=times,
             stacks=arrays[prefix + "stacks"],
         )
-        start, end = (int(times[0]), int(times[-1])) if len(times) else (0, 0)
-        first_map = _block_map(arrays, prefix + "first_", header["pools"], provenance, device, start)
-        last_maps[device] = _block_map(arrays, prefix + "last_", header["pools"], provenance, device, end)
+        start_ns, end_ns = (int(times[0]), int(times[-1])) if len(times) else (0, 0)
+        first_map = _block_map(arrays, prefix + "first_", header["pools"], provenance, device, start_ns)
+        last_maps[device] = _block_map(arrays, prefix + "last_", header["pools"], provenance, device, end_ns)
         traces[device] = AllocatorTrace(
             provenance=provenance,
             device_id=device,
@@ -180,7 +181,7 @@ def _provenance(words: list[str], device: int, name: str) -> Provenance:
     return Provenance("recorded", f"GPU {device} of a PyTorch program", name)
 
 
-def _requested(arrays: dict[str, Array], prefix: str) -> Array:
+def _requested_bytes(arrays: dict[str, Array], prefix: str) -> Array:
     """Return the requested bytes of each event, or 0 for events of segments."""
     actions = arrays[prefix + "actions"]
     return np.where(actions <= 2, arrays[prefix + "requested"], 0)
@@ -194,18 +195,20 @@ def _block_map(
     row = 0
     for address, size, stream, pool, is_expandable in arrays[prefix + "segments"].tolist():
         blocks: list[Block] = []
-        end = address
+        free_address = address
         while row < len(rows) and rows[row][0] < address + size:
-            start, length, requested_bytes, state_code, stack, event = rows[row]
+            block_address, length, requested_bytes, state_code, stack, event = rows[row]
             row += 1
-            if start < end:  # only where a snapshot contradicts itself
+            if block_address < free_address:  # only where a snapshot contradicts itself
                 continue
-            if start > end:
-                blocks.append(Block(address=end, size_bytes=start - end, is_free=True))
-            length = min(length, address + size - start)
+            if block_address > free_address:
+                blocks.append(
+                    Block(address=free_address, size_bytes=block_address - free_address, is_free=True)
+                )
+            length = min(length, address + size - block_address)
             blocks.append(
                 Block(
-                    address=start,
+                    address=block_address,
                     size_bytes=length,
                     is_free=state_code == FREE,
                     requested_bytes=requested_bytes,
@@ -214,8 +217,8 @@ def _block_map(
                     event=event,
                 )
             )
-            end = start + length
-        if end < address + size:
-            blocks.append(Block(address=end, size_bytes=address + size - end, is_free=True))
+            free_address = block_address + length
+        if free_address < address + size:
+            blocks.append(Block(address=free_address, size_bytes=address + size - free_address, is_free=True))
         segments.append(Segment(address, size, stream, tuple(blocks), pools[pool], bool(is_expandable)))
     return BlockMap(provenance, device, time_ns, 0, tuple(segments))

@@ -21,7 +21,7 @@ H200_BYTES = 150_109_880_320
 """``totalGlobalMem`` of an H200."""
 
 
-def _drop(action: Action, address: int, size_bytes: int, requested_bytes: int, stream: int) -> None:
+def _ignore_event(action: Action, address: int, size_bytes: int, requested_bytes: int, stream: int) -> None:
     """Ignore an event; this is the sink until a caller sets another one."""
 
 
@@ -71,7 +71,7 @@ class TorchAllocator:
         self._device.used_bytes += others_bytes
         self._id = device_id
         self._provenance = Provenance("modelled", device_name, "PyTorch 2.11")
-        self.sink: Sink = _drop
+        self.sink: Sink = _ignore_event
         split = self._settings.max_split_size_mb
         self.statistics = Statistics(-1 if split is None else self._settings.max_split_bytes)
         self._small, self._large = Pool(is_small=True), Pool(is_small=False)
@@ -240,17 +240,19 @@ class TorchAllocator:
         was_split = block.is_split
         statistics = self.statistics
         if self._settings.splits(block.size, size, pool.is_small, self._settings.expandable_segments):
-            remainder = block
-            block = Block(pool, remainder.stream, remainder.address, size, remainder.expandable)
-            block.insert_before(remainder)
-            remainder.address += size
-            remainder.size -= size
-            pool.add(remainder)
+            remaining_block = block
+            block = Block(
+                pool, remaining_block.stream, remaining_block.address, size, remaining_block.expandable
+            )
+            block.insert_before(remaining_block)
+            remaining_block.address += size
+            remaining_block.size -= size
+            pool.add(remaining_block)
             if not block.expandable:
                 if was_split:
                     statistics.take("inactive_split_bytes", pool.name, block.size)
                 else:
-                    statistics.add("inactive_split_bytes", pool.name, remainder.size)
+                    statistics.add("inactive_split_bytes", pool.name, remaining_block.size)
                     statistics.add("inactive_split", pool.name, 1)
         elif was_split and not block.expandable:
             statistics.take("inactive_split_bytes", pool.name, block.size)
@@ -298,10 +300,10 @@ class TorchAllocator:
             if free_bytes >= size:
                 return start
         segment = Expandable(self._device, pool.page_bytes(self._settings.large_segment_bytes))
-        unmapped = Block(pool, stream, segment.address, segment.size_bytes, segment)
-        unmapped.is_mapped = False
-        pool.add_hole(unmapped)
-        return unmapped
+        unmapped_block = Block(pool, stream, segment.address, segment.size_bytes, segment)
+        unmapped_block.is_mapped = False
+        pool.add_hole(unmapped_block)
+        return unmapped_block
 
     def _map(self, block: Block, size: int) -> bool:
         """Map memory into the first pages of an unmapped block."""
@@ -315,12 +317,12 @@ class TorchAllocator:
         pool.remove_hole(block)
         block.is_mapped = True
         if mapped_bytes < block.size:
-            remainder = Block(
+            remaining_block = Block(
                 pool, block.stream, block.address + mapped_bytes, block.size - mapped_bytes, segment
             )
-            remainder.is_mapped = False
-            remainder.insert_after(block)
-            pool.add_hole(remainder)
+            remaining_block.is_mapped = False
+            remaining_block.insert_after(block)
+            pool.add_hole(remaining_block)
             block.size = mapped_bytes
         self._merge(block, block.before)
         self._merge(block, block.after)
@@ -517,9 +519,9 @@ class TorchAllocator:
         def age(block: Block) -> int:
             return pool.searches - block.age_base
 
-        unsplit = [block for block in pool if not block.is_split]
-        total_age = sum(age(block) for block in unsplit)
-        block_count = len(unsplit)
+        unsplit_blocks = [block for block in pool if not block.is_split]
+        total_age = sum(age(block) for block in unsplit_blocks)
+        block_count = len(unsplit_blocks)
         reclaimed_bytes = 0
         has_freed = True
         while reclaimed_bytes < target_bytes and has_freed and block_count > 0:

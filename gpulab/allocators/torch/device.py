@@ -16,17 +16,17 @@ _CONTEXT_BYTES = 10 << 20
 class _Region:
     """A range of addresses, a multiple of 32 MiB long, in which the driver places allocations."""
 
-    __slots__ = ("address", "end", "taken")
+    __slots__ = ("address", "end", "used_ranges")
 
     def __init__(self, address: int, end: int) -> None:
         self.address = address
         self.end = end
-        self.taken: list[tuple[int, int]] = []
+        self.used_ranges: list[tuple[int, int]] = []
 
     def gap(self, size: int) -> int | None:
         """Return the lowest address in the region that is followed by `size` free bytes, or None."""
         position = self.address
-        for start, end in self.taken:
+        for start, end in self.used_ranges:
             if start - position >= size:
                 return position
             position = end
@@ -48,7 +48,7 @@ class Device:
         self._newest_first: list[_Region] = []
         self._by_address: list[tuple[int, int]] = []
         context = self._new_region(_REGION_GRAIN)
-        context.taken.append((context.address, context.address + _CONTEXT_BYTES))
+        context.used_ranges.append((context.address, context.address + _CONTEXT_BYTES))
         self._reserved: list[tuple[int, int]] = []
 
     @property
@@ -69,7 +69,7 @@ class Device:
         else:
             region = self._new_region(-(-size // _REGION_GRAIN) * _REGION_GRAIN)
             address = region.address
-        insort(region.taken, (address, address + size))
+        insort(region.used_ranges, (address, address + size))
         return address
 
     def free(self, address: int, size_bytes: int) -> None:
@@ -78,8 +78,8 @@ class Device:
         region = next(
             candidate for candidate in self._newest_first if candidate.address <= address < candidate.end
         )
-        del region.taken[bisect_left(region.taken, (address, 0))]
-        if not region.taken:
+        del region.used_ranges[bisect_left(region.used_ranges, (address, 0))]
+        if not region.used_ranges:
             self._newest_first.remove(region)
             self._by_address.remove((region.address, region.end))
 
@@ -111,10 +111,10 @@ class Device:
         """
         size = -(-size_bytes // _GRAIN) * _GRAIN
         address = _FIRST_RESERVED_ADDRESS
-        for start, end in self._reserved:
-            if start - address >= size:
+        for range_start, range_end in self._reserved:
+            if range_start - address >= size:
                 break
-            address = end
+            address = range_end
         insort(self._reserved, (address, address + size))
         return address
 

@@ -92,12 +92,12 @@ class Settings:
             raise SettingsError(
                 f"per_process_memory_fraction:{self.per_process_memory_fraction} is not between 0 and 1."
             )
-        invalid = [n for n in self.roundup_power2_divisions if n < 0 or n & (n - 1)]
-        if invalid or len(self.roundup_power2_divisions) != _INTERVALS:
+        invalid_divisions = [n for n in self.roundup_power2_divisions if n < 0 or n & (n - 1)]
+        if invalid_divisions or len(self.roundup_power2_divisions) != _INTERVALS:
             raise SettingsError(
                 f"roundup_power2_divisions must contain {_INTERVALS} powers of two (or 0 "
                 "for off), not "
-                f"{invalid[0] if invalid else len(self.roundup_power2_divisions)}."
+                f"{invalid_divisions[0] if invalid_divisions else len(self.roundup_power2_divisions)}."
             )
 
     @classmethod

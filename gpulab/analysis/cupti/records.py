@@ -152,7 +152,7 @@ class Records:
             call_row[4]: host_call for call_row, host_call in zip(calls, timeline_parts.calls, strict=True)
         }
         self._streams(timeline_parts, operations, host_info)
-        self._follow(timeline_parts, by_correlation, by_call, host_info)
+        self._replay_calls(timeline_parts, by_correlation, by_call, host_info)
         self._add_hidden_waits(timeline_parts, operations, by_call)
         timeline_parts.synchronizations.sort(key=lambda wait: wait.start_ns)
         timeline_parts.ranges = self._ranges(host_info)
@@ -250,9 +250,9 @@ class Records:
                         fields,
                     )
                 )
-        complete = [operation for operation in operations if operation.start and operation.end]
-        parts.unfinished = len(operations) - len(complete)
-        return sorted(complete, key=lambda operation: (operation.correlation, operation.start))
+        complete_operations = [operation for operation in operations if operation.start and operation.end]
+        parts.unfinished = len(operations) - len(complete_operations)
+        return sorted(complete_operations, key=lambda operation: (operation.correlation, operation.start))
 
     def _calls(self) -> list[tuple[str, int, int, int, int]]:
         """Return name, start, end, thread and correlation of each call, without calls nested in others."""
@@ -286,7 +286,7 @@ class Records:
                 info = StreamInfo(device, stream, name, flag == _NON_BLOCKING, priority)
             parts.streams.append(info)
 
-    def _follow(
+    def _replay_calls(
         self,
         parts: Parts,
         by_correlation: Mapping[int, list[_Operation]],
@@ -387,7 +387,7 @@ class Records:
                 )
             )
             return
-        hidden = source_line is not None and not any(
+        is_hidden = source_line is not None and not any(
             waiting_word in source_line.text for waiting_word in _WAITING_WORDS
         )
         predecessors = order.frontier((context, stream)) if waiting_stream is not None else ()
@@ -401,7 +401,7 @@ class Records:
                 name=name,
                 event_id=event_id,
                 after=predecessors,
-                hidden=hidden,
+                hidden=is_hidden,
                 source=source_line,
             )
         )
@@ -435,15 +435,17 @@ class Records:
         ]
         reported = {(wait.name, wait.start_ns) for wait in parts.synchronizations}
         by_end = sorted(operations, key=lambda operation: operation.end)
-        ends = [operation.end for operation in by_end]
+        end_times = [operation.end for operation in by_end]
         for correlation, call in freeing_calls:
-            awaited = [
+            awaited_operations = [
                 operation
-                for operation in by_end[bisect_right(ends, call.start_ns) : bisect_right(ends, call.end_ns)]
+                for operation in by_end[
+                    bisect_right(end_times, call.start_ns) : bisect_right(end_times, call.end_ns)
+                ]
                 if operation.correlation < correlation
             ]
-            if awaited and (call.name, call.start_ns) not in reported:
-                last_operation = awaited[-1]
+            if awaited_operations and (call.name, call.start_ns) not in reported:
+                last_operation = awaited_operations[-1]
                 parts.synchronizations.append(
                     Synchronization(
                         type="CONTEXT_SYNCHRONIZE",

@@ -105,14 +105,14 @@ def with_findings(report: SanitizerReport, runs: Sequence[ToolRun]) -> Sanitizer
         if run.raised and not run.is_fault:
             raise GpulabError(f"The launch did not start under {CHECKER}: {run.raised}")
     failures = dict.fromkeys(run.why_not for run in runs if run.why_not)
-    completed = [run for run in runs if not run.why_not]
-    if not completed:
+    completed_runs = [run for run in runs if not run.why_not]
+    if not completed_runs:
         return replace(report, tools=(), unavailable="; ".join(failures))
     return replace(
         report,
-        tools=tuple(run.tool for run in completed),
-        hazards=tuple(hazard for run in completed for hazard in run.hazards),
-        fault=next((run.raised.partition("\n")[0][:120] for run in completed if run.raised), ""),
+        tools=tuple(run.tool for run in completed_runs),
+        hazards=tuple(hazard for run in completed_runs for hazard in run.hazards),
+        fault=next((run.raised.partition("\n")[0][:120] for run in completed_runs if run.raised), ""),
         left_out=" ".join([_LIMITS, *(f"Not done: {failure}." for failure in failures)]),
     )
 
@@ -144,8 +144,8 @@ def read(data: bytes, tool: str, code: str = "", kernel: str = "") -> tuple[Haza
             continue
         first_line = hazard.first.line if hazard.first else 0
         key = hazard.kind, hazard.space, hazard.second.line, first_line, hazard.severity
-        earlier = hazards.get(key)
-        hazards[key] = hazard if earlier is None else replace(earlier, count=earlier.count + 1)
+        equal_hazard = hazards.get(key)
+        hazards[key] = hazard if equal_hazard is None else replace(equal_hazard, count=equal_hazard.count + 1)
     severity_order = {"error": 0, "warning": 1, "info": 2}
     return tuple(sorted(hazards.values(), key=lambda finding: severity_order[finding.severity]))
 

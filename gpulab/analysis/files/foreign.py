@@ -166,7 +166,7 @@ def timeline(contents: Contents, header: dict[str, Any], name: str, tool: str = 
     operations = _operations(contents.slices)
     calls, threads = _calls(contents.slices, operations)
     waits = (*_host_waits(calls, operations), *_event_waits(contents.slices, operations))
-    activities = _ordered(operations, waits)
+    activities = _sort_operations(operations, waits)
     end_ns = max(record.end_ns for record in contents.slices)
     return Timeline(
         provenance=_origin(header, name, start_ns, tool),
@@ -507,25 +507,27 @@ def _event_waits(slices: list[_Slice], operations: _Operations) -> Iterator[_Wai
             )
 
 
-def _ordered(operations: _Operations, waits: tuple[_Wait, ...]) -> tuple[Activity, ...]:
+def _sort_operations(operations: _Operations, waits: tuple[_Wait, ...]) -> tuple[Activity, ...]:
     """Return the operations, each with the numbers of the operations that it must follow."""
-    pending: dict[tuple[int, int | None], list[_Wait]] = defaultdict(list)
+    pending_waits: dict[tuple[int, int | None], list[_Wait]] = defaultdict(list)
     for wait, correlation in sorted(waits, key=lambda pair: -pair[1]):
         if wait.type == "STREAM_WAIT_EVENT":
-            pending[wait.device_id, wait.stream_id].append((wait, correlation))
+            pending_waits[wait.device_id, wait.stream_id].append((wait, correlation))
     last_in_stream: dict[tuple[int, int], Activity] = {}
-    ordered = []
+    sorted_operations = []
     for activity, correlation in zip(operations.activities, operations.calls, strict=True):
         key = (activity.device_id, activity.stream_id)
-        previous = last_in_stream.get(key)
+        previous_operation = last_in_stream.get(key)
         predecessors = (
-            [] if previous is None or previous.end_ns > activity.start_ns else [previous.correlation_id]
+            []
+            if previous_operation is None or previous_operation.end_ns > activity.start_ns
+            else [previous_operation.correlation_id]
         )
-        while pending[key] and pending[key][-1][1] < correlation:
-            predecessors += pending[key].pop()[0].after
+        while pending_waits[key] and pending_waits[key][-1][1] < correlation:
+            predecessors += pending_waits[key].pop()[0].after
         last_in_stream[key] = activity
-        ordered.append(replace(activity, after=tuple(dict.fromkeys(predecessors))))
-    return tuple(sorted(ordered, key=lambda activity: (activity.start_ns, activity.correlation_id)))
+        sorted_operations.append(replace(activity, after=tuple(dict.fromkeys(predecessors))))
+    return tuple(sorted(sorted_operations, key=lambda activity: (activity.start_ns, activity.correlation_id)))
 
 
 # Other contents

@@ -164,14 +164,14 @@ def _weighted_sum(launches: Sequence[Launch], *metrics: str) -> int | None:
 
 def _rate(launches: Sequence[Launch], metric: str) -> float | None:
     """Return a rate, 0 to 1, as a mean weighted by time, or None if it was not counted."""
-    counted = [launch for launch in launches if metric in launch.metrics]
-    weights = [launch.metrics.get(DURATION, 1.0) for launch in counted]
-    if not counted or not sum(weights):
+    counted_launches = [launch for launch in launches if metric in launch.metrics]
+    weights = [launch.metrics.get(DURATION, 1.0) for launch in counted_launches]
+    if not counted_launches or not sum(weights):
         return None
     return (
         sum(
             weight * counted_launch.metrics[metric]
-            for weight, counted_launch in zip(weights, counted, strict=True)
+            for weight, counted_launch in zip(weights, counted_launches, strict=True)
         )
         / sum(weights)
         / 100

@@ -103,16 +103,27 @@ def _header(database: sqlite3.Connection, tables: set[str]) -> dict[str, Any]:
 
 def _events(database: sqlite3.Connection, tables: set[str]) -> Iterator[dict[str, Any]]:
     """Yield the rows of all tables as trace events, with the categories of the PyTorch profiler."""
-    for *place, name, registers, shared_bytes, gx, gy, gz, bx, by, bz in _rows(database, tables, _KERNELS):
+    for (
+        *operation_fields,
+        name,
+        registers,
+        shared_bytes,
+        grid_x,
+        grid_y,
+        grid_z,
+        block_x,
+        block_y,
+        block_z,
+    ) in _rows(database, tables, _KERNELS):
         resources = {"registers per thread": registers, "shared memory": shared_bytes}
-        args = resources | {"grid": [gx, gy, gz], "block": [bx, by, bz]}
-        yield _operation("kernel", name, place, args)
-    for *place, size, kind, source, target in _rows(database, tables, _COPIES):
-        ends = " -> ".join(_MEMORY_KINDS.get(end_kind, "Unknown") for end_kind in (source, target))
-        name = f"Memcpy {_COPY_KINDS.get(kind, 'other')} ({ends})"
-        yield _operation("gpu_memcpy", name, place, {"bytes": size})
-    for *place, size in _rows(database, tables, _FILLS):
-        yield _operation("gpu_memset", "Memset (Device)", place, {"bytes": size})
+        args = resources | {"grid": [grid_x, grid_y, grid_z], "block": [block_x, block_y, block_z]}
+        yield _operation("kernel", name, operation_fields, args)
+    for *operation_fields, size, kind, source, target in _rows(database, tables, _COPIES):
+        memory_kinds = " -> ".join(_MEMORY_KINDS.get(end_kind, "Unknown") for end_kind in (source, target))
+        name = f"Memcpy {_COPY_KINDS.get(kind, 'other')} ({memory_kinds})"
+        yield _operation("gpu_memcpy", name, operation_fields, {"bytes": size})
+    for *operation_fields, size in _rows(database, tables, _FILLS):
+        yield _operation("gpu_memset", "Memset (Device)", operation_fields, {"bytes": size})
     for start_ns, end_ns, thread, call, name in _rows(database, tables, _CALLS):
         plain_name = _VERSION.sub("", str(name))
         event = _event("cuda_runtime", plain_name, start_ns, end_ns, 0, _thread(thread))
@@ -123,9 +134,11 @@ def _events(database: sqlite3.Connection, tables: set[str]) -> Iterator[dict[str
         yield event | {"ph": "i"} if end_ns is None else event
 
 
-def _operation(category: str, name: Any, place: Sequence[Any], args: dict[str, Any]) -> dict[str, Any]:
+def _operation(
+    category: str, name: Any, operation_fields: Sequence[Any], args: dict[str, Any]
+) -> dict[str, Any]:
     """Return the event of an operation; `place` is its start, end, device, stream and call."""
-    start_ns, end_ns, device, stream, call = place
+    start_ns, end_ns, device, stream, call = operation_fields
     numbers = {"device": device, "stream": stream, "correlation": call}
     return _event(category, name, start_ns, end_ns, device, stream) | {"args": numbers | args}
 

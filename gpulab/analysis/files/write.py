@@ -146,15 +146,15 @@ def _arrow(
     category: str, arrow_number: int, source_end: tuple[int, int, int], target_end: tuple[int, int, int]
 ) -> Iterator[Event]:
     """Yield the two events of an arrow between slices; each end is a process, a track and a time."""
-    common = {"cat": category, "name": category, "id": arrow_number}
-    yield {"ph": "s", "pid": source_end[0], "tid": source_end[1], "ts": _us(source_end[2]), **common}
+    common_fields = {"cat": category, "name": category, "id": arrow_number}
+    yield {"ph": "s", "pid": source_end[0], "tid": source_end[1], "ts": _us(source_end[2]), **common_fields}
     yield {
         "ph": "f",
         "bp": "e",
         "pid": target_end[0],
         "tid": target_end[1],
         "ts": _us(target_end[2]),
-        **common,
+        **common_fields,
     }
 
 
@@ -191,10 +191,14 @@ class _Tracks:
     def of_host(self, label: str, thread: int, start_ns: int, end_ns: int, nests: bool = False) -> int:
         return self._track(HOST_PID, label, thread, start_ns, end_ns, nests)
 
-    def _track(self, pid: int, name: str, thread: int, start_ns: int, end_ns: int, nests: bool) -> int:
+    def _track(self, pid: int, name: str, thread: int, start_ns: int, end_ns: int, can_nest: bool) -> int:
         lane_ends = self._ends.setdefault((pid, name, thread), [])
         lane = next(
-            (lane for lane, open_ends in enumerate(lane_ends) if _fits(open_ends, start_ns, end_ns, nests)),
+            (
+                lane
+                for lane, open_ends in enumerate(lane_ends)
+                if _fits(open_ends, start_ns, end_ns, can_nest)
+            ),
             len(lane_ends),
         )
         if lane == len(lane_ends):
@@ -219,11 +223,11 @@ class _Tracks:
             yield _metadata(pid, tid, "thread_sort_index", sort_index=tid)
 
 
-def _fits(open_ends: list[int], start_ns: int, end_ns: int, nests: bool) -> bool:
+def _fits(open_ends: list[int], start_ns: int, end_ns: int, can_nest: bool) -> bool:
     """Return whether a slice fits on a track: after all other slices, or nested in an open one if allowed."""
     while open_ends and open_ends[-1] <= start_ns:
         open_ends.pop()
-    return not open_ends or (nests and end_ns <= open_ends[-1])
+    return not open_ends or (can_nest and end_ns <= open_ends[-1])
 
 
 def _metadata(pid: int, tid: int, event_name: str, **args: Any) -> Event:

@@ -73,7 +73,11 @@ class Buffers:
         sizes = accesses.width_bytes[~is_read]
         self.piece_bytes = int(min(_WORD_BYTES, sizes.min(initial=_WORD_BYTES)))
         self.count = -(-shared.size_bytes // self.piece_bytes)
-        epoch = steps.waits[access_step] if steps.waits.any() else _turns(steps.warp[access_step], is_read)
+        epoch = (
+            steps.waits[access_step]
+            if steps.waits.any()
+            else _count_rewrites(steps.warp[access_step], is_read)
+        )
         self.writes = _writes(steps, shared, ~is_read, access_step[~is_read], epoch[~is_read])
         self.read_step: Ints = access_step[is_read]
         written_pieces = self._pieces(accesses.offset[~is_read], accesses.width_bytes[~is_read])
@@ -132,24 +136,24 @@ class Buffers:
         buffer = self.buffer_of_piece[self.written.piece]
         key_count = int(self.writes.key.max(initial=0)) + 1
         buffer_key = buffer * key_count + self.writes.key[self.written.row]
-        buffer_keys, index, inverse = np.unique(buffer_key, return_index=True, return_inverse=True)
+        buffer_keys, first_pairs, key_index = np.unique(buffer_key, return_index=True, return_inverse=True)
         starts = np.full(buffer_keys.size, np.iinfo(np.int64).max)
-        np.minimum.at(starts, inverse, self.writes.step[self.written.row])
-        buffer_of_pair = buffer[index]
+        np.minimum.at(starts, key_index, self.writes.step[self.written.row])
+        buffer_of_pair = buffer[first_pairs]
         order = np.lexsort((starts, buffer_of_pair))
         self.fills = np.bincount(buffer_of_pair, minlength=int(self.buffer_of_piece.max(initial=-1)) + 1)
         fill_number = np.empty(buffer_keys.size, np.int64)
-        firsts = np.cumsum(self.fills) - self.fills
-        fill_number[order] = np.arange(buffer_keys.size) - np.repeat(firsts, self.fills)
-        self.fill = fill_number[inverse]
+        first_fills = np.cumsum(self.fills) - self.fills
+        fill_number[order] = np.arange(buffer_keys.size) - np.repeat(first_fills, self.fills)
+        self.fill = fill_number[key_index]
 
 
-def _turns(warp: Ints, is_read: npt.NDArray[np.bool_]) -> Ints:
+def _count_rewrites(warp: Ints, is_read: npt.NDArray[np.bool_]) -> Ints:
     """Return for each access how often its warp has written after it had read."""
     order = np.argsort(warp, kind="stable")
-    follows = np.zeros(warp.size, np.bool_)
-    follows[1:] = ~is_read[order][1:] & is_read[order][:-1] & (np.diff(warp[order]) == 0)
-    counts = np.cumsum(follows)
+    is_write_after_read = np.zeros(warp.size, np.bool_)
+    is_write_after_read[1:] = ~is_read[order][1:] & is_read[order][:-1] & (np.diff(warp[order]) == 0)
+    counts = np.cumsum(is_write_after_read)
     starts = np.searchsorted(warp[order], warp[order])
     result = np.empty(warp.size, np.int64)
     result[order] = counts - counts[starts]
@@ -196,22 +200,22 @@ def _landings(steps: Steps, shared: SharedWrites, offset: npt.NDArray[np.int32],
     The copies to one address land in the order in which they started.
     """
     row, lane = np.nonzero(lanes_of(shared.mask))
-    landing = steps.step_at(shared.sequence[row])
+    landing_step = steps.step_at(shared.sequence[row])
     landing_offset = shared.offset[row, lane]
     is_landing = ~np.isin(shared.sequence[row], steps.accesses.sequence[steps.accesses.kind == _STORE])
-    landing, landing_offset = landing[is_landing], landing_offset[is_landing]
-    order = np.lexsort((landing, landing_offset))
-    landing, landing_offset = landing[order], landing_offset[order]
+    landing_step, landing_offset = landing_step[is_landing], landing_offset[is_landing]
+    order = np.lexsort((landing_step, landing_offset))
+    landing_step, landing_offset = landing_step[order], landing_offset[order]
     first_lane = np.argmax(offset >= 0, axis=1)
     start = offset[np.arange(step.size), first_lane]
     copies = np.lexsort((step, start))
     # The n-th copy to an address belongs to its n-th landing.
     position = np.arange(step.size) - np.searchsorted(start[copies], start[copies])
     index = np.searchsorted(landing_offset, start[copies]) + position
-    is_known = index < landing.size
+    is_known = index < landing_step.size
     index[~is_known] = 0
     result = np.full(step.size, -1)
-    if landing.size:
-        is_known &= (landing_offset[index] == start[copies]) & (landing[index] >= step[copies])
-        result[copies[is_known]] = landing[index[is_known]]
+    if landing_step.size:
+        is_known &= (landing_offset[index] == start[copies]) & (landing_step[index] >= step[copies])
+        result[copies[is_known]] = landing_step[index[is_known]]
     return result

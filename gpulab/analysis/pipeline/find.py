@@ -159,11 +159,12 @@ def _iterations(steps: Steps, buffers: Buffers) -> tuple[Iteration, ...]:
     line = max(lines, key=lambda number: lines[number])
     starts = [positions[0], *(position for position in positions[1:] if line_at[position] == line)]
     # The first of the waits and barriers after the step before that does something else.
-    firsts = waits[
+    first_waits = waits[
         np.searchsorted(
             waits, np.append(-1, work_positions)[np.searchsorted(work_positions, starts)], side="right"
         )
     ]
     return tuple(
-        Iteration(position=start_position, line=line_at[start_position]) for start_position in firsts.tolist()
+        Iteration(position=start_position, line=line_at[start_position])
+        for start_position in first_waits.tolist()
     )

@@ -23,14 +23,14 @@ class _Parts:
     """
 
     def __init__(self, steps: Steps, buffers: Buffers, buffer: int) -> None:
-        written = buffers.written
-        is_own = buffers.buffer_of_piece[written.piece] == buffer
-        rows = written.row[is_own]
+        written_pieces = buffers.written
+        is_own = buffers.buffer_of_piece[written_pieces.piece] == buffer
+        rows = written_pieces.row[is_own]
         writes = buffers.writes
         write_step = writes.step[rows]
         ticks_by_part: dict[tuple[int, int, int], list[int]] = {}
         landing_tick = np.where(writes.landing_step[rows] < 0, _NEVER, writes.landing_tick[rows])
-        for fill, warp, tick, chain, landed in np.unique(
+        for fill, warp, tick, chain, landed_tick in np.unique(
             np.stack(
                 [
                     buffers.fill[is_own],
@@ -43,11 +43,11 @@ class _Parts:
             ),
             axis=0,
         ).tolist():
-            part_ticks = ticks_by_part.setdefault((fill, warp, chain), [tick, landed])
-            part_ticks[:] = min(part_ticks[0], tick), max(part_ticks[1], landed)
+            part_ticks = ticks_by_part.setdefault((fill, warp, chain), [tick, landed_tick])
+            part_ticks[:] = min(part_ticks[0], tick), max(part_ticks[1], landed_tick)
         self.by_fill: dict[int, list[tuple[int, int, int, int]]] = defaultdict(list)
-        for (fill, warp, chain), (tick, landed) in ticks_by_part.items():
-            self.by_fill[fill].append((warp, tick, chain, landed))
+        for (fill, warp, chain), (tick, landed_tick) in ticks_by_part.items():
+            self.by_fill[fill].append((warp, tick, chain, landed_tick))
 
 
 def fills_used(steps: Steps, buffers: Buffers) -> Ints:
@@ -59,12 +59,14 @@ def fills_used(steps: Steps, buffers: Buffers) -> Ints:
     """
     buffer = buffers.buffer_of_piece[buffers.read.piece]
     read_steps = buffers.read_step[buffers.read.row]
-    step_buffers, inverse = np.unique(np.stack([read_steps, buffer], axis=1), axis=0, return_inverse=True)
+    step_buffers, step_of_read = np.unique(
+        np.stack([read_steps, buffer], axis=1), axis=0, return_inverse=True
+    )
     parts_of_buffer = [
         _Parts(steps, buffers, buffer_number).by_fill for buffer_number in range(buffers.fills.size)
     ]
     last_use: dict[tuple[int, int], tuple[int, int]] = {}  # fill and number of waits, by warp and buffer
-    started: dict[tuple[int, int], int] = {}
+    last_started_fill: dict[tuple[int, int], int] = {}
     result = []
     for read_step, buffer_number in step_buffers.tolist():
         warp = int(steps.warp[read_step])
@@ -72,32 +74,32 @@ def fills_used(steps: Steps, buffers: Buffers) -> Ints:
         tick = int(steps.tick[read_step])
         clock = steps.clocks[steps.clock[read_step]]
 
-        def knows(
+        def is_known(
             chain: int, other_tick: int, warp: int = warp, tick: int = tick, clock: Ints = clock
         ) -> bool:
             return other_tick < tick if chain == warp else bool(clock[chain] >= other_tick)
 
-        latest = started.get(key, -1)
-        while latest + 1 < buffers.fills[buffer_number] and any(
-            knows(part_warp, part_tick)
-            for part_warp, part_tick, *_ in parts_of_buffer[buffer_number][latest + 1]
+        latest_fill = last_started_fill.get(key, -1)
+        while latest_fill + 1 < buffers.fills[buffer_number] and any(
+            is_known(part_warp, part_tick)
+            for part_warp, part_tick, *_ in parts_of_buffer[buffer_number][latest_fill + 1]
         ):
-            latest += 1
-        started[key] = latest
+            latest_fill += 1
+        last_started_fill[key] = latest_fill
         waits = int(steps.waits[read_step])
         previous_fill, previous_waits = last_use.get(key, (-1, -1))
         fill = previous_fill + (waits > previous_waits)
-        if latest >= 0:
+        if latest_fill >= 0:
             has_landed = all(
-                knows(chain, landed)
-                for part_warp, part_tick, chain, landed in parts_of_buffer[buffer_number][latest]
-                if knows(part_warp, part_tick)
+                is_known(chain, landed_tick)
+                for part_warp, part_tick, chain, landed_tick in parts_of_buffer[buffer_number][latest_fill]
+                if is_known(part_warp, part_tick)
             )
-            fill = latest if has_landed else min(fill, latest)
+            fill = latest_fill if has_landed else min(fill, latest_fill)
         fill = min(fill, int(buffers.fills[buffer_number]) - 1)
         last_use[key] = fill, waits
         result.append(fill)
-    return np.array(result, np.int64)[inverse.reshape(-1)]
+    return np.array(result, np.int64)[step_of_read.reshape(-1)]
 
 
 def find_mistakes(steps: Steps, buffers: Buffers, used_fill: Ints) -> tuple[Mistake, ...]:
@@ -129,9 +131,9 @@ def find_mistakes(steps: Steps, buffers: Buffers, used_fill: Ints) -> tuple[Mist
         buffer = buffers.buffer_of_piece[piece[is_known]]
         fill_numbers = sorted_keys[index[is_known]] % fill_limit
         columns = np.stack([reads, writes.step[fills], buffer, fill_numbers], axis=1)[~is_ordered]
-        for use, fill, place, fill_number in np.unique(columns, axis=0).tolist():
+        for use, fill, buffer_number, fill_number in np.unique(columns, axis=0).tolist():
             lines = int(steps.line[use]), int(steps.line[fill])
-            occurrences_by_key[mistake_kind, *lines].append((use, fill, place, fill_number))
+            occurrences_by_key[mistake_kind, *lines].append((use, fill, buffer_number, fill_number))
     result = [
         _mistake(steps, mistake_kind, occurrences)
         for (mistake_kind, *_), occurrences in occurrences_by_key.items()

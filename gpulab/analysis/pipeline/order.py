@@ -66,7 +66,7 @@ class _Mbarrier:
     clock: Ints
     position: int = -1
     phases: list[tuple[Ints, int]] = field(default_factory=list)
-    waited: dict[int, int] = field(default_factory=dict)
+    waited_phases: dict[int, int] = field(default_factory=dict)
 
     def complete(self, phases: int) -> None:
         """Record that this number of phases has completed."""
@@ -75,7 +75,7 @@ class _Mbarrier:
 
 
 @dataclass(slots=True)
-class _Meeting:
+class _BarrierState:
     """Warps at a barrier: the clocks of all that have arrived, and the marks of those that wait."""
 
     clocks: list[Ints] = field(default_factory=list)
@@ -91,7 +91,7 @@ class _Warp:
     clock: int = 0
     commits: int = 0
     waits: int = 0
-    meeting: _Meeting | None = None
+    barrier: _BarrierState | None = None
 
 
 class _Registers:
@@ -234,7 +234,7 @@ class Steps:
         """
         is_parity = ".parity" in operand
         value = self._registers.value(operand.split()[-1], sequence, warp)
-        last_phase = mbarrier.waited.get(warp, -1)
+        last_phase = mbarrier.waited_phases.get(warp, -1)
         if value is None:
             return last_phase + 1
         period = 2 if is_parity else _PHASES
@@ -248,49 +248,49 @@ class Steps:
         addresses = sorted(set(self._mbarrier_at.values()))
         clocks = [np.zeros(first_chain + len(addresses), np.int64)]
         mbarriers = {a: _Mbarrier(first_chain + n, clocks[0]) for n, a in enumerate(addresses)}
-        meetings: dict[str, _Meeting] = {}
+        barriers: dict[str, _BarrierState] = {}
         self.marks: list[Mark] = []
         self.mbarrier_chain = np.full(len(self), -1, np.int64)
         self.phase = self.mbarrier_chain.copy()
         self._waits_by_chain: dict[int, list[int]] = defaultdict(list)
         rows = []
 
-        def follow(warp_state: _Warp, clock: Ints) -> None:
+        def merge_clock(warp_state: _Warp, clock: Ints) -> None:
             clocks.append(np.maximum(clocks[warp_state.clock], clock))
             warp_state.clock = len(clocks) - 1
 
-        def open_barrier(meeting: _Meeting) -> None:
-            joined = np.max(meeting.clocks, axis=0)
-            position = max(mark.position for mark in meeting.waiting.values())
-            for warp_index, mark in meeting.waiting.items():
+        def open_barrier(barrier: _BarrierState) -> None:
+            merged_clock = np.max(barrier.clocks, axis=0)
+            position = max(mark.position for mark in barrier.waiting.values())
+            for warp_index, mark in barrier.waiting.items():
                 warp_state = warps[warp_index]
-                follow(warp_state, joined)
+                merge_clock(warp_state, merged_clock)
                 warp_state.position = position + 1
-                warp_state.meeting = None
+                warp_state.barrier = None
                 self.marks.append(
                     Mark(kind="barrier", position=position, line=mark.line, warps=(warp_index,))
                 )
-            meeting.clocks.clear()
-            meeting.waiting.clear()
+            barrier.clocks.clear()
+            barrier.waiting.clear()
 
         for step, (sequence, warp_index, line, action) in enumerate(
             zip(self.sequence.tolist(), self.warp.tolist(), self.line.tolist(), actions, strict=True)
         ):
             warp_state = warps[warp_index]
-            if warp_state.meeting is not None:  # it continues, so all have arrived
-                open_barrier(warp_state.meeting)
+            if warp_state.barrier is not None:  # it continues, so all have arrived
+                open_barrier(warp_state.barrier)
             warp_state.tick += 1
             action_kind = action.kind if action is not None else None
             mbarrier = mbarriers.get(self._mbarrier_at.get(sequence, -1))
             if action_kind == "wait for arrivals" and action is not None and mbarrier is not None:
                 phase = self._awaited_phase(action.operand, sequence, warp_index, mbarrier)
-                mbarrier.waited[warp_index] = self.phase[step] = phase
+                mbarrier.waited_phases[warp_index] = self.phase[step] = phase
                 self._waits_by_chain[mbarrier.chain].append(step)
                 if phase >= 0:
                     mbarrier.complete(phase + 1)
-                    clock, arrival = mbarrier.phases[phase]
-                    follow(warp_state, clock)
-                    warp_state.position = max(warp_state.position, arrival + 1)
+                    clock, arrival_position = mbarrier.phases[phase]
+                    merge_clock(warp_state, clock)
+                    warp_state.position = max(warp_state.position, arrival_position + 1)
             position = warp_state.position
             warp_state.position += 1
             rows.append((warp_state.tick, position, warp_state.clock, warp_state.commits, warp_state.waits))
@@ -307,12 +307,12 @@ class Steps:
             if action is None or action_kind is None or action_kind == "bulk copy":
                 continue
             if action_kind == "barrier" or action_kind == "barrier arrival":
-                meeting = meetings.setdefault(action.operand, _Meeting())
-                meeting.clocks.append(own_clock)
+                barrier = barriers.setdefault(action.operand, _BarrierState())
+                barrier.clocks.append(own_clock)
                 if action_kind == "barrier":
                     warp_state.waits += 1
-                    warp_state.meeting = meeting
-                    meeting.waiting[warp_index] = Mark(
+                    warp_state.barrier = barrier
+                    barrier.waiting[warp_index] = Mark(
                         kind=action_kind, position=position, line=line, warps=(warp_index,)
                     )
                 continue
@@ -320,13 +320,19 @@ class Steps:
                 action_kind == "wait" and not action.operand
             )
             warp_state.waits += action_kind in ("wait", "wait for arrivals")
-            pending = int(action.operand or 0) if action_kind == "wait" else 0
+            pending_groups = int(action.operand or 0) if action_kind == "wait" else 0
             self.marks.append(
-                Mark(kind=action_kind, position=position, line=line, warps=(warp_index,), pending=pending)
+                Mark(
+                    kind=action_kind,
+                    position=position,
+                    line=line,
+                    warps=(warp_index,),
+                    pending=pending_groups,
+                )
             )
-        for meeting in meetings.values():
-            if meeting.waiting:
-                open_barrier(meeting)
+        for barrier in barriers.values():
+            if barrier.waiting:
+                open_barrier(barrier)
         self.clocks = np.array(clocks)
         columns = np.array(rows, np.int64).reshape(-1, 5).T
         self.tick, self.position, self.clock, self.commits, self.waits = columns

@@ -37,7 +37,7 @@ def there(_: Any) -> bool:
 
 def run(_: Any, job_bytes: bytes, returns: bool, blocking: bool, watchdog_s: float) -> dict[str, Any]:
     """Run a job. Return its error with source lines, the state of the device, and the result if requested."""
-    me = os.getpid()
+    own_pid = os.getpid()
     cp = session.cp()
     if session.which_device().kind == "virtual":
         session.use_device(watchdog_s=watchdog_s)
@@ -61,10 +61,10 @@ def run(_: Any, job_bytes: bytes, returns: bool, blocking: bool, watchdog_s: flo
             _finish_work(cp, outcome)
         except BaseException as error:
             _add_error(error, outcome)
-        if os.getpid() != me:
+        if os.getpid() != own_pid:
             os._exit(0)  # a process that the job forked, and that came out of it as well
         if outcome["status"]:
-            outcome["sticky"] = _again(cp) == outcome["status"]
+            outcome["sticky"] = _next_status(cp) == outcome["status"]
         fault = late_faults.fault if late_faults is not None else None
         if late_faults is not None and late_faults.faulty_launch is not None and fault is not None:
             fault_site = fault.site
@@ -77,8 +77,8 @@ def run(_: Any, job_bytes: bytes, returns: bool, blocking: bool, watchdog_s: flo
         if not outcome["error"]:
             _add_result(value, returns, outcome)
     _add_figures(outcome)
-    if any(not _compiles(pid) for pid in children(me)):
-        outcome["notes"].append("The code left processes running, so they were ended.")
+    if any(not _compiles(pid) for pid in children(own_pid)):
+        outcome["notes"].append("The code left processes that were still running. They were ended.")
     return outcome
 
 
@@ -130,7 +130,7 @@ def _frames(tb: TracebackType | None) -> list[tuple[str, int]]:
     return []
 
 
-def _again(cp: Any) -> int:
+def _next_status(cp: Any) -> int:
     """Return the error status of the next call to the device, or 0. A sticky error appears again."""
     try:
         cp.cuda.runtime.deviceSynchronize()

@@ -54,18 +54,18 @@ def who_wrote(array: Any, index: int | tuple[int, ...], fn: Callable[..., Any], 
         raise TypeError(f"gl.who_wrote needs a function, not {type(fn).__name__}.")
     if not isinstance(array, session.cp().ndarray):
         raise TypeError(f"gl.who_wrote needs a device array, not {type(array).__name__}.")
-    places = index if isinstance(index, tuple) else (index,)
-    if len(places) != array.ndim or not all(hasattr(place, "__index__") for place in places):
+    indices = index if isinstance(index, tuple) else (index,)
+    if len(indices) != array.ndim or not all(hasattr(axis_index, "__index__") for axis_index in indices):
         raise IndexError(
             f"The index of an element of an array of shape {array.shape} must be "
             f"{array.ndim} integers, not {index!r}."
         )
-    element = array[tuple(slice(place, place + 1 or None) for place in map(int, places))]
+    element = array[tuple(slice(axis_index, axis_index + 1 or None) for axis_index in map(int, indices))]
     if element.size != 1:
         raise IndexError(f"{index!r} is outside an array of shape {array.shape}.")
     names, (frame, _) = session.program_names(), session.program_lines().frame()
     if frame is not None:
         names.look(frame)
     array_name = names.array(id(array)) or "array"
-    index_text = ", ".join(str(int(place)) for place in places)
+    index_text = ", ".join(str(int(axis_index)) for axis_index in indices)
     return HistoryTable.of(element_history(element, f"{array_name}[{index_text}]", lambda: fn(*args)))

@@ -57,14 +57,14 @@ class Cell:
         if isinstance(last_statement, ast.Expr):
             value = eval(compile(ast.Expression(last_statement.value), self.file, "eval"), space)
             if value is not None and not self.code.rstrip().endswith(";"):
-                bundle = _bundle(value)
-        missing = [name for name in self.gives if name not in space]
-        if missing:
-            raise NameError(f"the cell should define {', '.join(missing)}, but did not")
+                bundle = _display_bundle(value)
+        missing_names = [name for name in self.gives if name not in space]
+        if missing_names:
+            raise NameError(f"the cell should define {', '.join(missing_names)}, but did not")
         return DisplayOutput({name: space[name] for name in self.gives}, bundle)
 
 
-def _bundle(value: Any) -> dict[str, Any]:
+def _display_bundle(value: Any) -> dict[str, Any]:
     """Return the representations of a value for display, such as text, HTML and SVG, without a notebook."""
     from IPython.core.formatters import DisplayFormatter
 
@@ -83,7 +83,7 @@ def used_by(code: str, space: Mapping[str, Any]) -> dict[str, Any]:
     return {name: space[name] for name in sorted(names) if name in space}
 
 
-def _with_places(job: Call | Cell) -> bytes:
+def _pickle_with_files(job: Call | Cell) -> bytes:
     """Return a pickle of a job that keeps the file names of its functions.
 
     cloudpickle 3.1.2 replaces file names by ``<dynamic-code>``, so that equal functions have equal pickles.
@@ -91,21 +91,21 @@ def _with_places(job: Call | Cell) -> bytes:
     """
     import cloudpickle
 
-    plain = cloudpickle.Pickler.dispatch_table
+    default_table = cloudpickle.Pickler.dispatch_table
 
-    def reduced(code: CodeType) -> tuple[Any, ...]:
-        make, args = plain[CodeType](code)
+    def reduce_code(code: CodeType) -> tuple[Any, ...]:
+        make, args = default_table[CodeType](code)
         return make, tuple(
             code.co_filename if argument == "<dynamic-code>" else argument for argument in args
         )
 
-    table = ChainMap({CodeType: reduced}, plain)
+    table = ChainMap({CodeType: reduce_code}, default_table)
     pickler_class = type("Placed", (cloudpickle.Pickler,), {"dispatch_table": table})
     pickler_class(file := BytesIO()).dump(job)
     return file.getvalue()
 
 
-def packed(job: Call | Cell) -> bytes:
+def pack_job(job: Call | Cell) -> bytes:
     """Return a job as bytes that another process can load.
 
     Raises
@@ -131,7 +131,7 @@ def packed(job: Call | Cell) -> bytes:
             "inside the sandbox."
         )
     try:
-        job_bytes = _with_places(job)
+        job_bytes = _pickle_with_files(job)
     except Exception as error:
         raise GpulabError(
             f"The job cannot be sent to the sandbox ({type(error).__name__}: {error}). "
@@ -139,8 +139,8 @@ def packed(job: Call | Cell) -> bytes:
             "streams, events, files and locks."
         ) from None
     if len(job_bytes) > MOST_BYTES:
-        largest = sorted(sizes, key=lambda name: -sizes[name])[:3]
-        largest_named = ", ".join(f"{name} with {sizes[name]:,} bytes" for name in largest)
+        largest_names = sorted(sizes, key=lambda name: -sizes[name])[:3]
+        largest_named = ", ".join(f"{name} with {sizes[name]:,} bytes" for name in largest_names)
         raise GpulabError(
             f"The arguments of the sandbox take {len(job_bytes):,} bytes, but at most "
             f"{MOST_BYTES:,} are allowed: {largest_named}. Create large arrays inside the "
@@ -155,8 +155,8 @@ def _named_arguments(job: Call) -> dict[str, Any]:
     arguments = {f"argument {argument_number}": value for argument_number, value in enumerate(job.args, 1)}
     if not inspect.isfunction(function) or _is_importable(function):
         return arguments
-    closure = inspect.getclosurevars(function)
-    return {**closure.globals, **closure.nonlocals, **arguments}
+    closure_vars = inspect.getclosurevars(function)
+    return {**closure_vars.globals, **closure_vars.nonlocals, **arguments}
 
 
 def _is_importable(function: Any) -> bool:

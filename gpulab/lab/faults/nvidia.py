@@ -37,9 +37,12 @@ def check(launch: Launch, tools: Sequence[str], limit_s: float = LIMIT_S) -> San
         )
 
     def run_tool(tool: str) -> ToolRun:
-        data, raised, why_not = run(CHECKER, OPTIONS[tool], job, refusal, limit_s)
+        data, raised_error, why_not = run(CHECKER, OPTIONS[tool], job, refusal, limit_s)
         return ToolRun(
-            tool, () if why_not else read(data, tool, kernel_source.code, kernel_source.name), raised, why_not
+            tool,
+            () if why_not else read(data, tool, kernel_source.code, kernel_source.name),
+            raised_error,
+            why_not,
         )
 
     with ThreadPoolExecutor(len(OPTIONS)) as pool:

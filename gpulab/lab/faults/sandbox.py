@@ -17,7 +17,7 @@ from gpulab import session
 from gpulab._deprecated import old_parameters
 from gpulab.lab._base import Bundle, Pictured
 from gpulab.lab.faults import child
-from gpulab.lab.faults.jobs import Call, Cell, packed
+from gpulab.lab.faults.jobs import Call, Cell, pack_job
 from gpulab.processes.errors import ProcessError
 from gpulab.processes.talk import Talk
 from gpulab.processes.values import DamagedError
@@ -109,13 +109,13 @@ def run(
         )
     if type(memory_bytes) is not int or memory_bytes < 1:
         raise ValueError(f"memory_bytes must be a positive number of bytes, not {memory_bytes!r}.")
-    job_bytes = packed(job)
+    job_bytes = pack_job(job)
     limits = (limit_s, _PATIENCE * limit_s, memory_bytes)
     record, outcome = _run_once(job_bytes, name, returns, blocking, limits)
     if record.sticky and record.culprit is None:
-        again = record if blocking else _run_once(job_bytes, name, False, True, limits)[0]
-        if again.raised is not None:
-            record = replace(record, culprit=Culprit(0, again.raised))
+        blocking_record = record if blocking else _run_once(job_bytes, name, False, True, limits)[0]
+        if blocking_record.raised is not None:
+            record = replace(record, culprit=Culprit(0, blocking_record.raised))
     return Sandboxed(record, outcome, returns)
 
 
@@ -192,30 +192,30 @@ def _run_once(
     start_s = time.perf_counter()
     talk = keep.taken(blocking)
     outcome = dict[str, Any]()
-    ending = ""
+    end_reason = ""
     try:
         talk.limit(*limits)
         outcome = talk.ask("", child.run, job_bytes, returns, blocking, limits[0] / 3)
     except ProcessError as reason:
-        ending = str(reason)
+        end_reason = str(reason)
     except DamagedError:
-        ending = (
+        end_reason = (
             "it wrote to a file descriptor that it did not open. Use only file descriptors that you opened."
         )
     finally:
         output, lines = talk.printed()
         talk.__exit__()
         keep.prepare()
-    place = outcome.get("given")
+    fault_fields = outcome.get("given")
     record = SandboxRun(
         provenance=session.backend().provenance,
         name=name,
         seconds=time.perf_counter() - start_s,
         output=output,
         output_lines=lines,
-        ended=ending,
+        ended=end_reason,
         frames=tuple(_line(*frame) for frame in outcome.get("frames", ())),
-        culprit=None if place is None else _culprit(place),
+        culprit=None if fault_fields is None else _culprit(fault_fields),
         blocking=blocking,
         notes=tuple(outcome.get("notes", ())),
         **{name: outcome[name] for name in ("error", "status", "sticky", "at_end") if name in outcome},
@@ -233,40 +233,40 @@ def _line(file: str, line: int) -> SourceLine:
     return SourceLine(session.shown_file(file), line, linecache.getline(file, line).strip())
 
 
-class _Keep:
+class _SpareProcess:
     """The holder of a started process that waits for the next job with its modules loaded.
 
     The process has a CUDA context if the device has enough memory for one.
     """
 
     def __init__(self) -> None:
-        self._spare: tuple[tuple[Any, ...], Talk, threading.Thread] | None = None
+        self._waiting: tuple[tuple[Any, ...], Talk, threading.Thread] | None = None
 
     def taken(self, blocking: bool) -> Talk:
         """Return the waiting process if it fits the device in use, otherwise a new process."""
         key = _device_key(blocking)
-        spare = self._spare
-        self._spare = None
-        if spare is not None:
-            spare[2].join(_START_S)
-            if spare[0] == key and _answers(spare[1]):
-                return spare[1]
-            spare[1].__exit__()
+        waiting = self._waiting
+        self._waiting = None
+        if waiting is not None:
+            waiting[2].join(_START_S)
+            if waiting[0] == key and _is_responsive(waiting[1]):
+                return waiting[1]
+            waiting[1].__exit__()
         return _started_talk(key)
 
     def prepare(self) -> None:
         """Start the process for the next job in the background."""
-        if self._spare is not None:
+        if self._waiting is not None:
             return
         with contextlib.suppress(Exception):  # a busy computer starts it when it is needed
             key = _device_key(False)
             talk = _started_talk(key)
-            thread = threading.Thread(target=_warmed, args=(talk, key), daemon=True)
+            thread = threading.Thread(target=_warm_up, args=(talk, key), daemon=True)
             thread.start()
-            self._spare = key, talk, thread
+            self._waiting = key, talk, thread
 
 
-def _answers(talk: Talk) -> bool:
+def _is_responsive(talk: Talk) -> bool:
     """Return whether a waiting process replies, since a process that was killed may not have ended yet."""
     try:
         talk.ask("", child.there)
@@ -275,7 +275,7 @@ def _answers(talk: Talk) -> bool:
     return True
 
 
-def _warmed(talk: Talk, key: tuple[Any, ...]) -> None:
+def _warm_up(talk: Talk, key: tuple[Any, ...]) -> None:
     if key[3]:
         with contextlib.suppress(Exception):
             talk.ask("", child.warm, key[1])
@@ -305,6 +305,6 @@ def _device_key(blocking: bool) -> tuple[Any, ...]:
 
 
 @functools.cache
-def _keep(parent: int) -> _Keep:
+def _keep(parent: int) -> _SpareProcess:
     """Return the holder of the waiting process. A forked process gets its own holder."""
-    return _Keep()
+    return _SpareProcess()

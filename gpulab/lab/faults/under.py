@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gpulab import session
-from gpulab.lab.faults.jobs import Call, packed
+from gpulab.lab.faults.jobs import Call, pack_job
 from gpulab.processes.tree import end_descendants
 from virtualgpu.compile.toolkit import find_tool
 from virtualgpu.errors import ToolMissingError
@@ -54,7 +54,7 @@ def run(
                 Path(folder) / name for name in ("wrote", "job", "ended", "log")
             )
             program = [find_tool(tool), *options, str(report_file), sys.executable, "-m", __name__, tool]
-            job_file.write_bytes(packed(job()))
+            job_file.write_bytes(pack_job(job()))
             variables = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
             variables["GPULAB_DEVICE"] = f"cuda:{int(session.cp().cuda.Device().id)}"
             with log_file.open("wb") as output:
@@ -75,8 +75,8 @@ def run(
                     process.kill()
                     process.wait()
             text = (_head(log_file) + _head(report_file)).decode(errors="replace")
-            if why := refusal(text):
-                raise ToolMissingError(f"{tool}: {why}")
+            if refusal_reason := refusal(text):
+                raise ToolMissingError(f"{tool}: {refusal_reason}")
             if not error_file.exists() or not report_file.exists():
                 last_words = " ".join(text.split()[-40:]) or "no word"
                 raise ToolMissingError(f"{tool} ended with status {process.returncode}: {last_words}")

@@ -266,11 +266,11 @@ def _flop(plan: Plan, node: Node) -> int:
     return 0
 
 
-def _flop_of_each(node: Node, left: Sequence[int], right: Sequence[int]) -> int:
+def _flop_of_each(node: Node, left_shape: Sequence[int], right_shape: Sequence[int]) -> int:
     """Return the operations per result element of a matrix multiplication: two per term of its sum."""
     if node.name in ("matmul", "einsum"):  # of many matrices, too
-        return 2 * left[-1]
-    sum_length = math.isqrt(math.prod(left) * math.prod(right) // max(math.prod(node.shape), 1))
+        return 2 * left_shape[-1]
+    sum_length = math.isqrt(math.prod(left_shape) * math.prod(right_shape) // max(math.prod(node.shape), 1))
     return 2 * sum_length if sum_length > 1 else 1
 
 

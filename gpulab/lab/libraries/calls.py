@@ -93,11 +93,11 @@ class CallsReport(Pictured):
 
     def __repr__(self) -> str:
         record = self.record
-        missing = sum(ending.recorded is False for ending in self.record.endings)
-        missing_text = f"; {missing} not recorded" if missing else ""
-        into = f" into {listing(self.libraries)}" if self.libraries else ""
+        missing_count = sum(ending.recorded is False for ending in self.record.endings)
+        missing_text = f"; {missing_count} not recorded" if missing_count else ""
+        libraries_text = f" into {listing(self.libraries)}" if self.libraries else ""
         operations = count(len(record.endings), "operation")
-        return f"{record.function}: {operations}{into}{missing_text}; {record.provenance.label}."
+        return f"{record.function}: {operations}{libraries_text}{missing_text}; {record.provenance.label}."
 
 
 def _observed(fn: Callable[..., Any], args: tuple[Any, ...]) -> Calls:

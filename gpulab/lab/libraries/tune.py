@@ -114,7 +114,7 @@ class Tuner(Pictured):
     max_ms: float
 
     def __init__(self, ways: dict[str, Way], reference: Way, check: Any, tolerance: float | None) -> None:
-        self._ways = ways
+        self._functions = ways
         self._reference = reference
         self._check = check
         self._tolerance = tolerance
@@ -122,7 +122,7 @@ class Tuner(Pictured):
 
     def __call__(self, *args: Any) -> Any:
         """Call the best candidate for these arguments."""
-        return self._ways[self.choose(*args).best](*args)
+        return self._functions[self.choose(*args).best](*args)
 
     def choose(self, *args: Any) -> Choice:
         """Return the candidate that is selected for these arguments. If there is none, select it first."""
@@ -134,14 +134,16 @@ class Tuner(Pictured):
     def _choose_candidate(self, key: tuple[str, ...], args: tuple[Any, ...]) -> Choice:
         expected = _results(self._reference, args)
         candidates = [
-            self._candidate(name, function, args, expected) for name, function in self._ways.items()
+            self._candidate(name, function, args, expected) for name, function in self._functions.items()
         ]
-        correct = [candidate for candidate in candidates if candidate.times_ns]
-        if not correct:
+        correct_candidates = [candidate for candidate in candidates if candidate.times_ns]
+        if not correct_candidates:
             reasons = [f"{candidate.name}: {candidate.why}" for candidate in candidates]
             raise GpulabError(f"No candidate has a correct result: {'; '.join(reasons)}.")
-        best = min(correct, key=lambda candidate: statistics.median(candidate.times_ns))
-        stopped_early = [candidate.name for candidate in correct if len(candidate.times_ns) < self.repeats]
+        best_candidate = min(correct_candidates, key=lambda candidate: statistics.median(candidate.times_ns))
+        stopped_early = [
+            candidate.name for candidate in correct_candidates if len(candidate.times_ns) < self.repeats
+        ]
         early_note = (
             f"Because of max_ms={number(self.max_ms)}, fewer than {self.repeats} calls were timed for "
             f"{', '.join(stopped_early)}."
@@ -152,7 +154,7 @@ class Tuner(Pictured):
             provenance=session.backend().provenance,
             key=key,
             candidates=tuple(candidates),
-            best=best.name,
+            best=best_candidate.name,
             note=early_note,
         )
 
@@ -184,14 +186,16 @@ class Tuner(Pictured):
                 return f"wrong in {number(difference)} of {count(result.size, 'element')}"
         return ""
 
-    def _count_off(self, result: Any, right: Any) -> int:
+    def _count_off(self, result: Any, expected: Any) -> int:
         """Return the number of elements whose error is larger than the tolerance."""
-        if right.dtype.kind not in "fc":
-            return int(np.count_nonzero(result != right))
-        error = _ERROR.get(right.dtype.name, 1e-10) if self._tolerance is None else self._tolerance
-        largest = float(np.abs(right[np.isfinite(right)]).max(initial=0))
+        if expected.dtype.kind not in "fc":
+            return int(np.count_nonzero(result != expected))
+        error = _ERROR.get(expected.dtype.name, 1e-10) if self._tolerance is None else self._tolerance
+        largest_value = float(np.abs(expected[np.isfinite(expected)]).max(initial=0))
         with np.errstate(all="ignore"):
-            return int(np.count_nonzero(~np.isclose(result, right, 0, error * largest, equal_nan=True)))
+            return int(
+                np.count_nonzero(~np.isclose(result, expected, 0, error * largest_value, equal_nan=True))
+            )
 
     def _timed(self, function: Way, args: list[Any]) -> tuple[int, ...]:
         """Return the times of single calls in ns; `repeats` and `max_ms` limit the number of calls."""
@@ -202,13 +206,13 @@ class Tuner(Pictured):
             function(*args)
         stream.synchronize()
         while len(times) < self.repeats and (not times or sum(times) + times[-1] <= self.max_ms * 1e6):
-            begin = cp.cuda.Event()
-            end = cp.cuda.Event()
-            begin.record(stream)
+            begin_event = cp.cuda.Event()
+            end_event = cp.cuda.Event()
+            begin_event.record(stream)
             function(*args)
-            end.record(stream)
-            end.synchronize()
-            times.append(round(cp.cuda.get_elapsed_time(begin, end) * 1e6))
+            end_event.record(stream)
+            end_event.synchronize()
+            times.append(round(cp.cuda.get_elapsed_time(begin_event, end_event) * 1e6))
         return tuple(times)
 
     @property
@@ -240,17 +244,20 @@ class Tuner(Pictured):
                 for candidate in choice_data["candidates"]
             )
             choice = Choice(**{**choice_data, "key": tuple(choice_data["key"])})
-            if choice.best in self._ways:
+            if choice.best in self._functions:
                 self._chosen.setdefault(choice.key, choice)
 
     def _picture(self) -> TuningTable:
         return TuningTable.of(self.record)
 
     def __repr__(self) -> str:
-        best = ", ".join(dict.fromkeys(choice.best for choice in self._chosen.values())) or "none yet"
+        best_names = ", ".join(dict.fromkeys(choice.best for choice in self._chosen.values())) or "none yet"
         key_text = count(len(self._chosen), "key")
-        ways = count(len(self._ways), "candidate")
-        return f"Tuner of {ways}, {key_text} so far: {best}; {self.record.provenance.of_results_and_times}."
+        count_text = count(len(self._functions), "candidate")
+        return (
+            f"Tuner of {count_text}, {key_text} so far: {best_names}; "
+            f"{self.record.provenance.of_results_and_times}."
+        )
 
 
 def key_of(args: Iterable[Any]) -> tuple[str, ...]:
@@ -286,9 +293,11 @@ def _results(function: Way, args: tuple[Any, ...]) -> list[Any]:
     """Return copies of the arrays that a candidate returns, or of its arguments if it returns nothing."""
     copies = copied(args)
     array = session.cp().ndarray
-    returned = function(*copies)
-    returned = [result for result in copies if isinstance(result, array)] if returned is None else returned
-    results = returned if isinstance(returned, tuple | list) else [returned]
+    result_value = function(*copies)
+    result_value = (
+        [result for result in copies if isinstance(result, array)] if result_value is None else result_value
+    )
+    results = result_value if isinstance(result_value, tuple | list) else [result_value]
     for result in results:
         if not isinstance(result, array):
             raise TypeError(

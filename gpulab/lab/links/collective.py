@@ -131,8 +131,8 @@ def collective(
 
 def _real_gpus() -> int:
     """Return the number of real GPUs of the session."""
-    real: Any = session.real_cp()
-    return 0 if real is None else int(real.cuda.runtime.getDeviceCount())
+    real_cp: Any = session.real_cp()
+    return 0 if real_cp is None else int(real_cp.cuda.runtime.getDeviceCount())
 
 
 def _gpus(gpus: int, real_gpus: int, links: LinkKind | None) -> AbstractContextManager[Any]:
@@ -165,11 +165,11 @@ def by_schedule(
         return int(statistics.median(times_ns[1:]))
 
     def from_host() -> int:
-        begin = time.perf_counter_ns()
+        begin_ns = time.perf_counter_ns()
         for step in steps:
             run.give(step, run.slices)
         run.wait()
-        return time.perf_counter_ns() - begin
+        return time.perf_counter_ns() - begin_ns
 
     if side is None:
         from_host_ns = median_time_ns(from_host)
@@ -216,11 +216,12 @@ def _modelled(virtual_side: Any, run: Run, step: Sequence[Move]) -> tuple[Collec
     run.give(step)
     run.wait()
     crossings: Sequence[Crossing] = ports.stop().crossings
-    leaving = {(move.source, move.chunk) for move in step}
+    sent_chunks = {(move.source, move.chunk) for move in step}
     sums = [
-        (move.target, 4 * (run.bounds[end] - run.bounds[move.chunk]))
-        for move, end in messages(step)
-        if move.add or not leaving.isdisjoint((move.target, chunk) for chunk in range(move.chunk, end))
+        (move.target, 4 * (run.bounds[end_chunk] - run.bounds[move.chunk]))
+        for move, end_chunk in messages(step)
+        if move.add
+        or not sent_chunks.isdisjoint((move.target, chunk) for chunk in range(move.chunk, end_chunk))
     ]
     crossing_rows = [
         (crossing.source, crossing.target, crossing.size_bytes, crossing.over == "NVLink")

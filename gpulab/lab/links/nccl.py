@@ -88,7 +88,7 @@ def _rank(
     nccl = cp.cuda.nccl
     arrays = input_arrays(gpus, elements)
     enter_call(f"NcclCommunicator({gpus}, id, {rank})")
-    comm = nccl.NcclCommunicator(gpus, bytes(key[0]) if key[1] else tuple(key[0]), rank)
+    communicator = nccl.NcclCommunicator(gpus, bytes(key[0]) if key[1] else tuple(key[0]), rank)
     bounds = [chunk * elements // gpus for chunk in range(gpus + 1)]
     x = cp.asarray(arrays[rank])
     stream = cp.cuda.Stream(non_blocking=True)
@@ -107,7 +107,7 @@ def _rank(
         "reduce-scatter": ("reduceScatter", array_address, chunk_address, chunk_elements, data_type, add),
     }
     name, *arguments = calls[operation]
-    nccl_call = partial(getattr(comm, str(name)), *arguments, stream.ptr)
+    nccl_call = partial(getattr(communicator, str(name)), *arguments, stream.ptr)
     enter_call(f"{name}({elements:,} x int32)")
     nccl_call()
     stream.synchronize()
@@ -116,12 +116,12 @@ def _rank(
     times_ns = []
     for _ in range(repeats):
         nccl_call()  # behind it all ranks are there
-        begin = cp.cuda.Event()
-        end = cp.cuda.Event()
-        begin.record(stream)
+        begin_event = cp.cuda.Event()
+        end_event = cp.cuda.Event()
+        begin_event.record(stream)
         for _ in range(in_a_row):
             nccl_call()
-        end.record(stream)
-        end.synchronize()
-        times_ns.append(1e6 * cp.cuda.get_elapsed_time(begin, end) / in_a_row)
+        end_event.record(stream)
+        end_event.synchronize()
+        times_ns.append(1e6 * cp.cuda.get_elapsed_time(begin_event, end_event) / in_a_row)
     return is_correct, int(statistics.median(times_ns))

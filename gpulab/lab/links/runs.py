@@ -58,8 +58,8 @@ class Run:
     def forget(self) -> None:
         """Forget the events of earlier work, so that later operations do not wait for it."""
         # Streams with their events: of the last that wrote a place, and of all that have read it since.
-        self._written: dict[Place, tuple[Any, Any]] = {}
-        self._read: defaultdict[Place, list[tuple[Any, Any]]] = defaultdict(list)
+        self._write_events: dict[Place, tuple[Any, Any]] = {}
+        self._read_events: defaultdict[Place, list[tuple[Any, Any]]] = defaultdict(list)
 
     def begin_again(self) -> None:
         """Restore the initial arrays of all GPUs."""
@@ -94,9 +94,9 @@ class Run:
         with cp.cuda.Device(0):
             capture_stream.begin_capture()
             try:
-                begin = capture_stream.record(cp.cuda.Event(disable_timing=True))
+                begin_event = capture_stream.record(cp.cuda.Event(disable_timing=True))
                 for _, stream in side_streams:
-                    stream.wait_event(begin)
+                    stream.wait_event(begin_event)
                 for step in steps:
                     self.give(step, slices)
                 for rank, stream in side_streams:
@@ -108,13 +108,13 @@ class Run:
 
         def launch() -> int:
             with cp.cuda.Device(0):
-                begin = cp.cuda.Event()
-                end = cp.cuda.Event()
-                capture_stream.record(begin)
+                begin_event = cp.cuda.Event()
+                end_event = cp.cuda.Event()
+                capture_stream.record(begin_event)
                 graph.launch(capture_stream)
-                capture_stream.record(end)
+                capture_stream.record(end_event)
                 capture_stream.synchronize()
-            return int(1e6 * cp.cuda.get_elapsed_time(begin, end))
+            return int(1e6 * cp.cuda.get_elapsed_time(begin_event, end_event))
 
         return launch
 
@@ -125,24 +125,24 @@ class Run:
         With several slices, a slice can be sent on as soon as it has been added, while the next slice
         arrives.
         """
-        leaving = {(move.source, move.chunk) for move in moves}
+        sent_chunks = {(move.source, move.chunk) for move in moves}
         messages_to_send = messages(moves) if slices == 1 else [(move, move.chunk + 1) for move in moves]
         for slice_index in range(slices):
             used_boxes: defaultdict[tuple[int, int], int] = defaultdict(int)
             arrivals = []
-            for move, end in messages_to_send:
-                chunks = range(move.chunk, end)
+            for move, end_chunk in messages_to_send:
+                chunks = range(move.chunk, end_chunk)
                 start_element = self.bounds[move.chunk]
-                size = self.bounds[end] - self.bounds[move.chunk]
+                size = self.bounds[end_chunk] - self.bounds[move.chunk]
                 element_slice = slice(
                     start_element + slice_index * size // slices,
                     start_element + (slice_index + 1) * size // slices,
                 )
-                into = [(move.target, chunk) for chunk in chunks]
-                box = max(used_boxes[arrival] for arrival in into)
-                if not move.add and leaving.isdisjoint(into):
+                target_chunks = [(move.target, chunk) for chunk in chunks]
+                box = max(used_boxes[arrival] for arrival in target_chunks)
+                if not move.add and sent_chunks.isdisjoint(target_chunks):
                     box = ARRAY  # straight into its place
-                used_boxes.update(dict.fromkeys(into, box + 1))
+                used_boxes.update(dict.fromkeys(target_chunks, box + 1))
                 source_array, target_array, own_array = (
                     [(gpu, array_index, chunk, slice_index) for chunk in chunks]
                     for gpu, array_index in ((move.source, ARRAY), (move.target, box), (move.target, ARRAY))
@@ -169,22 +169,24 @@ class Run:
         array_index: int,
         reads: list[Place],
         writes: list[Place],
-        enqueue: Callable[[Any], None],
+        submit_work: Callable[[Any], None],
     ) -> None:
         """Submit work to a stream of a GPU, after all operations on which it depends."""
         stream = self._streams[gpu][array_index]
-        predecessors = [self._written[place] for place in (*reads, *writes) if place in self._written]
-        predecessors += [done for place in writes for done in self._read.pop(place, ())]
+        predecessors = [
+            self._write_events[chunk] for chunk in (*reads, *writes) if chunk in self._write_events
+        ]
+        predecessors += [read_event for chunk in writes for read_event in self._read_events.pop(chunk, ())]
         with self.cp.cuda.Device(gpu), stream:
             for other_stream, event in predecessors:
                 if other_stream is not stream:
                     stream.wait_event(event)
-            enqueue(stream)
+            submit_work(stream)
             event = self.cp.cuda.Event(disable_timing=True)
             event.record(stream)
-        for place in reads:
-            self._read[place].append((stream, event))
-        self._written.update(dict.fromkeys(writes, (stream, event)))
+        for chunk in reads:
+            self._read_events[chunk].append((stream, event))
+        self._write_events.update(dict.fromkeys(writes, (stream, event)))
 
     def _copy(self, move: Move, element_slice: slice, box: int, stream: Any) -> None:
         source_slice = self._array(move.source)[element_slice]

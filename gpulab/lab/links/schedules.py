@@ -88,7 +88,9 @@ def modelled_ns(device: str, gpus: int, bounds: Sequence[int], steps: Steps) -> 
     """
     total_ns = 0.0
     for step in steps:
-        message_bytes = [(move, 4 * (bounds[end] - bounds[move.chunk])) for move, end in messages(step)]
+        message_bytes = [
+            (move, 4 * (bounds[end_chunk] - bounds[move.chunk])) for move, end_chunk in messages(step)
+        ]
         copies = [(move.source, move.target, size, True) for move, size in message_bytes]
         sums = [(move.target, size) for move, size in message_bytes if move.add]
         total_ns += session.step_ns(device, gpus, copies, sums)
@@ -102,7 +104,7 @@ def operations(steps: Steps) -> int:
 
 def _own_step(number: int, step: Any, gpus: int, most_moves: int) -> list[Move]:
     moves: list[Move] = []
-    into: Counter[tuple[int, int]] = Counter()
+    writes_by_chunk: Counter[tuple[int, int]] = Counter()
     if not isinstance(step, Iterable):
         raise ValueError(
             f"Step {number}: a step must be a list of (source, target, chunk, 'add' or 'copy'), not {step!r}."
@@ -126,9 +128,9 @@ def _own_step(number: int, step: Any, gpus: int, most_moves: int) -> list[Move]:
         if len(moves) == most_moves:
             raise ValueError(f"Step {number}: a schedule has at most {MOST_MOVES:,} moves in all its steps.")
         moves.append(Move(source_gpu, target_gpu, chunk, _HOWS[move_fields[3]]))
-        into[target_gpu, chunk] += move_fields[3] == "copy"
+        writes_by_chunk[target_gpu, chunk] += move_fields[3] == "copy"
     for move in moves:
-        if into[move.target, move.chunk] > (1 if not move.add else 0):
+        if writes_by_chunk[move.target, move.chunk] > (1 if not move.add else 0):
             raise ValueError(
                 f"Step {number}: a copy overwrites chunk {move.chunk} of GPU "
                 f"{move.target}, and another move of the same step writes this chunk, "

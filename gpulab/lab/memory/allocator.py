@@ -186,15 +186,15 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
         record = self.record
         requests = self.requests
         other_record = self._replayed(other, settings)
-        moments = np.arange(len(requests) + 1)
-        after = np.searchsorted(other_record.events.time_ns, moments, side="right")
-        events_at_request = _after(record, requests)
+        request_times = np.arange(len(requests) + 1)
+        other_events = np.searchsorted(other_record.events.time_ns, request_times, side="right")
+        events_at_request = _events_at_requests(record, requests)
         name = f"{'PyTorch' if other.lower() == 'pytorch' else 'CuPy'}'s allocator"
         if settings:
             name += f" ({', '.join(f'{key}={value}' for key, value in settings.items())})"
         panels = [
             _panel(self.history, record.allocator, events_at_request),
-            _panel(steps.history(other_record), name, after),
+            _panel(steps.history(other_record), name, other_events),
         ]
         return views.AllocatorView(Maps(panels, requests))
 
@@ -205,16 +205,16 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
             trace = steps.tail(record, MOST_EVENTS) if len(record.events) > MOST_EVENTS else record
             history = report.history if trace is record else steps.history(trace)
             reports.append((history, f"{record.allocator} ({name})"))
-        moments = reports[0][0].last_step + 1
+        position_count = reports[0][0].last_step + 1
         panels = []
         for history, name in reports:
             last_step = history.last_step
-            after = (
-                np.rint(np.linspace(0, last_step, moments)).astype(np.int64)
-                if moments > 1
+            event_numbers = (
+                np.rint(np.linspace(0, last_step, position_count)).astype(np.int64)
+                if position_count > 1
                 else np.array([last_step])
             )
-            panels.append(_panel(history, name, after))
+            panels.append(_panel(history, name, event_numbers))
         return views.AllocatorView(Maps(panels))
 
     def statistics(self) -> memory.AllocatorStatistics:
@@ -303,9 +303,9 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
         return self._maps.sentence()
 
 
-def _panel(history: memory.AllocatorHistory, name: str, after: Any = None) -> Any:
+def _panel(history: memory.AllocatorHistory, name: str, event_numbers: Any = None) -> Any:
     figures = partial(fragmentation, capacity_bytes=history.trace.capacity_bytes)
-    return PoolPanel(history, name, partial(steps.at, history), figures, after)
+    return PoolPanel(history, name, partial(steps.at, history), figures, event_numbers)
 
 
 def _model(
@@ -339,7 +339,7 @@ def _model(
     )
 
 
-def _after(record: memory.AllocatorTrace, requests: Sequence[memory.Request]) -> Any:
+def _events_at_requests(record: memory.AllocatorTrace, requests: Sequence[memory.Request]) -> Any:
     """Return for each request the number of events that had occurred when it ended.
 
     Requests have the times of their events.

@@ -80,8 +80,8 @@ class MemoryRecording(
         super().stop()
 
     def _show_state(self) -> None:
-        if self._made is not None:
-            self._made.show_state(self.state)
+        if self._cached_picture is not None:
+            self._cached_picture.show_state(self.state)
 
     def _writers(self) -> Writers:
         return {".csv": csv_writer(COLUMNS, self.record.rows), **super()._writers()}

@@ -116,18 +116,18 @@ class _Bench:
 
     def ns(self, run: Callable[[], Any], before: Callable[[], Any] | None = None) -> float:
         """Return the median time of `run` in ns between two events. The time of `before` is not included."""
-        begin = self.cp.cuda.Event()
+        begin_event = self.cp.cuda.Event()
         until = self.cp.cuda.Event()
         times = []
         for _ in range(self.effort.repeats):
             if before is not None:
                 before()
             self.cp.cuda.Device().synchronize()  # so that every launch finds the GPU idle
-            begin.record()
+            begin_event.record()
             run()
             until.record()
             until.synchronize()
-            times.append(1e6 * self.cp.cuda.get_elapsed_time(begin, until))
+            times.append(1e6 * self.cp.cuda.get_elapsed_time(begin_event, until))
         return float(statistics.median(times))
 
     def apart_ns(
@@ -167,14 +167,14 @@ class _Bench:
         beyond_l2 = lines * LINE_BYTES > self.info.l2_bytes
         load_count = self.effort.chain if beyond_l2 else min(self.effort.chain, 4096)
 
-        def sweep() -> None:
+        def read_working_set() -> None:
             self._read(chain_array, lines * LINE_BYTES // VECTOR_BYTES, 1)
 
-        def follow(count: int) -> None:
+        def chase_pointers(count: int) -> None:
             chase((1,), (1,), (chain_array, self.end, np.int32(warm), np.int32(count)))
 
-        follow(16)
-        return self.apart_ns(follow, 16 + load_count, 16, sweep) / load_count
+        chase_pointers(16)
+        return self.apart_ns(chase_pointers, 16 + load_count, 16, read_working_set) / load_count
 
     def _read(self, array: Any, vectors: int, repeats: int) -> None:
         grid = max(1, min(8 * self.info.sm_count, vectors // 256))

@@ -112,23 +112,23 @@ class _Run:
         backend = session.backend()
         self._backend, self._read = backend, backend.memory_reader()
         self._device = int(session.cp().cuda.Device().id)
-        self._before = self._read()
-        self._after: MemoryReading | None = None
+        self._memory_before = self._read()
+        self._memory_after: MemoryReading | None = None
         self.seen = _Recorder(self._device, lambda: self._read().reserved_bytes)
         self._arrays = _Arrays(self.seen)
         self.seen.at_event = self._arrays.at_event
 
     def end(self) -> None:
         """Record the end of the call, while its result still exists."""
-        if self._after is None:
+        if self._memory_after is None:
             self.seen.stop()
-            self._after = self._read()
+            self._memory_after = self._read()
             self._arrays.look(everywhere=True)
 
     def report(self, failure: str = "") -> MemoryReportTable:
         """Stop recording, and return the report."""
         self.end()
-        initial_bytes = self._before.used_bytes or 0
+        initial_bytes = self._memory_before.used_bytes or 0
         events = self.seen.events(device=self._device)
         lost_events = len(self.seen) - len(self.seen.events())
         size_changes = events.size_bytes * (
@@ -139,7 +139,9 @@ class _Run:
         events_before = int(used_bytes.argmax())  # the number of events that had happened
         if failure:
             events_before = int(failures[-1]) + 1 if len(failures) else len(used_bytes) - 1
-        source_line, stack = self._place(int(events.stacks[events_before - 1]) if events_before else -1)
+        source_line, stack = self._source_and_stack(
+            int(events.stacks[events_before - 1]) if events_before else -1
+        )
         failed_request = FailedRequest(0, None, failure) if failure else None
         if failure and len(failures):
             failed_request = FailedRequest(int(events.size_bytes[events_before - 1]), source_line, failure)
@@ -151,10 +153,10 @@ class _Run:
             before_bytes=initial_bytes,
             peak_bytes=peak,
             peak_reserved_bytes=self.seen.most_reserved,
-            after_bytes=(self._after.used_bytes if self._after else None) or 0,
+            after_bytes=(self._memory_after.used_bytes if self._memory_after else None) or 0,
             source=source_line,
             stack=stack,
-            alive=self._alive(events, events_before, "at the failure" if failed_request else None),
+            alive=self._live_groups(events, events_before, "at the failure" if failed_request else None),
             allocations=int(np.count_nonzero(events.actions == ALLOC)),
             frees=int(np.count_nonzero(events.actions == FREE_COMPLETED)),
             rooms=self._rooms(initial_bytes, peak - initial_bytes),
@@ -173,11 +175,13 @@ class _Run:
         )
         return MemoryReportTable.of(record)
 
-    def _place(self, stack: int) -> tuple[SourceLine | None, Stack]:
+    def _source_and_stack(self, stack: int) -> tuple[SourceLine | None, Stack]:
         """Return the source line of an allocation, and its call stack, by the number of the stack."""
         return (self.seen.sources[stack], self.seen.stacks[stack]) if stack >= 0 else (None, ())
 
-    def _alive(self, events: AllocatorEvents, event_count: int, stay: Stay | None) -> tuple[AliveBlocks, ...]:
+    def _live_groups(
+        self, events: AllocatorEvents, event_count: int, stay: Stay | None
+    ) -> tuple[AliveBlocks, ...]:
         """Return the blocks in use after `event_count` events, grouped by line, array and later use."""
         times: list[int] = events.time_ns.tolist()
         live_blocks: dict[int, tuple[int, int, int, int]] = {}
@@ -209,21 +213,21 @@ class _Run:
             arrays = self._arrays.at(address, times[event_index], freed_ns)
             blocks_by_group[stack, _MEMBER.sub("[…]", arrays), fate].append((arrays, size, requested))
         groups_of_blocks = []
-        for (stack, listed, fate), blocks in blocks_by_group.items():
-            source_line, frames = self._place(stack)
+        for (stack, array_names, fate), blocks in blocks_by_group.items():
+            source_line, frames = self._source_and_stack(stack)
             names, sizes, requests = zip(*blocks, strict=True)
             groups_of_blocks.append(
                 AliveBlocks(
                     source=source_line,
                     stack=frames,
-                    arrays=listed if names[1:] else names[0],
+                    arrays=array_names if names[1:] else names[0],
                     blocks=len(blocks),
                     size_bytes=sum(sizes),
                     requested_bytes=sum(requests),
                     stay=fate,
                 )
             )
-        unnamed_bytes = (self._before.used_bytes or 0) - sum(
+        unnamed_bytes = (self._memory_before.used_bytes or 0) - sum(
             row[2] for row in rows[:event_count] if row[0] == FREE_COMPLETED and row[1] in freed_addresses
         )
         initial_blocks = partial(AliveBlocks, source=None, stack=(), stay="before the call")
@@ -243,7 +247,7 @@ class _Run:
 
     def _rooms(self, initial_bytes: int, needed_bytes: int) -> tuple[Room, ...]:
         info = self._backend.device_info()
-        reading = self._before
+        reading = self._memory_before
         free = info.memory_bytes - (reading.device_bytes or 0) + (reading.reserved_bytes or 0) - initial_bytes
         free_room = min(free, reading.limit_bytes - initial_bytes) if reading.limit_bytes else free
         rooms = [(self._backend.provenance, info.memory_bytes, free_room)]
@@ -283,8 +287,8 @@ class _Arrays:
         if recorder.held * NEAR < recorder.most_held or not recorder.held:
             return
         allowed_s = LOOK_S + LOOK_PART * (time.perf_counter() - self._start_s)
-        higher = recorder.held > NEAR * self._last_held_bytes
-        if higher or self._spent_s <= allowed_s:
+        is_higher = recorder.held > NEAR * self._last_held_bytes
+        if is_higher or self._spent_s <= allowed_s:
             self._last_held_bytes = max(recorder.held, self._last_held_bytes)
             self.look(self._spent_s <= allowed_s)
 
@@ -293,15 +297,15 @@ class _Arrays:
         start_s = time.perf_counter()
         now_ns = time.perf_counter_ns()
         self._names.look_again(sys._getframe())
-        for thing in gc.get_objects() if everywhere else gc.get_objects(0) + gc.get_objects(1):
-            if not issubclass(type(thing), self._ndarray):
+        for array in gc.get_objects() if everywhere else gc.get_objects(0) + gc.get_objects(1):
+            if not issubclass(type(array), self._ndarray):
                 continue
-            memory = getattr(getattr(thing, "data", None), "mem", None)
-            name = self._names.array(id(thing))
-            if memory is None or (thing.base is not None and not name) or not lies_here(thing):
+            memory = getattr(getattr(array, "data", None), "mem", None)
+            name = self._names.array(id(array))
+            if memory is None or (array.base is not None and not name) or not lies_here(array):
                 continue  # one that is being made, a view, or one of another device
-            text = f"{thing.dtype} {tuple(thing.shape)}"
-            sighting = now_ns, f"{name}: {text}" if name else text, int(memory.size), int(thing.nbytes)
+            text = f"{array.dtype} {tuple(array.shape)}"
+            sighting = now_ns, f"{name}: {text}" if name else text, int(memory.size), int(array.nbytes)
             self._names_by_address.setdefault(int(memory.ptr), []).append(sighting)
         self._spent_s += time.perf_counter() - start_s
 

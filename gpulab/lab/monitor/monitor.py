@@ -91,8 +91,8 @@ class Monitor(Sampled[LoadSamples], what="monitor", write="with gl.monitor() as 
             super()._switch(action)
 
     def _show_state(self) -> None:
-        if self._made is not None and not sys.is_finalizing():
-            self._made.show(self.state)
+        if self._cached_picture is not None and not sys.is_finalizing():
+            self._cached_picture.show(self.state)
 
     def _writers(self) -> Writers:
         record = self.record
@@ -102,7 +102,9 @@ class Monitor(Sampled[LoadSamples], what="monitor", write="with gl.monitor() as 
 
     def _make_picture(self) -> views.LoadChart:
         view = views.LoadChart(
-            lambda: self.record, self.state, lambda on: self._switch("pause" if on else "resume")
+            lambda: self.record,
+            self.state,
+            lambda should_pause: self._switch("pause" if should_pause else "resume"),
         )
         if self._recorder is not None:
             self._recorder.tell(view.tick)

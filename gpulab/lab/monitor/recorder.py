@@ -40,20 +40,20 @@ class LoadRecorder:
         self._sms = backend.device_info().sm_count
         self._facts = reader.facts()
         self._phases: list[tuple[str, float]] = []
-        self._tell: Callable[[], object] | None = None
+        self._on_update: Callable[[], object] | None = None
         self._period_s = 1 / rate_hz
         display_interval = max(1, round(rate_hz / SHOWS_A_SECOND))
         reference = weakref.ref(self)  # the thread of readings must not keep it alive
 
-        def after(number: int, _row: Sequence[float | None]) -> None:
+        def on_reading(number: int, _row: Sequence[float | None]) -> None:
             if (
                 number % display_interval == 0
                 and (recorder := reference()) is not None
-                and recorder._tell is not None
+                and recorder._on_update is not None
             ):
-                recorder._tell()
+                recorder._on_update()
 
-        self.sampler = Sampler(reader, len(LOAD_COLUMNS), rate_hz, on_reading=after)
+        self.sampler = Sampler(reader, len(LOAD_COLUMNS), rate_hz, on_reading=on_reading)
 
     @property
     def state(self) -> str:
@@ -76,7 +76,7 @@ class LoadRecorder:
 
     def tell(self, show: Callable[[], object]) -> None:
         """Let the recording thread call `show` about `SHOWS_A_SECOND` times per second from now on."""
-        self._tell = show
+        self._on_update = show
 
     def record(self) -> LoadSamples:
         """Return the record up to now."""
@@ -116,7 +116,7 @@ class NoSensors:
     state = "recorded"
 
     def __init__(self, why: str) -> None:
-        self._why = why
+        self._reason = why
 
     def start(self) -> None:
         """Do nothing."""
@@ -136,7 +136,7 @@ class NoSensors:
         shipped_session = recorded_session()
         return replace(
             shipped_session,
-            note=f"{self._why} The chart shows a recording of a real GPU, not this program.",
+            note=f"{self._reason} The chart shows a recording of a real GPU, not this program.",
         )
 
 

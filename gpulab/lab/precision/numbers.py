@@ -47,7 +47,7 @@ def precision(value: Any, formats: Sequence[str] = ()) -> views.PrecisionView:
     >>> gl.precision("0.1", formats=("FP16", "FP8 E4M3")).record[1].value
     0.1015625
     """
-    return views.PrecisionView(_exact(value), [_format(name) for name in formats] or FORMATS)
+    return views.PrecisionView(_exact_number(value), [_format(name) for name in formats] or FORMATS)
 
 
 def _format(name: str) -> Format:
@@ -60,7 +60,7 @@ def _format(name: str) -> Format:
     return form_found
 
 
-def _exact(value: Any) -> Number:
+def _exact_number(value: Any) -> Number:
     """Return the exact value of the argument; infinities, NaN and negative zero remain floats."""
     if isinstance(value, str):
         return _typed(value)
@@ -76,17 +76,23 @@ def _exact(value: Any) -> Number:
 
 
 def _typed(text: str) -> Number:
-    plain = text.strip().replace("_", "").replace("\N{MINUS SIGN}", "-")
+    clean_text = text.strip().replace("_", "").replace("\N{MINUS SIGN}", "-")
     try:
-        if "x" in plain.lower() or plain.lower().lstrip("+-") in ("inf", "infinity", "nan", "0", "0.0"):
-            approximation = float.fromhex(plain) if "x" in plain.lower() else float(plain)
+        if "x" in clean_text.lower() or clean_text.lower().lstrip("+-") in (
+            "inf",
+            "infinity",
+            "nan",
+            "0",
+            "0.0",
+        ):
+            approximation = float.fromhex(clean_text) if "x" in clean_text.lower() else float(clean_text)
             return (
                 Fraction(approximation) if math.isfinite(approximation) and approximation else approximation
             )
-        power = plain.lower().partition("e")[2]
-        if len(plain) > _LONGEST or (power and abs(int(power)) > _LONGEST):
+        power = clean_text.lower().partition("e")[2]
+        if len(clean_text) > _LONGEST or (power and abs(int(power)) > _LONGEST):
             raise ValueError
-        return Fraction(plain)
+        return Fraction(clean_text)
     except (ValueError, ZeroDivisionError, OverflowError):
         raise ValueError(
             f"{text[:40]!r} is not a number; write one such as '0.1', '1/3', '6.1e-5', "

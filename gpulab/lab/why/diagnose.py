@@ -64,8 +64,8 @@ def diagnose(
         with starting(launch_of("`baseline`", baseline)) as started_launch:
             baseline_launch = session.observe(started_launch, Costs(caches)).record
             baseline_code = started_launch.source.code
-    placement, costs = session.observe(launch, Blocks(), Costs(caches))
-    trace = placement.record
+    launch_trace, costs = session.observe(launch, Blocks(), Costs(caches))
+    trace = launch_trace.record
     measured_ns = float(trace.span_ns) if trace.provenance.source == "measured" else 0.0
     table = DiagnosisTable.of(costs.record, code=launch.source.code, note=costs.note)
     return replace(table, measured_ns=measured_ns, baseline=baseline_launch, baseline_code=baseline_code)

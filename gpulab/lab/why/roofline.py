@@ -66,8 +66,8 @@ def roofline(
     launch_points: list[RooflinePoint] = []
     notes: list[str] = []
     for launch, name in zip(checked_launches, names or _names(checked_launches), strict=True):
-        with starting(launch) as ready:
-            launch_point, first_note = _point(ready, name, caches)
+        with starting(launch) as prepared_launch:
+            launch_point, first_note = _point(prepared_launch, name, caches)
         launch_points.append(launch_point)
         notes.append(first_note)
     first_note = next(filter(None, notes), "")
@@ -93,9 +93,9 @@ def _names(launches: Sequence[Launch | session.KeptLaunch]) -> list[str]:
 
 def _point(launch: Launch, name: str, caches: Literal["cold", "warm"]) -> tuple[RooflinePoint, str]:
     """Run a launch, and return its point in the chart and a note about the source of its counts."""
-    placement, counters = session.observe(launch, Blocks(), Counters(caches))
-    trace = placement.record
-    predicted_trace = placement.counterpart() if placement.counterpart is not None else None
+    launch_trace, counters = session.observe(launch, Blocks(), Counters(caches))
+    trace = launch_trace.record
+    predicted_trace = launch_trace.counterpart() if launch_trace.counterpart is not None else None
     modelled_ns = predicted_trace.span_ns if predicted_trace is not None else None
     roofline_point = RooflinePoint.of(name, counters.record, trace.provenance, trace.span_ns, modelled_ns)
     return roofline_point, counters.note

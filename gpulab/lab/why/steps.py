@@ -47,10 +47,10 @@ def launch_of(label: str, description: Any) -> Launch | session.KeptLaunch:
             warn("'shared_bytes' of a launch", "'shared_mem'")
             options["shared_mem"] = options.pop("shared_bytes")
         unknown_names = [str(name) for name in options if name not in _NAMES]
-        missing = [name for name in _REQUIRED if name not in options]
-        if missing:
+        missing_names = [name for name in _REQUIRED if name not in options]
+        if missing_names:
             raise TypeError(
-                f"{label} has no value for {missing[0]!r}. A launch can have these values: "
+                f"{label} has no value for {missing_names[0]!r}. A launch can have these values: "
                 f"{', '.join(_NAMES)}."
             )
         if unknown_names:

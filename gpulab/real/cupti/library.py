@@ -57,11 +57,11 @@ class Cupti:
 
     def __init__(self, library: Any) -> None:
         self._library = library
-        self._ready: list[Any] = []
+        self._spare_buffers: list[Any] = []
         self._buffers: dict[int, Any] = {}  # those that CUPTI writes to, by address
-        self._full: deque[tuple[int, int]] = deque()
+        self._full_buffers: deque[tuple[int, int]] = deque()
         # CUPTI keeps their addresses: they live as long as the process.
-        self._callbacks = _Requested(self._requested), _Completed(self._completed)
+        self._callbacks = _Requested(self._provide_buffer), _Completed(self._take_buffer)
         self._registered = False
         self._kinds: list[int] = []
         self._names: dict[int, dict[int, str]] = {}
@@ -109,10 +109,10 @@ class Cupti:
         CuptiError
             If CUPTI returns an error, such as `TAKEN` if another tool uses it. The recording does not start.
         """
-        while len(self._ready) < _READY_BUFFERS:
+        while len(self._spare_buffers) < _READY_BUFFERS:
             buffer = (c_uint64 * (_BUFFER_BYTES // 8))()  # aligned to 8 bytes, as CUPTI asks
             ctypes.memset(buffer, 0, _BUFFER_BYTES)  # so that the system has given the pages
-            self._ready.append(buffer)
+            self._spare_buffers.append(buffer)
         if not self._registered:
             # CUPTI would fill buffers with zeros in the thread that launches.
             zero_flag = c_uint8(1)
@@ -121,8 +121,8 @@ class Cupti:
             self.call("cuptiSetThreadIdType", _SYSTEM_THREADS)
             self._registered = True
             atexit.register(self.stop)
-        while self._full:  # what nobody has read
-            del self._buffers[self._full.popleft()[0]]
+        while self._full_buffers:  # what nobody has read
+            del self._buffers[self._full_buffers.popleft()[0]]
         try:
             for record_kind in kinds:
                 try:
@@ -160,8 +160,8 @@ class Cupti:
 
     def buffers(self) -> Iterator[tuple[memoryview, list[int]]]:
         """Return the recorded buffers, each only once, as bytes with the offsets of their records."""
-        while self._full:
-            address, size = self._full.popleft()
+        while self._full_buffers:
+            address, size = self._full_buffers.popleft()
             buffer = self._buffers.pop(address)
             offsets = []
             record = c_void_p()
@@ -171,15 +171,15 @@ class Cupti:
                 offsets.append((record.value or address) - address)
             yield memoryview(buffer).cast("B")[:size], offsets
 
-    def _requested(self, buffer: Any, size: Any, records: Any) -> None:
-        new_buffer = self._ready.pop() if self._ready else (c_uint64 * (_BUFFER_BYTES // 8))()
+    def _provide_buffer(self, buffer: Any, size: Any, records: Any) -> None:
+        new_buffer = self._spare_buffers.pop() if self._spare_buffers else (c_uint64 * (_BUFFER_BYTES // 8))()
         address = ctypes.addressof(new_buffer)
         self._buffers[address] = new_buffer
         buffer[0], size[0], records[0] = address, _BUFFER_BYTES, 0
 
-    def _completed(self, context: Any, stream: int, buffer: int, size: int, valid: int) -> None:
-        if valid:
-            self._full.append((buffer, valid))
+    def _take_buffer(self, context: Any, stream: int, buffer: int, size: int, valid_bytes: int) -> None:
+        if valid_bytes:
+            self._full_buffers.append((buffer, valid_bytes))
         else:
             self._buffers.pop(buffer, None)
 

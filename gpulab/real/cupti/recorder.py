@@ -58,7 +58,7 @@ class CuptiRecorder:
         self._provenance = provenance
         self._lines = LineWatch()
         self._start_ns = 0
-        self._ahead_ns = 0  # CUPTI's clock is this much ahead of Python's
+        self._offset_ns = 0  # CUPTI's clock is this much ahead of Python's
 
     def start(self) -> None:
         """Start the recording.
@@ -69,7 +69,7 @@ class CuptiRecorder:
             If CUPTI returns an error, such as `library.TAKEN` if another tool uses it.
         """
         self._cupti.start(_KINDS, _CALLS)
-        self._ahead_ns = self._ahead()
+        self._offset_ns = self._measure_offset_ns()
         self._lines.start()
         self._start_ns = self._cupti.timestamp()
 
@@ -91,10 +91,10 @@ class CuptiRecorder:
             streams = {
                 n: replace(info, stream_id=n) for n, info in zip(stream_ids, stream_infos, strict=False)
             }
-            timeline_parts = records.parts(self._seen(streams))
+            timeline_parts = records.parts(self._host_info(streams))
         lost_records = self._cupti.dropped() + timeline_parts.unfinished
 
-        def within(entry: HostCall | Synchronization) -> bool:
+        def is_recorded(entry: HostCall | Synchronization) -> bool:
             # The synchronization that ends the recording is none of the program's.
             return self._start_ns <= entry.start_ns < end_ns
 
@@ -106,15 +106,15 @@ class CuptiRecorder:
             activities=tuple(
                 sorted(timeline_parts.activities, key=lambda entry: (entry.start_ns, entry.correlation_id))
             ),
-            calls=tuple(filter(within, timeline_parts.calls)),
-            synchronizations=tuple(filter(within, timeline_parts.synchronizations)),
+            calls=tuple(filter(is_recorded, timeline_parts.calls)),
+            synchronizations=tuple(filter(is_recorded, timeline_parts.synchronizations)),
             ranges=tuple(record for record in timeline_parts.ranges if self._start_ns <= record.end_ns),
             streams=tuple(timeline_parts.streams),
             lost=lost_records,
             note=_note(timeline_parts, lost_records),
         )
 
-    def _ahead(self) -> int:
+    def _measure_offset_ns(self) -> int:
         """Return how far CUPTI's clock is ahead of `time.time_ns`: the most precise of 16 readings."""
         readings = []
         for _ in range(16):
@@ -124,13 +124,15 @@ class CuptiRecorder:
             readings.append((end_ns - start_ns, cupti_ns - (start_ns + end_ns) // 2))
         return min(readings)[1]
 
-    def _seen(self, streams: dict[int, StreamInfo]) -> HostInfo:
-        ahead = self._ahead_ns
+    def _host_info(self, streams: dict[int, StreamInfo]) -> HostInfo:
+        offset_ns = self._offset_ns
         line = self._lines.line
         threads = {
             alive.native_id: alive.ident for alive in threading.enumerate() if alive.native_id and alive.ident
         }
-        return HostInfo(streams, threads, lambda thread, time_ns, call: line(thread, time_ns - ahead, call))
+        return HostInfo(
+            streams, threads, lambda thread, time_ns, call: line(thread, time_ns - offset_ns, call)
+        )
 
 
 @contextlib.contextmanager
@@ -157,10 +159,12 @@ def _mark_streams() -> list[StreamInfo]:
     by_handle = {(int(entry.device_id), int(entry.ptr)): entry for entry in streams if hasattr(entry, "ptr")}
     by_handle = {key: entry for key, entry in by_handle.items() if key[1] not in _DEFAULT}
     stream_infos: list[StreamInfo] = []
-    for default in (cupy.cuda.Stream.null, cupy.cuda.Stream.ptds):
+    for default_stream in (cupy.cuda.Stream.null, cupy.cuda.Stream.ptds):
         with contextlib.suppress(runtime.CUDARuntimeError):
-            cupy.cuda.Event(disable_timing=True).record(default)
-            stream_infos.append(StreamInfo(device, int(default.ptr), _DEFAULT[int(default.ptr)]))
+            cupy.cuda.Event(disable_timing=True).record(default_stream)
+            stream_infos.append(
+                StreamInfo(device, int(default_stream.ptr), _DEFAULT[int(default_stream.ptr)])
+            )
     for (context, handle), stream in sorted(by_handle.items(), key=lambda entry: entry[0]):
         with (
             contextlib.suppress(runtime.CUDARuntimeError),

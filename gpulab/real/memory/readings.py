@@ -45,12 +45,12 @@ def _pool_value(pool: Any, method: str) -> int | None:
 
 def _other_bytes(nvml: NvmlDevice | None) -> int | None:
     """Return the bytes that other processes use, or None if NVML cannot distinguish processes."""
-    running = nvml.ask("nvmlDeviceGetComputeRunningProcesses") if nvml else None
-    if running is None or not any(process.pid == os.getpid() for process in running):
+    process_infos = nvml.ask("nvmlDeviceGetComputeRunningProcesses") if nvml else None
+    if process_infos is None or not any(process.pid == os.getpid() for process in process_infos):
         return None
     sizes = [
         getattr(running_process, "usedGpuMemory", None)
-        for running_process in running
+        for running_process in process_infos
         if running_process.pid != os.getpid()
     ]
     known_sizes = [int(size) for size in sizes if size is not None]

@@ -72,9 +72,9 @@ class AllocationRecorder:
         self._cp = current.cp()
         self._stream: Callable[[], Any] = self._cp.cuda.get_current_stream
         self.at_event = at_event
-        self._keep = keep
+        self._max_events = keep
         self._rows = array("q")  # the events' columns, row after row
-        self._dropped = 0  # events
+        self._dropped_events = 0  # events
         self._lock = threading.RLock()
         self._live_blocks: dict[tuple[int, int], tuple[int, int]] = {}  # (device, address): requested, stream
         self._lines = current.program_lines()
@@ -159,11 +159,11 @@ class AllocationRecorder:
             free = self._cp.cuda.runtime.memGetInfo()[0]
             self._add((OOM, free, size, requested, stream, now_ns, stack, device))
             return
-        place = device, address
-        if place in self._live_blocks:
+        block_key = device, address
+        if block_key in self._live_blocks:
             self.missed += 1
             self._free(device, address, size, now_ns, -1)
-        self._live_blocks[place] = requested, stream
+        self._live_blocks[block_key] = requested, stream
         if device == self._device:
             self.held += size
             self.most_held = max(self.held, self.most_held)
@@ -191,11 +191,11 @@ class AllocationRecorder:
         for row in rows:
             # One call, in which no other thread runs, nor the garbage collector, which may come in here.
             self._rows.frombytes(_ROW.pack(*row))
-        if self._keep is not None and len(self._rows) > 2 * _COLUMNS * self._keep:
+        if self._max_events is not None and len(self._rows) > 2 * _COLUMNS * self._max_events:
             with self._lock:
-                surplus = max(0, len(self._rows) // _COLUMNS - self._keep)
-                del self._rows[: surplus * _COLUMNS]
-                self._dropped += surplus
+                excess_events = max(0, len(self._rows) // _COLUMNS - self._max_events)
+                del self._rows[: excess_events * _COLUMNS]
+                self._dropped_events += excess_events
 
     # Stack traces
 
@@ -263,7 +263,7 @@ class AllocationRecorder:
     def __len__(self) -> int:
         """Return the number of events, including events that are no longer kept."""
         with self._lock:
-            return self._dropped + len(self._rows) // _COLUMNS
+            return self._dropped_events + len(self._rows) // _COLUMNS
 
     def events(self, since: int = 0, device: int | None = None) -> AllocatorEvents:
         """Return the stored events from number `since`, for all devices or one device."""
@@ -272,8 +272,8 @@ class AllocationRecorder:
     def news(self, since: int, device: int | None = None) -> tuple[AllocatorEvents, int]:
         """Return the events from number `since` on, and the number of the next event."""
         with self._lock:
-            first_number = max(since, self._dropped)
-            rows = self._rows[(first_number - self._dropped) * _COLUMNS :].tobytes()
+            first_number = max(since, self._dropped_events)
+            rows = self._rows[(first_number - self._dropped_events) * _COLUMNS :].tobytes()
         table = np.frombuffer(rows, np.int64).reshape(-1, _COLUMNS)
         next_number = first_number + len(table)
         if device is not None:
@@ -324,7 +324,7 @@ def _hook(base: Any, recorder: AllocationRecorder) -> Any:
     Errors of the recorder do not reach the program.
     """
 
-    def tell(method: str, *args: Any) -> None:
+    def call_recorder(method: str, *args: Any) -> None:
         alive = hook.recorder()
         if alive is not None:
             try:
@@ -336,21 +336,21 @@ def _hook(base: Any, recorder: AllocationRecorder) -> Any:
         recorder: Callable[[], AllocationRecorder | None]
 
         def malloc_preprocess(self, **_: Any) -> None:
-            tell("before")
+            call_recorder("before")
 
         free_preprocess = malloc_preprocess
 
         def malloc_postprocess(
             self, device_id: int, size: int, mem_size: int, mem_ptr: int, pmem_id: int
         ) -> None:
-            tell("allocated", device_id, size, mem_size, mem_ptr, bool(pmem_id))
+            call_recorder("allocated", device_id, size, mem_size, mem_ptr, bool(pmem_id))
 
         def alloc_postprocess(self, device_id: int, mem_size: int, mem_ptr: int) -> None:
             if mem_ptr:
-                tell("taken", device_id, mem_size, mem_ptr)
+                call_recorder("taken", device_id, mem_size, mem_ptr)
 
         def free_postprocess(self, device_id: int, mem_size: int, mem_ptr: int, pmem_id: int) -> None:
-            tell("freed", device_id, mem_size, mem_ptr)
+            call_recorder("freed", device_id, mem_size, mem_ptr)
 
     hook = Hook()
     hook.recorder = weakref.ref(recorder)

@@ -50,25 +50,25 @@ def block_map(pool: Any) -> tuple[BlockMap, str]:
     names = current.program_names(lambda array: int(array.data.mem.ptr))
     names.look(sys._getframe())
 
-    def named(block: Block) -> Block:
+    def with_label(block: Block) -> Block:
         name = "" if block.is_free else names.array(block.address)
         return replace(block, label=f"{name}: {block.label}") if name else block
 
     if hasattr(pool, "block_map"):
         pool_map = pool.block_map()
         segments = (
-            replace(segment, blocks=tuple(map(named, segment.blocks))) for segment in pool_map.segments
+            replace(segment, blocks=tuple(map(with_label, segment.blocks))) for segment in pool_map.segments
         )
         return replace(pool_map, segments=tuple(segments)), ""
     device = int(cp.cuda.Device().id)
     total_bytes = int(pool.total_bytes())
     blocks: dict[int, Block] = {}
-    for thing in gc.get_objects() if total_bytes else ():
-        if not issubclass(type(thing), cp.ndarray):
+    for live_object in gc.get_objects() if total_bytes else ():
+        if not issubclass(type(live_object), cp.ndarray):
             continue
-        memory = thing.data.mem
+        memory = live_object.data.mem
         if type(memory).__name__ == "PooledMemory" and memory.device_id == device and memory.ptr:
-            label = f"{thing.dtype} array of shape {thing.shape}"
+            label = f"{live_object.dtype} array of shape {live_object.shape}"
             blocks[int(memory.ptr)] = Block(
                 address=int(memory.ptr),
                 size_bytes=int(memory.size),
@@ -77,7 +77,8 @@ def block_map(pool: Any) -> tuple[BlockMap, str]:
                 label=label,
             )
     mapped_ranges = tuple(
-        Segment(address, block.size_bytes, 0, (named(block),)) for address, block in sorted(blocks.items())
+        Segment(address, block.size_bytes, 0, (with_label(block),))
+        for address, block in sorted(blocks.items())
     )
     unknown_bytes = total_bytes - sum(block.size_bytes for block in blocks.values())
     unknown_note = ""

@@ -40,12 +40,12 @@ class MemoryRecorder:
         self._tick: Tick | None = None
         reference = weakref.ref(self)  # the thread of readings must not keep it alive
 
-        def after(number: int, row: Row) -> None:
+        def on_reading(number: int, row: Row) -> None:
             if (recorder := reference()) is not None:
-                recorder._after(number, row)
+                recorder._on_reading(number, row)
 
         readings = _Readings(backend.memory_reader(), self.seen, self._capacity_bytes)
-        self.sampler = Sampler(readings, len(COLUMNS) - 1, rate_hz, on_reading=after)
+        self.sampler = Sampler(readings, len(COLUMNS) - 1, rate_hz, on_reading=on_reading)
 
     def start(self) -> None:
         """Start the readings, and record the allocations of the calling thread."""
@@ -79,7 +79,7 @@ class MemoryRecorder:
             note=" ".join(filter(None, notes)),
         )
 
-    def _after(self, reading_number: int, row: Row) -> None:
+    def _on_reading(self, reading_number: int, row: Row) -> None:
         """Process the allocations since the previous reading; runs in the sampler's thread."""
         events, self._next = self.seen.news(self._next, self._device_id)
         has_space = self._marks.added + len(events) <= DETAILED_MARKS
@@ -102,12 +102,12 @@ class _Readings:
         self._recorder = recorder
         self._capacity_bytes = capacity_bytes
         self._reserved: int | None = None
-        self._base: int | None = None  # what was used when `seen` had seen nothing
+        self._base_bytes: int | None = None  # what was used when `seen` had seen nothing
 
     def __call__(self) -> Row:
         recorder = self._recorder
         event_count = len(recorder)
-        highest = recorder.most_held
+        peak_bytes = recorder.most_held
         recorder.most_held = recorder.held
         reading = self._read()
         peak = reading.used_bytes
@@ -116,9 +116,9 @@ class _Readings:
         if reading.reserved_bytes is None or reading.reserved_bytes <= self._capacity_bytes:
             self._reserved = reading.reserved_bytes
         if reading.used_bytes is not None:
-            if self._base is None or event_count == len(recorder):
-                self._base = reading.used_bytes - recorder.held
-            peak = max(reading.used_bytes, self._base + highest)
+            if self._base_bytes is None or event_count == len(recorder):
+                self._base_bytes = reading.used_bytes - recorder.held
+            peak = max(reading.used_bytes, self._base_bytes + peak_bytes)
         return (
             reading.used_bytes,
             self._reserved,
@@ -161,6 +161,6 @@ def marks_of(events: AllocatorEvents, since_ns: int, is_detailed: bool = False) 
         weight = np.where(table[:, 5] > 0, np.inf, table[:, 2] + table[:, 4])
         order = np.argsort(-weight, kind="stable")
         later_rows = table[order[MARKS_A_READING - 1 :]]
-        together = [later_rows[:, 0].min(), *later_rows[:, 1:6].sum(axis=0), -1, later_rows[:, 7].sum()]
-        table = np.vstack((table[order[: MARKS_A_READING - 1]], together))
+        merged_row = [later_rows[:, 0].min(), *later_rows[:, 1:6].sum(axis=0), -1, later_rows[:, 7].sum()]
+        table = np.vstack((table[order[: MARKS_A_READING - 1]], merged_row))
     return [tuple(row) for row in table[np.argsort(table[:, 0], kind="stable")].tolist()]

@@ -41,7 +41,9 @@ class SandboxTable(RecordTable[SandboxRun], SandboxRun):
         if self.at_end:
             place_text = ", reported at the end, because the program never waits for its work"
         consequence = (
-            " It destroyed the context of its process; this notebook has another one." if self.sticky else ""
+            " The context was lost with its process; this notebook has another context."
+            if self.sticky
+            else ""
         )
         return f"{self.name} raised {error_line}{place_text}.{consequence}"
 

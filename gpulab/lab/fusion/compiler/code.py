@@ -150,37 +150,39 @@ def generated(plan: Plan, group: Sequence[int], name: str) -> Generated:
         raise NoCodeError("An expression that works in place reads other elements of the same memory.")
     names = {n.number: _input(n, k) for k, n in enumerate(inputs)}
     reduction = next((nodes[n] for n in group if nodes[n].kind == "reduce"), None)
-    written: dict[bool, list[str]] = {False: [], True: []}
-    behind = False
+    statements: dict[bool, list[str]] = {False: [], True: []}
+    is_after_reduction = False
     for node_number in group:
         node = nodes[node_number]
         if node is reduction:
-            behind = True
+            is_after_reduction = True
             names[node_number] = "a"
             if node.name == "mean":
                 mean_input = next(source_node for _, source_node in plan.sources[node_number])
                 element_count = mean_input.result.size // max(node.result.size, 1)
-                written[True].append(f"const {_wide(node.dtype)} v{node_number} = a / {element_count};")
+                statements[True].append(
+                    f"const {_wide_type(node.dtype)} v{node_number} = a / {element_count};"
+                )
                 names[node_number] = f"v{node_number}"
             continue
-        written[behind].append(_statement(plan, node, names, inputs))
+        statements[is_after_reduction].append(_statement(plan, node, names, inputs))
         names[node_number] = f"v{node_number}"
-    outs = [f"out{k} = {names[n.number]};" for k, n in enumerate(results)]
+    stores = [f"out{k} = {names[n.number]};" for k, n in enumerate(results)]
     array_numbers = tuple(n.number for n in inputs), tuple(n.number for n in results)
     if reduction is None:
-        operation = "\n".join([*written[False], *outs])
+        operation = "\n".join([*statements[False], *stores])
         declarations = ", ".join(f"{n.dtype.name} {names[n.number]}" for n in inputs)
         outputs = ", ".join(f"{n.dtype.name} out{k}" for k, n in enumerate(results))
         kernel = cp.ElementwiseKernel(declarations, outputs, operation, name, return_tuple=True)
         return Generated(kernel, operation, *array_numbers)
-    return _reduction(plan, reduction, written, outs, names, array_numbers, name)
+    return _reduction(plan, reduction, statements, stores, names, array_numbers, name)
 
 
 def _reduction(
     plan: Plan,
     node: Node,
-    written: dict[bool, list[str]],
-    outs: list[str],
+    statements: dict[bool, list[str]],
+    stores: list[str],
     names: dict[int, str],
     array_numbers: tuple[tuple[int, ...], tuple[int, ...]],
     name: str,
@@ -191,30 +193,30 @@ def _reduction(
         raise NoCodeError(f"No C++ code can be generated for {node.name!r} with these arguments.")
     nodes = plan.nodes
     source_node = next(source_node for _, source_node in plan.sources[node.number])
-    c_type = _wide(node.dtype)
-    takes = [nodes[n] for n in array_numbers[0]]
-    gives = [nodes[n] for n in array_numbers[1]]
-    parameters = ", ".join(f"const {_c_type(n.dtype)}& {names[n.number]}" for n in takes)
-    results = "".join(f", {_c_type(n.dtype)}& out{k}" for k, n in enumerate(gives))
+    c_type = _wide_type(node.dtype)
+    input_nodes = [nodes[n] for n in array_numbers[0]]
+    output_nodes = [nodes[n] for n in array_numbers[1]]
+    parameters = ", ".join(f"const {_c_type(n.dtype)}& {names[n.number]}" for n in input_nodes)
+    results = "".join(f", {_c_type(n.dtype)}& out{k}" for k, n in enumerate(output_nodes))
     origin = next(origin_number for origin_number, _ in plan.sources[node.number])
     value = names.get(source_node.number) or names[origin]
     preamble = (
-        f"__device__ {c_type} before({parameters}) {{ {' '.join(written[False])} return {value}; }}\n"
-        f"__device__ void behind({c_type} a{results}) {{ {' '.join([*written[True], *outs])} }}\n"
+        f"__device__ {c_type} before({parameters}) {{ {' '.join(statements[False])} return {value}; }}\n"
+        f"__device__ void behind({c_type} a{results}) {{ {' '.join([*statements[True], *stores])} }}\n"
     )
-    if any(n.dtype.name == "float16" for n in (*takes, *gives)):
+    if any(n.dtype.name == "float16" for n in (*input_nodes, *output_nodes)):
         preamble = f"{_HALVES}{preamble}"
     # CuPy puts in0 and out0 in these names' place, wherever it finds their letters, and lacks their types
     # where that is what they are called.
-    inputs = [f"in_{k}" for k in range(len(takes))]
-    outputs = [f"out_{k}" for k in range(len(gives))]
+    inputs = [f"in_{k}" for k in range(len(input_nodes))]
+    outputs = [f"out_{k}" for k in range(len(output_nodes))]
     expressions = f"before({', '.join(inputs)})", operator[0], f"behind({', '.join(['a', *outputs])})"
     declared = tuple(
         ", ".join(
             f"{n.dtype.name} {parameter_name}"
             for n, parameter_name in zip(nodes_of_side, parameter_names, strict=True)
         )
-        for nodes_of_side, parameter_names in ((takes, inputs), (gives, outputs))
+        for nodes_of_side, parameter_names in ((input_nodes, inputs), (output_nodes, outputs))
     )
     identity = operator[1] or _extreme_value(node.dtype, node.name)
     kernel = session.cp().ReductionKernel(
@@ -229,9 +231,9 @@ def _extreme_value(dtype: np.dtype[Any], name: str) -> str:
     if dtype.kind == "f":
         return f"{sign_text}__int_as_float(0x7f800000)"
     info = np.iinfo(dtype)
-    largest = f"{info.max}{'ull' if dtype.kind == 'u' else 'll'}"
+    literal = f"{info.max}{'ull' if dtype.kind == 'u' else 'll'}"
     return (
-        f"({_c_type(dtype)}){largest if not sign_text else '0' if dtype.kind == 'u' else f'(-{largest} - 1)'}"
+        f"({_c_type(dtype)}){literal if not sign_text else '0' if dtype.kind == 'u' else f'(-{literal} - 1)'}"
     )
 
 
@@ -259,10 +261,10 @@ def _statement(plan: Plan, node: Node, names: dict[int, str], inputs: list[Node]
 
 def _input(node: Node, index: int) -> str:
     """Return the C++ name of an input: its own name if C++ allows that, otherwise ``in`` and a number."""
-    plain = (node.kind == "input" and len(node.name) > 1) or node.name in _LETTERS
+    is_plain_name = (node.kind == "input" and len(node.name) > 1) or node.name in _LETTERS
     return (
         node.name
-        if plain and re.fullmatch(r"[a-z][a-z_]*", node.name) and node.name not in _TAKEN
+        if is_plain_name and re.fullmatch(r"[a-z][a-z_]*", node.name) and node.name not in _TAKEN
         else f"in{index}"
     )
 
@@ -279,13 +281,13 @@ def _operand_text(
 
     Half-precision values are computed in float.
     """
-    c_type = _wide(loop)
+    c_type = _wide_type(loop)
     if isinstance(argument, Ref):
         node = plan.nodes[argument.number]
         name = names.get(argument.number)
         if name is None:  # the same elements by another name, or a view of what was computed here
-            twin = (n for n in inputs if same_elements(n.result, node.result))
-            name = next((names[n.number] for n in twin), None)
+            equal_inputs = (n for n in inputs if same_elements(n.result, node.result))
+            name = next((names[n.number] for n in equal_inputs), None)
         while name is None and node.before:
             node = plan.nodes[node.before[0]]
             name = names.get(node.number)
@@ -332,5 +334,5 @@ def _c_type(dtype: np.dtype[Any]) -> str:
     return _C_NAMES[dtype.name]
 
 
-def _wide(dtype: np.dtype[Any]) -> str:
+def _wide_type(dtype: np.dtype[Any]) -> str:
     return "float" if dtype.name == "float16" else _c_type(dtype)

@@ -39,18 +39,22 @@ class Entry:
         """Return a sentence for each guard that the current call does not satisfy."""
         changes = []
         for name in dict.fromkeys((*self.guards, *current_guards)):
-            was = self.guards.get(name)
-            guard = current_guards.get(name)
-            if was != guard:
-                changes.append(f"{name} was {was} and is {guard}")
-        for name, look, was in self.names:
-            current_value = look()
+            old_value = self.guards.get(name)
+            new_value = current_guards.get(name)
+            if old_value != new_value:
+                changes.append(f"{name} was {old_value} and is {new_value}")
+        for name, get_value, old_value in self.names:
+            current_value = get_value()
             if (
-                current_value is not was
-                if hasattr(was, "shape")
-                else (type(current_value), current_value) != (type(was), was)
+                current_value is not old_value
+                if hasattr(old_value, "shape")
+                else (type(current_value), current_value) != (type(old_value), old_value)
             ):
-                difference = "another array" if hasattr(was, "shape") else f"{current_value}, and was {was}"
+                difference = (
+                    "another array"
+                    if hasattr(old_value, "shape")
+                    else f"{current_value}, and was {old_value}"
+                )
                 changes.append(f"the outer variable {name} is {difference}")
         return changes
 
@@ -167,5 +171,5 @@ def _kernels(entry: Entry) -> str:
 
 
 def _folded_values(entry: Entry) -> list[str]:
-    names = [f"{name} = {was}" for name, _, was in entry.names if not hasattr(was, "shape")]
+    names = [f"{name} = {old_value}" for name, _, old_value in entry.names if not hasattr(old_value, "shape")]
     return [*(f"{expression} = {value}" for expression, value in entry.trace.folded), *dict.fromkeys(names)]

@@ -85,7 +85,7 @@ class Plan:
                     else:
                         self._merge(origin_number, node.number)
         self.edges = [edge for edge in refused_edges if self.group[edge.first] != self.group[edge.then]]
-        self.groups = self._ordered()
+        self.groups = self._sort_groups()
 
     def _members(self, group_number: int) -> list[Node]:
         return [n for n in self.work if self.group[n.number] == self.group[group_number]]
@@ -124,11 +124,11 @@ class Plan:
         reduction = reductions[0]
         inputs = [source_node for _, source_node in self.sources[reduction.number]]
         loop = inputs[0].shape if inputs else ()
-        ahead = {n.number for n in members} & self._ancestors(reduction.number)
+        needed_numbers = {n.number for n in members} & self._ancestors(reduction.number)
         for node in members:
             if node is reduction:
                 continue
-            if node.number in ahead:
+            if node.number in needed_numbers:
                 if node.shape != loop:
                     return SHAPE
                 if node.number in self.kept or self.consumers[node.number] - {n.number for n in members}:
@@ -141,15 +141,15 @@ class Plan:
 
     def _rows(self, members: list[Node]) -> str:
         """Return why a kernel with one row per block cannot compute a group, or an empty string."""
-        full = max(
+        full_shape = max(
             (source_node.shape for n in members for _, source_node in self.sources[n.number]), key=math.prod
         )
-        if not full or full[-1] * members[0].dtype.itemsize > ROW_BYTES:
+        if not full_shape or full_shape[-1] * members[0].dtype.itemsize > ROW_BYTES:
             return f"{REDUCTION}, and is longer than a block's shared memory"
         for node in members:
-            reduces_rows = node.kind == "reduce" and math.prod(node.shape) == math.prod(full[:-1])
-            row_value = math.prod(node.shape) == math.prod(full[:-1])
-            if not (reduces_rows or (node.kind == "map" and (node.shape == full or row_value))):
+            reduces_rows = node.kind == "reduce" and math.prod(node.shape) == math.prod(full_shape[:-1])
+            row_value = math.prod(node.shape) == math.prod(full_shape[:-1])
+            if not (reduces_rows or (node.kind == "map" and (node.shape == full_shape or row_value))):
                 return REDUCTION if node.kind == "reduce" else SHAPE
         return ""
 
@@ -171,17 +171,19 @@ class Plan:
 
     def _cycle_message(self, fused_numbers: set[int], members: list[Node]) -> str:
         """Return a reason if a fused kernel would depend on its own result, or an empty string."""
-        leaders = {n: -1 if n in fused_numbers else group for n, group in self.group.items()}
+        group_of_node = {n: -1 if n in fused_numbers else group for n, group in self.group.items()}
         graph: dict[int, set[int]] = defaultdict(set)
         for first_node, second_node in self.orders:
-            if leaders[first_node] != leaders[second_node]:
-                graph[leaders[second_node]].add(leaders[first_node])
+            if group_of_node[first_node] != group_of_node[second_node]:
+                graph[group_of_node[second_node]].add(group_of_node[first_node])
         try:
             TopologicalSorter(graph).prepare()
         except CycleError:
-            smallest = min(fused_numbers)
-            largest = max(fused_numbers)
-            kinds = {n.kind for n in self.nodes[smallest:largest] if n.number not in fused_numbers}
+            lowest_number = min(fused_numbers)
+            highest_number = max(fused_numbers)
+            kinds = {
+                n.kind for n in self.nodes[lowest_number:highest_number] if n.number not in fused_numbers
+            }
             return HOST if "host" in kinds else REDUCTION_BETWEEN if "reduce" in kinds else OTHER
         return ""
 
@@ -208,15 +210,15 @@ class Plan:
 
     def _ancestors(self, node_number: int) -> set[int]:
         ancestors: set[int] = set()
-        pending = [node_number]
-        while pending:
-            for origin_number, _ in self.sources[pending.pop()]:
+        pending_numbers = [node_number]
+        while pending_numbers:
+            for origin_number, _ in self.sources[pending_numbers.pop()]:
                 if origin_number not in ancestors:
                     ancestors.add(origin_number)
-                    pending.append(origin_number)
+                    pending_numbers.append(origin_number)
         return ancestors
 
-    def _ordered(self) -> list[list[int]]:
+    def _sort_groups(self) -> list[list[int]]:
         graph: dict[int, set[int]] = {group: set() for group in self.group.values()}
         for first_node, second_node in self.orders:
             if self.group[first_node] != self.group[second_node]:
@@ -267,10 +269,10 @@ def _origin(nodes: list[Node], node_number: int) -> int:
 
 
 def _distinct(nodes: Iterable[Node]) -> Iterator[Node]:
-    distinct: list[Node] = []
+    distinct_nodes: list[Node] = []
     for node in nodes:
-        if not any(same_elements(node.result, listed_node.result) for listed_node in distinct):
-            distinct.append(node)
+        if not any(same_elements(node.result, listed_node.result) for listed_node in distinct_nodes):
+            distinct_nodes.append(node)
             yield node
 
 

@@ -44,15 +44,18 @@ class Program:
     def __call__(self, args: Sequence[Any], around: Around | None = None) -> Any:
         """Run all groups in order. `around` returns a context manager for each group."""
         env = self._input_values(args)
-        unfinished: dict[int, Any] = {}  # streams that nobody has waited for yet, by their handles
+        pending_streams: dict[int, Any] = {}  # streams that nobody has waited for yet, by their handles
         for index, (group, kernel) in enumerate(zip(self.plan.groups, self.kernels, strict=True)):
-            with (around or _nowhere)(index), self._place(self.plan.nodes[group[0]], unfinished):
+            with (
+                (around or _no_context)(index),
+                self._enter_stream(self.plan.nodes[group[0]], pending_streams),
+            ):
                 self._run(group, kernel, env)
-        self._wait(unfinished)
-        current = session.cp().cuda.get_current_stream()
+        self._wait(pending_streams)
+        current_stream = session.cp().cuda.get_current_stream()
         for stream in {id(n.stream): n.stream for n in self.plan.nodes if n.stream is not None}.values():
-            stream.wait_event(current.record())  # its memory is given back while others still read it
-        return _returned(self.plan.trace.returned, lambda number: self._get(env, number))
+            stream.wait_event(current_stream.record())  # its memory is given back while others still read it
+        return _replace_values(self.plan.trace.returned, lambda number: self._get(env, number))
 
     def _input_values(self, args: Sequence[Any]) -> dict[int, Any]:
         arrays = [argument for argument in args if isinstance(argument, self.plan.trace.cp.ndarray)]
@@ -64,7 +67,9 @@ class Program:
             for node_number in group:
                 node = self.plan.nodes[node_number]
                 assert node.call is not None
-                result = node.call(*self._filled(node.args, env), **self._filled(node.kwargs, env))
+                result = node.call(
+                    *self._replace_refs(node.args, env), **self._replace_refs(node.kwargs, env)
+                )
                 env[node_number] = result if node.writes is None else self._get(env, node.writes)
             return
         inputs = [self._get(env, n) for n in kernel.takes]
@@ -100,42 +105,44 @@ class Program:
                 env[node_number] = self._get(env, node.before[0])
             else:
                 assert node.call is not None
-                env[node_number] = node.call(*self._filled(node.args, env), **self._filled(node.kwargs, env))
+                env[node_number] = node.call(
+                    *self._replace_refs(node.args, env), **self._replace_refs(node.kwargs, env)
+                )
         return env[node_number]
 
-    def _filled(self, value: Any, env: dict[int, Any]) -> Any:
+    def _replace_refs(self, value: Any, env: dict[int, Any]) -> Any:
         if isinstance(value, Ref):
             return self._get(env, value.number)
         if isinstance(value, dict):
-            return {key: self._filled(element, env) for key, element in value.items()}
+            return {key: self._replace_refs(element, env) for key, element in value.items()}
         if type(value) in (tuple, list):
-            return type(value)(self._filled(element, env) for element in value)
+            return type(value)(self._replace_refs(element, env) for element in value)
         return value
 
-    def _place(self, node: Node, unfinished: dict[int, Any]) -> AbstractContextManager[Any]:
+    def _enter_stream(self, node: Node, pending_streams: dict[int, Any]) -> AbstractContextManager[Any]:
         """Return a context with a node's device and stream, which wait for work in other streams."""
         cp = session.cp()
         stack = ExitStack()
         if node.device is not None:
             stack.enter_context(cp.cuda.Device(node.device))
-        current = cp.cuda.get_current_stream()
+        current_stream = cp.cuda.get_current_stream()
         if node.stream is not None:
-            if node.stream.ptr not in unfinished:
-                node.stream.wait_event(current.record())
+            if node.stream.ptr not in pending_streams:
+                node.stream.wait_event(current_stream.record())
             stack.enter_context(node.stream)
-            unfinished[node.stream.ptr] = node.stream
-        elif unfinished:
-            self._wait(unfinished)
+            pending_streams[node.stream.ptr] = node.stream
+        elif pending_streams:
+            self._wait(pending_streams)
         return stack
 
-    def _wait(self, unfinished: dict[int, Any]) -> None:
-        current = session.cp().cuda.get_current_stream()
-        for stream in unfinished.values():
-            current.wait_event(stream.record())
-        unfinished.clear()
+    def _wait(self, pending_streams: dict[int, Any]) -> None:
+        current_stream = session.cp().cuda.get_current_stream()
+        for stream in pending_streams.values():
+            current_stream.wait_event(stream.record())
+        pending_streams.clear()
 
 
-def _nowhere(_: int) -> AbstractContextManager[Any]:
+def _no_context(_: int) -> AbstractContextManager[Any]:
     return nullcontext()
 
 
@@ -147,12 +154,12 @@ def _identifier(name: str) -> str:
     return name if name.isidentifier() and name.isascii() else "unnamed"
 
 
-def _returned(value: Any, get: Callable[[int], Any]) -> Any:
+def _replace_values(value: Any, get: Callable[[int], Any]) -> Any:
     """Return the function's result, in which the stand-ins are replaced by the arrays of this call."""
     if isinstance(value, Value):
         return get(value._node.number)
     if type(value) in (tuple, list):
-        return type(value)(_returned(element, get) for element in value)
+        return type(value)(_replace_values(element, get) for element in value)
     if isinstance(value, dict):
-        return {key: _returned(element, get) for key, element in value.items()}
+        return {key: _replace_values(element, get) for key, element in value.items()}
     return value

@@ -121,9 +121,9 @@ class Trace:
         self.folded: list[tuple[str, str]] = []
         self.breaks: list[str] = []
         self.used: list[tuple[str, Callable[[], Any], Any]] = []
-        self._stream, self._device = self._place()
+        self._stream, self._device = self._stream_and_device()
 
-    def _place(self) -> tuple[Any, int]:
+    def _stream_and_device(self) -> tuple[Any, int]:
         return self.cp.cuda.get_current_stream(), int(self.cp.cuda.Device().id)
 
     def add(self, name: str, kind: Kind, result: Any, before: Iterable[int] = (), **more: Any) -> Value:
@@ -133,7 +133,7 @@ class Trace:
                 f"{self.name} has more than {MOST_NODES} expressions: trace a part of it, "
                 "for example one iteration of its loop."
             )
-        stream, device = self._place()
+        stream, device = self._stream_and_device()
         node = Node(len(self.nodes), name, kind, result, before=tuple(dict.fromkeys(before)), **more)
         node.stream = None if stream == self._stream else stream
         node.device = None if device == self._device else device
@@ -149,7 +149,7 @@ class Trace:
     def call(self, name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Call a function of ``cp`` or a method of an array, and record the operation."""
         values = list(_values((*args, *kwargs.values())))
-        result = function(*_mapped(args, _real), **_mapped(kwargs, _real))
+        result = function(*_mapped(args, _real_array), **_mapped(kwargs, _real_array))
         read = args[1:] if name == "copyto" else (*args, *(v for k, v in kwargs.items() if k != "out"))
         predecessors = [v._node.number for v in _values(read)]
         if name in _HOST_READS or (values and not isinstance(result, (self.cp.ndarray, tuple, list))):
@@ -161,9 +161,9 @@ class Trace:
             node_kind = self._node_kind(name, values, result)
             if name in ("empty", "empty_like"):  # memory alone: nothing is launched
                 return self.add(name, "view", result, (), **details)
-            out = next((v for v in values if v._array is result), None)
-            if out is not None:
-                return self._wrote(out, name, node_kind, predecessors, details)
+            output_value = next((v for v in values if v._array is result), None)
+            if output_value is not None:
+                return self._wrote(output_value, name, node_kind, predecessors, details)
             return self.add(name, node_kind, result, predecessors, **details)
         if isinstance(result, (tuple, list)) and any(
             isinstance(element, self.cp.ndarray) for element in result
@@ -191,33 +191,40 @@ class Trace:
         return "map" if values and (name in _MAPS or _is_ufunc(name)) else "other"
 
     def _wrote(
-        self, out: Value, name: str, node_kind: Kind, predecessors: list[int], details: dict[str, Any]
+        self,
+        output_value: Value,
+        name: str,
+        node_kind: Kind,
+        predecessors: list[int],
+        details: dict[str, Any],
     ) -> Value:
         """Add an in-place operation; the stand-in of its output then refers to the new node."""
-        old_number = out._node.number
+        old_number = output_value._node.number
         value = self.add(
             name,
             "map" if node_kind == "view" else node_kind,
-            out._array,
+            output_value._array,
             predecessors,
             writes=old_number,
             **details,
         )
-        object.__setattr__(out, "_node", value._node)
-        return out
+        object.__setattr__(output_value, "_node", value._node)
+        return output_value
 
     def kernel(self, name: str, function: Any, args: Any, kwargs: Any, written: Iterable[Value] = ()) -> Any:
         """Launch a kernel that the learner wrote, and record it as one operation that is never fused."""
         values = list(_values((*args, *kwargs.values())))
-        result = function(*_mapped(args, _real), **_mapped(kwargs, _real))
+        result = function(*_mapped(args, _real_array), **_mapped(kwargs, _real_array))
         details = {"call": function, "args": _mapped(args, _ref), "kwargs": _mapped(kwargs, _ref)}
         predecessors = [v._node.number for v in values]
         if isinstance(result, self.cp.ndarray):
             return self.add(name, "kernel", result, predecessors, **details)
         for index, value in enumerate(written):
             old_number = value._node.number
-            again = {"call": _nothing, "args": (), "kwargs": {}} if index else details
-            new_value = self.add(name, "kernel", value._array, predecessors, writes=old_number, **again)
+            node_details = {"call": _nothing, "args": (), "kwargs": {}} if index else details
+            new_value = self.add(
+                name, "kernel", value._array, predecessors, writes=old_number, **node_details
+            )
             object.__setattr__(value, "_node", new_value._node)
         return result
 
@@ -347,7 +354,7 @@ class Value:
             object.__setattr__(self, "_node", new_value._node)
 
 
-def _operators() -> None:
+def _define_operators() -> None:
     binary_functions = {
         "add": "add",
         "sub": "subtract",
@@ -364,35 +371,35 @@ def _operators() -> None:
         "rshift": "right_shift",
     }
     compare = {"lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal", "eq": "equal"}
-    for short, name in {**binary_functions, **compare, "ne": "not_equal"}.items():
-        setattr(Value, f"__{short}__", _forward(name, lambda a, b: (a, b)))
-        if short in binary_functions:
-            setattr(Value, f"__r{short}__", _forward(name, lambda a, b: (b, a)))
+    for method_name, name in {**binary_functions, **compare, "ne": "not_equal"}.items():
+        setattr(Value, f"__{method_name}__", _forward(name, lambda a, b: (a, b)))
+        if method_name in binary_functions:
+            setattr(Value, f"__r{method_name}__", _forward(name, lambda a, b: (b, a)))
             if name != "matmul":
-                setattr(Value, f"__i{short}__", _forward(name, lambda a, b: (a, b), in_place=True))
-    for short, name in {"neg": "negative", "abs": "absolute", "invert": "invert"}.items():
-        setattr(Value, f"__{short}__", _forward(name, lambda a: (a,)))
+                setattr(Value, f"__i{method_name}__", _forward(name, lambda a, b: (a, b), in_place=True))
+    for method_name, name in {"neg": "negative", "abs": "absolute", "invert": "invert"}.items():
+        setattr(Value, f"__{method_name}__", _forward(name, lambda a: (a,)))
     for name in _HOST_METHODS:
         setattr(Value, name, _host(name))
 
 
 def _forward(name: str, order: Callable[..., tuple[Any, ...]], in_place: bool = False) -> Any:
-    def operator(self: Value, *other: Any) -> Any:
+    def operator(self: Value, *operands: Any) -> Any:
         function = getattr(self._trace.cp, name)
-        return self._trace.call(name, function, order(self, *other), {"out": self} if in_place else {})
+        return self._trace.call(name, function, order(self, *operands), {"out": self} if in_place else {})
 
     return operator
 
 
 def _host(name: str) -> Any:
-    def asked(self: Value) -> Any:
+    def read_value(self: Value) -> Any:
         self._trace.asked(name.strip("_"), self)
         return getattr(self._array, name)()
 
-    return asked
+    return read_value
 
 
-_operators()
+_define_operators()
 
 
 class _Module:
@@ -435,16 +442,16 @@ class _Rebound:
             rebound_value: Callable[..., Any] = self.value(function)
             return rebound_value
         if id(function) in self.done:
-            existing: Callable[..., Any] = self.done[id(function)]
-            return existing
+            known_copy: Callable[..., Any] = self.done[id(function)]
+            return known_copy
         names = dict(function.__globals__)
         function_parts = function.__code__, names, function.__name__, function.__defaults__
         rebound = types.FunctionType(*function_parts, function.__closure__)
         self.done[id(function)] = rebound
         used_names = _names(function.__code__)
-        outside = function.__globals__
+        global_names = function.__globals__
         for name in used_names & names.keys():
-            names[name] = self.looked_up(name, partial(outside.get, name))
+            names[name] = self.looked_up(name, partial(global_names.get, name))
         free = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
         cells = tuple(
             types.CellType(self.looked_up(name, partial(getattr, cell, "cell_contents")))
@@ -483,11 +490,12 @@ class _Rebound:
 
 def _raw(trace: Trace, kernel: Any) -> Callable[..., Any]:
     def launch(grid: Any, block: Any, args: Any, **kwargs: Any) -> Any:
-        constant = _constant_parameters(kernel)
+        constant_parameters = _constant_parameters(kernel)
         outputs = [
             value
             for index, value in enumerate(args)
-            if isinstance(value, Value) and not (index < len(constant) and constant[index])
+            if isinstance(value, Value)
+            and not (index < len(constant_parameters) and constant_parameters[index])
         ]
         return trace.kernel(kernel.name, kernel, (grid, block, args), kwargs, outputs)
 
@@ -527,7 +535,7 @@ def _values(values: Any) -> Iterator[Value]:
             yield from _values(value.values())
 
 
-def _real(value: Value) -> Any:
+def _real_array(value: Value) -> Any:
     return value._array
 
 
@@ -557,8 +565,8 @@ def _nothing(*_: Any) -> None:
 
 
 def _names(code: types.CodeType) -> set[str]:
-    inner = [_names(constant) for constant in code.co_consts if isinstance(constant, types.CodeType)]
-    return {*code.co_names}.union(*inner)
+    inner_names = [_names(constant) for constant in code.co_consts if isinstance(constant, types.CodeType)]
+    return {*code.co_names}.union(*inner_names)
 
 
 def _name(function: Any, index: int) -> str:
@@ -590,5 +598,5 @@ def same_elements(first: Any, second: Any) -> bool:
     return (first.data.ptr, first.shape, first.strides) == (second.data.ptr, second.shape, second.strides)
 
 
-def _is_within(inner: Any, outer: Any) -> bool:
-    return bool(inner.size) and overlaps(inner, outer)
+def _is_within(inner_array: Any, outer_array: Any) -> bool:
+    return bool(inner_array.size) and overlaps(inner_array, outer_array)
