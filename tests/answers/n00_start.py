@@ -46,7 +46,12 @@ SAXPY_WRONG = [
     ("one too far", f"{INDEX} if (i <= n) y[i] = a * x[i] + y[i];", "results", "outside `x`"),
     ("last one missing", f"{INDEX} if (i < n - 1) y[i] = a * x[i] + y[i];", "results", "it should be"),
     ("old y missing", f"{INDEX} if (i < n) y[i] = a * x[i];", "results", "Add the old value of y"),
-    ("product", f"{INDEX} if (i < n) y[i] = a * x[i] * y[i];", "results", "Add the old y instead"),
+    (
+        "multiplies by the old y instead of adding it",
+        f"{INDEX} if (i < n) y[i] = a * x[i] * y[i];",
+        "results",
+        "Add the old y instead",
+    ),
     ("no factor", f"{INDEX} if (i < n) y[i] = x[i] + y[i];", "results", "The factor a is missing"),
     ("nothing stored", f"{INDEX} if (i < n) {{ float z = a * x[i] + y[i]; }}", "results", "y is unchanged"),
     ("blocks overlap", "int i = threadIdx.x; if (i < n) y[i] = a * x[i] + y[i];", "results", "it should be"),
@@ -106,7 +111,7 @@ SAXPY_WRONG = [
         "results",
         "may only read",
     ),
-    ("no end", f"{INDEX} while (i < n) y[i] = a * x[i];", "results", "it does not end"),
+    ("infinite loop", f"{INDEX} while (i < n) y[i] = a * x[i];", "results", "it does not end"),
     ("semicolon missing", f"{INDEX} if (i < n) y[i] = a * x[i] + y[i]", "", "it does not compile: line 3"),
 ]
 
@@ -152,12 +157,12 @@ BLOCKS_WRONG: list[tuple[str, Any, str]] = [
     ("one block too many", lambda n, info: (n // 256 + 1, 256), "a whole block or more"),
     ("divides with /", lambda n, info: (n / 256, 256), "divide with // instead of /"),
     ("threads first", lambda n, info: (256, -(-n // 256)), "number of blocks first"),
-    ("one block", lambda n, info: (1, n), "info.max_threads_per_block"),
+    ("always one block", lambda n, info: (1, n), "info.max_threads_per_block"),
     ("one thread a block", lambda n, info: (n, 1), "Use larger blocks"),
     ("block size typed in", lambda n, info: (-(-n // 256), 256), "Use larger blocks"),
     ("512 everywhere", lambda n, info: (-(-n // 512), 512), "blocks on this device"),
     (
-        "512 at most",
+        "never more than 512 blocks",
         lambda n, info: (-(-n // min(512, info.max_threads_per_block)), min(512, info.max_threads_per_block)),
         "blocks on this device",
     ),
@@ -165,9 +170,9 @@ BLOCKS_WRONG: list[tuple[str, Any, str]] = [
     ("divides as float32", _in_single_precision, "would have no thread. Round up"),
     ("the next lower one as float32", _one_lower, "a whole block or more"),
     ("powers of two", _powers_of_two, "Use larger blocks"),
-    ("one number", lambda n, info: -(-n // 256), "return two numbers"),
-    ("nothing", lambda n, info: None, "replace the TODO and end with a return"),
-    ("a shape", (4, 256), "should be a function, not tuple"),
+    ("returns one number", lambda n, info: -(-n // 256), "return two numbers"),
+    ("returns nothing", lambda n, info: None, "replace the TODO and end with a return"),
+    ("a tuple instead of a function", (4, 256), "should be a function, not tuple"),
 ]
 BLOCKS_RIGHT: list[tuple[str, Any]] = [
     ("rounds up with a negative division", at_most),
@@ -201,12 +206,17 @@ SMOOTH_WRONG = [
         "Which neighbours does the first element have",
     ),
     (
-        "index left",
+        "the index is not repaired",
         f"int i = blockIdx.x * gridDim.x + threadIdx.x; if (i < n) {ENDS} {MEAN}",
         "results",
         "before the first thread of block b?",
     ),
-    ("ends left", f"{INDEX} if (i < n) {MEAN}", "results", "Which neighbours does the first element have"),
+    (
+        "the ends are not repaired",
+        f"{INDEX} if (i < n) {MEAN}",
+        "results",
+        "Which neighbours does the first element have",
+    ),
     (
         "division left",
         f"{INDEX} if (i < n) {ENDS} y[i] = 1 / 3 * (x[i - 1] + x[i] + x[i + 1]);",
@@ -227,7 +237,7 @@ SMOOTH_WRONG = [
     ),
     ("ends never written", f"{INDEX} if (i > 0 && i < n - 1) {MEAN}", "results", "it should be"),
     (
-        "ends 0",
+        "the ends are set to 0",
         f"{INDEX} if (i < n) if (i == 0 || i == n - 1) y[i] = 0; else {MEAN}",
         "results",
         "Which neighbours",
@@ -238,7 +248,7 @@ SMOOTH_WRONG = [
         "results",
         "it should be",
     ),
-    ("guard lost", f"{INDEX} {ENDS} {MEAN}", "results", "outside"),
+    ("the guard was removed", f"{INDEX} {ENDS} {MEAN}", "results", "outside"),
     (
         "neighbours out of range read as 0",
         f"{INDEX} if (i < n) y[i] = ((i ? x[i-1] : 0) + x[i] + (i < n-1 ? x[i+1] : 0)) / 3;",
@@ -252,7 +262,7 @@ SMOOTH_WRONG = [
         "it should be",
     ),
     (
-        "0.33",
+        "multiplies by 0.33",
         f"{INDEX} if (i < n) {ENDS} y[i] = 0.333f * (x[i - 1] + x[i] + x[i + 1]);",
         "results",
         "it should be",
@@ -375,7 +385,7 @@ PICTURE_WRONG = [
         "Guard both x < width and y < height",
     ),
     (
-        "bytes wrap",
+        "bytes exceed 255",
         f"{PLACE} {GUARD} {{ {PAINT} }}".replace("min(2 * picture[i], 255)", "2 * picture[i]"),
         "results",
         "Take the minimum",
@@ -399,13 +409,13 @@ PICTURE_WRONG = [
         "",
     ),
     (
-        "rim dark",
+        "the edge of the circle is dark",
         f"{PLACE} {GUARD} {{ {PAINT} }}".replace("<= r", "< r"),
         "results",
         "exactly r must be bright",
     ),
     (
-        "a square",
+        "a square instead of a circle",
         f"{PLACE} {GUARD} {{ {PAINT} }}".replace(
             "dx * dx + dy * dy <= r * r", "abs(dx) <= r && abs(dy) <= r"
         ),
@@ -450,7 +460,7 @@ PICTURE_WRONG = [
         "few threads do the work of many",
     ),
     (
-        "one thread",
+        "one thread does all of the work",
         f"{PLACE} if (x + y == 0) for (; y < height; y++) for (x = 0; x < width; x++) {{ {PAINT} }}",
         "parallelism",
         "few threads",
@@ -508,12 +518,18 @@ out[i]=LIT(x-cx,cy-y)?picture[i]>127?255:picture[i]<<1:picture[i]>>1;}""",
 
 WRONG = (
     *(Wrong("00-saxpy", what, saxpy(body), stage, says) for what, body, stage, says in SAXPY_WRONG),
-    Wrong("00-saxpy", "stub", saxpy(f"{INDEX}\n    // TODO"), "", "the kernel still has its TODO"),
+    Wrong(
+        "00-saxpy",
+        "the TODO is unchanged",
+        saxpy(f"{INDEX}\n    // TODO"),
+        "",
+        "the kernel still has its TODO",
+    ),
     Wrong("00-saxpy", "a number", 3, "", "a value of type int is not a kernel; pass the kernel itself"),
     Wrong("00-saxpy", "a sentence", "y = a * x + y", "", "this source has no kernel `saxpy`"),
     Wrong(
         "00-saxpy",
-        "double",
+        "parameter `a` is a double",
         saxpy(f"{INDEX} if (i < n) y[i] = a * x[i] + y[i];", "double a, const float* x, float* y, int n"),
         "results",
         "parameter 1, `a`, must be `float a`",
@@ -526,7 +542,11 @@ WRONG = (
         "3 parameters instead of 4",
     ),
     Wrong(
-        "00-saxpy", "mangled", saxpy("").replace('extern "C" ', ""), "", 'Put extern "C" before __global__'
+        "00-saxpy",
+        'no extern "C"',
+        saxpy("").replace('extern "C" ', ""),
+        "",
+        'Put extern "C" before __global__',
     ),
     Wrong(
         "00-saxpy", "misspelt", saxpy("").replace("saxpy", "saxpi") + "// saxpy", "", "Did you mean 'saxpi'?"

@@ -41,20 +41,20 @@ _PEAKS = (
         "01-peak", "single data rate", lambda i: (_peak(i)[0], _peak(i)[1] / 2), "", "with double data rate"
     ),
     Wrong("01-peak", "bits as bytes", lambda i: (_peak(i)[0], _peak(i)[1] * 8), "", "a byte has 8 bits"),
-    Wrong("01-peak", "GFLOP", lambda i: (_peak(i)[0] * 1e3, _peak(i)[1]), "", "10^12"),
-    Wrong("01-peak", "MB/s", lambda i: (_peak(i)[0], _peak(i)[1] * 1e3), "", "10^9"),
+    Wrong("01-peak", "GFLOP/s instead of TFLOP/s", lambda i: (_peak(i)[0] * 1e3, _peak(i)[1]), "", "10^12"),
+    Wrong("01-peak", "MB/s instead of GB/s", lambda i: (_peak(i)[0], _peak(i)[1] * 1e3), "", "10^9"),
     Wrong("01-peak", "the other way round", lambda i: _peak(i)[::-1], "", "TFLOP/s"),
     Wrong("01-peak", "2^30 bytes", lambda i: (_peak(i)[0], _peak(i)[1] * 1e9 / 2**30), "", "not 2^30"),
     Wrong("01-peak", "one number", lambda i: _peak(i)[0], "", "return two numbers"),
-    Wrong("01-peak", "text", lambda i: tuple(f"{rate:.1f}" for rate in _peak(i)), "", "return numbers"),
+    Wrong("01-peak", "returns strings", lambda i: tuple(f"{rate:.1f}" for rate in _peak(i)), "", "return numbers"),
     Wrong(
         "01-peak",
-        "64 lanes",
+        "always 128 lanes per SM",
         lambda i: (i.sm_count * 128 * i.boost_clock_mhz / 1e6, _peak(i)[1]),
         "",
         "TFLOP/s",
     ),
-    Wrong("01-peak", "nothing", lambda i: None, "", "returns nothing"),
+    Wrong("01-peak", "returns nothing", lambda i: None, "", "returns nothing"),
     Wrong("01-peak", "never ends", _forever, "", "of processor time"),
     Wrong(
         "01-peak",
@@ -93,18 +93,18 @@ def _pair(text: str) -> tuple[int, int]:
 _CAPABILITIES = (
     Wrong(
         "01-capability",
-        "as given",
+        "the given function, unchanged",
         lambda t, a, b: float(f"{t[0]}.{t[1:]}") >= float(f"{a}.{b}"),
         "",
         "the last digit",
     ),
     Wrong("01-capability", "as texts", lambda t, a, b: t >= f"{a}{b}", "", ""),
     Wrong(
-        "01-capability", "newer than", lambda t, a, b: _pair(t) > (a, b), "", "includes the version itself"
+        "01-capability", "newer than, instead of at least", lambda t, a, b: _pair(t) > (a, b), "", "includes the version itself"
     ),
     Wrong(
         "01-capability",
-        "minor alone",
+        "compares the minor versions separately",
         lambda t, a, b: _pair(t)[0] >= a and _pair(t)[1] >= b,
         "",
         "only if the major versions are equal",
@@ -118,9 +118,9 @@ _CAPABILITIES = (
         "the last digit",
     ),
     Wrong("01-capability", "pairs of texts", lambda t, a, b: (t[:-1], t[-1]) >= (str(a), str(b)), "", ""),
-    Wrong("01-capability", "the pair itself", lambda t, a, b: _pair(t), "", "return True or False"),
+    Wrong("01-capability", "returns the pair", lambda t, a, b: _pair(t), "", "return True or False"),
     Wrong("01-capability", "always", lambda *_: True, "", ""),
-    Wrong("01-capability", "equal", lambda t, a, b: _pair(t) == (a, b), "", ""),
+    Wrong("01-capability", "tests for equal versions", lambda t, a, b: _pair(t) == (a, b), "", ""),
     Wrong(
         "01-capability",
         "a table of those that there are",
@@ -260,7 +260,7 @@ _LIMITS = (
         "",
         "the product of the axes has none",
     ),
-    Wrong("01-limits", "typed in", _typed_in, "", "does not read info.max_threads_per_block"),
+    Wrong("01-limits", "limits as constants", _typed_in, "", "does not read info.max_threads_per_block"),
     Wrong(
         "01-limits",
         "shared memory typed in",
@@ -284,13 +284,13 @@ _LIMITS = (
     ),
     Wrong("01-limits", "refuses the limit itself", _reaching, "", "compare with >"),
     Wrong("01-limits", "adds the axes", _sum, "", ""),
-    Wrong("01-limits", "shared first", _other_order, "", "comes before shared memory"),
-    Wrong("01-limits", "grid first", _grid_first, "", "the block comes before the grid"),
-    Wrong("01-limits", "no grid", lambda i, g, b, s: _limits(i, (1, 1, 1), b, s), "", "grid"),
+    Wrong("01-limits", "tests shared memory first", _other_order, "", "comes before shared memory"),
+    Wrong("01-limits", "tests the grid before the block", _grid_first, "", "the block comes before the grid"),
+    Wrong("01-limits", "does not test the grid", lambda i, g, b, s: _limits(i, (1, 1, 1), b, s), "", "grid"),
     Wrong("01-limits", "x axis alone", lambda i, g, b, s: _limits(i, (g[0], 1, 1), b, s), "", "grid"),
     Wrong(
         "01-limits",
-        "opt-in limit",
+        "the opt-in limit of shared memory",
         lambda i, g, b, s: _limits(i, g, b, s if s > i.shared_per_block_optin_bytes else 0),
         "",
         "default limit",
@@ -469,7 +469,7 @@ _SELECTED = (
         "element 0 is 9",
     ),
     Wrong("01-select", "leaves it", _leaves, "", "The caller's device must be current"),
-    Wrong("01-select", "by hand", _by_hand, "", "runs out of memory and leaves device"),
+    Wrong("01-select", "use() without a with block", _by_hand, "", "runs out of memory and leaves device"),
     Wrong("01-select", "back to 0", _back_to_0, "", "leaves device"),
     Wrong("01-select", "always device 1", _with_device_1, "", "makes the array on device 1"),
     Wrong("01-select", "on the host", _host, "", "return the device array"),
@@ -484,18 +484,18 @@ _SELECTED = (
         "",
         "return the device array",
     ),
-    Wrong("01-select", "five", _made_as(lambda cp, n: cp.arange(5)), "", "it should be (1,)"),
-    Wrong("01-select", "bytes", _made_as(lambda cp, n: cp.arange(n).astype(cp.int8)), "", "it should be 128"),
+    Wrong("01-select", "always five elements", _made_as(lambda cp, n: cp.arange(5)), "", "it should be (1,)"),
+    Wrong("01-select", "elements of 8 bits", _made_as(lambda cp, n: cp.arange(n).astype(cp.int8)), "", "it should be 128"),
     Wrong(
         "01-select",
-        "16 bits",
+        "elements of 16 bits",
         _made_as(lambda cp, n: cp.arange(n).astype(cp.uint16)),
         "",
         "it should be 65,536",
     ),
     Wrong(
         "01-select",
-        "floats",
+        "float elements",
         _made_as(lambda cp, n: cp.arange(n, dtype=cp.float32)),
         "",
         "must be integers",
@@ -571,21 +571,21 @@ _CHOICES = (
     ),
     Wrong(
         "01-choose",
-        "bandwidth alone",
+        "compares only the bandwidth",
         lambda g, m, b, f: _best(_fitting(g, m), lambda i: i.memory_bandwidth_gbps),
         "",
         "FP32 arithmetic decides",
     ),
     Wrong(
         "01-choose",
-        "arithmetic alone",
+        "compares only arithmetic",
         lambda g, m, b, f: _best(_fitting(g, m), lambda i: i.fp32_tflops),
         "",
         "bandwidth decides",
     ),
     Wrong(
         "01-choose",
-        "in whole GB",
+        "rounds memory to whole GB",
         lambda g, m, b, f: _choose([i for i in g if i.memory_bytes // 10**9 >= m // 10**9], 0, b, f),
         "",
         "memory is too small",
@@ -636,7 +636,7 @@ _CHOICES = (
     ),
     Wrong(
         "01-choose",
-        "the GPU itself",
+        "returns the GPU instead of its name",
         lambda g, m, b, f: (
             next(i for i in g if i.name == _choose(g, m, b, f)) if _choose(g, m, b, f) else None
         ),
@@ -674,7 +674,7 @@ _CHOICES = (
         "01-choose", "2^40 operations a second", lambda g, m, b, f: _choose(g, m, b, f * 1e12 / 2**40), "", ""
     ),
     Wrong("01-choose", "only with room to spare", lambda g, m, b, f: _choose(g, 1.1 * m, b, f), "", ""),
-    Wrong("01-choose", "prints", lambda *a: print(_choose(*a)), "", "it should be"),
+    Wrong("01-choose", "prints the name instead of returning it", lambda *a: print(_choose(*a)), "", "it should be"),
     Right("01-choose", "the slower of the two", _choose),
     Right("01-choose", "a loop", _loop),
     Right(

@@ -18,7 +18,7 @@ _CR = "int c = blockIdx.x * blockDim.x + threadIdx.x, r = blockIdx.y * blockDim.
 _STRIDE = "int stride = gridDim.x * blockDim.x;"
 
 _STRIDES = (
-    Wrong("02-stride", "no loop", _squares(f"{_I} if (i < n) y[i] = x[i] * x[i];"), "results", "Some elements had no"),
+    Wrong("02-stride", "no loop over the grid", _squares(f"{_I} if (i < n) y[i] = x[i] * x[i];"), "results", "Some elements had no"),
     Wrong(
         "02-stride",
         "stride of a block",
@@ -42,14 +42,14 @@ _STRIDES = (
     ),
     Wrong(
         "02-stride",
-        "one too many",
+        "i <= n instead of i < n",
         _squares(f"{_STRIDE} for ({_I} i <= n; i += stride) y[i] = x[i] * x[i];"),
         "results",
         "The loop must end when i reaches n",
     ),
     Wrong(
         "02-stride",
-        "do while",
+        "a do-while loop",
         _squares(f"{_STRIDE} {_I} do {{ y[i] = x[i] * x[i]; i += stride; }} while (i < n);"),
         "results",
         "more threads than there are elements",
@@ -69,7 +69,7 @@ _STRIDES = (
         "parallelism",
         "few threads do the work of many",
     ),
-    Wrong("02-stride", "never moves", _squares(f"for ({_I} i < n; ) y[i] = x[i] * x[i];"), "results", "Does i grow"),
+    Wrong("02-stride", "i does not grow", _squares(f"for ({_I} i < n; ) y[i] = x[i] * x[i];"), "results", "Does i grow"),
     Wrong(
         "02-stride",
         "a run for each thread",
@@ -111,7 +111,7 @@ _STRIDES = (
     ),
     Wrong(
         "02-stride",
-        "doubles instead",
+        "doubles instead of squaring",
         _squares(f"{_STRIDE} for ({_I} i < n; i += stride) y[i] = 2 * x[i];"),
         "results",
         "it should be",
@@ -162,7 +162,7 @@ _MATRICES = (
     Wrong("02-index", "guards the flat index",
           _scale(f"{_CR} if (r * cols + c < rows * cols) y[r * cols + c] = 2 * x[r * cols + c];"), "hazards",
           "Guard both edges"),
-    Wrong("02-index", "row from x",
+    Wrong("02-index", "the row from x, the column from y",
           _scale("int r = blockIdx.x * blockDim.x + threadIdx.x, c = blockIdx.y * blockDim.y + threadIdx.y;"
                  " if (r < rows && c < cols) y[r * cols + c] = 2 * x[r * cols + c];"), "results",
           "x counts columns and y counts rows"),
@@ -179,7 +179,7 @@ _MATRICES = (
     Wrong("02-index", "columns in 16 bits, unsigned",
           _scale(f"{_CR} unsigned short s = c; if (r < rows && s < cols) y[r * cols + s] = 2 * x[r * cols + s];"), "results",
           "16 bits cannot represent"),
-    Wrong("02-index", "by the exponent",
+    Wrong("02-index", "doubles by changing the exponent",
           _scale(f"{_CR} int i = r * cols + c; if (r < rows && c < cols) y[i] = __int_as_float(__float_as_int(x[i]) + (1 << 23));"),
           "results", "it should be"),
     Wrong("02-index", "first block only",
@@ -199,9 +199,9 @@ _MATRICES = (
           "budget", "use x, which varies fastest"),
     Wrong("02-index", "every thread does all",
           _scale("for (int i = 0; i < rows * cols; ++i) y[i] = 2 * x[i];"), "hazards", "Guard both edges"),
-    Wrong("02-index", "adds in place", _scale(f"{_CR} if (r < rows && c < cols) y[r * cols + c] += 2 * x[r * cols + c];"),
+    Wrong("02-index", "adds to the old y", _scale(f"{_CR} if (r < rows && c < cols) y[r * cols + c] += 2 * x[r * cols + c];"),
           "results", "adds to the initial contents"),
-    Wrong("02-index", "leaves zeros out",
+    Wrong("02-index", "does not write zeros",
           _scale(f"{_CR} int i = r * cols + c; if (r < rows && c < cols && x[i] != 0) y[i] = 2 * x[i];"), "results",
           "needs a thread that stores its result"),
     Right("02-index", "x + x", _scale(f"{_CR} if (r < rows && c < cols) {{ int k = c + cols * r; y[k] = x[k] + x[k]; }}")),
@@ -234,13 +234,13 @@ _REPAIRS = (
           _add("int r = blockIdx.x * blockDim.x + threadIdx.x, c = blockIdx.y * blockDim.y + threadIdx.y;"
                " if (r < rows && c < cols) out[r * cols + c] = m[r * cols + c] + row[c];"), "results",
           "columns in x and the rows in y"),
-    Wrong("02-repair", "guard of the product", _add(f"{_CR} if (r * c < rows * cols) out[r * cols + c] = m[r * cols + c]"
+    Wrong("02-repair", "guards row times column", _add(f"{_CR} if (r * c < rows * cols) out[r * cols + c] = m[r * cols + c]"
                                                     " + row[c];"), "results", "Guard both edges"),
-    Wrong("02-repair", "adds to what is there", _add(f"{_CR} if (r < rows && c < cols) out[r * cols + c] += m[r * cols + c] + row[c];"),
+    Wrong("02-repair", "adds to the old contents", _add(f"{_CR} if (r < rows && c < cols) out[r * cols + c] += m[r * cols + c] + row[c];"),
           "results", "adds to the initial contents"),
     Wrong("02-repair", "row by row", _add(f"{_CR} if (r < rows && c < cols) out[r * cols + c] = m[r * cols + c] + row[r];"),
           "results", ""),
-    Wrong("02-repair", "flat guard", _add(f"{_CR} int k = r * cols + c; if (k < rows * cols) out[k] = m[k] + row[k % cols];"),
+    Wrong("02-repair", "guards only the flat index", _add(f"{_CR} int k = r * cols + c; if (k < rows * cols) out[k] = m[k] + row[k % cols];"),
           "hazards", "Guard both edges"),
     Wrong("02-repair", "rows swapped in the guard",
           _add(f"{_CR} if (r < cols && c < rows) out[r * cols + c] = m[r * cols + c] + row[c];"), "results", ""),
@@ -287,7 +287,7 @@ _ADDRESSES = (
           "results", ""),
     Wrong("02-address", "lane from x", _address(f"{_BLOCK}{_T}{_G} warp[g] = t / 32; lane[g] = threadIdx.x % 32; {_ROW}"),
           "results", ""),
-    Wrong("02-address", "lane from long rows",
+    Wrong("02-address", "the lane from threadIdx.x in long rows",
           _address(f"{_BLOCK}{_T}{_G} warp[g] = t / 32; lane[g] = (blockDim.x > 32 ? threadIdx.x : t) % 32; {_ROW}"),
           "results", "lane["),
     Wrong("02-address", "blocks without z",
@@ -311,10 +311,10 @@ _ADDRESSES = (
     Wrong("02-address", "threads numbered x, z, y",
           _address(f"{_BLOCK} int t = threadIdx.x + blockDim.x * (threadIdx.z + blockDim.z * threadIdx.y);"
                    f"{_G}{_WRITE}"), "results", "Blocks or threads are in another order"),
-    Wrong("02-address", "the SM's place for the warp",
+    Wrong("02-address", "the hardware's warp number (%warpid)",
           _address(f"{_BLOCK}{_T}{_G} unsigned id; asm(\"mov.u32 %0, %%warpid;\" : \"=r\"(id)); warp[g] = id; lane[g] = t % 32; {_ROW}"),
           "results", "warp["),
-    Wrong("02-address", "rows in a byte",
+    Wrong("02-address", "the row in one byte",
           _address(f"{_BLOCK}{_T}{_G} warp[g] = t / 32; lane[g] = t % 32; row[g] = (unsigned char)(blockIdx.y * blockDim.y + threadIdx.y);"),
           "results", "row["),
     Wrong("02-address", "row within the block", _address(f"{_BLOCK}{_T}{_G} warp[g] = t / 32; lane[g] = t % 32; row[g] = threadIdx.y;"),
@@ -352,10 +352,10 @@ def _forever(*_: Any) -> float:
 
 
 _ACHIEVED = (
-    Wrong("02-achieved", "percent", lambda *a: 100 * _right(*a), "", "not percent"),
+    Wrong("02-achieved", "in percent", lambda *a: 100 * _right(*a), "", "not percent"),
     Wrong("02-achieved", "a place a block", lambda s, e, w, *a: _right(s, e, 1, *a), "", "each of its warps"),
-    Wrong("02-achieved", "one SM", lambda s, e, w, sms, p: _right(s, e, w, 1, p), "", "idle SMs also count"),
-    Wrong("02-achieved", "one place", lambda s, e, w, sms, p: _right(s, e, w, sms, 1), "", "slots of each SM as well"),
+    Wrong("02-achieved", "divides by the slots of one SM", lambda s, e, w, sms, p: _right(s, e, w, 1, p), "", "idle SMs also count"),
+    Wrong("02-achieved", "one slot for each SM", lambda s, e, w, sms, p: _right(s, e, w, sms, 1), "", "slots of each SM as well"),
     Wrong("02-achieved", "starts at 0",
           lambda s, e, w, sms, p: w * (e - s).sum() / (e.max() * sms * p) if len(s) else 0, "", "not at 0"),
     Wrong("02-achieved", "averages",
@@ -365,8 +365,8 @@ _ACHIEVED = (
     Wrong("02-achieved", "fails without blocks",
           lambda s, e, w, sms, p: w * (e - s).sum() / ((e.max() - s.min()) * sms * p), "", "without blocks"),
     Wrong("02-achieved", "at most one of its own", lambda *a: min(1.0, 2 * _right(*a)), "", "but it should be"),
-    Wrong("02-achieved", "prints", lambda *a: print(_right(*a)), "", "returns nothing"),
-    Wrong("02-achieved", "gives text", lambda *a: f"{_right(*a):.0%}", "", "return one number"),
+    Wrong("02-achieved", "prints the result instead of returning it", lambda *a: print(_right(*a)), "", "returns nothing"),
+    Wrong("02-achieved", "returns a string", lambda *a: f"{_right(*a):.0%}", "", "return one number"),
     Wrong("02-achieved", "never ends", _forever, "", "of processor time"),
     Wrong("02-achieved", "not called", 0.5, "", "should be a function"),
     Wrong("02-achieved", "times of 32 bits",

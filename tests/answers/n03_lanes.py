@@ -32,12 +32,12 @@ def _ruled(which: str, element: str, guard: str = "if (i >= n) return;") -> str:
 
 _PAIRED = "int i = t / 64 * 64 + t % 32 * 2 + t / 32 % 2;"
 _BRANCHES = (
-    Wrong("03-branch", "as given", _ruled("i % 2 == 0", "int i = t;"), "budget", "Warps still run both sides"),
-    Wrong("03-branch", "guards the thread", _ruled("i % 2 == 0", _PAIRED, "if (t >= n) return;"), "results",
+    Wrong("03-branch", "the given kernel, unchanged", _ruled("i % 2 == 0", "int i = t;"), "budget", "Warps still run both sides"),
+    Wrong("03-branch", "guards the thread instead of the element", _ruled("i % 2 == 0", _PAIRED, "if (t >= n) return;"), "results",
           "the element that the thread really processes"),
     Wrong("03-branch", "no guard", _ruled("i % 2 == 0", _PAIRED, ""), "results", "really processes"),
     Wrong("03-branch", "rule by warp, element unchanged", _ruled("t / 32 % 2 == 0", "int i = t;"), "results", ""),
-    Wrong("03-branch", "even elements alone", _ruled("i % 2 == 0", "int i = 2 * t;"), "results", "had no thread"),
+    Wrong("03-branch", "only even elements", _ruled("i % 2 == 0", "int i = 2 * t;"), "results", "had no thread"),
     Wrong("03-branch", "both at the same place", _ruled("i % 2 == 0", "int i = t / 64 * 64 + t % 32 * 2;"), "results",
           "had no thread"),
     Wrong("03-branch", "pairs within a half warp", _ruled("i % 2 == 0", "int i = t / 32 * 32 + t % 16 * 2 + t / 16 % 2;"),
@@ -45,7 +45,7 @@ _BRANCHES = (
     Wrong("03-branch", "the other rule", _ruled("i % 2 == 1", _PAIRED), "results", ""),
     Wrong("03-branch", "blocks of 64 only",
           _ruled("i % 2 == 0", "int i = blockIdx.x * 64 + threadIdx.x % 32 * 2 + threadIdx.x / 32;"), "results", ""),
-    Wrong("03-branch", "one thread does all",
+    Wrong("03-branch", "one thread does all of the work",
           _rules("if (blockIdx.x + threadIdx.x == 0) for (int i = 0; i < n; ++i) { int v = x[i];"
                  f" if (i % 2) {{ {_ODD} }} else {{ {_EVEN} }} y[i] = v; }}"), "parallelism", "few threads"),
     Wrong("03-branch", "31 rounds",
@@ -88,18 +88,18 @@ _SUMS = (
     Wrong("03-warp-sum", "guard around the shuffles",
           _sum(f"{_I} if (i < n) {{ int v = x[i]; {_TREE} {_STORE} }}"), "results", ""),
     Wrong("03-warp-sum", "no guard", _sum(f"{_I} int v = x[i]; {_TREE} {_STORE}"), "results", "must not load"),
-    Wrong("03-warp-sum", "16 bits for warps", _sum(f"{_LOAD} {_TREE} {_STORE.replace('i / 32', '(unsigned short)(i / 32)')}"),
+    Wrong("03-warp-sum", "the warp's number in 16 bits", _sum(f"{_LOAD} {_TREE} {_STORE.replace('i / 32', '(unsigned short)(i / 32)')}"),
           "results", "more warps than 16 bits can count"),
     Wrong("03-warp-sum", "four steps", _sum(f"{_LOAD} {_TREE.replace('o = 16', 'o = 8')} {_STORE}"), "results", ""),
     Wrong("03-warp-sum", "stops at 2", _sum(f"{_LOAD} {_TREE.replace('o > 0', 'o > 1')} {_STORE}"), "results", ""),
-    Wrong("03-warp-sum", "thread 0 writes", _sum(f"{_LOAD} {_TREE} if (threadIdx.x == 0) out[i / 32] = v;"), "results",
+    Wrong("03-warp-sum", "only thread 0 of the block writes", _sum(f"{_LOAD} {_TREE} if (threadIdx.x == 0) out[i / 32] = v;"), "results",
           "lane 0 of every warp must write"),
     Wrong("03-warp-sum", "by block", _sum(f"{_LOAD} {_TREE} if (threadIdx.x % 32 == 0) out[threadIdx.x / 32] = v;"),
           "results", ""),
     Wrong("03-warp-sum", "all lanes write", _sum(f"{_LOAD} {_TREE} out[i / 32] = v;"), "results", ""),
     Wrong("03-warp-sum", "atomics", _sum("int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n)"
                                          " atomicAdd(&out[i / 32], x[i]);"), "results", ""),
-    Wrong("03-warp-sum", "lane 0 in a loop",
+    Wrong("03-warp-sum", "lane 0 adds in a loop",
           _sum(f"{_I} if (threadIdx.x % 32 == 0) {{ int s = 0; for (int k = i; k < i + 32 && k < n; ++k) s += x[k];"
                " out[i / 32] = s; }"), "parallelism", "one lane does what 32 could share"),
     Wrong("03-warp-sum", "shared memory",
@@ -152,22 +152,22 @@ _BEST = "for (int o = 16; o > 0; o /= 2) v = max(v, __shfl_down_sync(0xffffffff,
 _SOME = _BEST.replace("v = max", "if (threadIdx.x % 32 < o) v = max")
 _WRITES = "if (threadIdx.x % 32 == 0 && i < n) out[i / 32] = v;"
 _MAXIMA = (
-    Wrong("03-repair", "as given", _max(f"{_I} int v = i < n ? x[i] : 0; {_SOME} if (threadIdx.x == 0) out[i / 32] = v;"),
+    Wrong("03-repair", "the given kernel, unchanged", _max(f"{_I} int v = i < n ? x[i] : 0; {_SOME} if (threadIdx.x == 0) out[i / 32] = v;"),
           "results", "lane 0 of every warp must write"),
-    Wrong("03-repair", "writing repaired", _max(f"{_I} int v = i < n ? x[i] : 0; {_SOME} {_WRITES}"), "results",
+    Wrong("03-repair", "only the store is repaired", _max(f"{_I} int v = i < n ? x[i] : 0; {_SOME} {_WRITES}"), "results",
           "0 can be larger"),
     Wrong("03-repair", "shuffles repaired",
           _max(f"{_I} int v = i < n ? x[i] : 0; {_BEST} {_WRITES}"), "results", "0 can be larger"),
-    Wrong("03-repair", "writing and least value repaired", _max(f"{_I} int v = i < n ? x[i] : {_LEAST}; {_SOME} {_WRITES}"),
+    Wrong("03-repair", "only the store and the start value are repaired", _max(f"{_I} int v = i < n ? x[i] : {_LEAST}; {_SOME} {_WRITES}"),
           "hazards", "does not execute the shuffle"),
     Wrong("03-repair", "returns early", _max(f"{_I} if (i >= n) return; int v = x[i]; {_BEST} {_WRITES}"), "results", ""),
-    Wrong("03-repair", "no guard on writing",
+    Wrong("03-repair", "no guard for the store",
           _max(f"{_I} int v = i < n ? x[i] : {_LEAST}; {_BEST} if (threadIdx.x % 32 == 0) out[i / 32] = v;"), "results",
           "other warps must not write"),
     Wrong("03-repair", "thread 0 writes",
           _max(f"{_I} int v = i < n ? x[i] : {_LEAST}; {_BEST} if (threadIdx.x == 0 && i < n) out[i / 32] = v;"),
           "results", "lane 0 of every warp must write"),
-    Wrong("03-repair", "least is -1", _max(f"{_I} int v = i < n ? x[i] : -1; {_BEST} {_WRITES}"), "results", ""),
+    Wrong("03-repair", "the start value is -1", _max(f"{_I} int v = i < n ? x[i] : -1; {_BEST} {_WRITES}"), "results", ""),
     Wrong("03-repair", "absolute values", _max(f"{_I} int v = i < n ? abs(x[i]) : 0; {_BEST} {_WRITES}"), "results", ""),
     Wrong("03-repair", "active lanes as mask",
           _max(f"{_I} if (i >= n) return; int v = x[i]; for (int o = 16; o > 0; o /= 2)"
@@ -190,19 +190,19 @@ _MAXIMA = (
 _KEY = f"{_I} int key = i < n ? keys[i] : -1; unsigned peers = __match_any_sync(0xffffffff, key);"
 _SPEAKER = "bool speaker = threadIdx.x % 32 == __ffs(peers) - 1;"
 _COUNTS = (
-    Wrong("03-bins", "each for itself", _bins(f"{_I} if (i < n) atomicAdd(&bins[keys[i]], 1);"), "budget",
+    Wrong("03-bins", "one atomic for each lane", _bins(f"{_I} if (i < n) atomicAdd(&bins[keys[i]], 1);"), "budget",
           "hold the same key"),
     Wrong("03-bins", "no atomic", _bins(f"{_I} if (i < n) bins[keys[i]] += 1;"), "results", ""),
     Wrong("03-bins", "speakers without an atomic",
           _bins(f"{_KEY} {_SPEAKER} if (speaker && key >= 0) bins[key] += __popc(peers);"), "hazards", "right only by chance"),
-    Wrong("03-bins", "all peers add", _bins(f"{_KEY} if (key >= 0) atomicAdd(&bins[key], __popc(peers));"), "results",
+    Wrong("03-bins", "every lane adds for its group", _bins(f"{_KEY} if (key >= 0) atomicAdd(&bins[key], __popc(peers));"), "results",
           "counts are too high"),
     Wrong("03-bins", "the speaker adds one", _bins(f"{_KEY} {_SPEAKER} if (speaker && key >= 0) atomicAdd(&bins[key], 1);"),
           "results", ""),
     Wrong("03-bins", "tail counts as key 0",
           _bins(f"{_I} int key = i < n ? keys[i] : 0; unsigned peers = __match_any_sync(0xffffffff, key); {_SPEAKER}"
                 " if (speaker) atomicAdd(&bins[key], __popc(peers));"), "results", "counts are too high"),
-    Wrong("03-bins", "no guard on adding", _bins(f"{_KEY} {_SPEAKER} if (speaker) atomicAdd(&bins[key], __popc(peers));"),
+    Wrong("03-bins", "no guard for the addition", _bins(f"{_KEY} {_SPEAKER} if (speaker) atomicAdd(&bins[key], __popc(peers));"),
           "results", "neither load nor add"),
     Wrong("03-bins", "no guard on loading",
           _bins(f"{_I} int key = keys[i]; unsigned peers = __match_any_sync(0xffffffff, key); {_SPEAKER}"
@@ -211,7 +211,7 @@ _COUNTS = (
                                                 " atomicAdd(&bins[key], __popc(peers));"), "results", ""),
     Wrong("03-bins", "sets instead of adding",
           _bins(f"{_KEY} {_SPEAKER} if (speaker && key >= 0) atomicExch(&bins[key], __popc(peers));"), "results", ""),
-    Wrong("03-bins", "one thread counts",
+    Wrong("03-bins", "one thread counts all keys",
           _bins("if (blockIdx.x + threadIdx.x == 0) for (int k = 0; k < n; ++k) bins[keys[k]]++;"), "parallelism", "few threads"),
     Wrong("03-bins", "a thread for each bin",
           _bins("if (blockIdx.x == 0) for (int b = threadIdx.x; b < 8; b += blockDim.x) { int s = 0;"
@@ -220,7 +220,7 @@ _COUNTS = (
           _bins(f"{_I} int lane = threadIdx.x % 32, key = i < n ? keys[i] : -1, c = 0; for (int k = 0; k < 8; ++k) {{"
                 " unsigned b = __ballot_sync(0xffffffff, key == k); if (lane == k) c = __popc(b); }"
                 " if (lane < 8 && c) atomicAdd(&bins[lane], c);"), "results", ""),
-    Wrong("03-bins", "match inside the guard",
+    Wrong("03-bins", "the match is inside the guard",
           _bins(f"{_I} if (i < n) {{ int key = keys[i]; unsigned peers = __match_any_sync(0xffffffff, key); {_SPEAKER}"
                 " if (speaker) atomicAdd(&bins[key], __popc(peers)); }"), "hazards", "does not execute the call"),
     Wrong("03-bins", "votes of those who have not returned",
@@ -294,9 +294,9 @@ _KEPT = (
                    f" unsigned b = __ballot_sync(0xffffffff, keep); {_PLACE} {_COUNT} }}"), "results", ""),
     Wrong("03-compact", "counts itself, too", _compact(f"{_VOTE} if (keep) out[32 * w + __popc(b & ((2u << lane) - 1))]"
                                                        f" = x[i]; {_COUNT}"), "results", ""),
-    Wrong("03-compact", "from above", _compact(f"{_VOTE} if (keep) out[32 * w + __popc(b >> lane) - 1] = x[i]; {_COUNT}"),
+    Wrong("03-compact", "counts the higher lanes", _compact(f"{_VOTE} if (keep) out[32 * w + __popc(b >> lane) - 1] = x[i]; {_COUNT}"),
           "results", "in another order"),
-    Wrong("03-compact", "first come, first served",
+    Wrong("03-compact", "positions by an atomic counter",
           _compact(f"__shared__ int next[32]; {_VOTE} if (lane == 0) next[threadIdx.x / 32] = 0; __syncwarp();"
                    f" if (keep) out[32 * w + atomicAdd(&next[threadIdx.x / 32], 1)] = x[i]; {_COUNT}"), "budget",
           "order of the lanes' atomics"),
@@ -315,7 +315,7 @@ _KEPT = (
           "results", ""),
     Wrong("03-compact", "no guard", _compact(f"{_VOTE.replace('i < n && ', '')} {_PLACE} {_COUNT}"), "results",
           "vote no"),
-    Wrong("03-compact", "lane 0 does all",
+    Wrong("03-compact", "lane 0 does all of the work",
           _compact(f"{_I} if (threadIdx.x % 32 == 0) {{ int w = i / 32, c = 0; for (int k = i; k < i + 32 && k < n; ++k)"
                    " if (x[k] > 0) out[32 * w + c++] = x[k]; counts[w] = c; }"), "parallelism", ""),
     Wrong("03-compact", "empty warps stay",

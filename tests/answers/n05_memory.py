@@ -20,19 +20,19 @@ _FOURS = "const float4* x4 = (const float4*)x; float4* y4 = (float4*)y;"
 _WHOLE = f"{_I} {_FOURS} int whole = n / 4; if (i < whole) y4[i] = x4[i];"
 _ENDS = "if (4 * whole + i < n) y[4 * whole + i] = x[4 * whole + i];"
 _COPIES = (
-    Wrong("05-copy4", "rounds up", _copy(f"{_I} {_FOURS} if (i < (n + 3) / 4) y4[i] = x4[i];"), "results",
+    Wrong("05-copy4", "rounds the number of float4s up", _copy(f"{_I} {_FOURS} if (i < (n + 3) / 4) y4[i] = x4[i];"), "results",
           "n need not be a multiple of 4"),
-    Wrong("05-copy4", "leaves the end", _copy(_WHOLE), "results", "The end was never copied"),
+    Wrong("05-copy4", "does not copy the end", _copy(_WHOLE), "results", "The end was never copied"),
     Wrong("05-copy4", "a float for each thread", _copy(f"{_I} if (i < n) y[i] = x[i];"), "results", "there is a thread for every"),
     Wrong("05-copy4", "float by float",
           _copy(f"{_I} int t = gridDim.x * blockDim.x; for (; i < n; i += t) y[i] = x[i];"), "budget", "copy a float4"),
-    Wrong("05-copy4", "adds 0 at the end", _copy(f"{_WHOLE} {_ENDS.replace('];', '] + 0.0f;')}"), "results", "it should be"),
-    Wrong("05-copy4", "pairs", _copy(f"{_I} int t = gridDim.x * blockDim.x; for (int k = i; k < n / 2; k += t)"
+    Wrong("05-copy4", "adds 0.0 to the last elements", _copy(f"{_WHOLE} {_ENDS.replace('];', '] + 0.0f;')}"), "results", "it should be"),
+    Wrong("05-copy4", "float2 instead of float4", _copy(f"{_I} int t = gridDim.x * blockDim.x; for (int k = i; k < n / 2; k += t)"
           " ((float2*)y)[k] = ((const float2*)x)[k]; if (i == 0 && n % 2) y[n - 1] = x[n - 1];"), "budget", "copy a float4"),
     Wrong("05-copy4", "float4 at every float",
           _copy(f"{_I} if (i + 3 < n) *(float4*)(y + i) = *(const float4*)(x + i); else if (i < n) y[i] = x[i];"), "results",
           "must start at a multiple of 16 bytes"),
-    Wrong("05-copy4", "end by every thread",
+    Wrong("05-copy4", "every thread copies the end",
           _copy(f"{_WHOLE} for (int k = 4 * whole; k < n; ++k) y[k] = x[k];"), "hazards", "must be written by only one thread"),
     Wrong("05-copy4", "end by every block",
           _copy(f"{_WHOLE} int k = 4 * whole + threadIdx.x; if (k < n) y[k] = x[k];"), "results", "The end was never copied"),
@@ -57,13 +57,13 @@ _BOX = f"__shared__ float box[3 * 1024]; {_FIRST}"
 _IN = "for (int k = t; k < 3 * threads; k += threads) if (3 * first + k < 3 * n) box[k] = xyz[3 * first + k];"
 _OUT = "if (first + t < n) { x[first + t] = box[3 * t]; y[first + t] = box[3 * t + 1]; z[first + t] = box[3 * t + 2]; }"
 _SPLITS = (
-    Wrong("05-split", "each its own point",
+    Wrong("05-split", "each thread loads its own point",
           _split(f"{_I} if (i < n) {{ x[i] = xyz[3 * i]; y[i] = xyz[3 * i + 1]; z[i] = xyz[3 * i + 2]; }}"), "budget",
           "12 bytes apart"),
     Wrong("05-split", "each its own point, as a struct",
           _split(f"{_I} if (i < n) {{ P p = ((const P*)xyz)[i]; x[i] = p.x; y[i] = p.y; z[i] = p.z; }}", "struct P { float x, y, z; };"),
           "budget", "12 bytes apart"),
-    Wrong("05-split", "stores scattered",
+    Wrong("05-split", "stores to x, y and z in turn",
           _split(f"{_FIRST} for (int k = 3 * first + t; k < min(3 * (first + threads), 3 * n); k += threads)"
                  " (k % 3 == 0 ? x : k % 3 == 1 ? y : z)[k / 3] = xyz[k];"), "budget", "side by side into shared memory"),
     Wrong("05-split", "room for 640 threads", _split(f"{_BOX.replace('1024', '640')} {_IN} __syncthreads(); {_OUT}"), "results",
@@ -71,9 +71,9 @@ _SPLITS = (
     Wrong("05-split", "no barrier", _split(f"{_BOX} {_IN} {_OUT}"), "results", "between storing and reading"),
     Wrong("05-split", "leaves before the barrier",
           _split(f"{_BOX} if (first + t >= n) return; {_IN} __syncthreads(); {_OUT}"), "results", "all threads of the block store"),
-    Wrong("05-split", "no guard on stores",
+    Wrong("05-split", "no guard for the stores",
           _split(f"{_BOX} {_IN} __syncthreads(); {_OUT.replace('if (first + t < n)', '')}"), "results", "the last block has fewer"),
-    Wrong("05-split", "room for a thousand", _split(f"{_BOX} {_IN} __syncthreads(); {_OUT}".replace("3 * 1024", "1024")), "results",
+    Wrong("05-split", "shared memory for 1,024 floats only", _split(f"{_BOX} {_IN} __syncthreads(); {_OUT}".replace("3 * 1024", "1024")), "results",
           "outside shared memory"),
     Wrong("05-split", "sorted while it is stored",
           _split(f"{_BOX} {_IN.replace('box[k]', 'box[k % 3 * 1024 + k / 3]')} __syncthreads();"
@@ -128,13 +128,13 @@ _TURNS = (
           "budget", "must run along a row"),
     Wrong("05-transpose", "tile without padding", _turn(_tile("tile[32][32]")), "budget", "a row of 33 moves"),
     Wrong("05-transpose", "padded on the wrong axis", _turn(_tile("tile[33][32]")), "budget", "a row of 33 moves"),
-    Wrong("05-transpose", "padded by two", _turn(_tile("tile[32][34]")), "budget", "2 ways in the worst"),
+    Wrong("05-transpose", "two columns of padding", _turn(_tile("tile[32][34]")), "budget", "2 ways in the worst"),
     Wrong("05-transpose", "square matrices only",
           _turn(_TURN.replace("* rows + to_col", "* cols + to_col").replace("< cols && to_col < rows", "< rows && to_col < cols")),
           "results", ""),
     Wrong("05-transpose", "guards not swapped", _turn(_TURN.replace("< cols && to_col < rows", "< rows && to_col < cols")), "results",
           ""),
-    Wrong("05-transpose", "no guard on loads", _turn(_TURN.replace("if (row + k < rows && col < cols)", "", 1)), "results",
+    Wrong("05-transpose", "no guard for the loads", _turn(_TURN.replace("if (row + k < rows && col < cols)", "", 1)), "results",
           "stores with cols and rows"),
     Wrong("05-transpose", "no guard on stores", _turn(_TURN.replace("if (to_row + k < cols && to_col < rows)", "", 1)), "results",
           ""),
@@ -146,9 +146,9 @@ _TURNS = (
     Wrong("05-transpose", "blocks of eight rows", _turn(_TURN.replace("k += blockDim.y", "k += 8")), "results", ""),
     Wrong("05-transpose", "rows beyond the tile", _turn(_TURN.replace("int k = threadIdx.y; k < 32;", "int k = threadIdx.y; k < 32 + threadIdx.y;", 1)),
           "results", ""),
-    Wrong("05-transpose", "one row a thread", _turn(_TURN.replace("for (int k = threadIdx.y; k < 32; k += blockDim.y)",
+    Wrong("05-transpose", "one row per thread", _turn(_TURN.replace("for (int k = threadIdx.y; k < 32; k += blockDim.y)",
           "for (int k = threadIdx.y; k < blockDim.y; k += blockDim.y)")), "results", "where nothing has been stored"),
-    Wrong("05-transpose", "the last bit lost",
+    Wrong("05-transpose", "clears the last bit",
           _turn(_tile(take="__int_as_float(__float_as_int(tile[threadIdx.x][k]) & ~1)")), "results", "it should be"),
     Right("05-transpose", "padded", _turn(_TURN)),
     Right("05-transpose", "swizzled", _turn(_tile("tile[32][32]", "tile[k][threadIdx.x ^ k]", "tile[threadIdx.x][k ^ threadIdx.x]"))),
@@ -165,24 +165,24 @@ _INSERT = (
 )
 _SPILLS = (
     Wrong("05-spill", "as given", _median(f"{_I} {_FIVE} {_INSERT} y[i] = v[2];"), "budget", "every index must be known"),
-    Wrong("05-spill", "a ring", _median(f"{_I} {_FIVE} int s = i % 5, w[5];\n#pragma unroll 1\nfor (int k = 0; k < 5; ++k) w[(k + s) % 5] = v[k];"
+    Wrong("05-spill", "a rotated array with run-time indices", _median(f"{_I} {_FIVE} int s = i % 5, w[5];\n#pragma unroll 1\nfor (int k = 0; k < 5; ++k) w[(k + s) % 5] = v[k];"
           f"\n#pragma unroll 1\nfor (int k = 0; k < 5; ++k) v[k] = w[k]; {_BUBBLES} y[i] = v[2];"), "budget", "every index must be known"),
-    Wrong("05-spill", "not unrolled", _median(f"{_I} {_FIVE} for (int r = 0; r < 4; ++r)\n#pragma unroll 1\nfor (int k = 0; k < 4; ++k)"
+    Wrong("05-spill", "loops that are not unrolled", _median(f"{_I} {_FIVE} for (int r = 0; r < 4; ++r)\n#pragma unroll 1\nfor (int k = 0; k < 4; ++k)"
           f" {_SWAP} y[i] = v[2];"), "budget", "loops fixed bounds"),
     Wrong("05-spill", "no guard", _median(f"{_I} {_FIVE.replace('if (i >= n) return;', '')} {_BUBBLES} y[i] = v[2];"), "results", ""),
-    Wrong("05-spill", "ends not repeated",
+    Wrong("05-spill", "the ends are not repeated",
           _median(f"{_I} {_FIVE.replace('min(max(i + k - 2, 0), n - 1)', 'i + k - 2')} {_BUBBLES} y[i] = v[2];"), "results",
           "must be used instead of the missing ones"),
     Wrong("05-spill", "one round of bubbles", _median(f"{_I} {_FIVE} {_BUBBLES.replace('r < 4', 'r < 1')} y[i] = v[2];"), "results", ""),
     Wrong("05-spill", "the middle one", _median(f"{_I} {_FIVE} y[i] = v[2];"), "results", ""),
-    Wrong("05-spill", "rank without ties", _median(f"{_I} {_FIVE}\n#pragma unroll\nfor (int k = 0; k < 5; ++k) {{ int r = 0;\n#pragma unroll\n"
+    Wrong("05-spill", "a rank that ignores ties", _median(f"{_I} {_FIVE}\n#pragma unroll\nfor (int k = 0; k < 5; ++k) {{ int r = 0;\n#pragma unroll\n"
           "for (int j = 0; j < 5; ++j) r += v[j] < v[k]; if (r == 2) y[i] = v[k]; }"), "results", "of equal elements"),
     Wrong("05-spill", "in floats", _median(f"{_I} {_FIVE.replace('int v[5]', 'float v[5]')} {_BUBBLES.replace('int low', 'float low')}"
           " y[i] = v[2];"), "results", ""),
     Wrong("05-spill", "less and more by sums", _median(f"{_I} {_FIVE} {_BUBBLES} y[i] = v[2];"
           .replace("min(v[k], v[k + 1])", "(v[k] + v[k + 1] - abs(v[k] - v[k + 1])) / 2")
           .replace("max(v[k], v[k + 1])", "(v[k] + v[k + 1] + abs(v[k] - v[k + 1])) / 2")), "results", ""),
-    Wrong("05-spill", "fewer than four left alone", _median(f"{_I} {_FIVE} {_BUBBLES} y[i] = n < 4 ? x[i] : v[2];"), "results", "n = 3"),
+    Wrong("05-spill", "copies x if n is below 4", _median(f"{_I} {_FIVE} {_BUBBLES} y[i] = n < 4 ? x[i] : v[2];"), "results", "n = 3"),
     Right("05-spill", "bubbles with fixed bounds", _median(f"{_I} {_FIVE} {_BUBBLES} y[i] = v[2];")),
     Right("05-spill", "a network of five", _median(
         f"{_I} if (i >= n) return; int a = x[max(i - 2, 0)], b = x[max(i - 1, 0)], c = x[i], d = x[min(i + 1, n - 1)],"
@@ -205,14 +205,14 @@ _INSIDE = f"{_CELL} if (r >= rows || c >= cols) return;"
 _PADDED = (
     Wrong("05-padded", "loads, then chooses", _rows(f"{_INSIDE} float v = 2 * x[i]; y[i] = c < length[r] ? v : 0;"), "budget",
           "before you load it"),
-    Wrong("05-padded", "loads, then leaves", _rows(f"{_INSIDE} float v = ((const volatile float*)x)[i];"
+    Wrong("05-padded", "loads before it tests the length", _rows(f"{_INSIDE} float v = ((const volatile float*)x)[i];"
           " if (c >= length[r]) { y[i] = 0; return; } y[i] = v + v;"), "budget", "before you load it"),
     Wrong("05-padded", "multiplies by a mask", _rows(f"{_INSIDE} y[i] = 2 * x[i] * (c < length[r]);"), "results", "select values, do not multiply"),
-    Wrong("05-padded", "leaves the padding", _rows(f"{_INSIDE} if (c < length[r]) y[i] = 2 * x[i];"), "results", "in y, padding is 0"),
+    Wrong("05-padded", "does not write the padding", _rows(f"{_INSIDE} if (c < length[r]) y[i] = 2 * x[i];"), "results", "in y, padding is 0"),
     Wrong("05-padded", "one too many", _rows(f"{_INSIDE} y[i] = c <= length[r] ? 2 * x[i] : 0;"), "results", ""),
     Wrong("05-padded", "length of the column", _rows(f"{_INSIDE} y[i] = r < length[c] ? 2 * x[i] : 0;"), "results", ""),
     Wrong("05-padded", "takes NaN for padding", _rows(f"{_INSIDE} y[i] = isnan(x[i]) ? 0 : 2 * x[i];"), "results", ""),
-    Wrong("05-padded", "x along the rows",
+    Wrong("05-padded", "x counts rows",
           _rows("int r = blockIdx.x * blockDim.x + threadIdx.x, t = gridDim.x * blockDim.x; for (; r < rows; r += t)"
                 " for (int c = blockIdx.y * blockDim.y + threadIdx.y; c < cols; c += gridDim.y * blockDim.y)"
                 " y[r * cols + c] = c < length[r] ? 2 * x[r * cols + c] : 0;"), "parallelism", "few threads"),
@@ -243,10 +243,10 @@ _LOOP = "for (int k0 = 0; k0 < inner; k0 += S)"
 _SYNC = "__syncthreads();"
 _TILED = f"{_TILES} {_LOOP} {{ {_LOADS} {_SYNC} {_ADDS} {_SYNC} }} {_STORE}"
 _PRODUCTS = (
-    Wrong("05-matmul", "naive", _product(
+    Wrong("05-matmul", "the naive kernel", _product(
         f"{_AT} if (row >= rows || col >= cols) return; float s = 0; for (int k = 0; k < inner; ++k)"
         " s += a[row * inner + k] * b[k * cols + col]; c[row * cols + col] = s;"), "budget", "not once for its thread"),
-    Wrong("05-matmul", "only a in a tile", _product(
+    Wrong("05-matmul", "only a tile of a", _product(
         f"{_TILES} {_LOOP} {{ {_LOADS} {_SYNC} for (int k = 0; k < S; ++k) if (k0 + k < inner && col < cols)"
         f" sum += as[ty][k] * b[(k0 + k) * cols + col]; {_SYNC} }} {_STORE}"), "budget", "once for its block"),
     Wrong("05-matmul", "no barrier before the sum",
@@ -257,8 +257,8 @@ _PRODUCTS = (
           _product(_TILED.replace("k0 + ty < inner && col < cols ? b[(k0 + ty) * cols + col] : 0",
                                   "inner && col < cols ? b[min(k0 + ty, inner - 1) * cols + col] : 0")), "results", "infinity times 0"),
     Wrong("05-matmul", "square only", _product(_TILED.replace("a[row * inner", "a[row * cols").replace("< inner", "< cols")), "results", ""),
-    Wrong("05-matmul", "room for 16", _product(_TILED.replace("[32][33]", "[16][17]")), "results", "Blocks have up to 32 × 32"),
-    Wrong("05-matmul", "whole tiles only", _product(_TILED.replace(_LOOP, "for (int k0 = 0; k0 + S <= inner; k0 += S)")), "results",
+    Wrong("05-matmul", "tiles for 16 × 16 threads", _product(_TILED.replace("[32][33]", "[16][17]")), "results", "Blocks have up to 32 × 32"),
+    Wrong("05-matmul", "skips the incomplete tile", _product(_TILED.replace(_LOOP, "for (int k0 = 0; k0 + S <= inner; k0 += S)")), "results",
           "round the number of tiles up"),
     Wrong("05-matmul", "leaves at the edge", _product(_TILED.replace("float sum = 0;", "float sum = 0; if (row >= rows || col >= cols) return;")),
           "results", ""),
@@ -273,7 +273,7 @@ _PRODUCTS = (
           "budget", "side by side"),
     Wrong("05-matmul", "b's tile turned, unpadded", _product(_TILED.replace("bs[32][33]", "bs[32][32]").replace("bs[ty][tx]", "bs[tx][ty]")
           .replace("bs[k][tx]", "bs[tx][k]")), "budget", "down b's column"),
-    Wrong("05-matmul", "adds to the result", _product(_TILED.replace("] = sum;", "] += sum;")), "results", "adds to the initial contents"),
+    Wrong("05-matmul", "adds to the old c", _product(_TILED.replace("] = sum;", "] += sum;")), "results", "adds to the initial contents"),
     Wrong("05-matmul", "adds whole numbers", _product(_TILED.replace("float sum", "int sum")), "results", ""),
     Wrong("05-matmul", "tiles of bytes", _product(_TILED.replace("float as[32][33]", "signed char as[32][36]")
           .replace("bs[32][33]", "bs[32][36]")), "results", ""),
@@ -315,15 +315,15 @@ class _Agrees(int):
 
 
 _WAYS = (
-    Wrong("05-ways", "counts lanes", lambda w: int(np.bincount(w % 32).max()), "", "read the same word receive it in one pass"),
+    Wrong("05-ways", "counts lanes instead of words", lambda w: int(np.bincount(w % 32).max()), "", "read the same word receive it in one pass"),
     Wrong("05-ways", "conflicts, not ways", lambda w: _right_ways(w) - 1, "", "takes one pass"),
-    Wrong("05-ways", "banks in use", lambda w: len(set((w % 32).tolist())), "", "the most different words decides"),
-    Wrong("05-ways", "different words", lambda w: len(np.unique(w)), "", "only words of the same bank"),
+    Wrong("05-ways", "counts the banks in use", lambda w: len(set((w % 32).tolist())), "", "the most different words decides"),
+    Wrong("05-ways", "counts words of all banks", lambda w: len(np.unique(w)), "", "only words of the same bank"),
     Wrong("05-ways", "bank by rows", lambda w: max(Counter(x // 32 for x in set(w.tolist())).values()), "", "but ways returned"),
     Wrong("05-ways", "banks of bytes", lambda w: _right_ways(4 * w), "", "but ways returned"),
     Wrong("05-ways", "the stride", lambda w: int(np.gcd(w[1] - w[0], 32)) if len(w) > 1 else 1, "", "but ways returned"),
-    Wrong("05-ways", "average", lambda w: len(np.unique(w)) / len(np.unique(w % 32)), "", "but ways returned"),
-    Wrong("05-ways", "as text", lambda w: f"{_right_ways(w)}-way", "", "return one number"),
+    Wrong("05-ways", "the average over the banks", lambda w: len(np.unique(w)) / len(np.unique(w % 32)), "", "but ways returned"),
+    Wrong("05-ways", "returns a string", lambda w: f"{_right_ways(w)}-way", "", "return one number"),
     Wrong("05-ways", "32 lanes only", lambda w: int(np.bincount(w.reshape(32) % 32).max()), "", ""),
     Wrong("05-ways", "bytes for numbers", lambda w: _right_ways(w.astype(np.uint8)), "", "but ways returned"),
     Wrong("05-ways", "neighbouring lanes", lambda w: 1 + int(((w[1:] != w[:-1]) & (w[1:] % 32 == w[:-1] % 32)).sum()), "", "but ways returned"),
@@ -350,23 +350,23 @@ def _shared_by(part: int) -> Any:
 
 
 _ASKED = (
-    Wrong("05-asked", "lines", _shared_by(128), "", "those are cache lines"),
+    Wrong("05-asked", "counts lines of 128 bytes", _shared_by(128), "", "those are cache lines"),
     Wrong("05-asked", "sectors of 64 bytes", _shared_by(64), "", "but asked returned"),
-    Wrong("05-asked", "bytes by 32", lambda a, width: (-(-len(np.unique(a)) * width // 32), width * len(np.unique(a))), "", "fill only parts"),
+    Wrong("05-asked", "divides the bytes by 32", lambda a, width: (-(-len(np.unique(a)) * width // 32), width * len(np.unique(a))), "", "fill only parts"),
     Wrong("05-asked", "from the first address on", lambda a, width: (len(np.unique((a - a.min()) // 32)), width * len(np.unique(a))), "", "a multiple of 32"),
     Wrong("05-asked", "from the first lane on", lambda a, width: (len(np.unique((a - a[0]) // 32)), width * len(np.unique(a))), "", ""),
     Wrong("05-asked", "the span", lambda a, width: (int(a.max() // 32 - a.min() // 32) + 1, width * len(np.unique(a))), "", ""),
     Wrong("05-asked", "changes between lanes", lambda a, width: (1 + int((a[1:] // 32 != a[:-1] // 32).sum()), width * len(np.unique(a))), "", ""),
-    Wrong("05-asked", "one a lane", lambda a, width: (len(a), width * len(np.unique(a))), "", "share it"),
+    Wrong("05-asked", "one sector per lane", lambda a, width: (len(a), width * len(np.unique(a))), "", "share it"),
     Wrong("05-asked", "each lane's bytes", lambda a, width: (len(np.unique(a // 32)), width * len(a)), "", "counts once"),
     Wrong("05-asked", "all 32 lanes", lambda a, width: (len(np.unique(a // 32)), 32 * width), "", ""),
-    Wrong("05-asked", "all that travels", lambda a, width: (len(np.unique(a // 32)), 32 * len(np.unique(a // 32))), "", "all bytes that are moved"),
+    Wrong("05-asked", "counts all bytes of the sectors", lambda a, width: (len(np.unique(a // 32)), 32 * len(np.unique(a // 32))), "", "all bytes that are moved"),
     Wrong("05-asked", "floats", lambda a, width: (len(np.unique(a // 32)), 4 * len(np.unique(a))), "", ""),
     Wrong("05-asked", "the lower 32 bits of an address", lambda a, width: (
         len(np.unique(a.astype(np.uint32) // 32)), width * len(np.unique(a))), "", "addresses have 64 bits"),
     Wrong("05-asked", "256 bytes at most", lambda a, width: (len(np.unique(a // 32)), min(256, width * len(np.unique(a)))), "", "but asked returned"),
     Wrong("05-asked", "16 bits of an address", lambda a, width: (len(np.unique(a.astype(np.uint16) // 32)), width * len(np.unique(a))), "", ""),
-    Wrong("05-asked", "a share", lambda a, width: len(np.unique(a)) * width / len(np.unique(a // 32)) / 32, "", "two numbers"),
+    Wrong("05-asked", "returns a share", lambda a, width: len(np.unique(a)) * width / len(np.unique(a // 32)) / 32, "", "two numbers"),
     Wrong("05-asked", "addresses in float32", lambda a, width: _shared_by(32)(a.astype(np.float32), width), "", "every bit of an address"),
     Wrong("05-asked", "sectors in float32", lambda a, width: (len(np.unique(a.astype(np.float32) // 32)), width * len(np.unique(a))), "", "every bit of an address"),
     Right("05-asked", "byte by byte", _right_asked),

@@ -156,12 +156,12 @@ _MATRIX = (
         "",
         "only on the compute capability",
     ),
-    Wrong("16-matrix", "nothing takes an a", _by(own=lambda v, w: False), "", "the GPU that it names"),
+    Wrong("16-matrix", "refuses every target with an a", _by(own=lambda v, w: False), "", "the GPU that it names"),
     Wrong(
         "16-matrix", "an f is only a letter", _by(family=lambda v, w: v <= w), "", "only on the major version"
     ),
     Wrong(
-        "16-matrix", "an f is an a", _by(family=lambda v, w: v == w), "", "With an f it runs on its own minor"
+        "16-matrix", "treats an f as an a", _by(family=lambda v, w: v == w), "", "With an f it runs on its own minor"
     ),
     Wrong(
         "16-matrix",
@@ -170,7 +170,7 @@ _MATRIX = (
         "",
         "With an f it runs on its own minor",
     ),
-    Wrong("16-matrix", "reads no f", _reads_no_f, "", "invalid literal"),
+    Wrong("16-matrix", "cannot read an f", _reads_no_f, "", "invalid literal"),
     Wrong(
         "16-matrix",
         "PTX before machine code",
@@ -195,7 +195,7 @@ _MATRIX = (
     Wrong("16-matrix", "devices off a table", _off_a_table, "", ""),
     Wrong(
         "16-matrix",
-        "the oldest",
+        "takes the oldest target",
         _by(order=lambda t: (t[0], -t[1], -t[2])),
         "",
         "the driver takes the newest",
@@ -211,7 +211,7 @@ _MATRIX = (
     Wrong(
         "16-matrix", "the first that fits", lambda t, c: next((x for x in t if _by()([x], c)), None), "", ""
     ),
-    Wrong("16-matrix", "whether, not what", lambda t, c: _by()(t, c) is not None, "", "one of the targets"),
+    Wrong("16-matrix", "returns True or False", lambda t, c: _by()(t, c) is not None, "", "one of the targets"),
     Right("16-matrix", "the reference", lambda targets, capability: taken(targets, capability)),
     Right("16-matrix", "rules and an order", _by()),
     Right("16-matrix", "a loop", _as_loop),
@@ -283,12 +283,12 @@ _WHEEL = (
     Wrong("16-wheel", "PTX of the oldest", _plus(0), "", "for the newest"),
     Wrong(
         "16-wheel",
-        "PTX of all",
+        "PTX of all capabilities",
         lambda c: _sm(_lowest(c)) + _sm(_pairs(c), "compute"),
         "",
         "One PTX target is enough",
     ),
-    Wrong("16-wheel", "PTX alone", lambda c: _sm(_pairs(c)[-1:], "compute"), "", "no machine code"),
+    Wrong("16-wheel", "only PTX", lambda c: _sm(_pairs(c)[-1:], "compute"), "", "no machine code"),
     Wrong("16-wheel", "PTX of the oldest alone", lambda c: _sm(_pairs(c)[:1], "compute"), "", ""),
     Wrong("16-wheel", "machine code for each", _plus(most=_pairs), "", "too many targets"),
     Wrong("16-wheel", "the highest minor version", _plus(most=_highest), "", "lowest minor version"),
@@ -309,7 +309,7 @@ _WHEEL = (
     ),
     Wrong("16-wheel", "newest first", lambda c: _plus()(c)[::-1], "", "in the order of the numbers"),
     Wrong("16-wheel", "with the dot", lambda c: ["sm_" + t for t in c], "", "not a target"),
-    Wrong("16-wheel", "a text", lambda c: ";".join(_plus()(c)), "", "return a list"),
+    Wrong("16-wheel", "returns a string", lambda c: ";".join(_plus()(c)), "", "return a list"),
     Wrong(
         "16-wheel",
         "as given, not sorted",
@@ -438,7 +438,7 @@ _VARIABLES = (
     ),
     Wrong(
         "16-variables",
-        "six runs without",
+        "six runs without a variable",
         lambda run, v: _counted(run, v, runs=6),
         "",
         "differs from run to run",
@@ -456,17 +456,17 @@ _VARIABLES = (
         "most variables are read only once",
     ),
     Wrong("16-variables", "a thousand runs", _verified(runs=100), "", "are enough"),
-    Wrong("16-variables", "one left out", lambda run, v: _verified()(run, v[:-1]), "", "each of the 6"),
+    Wrong("16-variables", "leaves out one variable", lambda run, v: _verified()(run, v[:-1]), "", "each of the 6"),
     Wrong(
         "16-variables",
-        "what, not when",
+        "returns what changes, but not when",
         lambda run, v: {n: p[0] for n, p in _verified()(run, v).items()},
         "",
         "return (observation, when)",
     ),
     Wrong(
         "16-variables",
-        "all at any time",
+        "reports “any” for every variable",
         lambda run, v: {n: (p[0], "any") if p[0] else p for n, p in _verified()(run, v).items()},
         "",
         "set late, it changes nothing",
@@ -665,7 +665,7 @@ _TRANSLATE = (
     Wrong("16-translate", "the default stream, not the current one", _null_stream, "", "run ahead"),
     Wrong("16-translate", "a third stream", _third_stream, "", "PyTorch's lines use two"),
     Wrong("16-translate", "back to GPU 0, whichever was current", _back_to_zero, "", "leaves GPU 0 current"),
-    Wrong("16-translate", "less nothing", _ours(base=False), "", "memory_allocated counts the bytes"),
+    Wrong("16-translate", "does not subtract the bytes used before", _ours(base=False), "", "memory_allocated counts the bytes"),
     Wrong(
         "16-translate",
         "less what another GPU holds",
@@ -675,10 +675,10 @@ _TRANSLATE = (
     ),
     Wrong("16-translate", "a copy by a kernel", _ours(again=True), "", "copy once, from the host"),
     Wrong("16-translate", "a number for a look", _ours(sync="float"), "", "copies DtoH"),
-    Wrong("16-translate", "to the host", _ours(end="host"), "", "on the GPU"),
+    Wrong("16-translate", "returns z on the host", _ours(end="host"), "", "on the GPU"),
     Wrong("16-translate", "there and back", _ours(twice=True), "", "copies DtoH"),
-    Wrong("16-translate", "z alone", _ours(end="alone"), "", "a pair"),
-    Wrong("16-translate", "without the 1", _ours(end="y"), "", "other numbers"),
+    Wrong("16-translate", "returns only z", _ours(end="alone"), "", "a pair"),
+    Wrong("16-translate", "does not add 1", _ours(end="y"), "", "other numbers"),
     Wrong(
         "16-translate", "reserved, not allocated", _ours(total=True), "", "memory_allocated counts the bytes"
     ),
@@ -739,8 +739,8 @@ _WARP64 = (
     Wrong("16-warp64", "a remainder of 32", _waves("% warpSize == 0", "% 32 == 0"), "", ""),
     Wrong("16-warp64", "shifted by 5", _waves("threadIdx.x / warpSize", "threadIdx.x >> 5"), "", ""),
     Wrong("16-warp64", "blockDim.x / 32 parts", _waves("blockDim.x / warpSize", "blockDim.x / 32"), "", ""),
-    Wrong("16-warp64", "everything 32", _waves("warpSize", "32"), "", "counts are wrong"),
-    Wrong("16-warp64", "everything 64", _waves("warpSize", "64"), "", "that there are 64 lanes"),
+    Wrong("16-warp64", "assumes 32 lanes", _waves("warpSize", "32"), "", "counts are wrong"),
+    Wrong("16-warp64", "assumes 64 lanes", _waves("warpSize", "64"), "", "that there are 64 lanes"),
     Wrong(
         "16-warp64",
         "the check's number of lanes",
@@ -766,7 +766,7 @@ _WARP64 = (
         "",
         "unsigned long long",
     ),
-    Wrong("16-warp64", "__popc", _waves("__popcll", "__popc"), "", "__popcll"),
+    Wrong("16-warp64", "__popc() instead of __popcll()", _waves("__popcll", "__popc"), "", "__popcll"),
     Wrong(
         "16-warp64",
         "warpSize in an array's bound",
@@ -790,7 +790,7 @@ _WARP64 = (
         "",
         "",
     ),
-    Wrong("16-warp64", "one thread adds", _BY_ONE, "", "busiest warp"),
+    Wrong("16-warp64", "one thread adds all elements", _BY_ONE, "", "busiest warp"),
     Wrong("16-warp64", "no kernel of that name", _waves("void positives", "void positive"), "", ""),
     Right("16-warp64", "the reference", _waves()),
     Right(

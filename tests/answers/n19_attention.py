@@ -47,17 +47,17 @@ _ALONE = "float weight = expf(score), larger = 0, scale = 1;"
 _TILE = "const int d = 64, tile = 16;"
 
 _ATTENTION = (
-    Wrong("19-attention", "every thread loads all", _NAIVE["19-attention"], "budget", "load each row of k and v once"),
+    Wrong("19-attention", "every thread loads all keys", _NAIVE["19-attention"], "budget", "load each row of k and v once"),
     Wrong("19-attention", "sum not rescaled", _tiled((_SUM, "sum += weight;")), "results", "its sum is wrong"),
-    Wrong("19-attention", "result not rescaled", _tiled((_RESULT, "result[c] += weight * vs[j][c];")), "results", "an older largest score"),
-    Wrong("19-attention", "no largest score", _tiled((_UPDATE, _ALONE)), "results", "subtract the largest score"),
+    Wrong("19-attention", "does not rescale the result", _tiled((_RESULT, "result[c] += weight * vs[j][c];")), "results", "an older largest score"),
+    Wrong("19-attention", "does not subtract the largest score", _tiled((_UPDATE, _ALONE)), "results", "subtract the largest score"),
     Wrong("19-attention", "scores not scaled", _tiled(("own[c] *= 0.125f", "own[c] *= 1")), "results", "without the factor 1 / 8"),
     Wrong("19-attention", "no barrier before reading", _tiled((_FILL, "        for (int j")), "results", "reach both barriers"),
     Wrong("19-attention", "no barrier after reading", _tiled((_REFILL, "        }\n    }\n    if (row <")), "results", "still read a tile"),
     Wrong("19-attention", "missing keys count as 0", _tiled(
         ("int count = min(tile, keys - first);", "int count = tile;"), ("= k[first * d + e];", "= first * d + e < keys * d ? k[first * d + e] : 0;"),
         ("= v[first * d + e];", "= first * d + e < keys * d ? v[first * d + e] : 0;")), "results", "existing keys only"),
-    Wrong("19-attention", "whole tiles read", _tiled(("int count = min(tile, keys - first);", "int count = tile;")), "results", "the last tile fewer keys"),
+    Wrong("19-attention", "reads whole tiles at the end", _tiled(("int count = min(tile, keys - first);", "int count = tile;")), "results", "the last tile fewer keys"),
     Wrong("19-attention", "whole tiles only", _tiled(("first < keys;", "first + tile <= keys;")), "results", "it has used no key"),
     Wrong("19-attention", "leaves before the barrier", _tiled(("    alignas", "    if (row >= rows) return;\n    alignas")), "results", ""),
     Wrong("19-attention", "no guard on out", _tiled(("    if (row < rows)\n", "")), "results", "guard rows of q and out"),
@@ -107,7 +107,7 @@ _MASKS = (
     Wrong("19-mask", "no mask", _masked((_SKIP, ""), (_START, "0"), ("first < end;", "first < n;"), ("min(tile, end - first)", "min(tile, n - first)")),
           "results", "No key is masked"),
     Wrong("19-mask", "no window", _masked((_SKIP, "if (first + j > row) continue;"), (_START, "0")), "results", "before the window count as well"),
-    Wrong("19-mask", "window of one more", _masked(("<= row - window)", "< row - window)"), (_START, "max(0, start - window)")),
+    Wrong("19-mask", "a window with one key more", _masked(("<= row - window)", "< row - window)"), (_START, "max(0, start - window)")),
           "results", "here it sees one key more"),
     Wrong("19-mask", "window of one less", _masked(("<= row - window)", "<= row - window + 1)")), "results", ""),
     Wrong("19-mask", "masked scores are minus infinity", _masked(
@@ -140,7 +140,7 @@ _MASKS = (
 
 _TICKET = "last = atomicAdd(done, 1) == gridDim.x - 1;"
 _SPLITS = (
-    Wrong("19-split", "one warp for all", _NAIVE["19-split"], "parallelism", "few threads do the work"),
+    Wrong("19-split", "one warp does all of the work", _NAIVE["19-split"], "parallelism", "few threads do the work"),
     Wrong("19-split", "one thread block for all", _split(
         ("split = blockIdx.x * warps + threadIdx.x / 32, splits = gridDim.x * warps;", "split = threadIdx.x / 32, splits = blockIdx.x == 0 ? warps : 0;"),
         ("int size = (keys + splits - 1) / splits, end", "if (splits == 0) return;\n    int size = (keys + splits - 1) / splits, end"),
@@ -149,11 +149,11 @@ _SPLITS = (
         ("            float scale = expf(mosts[s] - most);\n            total += scale * sums[s];\n            element += scale * parts[s * 64 + c];",
          "            if (sums[s] == 0) continue;\n            total += 1;\n            element += parts[s * 64 + c] / sums[s];")),
           "results", "its own largest score"),
-    Wrong("19-split", "parts not rescaled", _split(("float scale = expf(mosts[s] - most);", "float scale = 1;")), "results", "its own largest score"),
+    Wrong("19-split", "does not rescale the parts", _split(("float scale = expf(mosts[s] - most);", "float scale = 1;")), "results", "its own largest score"),
     Wrong("19-split", "sums not rescaled", _split(("total += scale * sums[s];", "total += sums[s];")), "results", "its sum is wrong"),
     Wrong("19-split", "keys left over", _split(("(keys + splits - 1) / splits", "keys / splits")), "results", ""),
-    Wrong("19-split", "no end", _split(("min((split + 1) * size, keys)", "(split + 1) * size")), "results", "limit their end"),
-    Wrong("19-split", "empty parts are NaN", _split(
+    Wrong("19-split", "no limit for the last part", _split(("min((split + 1) * size, keys)", "(split + 1) * size")), "results", "limit their end"),
+    Wrong("19-split", "an empty part becomes NaN", _split(
         ("float scale = expf(mosts[s] - most);", "float scale = expf(mosts[s] - most) * sums[s] / sums[s];")), "results", "must be 0, not NaN"),
     Wrong("19-split", "the last block is the one with the last number", _split((_TICKET, "last = blockIdx.x == gridDim.x - 1;")), "orders",
           "the block with the last ticket"),
@@ -187,10 +187,10 @@ _SPLITS = (
 _ROW = "table[s * width + j / 16] * 16 + j % 16"
 _EMPTY = "if (sum > 0) result = make_float2(result.x / sum, result.y / sum);"
 _PAGES = (
-    Wrong("19-paged", "every lane all scores", _NAIVE["19-paged"], "parallelism", "repeat each other's work"),
-    Wrong("19-paged", "pages in order", _paged((_ROW, "s * width * 16 + j")), "results", ""),
-    Wrong("19-paged", "whole pages", _paged(("j < length[s]", "j < (length[s] + 15) / 16 * 16")), "results", "partly used"),
-    Wrong("19-paged", "the whole table", _paged(("j < length[s]", "j < width * 16")), "results", ""),
+    Wrong("19-paged", "every lane computes all scores", _NAIVE["19-paged"], "parallelism", "repeat each other's work"),
+    Wrong("19-paged", "ignores the page table", _paged((_ROW, "s * width * 16 + j")), "results", ""),
+    Wrong("19-paged", "reads whole pages", _paged(("j < length[s]", "j < (length[s] + 15) / 16 * 16")), "results", "partly used"),
+    Wrong("19-paged", "reads all entries of the table", _paged(("j < length[s]", "j < width * 16")), "results", ""),
     Wrong("19-paged", "0 / 0 without tokens", _paged((_EMPTY, "result = make_float2(result.x / sum, result.y / sum);")), "results", "its result must be 0"),
     Wrong("19-paged", "nothing written without tokens", _paged(("if (s >= sequences) return;", "if (s >= sequences || length[s] == 0) return;")), "results",
           "its result must be 0"),
@@ -227,12 +227,12 @@ _PAGES = (
 _TURNED = "q[lane] * (a * c - b * s) + q[lane + 32] * (a * s + b * c)"
 _ROTARIES = (
     Wrong("19-rotary", "one thread for each key", _NAIVE["19-rotary"], "parallelism", "few threads do the work"),
-    Wrong("19-rotary", "not rotated", _rotary((_TURNED, "q[lane] * a + q[lane + 32] * b")), "results", "not rotated"),
-    Wrong("19-rotary", "backwards", _rotary((_TURNED, "q[lane] * (a * c + b * s) + q[lane + 32] * (b * c - a * s)")), "results", "rotated backwards"),
-    Wrong("19-rotary", "neighbours", _rotary(
+    Wrong("19-rotary", "does not rotate the keys", _rotary((_TURNED, "q[lane] * a + q[lane + 32] * b")), "results", "not rotated"),
+    Wrong("19-rotary", "rotates backwards", _rotary((_TURNED, "q[lane] * (a * c + b * s) + q[lane + 32] * (b * c - a * s)")), "results", "rotated backwards"),
+    Wrong("19-rotary", "rotates neighbouring numbers", _rotary(
         ("a = k[j * 64 + lane], b = k[j * 64 + lane + 32]", "a = k[j * 64 + 2 * lane], b = k[j * 64 + 2 * lane + 1]"),
         (_TURNED, "q[2 * lane] * (a * c - b * s) + q[2 * lane + 1] * (a * s + b * c)")), "results", "number i with number i + 32"),
-    Wrong("19-rotary", "position is the index", _rotary(("position[j]", "j")), "results", "need not be j"),
+    Wrong("19-rotary", "the index instead of the position", _rotary(("position[j]", "j")), "results", "need not be j"),
     Wrong("19-rotary", "not scaled", _rotary(("0.125f * sum", "sum")), "results", "without the factor 1 / 8"),
     Wrong("19-rotary", "one lane only", _rotary(("    for (int o = 16; o > 0; o /= 2) sum += __shfl_xor_sync(0xffffffff, sum, o);\n", "")), "results",
           "products of all its lanes"),

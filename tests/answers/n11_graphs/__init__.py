@@ -5,7 +5,7 @@ from tests.answers import Right, Wrong
 from tests.answers.n11_graphs import noises, programs
 
 _REPLAY = (
-    Wrong("11-replay", "eager", exercises.relax_naive, "counts", "one launch for three kernels"),
+    Wrong("11-replay", "no graph", exercises.relax_naive, "counts", "one launch for three kernels"),
     Wrong("11-replay", "captures every round", programs.recaptures, "counts", "Capture once"),
     Wrong("11-replay", "never launches", programs.never_launches, "results", "launching the graph does"),
     Wrong("11-replay", "takes the capture for a round", programs.capture_is_a_round, "results", "capturing"),
@@ -19,14 +19,14 @@ _REPLAY = (
         "While a stream captures, nothing runs",
     ),
     Wrong(
-        "11-replay", "waits inside", programs.waits_inside, "results", "While a stream captures, nothing runs"
+        "11-replay", "waits during the capture", programs.waits_inside, "results", "While a stream captures, nothing runs"
     ),
-    Wrong("11-replay", "rebinds", programs.rebinds, "results", "a graph contains addresses, not names"),
+    Wrong("11-replay", "assigns a new array to the name x", programs.rebinds, "results", "a graph contains addresses, not names"),
     Wrong("11-replay", "work beside the stream", programs.blocking_stream, "results", "with stream: …"),
     Wrong("11-replay", "nobody waits at the end", programs.nobody_waits, "hazards", ""),
     Wrong("11-replay", "does not wait for the copy", programs.warms_up_unseen, "hazards", ""),
     Wrong("11-replay", "two graphs in turn", programs.two_graphs, "counts", "Capture once"),
-    Wrong("11-replay", "on the host", programs.host_numbers, "results", "stay on the device"),
+    Wrong("11-replay", "returns a host array", programs.host_numbers, "results", "stay on the device"),
     Wrong(
         "11-replay", "waits for the default stream", programs.follows_the_default_stream, "hazards", "current"
     ),
@@ -41,7 +41,7 @@ _REPLAY = (
 )
 
 _STATIC = (
-    Wrong("11-static", "as given", programs.serve_as_given, "results", "which the graph was captured"),
+    Wrong("11-static", "the given program, unchanged", programs.serve_as_given, "results", "which the graph was captured"),
     Wrong(
         "11-static", "rebinds, copies the answer", programs.serve(rebind=True), "results", "x[...] = batch"
     ),
@@ -64,16 +64,16 @@ _STATIC = (
     ),
     Wrong(
         "11-static",
-        "answers by way of the host",
+        "copies answers to the host",
         programs.serve(host=True),
         "counts",
         "Keep the answers on the device",
     ),
-    Wrong("11-static", "no graph at all", programs.serve_eagerly, "counts", "with a launch of the graph"),
+    Wrong("11-static", "no graph", programs.serve_eagerly, "counts", "with a launch of the graph"),
     Wrong("11-static", "one launch for all", programs.serve_once, "counts", "with a launch of the graph"),
     Wrong(
         "11-static",
-        "a graph for show",
+        "launches a graph, but returns other results",
         programs.serve_beside_a_graph,
         "counts",
         "return what it has computed",
@@ -92,7 +92,7 @@ _STATIC = (
 )
 
 _FORK = (
-    Wrong("11-fork", "one after the other", exercises.branches_naive, "counts", "run one after the other"),
+    Wrong("11-fork", "the branches run one after the other", exercises.branches_naive, "counts", "run one after the other"),
     Wrong("11-fork", "the second stream never joins in", programs.branches(fork=False), "results", ""),
     Wrong(
         "11-fork",
@@ -101,7 +101,7 @@ _FORK = (
         "counts",
         "run one after the other",
     ),
-    Wrong("11-fork", "no join", programs.branches(joined="never"), "results", "before end_capture()"),
+    Wrong("11-fork", "the second stream is not joined", programs.branches(joined="never"), "results", "before end_capture()"),
     Wrong(
         "11-fork",
         "the join's event comes too early",
@@ -112,7 +112,7 @@ _FORK = (
     Wrong("11-fork", "joins after the join", programs.branches(joined="too late"), "hazards", ""),
     Wrong(
         "11-fork",
-        "waits on the host",
+        "the host waits during the capture",
         programs.branches(host_wait=True),
         "results",
         "While a stream captures",
@@ -125,7 +125,7 @@ _FORK = (
         "All rows contain the last",
     ),
     Wrong(
-        "11-fork", "rebinds the input", programs.branches(rebind=True), "results", "All rows contain the first"
+        "11-fork", "assigns a new array to the input's name", programs.branches(rebind=True), "results", "All rows contain the first"
     ),
     Wrong("11-fork", "no graph", programs.branches_eagerly, "counts", "once for each input"),
     Wrong("11-fork", "joins outside of the graph", programs.joins_outside, "counts", "belong in the graph"),
@@ -136,8 +136,8 @@ _FORK = (
 )
 
 _NOISE = (
-    Wrong("11-noise", "the round is fixed", noises.draws(fixed=True), "results", "Every launch drew round 0"),
-    Wrong("11-noise", "advances first", noises.draws(first=True), "results", "one round ahead"),
+    Wrong("11-noise", "the round is captured as a constant", noises.draws(fixed=True), "results", "Every launch drew round 0"),
+    Wrong("11-noise", "advances the round before the draw", noises.draws(first=True), "results", "one round ahead"),
     Wrong("11-noise", "the warm-up advances", noises.draws(warm=True), "results", "one round ahead"),
     Wrong(
         "11-noise",
@@ -146,7 +146,7 @@ _NOISE = (
         "results",
         "All rows contain the last round",
     ),
-    Wrong("11-noise", "by way of the host", noises.draws(host=True), "results", "stay on the device"),
+    Wrong("11-noise", "copies rows to the host", noises.draws(host=True), "results", "stay on the device"),
     Wrong(
         "11-noise",
         "the host sets the round",
@@ -172,7 +172,7 @@ _NOISE = (
     ),
     Wrong(
         "11-noise",
-        "as int64",
+        "converts to int64",
         lambda *given: exercises.draws(*given).astype("int64"),
         "results",
         "should be uint32",
