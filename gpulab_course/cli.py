@@ -47,7 +47,9 @@ def lab(arguments: Sequence[str]) -> int:
             for private_folder in (folder, Path.home() / ".ipython"):
                 if private_folder.is_dir():
                     private_folder.chmod(0o700)
-    return _open_lab(find_first_notebook(folder / course_folder), folder, jupyter_arguments, hub=options.hub)
+    return _open_lab(
+        find_first_notebook(folder / course_folder), folder, jupyter_arguments, is_hub=options.hub
+    )
 
 
 def copy(arguments: Sequence[str]) -> int:
@@ -113,20 +115,20 @@ def _print_sentences(sentences: Sequence[str]) -> None:
         print(f"gpulab: {sentence}", file=sys.stderr)
 
 
-def _open_lab(notebook: Path, folder: Path, arguments: Sequence[str], *, hub: bool) -> int:
+def _open_lab(notebook: Path, folder: Path, arguments: Sequence[str], *, is_hub: bool) -> int:
     """Start JupyterLab, or the server of a JupyterHub, in the folder of the notebooks."""
     if importlib.util.find_spec("jupyterlab") is None:
         raise CommandError("JupyterLab is not installed: pip install jupyterlab")
     # The address that JupyterLab prints leads to the first notebook, too.
     path = notebook.relative_to(folder.resolve()).as_posix()
-    url_option = f"--{'ServerApp' if hub else 'LabApp'}.default_url=/lab/tree/{quote(path)}"
+    url_option = f"--{'ServerApp' if is_hub else 'LabApp'}.default_url=/lab/tree/{quote(path)}"
     data_folder = Path(str(files("gpulab") / "data"))
     # JupyterLab keeps widget state in the learner's own notebooks, so that views outlive the kernel.
     settings = f"--LabApp.app_settings_dir={data_folder / 'lab_settings'}"
     # CUDA C++ is coloured in a checkout as well, and in an environment that another tool created.
     colours = f"--LabApp.extra_labextensions_path={data_folder / 'labextensions'}"
-    options = [*_as_root(), settings, colours, url_option, *arguments]
-    if hub:
+    options = [*_root_options(), settings, colours, url_option, *arguments]
+    if is_hub:
         return _replace_process([sys.executable, "-m", "jupyterhub.singleuser", *options], folder)
     return _replace_process([sys.executable, "-m", "jupyterlab", *options, path], folder)
 
@@ -145,7 +147,7 @@ def _replace_process(command: Sequence[str], folder: Path) -> int:
                 continue  # JupyterLab received it as well and asks whether to stop
 
 
-def _as_root() -> list[str]:
+def _root_options() -> list[str]:
     # Containers often have no other user, and there JupyterLab would only print that it needs this option.
     return ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
 

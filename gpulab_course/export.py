@@ -24,12 +24,12 @@ class DescribedHTMLExporter(HTMLExporter):
         self, nb: Any, resources: Any = None, **options: Any
     ) -> tuple[str, dict[str, Any]]:
         """Convert a notebook to a page and its resources."""
-        described = copy.deepcopy(nb)
-        for cell in described.cells:
+        described_notebook = copy.deepcopy(nb)
+        for cell in described_notebook.cells:
             for output in cell.get("outputs", ()):
                 if _description(output) and "text/html" not in output["data"]:
                     output["data"]["text/html"] = _image(output)
-        return super().from_notebook_node(described, resources, **options)
+        return super().from_notebook_node(described_notebook, resources, **options)
 
 
 def _description(output: Any) -> str:

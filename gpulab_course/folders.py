@@ -96,8 +96,8 @@ def _package_paths() -> list[tuple[str, Path]]:
 
 def exercise(exercise_id: str) -> Exercise | None:
     """Return the exercise with this name, or None; only the module of its notebook is imported."""
-    matching = [folder for folder in folders() if folder.number == exercise_id[:2]]
-    return next((f.exercises[exercise_id] for f in matching if exercise_id in f.exercises), None)
+    matching_folders = [folder for folder in folders() if folder.number == exercise_id[:2]]
+    return next((f.exercises[exercise_id] for f in matching_folders if exercise_id in f.exercises), None)
 
 
 def exercises() -> dict[str, Exercise]:
@@ -107,8 +107,8 @@ def exercises() -> dict[str, Exercise]:
 
 def prediction(key: str) -> PredictionQuestion | None:
     """Return the prediction with this key, or None; only the module of its notebook is imported."""
-    matching = [folder for folder in folders() if folder.number == key[:2]]
-    return next((f.predictions[key] for f in matching if key in f.predictions), None)
+    matching_folders = [folder for folder in folders() if folder.number == key[:2]]
+    return next((f.predictions[key] for f in matching_folders if key in f.predictions), None)
 
 
 def predictions() -> dict[str, PredictionQuestion]:

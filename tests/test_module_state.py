@@ -51,7 +51,7 @@ ALLOWED = {
     "text_width": "of texts in a font",
     "records": "the index of shipped records, read once",
     "timelines": "the index of shipped timelines, read once",
-    "_store_at": "a learner's folder, opened once",
+    "_open_store": "a learner's folder, opened once",
     "_prediction": "a learner's prediction, which two cells of a notebook share",
     "_failures": "what a learner's last answers to each exercise have failed on",
     "_temporary_limits": "limits of compilations while an answer is judged",

@@ -25,32 +25,34 @@ FEATURES = ("fp-armv8", "neon")
 ARM = processor.Processor(LEVEL, "generic", ",".join(f"+{name}" for name in FEATURES), frozenset(FEATURES))
 
 
-def _keep(text: str, effort: jit.Effort = "usual", entries: tuple[str, ...] = pieces.ENTRIES) -> None:
+def _store_translation(
+    ptx: str, effort: jit.Effort = "usual", entries: tuple[str, ...] = pieces.ENTRIES
+) -> None:
     """Keep the machine code that `jit` would make of a module on arm64."""
-    key = jit._cache_key(text, ARM)
+    key = jit._cache_key(ptx, ARM)
     if cache.load("engine", key) is None:
         host_processor = jit._host_target
-        jit._host_target = _arm
+        jit._host_target = _arm_processor
         try:
-            jit.translate_and_store(key, text, ARM, effort, entries)
+            jit.translate_and_store(key, ptx, ARM, effort, entries)
         finally:
             jit._host_target = host_processor
 
 
 @functools.cache
-def _arm() -> Any:
+def _arm_processor() -> Any:
     return llvm.Target.from_triple("aarch64-unknown-linux-gnu")
 
 
-def _kernel(text: str) -> None:
-    text = stand_ins.adapt(text, ARM)
-    is_long = split.translation_time_s(text, ARM.register_bytes) > jit._LONG_S
-    halves = split.split(text) if is_long else None
+def _store_kernel(ptx: str) -> None:
+    ptx = stand_ins.adapt(ptx, ARM)
+    is_long = split.translation_time_s(ptx, ARM.register_bytes) > jit._LONG_S
+    halves = split.split(ptx) if is_long else None
     if halves is None:
-        _keep(text)
+        _store_translation(ptx)
     else:
-        _keep(halves.support_text, entries=halves.function_names)
-        _keep(halves.kernel_text, "quick")
+        _store_translation(halves.support_text, entries=halves.function_names)
+        _store_translation(halves.kernel_text, "quick")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -62,11 +64,11 @@ def pytest_configure(config: pytest.Config) -> None:
     def translate_code(
         self: jit.Code, text: str, target_processor: processor.Processor | None = None
     ) -> None:
-        _kernel(text)
+        _store_kernel(text)
         original_init(self, text, target_processor)
 
     def translate_functions(self: jit.Library, text: str, entry: str) -> None:
-        _keep(stand_ins.adapt(text, ARM), "thorough")
+        _store_translation(stand_ins.adapt(text, ARM), "thorough")
         library_init(self, text, entry)
 
     headers = nvrtc.include_options()

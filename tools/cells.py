@@ -38,7 +38,7 @@ def cells(path: Path) -> Iterator[str]:
 
 
 def run(sources: Sequence[str], name: str) -> None:
-    """Run pieces of code one after the other, as a notebook's kernel would, in silence."""
+    """Run pieces of code one after the other, as a notebook's kernel would, without printing their output."""
     # A kernel shows what display is given; here its picture is made, and nobody looks.
     names: dict[str, Any] = {"__name__": "__main__", "display": repr}
     for cell_number, cell_source in enumerate(sources, 1):

@@ -18,9 +18,9 @@ PACKAGES = ("chromium", "fonts-dejavu-core")
 
 def find() -> str | None:
     """Return the path of an installed Chromium or Chrome."""
-    wish = os.environ.get("GPULAB_CHROMIUM")
-    if wish:
-        return shutil.which(wish)
+    configured_path = os.environ.get("GPULAB_CHROMIUM")
+    if configured_path:
+        return shutil.which(configured_path)
     return next((path for path in map(shutil.which, NAMES) if path), None)
 
 

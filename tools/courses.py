@@ -44,12 +44,12 @@ def part_minutes(part: Part, *, opens: bool) -> float:
     ids = chosen_ids(cells, part) | (opening_ids(cells) if opens else set())
     total_min = 0.0
     for section in sections(cells):
-        chosen = [cell for cell in section.cells if cell["id"] in ids]
-        is_whole = chosen == section.cells
+        chosen_cells = [cell for cell in section.cells if cell["id"] in ids]
+        is_whole = chosen_cells == section.cells
         total_min += (
             section_minutes(section, answers)
             if is_whole
-            else sum(cell_minutes(cell, answers) for cell in chosen)
+            else sum(cell_minutes(cell, answers) for cell in chosen_cells)
         )
     return total_min
 
@@ -85,7 +85,7 @@ def page(course: Course) -> str:
             "speaker's notes, press S while the slides are open.",
             "",
         ]
-    seen: set[str] = set()
+    opened_notebooks: set[str] = set()
     for session in course.sessions:
         lines += [
             f"## {session.title}",
@@ -94,13 +94,15 @@ def page(course: Course) -> str:
             "|---|---|---|---|---|",
         ]
         end_min = 0.0
-        for start_min, length_min, part in clock(session, seen):
+        for start_min, length_min, part in clock(session, opened_notebooks):
             end_min = start_min + length_min
-            time = f"{int(start_min) // 60}:{int(start_min) % 60:02}"
+            start_text = f"{int(start_min) // 60}:{int(start_min) % 60:02}"
             in_class, for_home = (
                 ", ".join(f"`{name}`" for name in names) for names in (part.exercises, part.home)
             )
-            lines.append(f"| {time} | {round(length_min)} | {_title(part)} | {in_class} | {for_home} |")
+            lines.append(
+                f"| {start_text} | {round(length_min)} | {_part_title(part)} | {in_class} | {for_home} |"
+            )
         session_min = session.length_min
         spare_min = round(session_min - end_min)
         lines += [
@@ -111,7 +113,7 @@ def page(course: Course) -> str:
         ]
         if home_min := _home_minutes(session):
             lines += [f"Learners need about {home_min} minutes for the homework.", ""]
-    return "\n".join(lines + _left_out(course)) + "\n"
+    return "\n".join(lines + _unused_sections(course)) + "\n"
 
 
 def _home_minutes(session: Session) -> int:
@@ -126,7 +128,7 @@ def _home_minutes(session: Session) -> int:
     return 5 * round(total_min / 5)
 
 
-def _title(part: Part) -> str:
+def _part_title(part: Part) -> str:
     if not part.notebook:
         return part.title
     link = f"[{part.notebook}](../notebooks/{path_of(part.notebook).name})"
@@ -138,19 +140,19 @@ def _title(part: Part) -> str:
     return f"{link}: {topics}"
 
 
-def _left_out(course: Course) -> list[str]:
+def _unused_sections(course: Course) -> list[str]:
     """Return the section of a page that names what the course leaves out of its notebooks."""
     lines = ["## Left out", "", "The course does not use these sections of its notebooks:", ""]
     for notebook_number in course.notebooks:
         parts = course.parts_of(notebook_number)
         used_sections = {name for part in parts for name in part.sections}
-        left_out = [
+        unused_titles = [
             section.title
             for section in sections(cells_of(notebook_number))
             if section.number.isdigit() and section.number not in used_sections
         ]
-        if left_out:
-            lines.append(f"- {notebook_number}: {'; '.join(left_out)}")
+        if unused_titles:
+            lines.append(f"- {notebook_number}: {'; '.join(unused_titles)}")
     return lines if len(lines) > 4 else []
 
 
@@ -163,12 +165,12 @@ def main() -> None:
     """Print the pages, or write them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help="write the pages into docs/")
-    for path, text in (written := pages()).items():
+    for path, text in (texts_by_path := pages()).items():
         if parser.parse_args().write:
             path.write_text(text, encoding="utf-8")
         else:
             print(text)
-    print(f"{len(written)} courses")
+    print(f"{len(texts_by_path)} courses")
 
 
 if __name__ == "__main__":

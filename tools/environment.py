@@ -35,7 +35,7 @@ def project_files(root: Path = ROOT) -> list[Path]:
 
 
 def fingerprint(files: Iterable[bytes], python: str, cuda_extra: str, root: str) -> str:
-    """Hash everything that decides whether an environment still fits."""
+    """Return a hash of the files and versions on which the environment depends."""
     hashed_parts = (*files, python.encode(), cuda_extra.encode(), root.encode())
     return hashlib.sha256(b"\0".join(hashed_parts)).hexdigest()
 
@@ -44,9 +44,9 @@ def missing_groups(stamp: dict[str, object] | None, key: str, groups: set[str]) 
     """Return the dependency groups to install, or None when the stamped environment has them all."""
     if stamp is None or stamp.get("key") != key:
         return groups
-    listed = stamp.get("groups")
-    have = {str(name) for name in listed} if isinstance(listed, list) else set()
-    return None if groups <= have else groups | have
+    listed_groups = stamp.get("groups")
+    installed_groups = {str(name) for name in listed_groups} if isinstance(listed_groups, list) else set()
+    return None if groups <= installed_groups else groups | installed_groups
 
 
 def requirements(groups: Iterable[str], cuda_extra: str) -> list[str]:
@@ -94,7 +94,7 @@ def works(python: Path) -> bool:
 
 
 def create(venv: Path) -> None:
-    """Make the environment afresh."""
+    """Create the environment, and delete an existing one first."""
     print(f"Making an environment in {venv} with Python {sys.version.split()[0]} ...", flush=True)
     process = subprocess.run([sys.executable, "-m", "venv", "--clear", str(venv)])
     if process.returncode != 0:
@@ -127,18 +127,18 @@ def main(arguments: list[str] | None = None) -> None:
     key = fingerprint(files, python_version, cuda_extra, str(ROOT))
     group_names = {name for name in options.groups.split(",") if name}
     python = python_of(venv)
-    install = missing_groups(read_stamp(venv) if python.exists() else None, key, group_names)
-    if install is None:
+    groups_to_install = missing_groups(read_stamp(venv) if python.exists() else None, key, group_names)
+    if groups_to_install is None:
         return
     if existing_version != python_version or not works(python):
         create(venv)
     print(reason, flush=True)
     print("Installing gpulab (the first time takes a few minutes) ...", flush=True)
     pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "-qq"]
-    pip += requirements(install, cuda_extra)
+    pip += requirements(groups_to_install, cuda_extra)
     if subprocess.run(pip).returncode != 0:
         raise SystemExit("pip could not install gpulab (its message is above). Run the same command again.")
-    (venv / STAMP).write_text(json.dumps({"key": key, "groups": sorted(install)}, indent=1) + "\n")
+    (venv / STAMP).write_text(json.dumps({"key": key, "groups": sorted(groups_to_install)}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

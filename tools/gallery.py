@@ -118,7 +118,7 @@ def saved_pages(folder: Path, views: Mapping[str, Any]) -> list[Page]:
     for name, view in views.items():
         view.save(folder / f"{name}.html")
         title, page_text, task = TEXTS[name]
-        pages.append(Page(f"{name}.html", title, repr(view), page_text, task, _picture(name, folder)))
+        pages.append(Page(f"{name}.html", title, repr(view), page_text, task, _picture_address(name, folder)))
     return pages
 
 
@@ -187,8 +187,8 @@ def index(pages: list[Page]) -> str:
             else ""
         )
         + f"<h2>{html.escape(page.title)}</h2></a>"
-        + (f"<p><b>What you can see.</b> {_text(page.content)}</p>" if page.content else "")
-        + (f"<p><b>Try this.</b> {_text(page.task)}</p>" if page.task else "")
+        + (f"<p><b>What you can see.</b> {_text_html(page.content)}</p>" if page.content else "")
+        + (f"<p><b>Try this.</b> {_text_html(page.task)}</p>" if page.task else "")
         + f"<p><small>{html.escape(page.sentence)}</small></p></article>"
         for page in pages
     )
@@ -203,12 +203,12 @@ def index(pages: list[Page]) -> str:
     )
 
 
-def _text(text: str) -> str:
+def _text_html(text: str) -> str:
     """Return a text as HTML, with code in backticks."""
     return re.sub("`(.*?)`", r"<code>\1</code>", html.escape(text))
 
 
-def _picture(name: str, folder: Path) -> str:
+def _picture_address(name: str, folder: Path) -> str:
     """Return the picture's address for the index; copy it if the gallery is outside the checkout."""
     picture = IMAGES / f"{name}.png"
     if folder.is_relative_to(ROOT):
@@ -218,7 +218,7 @@ def _picture(name: str, folder: Path) -> str:
 
 
 @contextlib.contextmanager
-def _silenced() -> Iterator[None]:
+def _silence_output() -> Iterator[None]:
     with contextlib.redirect_stdout(io.StringIO()):
         yield
 
@@ -234,7 +234,7 @@ def main(arguments: list[str] | None = None) -> None:
     folder = options.out.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     if options.one:
-        with _silenced():
+        with _silence_output():
             pages = run_notebook(folder, options.one)
         print(json.dumps([asdict(page) for page in pages]))
         return

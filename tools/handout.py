@@ -52,9 +52,9 @@ def page(of: Course) -> str:
     for notebook_number in of.notebooks:
         cells = cells_of(notebook_number)
         title = cells[0].source.splitlines()[0].removeprefix("# ")
-        text = next(cell.source for cell in cells if cell.source.startswith("## What to remember"))
-        sections.append(f"<h2>{html.escape(title)}</h2>{render(text.partition(chr(10))[2])}")
-    home = [
+        summary = next(cell.source for cell in cells if cell.source.startswith("## What to remember"))
+        sections.append(f"<h2>{html.escape(title)}</h2>{render(summary.partition(chr(10))[2])}")
+    homework = [
         f"{notebook_number}: {', '.join(names)}"
         for notebook_number in of.notebooks
         if (names := [name for part in of.parts_of(notebook_number) for name in part.home])
@@ -66,14 +66,14 @@ def page(of: Course) -> str:
 <body class="{layout}"><h1>gpulab: {html.escape(of.title.lower())}</h1><p>{html.escape(of.aim)}</p>
 <main><h2>A kernel, its launch, and questions about it</h2><pre>{html.escape(_PROGRAM)}</pre>
 {"".join(sections)}
-<h2>Homework</h2><ul>{"".join(f"<li>{html.escape(line)}</li>" for line in home)}</ul>
+<h2>Homework</h2><ul>{"".join(f"<li>{html.escape(exercise_names)}</li>" for exercise_names in homework)}</ul>
 <h2>Later</h2><ul><li><code>gpulab lab</code> opens the whole course, <code>gl.progress()</code> shows your
 progress, <code>gpulab doctor</code> checks your computer.</li></ul></main></body></html>
 """
 
 
 def print_pdf(source: Path, program: str) -> Path:
-    """Print an HTML page as PDF beside it.
+    """Print an HTML page to a PDF file in the same folder.
 
     Raises
     ------

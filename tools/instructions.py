@@ -12,7 +12,7 @@ from virtualgpu.engine.lower.function import supported
 
 
 def text() -> str:
-    """Return a text with the instructions of each module."""
+    """Return text that lists the supported PTX instructions by module."""
     instructions = {module: " ".join(sorted(roots)) for module, roots in supported().items()}
     return "\n".join(
         textwrap.fill(roots, 100, initial_indent=f"{module:15}", subsequent_indent=15 * " ")

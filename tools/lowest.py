@@ -36,23 +36,23 @@ def main() -> None:
     uv = (sys.executable, "-m", "uv")
     install = (*uv, "pip", "install", "--quiet", "--python", PYTHON)
     call(*uv, "venv", "--quiet", "--clear", "--python", sys.executable, VENV)
-    requirements = [word for name in PACKAGES for word in ("-r", f"{name}/pyproject.toml")]
+    requirements = [argument for name in PACKAGES for argument in ("-r", f"{name}/pyproject.toml")]
     call(*install, "--resolution", "lowest-direct", *requirements, "--group", "pyproject.toml:test")
-    with tempfile.TemporaryDirectory(prefix="gpulab-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="gpulab-") as scratch_folder:
         for name in PACKAGES:
-            command = ("hatchling", "build", "-t", "wheel", "-d", scratch)
+            command = ("hatchling", "build", "-t", "wheel", "-d", scratch_folder)
             call(sys.executable, "-m", *command, folder=ROOT / name)
-        wheels = sorted(Path(scratch).glob("*.whl"))
+        wheels = sorted(Path(scratch_folder).glob("*.whl"))
         call(*uv, "tool", "run", "--quiet", "twine", "check", "--strict", *wheels)
         call(*install, "--no-deps", "--reinstall", *wheels)
-        empty = Path(scratch) / "a learner's folder"
-        empty.mkdir()
-        call(PYTHON, "-m", "gpulab", "doctor", "--details", folder=empty)
-        call(PYTHON, "-m", "gpulab", "copy", folder=empty)
-        course = empty / "gpulab-course"
+        learner_folder = Path(scratch_folder) / "a learner's folder"
+        learner_folder.mkdir()
+        call(PYTHON, "-m", "gpulab", "doctor", "--details", folder=learner_folder)
+        call(PYTHON, "-m", "gpulab", "copy", folder=learner_folder)
+        course = learner_folder / "gpulab-course"
         first_notebook = min(path.name for path in course.glob("*.ipynb"))
-        run = ("nbconvert", "--execute", "--to", "notebook", "--inplace", first_notebook)
-        call(PYTHON, "-m", *run, folder=course, home=empty)
+        nbconvert = ("nbconvert", "--execute", "--to", "notebook", "--inplace", first_notebook)
+        call(PYTHON, "-m", *nbconvert, folder=course, home=learner_folder)
 
 
 if __name__ == "__main__":

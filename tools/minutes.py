@@ -55,12 +55,12 @@ def pause(notebook: Any) -> int | None:
     if total(notebook) <= SITTING_MIN:
         return None
     minutes = 0.0
-    ends = {}
+    end_minutes = {}
     for section in sections(notebook):
         minutes += section.minutes
         if section.title[:1].isdigit():
-            ends[int(section.title.split(" ")[0])] = minutes
-    return min(ends, key=lambda section_number: abs(ends[section_number] - minutes / 2))
+            end_minutes[int(section.title.split(" ")[0])] = minutes
+    return min(end_minutes, key=lambda section_number: abs(end_minutes[section_number] - minutes / 2))
 
 
 def said(notebook: Any) -> int | None:
@@ -90,7 +90,7 @@ def said_in_readme(number: str) -> int | None:
 
 
 def number(path: Path) -> str:
-    """A notebook's number: 05a of ``05a_sectors.ipynb``."""
+    """Return a notebook's number, such as ``05a`` for ``05a_sectors.ipynb``."""
     return path.name.split("_")[0]
 
 
@@ -100,9 +100,9 @@ def write(path: Path) -> None:
     minutes = {section.title: max(round(section.minutes), 1) for section in sections(notebook)}
     total_minutes = total(notebook)
     section_number = pause(notebook)
-    sittings = f" in two sittings (pause after section {section_number})" if section_number else ""
+    sittings_text = f" in two sittings (pause after section {section_number})" if section_number else ""
     notebook.cells[0].source = _OPENING.sub(
-        f"**{total_minutes} minutes{sittings}", notebook.cells[0].source, count=1
+        f"**{total_minutes} minutes{sittings_text}", notebook.cells[0].source, count=1
     )
     for cell in notebook.cells:
         if cell.cell_type == "markdown" and (heading := HEADING.match(cell.source)) and heading["minutes"]:

@@ -39,17 +39,17 @@ def clean(notebook: Any) -> Any:
 def with_pictures(outputs: list[Any]) -> list[Any]:
     """Return outputs in which each view contains its picture, instead of a separate output with it."""
     views = [output for output in outputs if WIDGET_VIEW in output.get("data", {})]
-    remaining = []
+    merged_outputs = []
     for output in outputs:
         alt = output.get("metadata", {}).get("image/png", {}).get("alt")
         view = next((view for view in views if alt and view.data.get("text/plain") == alt), None)
         if view is None or view is output:
-            remaining.append(output)
+            merged_outputs.append(output)
         else:
             view.data |= output.data
             view.metadata |= output.metadata
             views.remove(view)
-    return remaining
+    return merged_outputs
 
 
 def joined(outputs: list[Any]) -> list[Any]:
@@ -100,8 +100,8 @@ def main() -> None:
     parser.add_argument("--strip", action="store_true", help="clean only, run nothing")
     parser.add_argument("prefixes", nargs="*", help="first letters of notebook names")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="gpulab-") as scratch:
-        os.environ.update(stage_environment(scratch))
+    with tempfile.TemporaryDirectory(prefix="gpulab-") as scratch_folder:
+        os.environ.update(stage_environment(scratch_folder))
         for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
             if options.prefixes and not path.name.startswith(tuple(options.prefixes)):
                 continue

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def is_on() -> bool:
-    """Return whether only a sample of the tests runs, which an environment variable decides."""
+    """Return whether an environment variable selects only a sample of the tests."""
     return bool(os.environ.get(VARIABLE))
 
 
@@ -49,13 +49,13 @@ def part(
     items = list(items)
     if not is_on():
         return items
-    selected = {index for index, item in enumerate(items) if _hash(name(item)) % one_in == 0}
-    chosen_groups = {group(items[index]) for index in selected}
-    for missing in dict.fromkeys(map(group, items)):
-        if missing not in chosen_groups:
-            members = [index for index, item in enumerate(items) if group(item) == missing]
-            selected.add(min(members, key=lambda index: _hash(name(items[index]))))
-    return [items[index] for index in sorted(selected)]
+    selected_indices = {index for index, item in enumerate(items) if _hash(name(item)) % one_in == 0}
+    chosen_groups = {group(items[index]) for index in selected_indices}
+    for group_key in dict.fromkeys(map(group, items)):
+        if group_key not in chosen_groups:
+            members = [index for index, item in enumerate(items) if group(item) == group_key]
+            selected_indices.add(min(members, key=lambda index: _hash(name(items[index]))))
+    return [items[index] for index in sorted(selected_indices)]
 
 
 def _hash(name: str) -> int:

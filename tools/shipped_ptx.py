@@ -96,7 +96,7 @@ def title(name: str, device: str) -> str:
 
 
 def doctor_and_readme() -> None:
-    """Run what a learner may run before the first notebook."""
+    """Run the commands that a learner may run before the first notebook."""
     from gpulab import session
     from gpulab.diagnosis import doctor
 
@@ -141,13 +141,13 @@ def recorded(images: list[CompiledImage]) -> Iterator[None]:
 
         return noted
 
-    originals = {name: getattr(nvrtc, name) for name in ("compile_ptx", "compile_both")}
-    for name, compile_it in originals.items():
+    original_functions = {name: getattr(nvrtc, name) for name in ("compile_ptx", "compile_both")}
+    for name, compile_it in original_functions.items():
         setattr(nvrtc, name, noting(compile_it))
     try:
         yield
     finally:
-        for name, compile_it in originals.items():
+        for name, compile_it in original_functions.items():
             setattr(nvrtc, name, compile_it)
 
 
@@ -173,8 +173,8 @@ def kernels_alone() -> Iterator[None]:
 
 def main() -> int:
     """Write the list of requests and the shipped images."""
-    with tempfile.TemporaryDirectory(prefix="gpulab-") as scratch:
-        os.environ.update(GPULAB_HOME=scratch, GPULAB_DEVICE=DEVICE, MPLBACKEND="Agg")
+    with tempfile.TemporaryDirectory(prefix="gpulab-") as scratch_folder:
+        os.environ.update(GPULAB_HOME=scratch_folder, GPULAB_DEVICE=DEVICE, MPLBACKEND="Agg")
         course = of_course()
         lines = [f"{name}\t{key}\n" for name, requests in course.items() for key in sorted(own(requests))]
         COMPILED.write_text("".join(lines), encoding="utf-8")
@@ -259,10 +259,10 @@ def problems(name: str, images: Sequence[CompiledImage]) -> list[str]:
                 max(ptx_target for ptx_target in shipped.TARGETS if ptx_target <= compiled.target)
             )
         )
-        comparable = is_same_compiler and compiled.target in shipped.TARGETS
+        is_comparable = is_same_compiler and compiled.target in shipped.TARGETS
         if image is None:
             messages.append(f"There is no image of {location}")
-        elif comparable and (image.ptx, image.lowered_names) != (
+        elif is_comparable and (image.ptx, image.lowered_names) != (
             shipped.strip(compiled.ptx),
             compiled.lowered_names,
         ):

@@ -48,7 +48,7 @@ Show = Callable[[str], None]
 
 
 def shown(text: str) -> None:
-    """Print text and flush the output immediately."""
+    """Print text, and flush the output immediately."""
     print(text, flush=True)
 
 
@@ -111,12 +111,12 @@ def workers() -> list[str]:
 
 def lint() -> list[list[str]]:
     ruff = [sys.executable, "-m", "ruff"]
-    places = [
+    checked_folders = [
         name
         for name in ("gpulab", "gpulab_course", "virtualgpu", "tests", "notebooks", "tools", "docs")
         if (ROOT / name).exists()
     ]
-    return [[*ruff, "check", *places], [*ruff, "format", "--check", *places]]
+    return [[*ruff, "check", *checked_folders], [*ruff, "format", "--check", *checked_folders]]
 
 
 def site() -> list[list[str]]:
@@ -204,10 +204,10 @@ def processors() -> list[list[str]]:
 
     commands = []
     for level in sample.part(processor.levels()[:2], 2):
-        if lacks := processor.lacking(level):
-            print(f"skipped {level}: this processor lacks {', '.join(lacks)}", flush=True)
+        if missing_features := processor.lacking(level):
+            print(f"skipped {level}: this processor lacks {', '.join(missing_features)}", flush=True)
             continue
-        chosen = (
+        pytest_options = (
             f"--processor={level}",
             "-p",
             "no:cacheprovider",
@@ -215,18 +215,22 @@ def processors() -> list[list[str]]:
             "no:nbval",
             *(f"tests/{name}" for name in OF_PROCESSORS),
         )
-        commands.append(pytest(*chosen))
+        commands.append(pytest(*pytest_options))
     return commands
 
 
 def oldest() -> list[list[str]]:
     """Return commands that test the wheels with the oldest allowed packages."""
-    halves = (("session", "teach/test_store.py"), ("views", "ptx", "teach/test_widgets.py"))
-    tests = [f"tests/{name}" for half in sample.part(halves, 2) for name in half]
-    chosen = ("-m", "not browser and not slow", "--without-gpu", *tests)
+    test_groups = (("session", "teach/test_store.py"), ("views", "ptx", "teach/test_widgets.py"))
+    test_paths = [f"tests/{name}" for group in sample.part(test_groups, 2) for name in group]
+    pytest_options = ("-m", "not browser and not slow", "--without-gpu", *test_paths)
     # Older packages may be slower; the order of streams leans on none of them.
-    chosen = ("-k", "not (processor_time or check_streams or stream_orders or graph_capture)", *chosen)
-    run_tests = pytest("-p", "no:cacheprovider", *chosen)
+    pytest_options = (
+        "-k",
+        "not (processor_time or check_streams or stream_orders or graph_capture)",
+        *pytest_options,
+    )
+    run_tests = pytest("-p", "no:cacheprovider", *pytest_options)
     return [[sys.executable, "-m", "tools.lowest"], [str(lowest.PYTHON), *run_tests[1:]]]
 
 
@@ -304,26 +308,26 @@ def run(
 ) -> Result:
     """Run one stage, or some of its commands."""
     show(f"\n=== {name} " + "=" * (90 - len(name)))
-    start = time.perf_counter()
-    if missing := lacking(name):
-        return Result(name, False, 0.0, f"pip install {' '.join(missing)}")
+    start_s = time.perf_counter()
+    if missing_packages := lacking(name):
+        return Result(name, False, 0.0, f"pip install {' '.join(missing_packages)}")
     if name in ("gpu", "notebooks") and (reason := kernel_obstacle(environment)):
         show(reason)
         return Result(name, False, 0.0, reason)
     ok = True
-    closings = []
+    summaries = []
     spent_s = 0.0
     for command in STAGES[name]() if commands is None else commands:
         status, lines, processor_s = tee(command, environment, show)
         spent_s += processor_s
         if "pytest" in command:
-            closings.append(
+            summaries.append(
                 next((line.strip("= ") for line in reversed(lines) if counts(line)), "no test ran")
             )
             ok &= status in (0, NO_TESTS_COLLECTED)
         else:
             ok &= status == 0
-    return Result(name, ok, time.perf_counter() - start, "; ".join(closings), spent_s)
+    return Result(name, ok, time.perf_counter() - start_s, "; ".join(summaries), spent_s)
 
 
 def parts(name: str) -> list[list[list[str]]]:
@@ -353,41 +357,41 @@ def aside(command: list[str]) -> list[str]:
 def run_all(stages: Sequence[str], environment: dict[str, str]) -> list[Result]:
     """Run stages in parallel. The output of background stages is shown when they have ended."""
     names = list(dict.fromkeys(stages))
-    give_way = aside if IN_FRONT in names and len(names) > 1 else list
+    lower_priority = aside if IN_FRONT in names and len(names) > 1 else list
     results_by_name: dict[str, list[Result]] = {name: [] for name in names}
     waiting_jobs = deque(
-        (name, [give_way(command) for command in commands])
+        (name, [lower_priority(command) for command in commands])
         for name in names
         if name not in (*SPREAD, IN_FRONT)
         for commands in parts(name)
     )
     is_live = len(names) == 1 or cores() == 1
-    telling = threading.Lock()
+    output_lock = threading.Lock()
 
-    def told(name: str, commands: list[list[str]] | None = None) -> None:
+    def run_stage(name: str, commands: list[list[str]] | None = None) -> None:
         messages: list[str] = []
         results_by_name[name].append(run(name, environment, shown if is_live else messages.append, commands))
-        with telling:
+        with output_lock:
             shown("\n".join(messages))
 
-    def go_on() -> None:
+    def run_jobs() -> None:
         while True:
             try:
                 name, commands = waiting_jobs.popleft()
             except IndexError:
                 return
-            told(name, commands)
+            run_stage(name, commands)
 
     with ThreadPoolExecutor(cores() + 2) as executor:
-        running = [executor.submit(told, IN_FRONT)] if IN_FRONT in names else []
+        futures = [executor.submit(run_stage, IN_FRONT)] if IN_FRONT in names else []
         try:
-            running += [executor.submit(go_on) for _ in range(cores() > 1)]
+            futures += [executor.submit(run_jobs) for _ in range(cores() > 1)]
             for name in names:
                 if name in SPREAD:
-                    commands = [give_way(command) for command in STAGES[name]()]
+                    commands = [lower_priority(command) for command in STAGES[name]()]
                     results_by_name[name].append(run(name, environment, shown, commands))
-            running += [executor.submit(go_on) for _ in range(max(cores() - 1, 1))]
-            for future in running:
+            futures += [executor.submit(run_jobs) for _ in range(max(cores() - 1, 1))]
+            for future in futures:
                 future.result()
         finally:
             waiting_jobs.clear()
@@ -397,16 +401,19 @@ def run_all(stages: Sequence[str], environment: dict[str, str]) -> list[Result]:
 def summarise(results: list[Result]) -> str:
     """Return the table of stages and one line with the totals."""
     lines = ["", "=== summary " + "=" * 83]
-    totals = {"passed": 0, "failed": 0, "skipped": 0}
+    outcome_counts = {"passed": 0, "failed": 0, "skipped": 0}
     for result in results:
         state_text = "ok" if result.ok else "FAILED"
-        times = f"{result.seconds:6.0f} s {result.processor_s:6.0f} s of processors"
-        lines.append(f"{result.name:10} {state_text:7} {times}  {result.closing}")
+        time_text = f"{result.seconds:6.0f} s {result.processor_s:6.0f} s of processors"
+        lines.append(f"{result.name:10} {state_text:7} {time_text}  {result.closing}")
         result_counts = counts(result.closing)
-        totals["passed"] += result_counts.get("passed", 0)
-        totals["failed"] += result_counts.get("failed", 0) + result_counts.get("error", 0)
-        totals["skipped"] += result_counts.get("skipped", 0)
-    lines.append(f"{totals['passed']} passed, {totals['failed']} failed, {totals['skipped']} skipped")
+        outcome_counts["passed"] += result_counts.get("passed", 0)
+        outcome_counts["failed"] += result_counts.get("failed", 0) + result_counts.get("error", 0)
+        outcome_counts["skipped"] += result_counts.get("skipped", 0)
+    lines.append(
+        f"{outcome_counts['passed']} passed, {outcome_counts['failed']} failed, {outcome_counts['skipped']} "
+        "skipped"
+    )
     return "\n".join(lines)
 
 

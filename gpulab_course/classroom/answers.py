@@ -99,9 +99,9 @@ def judged(exercise_id: str, path: Path) -> Verdict:
     try:
         compile(text, path.name, "exec")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+        location_text = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         reason_text = error.msg if isinstance(error, SyntaxError) else str(error)
-        raise AnswerError(f"{path.name}{line}: this is not valid Python: {reason_text}.") from None
+        raise AnswerError(f"{path.name}{location_text}: this is not valid Python: {reason_text}.") from None
     module = Module(text, name_in_the_notebook(exercise_id), path.name)
     if not isinstance(exercise, KernelExercise):
         return judge(exercise, module)

@@ -24,7 +24,7 @@ from virtualgpu.errors import GpulabError, did_you_mean
 
 def main(arguments: Sequence[str]) -> int:
     """Judge answers in files, without Jupyter."""
-    parser = _parser()
+    parser = _make_parser()
     options = parser.parse_args(arguments)
     if options.all is None and not (options.exercise and options.file):
         parser.error("name an exercise and a file, or --all FOLDER")
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0 if all(result["passed"] for result in results) else 1
 
 
-def _parser() -> argparse.ArgumentParser:
+def _make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gpulab check",
         description="Judge an answer as gl.check does, without storing the result. Exit status: 0 "

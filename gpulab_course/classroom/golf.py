@@ -148,8 +148,8 @@ def enter(path: Path, exercise_id: str, answer: Path, name: str) -> list[str]:
     with FileLock(f"{path}.lock", timeout=60):
         entries = {(entry.exercise, entry.counter): entry for entry in read(path)}
         for counter, (score, reference, score_text) in scores.items():
-            previous = entries.get((exercise_id, counter))
-            if previous is not None and previous.rules == rules and previous.score <= score:
+            previous_entry = entries.get((exercise_id, counter))
+            if previous_entry is not None and previous_entry.rules == rules and previous_entry.score <= score:
                 continue
             entries[exercise_id, counter] = Entry(
                 exercise=exercise_id,
@@ -162,7 +162,11 @@ def enter(path: Path, exercise_id: str, answer: Path, name: str) -> list[str]:
                 date=today,
                 gpulab=gpulab.__version__,
             )
-            suffix = f", previously {previous.score:,} by {previous.name}" if previous is not None else ""
+            suffix = (
+                f", previously {previous_entry.score:,} by {previous_entry.name}"
+                if previous_entry is not None
+                else ""
+            )
             sentences.append(f"{exercise_id}: {score_text}; reference {reference:,}{suffix}.")
         if sentences:
             _write_entries(path, sorted(entries.values(), key=lambda entry: (entry.exercise, entry.counter)))
@@ -171,9 +175,9 @@ def enter(path: Path, exercise_id: str, answer: Path, name: str) -> list[str]:
 
 def _write_entries(path: Path, entries: Iterable[Entry]) -> None:
     data = {"format": FORMAT, "version": VERSION, "entries": [asdict(entry) for entry in entries]}
-    temporary = path.with_name(f"{path.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    temporary_path = path.with_name(f"{path.name}.{os.getpid()}")
+    temporary_path.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    temporary_path.replace(path)
 
 
 def _judged_scores(exercise_id: str, answer: Path) -> dict[str, tuple[int, int, str]]:

@@ -129,21 +129,21 @@ def as_csv(learners: Sequence[Learner]) -> str:
     headings = [
         f"{notebook_number}{suffix}" for notebook_number in notebook_numbers for suffix in ("", " of")
     ]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
+    csv_buffer = io.StringIO()
+    writer = csv.writer(csv_buffer, lineterminator="\n")
     writer.writerow(["learner", "file", "last", *names, *headings])
     for learner in learners:
         shares = [learner.exercises, learner.predictions, learner.sure, learner.guesses, learner.quiz]
-        values: list[Any] = [value for share in shares for value in share]
-        values += [
-            value
+        cells: list[Any] = [cell for share in shares for cell in share]
+        cells += [
+            cell
             for notebook_number in notebook_numbers
-            for value in learner.notebooks.get(notebook_number, ("", ""))
+            for cell in learner.notebooks.get(notebook_number, ("", ""))
         ]
         writer.writerow(
-            [_spreadsheet_text(learner.learner), _spreadsheet_text(learner.file), learner.last, *values]
+            [_spreadsheet_text(learner.learner), _spreadsheet_text(learner.file), learner.last, *cells]
         )
-    return text.getvalue()
+    return csv_buffer.getvalue()
 
 
 def _spreadsheet_text(text: str) -> str:
@@ -200,10 +200,10 @@ def _read_learner(path: Path, name: Path) -> Learner:
 
 
 def _record_list(record: dict[str, Any], key: str) -> list[dict[str, Any]]:
-    values = _field_value(record, key, list)
-    if not all(isinstance(value, dict) for value in values):
+    records = _field_value(record, key, list)
+    if not all(isinstance(item, dict) for item in records):
         raise ValueError(f"{key!r} has a value of another type")
-    return list(values)
+    return list(records)
 
 
 def _field_value(record: dict[str, Any], key: str, value_type: type) -> Any:

@@ -79,8 +79,8 @@ def main(arguments: Sequence[str]) -> int:
         raise TallyError(f"--every takes 1 to 3600 seconds, not {options.every:g}.")
     print(f"gpulab: open {options.page.absolute().as_uri()} in a browser. Press Ctrl+C to stop.", flush=True)
     while True:
-        text = page(read(options.folder), options.notebook, refresh_s=0 if options.once else options.every)
-        replace_file(options.page, text.encode())
+        html = page(read(options.folder), options.notebook, refresh_s=0 if options.once else options.every)
+        replace_file(options.page, html.encode())
         if options.once:
             return 0
         time.sleep(options.every)
@@ -102,12 +102,12 @@ def read(folder: Path) -> Tally:
         )
     tally = Tally(0, {}, Counter())
     learners = 0
-    unreadable = []
+    unreadable_files = []
     for path in sorted(folder.glob("*.json")):
         try:
             record = _read_summary(path)
         except (OSError, ValueError, RecursionError):
-            unreadable.append(path.name)
+            unreadable_files.append(path.name)
             continue
         learners += 1
         tally.exercises.update({name for name in record["exercises"] if name in folders.exercises()})
@@ -118,7 +118,7 @@ def read(folder: Path) -> Tally:
                 value = _value_text(answer["value"], question)
                 answers.locked[value] += 1
                 answers.sure[value] += answer.get("sure") is True
-    return Tally(learners, tally.predictions, tally.exercises, tuple(unreadable))
+    return Tally(learners, tally.predictions, tally.exercises, tuple(unreadable_files))
 
 
 def _read_summary(path: Path) -> dict[str, Any]:
@@ -165,7 +165,7 @@ def page(tally: Tally, notebook: str = "", *, refresh_s: float = 5) -> str:
     refresh_s : float
         The interval in seconds in which the browser reloads the page; 0 if it does not reload.
     """
-    refresh = f'<meta http-equiv="refresh" content="{refresh_s:g}">' if refresh_s else ""
+    refresh_tag = f'<meta http-equiv="refresh" content="{refresh_s:g}">' if refresh_s else ""
     html_parts = [
         f"<h1>{count(tally.learners, 'learner')}</h1>",
         f"<p>Counted at {time.strftime('%H:%M:%S')}.</p>",
@@ -186,7 +186,7 @@ def page(tally: Tally, notebook: str = "", *, refresh_s: float = 5) -> str:
         html_parts.append(f"<h2>Passed exercises</h2><table>{rows}</table>")
     if len(html_parts) == 2:
         html_parts.append("<p>There is no locked prediction and no passed exercise yet.</p>")
-    head_html = f'<meta charset="utf-8">{refresh}<title>gpulab: the class</title><style>{_STYLE}</style>'
+    head_html = f'<meta charset="utf-8">{refresh_tag}<title>gpulab: the class</title><style>{_STYLE}</style>'
     body_html = "".join(html_parts)
     return f'<!doctype html><html lang="en"><head>{head_html}</head><body>{body_html}</body></html>\n'
 

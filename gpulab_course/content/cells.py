@@ -27,7 +27,7 @@ SOLUTION = re.compile(
     r"<summary>Solution of (?P<id>[\w-]+)</summary>\s*```python\n(?P<code>.*?)\n```", re.DOTALL
 )
 CHECK = re.compile(r'^gl\.check\("(?P<id>[\w-]+)", (?P<answer>.+)\)$', re.MULTILINE)
-_HELP = re.compile(r"<details><summary>(?:Hint|Solution|Answers).*?</details>", re.DOTALL)
+_HELP_PATTERN = re.compile(r"<details><summary>(?:Hint|Solution|Answers).*?</details>", re.DOTALL)
 
 
 @dataclass
@@ -56,8 +56,8 @@ def sections(cells: Sequence[Any]) -> Iterator[Section]:
 
 def solutions(cells: Sequence[Any]) -> dict[str, str]:
     """Return the source of each folded solution of a notebook, by the name of its exercise."""
-    text = "\n".join(cell["source"] for cell in cells if cell["cell_type"] == "markdown")
-    return {match["id"]: match["code"] for match in SOLUTION.finditer(text)}
+    markdown = "\n".join(cell["source"] for cell in cells if cell["cell_type"] == "markdown")
+    return {match["id"]: match["code"] for match in SOLUTION.finditer(markdown)}
 
 
 def section_minutes(section: Section, answers: dict[str, str]) -> float:
@@ -71,14 +71,16 @@ def cell_minutes(cell: Any, answers: dict[str, str]) -> float:
     """Return the estimated minutes for one cell; hints and solutions count as parts of their exercise."""
     source = cell["source"]
     if cell["cell_type"] == "markdown":
-        text = _HELP.sub("", source)
-        word_count = len(re.findall(r"\w[\w'’.,-]*", text))
-        return word_count / WORDS_PER_MINUTE + TASK_MIN * text.count("**Your turn.**")
+        visible_markdown = _HELP_PATTERN.sub("", source)
+        word_count = len(re.findall(r"\w[\w'’.,-]*", visible_markdown))
+        return word_count / WORDS_PER_MINUTE + TASK_MIN * visible_markdown.count("**Your turn.**")
     if check := CHECK.search(source):
-        stub = {line.strip() for line in source.splitlines()}
-        lines = [line for line in answers[check["id"]].splitlines() if line.strip() not in stub | {""}]
-        shortest, longest = EXERCISE_MIN
-        return min(shortest + SOLUTION_LINE_MIN * len(lines), longest)
+        stub_lines = {line.strip() for line in source.splitlines()}
+        added_lines = [
+            line for line in answers[check["id"]].splitlines() if line.strip() not in stub_lines | {""}
+        ]
+        min_minutes, max_minutes = EXERCISE_MIN
+        return min(min_minutes + SOLUTION_LINE_MIN * len(added_lines), max_minutes)
     if "gl.predict(" in source:
         return PREDICTION_MIN
     code_min = LINE_MIN * len([line for line in source.splitlines() if line.strip()])

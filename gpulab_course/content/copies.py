@@ -100,13 +100,13 @@ def update(folder: Path, course: Course | None = None, *, solutions: bool = True
             if old_notebook is not None and _copy_metadata(old_notebook).get("made_from") == new_hash:
                 continue
             if old_notebook is None or is_edited(old_notebook):
-                problem = (
+                problem_text = (
                     "cannot be read"
                     if old_notebook is None
                     else "has a newer version, but you changed your copy, so your copy was kept"
                 )
                 messages.append(
-                    f"{name} {problem}. To start it again and keep your copy, run: gpulab reset "
+                    f"{name} {problem_text}. To start it again and keep your copy, run: gpulab reset "
                     f"{name.split('_')[0]}"
                 )
                 continue
@@ -233,8 +233,8 @@ def _write_copy(notebook: Any, path: Path) -> None:
     temporary_path = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         cells = [cell | {"source": cell["source"].splitlines(True)} for cell in notebook["cells"]]
-        text = json.dumps(notebook | {"cells": cells}, ensure_ascii=False, indent=1, sort_keys=True)
-        temporary_path.write_text(text + "\n", encoding="utf-8")
+        notebook_json = json.dumps(notebook | {"cells": cells}, ensure_ascii=False, indent=1, sort_keys=True)
+        temporary_path.write_text(notebook_json + "\n", encoding="utf-8")
         temporary_path.replace(path)
     finally:
         temporary_path.unlink(missing_ok=True)
@@ -244,13 +244,13 @@ def _move_to_earlier(path: Path) -> Path:
     """Move a notebook to ``earlier/``, add the time to its name, and return its new relative path."""
     folder = path.parent / EARLIER_FOLDER
     folder.mkdir(exist_ok=True)
-    stem = f"{path.stem}_{time.strftime('%Y-%m-%d_%H%M%S')}"
+    file_stem = f"{path.stem}_{time.strftime('%Y-%m-%d_%H%M%S')}"
     used_stems = {earlier_path.stem for earlier_path in folder.iterdir()}
-    name = stem
+    name = file_stem
     copy_number = 1
     while name in used_stems:
         copy_number += 1
-        name = f"{stem}_{copy_number}"
+        name = f"{file_stem}_{copy_number}"
     return path.rename(folder / f"{name}.ipynb").relative_to(path.parent)
 
 

@@ -114,11 +114,11 @@ def course(name: str) -> Course:
 
 
 def _read_part(part_entry: Mapping[str, Any]) -> Part:
-    values: dict[str, Any] = dict(part_entry)
+    part_fields: dict[str, Any] = dict(part_entry)
     for key, value in part_entry.items():
         if isinstance(value, list):
-            values[key] = tuple(value)
-    return Part(**values)
+            part_fields[key] = tuple(value)
+    return Part(**part_fields)
 
 
 def _read_course(name: str, course_entry: Mapping[str, Any]) -> Course:
@@ -150,9 +150,9 @@ def chosen_ids(cells: Sequence[Any], part: Part) -> set[str]:
             ids |= exercises[exercise]
         known_names |= exercises.keys() & {*part.home}
     all_ids = {cell["id"] for cell in cells}
-    unknown = {*part.sections, *part.exercises, *part.home} - known_names | {*part.without} - all_ids
-    if unknown:
-        raise ValueError(f"notebook {part.notebook} has no {', '.join(sorted(unknown))}")
+    unknown_names = {*part.sections, *part.exercises, *part.home} - known_names | {*part.without} - all_ids
+    if unknown_names:
+        raise ValueError(f"notebook {part.notebook} has no {', '.join(sorted(unknown_names))}")
     return ids - {*part.without}
 
 
@@ -175,7 +175,9 @@ def _exercises(cells: Sequence[Any]) -> Iterator[tuple[str, set[str]]]:
         ids = {cell["id"]}
         if index and cells[index - 1]["source"].startswith("### "):
             ids.add(cells[index - 1]["id"])
-        if "<summary>Solution of" in "".join(follower["source"] for follower in cells[index + 1 : index + 2]):
+        if "<summary>Solution of" in "".join(
+            next_cell["source"] for next_cell in cells[index + 1 : index + 2]
+        ):
             ids.add(cells[index + 1]["id"])
         yield check["id"], ids
 
@@ -195,14 +197,14 @@ def preparation_ids(cells: Sequence[Any], chosen: set[str]) -> set[str]:
     >>> preparation_ids(cells, {"b"})
     {'a'}
     """
-    definers: list[dict[str, str]] = []  # for each cell: the last cell before it that defines a name
+    definers_by_cell: list[dict[str, str]] = []  # for each cell: the last cell before it that defines a name
     last_definers: dict[str, str] = {}
     for cell in cells:
-        definers.append(dict(last_definers))
+        definers_by_cell.append(dict(last_definers))
         if cell["cell_type"] == "code":
             last_definers |= dict.fromkeys(_names_of_cell(cell["source"])[0], cell["id"])
     needed_ids: set[str] = set()
-    for cell, defined_by in reversed([*zip(cells, definers, strict=True)]):
+    for cell, defined_by in reversed([*zip(cells, definers_by_cell, strict=True)]):
         if cell["cell_type"] == "code" and cell["id"] in chosen | needed_ids:
             needed_ids |= {
                 defined_by[name] for name in _names_of_cell(cell["source"])[1] if name in defined_by
@@ -232,10 +234,10 @@ def _names_of_cell(source: str) -> tuple[frozenset[str], frozenset[str]]:
             if is_global and (symbol.is_assigned() or symbol.is_imported()):
                 defined_names.add(symbol.get_name())
     # A cell that assigns a name before it reads it needs no other cell for it.
-    return frozenset(defined_names), frozenset(used_names - _assigned_first(plain_code))
+    return frozenset(defined_names), frozenset(used_names - _first_assigned_names(plain_code))
 
 
-def _assigned_first(code: str) -> set[str]:
+def _first_assigned_names(code: str) -> set[str]:
     """Return the global names that a statement assigns before it reads them."""
     read_names: set[str] = set()
     assigned_names: set[str] = set()
@@ -270,9 +272,9 @@ def reduced(notebook: Any, number: str, of: Course, *, solutions: bool = True) -
     cells = notebook["cells"]
     parts = of.parts_of(number)
     selected_ids = opening_ids(cells).union(*(chosen_ids(cells, part) for part in parts))
-    home_names = {name for part in parts for name in part.home}
-    home_ids = {cell_id for name, ids in _exercises(cells) if name in home_names for cell_id in ids}
-    preparation = preparation_ids(cells, selected_ids) | preparation_ids(cells, selected_ids | home_ids)
+    homework_names = {name for part in parts for name in part.home}
+    homework_ids = {cell_id for name, ids in _exercises(cells) if name in homework_names for cell_id in ids}
+    preparation = preparation_ids(cells, selected_ids) | preparation_ids(cells, selected_ids | homework_ids)
     kept_cells = []
     for cell in cells:
         if cell["id"] in selected_ids | preparation:
@@ -281,18 +283,18 @@ def reduced(notebook: Any, number: str, of: Course, *, solutions: bool = True) -
                 cell["source"] = _PREPARATION + cell["source"]
                 cell["metadata"]["jupyter"] = {"source_hidden": True}
             kept_cells.append(cell)
-    if home_ids:
+    if homework_ids:
         kept_cells.append({"cell_type": "markdown", "id": "home", "metadata": {}, "source": "## Homework"})
-        kept_cells += [copy.deepcopy(cell) for cell in cells if cell["id"] in home_ids]
+        kept_cells += [copy.deepcopy(cell) for cell in cells if cell["id"] in homework_ids]
     for cell in kept_cells:
         if cell["cell_type"] == "markdown":
             cell["source"] = _adapt_text(cell["source"], of, solutions=solutions)
     return notebook | {"cells": kept_cells}
 
 
-def _adapt_text(text: str, of: Course, *, solutions: bool) -> str:
+def _adapt_text(text: str, course: Course, *, solutions: bool) -> str:
     """Return a cell's text with the minutes of the whole notebook removed and links adapted to the course."""
-    opening = f"**These are the sections that the course “{of.title}” uses.**"
+    opening = f"**These are the sections that the course “{course.title}” uses.**"
     text = _OPENING_MINUTES.sub(opening, text, count=1)
     text = _HEADING_MINUTES.sub(r"\1", text)
     text = _LINK.sub("](../", text)

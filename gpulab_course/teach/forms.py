@@ -54,13 +54,13 @@ class Form(anywidget.AnyWidget):
         close_widgets_of_earlier_runs(self)
         self._read_state = state
         self._react = react
-        self.on_msg(self._hear)
+        self.on_msg(self._handle_message)
 
     def refresh(self) -> None:
         """Show the current state."""
         self.state = self._read_state()
 
-    def _hear(self, _widget: object, message: dict[str, Any], _buffers: object) -> None:
+    def _handle_message(self, _widget: object, message: dict[str, Any], _buffers: object) -> None:
         self.heard += 1
         if self.state.get("wrong"):  # an error belongs to the message before
             self.state = {**self.state, "wrong": ""}

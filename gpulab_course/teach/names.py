@@ -88,14 +88,16 @@ def names(asked: str = "") -> Names:
     >>> gl.names("stream")
     """
     rows = everything()
-    short = asked.strip().removeprefix("torch.cuda.").removeprefix("torch.").casefold()
-    exact = [row for row in rows if row.torch.casefold() == short]
-    if len(exact) == 1:
-        matches = exact
+    short_query = asked.strip().removeprefix("torch.cuda.").removeprefix("torch.").casefold()
+    exact_rows = [row for row in rows if row.torch.casefold() == short_query]
+    if len(exact_rows) == 1:
+        matching_rows = exact_rows
     else:
-        matches = [row for row in rows if short in f"{row.torch} {row.here} {row.meaning}".casefold()]
-    hint = "" if matches else did_you_mean(short, [row.torch for row in rows])
-    return Names(asked, matches, hint)
+        matching_rows = [
+            row for row in rows if short_query in f"{row.torch} {row.here} {row.meaning}".casefold()
+        ]
+    hint = "" if matching_rows else did_you_mean(short_query, [row.torch for row in rows])
+    return Names(asked, matching_rows, hint)
 
 
 def everything() -> tuple[NameRow, ...]:

@@ -25,12 +25,12 @@ class Picture:
     def of(cls, figure: Figure, caption: str) -> Picture:
         """Render a Matplotlib figure as a small PNG on a white background."""
         FigureCanvasAgg(figure)
-        drawn = io.BytesIO()
-        figure.savefig(drawn, format="png", facecolor="white")
-        image = Image.open(drawn).convert("RGB")
-        buffer = io.BytesIO()
-        image.quantize(_COLOUR_COUNT, dither=Image.Dither.NONE).save(buffer, "PNG", optimize=True)
-        return cls(buffer.getvalue(), caption)
+        png_buffer = io.BytesIO()
+        figure.savefig(png_buffer, format="png", facecolor="white")
+        image = Image.open(png_buffer).convert("RGB")
+        small_png_buffer = io.BytesIO()
+        image.quantize(_COLOUR_COUNT, dither=Image.Dither.NONE).save(small_png_buffer, "PNG", optimize=True)
+        return cls(small_png_buffer.getvalue(), caption)
 
     def __repr__(self) -> str:
         return self.caption

@@ -137,23 +137,23 @@ class Progress(Savable):
     def __repr__(self) -> str:
         right_count, answer_count = _count_right(self.predictions)
         answers = [answer for notebook in self.notebooks for answer in notebook.quiz]
-        text = (
+        summary = (
             f"Progress: {self.passed} of {count(len(self.exercises), 'exercise')} passed; "
             f"{right_count} of {count(answer_count, 'prediction')} right, "
             f"of {len(self.predictions)} that the course asks for; "
             f"{_count_right(answers)[0]} of {count(len(answers), 'question')} right first time."
         )
         if next_exercise := self.next_exercise:
-            text += f" Your next exercise: {next_exercise.name}."
+            summary += f" Your next exercise: {next_exercise.name}."
         sure_share = self.calibration(True)
         guess_share = self.calibration(False)
         if sure_share[1] or guess_share[1]:
-            text += (
+            summary += (
                 f" When sure, right {_share_text(*sure_share)}; when guessing, {_share_text(*guess_share)}."
             )
         if self.interview[0]:
-            text += f" Interview: {count(self.interview[0], 'card')} answered, {self.interview[1]} due."
-        return text
+            summary += f" Interview: {count(self.interview[0], 'card')} answered, {self.interview[1]} due."
+        return summary
 
     def __str__(self) -> str:
         table = Table(repr(self), _HEADINGS, tuple(self._rows())).text()
@@ -172,7 +172,7 @@ class Progress(Savable):
 
     def _repr_html_(self) -> str:
         exercise = self.next_exercise
-        answered, due = self.interview
+        answered_count, due_count = self.interview
         scores = [
             f"{exercise.name}: {exercise.best}"
             for notebook in self.notebooks
@@ -183,7 +183,9 @@ class Progress(Savable):
             tuple(map(_notebook_tile, self.notebooks)),
             {"sure": self.calibration(True), "guess": self.calibration(False)},
             (exercise.name, _file_of(exercise.name)) if exercise else ("", ""),
-            [f"Interview: {count(answered, 'card')} answered, {due} due."] if answered else [],
+            [f"Interview: {count(answered_count, 'card')} answered, {due_count} due."]
+            if answered_count
+            else [],
             scores,
         )
         story = self._story()
@@ -249,8 +251,8 @@ def _file_of(exercise: str) -> str:
 
 def _exercise_result(exercise: Exercise) -> ExerciseResult:
     name = exercise.exercise_id
-    best = [f"{value:,} {counter}" for counter, value in scores.best(exercise).items()]
-    return ExerciseResult(name, bool(store().get("exercises", name)), ", ".join(best))
+    best_texts = [f"{value:,} {counter}" for counter, value in scores.best(exercise).items()]
+    return ExerciseResult(name, bool(store().get("exercises", name)), ", ".join(best_texts))
 
 
 def _prediction_result(key: str) -> PredictionResult:
@@ -268,9 +270,9 @@ def _quiz_results(notebook: Notebook) -> tuple[tuple[QuizAnswer, ...], tuple[int
     for question in questions:
         if isinstance(question, Question):
             first_choice = quiz.given(question, "first")
-            text = first_choice.text if first_choice else None
+            choice_text = first_choice.text if first_choice else None
             is_right = first_choice.right if first_choice else None
-            answers.append(QuizAnswer(question.text, text, is_right))
+            answers.append(QuizAnswer(question.text, choice_text, is_right))
     return tuple(answers), quiz.points
 
 

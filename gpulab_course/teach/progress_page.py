@@ -73,8 +73,8 @@ def page(
         The best scores of exercises.
     """
     name, file = next_exercise
-    link = _link_html(name, file)
-    next_text = f'<p class="gl-words-plain">Your next exercise: {link}.</p>' if name else ""
+    link_html = _link_html(name, file)
+    next_text = f'<p class="gl-words-plain">Your next exercise: {link_html}.</p>' if name else ""
     return card(
         "Progress",
         _total_bars(tiles),
@@ -145,8 +145,9 @@ def _calibration_html(calibration: Mapping[str, tuple[int, int]]) -> str:
 def _axis_svg() -> str:
     ticks: Iterable[int] = range(0, 101, 25)
     return "".join(
-        f'<path d="M{_x(tick / 100)} 2V58" style="stroke:var(--gl-grid)"/>'
-        f'<text x="{_x(tick / 100)}" y="74" text-anchor="middle" style="fill:var(--gl-muted)">{tick} %</text>'
+        f'<path d="M{_share_to_x(tick / 100)} 2V58" style="stroke:var(--gl-grid)"/>'
+        f'<text x="{_share_to_x(tick / 100)}" y="74" text-anchor="middle" '
+        f'style="fill:var(--gl-muted)">{tick} %</text>'
         for tick in ticks
     )
 
@@ -157,11 +158,12 @@ def _plot_row(y: int, label: str, right_count: int, answer_count: int) -> str:
         return text
     low_share, high_share = interval(right_count, answer_count)
     return (
-        f'{text}<path d="M{_x(low_share)} {y}H{_x(high_share)}" '
+        f'{text}<path d="M{_share_to_x(low_share)} {y}H{_share_to_x(high_share)}" '
         'style="stroke:var(--gl-accent-2);stroke-width:4"/>'
-        f'<circle cx="{_x(right_count / answer_count)}" cy="{y}" r="6" style="fill:var(--gl-accent)"/>'
+        f'<circle cx="{_share_to_x(right_count / answer_count)}" cy="{y}" r="6" '
+        'style="fill:var(--gl-accent)"/>'
     )
 
 
-def _x(share: float) -> str:
+def _share_to_x(share: float) -> str:
     return f"{_PLOT_LEFT + share * (_PLOT_WIDTH - _PLOT_LEFT - 24):.1f}"

@@ -64,8 +64,8 @@ class Quiz:
 
     def given(self, question: Question, which: str = "last") -> Choice | None:
         """Return the learner's ``"first"`` or ``"last"`` choice for a question, or None if there is none."""
-        text = self._answers.get(question.text, {}).get(which)
-        return next((option for option in question.options if option.text == text), None)
+        choice_text = self._answers.get(question.text, {}).get(which)
+        return next((option for option in question.options if option.text == choice_text), None)
 
     def words(self, question: WhyQuestion) -> str | None:
         """Return the sentence that the learner wrote as an answer, or None if there is none yet."""
@@ -89,7 +89,7 @@ class Quiz:
         """
         question = self._question(number)
         if isinstance(question, WhyQuestion):
-            self._keep(question, {_WORDS_KEY: str(choice)})
+            self._store_answer(question, {_WORDS_KEY: str(choice)})
             points_text = "\n".join(
                 f"  {index}. {point}" for index, point in enumerate(question.points, start=1)
             )
@@ -105,7 +105,7 @@ class Quiz:
             )
         option = options[position]
         first_choice = self.given(question, "first") or option
-        self._keep(question, {"first": first_choice.text, "last": option.text})
+        self._store_answer(question, {"first": first_choice.text, "last": option.text})
         return feedback(option)
 
     def tick(self, number: int, *points: int) -> str:
@@ -119,26 +119,27 @@ class Quiz:
         question = self._question(number)
         if not isinstance(question, WhyQuestion):
             raise ValueError(f"Question {number} has choices; answer it with q.answer({number}, 'a').")
-        if unknown := [point for point in points if not 1 <= point <= len(question.points)]:
+        if unknown_points := [point for point in points if not 1 <= point <= len(question.points)]:
             raise ValueError(
-                f"Point {unknown[0]} does not exist. The points have the numbers 1 to {len(question.points)}."
+                f"Point {unknown_points[0]} does not exist. The points have the numbers 1 to "
+                f"{len(question.points)}."
             )
-        self._keep(question, {_POINTS_KEY: [question.points[point - 1] for point in points]})
+        self._store_answer(question, {_POINTS_KEY: [question.points[point - 1] for point in points]})
         return f"{len(self.ticked(question))} of {count(len(question.points), 'point')}."
 
     def score_words(self) -> str:
         """Return a sentence about the learner's score so far."""
         question_count = len(self.questions)
         own_words = [question for question in self.questions if isinstance(question, WhyQuestion)]
-        answered = self.answered + sum(self.words(question) is not None for question in own_words)
-        if not answered:
+        answered_count = self.answered + sum(self.words(question) is not None for question in own_words)
+        if not answered_count:
             kinds = f", {len(own_words)} of them in your own words" if own_words else ""
             return f"{count(question_count, 'question')}{kinds}, none answered yet."
         scores = [f"{self.score} of {self.answered} right first time"] if self.answered else []
         ticked_count, point_count = self.points
         if ticked_count:
             scores.append(f"{ticked_count} of {count(point_count, 'point')} in your own words")
-        return f"{'; '.join([f'{answered} of {question_count} answered', *scores])}."
+        return f"{'; '.join([f'{answered_count} of {question_count} answered', *scores])}."
 
     @property
     def _with_choices(self) -> list[Question]:
@@ -151,7 +152,7 @@ class Quiz:
             )
         return self.questions[number - 1]
 
-    def _keep(self, question: Question | WhyQuestion, answer: dict[str, Any]) -> None:
+    def _store_answer(self, question: Question | WhyQuestion, answer: dict[str, Any]) -> None:
         self._answers[question.text] = self._answers.get(question.text, {}) | answer
         store().put(SECTION, self.topic, {"answers": self._answers})
 
@@ -178,9 +179,9 @@ class Quiz:
             for question in self.questions
         )
         quiz_html = f"<b>{page.prose(self.title)}</b><ol>{questions}</ol>"
-        live = page.in_jupyter()
-        text = f"{self.title}." if live else str(self)
-        return page.bundle_of(quiz_form(self) if live else None, text, quiz_html)
+        is_live = page.in_jupyter()
+        plain_text = f"{self.title}." if is_live else str(self)
+        return page.bundle_of(quiz_form(self) if is_live else None, plain_text, quiz_html)
 
 
 def feedback(option: Choice) -> str:

@@ -26,8 +26,8 @@ Sections = dict[str, dict[str, Any]]
 
 def data_dir() -> Path:
     """Return the folder of the learner's file: ``GPULAB_HOME``, or the platform's data folder."""
-    home = os.environ.get("GPULAB_HOME")
-    return Path(home).expanduser() if home else user_data_path("gpulab", appauthor=False)
+    home_folder = os.environ.get("GPULAB_HOME")
+    return Path(home_folder).expanduser() if home_folder else user_data_path("gpulab", appauthor=False)
 
 
 class LearnerStore:
@@ -63,8 +63,8 @@ class LearnerStore:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self._lock():
                 sections = self._sections(locked=True)
-                text = json.dumps(sections, indent=1, sort_keys=True)
-                replace_file(self.path, text.encode(), durable=True)
+                file_text = json.dumps(sections, indent=1, sort_keys=True)
+                replace_file(self.path, file_text.encode(), durable=True)
                 tally.publish(self.path, sections)
         except OSError as error:
             self._warn_unsaved(error)
@@ -84,13 +84,13 @@ class LearnerStore:
                 raise
             self._warn_unsaved(error)
         except ValueError as error:
-            self._set_aside(data, error, locked)
+            self._rename_damaged_file(data, error, locked)
         for (section, key), value in self._unsaved.items():
-            values = sections.setdefault(section, {})
-            values.pop(key, None) if value is _REMOVED else values.update({key: value})
+            section_values = sections.setdefault(section, {})
+            section_values.pop(key, None) if value is _REMOVED else section_values.update({key: value})
         return sections
 
-    def _set_aside(self, damaged_bytes: bytes, reason: ValueError, locked: bool) -> None:
+    def _rename_damaged_file(self, damaged_bytes: bytes, reason: ValueError, locked: bool) -> None:
         """Rename a damaged file, so that no later answer overwrites it."""
         new_path = self.path.with_name(f"{self.path.name}.damaged-{time.strftime('%Y-%m-%d_%H%M%S')}")
         try:
@@ -149,10 +149,10 @@ def _warn(sentence: str) -> None:
 
 
 @functools.cache
-def _store_at(path: Path) -> LearnerStore:
+def _open_store(path: Path) -> LearnerStore:
     return LearnerStore(path)
 
 
 def store() -> LearnerStore:
     """Return the store of the learner's file in ``GPULAB_HOME`` or the default data folder."""
-    return _store_at(data_dir() / FILE_NAME)
+    return _open_store(data_dir() / FILE_NAME)

@@ -61,8 +61,8 @@ def summary(sections: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         for key, record in sections.get("predictions", {}).items()
         if isinstance(record, dict) and record.get("value") is not None
     }
-    passed = sorted(name for name, record in sections.get("exercises", {}).items() if record)
-    return {"format": FORMAT, "version": VERSION, "predictions": predictions, "exercises": passed}
+    passed_names = sorted(name for name, record in sections.get("exercises", {}).items() if record)
+    return {"format": FORMAT, "version": VERSION, "predictions": predictions, "exercises": passed_names}
 
 
 def _file_name(learner_file: Path) -> str:

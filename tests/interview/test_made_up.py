@@ -366,7 +366,7 @@ def test_the_page_shows_question_outcome_and_points() -> None:
 
 
 def hear(to: Any, **message: Any) -> None:
-    to._hear(to, message, None)
+    to._handle_message(to, message, None)
 
 
 def answer_in(card: Any, value: str, sure: bool) -> None:

@@ -338,7 +338,7 @@ def test_a_share_is_compared_without_rounding(ways: int, device: str) -> None:
 @pytest.mark.parametrize("mib", [32, 96])
 def test_half_of_the_bus_is_near_on_old_buses_only(mib: int, device: str) -> None:
     """Pageable memory: the host's own copy is the limit, and it does not double with the bus."""
-    outcome = estimates._measure_copy(device, mib << 20, pinned=False)
+    outcome = estimates._measure_copy(device, mib << 20, is_pinned=False)
     assert outcome.value == pytest.approx(mib * 1.048576 / 8, rel=0.35)
 
 

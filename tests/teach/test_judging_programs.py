@@ -487,7 +487,7 @@ def test_a_program_is_tried_on_the_gpu_as_well(monkeypatch: pytest.MonkeyPatch) 
             devices.append(device)
             return real if device.startswith("cuda") else virtual
 
-        monkeypatch.setattr(apart, "_judge_on", judged_on)
+        monkeypatch.setattr(apart, "_judge_on_device", judged_on)
         monkeypatch.setattr(session, "real_cp", lambda: gpu)
         return apart.judge_apart(exercise, None)
 
@@ -512,6 +512,6 @@ def test_ctrl_c_is_a_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped(*_: Any) -> Verdict:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(apart, "_judge_on", stopped)
+    monkeypatch.setattr(apart, "_judge_on_device", stopped)
     verdict = apart.judge_apart(DOUBLE, None)
     assert (verdict.exercise_id, verdict.passed, verdict.message) == ("demo", False, "you stopped the check.")

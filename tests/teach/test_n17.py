@@ -30,7 +30,7 @@ def test_every_cause_is_among_the_hidden_kernels(device: str) -> None:
 def test_works_lie_on_both_sides_of_a_cards_knee() -> None:
     knee = 13.0
     card = {"gb_per_s": 1000.0, "tflops": knee}
-    works = exercises._draw_works(np.random.default_rng(0), knee)
+    works = exercises._draw_kernel_works(np.random.default_rng(0), knee)
     results = [exercises.napkin_of(work, card) for work in works]
     ratios = [result["memory_us"] / result["compute_us"] for result in results if result["operations"]]
     assert sum(0.9 < ratio < 1 for ratio in ratios) == 1

@@ -129,7 +129,7 @@ def test_addresses_are_collected_without_examples() -> None:
         "`http://this-computer:8000`, and https://docs.nvidia.com/cuda/."
     )
     assert weekly.addresses([text, text]) == ["https://cupy.dev/x", "https://docs.nvidia.com/cuda/"]
-    assert len(weekly.addresses(weekly._texts())) > 20
+    assert len(weekly.addresses(weekly._read_texts())) > 20
 
 
 def test_all_steps_run_even_if_one_fails(

@@ -39,5 +39,5 @@ def test_a_slow_figure_fails_the_command_and_is_named(
 def test_processor_time_of_processes_counts() -> None:
     start_s = speeds.spent_s()
     with contextlib.chdir(speeds.ROOT):
-        speeds._imports()
+        speeds._run_import()
     assert speeds.spent_s() > start_s

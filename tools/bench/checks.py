@@ -24,8 +24,8 @@ def sanitized_matmul(size: int, rounds: int) -> tuple[list[float], list[float]]:
     GpulabError
         If the checks find a problem in the product, which has none.
     """
-    checked_times = []
-    plain = []
+    checked_s = []
+    plain_s = []
     with session.on_device("virtual:A100") as cp:
         matrices = [cp.ones((size, size), np.float32) for _ in range(3)]
         kernel = cp.RawKernel(kernel_code("matmul.cu"), "matmul_tiled")
@@ -33,12 +33,12 @@ def sanitized_matmul(size: int, rounds: int) -> tuple[list[float], list[float]]:
         block = (_TILE, _TILE, 1)
         launch = Launch(kernel, grid, block, (*matrices, np.int32(size)), 0)
         for _ in range(rounds + 1):
-            start = time.perf_counter()
+            start_s = time.perf_counter()
             report = session.backend().observe(launch, Hazards())
-            middle = time.perf_counter()
+            checked_end_s = time.perf_counter()
             kernel(grid, block, launch.args)
-            checked_times.append(middle - start)
-            plain.append(time.perf_counter() - middle)
+            checked_s.append(checked_end_s - start_s)
+            plain_s.append(time.perf_counter() - checked_end_s)
             if not report.clean:
                 raise GpulabError(f"The checks complain of the tiled product: {report.hazards[0].message}")
-    return checked_times[1:], plain[1:]  # the first ones compile
+    return checked_s[1:], plain_s[1:]  # the first ones compile

@@ -64,7 +64,7 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """Return ``ok`` or ``slow``, or an empty text without a target."""
+        """Return ``ok`` or ``slow``, or an empty string if there is no target."""
         if self.target is None or self.ratio is None:
             return ""
         return "ok" if self.ratio >= self.target else "slow"
@@ -80,7 +80,7 @@ def sizes(ladder: str, free_bytes: int) -> list[tuple[int, ...]]:
 
 
 def library(ladder: str, example: kernels.Example) -> dict[str, Callable[[], Any]]:
-    """Return calls of CUDA and its libraries that compute the same with the example's arrays, by name."""
+    """Return calls of CUDA libraries that compute the same result from the example's arrays, by name."""
     cp, (*inputs, output) = session.cp(), example.arrays
     if ladder in ("copy", "reduction", "transpose", "softmax", "layer_norm", "stencil"):
         copy_target = cp.empty_like(inputs[0])
@@ -102,20 +102,20 @@ def library(ladder: str, example: kernels.Example) -> dict[str, Callable[[], Any
 def medians_ms(calls: Sequence[Callable[[], Any]], rounds: int, budget_s: float) -> list[float]:
     """Time calls in turn, for at least two rounds, and return their medians. Stop after `budget_s`."""
     cp = session.cp()
-    begin = cp.cuda.Event()
-    end = cp.cuda.Event()
-    times: list[list[float]] = [[] for _ in calls]
+    begin_event = cp.cuda.Event()
+    end_event = cp.cuda.Event()
+    times_ms: list[list[float]] = [[] for _ in calls]
     start_s = time.perf_counter()
     for round_number in range(rounds):
         if round_number > 1 and time.perf_counter() - start_s > budget_s:
             break
-        for launch, call_times in zip(calls, times, strict=True):
-            begin.record()
+        for launch, call_times in zip(calls, times_ms, strict=True):
+            begin_event.record()
             launch()
-            end.record()
-            end.synchronize()
-            call_times.append(cp.cuda.get_elapsed_time(begin, end))
-    return [statistics.median(call_times) for call_times in times]
+            end_event.record()
+            end_event.synchronize()
+            call_times.append(cp.cuda.get_elapsed_time(begin_event, end_event))
+    return [statistics.median(call_times) for call_times in times_ms]
 
 
 def check(ladder: str, name: str, example: kernels.Example, work: Callable[[], Any]) -> None:
@@ -134,7 +134,7 @@ def check(ladder: str, name: str, example: kernels.Example, work: Callable[[], A
 
 
 def measure(ladder: kernels.Ladder, size: tuple[int, ...], rounds: int, *, all_rungs: bool) -> list[Row]:
-    """Time the best or all kernels of a ladder, together with the library call for comparison."""
+    """Time the best or all kernels of a series, and the library call with which they are compared."""
     example = kernels.example(ladder.name, size)
     library_calls = library(ladder.name, example)
     rungs = ladder.rungs if all_rungs else ladder.rungs[-1:]
@@ -144,16 +144,16 @@ def measure(ladder: kernels.Ladder, size: tuple[int, ...], rounds: int, *, all_r
     calls: dict[str, Callable[[], Any]] = {**library_calls, **kernel_calls}
     for call in library_calls.values():
         call()
-    times = dict(zip(calls, medians_ms([*calls.values()], rounds, 3.0), strict=True))
-    against = next(iter(library_calls), "")
+    times_ms = dict(zip(calls, medians_ms([*calls.values()], rounds, 3.0), strict=True))
+    library_name = next(iter(library_calls), "")
     copied_bytes = 2 * example.arrays[0].nbytes
     rows = []
-    for name, ms in times.items():
+    for name, ms in times_ms.items():
         moved_bytes = copied_bytes if name == "cudaMemcpy" else example.moved_bytes
         rate = example.flops / ms / 1e9 if example.flops else moved_bytes / ms / 1e6
         rows.append(Row(ladder.name, name, size, ms, rate, "TFLOP/s" if example.flops else "GB/s"))
     rates = {row.kernel: row.rate for row in rows}
-    best = ladder.best.name
+    best_name = ladder.best.name
     return [
         Row(
             row.ladder,
@@ -162,11 +162,11 @@ def measure(ladder: kernels.Ladder, size: tuple[int, ...], rounds: int, *, all_r
             row.median_ms,
             row.rate,
             row.unit,
-            against,
-            row.rate / rates[against],
-            TARGETS.get(ladder.name) if row.kernel == best else None,
+            library_name,
+            row.rate / rates[library_name],
+            TARGETS.get(ladder.name) if row.kernel == best_name else None,
         )
-        if against and row.kernel != against
+        if library_name and row.kernel != library_name
         else row
         for row in rows
     ]
@@ -213,7 +213,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown_names:
         parser.error(f"there is no ladder {unknown_names[0]}; choose among {', '.join(SIZES)}")
     try:
-        real = gl.use_device(options.device).kind == "cuda"
+        is_real = gl.use_device(options.device).kind == "cuda"
     except GpulabError:
         print(
             "gpulab bench --gpu compares kernels on a real NVIDIA GPU, and CuPy can use none here; "
@@ -221,12 +221,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return 1
     info = session.backend().device_info()
-    origin = Provenance("measured", info.name, f"driver {info.driver}") if real else info.as_virtual
+    origin = Provenance("measured", info.name, f"driver {info.driver}") if is_real else info.as_virtual
     rows: list[Row] = []
     for name in options.ladders or SIZES:
         ladder = kernels.ladder(name)
         free_bytes = session.cp().cuda.runtime.memGetInfo()[0]
-        for size in sizes(name, free_bytes) if real else [SMALL.get(name, ladder.size)]:
+        for size in sizes(name, free_bytes) if is_real else [SMALL.get(name, ladder.size)]:
             rows += measure(ladder, size, max(2, options.rounds), all_rungs=options.all)
             session.cp().get_default_memory_pool().free_all_blocks()
     print(table(rows, origin).text())

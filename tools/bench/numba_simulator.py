@@ -49,8 +49,8 @@ def matmul_tiled(a, b, c, n):
 def time_vector_add() -> dict[str, float]:
     """Time the first blocks of a vector addition."""
     threads = VECTOR_BLOCKS * 256
-    random = np.random.default_rng(1)
-    a, b = (random.random(threads, dtype=np.float32) for _ in range(2))
+    rng = np.random.default_rng(1)
+    a, b = (rng.random(threads, dtype=np.float32) for _ in range(2))
     c = np.zeros_like(a)
     start = time.perf_counter()
     vector_add[VECTOR_BLOCKS, 256](a, b, c, threads)

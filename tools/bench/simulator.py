@@ -23,7 +23,7 @@ class KernelTime:
 
 @dataclass(frozen=True, slots=True)
 class SimulatorTimes:
-    """The simulator's times by kernel name, and the versions that gave them."""
+    """The simulator's times by kernel name, and the versions of the packages that were used."""
 
     kernels: dict[str, KernelTime]
     versions: str
@@ -37,8 +37,8 @@ def run_simulator() -> tuple[SimulatorTimes | None, str]:
     SimulatorTimes or None, str
         The times, or None and the reason why there are none.
     """
-    missing = [name for name in ("numba", "numba_cuda") if importlib.util.find_spec(name) is None]
-    if missing:
+    missing_names = [name for name in ("numba", "numba_cuda") if importlib.util.find_spec(name) is None]
+    if missing_names:
         return None, INSTALL
     try:
         process = subprocess.run(
@@ -51,8 +51,8 @@ def run_simulator() -> tuple[SimulatorTimes | None, str]:
     except subprocess.TimeoutExpired:
         return None, f"it took more than {TIMEOUT_S} s"
     if process.returncode != 0:
-        lines = process.stderr.strip().splitlines()
-        return None, lines[-1] if lines else f"it ended with status {process.returncode}"
+        error_lines = process.stderr.strip().splitlines()
+        return None, error_lines[-1] if error_lines else f"it ended with status {process.returncode}"
     result = json.loads(process.stdout.splitlines()[-1])
     kernels = {name: KernelTime(**values) for name, values in result["kernels"].items()}
     return SimulatorTimes(kernels, result["versions"]), ""

@@ -33,7 +33,7 @@ ROUNDS = 3
 ROOT = Path(__file__).resolve().parents[2]
 _RECORDED_LAUNCHES = 1000
 # One round is enough for a figure with a limit of more reference loops than this.
-_LONG = 100
+_MIN_LONG_LOOPS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +118,10 @@ def _kernel_works(level: str) -> Iterator[tuple[str, Work]]:
         name = case.name if level == processor.NATIVE else f"{case.name}, {level}"
         yield name, partial(loaded_case.launch, "counters")
         if level == processor.NATIVE and case.kernel != "vector_add":
-            yield f"{case.kernel}: PTX to machine code", _compiling(loaded_case)
+            yield f"{case.kernel}: PTX to machine code", _make_compile_work(loaded_case)
 
 
-def _compiling(loaded_case: Loaded) -> Work:
+def _make_compile_work(loaded_case: Loaded) -> Work:
     from virtualgpu.engine import Program
 
     copy_numbers = itertools.count()
@@ -135,7 +135,7 @@ def _compiling(loaded_case: Loaded) -> Work:
     return work
 
 
-def _launches() -> Iterator[tuple[str, Work]]:
+def _launch_works() -> Iterator[tuple[str, Work]]:
     import gpulab as gl
     from gpulab import session
 
@@ -213,28 +213,31 @@ def _record_works(folder: Path) -> Iterator[tuple[str, Work]]:
         tests(name) for name in ("allocators.traces", "views.timelines", "trace.test_overlap")
     )
     trace = traces.trace_of(traces.many_rows())
-    lives = history(trace)
+    block_history = history(trace)
     map_steps = np.random.default_rng(0).integers(0, 100_001, 10).tolist()
     yield "allocator: lives of 100,000 events", lambda: history(trace)
-    yield "allocator: ten maps of 100,000 events", lambda: [at(lives, map_step) for map_step in map_steps]
+    yield (
+        "allocator: ten maps of 100,000 events",
+        lambda: [at(block_history, map_step) for map_step in map_steps],
+    )
     generated_records = intervals.generated(7, 100_000, 10_000_000, 900)
     yield "overlap of 100,000 intervals", lambda: overlap(generated_records)
     timeline = timelines.many()
     yield "timeline of 100,000 operations laid out", lambda: TimelineView(timeline).close()
     short_timeline = timelines.many(25_000)
     yield "timeline of 25,000 operations saved", lambda: save(short_timeline, folder / "saved.json")
-    large = folder / "large.json"
+    large_path = folder / "large.json"
     event = '{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": %d, "dur": 5, "args": {}}'
-    with large.open("w") as file:
+    with large_path.open("w") as file:
         file.write('{"traceEvents": [')
         file.write(",\n".join(event % (10 * number) for number in range(1_000_000)))
         file.write("]}")
-    yield "a file of 1,000,000 events opened", lambda: open_file(large)
+    yield "a file of 1,000,000 events opened", lambda: open_file(large_path)
     durations = np.random.default_rng(4).uniform(500.0, 3000.0, 32_768)
     yield "32,768 blocks placed", lambda: place_blocks(durations, 132, 8, 0.6)
 
 
-def _answers() -> Iterator[tuple[str, Work]]:
+def _answer_works() -> Iterator[tuple[str, Work]]:
     """A right answer whose kernels were compiled before, of an exercise with long ones."""
     from gpulab_course import folders
     from gpulab_course.teach.judge import KernelExercise
@@ -253,15 +256,15 @@ def _answers() -> Iterator[tuple[str, Work]]:
 
 def _slowest_view() -> tuple[str, Work]:
     """Return the display of the slowest view, in all its formats."""
-    views = [make() for make in importlib.import_module("tests.views.makers").MAKERS.values()]
-    shows = [(f"{number}", view._repr_mimebundle_) for number, view in enumerate(views)]
-    for _, show in shows:
-        show()
-    minimum_s = measured(shows)
-    return "any view shown", dict(shows)[max(minimum_s, key=minimum_s.__getitem__)]
+    views = [make_view() for make_view in importlib.import_module("tests.views.makers").MAKERS.values()]
+    view_renderers = [(f"{number}", view._repr_mimebundle_) for number, view in enumerate(views)]
+    for _, render in view_renderers:
+        render()
+    minimum_s = measured(view_renderers)
+    return "any view shown", dict(view_renderers)[max(minimum_s, key=minimum_s.__getitem__)]
 
 
-def _imports() -> None:
+def _run_import() -> None:
     subprocess.run([sys.executable, "-c", "import gpulab"], check=True, cwd=ROOT)
 
 
@@ -271,13 +274,13 @@ def works(folder: Path) -> Iterator[tuple[str, Work]]:
     if processor.architecture() == "x86" and not processor.lacking("x86-64-v3"):
         with compiled_for("x86-64-v3"):
             yield from _kernel_works("x86-64-v3")
-    yield from _launches()
+    yield from _launch_works()
     yield from _diagnosis_works()
     yield from _array_works()
-    yield from _answers()
+    yield from _answer_works()
     yield from _record_works(folder)
     yield _slowest_view()
-    yield "import gpulab", _imports
+    yield "import gpulab", _run_import
 
 
 def measured(timed_works: Sequence[tuple[str, Work]], rounds: int = ROUNDS) -> dict[str, float]:
@@ -298,7 +301,7 @@ def judged_rows(
     loop: Work = reference,
 ) -> Figure:
     """Time a piece of work and the reference loop. Repeat up to twice if it is too slow."""
-    if limits[name] > _LONG:
+    if limits[name] > _MIN_LONG_LOOPS:
         round_count = 1
     for tries_left in (2, 1, 0):
         minimum_s = measured([("", loop), (name, work)], round_count)

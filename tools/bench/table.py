@@ -67,7 +67,7 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """Return ``ok`` or ``slow``, or an empty text without a target."""
+        """Return ``ok`` or ``slow``, or an empty string if there is no target."""
         if self.target_ms is None or self.median_ms is None:
             return ""
         return "ok" if self.median_ms <= self.target_ms else "slow"
@@ -259,13 +259,13 @@ def jit_seconds(loaded_case: Loaded, number: int) -> tuple[float, float]:
     """
     from virtualgpu.engine import Program
 
-    times = []
+    times_s = []
     with empty_cache():
         for copy_name in ("a", "b"):
             program = Program(f"{loaded_case.ptx}\n// copy {number}{copy_name}\n", loaded_case.code)
             first_s = loaded_case.seconds("counters", program)
-            times.append(max(first_s - loaded_case.seconds("counters", program), 0.0))
-    return times[0], times[1]
+            times_s.append(max(first_s - loaded_case.seconds("counters", program), 0.0))
+    return times_s[0], times_s[1]
 
 
 def import_seconds(statement: str, rounds: int) -> list[float]:
@@ -280,13 +280,13 @@ def import_seconds(statement: str, rounds: int) -> list[float]:
     """
     timing_code = f"import time; s = time.perf_counter(); {statement}; print(time.perf_counter() - s)"
     environment = {**os.environ, "GPULAB_DEVICE": "virtual:A100"}
-    times = []
+    times_s = []
     for _ in range(rounds):
         process = subprocess.run(
             [sys.executable, "-c", timing_code], capture_output=True, text=True, check=True, env=environment
         )
-        times.append(float(process.stdout.split()[-1]))
-    return times
+        times_s.append(float(process.stdout.split()[-1]))
+    return times_s
 
 
 def simulator_row(loaded_case: Loaded, engine_s: float, times: SimulatorTimes | None, reason: str) -> Row:
@@ -344,11 +344,11 @@ def measure(rounds: int = 15, simulator: bool = True) -> list[Row]:
         ratio = statistics.median(with_counters[loaded_case.case.kernel]) / statistics.median(plain)
         rows.append(Row.of(f"{loaded_case.case.name}, plain", plain, note=f"counters cost {ratio:.2f} ×"))
     for loaded_case in loaded_cases:
-        jit = [jit_seconds(loaded_case, number) for number in range(3)]
-        cached_ms = 1e3 * statistics.median(cached for _, cached in jit)
+        jit_times_s = [jit_seconds(loaded_case, number) for number in range(3)]
+        cached_ms = 1e3 * statistics.median(cached for _, cached in jit_times_s)
         nvrtc_ms = 1e3 * loaded_case.compile_s
         row_note = f"after other kernels, from disk in {cached_ms:.0f} ms; NVRTC: {nvrtc_ms:.0f} ms"
-        uncached_s = [first for first, _ in jit]
+        uncached_s = [uncached_time for uncached_time, _ in jit_times_s]
         rows.append(
             Row.of(f"{loaded_case.case.kernel}: PTX to machine code", uncached_s, JIT_TARGET_MS, row_note)
         )
@@ -356,17 +356,17 @@ def measure(rounds: int = 15, simulator: bool = True) -> list[Row]:
     row_note = f"the slowest of the course's kernels, {traced_kernel}"
     rows.append(Row.of("full trace of one warp", trace_times, TRACE_TARGET_MS, row_note))
     for size, target_ms in TARGETS_MS.items():
-        checked, plain = sanitized_matmul(size, 3)
+        checked_s, plain = sanitized_matmul(size, 3)
         row_note = f"plain beside it: {1e3 * statistics.median(plain):.0f} ms"
-        rows.append(Row.of(f"gl.sanitize, tiled matmul, {size} × {size}", checked, target_ms, row_note))
+        rows.append(Row.of(f"gl.sanitize, tiled matmul, {size} × {size}", checked_s, target_ms, row_note))
     recorded_s, plain_s = recorded_launches()
     row_note = f"plain beside it: {1e3 * plain_s:.0f} ms; recording costs {recorded_s / plain_s:.2f} ×"
     limit_ms = MOST_TIMES * 1e3 * plain_s
     rows.append(Row.of(f"gl.timeline of {LAUNCHES:,} launches", [recorded_s], round(limit_ms), row_note))
-    times, reason = run_simulator() if simulator else (None, "left out (--no-simulator)")
+    simulator_times, reason = run_simulator() if simulator else (None, "left out (--no-simulator)")
     for loaded_case in loaded_cases[:2]:
         engine_s = statistics.median(with_counters[loaded_case.case.kernel])
-        rows.append(simulator_row(loaded_case, engine_s, times, reason))
+        rows.append(simulator_row(loaded_case, engine_s, simulator_times, reason))
     rows.append(Row.of("import gpulab", import_seconds("import gpulab", 5), 1e3 * IMPORT_TARGET_S))
     first_array = "from gpulab import cp; cp.arange(4).sum()"
     rows.append(Row.of("first array on the virtual GPU", import_seconds(first_array, 3), note=first_array))

@@ -28,16 +28,16 @@ def recorded_launches(launches: int = LAUNCHES) -> tuple[float, float]:
         x = cp.ones(32, cp.float32)
         for _ in range(launches // 20):
             kernel((1,), (32,), (x,))
-        start = time.perf_counter()
+        start_s = time.perf_counter()
         for _ in range(launches):
             kernel((1,), (32,), (x,))
-        middle = time.perf_counter()
+        plain_end_s = time.perf_counter()
         recorder = session.backend().timeline_recorder()
         recorder.start()
         for _ in range(launches):
             kernel((1,), (32,), (x,))
         timeline = recorder.stop()
-        recorded_s = time.perf_counter() - middle
+        recorded_s = time.perf_counter() - plain_end_s
     if len(timeline.activities) != launches or timeline.lost:
         raise GpulabError(f"The timeline holds {len(timeline.activities):,} of {launches:,} launches.")
-    return recorded_s, middle - start
+    return recorded_s, plain_end_s - start_s

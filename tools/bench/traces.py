@@ -17,7 +17,7 @@ TRACE_TARGET_MS = 200.0
 
 
 def slowest_trace(cases: Sequence[Case] = CASES) -> tuple[str, list[float]]:
-    """Trace one warp of every kernel of the course, or of some, on the virtual A100.
+    """Trace a warp of each case on the virtual A100; return the name and the times of the slowest case.
 
     Returns
     -------
@@ -29,13 +29,13 @@ def slowest_trace(cases: Sequence[Case] = CASES) -> tuple[str, list[float]]:
         for case in cases:
             args = tuple(cp.asarray(v) if isinstance(v, np.ndarray) else v for v in case.make_args(1).values)
             kernel = cp.RawKernel(case.code, case.kernel, options=case.options)
-            times = []
+            times_s = []
             for _ in range(4):
-                start = time.perf_counter()
+                start_s = time.perf_counter()
                 session.backend().observe(
                     Launch(kernel, case.grid, case.block, args, case.shared_bytes), Warp()
                 )
-                times.append(time.perf_counter() - start)
-            if min(times[1:]) > min(slowest[1]):
-                slowest = (case.name, times[1:])
+                times_s.append(time.perf_counter() - start_s)
+            if min(times_s[1:]) > min(slowest[1]):
+                slowest = (case.name, times_s[1:])
     return slowest

@@ -47,19 +47,28 @@ def _sgemm() -> list[Variant]:
     )
     variants: list[Variant] = []
     for bm, bn, bk, wm, wn, tm, tn, blocks in shapes:
-        tile = {"BM": bm, "BN": bn, "BK": bk, "WM": wm, "WN": wn, "TM": tm, "TN": tn, "MIN_BLOCKS": blocks}
+        tile_macros = {
+            "BM": bm,
+            "BN": bn,
+            "BK": bk,
+            "WM": wm,
+            "WN": wn,
+            "TM": tm,
+            "TN": tn,
+            "MIN_BLOCKS": blocks,
+        }
         variants += [
-            ("sgemm_async", {**tile, "STAGES": stages, "A_WIDTH": 2, "UNROLL": bk // 2})
+            ("sgemm_async", {**tile_macros, "STAGES": stages, "A_WIDTH": 2, "UNROLL": bk // 2})
             for stages in (2, 3, 4)
             if stages * (bm + bn) * bk * 4 * blocks <= 200 << 10 and (stages > 2 or bk == 32)
         ]
-    best = {"BN": 256, "WN": 64, "TN": 16, "A_WIDTH": 2, "UNROLL": 8}
-    variants += [("sgemm_async", {**best, "GROUP": group}) for group in (4, 16)]
-    variants += [("sgemm_async", {**best, "A_WIDTH": 4, "UNROLL": 4})]
+    best_macros = {"BN": 256, "WN": 64, "TN": 16, "A_WIDTH": 2, "UNROLL": 8}
+    variants += [("sgemm_async", {**best_macros, "GROUP": group}) for group in (4, 16)]
+    variants += [("sgemm_async", {**best_macros, "A_WIDTH": 4, "UNROLL": 4})]
     variants += [
-        (name, tile)
+        (name, tile_macros)
         for name in ("sgemm_vectors", "sgemm_double")
-        for tile in (best, {"A_WIDTH": 2, "UNROLL": 8}, {"UNROLL": 2})
+        for tile_macros in (best_macros, {"A_WIDTH": 2, "UNROLL": 8}, {"UNROLL": 2})
     ]
     return variants
 
@@ -135,7 +144,7 @@ VARIANTS: dict[str, Callable[[], list[Variant]]] = {
 
 
 def prepared(subject: str, variant: Variant, example: kernels.Example) -> kernels.Work:
-    """Return a variant of a kernel, compiled."""
+    """Compile a variant of a kernel, and return its launches."""
     kernel_work = kernels.launch(variant[0], *example.arrays, **variant[1])
     for step in kernel_work.steps:
         step.kernel.num_regs  # noqa: B018
@@ -143,7 +152,7 @@ def prepared(subject: str, variant: Variant, example: kernels.Example) -> kernel
 
 
 def compile_in_advance(subject: str, part: int, parts: int) -> None:
-    """Compile a part of the variants into CuPy's cache. Each of several processes compiles another part."""
+    """Compile one of `parts` parts of the variants into CuPy's cache, for use in several processes."""
     gl.use_device("cuda")
     example = kernels.example(subject, SMALL.get(subject))
     for variant in VARIANTS[subject]()[part::parts]:
@@ -169,8 +178,8 @@ def tune(subject: str, size: tuple[int, ...] | None, rounds: int, budget_s: floa
         kernel = kernel_work.step.kernel
         calls.append(({**columns, "regs": kernel.num_regs, "local": kernel.local_size_bytes}, kernel_work))
     calls += [({"kernel": name}, run_variant) for name, run_variant in library(subject, example).items()]
-    times = medians_ms([run_variant for _, run_variant in calls], rounds, budget_s)
-    for (columns, _), ms in zip(calls, times, strict=True):
+    times_ms = medians_ms([run_variant for _, run_variant in calls], rounds, budget_s)
+    for (columns, _), ms in zip(calls, times_ms, strict=True):
         moved_bytes = (
             2 * example.arrays[0].nbytes if columns["kernel"] == "cudaMemcpy" else example.moved_bytes
         )
@@ -189,28 +198,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--best", type=int, default=12, help="how many to print of each subject")
     parser.add_argument("--out", type=Path, help="a file for all of them, as JSON")
     options = parser.parse_args(arguments)
-    large = gl.use_device(options.device, watchdog_s=100).kind == "cuda"
+    is_real_gpu = gl.use_device(options.device, watchdog_s=100).kind == "cuda"
     rows_by_run: dict[str, Any] = {}
-    if large:
-        start = time.perf_counter()
+    if is_real_gpu:
+        start_s = time.perf_counter()
         cores = 12
         with ProcessPoolExecutor(cores, multiprocessing.get_context("spawn")) as pool:
             for subject in options.subjects or VARIANTS:
                 for part_index in range(cores):
                     pool.submit(compile_in_advance, subject, part_index, cores)
-        print(f"compiled in {time.perf_counter() - start:.0f} s")
-    runs = [
+        print(f"compiled in {time.perf_counter() - start_s:.0f} s")
+    subject_sizes = [
         (subject, size)
         for subject in options.subjects or VARIANTS
-        for size in (SIZES[subject] if large else (SMALL.get(subject),))
+        for size in (SIZES[subject] if is_real_gpu else (SMALL.get(subject),))
     ]
-    for subject, size in runs:
-        start = time.perf_counter()
+    for subject, size in subject_sizes:
+        start_s = time.perf_counter()
         name = " ".join(map(str, (subject, *(size or ()))))
-        rows = rows_by_run[name] = tune(subject, size, options.rounds if large else 1, options.seconds)
+        rows = rows_by_run[name] = tune(subject, size, options.rounds if is_real_gpu else 1, options.seconds)
         session.cp().get_default_memory_pool().free_all_blocks()
         error_rows = [row for row in rows if "error" in row]
-        print(f"{name}: {len(rows)} variants, {len(error_rows)} failed, {time.perf_counter() - start:.0f} s")
+        print(
+            f"{name}: {len(rows)} variants, {len(error_rows)} failed, {time.perf_counter() - start_s:.0f} s"
+        )
         for row in [*rows[: options.best], *error_rows[:3]]:
             print(
                 "   ",

@@ -25,17 +25,17 @@ CELL_S = 600
 def compile_ahead(folder: Path, prefixes: Sequence[str], device: str) -> int:
     """Run the notebooks whose names start with `prefixes`, and return the number of files in the folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="gpulab-") as home:
+    with tempfile.TemporaryDirectory(prefix="gpulab-") as home_folder:
         environment = os.environ | {
             "GPULAB_CACHE_DIR": str(folder.resolve()),
             "GPULAB_DEVICE": device,
-            "GPULAB_HOME": home,
+            "GPULAB_HOME": home_folder,
         }
         for name, path in copies.originals().items():
             if not name.startswith(tuple(prefixes)):
                 continue
             print(name, flush=True)
-            resources = {"metadata": {"path": home}}
+            resources = {"metadata": {"path": home_folder}}
             notebook_copy = nbformat.from_dict(copies.as_copy(path))  # type: ignore[no-untyped-call]
             client = NotebookClient(notebook_copy, timeout=CELL_S, kernel_name="python3", resources=resources)
             client.execute(env=environment)

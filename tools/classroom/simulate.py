@@ -103,8 +103,8 @@ class Hub:
             self.process = subprocess.Popen(
                 command, cwd=self.folder, env=environment, stdout=log, stderr=log, start_new_session=True
             )
-        until = time.monotonic() + HUB_S
-        while time.monotonic() < until:
+        deadline_s = time.monotonic() + HUB_S
+        while time.monotonic() < deadline_s:
             if self.process.poll() is not None:
                 break
             try:
@@ -255,12 +255,12 @@ def _execute_request(message_id: str, cell_source: str) -> dict[str, Any]:
 async def _type_and_text(line: Any, request_id: str) -> tuple[str, str]:
     """Return kind and text of the next message that answers a request."""
     while True:
-        raw = await line.read_message()
-        if raw is None:
+        raw_message = await line.read_message()
+        if raw_message is None:
             raise ConnectionError("The kernel's line has closed.")
-        if isinstance(raw, bytes):
+        if isinstance(raw_message, bytes):
             continue  # pictures' buffers
-        message = json.loads(raw)
+        message = json.loads(raw_message)
         if message["parent_header"].get("msg_id") != request_id:
             continue
         message_type = message["header"]["msg_type"]
@@ -275,36 +275,36 @@ async def _type_and_text(line: Any, request_id: str) -> tuple[str, str]:
 
 
 async def blows(learners: list[Learner], hub: Hub) -> list[str]:
-    """Kill a kernel, a server and the hub, and return a sentence for each thing that is lost."""
-    lost_learners = []
+    """Kill a kernel, a server and the hub, and return a sentence for each failure to recover."""
+    failures = []
     first_learner, second_learner, third_learner = (learners * 3)[:3]
     for process in first_learner.processes():
         if "ipykernel_launcher" in " ".join(process.cmdline()):
             process.kill()
     await asyncio.sleep(5)
     if await first_learner.run(["print(6 * 7)"]) != ["42\n"]:
-        lost_learners.append("a killed kernel did not come back")
+        failures.append("a killed kernel did not come back")
     for process in second_learner.processes():
         if "jupyterhub.singleuser" in " ".join(process.cmdline()):
             process.kill()
     await asyncio.sleep(8)  # the hub looks every 2 s
     await second_learner.server()
     if not second_learner.is_saved():
-        lost_learners.append("a killed server lost its notebook")
+        failures.append("a killed server lost its notebook")
     hub.kill()
     if await third_learner.run(["print(6 * 7)"]) != ["42\n"]:
-        lost_learners.append("while the hub was away a kernel was not reached")
+        failures.append("while the hub was away a kernel was not reached")
     await hub.start()
     if not (await hub.ask("GET", f"/hub/api/users/{third_learner.name}"))["servers"].get("", {}).get("ready"):
-        lost_learners.append("the new hub does not know a server that runs")
+        failures.append("the new hub does not know a server that runs")
     if await third_learner.run(["print(6 * 7)"]) != ["42\n"]:
-        lost_learners.append("behind the new hub a kernel was not reached")
-    lost_learners += [f"{learner.name}'s notebook is lost" for learner in learners if not learner.is_saved()]
-    counted = read_tally(hub.folder / "tally")
-    locked = sum(counted.predictions["00-small"].locked.values()) if counted.predictions else 0
-    if (counted.learners, locked) != (len(learners), len(learners)):
-        lost_learners.append(f"the tally counts {counted.learners} learners and {locked} predictions")
-    return lost_learners
+        failures.append("behind the new hub a kernel was not reached")
+    failures += [f"{learner.name}'s notebook is lost" for learner in learners if not learner.is_saved()]
+    tally = read_tally(hub.folder / "tally")
+    locked = sum(tally.predictions["00-small"].locked.values()) if tally.predictions else 0
+    if (tally.learners, locked) != (len(learners), len(learners)):
+        failures.append(f"the tally counts {tally.learners} learners and {locked} predictions")
+    return failures
 
 
 async def simulate(count: int, python: str, proxy: str, folder: Path) -> dict[str, Any]:
@@ -322,7 +322,7 @@ async def simulate(count: int, python: str, proxy: str, folder: Path) -> dict[st
         memory = [learner.memory_mb() for learner in learners]
         lost_learners = await blows(learners, hub)
     finally:
-        _end(folder, learners)
+        _kill_processes(folder, learners)
     return {
         "learners": count,
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
@@ -334,7 +334,7 @@ async def simulate(count: int, python: str, proxy: str, folder: Path) -> dict[st
     }
 
 
-def _end(folder: Path, learners: list[Learner]) -> None:
+def _kill_processes(folder: Path, learners: list[Learner]) -> None:
     """End what was started here, found by the folder that it works in."""
     processes = [process for learner in learners for process in learner.processes()]
     for process in psutil.process_iter():

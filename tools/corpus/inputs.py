@@ -43,8 +43,8 @@ def _uint32(seed: int, count: int) -> npt.NDArray[np.uint32]:
 
 def _ints(seed: int, count: int, low: int, high: int) -> npt.NDArray[np.int32]:
     """Return random integers from ``low`` to ``high - 1``."""
-    spread = (_random_bits(seed, count) >> np.uint64(33)) % np.uint64(high - low)
-    return (spread.astype(np.int64) + low).astype(np.int32)
+    offsets = (_random_bits(seed, count) >> np.uint64(33)) % np.uint64(high - low)
+    return (offsets.astype(np.int64) + low).astype(np.int32)
 
 
 def _float32(seed: int, count: int, low: float = -1.0, high: float = 1.0) -> npt.NDArray[np.float32]:
@@ -60,7 +60,7 @@ def _i32(value: int) -> np.int32:
     return np.int32(value)
 
 
-def _ceil(n: int, block: int) -> int:
+def _ceil_div(n: int, block: int) -> int:
     return -(-n // block)
 
 
@@ -93,7 +93,7 @@ def transpose(seed: int, n: int = 128) -> Arguments:
 
 def block_sums(seed: int, n: int = 5_000) -> Arguments:
     return Arguments(
-        (_float32(seed, n, 0.0, 1.0), np.zeros(_ceil(n, 256), np.float32), _i32(n)), outputs=(1,)
+        (_float32(seed, n, 0.0, 1.0), np.zeros(_ceil_div(n, 256), np.float32), _i32(n)), outputs=(1,)
     )
 
 
@@ -144,9 +144,9 @@ def histogram(seed: int) -> Arguments:
 
 def totals(seed: int) -> Arguments:
     n = 3_000
-    start = np.array([5, 2**31 - 1, -(2**31), 0, 0, -1, 0], np.int32)
+    initial_totals = np.array([5, 2**31 - 1, -(2**31), 0, 0, -1, 0], np.int32)
     return Arguments(
-        (_ints(seed, n, -100_000, 100_000), start, np.zeros(1, np.uint64), _i32(n)), outputs=(1, 2)
+        (_ints(seed, n, -100_000, 100_000), initial_totals, np.zeros(1, np.uint64), _i32(n)), outputs=(1, 2)
     )
 
 

@@ -13,10 +13,10 @@ import numpy as np
 from tools.corpus.inputs import Array
 
 
-def _block_rows(values: Array, block: int, fill: Any = 0) -> Array:
+def _block_rows(values: Array, block: int, fill_value: Any = 0) -> Array:
     """Return ``values`` padded to whole blocks, with one row per block."""
     rows = -(-values.size // block)
-    padded_values = np.full(rows * block, fill, dtype=values.dtype)
+    padded_values = np.full(rows * block, fill_value, dtype=values.dtype)
     padded_values[: values.size] = values
     return padded_values.reshape(rows, block)
 
@@ -36,12 +36,12 @@ def block_sums(values: Sequence[Any]) -> tuple[Array, ...]:
 def shuffles(values: Sequence[Any]) -> tuple[Array, ...]:
     warps = values[0].reshape(-1, 32)
     lanes = np.arange(32)
-    up = np.where(lanes < 3, lanes, lanes - 3)
-    down = np.where(lanes % 8 == 7, lanes, lanes + 1)
+    up_lanes = np.where(lanes < 3, lanes, lanes - 3)
+    down_lanes = np.where(lanes % 8 == 7, lanes, lanes + 1)
     columns = [
         np.broadcast_to(warps[:, 5:6], warps.shape),
-        warps[:, up],
-        warps[:, down],
+        warps[:, up_lanes],
+        warps[:, down_lanes],
         warps[:, lanes ^ 16],
     ]
     return (np.stack(columns, axis=-1).reshape(-1),)
@@ -49,13 +49,13 @@ def shuffles(values: Sequence[Any]) -> tuple[Array, ...]:
 
 def vote(values: Sequence[Any]) -> tuple[Array, ...]:
     data = values[0]
-    odd = _block_rows(data % 2 == 1, 1024, False).reshape(-1, 32)
-    ballots = (odd.astype(np.uint64) << np.arange(32, dtype=np.uint64)).sum(axis=1).astype(np.uint32)
-    lower_votes = np.cumsum(odd, axis=1) - odd
-    ranks = np.where(odd, lower_votes, 0xFFFFFFFF).astype(np.uint32).reshape(-1)[: data.size]
-    large = _block_rows(data > 4_000_000_000, 1024, False).reshape(-1, 32).any(axis=1)
-    above = _block_rows(data > 1000, 1024, True).reshape(-1, 32).all(axis=1)
-    return ballots, ranks, np.asarray(2 * large + above, np.uint32)
+    is_odd = _block_rows(data % 2 == 1, 1024, False).reshape(-1, 32)
+    ballots = (is_odd.astype(np.uint64) << np.arange(32, dtype=np.uint64)).sum(axis=1).astype(np.uint32)
+    lower_votes = np.cumsum(is_odd, axis=1) - is_odd
+    ranks = np.where(is_odd, lower_votes, 0xFFFFFFFF).astype(np.uint32).reshape(-1)[: data.size]
+    has_large_value = _block_rows(data > 4_000_000_000, 1024, False).reshape(-1, 32).any(axis=1)
+    is_above = _block_rows(data > 1000, 1024, True).reshape(-1, 32).all(axis=1)
+    return ballots, ranks, np.asarray(2 * has_large_value + is_above, np.uint32)
 
 
 def _select_by_branch(v: Array, addend: Array, first_way: Array) -> Array:
@@ -165,8 +165,8 @@ def totals(values: Sequence[Any]) -> tuple[Array, ...]:
 
 
 def scan(values: Sequence[Any]) -> tuple[Array, ...]:
-    sums = np.cumsum(_block_rows(values[0], 256), axis=1).astype(np.int32)
-    return (sums.reshape(-1)[: values[0].size],)
+    block_sums = np.cumsum(_block_rows(values[0], 256), axis=1).astype(np.int32)
+    return (block_sums.reshape(-1)[: values[0].size],)
 
 
 def stencil(values: Sequence[Any]) -> tuple[Array, ...]:
@@ -194,10 +194,10 @@ def bank_stride(values: Sequence[Any]) -> tuple[Array, ...]:
     words = values[0]
     stride = int(values[2])
     thread = np.arange(256)
-    totals = np.zeros(256, np.int32)
+    sums = np.zeros(256, np.int32)
     for k in range(8):
-        totals = 3 * totals + words[(thread * stride + 33 * k) % 1024]
-    return (np.tile(totals, 4).astype(np.int32),)
+        sums = 3 * sums + words[(thread * stride + 33 * k) % 1024]
+    return (np.tile(sums, 4).astype(np.int32),)
 
 
 def sort(values: Sequence[Any]) -> tuple[Array, ...]:

@@ -50,11 +50,11 @@ class Workload:
         return kernel_code(self.file)
 
 
-def _vectors(n: int, vector_count: int) -> Arrays:
+def _vector_args(n: int, vector_count: int) -> Arrays:
     return lambda cp: (*(cp.ones(n, dtype=np.float32) for _ in range(vector_count)), np.int32(n))
 
 
-def _vector_add(exponent: int) -> Workload:
+def _add_workload(exponent: int) -> Workload:
     n = 1 << exponent
     return Workload(
         f"vector_add_2^{exponent}",
@@ -62,17 +62,17 @@ def _vector_add(exponent: int) -> Workload:
         "vector_add",
         (-(-n // 256), 1, 1),
         (256, 1, 1),
-        _vectors(n, 3),
+        _vector_args(n, 3),
         12 * n,
         n,
     )
 
 
-def _empty(blocks: int) -> Workload:
+def _empty_workload(blocks: int) -> Workload:
     return Workload(f"empty_{blocks}", "empty.cu", "empty", (blocks, 1, 1), (256, 1, 1), lambda cp: (), 0)
 
 
-def _matmul(kernel: str, n: int) -> Workload:
+def _matmul_workload(kernel: str, n: int) -> Workload:
     def make(cp: Any) -> tuple[Any, ...]:
         return (*(cp.ones((n, n), dtype=np.float32) for _ in range(3)), np.int32(n))
 
@@ -89,7 +89,7 @@ def _matmul(kernel: str, n: int) -> Workload:
     )
 
 
-def _transpose(kernel: str, n: int) -> Workload:
+def _transpose_workload(kernel: str, n: int) -> Workload:
     def make(cp: Any) -> tuple[Any, ...]:
         return cp.ones((n, n), dtype=np.float32), cp.zeros((n, n), dtype=np.float32), np.int32(n)
 
@@ -98,11 +98,11 @@ def _transpose(kernel: str, n: int) -> Workload:
     )
 
 
-def _copy_strided(stride: int) -> Workload:
+def _copy_workload(stride: int) -> Workload:
     n = 1 << 24
 
     def make(cp: Any) -> tuple[Any, ...]:
-        return *_vectors(n, 2)(cp), np.int32(stride)
+        return *_vector_args(n, 2)(cp), np.int32(stride)
 
     return Workload(
         f"copy_stride_{stride}_2^24",
@@ -115,7 +115,7 @@ def _copy_strided(stride: int) -> Workload:
     )
 
 
-def _sums(kernel: str) -> Workload:
+def _sum_workload(kernel: str) -> Workload:
     n = 1 << 24
 
     def make(cp: Any) -> tuple[Any, ...]:
@@ -127,7 +127,7 @@ def _sums(kernel: str) -> Workload:
     )
 
 
-def _mandelbrot(width: int, height: int, max_iterations: int) -> Workload:
+def _mandelbrot_workload(width: int, height: int, max_iterations: int) -> Workload:
     def make(cp: Any) -> tuple[Any, ...]:
         return (
             cp.zeros((height, width), dtype=np.int32),
@@ -147,7 +147,7 @@ def _mandelbrot(width: int, height: int, max_iterations: int) -> Workload:
     )
 
 
-def _stencil() -> Workload:
+def _stencil_workload() -> Workload:
     n = 1 << 24
     return Workload(
         "stencil_2^24",
@@ -155,7 +155,7 @@ def _stencil() -> Workload:
         "stencil",
         (n // 128, 1, 1),
         (128, 1, 1),
-        _vectors(n, 2),
+        _vector_args(n, 2),
         8 * n,
         14 * n,
         (128 + 6) * 4,
@@ -163,19 +163,22 @@ def _stencil() -> Workload:
 
 
 WORKLOADS: tuple[Workload, ...] = (
-    _empty(1),
-    _empty(4096),
-    *(_vector_add(exponent) for exponent in (12, 16, 18, 20, 22, 24, 26)),
-    *(_copy_strided(stride) for stride in (1, 2, 8, 32)),
-    *(_transpose(kernel, 4096) for kernel in ("transpose_naive", "transpose_conflicts", "transpose_padded")),
-    _matmul("matmul_naive", 512),
-    _matmul("matmul_naive", 1024),
-    *(_matmul("matmul_tiled", n) for n in (256, 512, 1024, 2048)),
-    _sums("block_sum"),
-    _sums("warp_sum"),
-    _stencil(),
-    _mandelbrot(512, 384, 200),
-    _mandelbrot(2048, 1536, 200),
+    _empty_workload(1),
+    _empty_workload(4096),
+    *(_add_workload(exponent) for exponent in (12, 16, 18, 20, 22, 24, 26)),
+    *(_copy_workload(stride) for stride in (1, 2, 8, 32)),
+    *(
+        _transpose_workload(kernel, 4096)
+        for kernel in ("transpose_naive", "transpose_conflicts", "transpose_padded")
+    ),
+    _matmul_workload("matmul_naive", 512),
+    _matmul_workload("matmul_naive", 1024),
+    *(_matmul_workload("matmul_tiled", n) for n in (256, 512, 1024, 2048)),
+    _sum_workload("block_sum"),
+    _sum_workload("warp_sum"),
+    _stencil_workload(),
+    _mandelbrot_workload(512, 384, 200),
+    _mandelbrot_workload(2048, 1536, 200),
 )
 
 

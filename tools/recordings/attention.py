@@ -44,9 +44,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     gl.use_device(options.device)
     record = measure(options.tokens, options.heads)
     records = json.loads(options.out.read_text(encoding="utf-8")) if options.out.is_file() else []
-    kept = [one for one in records if (one["device"], one["tokens"]) != (record["device"], record["tokens"])]
-    text = json.dumps([*kept, record], indent=1, ensure_ascii=False)
-    options.out.write_text(f"{text}\n", encoding="utf-8")
+    other_records = [
+        other
+        for other in records
+        if (other["device"], other["tokens"]) != (record["device"], record["tokens"])
+    ]
+    record_json = json.dumps([*other_records, record], indent=1, ensure_ascii=False)
+    options.out.write_text(f"{record_json}\n", encoding="utf-8")
     print(json.dumps(record, indent=1))
     return 0
 
@@ -139,17 +143,17 @@ def best_us(work: Callable[[], object], before: Callable[[], object] = lambda: N
     """
     cp = session.cp()
     factor = cp.ones((1024, 1024), cp.float32)
-    times = []
+    times_us = []
     for _ in range(REPEATS):
-        start, end = cp.cuda.Event(), cp.cuda.Event()
+        start_event, end_event = cp.cuda.Event(), cp.cuda.Event()
         before()
         cp.matmul(factor, factor)
-        start.record()
+        start_event.record()
         work()
-        end.record()
-        end.synchronize()
-        times.append(float(cp.cuda.get_elapsed_time(start, end)) * 1e3)
-    return min(times)
+        end_event.record()
+        end_event.synchronize()
+        times_us.append(float(cp.cuda.get_elapsed_time(start_event, end_event)) * 1e3)
+    return min(times_us)
 
 
 if __name__ == "__main__":

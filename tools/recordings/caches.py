@@ -26,7 +26,7 @@ VERSION = 1
 LAUNCH_S = 32.0
 STATES = ("cold", "warm")
 
-_L1 = tuple(
+_L1_METRICS = tuple(
     f"l1tex__t_sectors_pipe_lsu_mem_{where}{what}.sum"
     for where in (
         "global_op_ld",
@@ -38,7 +38,7 @@ _L1 = tuple(
     )
     for what in ("", "_lookup_hit")
 )
-_L2 = (
+_L2_METRICS = (
     *(
         f"lts__t_sectors{of}{what}.sum"
         for of in ("", "_op_read", "_op_write", "_op_red", "_op_atom", "_srcunit_tex", "_srcunit_ltcfabric")
@@ -50,7 +50,7 @@ _L2 = (
         for what in ("", "_lookup_hit")
     ),
 )
-_OTHERS = (
+_OTHER_METRICS = (
     "l1tex__t_sector_hit_rate.pct",
     "lts__t_sector_hit_rate.pct",
     "dram__bytes_read.sum",
@@ -63,7 +63,7 @@ _OTHERS = (
     "launch__registers_per_thread",
     "launch__occupancy_limit_warps",
 )
-METRICS = (*_L1, *_L2, *_OTHERS)
+METRICS = (*_L1_METRICS, *_L2_METRICS, *_OTHER_METRICS)
 WARM_METRICS = (
     "lts__t_sectors_srcunit_tex.sum",
     "lts__t_sectors_srcunit_tex_lookup_hit.sum",
@@ -75,7 +75,7 @@ WORTH_KNOWING = ("l1tex__t_", "l1tex__m_", "lts__t_", "lts__d_", "idc__", "gcc__
 
 
 def record(path: Path, states: Sequence[str], kernels: Sequence[str]) -> None:
-    """Run all cases under ncu, and write the results so far when the time limit is reached."""
+    """Run all cases under ncu; at the time limit, write the results so far."""
     expected_launches = launches_of(kernels)
     start_s = time.monotonic()
     query = subprocess.run(["ncu", "--query-metrics"], capture_output=True, text=True, check=False).stdout
@@ -93,7 +93,7 @@ def record(path: Path, states: Sequence[str], kernels: Sequence[str]) -> None:
         "notes": [],
     }
     for state in states:
-        started = time.monotonic()
+        state_start_s = time.monotonic()
         try:
             state_metrics = metrics if state == "cold" else [m for m in metrics if m in WARM_METRICS]
             launches = _profile(state, state_metrics, kernels)
@@ -103,16 +103,19 @@ def record(path: Path, states: Sequence[str], kernels: Sequence[str]) -> None:
             continue
         expected = [(c.kernel, str(size)) for c, size in expected_launches]
         launches_per_case = 1 if state == "cold" else 2
-        last = launches[launches_per_case - 1 :: launches_per_case]
-        if [launch.kernel for launch in last] != [kernel for kernel, _ in expected[: len(last)]]:
+        last_launches = launches[launches_per_case - 1 :: launches_per_case]
+        if [launch.kernel for launch in last_launches] != [
+            kernel for kernel, _ in expected[: len(last_launches)]
+        ]:
             recording["notes"].append(f"{state}: the launches are not those expected")
             continue
-        for (kernel, size), launch in zip(expected, last, strict=False):
+        for (kernel, size), launch in zip(expected, last_launches, strict=False):
             row = [round(launch.metrics.get(m, -1.0), 2) for m in metrics]
-            rows = recording["kernels"].setdefault(kernel, {}).setdefault(size, {})
-            rows[state] = [int(x) if x == int(x) else x for x in row]
+            counts_by_state = recording["kernels"].setdefault(kernel, {}).setdefault(size, {})
+            counts_by_state[state] = [int(x) if x == int(x) else x for x in row]
         print(
-            f"{state}: {len(last)} of {len(expected)} launches, {time.monotonic() - started:.1f} s",
+            f"{state}: {len(last_launches)} of {len(expected)} launches, "
+            f"{time.monotonic() - state_start_s:.1f} s",
             flush=True,
         )
         path.write_text(dump(recording))
@@ -127,10 +130,19 @@ def launches_of(kernels: Sequence[str]) -> list[tuple[CacheCase, int]]:
 
 def _profile(state: str, metrics: list[str], kernels: Sequence[str]) -> list[nsight.Launch]:
     names = "|".join(sorted(c.kernel for c in CASES))
-    control = "all" if state == "cold" else "none"
-    call = ["ncu", "--clock-control", "none", "--cache-control", control, "--csv", "--print-units", "base"]
-    call += ["--kernel-name", f"regex:^({names})$", "--metrics", ",".join(metrics)]
-    call += [
+    cache_control = "all" if state == "cold" else "none"
+    command = [
+        "ncu",
+        "--clock-control",
+        "none",
+        "--cache-control",
+        cache_control,
+        "--csv",
+        "--print-units",
+        "base",
+    ]
+    command += ["--kernel-name", f"regex:^({names})$", "--metrics", ",".join(metrics)]
+    command += [
         sys.executable,
         "-m",
         "tools.recordings.caches",
@@ -139,7 +151,7 @@ def _profile(state: str, metrics: list[str], kernels: Sequence[str]) -> list[nsi
         "--kernels",
         ",".join(kernels),
     ]
-    process = subprocess.run(call, capture_output=True, text=True, timeout=3 * LAUNCH_S, check=False)
+    process = subprocess.run(command, capture_output=True, text=True, timeout=3 * LAUNCH_S, check=False)
     launches = nsight.parse_csv(process.stdout)
     if not launches:
         raise nsight.NsightError(f"no counters: {(process.stdout + process.stderr)[-600:]}")
@@ -164,8 +176,10 @@ def launch(state: str, kernels: Sequence[str]) -> None:
 
 def dump(data: dict[str, Any]) -> str:
     """Return JSON with one launch per line."""
-    head = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in data.items() if key != "kernels"]
-    lines = [
+    header_lines = [
+        f"{json.dumps(key)}: {json.dumps(value)}" for key, value in data.items() if key != "kernels"
+    ]
+    kernel_lines = [
         f'"{kernel}": {{\n'
         + ",\n".join(
             f'"{size}": {json.dumps(states, separators=(",", ":"))}' for size, states in table.items()
@@ -173,7 +187,7 @@ def dump(data: dict[str, Any]) -> str:
         + "}"
         for kernel, table in data["kernels"].items()
     ]
-    return "{\n" + ",\n".join([*head, '"kernels": {\n' + ",\n".join(lines) + "\n}"]) + "\n}\n"
+    return "{\n" + ",\n".join([*header_lines, '"kernels": {\n' + ",\n".join(kernel_lines) + "\n}"]) + "\n}\n"
 
 
 def _machine() -> dict[str, Any]:

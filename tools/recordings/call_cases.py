@@ -51,7 +51,7 @@ class CallCase:
 
     @property
     def key(self) -> list[str]:
-        """Key of the record."""
+        """The key of the record."""
         return [self.package, self.name, self.dtype, self.size, self.layout]
 
     def function(self, space: dict[str, Any]) -> Any:
@@ -63,13 +63,13 @@ class CallCase:
 
 def cases(package: str) -> list[CallCase]:
     """Return all cases of a package, the most important first."""
-    groups = (_cupy if package == "cupy" else _torch)()
+    groups = (_cupy_cases if package == "cupy" else _torch_cases)()
     all_cases = [case for group in groups for case in group]
     assert len({tuple(case.key) for case in all_cases}) == len(all_cases)
     return all_cases
 
 
-def _cupy() -> Iterator[Iterator[CallCase]]:
+def _cupy_cases() -> Iterator[Iterator[CallCase]]:
     yield _fft("cupy")
     yield _linalg("cupy")
     yield _sparse_cupy()
@@ -79,7 +79,7 @@ def _cupy() -> Iterator[Iterator[CallCase]]:
     yield _elementwise("cupy")
 
 
-def _torch() -> Iterator[Iterator[CallCase]]:
+def _torch_cases() -> Iterator[Iterator[CallCase]]:
     yield _cudnn()
     yield _products("torch")
     yield _epilogues()
@@ -92,7 +92,7 @@ def _torch() -> Iterator[Iterator[CallCase]]:
     yield _elementwise("torch")
 
 
-def _ones(package: str, name: str, shape: str, dtype: str) -> str:
+def _array_code(package: str, name: str, shape: str, dtype: str) -> str:
     """Return code for an array of sufficiently different numbers of any dtype, also complex or half."""
     count = f"int(np.prod({shape}))"
     values = f"(np.arange({count}) * 0.7548776662466927 % 1 + 0.01).reshape({shape})"
@@ -105,20 +105,20 @@ def _fft(package: str) -> Iterator[CallCase]:
     for size in (MEDIUM, SMALL, LARGE):
         n = _ELEMENTS[size]
         side = int(n**0.5)
-        flat = f"({n},)"
-        square = f"({side}, {side})"
+        flat_shape = f"({n},)"
+        square_shape = f"({side}, {side})"
         for name, dtypes, shape in (
-            ("fft", (*_COMPLEX, *_REALS), flat),
-            ("rfft", _REALS, flat),
-            ("ifft", _COMPLEX, flat),
-            ("fft2", (*_COMPLEX, *_REALS), square),
-            ("irfft", _COMPLEX, flat),
-            ("fftn", _COMPLEX, square),
-            ("ifft2", _COMPLEX, square),
-            ("rfft2", _REALS, square),
+            ("fft", (*_COMPLEX, *_REALS), flat_shape),
+            ("rfft", _REALS, flat_shape),
+            ("ifft", _COMPLEX, flat_shape),
+            ("fft2", (*_COMPLEX, *_REALS), square_shape),
+            ("irfft", _COMPLEX, flat_shape),
+            ("fftn", _COMPLEX, square_shape),
+            ("ifft2", _COMPLEX, square_shape),
+            ("rfft2", _REALS, square_shape),
         ):
             for dtype in dtypes:
-                setup = _ones(package, "x", shape, dtype)
+                setup = _array_code(package, "x", shape, dtype)
                 yield CallCase(package, name, dtype, size, "contiguous", setup, f"xp.fft.{name}(x)")
 
 
@@ -142,7 +142,7 @@ def _linalg(package: str) -> Iterator[CallCase]:
     for size in (MEDIUM, SMALL, LARGE):
         n = _LINALG_EDGES[size]
         setup = [
-            _ones(package, "a", f"({n}, {n})", ""),
+            _array_code(package, "a", f"({n}, {n})", ""),
             # Symmetric and positive definite, so that every decomposition has one.
             f"a = a @ a.T / {n} + xp.eye({n}, dtype=dt{', device=a.device' if package == 'torch' else ''})",
             "b = a[:, :1].copy()" if package == "cupy" else "b = a[:, :1].clone()",
@@ -195,16 +195,16 @@ def _products(package: str) -> Iterator[CallCase]:
     for dtype in ("float32", *_HALVES[package], "float64", "tf32", "complex64"):
         for size in (MEDIUM, SMALL, LARGE):
             n = _EDGES[size]
-            setup = "\n".join(_ones(package, name, f"({n}, {n})", dtype) for name in "ab")
-            wide_setup = _ones(package, "wide", f"({2 * n}, {2 * n})", dtype)
+            setup = "\n".join(_array_code(package, name, f"({n}, {n})", dtype) for name in "ab")
+            wide_setup = _array_code(package, "wide", f"({2 * n}, {2 * n})", dtype)
             for layout, call in layouts.items() if size == MEDIUM else (("row-major", "a @ b"),):
                 case_setup = f"{setup}\n{wide_setup}" if layout == "strided" else setup
                 yield CallCase(package, "matmul", dtype, size, layout, case_setup, call)
         n = _EDGES[MEDIUM]
-        setup = _ones(package, "a", f"({n}, {n})", dtype)
+        setup = _array_code(package, "a", f"({n}, {n})", dtype)
         yield CallCase(package, "matrix-vector", dtype, MEDIUM, "row-major", setup, "a @ a[0]")
         yield CallCase(package, "dot", dtype, MEDIUM, "row-major", setup, "xp.dot(a[0], a[1])")
-        setup = "\n".join(_ones(package, name, "(16, 512, 512)", dtype) for name in "ab")
+        setup = "\n".join(_array_code(package, name, "(16, 512, 512)", dtype) for name in "ab")
         yield CallCase(package, "batched matmul", dtype, MEDIUM, "row-major", setup, "xp.matmul(a, b)")
 
 
@@ -219,7 +219,7 @@ def _epilogues() -> Iterator[CallCase]:
     n = _EDGES[MEDIUM]
     for dtype in ("float16", "bfloat16", "float32", "tf32", "float64"):
         setup = "\n".join(
-            [*(_ones("torch", name, f"({n}, {n})", dtype) for name in "ab"), "v = a[0].clone()"]
+            [*(_array_code("torch", name, f"({n}, {n})", dtype) for name in "ab"), "v = a[0].clone()"]
         )
         for name, call in calls.items():
             yield CallCase("torch", name, dtype, MEDIUM, "row-major", setup, call)
@@ -229,8 +229,8 @@ def _cudnn() -> Iterator[CallCase]:
     for dtype in ("float32", "float16", "bfloat16", "tf32", "float64"):
         setup = "\n".join(
             (
-                _ones("torch", "x", "(16, 64, 56, 56)", dtype),
-                _ones("torch", "w", "(64, 64, 3, 3)", dtype),
+                _array_code("torch", "x", "(16, 64, 56, 56)", dtype),
+                _array_code("torch", "w", "(64, 64, 3, 3)", dtype),
                 "y = F.conv2d(x, w, padding=1)",
                 "g, b = w[:, 0, 0, 0].clone(), w[0, :, 0, 0].clone()",
             )
@@ -248,7 +248,10 @@ def _cudnn() -> Iterator[CallCase]:
         ):
             yield CallCase("torch", name, dtype, MEDIUM, layout, lines, call)
     for dtype in ("float32", "float16"):
-        setup = f"net = xp.nn.LSTM(256, 256).to('cuda').to(dt)\n{_ones('torch', 'x', '(64, 32, 256)', dtype)}"
+        setup = (
+            "net = xp.nn.LSTM(256, 256).to('cuda').to(dt)\n"
+            f"{_array_code('torch', 'x', '(64, 32, 256)', dtype)}"
+        )
         yield CallCase("torch", "lstm", dtype, MEDIUM, "row-major", setup, "net(x)")
 
 
@@ -265,18 +268,18 @@ def _sorts(package: str) -> Iterator[CallCase]:
     for name, call in calls.items():
         for size in (MEDIUM, SMALL, LARGE):
             for dtype in dtypes if size == MEDIUM else _REALS:
-                setup = _ones(package, "x", f"({_ELEMENTS[size]},)", dtype)
+                setup = _array_code(package, "x", f"({_ELEMENTS[size]},)", dtype)
                 if dtype == "int32":
                     setup = setup.replace(" % 1", " % 1 * 1e6")
                 code = call.format(dim=", 0" if package == "torch" else "")
                 yield CallCase(package, name, dtype, size, "contiguous", setup, code)
     for name, axis in (("sum of rows", 1), ("sum of columns", 0)):
         for dtype in (*_REALS, *_HALVES[package][:1]):
-            setup = _ones(package, "x", "(2048, 512)", dtype)
+            setup = _array_code(package, "x", "(2048, 512)", dtype)
             yield CallCase(package, name, dtype, MEDIUM, "contiguous", setup, f"x.sum({axis})")
     if package == "torch":
         for dtype in (*_REALS, "float16"):
-            setup = _ones("torch", "x", f"({_ELEMENTS[MEDIUM]},)", dtype)
+            setup = _array_code("torch", "x", f"({_ELEMENTS[MEDIUM]},)", dtype)
             yield CallCase("torch", "topk", dtype, MEDIUM, "contiguous", setup, "xp.topk(x, 10)")
 
 
@@ -306,8 +309,8 @@ def _random_torch() -> Iterator[CallCase]:
 def _layers() -> Iterator[CallCase]:
     n = _EDGES[MEDIUM]
     for dtype in ("float32", "float16", "bfloat16", "float64"):
-        setup = _ones("torch", "a", f"({n}, {n})", dtype)
-        heads = "\n".join(_ones("torch", name, "(4, 8, 512, 64)", dtype) for name in "qkv")
+        setup = _array_code("torch", "a", f"({n}, {n})", dtype)
+        heads = "\n".join(_array_code("torch", name, "(4, 8, 512, 64)", dtype) for name in "qkv")
         for name, lines, call in (
             ("attention", heads, "F.scaled_dot_product_attention(q, k, v)"),
             ("softmax", setup, "F.softmax(a, 1)"),
@@ -336,13 +339,13 @@ def _elementwise(package: str) -> Iterator[CallCase]:
         calls["index_select"] = "xp.index_select(x, 0, i)"
     for dtype in _REALS:
         flat = f"({_ELEMENTS[MEDIUM]},)"
-        whole = "i = (x * 100).to(xp.int64)" if torch else "i = (x * 100).astype(xp.int64)"
-        setup = f"{_ones(package, 'x', flat, dtype)}\n{whole}\nm = x > 0.5"
+        integer_code = "i = (x * 100).to(xp.int64)" if torch else "i = (x * 100).astype(xp.int64)"
+        setup = f"{_array_code(package, 'x', flat, dtype)}\n{integer_code}\nm = x > 0.5"
         for name, call in calls.items():
             yield CallCase(package, name, dtype, MEDIUM, "contiguous", setup, call)
-        square = _ones(package, "x", "(1024, 1024)", dtype)
-        across = "x.T.contiguous()" if torch else "xp.ascontiguousarray(x.T)"
-        yield CallCase(package, "transpose copy", dtype, MEDIUM, "contiguous", square, across)
+        square = _array_code(package, "x", "(1024, 1024)", dtype)
+        transposed_code = "x.T.contiguous()" if torch else "xp.ascontiguousarray(x.T)"
+        yield CallCase(package, "transpose copy", dtype, MEDIUM, "contiguous", square, transposed_code)
         if not torch:
             by_hand = "(lambda e: e / e.sum(1, keepdims=True))(xp.exp(x - x.max(1, keepdims=True)))"
             yield CallCase(package, "softmax by hand", dtype, MEDIUM, "contiguous", square, by_hand)

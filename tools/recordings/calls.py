@@ -33,7 +33,7 @@ from virtualgpu.records.libraries.known import FORMAT
 PROCESSES = {"cupy": 5, "torch": 4}
 _LIBRARIES = r"(lib)?(cublas|cusolver|cusparse|cufft|curand|cudnn|nccl)"
 # What only prepares or asks; left are the routines that work.
-_PREPARES = re.compile(
+_PREPARING_NAMES = re.compile(
     r"Create|Destroy|Set[A-Z]|Get[A-Z]|Plan|Finalize|[bB]ufferSize|Attribute|Heuristic|Descr$|Init$|Logger"
     r"|Estimate|Version|Workspace|_get"
 )
@@ -57,27 +57,35 @@ def main() -> int:
 def record(folder: Path, seconds: float) -> int:
     """Run all recording processes within the time limit, and join their results."""
     start_s = time.time()
-    parts = folder / "parts"
-    parts.mkdir(exist_ok=True)
-    until = start_s + seconds - 6
-    started = {}
+    parts_folder = folder / "parts"
+    parts_folder.mkdir(exist_ok=True)
+    deadline_s = start_s + seconds - 6
+    processes = {}
     for package, process_count in PROCESSES.items():
         for number in range(process_count):
-            part = f"{package},{number},{process_count},{until}"
-            call = [sys.executable, "-m", __spec__.name, "--out", str(parts), "--part", part]
-            with (parts / f"{package}_{number}.log").open("wb") as log:
-                started[package, number] = subprocess.Popen(call, stdout=log, stderr=subprocess.STDOUT)
+            part_arguments = f"{package},{number},{process_count},{deadline_s}"
+            command = [
+                sys.executable,
+                "-m",
+                __spec__.name,
+                "--out",
+                str(parts_folder),
+                "--part",
+                part_arguments,
+            ]
+            with (parts_folder / f"{package}_{number}.log").open("wb") as log:
+                processes[package, number] = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
     notes = []
-    for (package, number), process in started.items():
+    for (package, number), process in processes.items():
         try:
             status = process.wait(max(1.0, start_s + seconds - time.time()))
         except subprocess.TimeoutExpired:
             process.kill()
             status = process.wait()
-        log_text = (parts / f"{package}_{number}.log").read_text(errors="replace").strip()
+        log_text = (parts_folder / f"{package}_{number}.log").read_text(errors="replace").strip()
         if status or log_text:
             notes.append(f"{package} {number} ended with {status}: {log_text[-1500:]}")
-    lines = [line for file in sorted(parts.glob("*.jsonl")) for line in file.read_text().splitlines()]
+    lines = [line for file in sorted(parts_folder.glob("*.jsonl")) for line in file.read_text().splitlines()]
     content = join(lines)
     notes += content.pop("notes")
     case_count = sum(len(cases(package)) for package in PROCESSES)
@@ -86,9 +94,9 @@ def record(folder: Path, seconds: float) -> int:
     file = folder / f"{device}_calls.json.xz"
     file.write_bytes(packed(content))
     (folder / "calls_notes.txt").write_text("\n".join(notes) + "\n")
-    for old in parts.iterdir():
-        old.unlink()
-    parts.rmdir()
+    for part_path in parts_folder.iterdir():
+        part_path.unlink()
+    parts_folder.rmdir()
     print(f"{file} ({file.stat().st_size:,} bytes): {notes[-1]}")
     return 0 if content["calls"] else 1
 
@@ -122,7 +130,9 @@ def packed(content: dict[str, Any]) -> bytes:
 
 def working(routines: Counter[str]) -> list[tuple[str, int]]:
     """Return the routines that compute, without those that prepare or query."""
-    return sorted((name, times) for name, times in routines.items() if not _PREPARES.search(name))
+    return sorted(
+        (name, call_count) for name, call_count in routines.items() if not _PREPARING_NAMES.search(name)
+    )
 
 
 def record_part(package: str, number: int, process_count: int, until: float, folder: Path) -> None:

@@ -76,8 +76,8 @@ class Ways:
 
     def times(self, streams: Sequence[tuple[int, Any]], issue: Callable[[], None]) -> dict[str, float]:
         """Return the times in µs by name. `issue` launches the work in the streams of several GPUs."""
-        times_us = self._host(issue)
-        for name, way in (("gated", self._gated), ("graph", self._graph)):
+        times_us = self._time_on_host(issue)
+        for name, way in (("gated", self._time_behind_gate), ("graph", self._time_graph)):
             try:
                 times_us.update(way(streams, issue, times_us["issue_us"]))
             except Exception as error:
@@ -94,14 +94,14 @@ class Ways:
         except Exception as error:
             print(f"not idle afterwards: {error!r}")
 
-    def _host(self, issue: Callable[[], None]) -> dict[str, float]:
+    def _time_on_host(self, issue: Callable[[], None]) -> dict[str, float]:
         times_ns = []
         for _ in range(WARM + ROUNDS):
-            begin = time.perf_counter_ns()
+            begin_ns = time.perf_counter_ns()
             issue()
             issued = time.perf_counter_ns()
             self.wait()
-            times_ns.append((time.perf_counter_ns() - begin, issued - begin))
+            times_ns.append((time.perf_counter_ns() - begin_ns, issued - begin_ns))
         host, issued_ns = (statistics.median(column) / 1000 for column in zip(*times_ns[WARM:], strict=True))
         return {"host_us": round(host, 2), "issue_us": round(issued_ns, 2)}
 
@@ -116,46 +116,46 @@ class Ways:
                 event.record(stream)
             self.origin.wait_event(event)
 
-    def _event(self) -> Any:
+    def _make_event(self) -> Any:
         with self.cp.cuda.Device(0):
             return self.cp.cuda.Event()
 
-    def _gated(
+    def _time_behind_gate(
         self, streams: Sequence[tuple[int, Any]], issue: Callable[[], None], issue_us: float
     ) -> dict[str, float]:
         times_us = []
         late_rounds = 0
         gate_ns = 0 if self.virtual else int(2000 * issue_us) + 200_000
         for _ in range(WARM + ROUNDS):
-            begin = self._event()
-            end = self._event()
+            begin_event = self._make_event()
+            end_event = self._make_event()
             with self.cp.cuda.Device(0):
                 self._gate((1,), (1,), (self.cp.int64(gate_ns),), stream=self.origin)
-                begin.record(self.origin)
-            self._fork(streams, begin)
+                begin_event.record(self.origin)
+            self._fork(streams, begin_event)
             issue()
             self._join(streams)
             with self.cp.cuda.Device(0):
-                end.record(self.origin)
-            is_early = self.virtual or not begin.done
+                end_event.record(self.origin)
+            is_early = self.virtual or not begin_event.done
             self.wait()
             if is_early:
-                times_us.append(1000 * self.cp.cuda.get_elapsed_time(begin, end))
+                times_us.append(1000 * self.cp.cuda.get_elapsed_time(begin_event, end_event))
             else:
                 late_rounds += 1
                 gate_ns *= 2
         result = {"gated_us": round(statistics.median(times_us[min(WARM, len(times_us) - 1) :]), 2)}
         return {**result, "late": late_rounds} if late_rounds else result
 
-    def _graph(
+    def _time_graph(
         self, streams: Sequence[tuple[int, Any]], issue: Callable[[], None], _: float
     ) -> dict[str, float]:
         with self.cp.cuda.Device(0):
             self.origin.begin_capture()
             try:
-                begin = self.cp.cuda.Event(disable_timing=True)
-                begin.record(self.origin)
-                self._fork(streams, begin)
+                begin_event = self.cp.cuda.Event(disable_timing=True)
+                begin_event.record(self.origin)
+                self._fork(streams, begin_event)
                 issue()
                 self._join(streams)
             finally:
@@ -163,20 +163,20 @@ class Ways:
         times_us = []
         with self.cp.cuda.Device(0):
             for _ in range(WARM + ROUNDS):
-                begin = self._event()
-                end = self._event()
+                begin_event = self._make_event()
+                end_event = self._make_event()
                 self._gate((1,), (1,), (self.cp.int64(0 if self.virtual else 100_000),), stream=self.origin)
-                begin.record(self.origin)
+                begin_event.record(self.origin)
                 graph.launch(self.origin)
-                end.record(self.origin)
+                end_event.record(self.origin)
                 self.origin.synchronize()
-                device_us = 1000 * self.cp.cuda.get_elapsed_time(begin, end)
-                start = time.perf_counter_ns()
+                device_us = 1000 * self.cp.cuda.get_elapsed_time(begin_event, end_event)
+                start_ns = time.perf_counter_ns()
                 graph.launch(self.origin)
-                launched = time.perf_counter_ns()
+                launched_ns = time.perf_counter_ns()
                 self.origin.synchronize()
                 idle_ns = time.perf_counter_ns()
-                times_us.append((device_us, (launched - start) / 1000, (idle_ns - start) / 1000))
+                times_us.append((device_us, (launched_ns - start_ns) / 1000, (idle_ns - start_ns) / 1000))
         names = ("graph_us", "graph_launch_us", "graph_host_us")
         medians = (statistics.median(column) for column in zip(*times_us[WARM:], strict=True))
         return {name: round(value, 2) for name, value in zip(names, medians, strict=True)}
@@ -186,7 +186,7 @@ def schedules(cp: Any, gpus: int, tell: Tell, sizes: Sequence[int] = SIZES) -> N
     """Time every schedule of an all-reduce in three ways, and check the sums that a graph computes."""
     from gpulab.lab.links.schedules import ALGORITHMS, bounds_of, schedule_of
 
-    ways = Ways(cp, gpus)
+    timers = Ways(cp, gpus)
     for size in sizes:
         for algorithm in ALGORITHMS:
             _, steps = schedule_of("all-reduce", algorithm, gpus)
@@ -208,34 +208,34 @@ def schedules(cp: Any, gpus: int, tell: Tell, sizes: Sequence[int] = SIZES) -> N
                     "algorithm": algorithm,
                     "size_bytes": size,
                     "slices": slices,
-                    **ways.times(streams, issue),
+                    **timers.times(streams, issue),
                 }
                 run.forget()
-                row["right"] = _is_right(run, steps, slices, ways)
-                row["by_steps_us"] = _by_steps(run, steps, slices)
+                row["right"] = _is_right(run, steps, slices, timers)
+                row["by_steps_us"] = _time_steps(run, steps, slices)
                 tell("schedules", row)
             del run
             cp.get_default_memory_pool().free_all_blocks()
 
 
-def _is_right(run: Run, steps: Any, slices: int, ways: Ways) -> bool | None:
+def _is_right(run: Run, steps: Any, slices: int, timers: Ways) -> bool | None:
     """Return whether one launch of the graph leaves the sums on all GPUs; None if there is no graph."""
-    if "graph" in ways.failed:
+    if "graph" in timers.failed:
         return None
     run.begin_again()
     run.as_graph(steps, slices)()
     return all(run.right("all-reduce"))
 
 
-def _by_steps(run: Run, steps: Any, slices: int) -> float:
+def _time_steps(run: Run, steps: Any, slices: int) -> float:
     times_us = []
     for _ in range(WARM + ROUNDS):
         spent_ns = 0
         for step in steps:
-            begin = time.perf_counter_ns()
+            begin_ns = time.perf_counter_ns()
             run.give(step, slices)
             run.wait()
-            spent_ns += time.perf_counter_ns() - begin
+            spent_ns += time.perf_counter_ns() - begin_ns
         times_us.append(spent_ns / 1000)
     return round(statistics.median(times_us[WARM:]), 2)
 
@@ -319,21 +319,21 @@ def programs(gpus: int) -> list[tuple[str, int, int, list[Piece]]]:
             )
         )
     for size in SIZES:
-        chained = size in (4 * KIB, 256 * KIB, 4 * MIB, 16 * MIB)
-        for k in CHAINS if chained else (1, 2):
-            turns = [(i % 2, 1 - i % 2) for i in range(k)]
+        is_chained = size in (4 * KIB, 256 * KIB, 4 * MIB, 16 * MIB)
+        for k in CHAINS if is_chained else (1, 2):
+            gpu_pairs = [(i % 2, 1 - i % 2) for i in range(k)]
             result.append(
                 (
                     "copies in turns",
                     k,
                     size,
-                    [("copy", a, 0, 1, b, size, (i - 1,) if i else ()) for i, (a, b) in enumerate(turns)],
+                    [("copy", a, 0, 1, b, size, (i - 1,) if i else ()) for i, (a, b) in enumerate(gpu_pairs)],
                 )
             )
             pieces: list[Piece] = []
-            for a, b in turns:
-                last = (len(pieces) - 1,) if pieces else ()
-                pieces.append(("copy", a, 0, 1, b, size, last))
+            for a, b in gpu_pairs:
+                previous_piece = (len(pieces) - 1,) if pieces else ()
+                pieces.append(("copy", a, 0, 1, b, size, previous_piece))
                 pieces.append(("add", b, 1, 1, a, size, (len(pieces) - 1,)))
             result.append(("copy and add in turns", k, size, pieces))
             pieces = []
@@ -350,15 +350,15 @@ def programs(gpus: int) -> list[tuple[str, int, int, list[Piece]]]:
                     "add from afar in turns",
                     k,
                     size,
-                    [("pull", a, 0, 1, b, size, (i - 1,) if i else ()) for i, (a, b) in enumerate(turns)],
+                    [("pull", a, 0, 1, b, size, (i - 1,) if i else ()) for i, (a, b) in enumerate(gpu_pairs)],
                 )
             )
         if size <= 16 * MIB:
-            for m in MANY if chained else (1, 2, 4, 7):
+            for m in MANY if is_chained else (1, 2, 4, 7):
                 copies: list[Piece] = [("copy", sources(i), i, i + 1, 0, size, ()) for i in range(m)]
-                adds: list[Piece] = [("add", 0, 0, i + 1, 0, size, (i,)) for i in range(m)]
+                add_pieces: list[Piece] = [("add", 0, 0, i + 1, 0, size, (i,)) for i in range(m)]
                 result.append(("into one port", m, size, copies))
-                result.append(("into one port, added", m, size, copies + adds))
+                result.append(("into one port, added", m, size, copies + add_pieces))
                 result.append(
                     (
                         "out of one stream",
@@ -383,22 +383,22 @@ def programs(gpus: int) -> list[tuple[str, int, int, list[Piece]]]:
 
 def blocks(cp: Any, gpus: int, tell: Tell, limit_s: float = 40.0) -> None:
     """Time the building blocks of schedules, launched by the host, behind a gate, and as a CUDA graph."""
-    ways = Ways(cp, gpus)
+    timers = Ways(cp, gpus)
     start_s = time.monotonic()
-    small = Blocks(cp, gpus, 16 * MIB, 7)
-    large = Blocks(cp, gpus, SIZES[-1], 1)
+    small_buffers = Blocks(cp, gpus, 16 * MIB, 7)
+    large_buffers = Blocks(cp, gpus, SIZES[-1], 1)
     for name, count, size, pieces in programs(gpus):
         if time.monotonic() - start_s > limit_s:
             print(f"no time left for {name} {count} {size}")
             continue
-        buffers = small if size <= 16 * MIB else large
-        used = list(dict.fromkeys(piece[1:3] for piece in pieces))
-        streams = [(gpu, buffers.lanes[gpu, lane]) for gpu, lane in used]
+        buffers = small_buffers if size <= 16 * MIB else large_buffers
+        gpu_lanes = list(dict.fromkeys(piece[1:3] for piece in pieces))
+        streams = [(gpu, buffers.lanes[gpu, lane]) for gpu, lane in gpu_lanes]
 
         def issue(buffers: Blocks = buffers, pieces: list[Piece] = pieces) -> None:
             buffers.issue(pieces)
 
-        tell("blocks", {"what": name, "many": count, "size_bytes": size, **ways.times(streams, issue)})
+        tell("blocks", {"what": name, "many": count, "size_bytes": size, **timers.times(streams, issue)})
 
 
 def nccl_rank(link: Any, rank: int, gpus: int, sizes: Sequence[int]) -> None:
@@ -429,13 +429,13 @@ def nccl_rank(link: Any, rank: int, gpus: int, sizes: Sequence[int]) -> None:
             times_us = []
             for _ in range(7):
                 call()  # behind it all ranks are there
-                begin = cp.cuda.Event()
-                end = cp.cuda.Event()
-                begin.record(stream)
+                begin_event = cp.cuda.Event()
+                end_event = cp.cuda.Event()
+                begin_event.record(stream)
                 work()
-                end.record(stream)
-                end.synchronize()
-                times_us.append(1000 * cp.cuda.get_elapsed_time(begin, end) / calls)
+                end_event.record(stream)
+                end_event.synchronize()
+                times_us.append(1000 * cp.cuda.get_elapsed_time(begin_event, end_event) / calls)
             return round(float(statistics.median(times_us)), 2)
 
         call()

@@ -127,9 +127,9 @@ def graph(torch: Any, function: Callable[..., Any], arguments: tuple[Any, ...]) 
 def main(file: Path) -> None:
     """Run the notebook's program, and write its results and its times."""
     cupy, torch = (importlib.import_module(name) for name in ("cupy", "torch"))
-    with tempfile.TemporaryDirectory() as scratch:
-        Path(scratch, "custom_op.py").write_text(PROGRAM, encoding="utf-8")
-        sys.path.insert(0, scratch)
+    with tempfile.TemporaryDirectory() as scratch_folder:
+        Path(scratch_folder, "custom_op.py").write_text(PROGRAM, encoding="utf-8")
+        sys.path.insert(0, scratch_folder)
         program = importlib.import_module("custom_op")
     generator = torch.Generator("cuda").manual_seed(0)
     x = torch.randn(64, 1024, device="cuda", generator=generator)
@@ -151,24 +151,26 @@ def main(file: Path) -> None:
             record[name] = {"error": f"{type(error).__name__}: {str(error)[:600]}"}
             print(name, record[name])
 
-    learning = [t[:4].clone().requires_grad_() if t is x else t.clone().requires_grad_() for t in (x, w, b)]
-    checked("opcheck", lambda: torch.library.opcheck(program.affine_gelu, tuple(learning)))
-    checked("errors", lambda: errors(torch, program, learning))
+    trainable_tensors = [
+        t[:4].clone().requires_grad_() if t is x else t.clone().requires_grad_() for t in (x, w, b)
+    ]
+    checked("opcheck", lambda: torch.library.opcheck(program.affine_gelu, tuple(trainable_tensors)))
+    checked("errors", lambda: errors(torch, program, trainable_tensors))
 
-    around = {
+    compiled_functions = {
         "expressions": lambda x, w, b: torch.relu(program.expressions(2 * x, w, b)) + 1,
         "custom_op": lambda x, w, b: torch.relu(program.affine_gelu(2 * x, w, b)) + 1,
         "plain": lambda x, w, b: torch.relu(program.launch(2 * x, w, b)) + 1,
     }
-    for name, function in around.items():
+    for name, function in compiled_functions.items():
         checked(f"graph of {name}", partial(graph, torch, function, (x, w, b)))
         checked(f"kernels of {name}", partial(kernels, torch, partial(function, x, w, b)))
         checked(f"compiled kernels of {name}", partial(compiled_kernels, torch, function, (x, w, b)))
 
-    fakeless = torch.library.custom_op(
+    operator_without_fake = torch.library.custom_op(
         "gpulab::fakeless", program.launch, mutates_args=(), device_types="cuda"
     )
-    checked("without register_fake", lambda: graph(torch, lambda x: fakeless(2 * x, w, b), (x,)))
+    checked("without register_fake", lambda: graph(torch, lambda x: operator_without_fake(2 * x, w, b), (x,)))
 
     y = torch.empty_like(x)
     arguments = (*map(cupy.asarray, (x, w, b, y)), cupy.int32(1024), cupy.int32(x.numel()))
@@ -191,21 +193,21 @@ def main(file: Path) -> None:
             for _ in range(5):
                 call(x, w, b)
             times[f"{name}, compiled, {mode}"] = time_us(torch, partial(call, x, w, b))
-    captured = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(captured):
+    captured_graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(captured_graph):
         program.affine_gelu(x, w, b)
-    times["CUDA graph of affine_gelu, replay"] = time_us(torch, captured.replay)
-    large = torch.randn(65536, 1024, device="cuda", generator=generator)
+    times["CUDA graph of affine_gelu, replay"] = time_us(torch, captured_graph.replay)
+    large_tensor = torch.randn(65536, 1024, device="cuda", generator=generator)
     functions = {
         f"{name}(x, w, b)": getattr(program, name) for name in ("launch", "affine_gelu", "expressions")
     }
     functions["expressions, compiled, default"] = compiled(torch, program.expressions, "default")
     record["large_us"] = {
-        name: time_us(torch, partial(function, large, w, b)) for name, function in functions.items()
+        name: time_us(torch, partial(function, large_tensor, w, b)) for name, function in functions.items()
     }
-    text = json.dumps(record, indent=1, ensure_ascii=False)
-    file.write_text(text + "\n", encoding="utf-8")
-    print(text)
+    record_json = json.dumps(record, indent=1, ensure_ascii=False)
+    file.write_text(record_json + "\n", encoding="utf-8")
+    print(record_json)
 
 
 def compiled(torch: Any, function: Callable[..., Any], mode: str) -> Callable[..., Any]:
@@ -235,7 +237,9 @@ def errors(torch: Any, program: Any, tensors: list[Any]) -> dict[str, float]:
         results.append([y, *torch.autograd.grad((y * y).sum(), tensors)])
     names = ("result", "gradient of x", "gradient of w", "gradient of b")
     pairs = zip(names, *results, strict=True)
-    return {name: float((mine - theirs).abs().max()) for name, mine, theirs in pairs}
+    return {
+        name: float((operator_value - torch_value).abs().max()) for name, operator_value, torch_value in pairs
+    }
 
 
 if __name__ == "__main__":

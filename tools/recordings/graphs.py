@@ -56,18 +56,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _cp() -> Any:
+def _import_cupy() -> Any:
     import cupy
 
     return cupy
 
 
-def _kernel(name: str) -> Any:
-    return _cp().RawModule(code=CODE).get_function(name)
+def _load_kernel(name: str) -> Any:
+    return _import_cupy().RawModule(code=CODE).get_function(name)
 
 
-def _captured(work: Callable[[Any], object]) -> tuple[Any, Any]:
-    stream = _cp().cuda.Stream(non_blocking=True)
+def _capture(work: Callable[[Any], object]) -> tuple[Any, Any]:
+    stream = _import_cupy().cuda.Stream(non_blocking=True)
     with stream:
         stream.begin_capture()
         try:
@@ -81,7 +81,7 @@ def machine() -> dict[str, Any]:
     """Return the versions of the driver and the packages."""
     from importlib import metadata
 
-    cp = _cp()
+    cp = _import_cupy()
     names = ("cupy-cuda13x", "cupy-cuda12x", "cuda-bindings", "cuda-core", "cuda-python")
     versions = {}
     for name in names:
@@ -100,9 +100,9 @@ def nodes() -> list[Any]:
     from gpulab.real import graphs
     from virtualgpu.records import Provenance
 
-    cp = _cp()
-    add = _kernel("add")
-    kernel = _kernel("put")
+    cp = _import_cupy()
+    add = _load_kernel("add")
+    kernel = _load_kernel("put")
     x = cp.zeros(64, np.float32)
     y = cp.zeros(64, np.float32)
     second_stream = cp.cuda.Stream(non_blocking=True)
@@ -125,7 +125,7 @@ def nodes() -> list[Any]:
         )
         stream.launch_host_func(print, "")
 
-    graph, _ = _captured(work)
+    graph, _ = _capture(work)
     record = graphs.record(graph, Provenance("measured", "gpu"))
     node_rows = [
         {
@@ -158,10 +158,10 @@ def updates() -> dict[str, Any]:
     """Record the changes that an executable graph accepts, and CUDA's messages for the others."""
     from gpulab.real import graphs
 
-    cp = _cp()
+    cp = _import_cupy()
     driver = graphs._driver()
-    add = _kernel("add")
-    kernel = _kernel("put")
+    add = _load_kernel("add")
+    kernel = _load_kernel("put")
     x = cp.zeros(64, np.float32)
     y = cp.ones(64, np.float32)
     pinned = cp.cuda.alloc_pinned_memory(256)
@@ -185,8 +185,8 @@ def updates() -> dict[str, Any]:
     results: dict[str, Any] = {}
     for base in ("add", "a memset", "a copy", "two kernels"):
         for name, work in works.items():
-            graph, _ = _captured(works[base])
-            changed_graph, _ = _captured(work)
+            graph, _ = _capture(works[base])
+            changed_graph, _ = _capture(work)
             status, info = driver.cuGraphExecUpdate(
                 driver.CUgraphExec(graph.graphExec), driver.CUgraph(changed_graph.graph)
             )
@@ -207,8 +207,8 @@ def _host_ns(run: Callable[[], object], repeats: int) -> float:
 
 def costs() -> dict[int, Any]:
     """Time launches with and without a graph, and the creation and upload of graphs, by number of nodes."""
-    cp = _cp()
-    add = _kernel("add")
+    cp = _import_cupy()
+    add = _load_kernel("add")
     x = cp.zeros(N, np.float32)
     rows_by_count: dict[int, Any] = {}
     for count in COUNTS:
@@ -224,14 +224,14 @@ def costs() -> dict[int, Any]:
         with stream:
             work(stream)
             stream.synchronize()
-            begin = cp.cuda.Event()
-            end = cp.cuda.Event()
-            begin.record()
+            begin_event = cp.cuda.Event()
+            end_event = cp.cuda.Event()
+            begin_event.record()
             row["eager_host"] = _host_ns(partial(work, stream), repeats)
-            end.record()
-            end.synchronize()
-            row["eager_device"] = cp.cuda.get_elapsed_time(begin, end) * 1e6 / repeats
-            for uploaded in (False, True):
+            end_event.record()
+            end_event.synchronize()
+            row["eager_device"] = cp.cuda.get_elapsed_time(begin_event, end_event) * 1e6 / repeats
+            for is_uploaded in (False, True):
                 stream.begin_capture()
                 start_ns = time.perf_counter_ns()
                 work(stream)
@@ -239,28 +239,28 @@ def costs() -> dict[int, Any]:
                 start_ns = time.perf_counter_ns()
                 graph = stream.end_capture()
                 row["end_capture_host"] = time.perf_counter_ns() - start_ns
-                if uploaded:
+                if is_uploaded:
                     row["upload_host"] = _host_ns(partial(graph.upload, stream), 1)
                     stream.synchronize()
-                row[f"first_launch_host_{'uploaded' if uploaded else 'not_uploaded'}"] = _host_ns(
+                row[f"first_launch_host_{'uploaded' if is_uploaded else 'not_uploaded'}"] = _host_ns(
                     graph.launch, 1
                 )
                 stream.synchronize()
                 row.setdefault("second_launch_host", _host_ns(graph.launch, 1))
                 stream.synchronize()
-            begin.record()
+            begin_event.record()
             row["launch_host"] = _host_ns(graph.launch, repeats)
-            end.record()
-            end.synchronize()
-            row["launch_device"] = cp.cuda.get_elapsed_time(begin, end) * 1e6 / repeats
-            singles = []
+            end_event.record()
+            end_event.synchronize()
+            row["launch_device"] = cp.cuda.get_elapsed_time(begin_event, end_event) * 1e6 / repeats
+            single_times_ns = []
             for _ in range(10):
-                begin.record()
+                begin_event.record()
                 graph.launch()
-                end.record()
-                end.synchronize()
-                singles.append(cp.cuda.get_elapsed_time(begin, end) * 1e6)
-            row["launch_between_events"] = sorted(singles)[5]
+                end_event.record()
+                end_event.synchronize()
+                single_times_ns.append(cp.cuda.get_elapsed_time(begin_event, end_event) * 1e6)
+            row["launch_between_events"] = sorted(single_times_ns)[5]
         rows_by_count[count] = {name: round(value) for name, value in row.items()}
     return rows_by_count
 
@@ -269,10 +269,10 @@ def memory() -> dict[str, Any]:
     """Record stream-ordered allocations within a capture: their nodes, and the memory after launches."""
     from gpulab.real import graphs
 
-    cp = _cp()
-    runtime = _cp().cuda.runtime
+    cp = _import_cupy()
+    runtime = _import_cupy().cuda.runtime
     results: dict[str, Any] = {}
-    add = _kernel("add")
+    add = _load_kernel("add")
     kept_objects: list[Any] = []
 
     def with_free(stream: Any) -> None:
@@ -299,7 +299,7 @@ def memory() -> dict[str, Any]:
         row: dict[str, Any] = {}
         results[work.__name__] = row
         try:
-            graph, stream = _captured(work)
+            graph, stream = _capture(work)
             driver = graphs._driver()
             row["nodes"] = [driver.cuGraphNodeGetType(handle)[1].name for handle in graphs._handles(graph)]
             row["dot"] = graph.debug_dot_str(0)
@@ -320,11 +320,11 @@ def memory() -> dict[str, Any]:
 
 def refusals() -> dict[str, str]:
     """Record further calls that a capture refuses, and whether the graph is then invalid."""
-    cp = _cp()
-    runtime = _cp().cuda.runtime
+    cp = _import_cupy()
+    runtime = _import_cupy().cuda.runtime
     x = cp.zeros(16, np.float32)
     second_stream = cp.cuda.Stream(non_blocking=True)
-    add = _kernel("add")
+    add = _load_kernel("add")
     blocking = cp.cuda.Stream()
     works: dict[str, Callable[[Any], object]] = {
         "begin of another stream": lambda s: [second_stream.begin_capture(), second_stream.end_capture()],
@@ -384,7 +384,7 @@ def gpulabs() -> dict[str, Any]:
 
     gl.use_device("cuda")
     cp = gl.cp
-    add = _kernel("add")
+    add = _load_kernel("add")
     x = cp.ones(64, np.float32)
 
     def work(x: Any) -> Any:

@@ -86,10 +86,10 @@ class LibraryCalls:
 
     def watch(self) -> int:
         """Start to count calls of all loaded objects; return the number of watched entries."""
-        for base, name, dynamic in _objects():
+        for base, name, dynamic in _list_objects():
             if (base, name) not in self._tables:
                 is_skipped = not dynamic or self._excluded_files.search(Path(name).name)
-                self._tables[base, name] = [] if is_skipped else list(self._entries(base, dynamic))
+                self._tables[base, name] = [] if is_skipped else list(self._find_entries(base, dynamic))
             for slot, symbol in self._tables[base, name]:
                 self._redirect(slot, symbol)
         return len(self._slots)
@@ -97,24 +97,24 @@ class LibraryCalls:
     def clear(self) -> None:
         """Reset all counts to 0."""
         for number in range(len(self._names)):
-            self._word(number, 16).value = 0
+            self._stub_word(number, 16).value = 0
 
     def counted(self) -> Counter[str]:
         """Return the number of calls of each function since `clear`."""
         counts: Counter[str] = Counter()
         for number, name in enumerate(self._names):
-            if times := self._word(number, 16).value:
+            if times := self._stub_word(number, 16).value:
                 counts[name] += times
         return counts
 
-    def _word(self, number: int, offset: int) -> ctypes.c_uint64:
+    def _stub_word(self, number: int, offset: int) -> ctypes.c_uint64:
         return ctypes.c_uint64.from_address(self._base + number * _CODE_BYTES + offset)
 
     def _redirect(self, slot: int, symbol: str) -> None:
         """Point an entry to the counting code; the loader may change it again when it resolves the name."""
-        entry = ctypes.c_uint64.from_address(slot)
+        table_entry = ctypes.c_uint64.from_address(slot)
         code = self._slots.get(slot)
-        if entry.value == code or not entry.value:
+        if table_entry.value == code or not table_entry.value:
             return
         if code is None:
             number = len(self._names)
@@ -124,33 +124,33 @@ class LibraryCalls:
             ctypes.memmove(code, _CODE, len(_CODE))
             self._names.append(symbol)
             self._slots[slot] = code
-        ctypes.c_uint64.from_address(code + 24).value = entry.value
+        ctypes.c_uint64.from_address(code + 24).value = table_entry.value
         page = slot & ~(_PAGE - 1)
         ctypes.CDLL(None).mprotect(
             ctypes.c_void_p(page), ctypes.c_size_t(_PAGE), mmap.PROT_READ | mmap.PROT_WRITE
         )
-        entry.value = code
+        table_entry.value = code
 
-    def _entries(self, base: int, dynamic: int) -> Iterator[tuple[int, str]]:
+    def _find_entries(self, base: int, dynamic: int) -> Iterator[tuple[int, str]]:
         """Yield the addresses of an object's entries for counted functions, with their names."""
-        tags = _tags(dynamic, base)
+        tags = _read_tags(dynamic, base)
         for table, size in ((_JMPREL, _PLTRELSZ), (_RELA, _RELASZ)):
             if table not in tags or not tags.get(size):
                 continue
             count = tags[size] // _RELOCATION_BYTES
-            raw = (ctypes.c_char * (count * _RELOCATION_BYTES)).from_address(tags[table])
-            rows = np.frombuffer(memoryview(raw), _RELOCATION)
-            kinds = rows["info"] & 0xFFFFFFFF
-            for row in rows[(kinds == _JUMP_SLOT) | (kinds == _GLOB_DAT)]:
-                symbol_address = tags[_SYMTAB] + int(row["info"] >> 32) * _SYMBOL_BYTES
+            relocation_bytes = (ctypes.c_char * (count * _RELOCATION_BYTES)).from_address(tags[table])
+            relocations = np.frombuffer(memoryview(relocation_bytes), _RELOCATION)
+            kinds = relocations["info"] & 0xFFFFFFFF
+            for relocation in relocations[(kinds == _JUMP_SLOT) | (kinds == _GLOB_DAT)]:
+                symbol_address = tags[_SYMTAB] + int(relocation["info"] >> 32) * _SYMBOL_BYTES
                 name = ctypes.string_at(
                     tags[_STRTAB] + ctypes.c_uint32.from_address(symbol_address).value
                 ).decode()
                 if self._functions.match(name):
-                    yield base + int(row["offset"]), name
+                    yield base + int(relocation["offset"]), name
 
 
-def _tags(dynamic: int, base: int) -> dict[int, int]:
+def _read_tags(dynamic: int, base: int) -> dict[int, int]:
     """Return the addresses and sizes of tables in an object's dynamic section."""
     values_by_tag: dict[int, int] = {}
     while tag := ctypes.c_int64.from_address(dynamic).value:
@@ -161,7 +161,7 @@ def _tags(dynamic: int, base: int) -> dict[int, int]:
     return values_by_tag
 
 
-def _objects() -> list[tuple[int, str, int]]:
+def _list_objects() -> list[tuple[int, str, int]]:
     """Return base address, file and dynamic section of all loaded objects."""
     objects: list[tuple[int, str, int]] = []
 

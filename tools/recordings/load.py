@@ -77,45 +77,51 @@ class Lines:
 def main(folder: Path) -> None:
     """Run the programs, and write the readings."""
     programs = phases()
-    for name, run in programs[6:]:  # compile, and let cuBLAS choose, before anything is read
+    for name, run_phase in programs[6:]:  # compile, and let cuBLAS choose, before anything is read
         if "loader" not in name:
-            run()
+            run_phase()
     time.sleep(5)
     load_recorder = recorder(10.0)
     assert isinstance(load_recorder, LoadRecorder), "this needs a real GPU"
     dmon = Lines(DMON)
     query = Lines(QUERY)
     load_recorder.start()
-    times = list[tuple[str, float]]()
+    phase_starts = list[tuple[str, float]]()
     report = ""
-    for name, run in (*programs, ("idle again", lambda: time.sleep(3))):
+    for name, run_phase in (*programs, ("idle again", lambda: time.sleep(3))):
         load_recorder.mark(name)
-        times.append((name, time.perf_counter()))
-        run()
+        phase_starts.append((name, time.perf_counter()))
+        run_phase()
         if name == PRODUCT:
             smi_process = subprocess.Popen(
                 ["nvidia-smi", "-q", "-d", "POWER,PERFORMANCE,CLOCK"], stdout=subprocess.PIPE, text=True
             )
-            run()
+            run_phase()
             report = smi_process.communicate()[0]
     record = load_recorder.stop()
-    times.append(("", time.perf_counter()))
+    phase_starts.append(("", time.perf_counter()))
     for lines in (dmon, query):
         lines.stop()
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "h200_monitor.json").write_text(_by_line(data_as_json(record.as_data())), encoding="utf-8")
-    smi = json.dumps(_smi(record, times, dmon, query), indent=1, ensure_ascii=False)
-    smi = re.sub(r"\[[^\[\]]*\]", lambda cells: re.sub(r"\s*\n\s*", "", cells[0]), smi)  # a list per line
-    (folder / "smi.json").write_text(smi + "\n", encoding="utf-8")
+    (folder / "h200_monitor.json").write_text(
+        _put_fields_on_lines(data_as_json(record.as_data())), encoding="utf-8"
+    )
+    smi_json = json.dumps(_make_smi_tables(record, phase_starts, dmon, query), indent=1, ensure_ascii=False)
+    smi_json = re.sub(
+        r"\[[^\[\]]*\]", lambda cells: re.sub(r"\s*\n\s*", "", cells[0]), smi_json
+    )  # a list per line
+    (folder / "smi.json").write_text(smi_json + "\n", encoding="utf-8")
     print(table(record).text())
     print(report)
 
 
-def _smi(record: Any, times: list[tuple[str, float]], dmon: Lines, query: Lines) -> dict[str, Any]:
+def _make_smi_tables(
+    record: Any, phase_starts: list[tuple[str, float]], dmon: Lines, query: Lines
+) -> dict[str, Any]:
     heading = next(line.lstrip("# ").split() for _, line in dmon.lines if "pclk" in line)
     column_indices = [heading.index(name) for name in SHOWN]
     rows: dict[str, list[Any]] = {"dmon": [], "query": []}
-    for (name, begin_s), (_, end_s) in pairwise(times):
+    for (name, begin_s), (_, end_s) in pairwise(phase_starts):
         cells = dmon.last_of(begin_s, end_s).split()
         rows["dmon"].append([name, [cells[index] for index in column_indices] if cells else []])
         rows["query"].append([name, [cell.strip() for cell in query.last_of(begin_s, end_s).split(",")]])
@@ -137,7 +143,7 @@ def _smi(record: Any, times: list[tuple[str, float]], dmon: Lines, query: Lines)
     }
 
 
-def _by_line(text: str) -> str:
+def _put_fields_on_lines(text: str) -> str:
     """Return a record as JSON with one line for each column, and six digits of each number."""
     data = json.loads(text, parse_float=lambda number: float(f"{float(number):.6g}"))
     columns = data.pop("columns")

@@ -70,10 +70,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results = {name: _run_in_process(name) for name in PARTS if name not in UNTIMED}
     with ThreadPoolExecutor() as pool:
         results |= dict(zip(UNTIMED, pool.map(_run_in_process, UNTIMED), strict=True))
-    text = json.dumps(results, separators=(",", ":"))
+    results_json = json.dumps(results, separators=(",", ":"))
     if options.out:
-        options.out.write_text(f"{text}\n", encoding="utf-8")
-    print(f"{len(text):,} bytes; " + ", ".join(f"{k}: {v.get('failed', 'ok')}" for k, v in results.items()))
+        options.out.write_text(f"{results_json}\n", encoding="utf-8")
+    print(
+        f"{len(results_json):,} bytes; "
+        + ", ".join(f"{k}: {v.get('failed', 'ok')}" for k, v in results.items())
+    )
     return 0
 
 
@@ -92,7 +95,7 @@ def _run_in_process(part: str) -> dict[str, Any]:
     return results
 
 
-def _cp() -> Any:
+def _import_cupy() -> Any:
     import cupy
 
     cupy.zeros(1)
@@ -120,20 +123,20 @@ class Watch:
 
     def once(self, call: Callable[[], Any]) -> tuple[float, float]:
         self.cp.cuda.Device().synchronize()
-        begin, end = self.events
+        begin_event, end_event = self.events
         with self.stream:
-            begin.record()
+            begin_event.record()
             start_s = time.perf_counter()
             call()
             call_s = time.perf_counter() - start_s
-            end.record()
-        end.synchronize()
-        return self.cp.cuda.get_elapsed_time(begin, end) * 1e3, call_s * 1e6
+            end_event.record()
+        end_event.synchronize()
+        return self.cp.cuda.get_elapsed_time(begin_event, end_event) * 1e3, call_s * 1e6
 
 
 def about() -> dict[str, Any]:
     """Return the device's name and the attributes of its memory."""
-    cp = _cp()
+    cp = _import_cupy()
     runtime = cp.cuda.runtime
     attributes = cp.cuda.Device().attributes
     names = (
@@ -149,19 +152,19 @@ def about() -> dict[str, Any]:
         "host": platform.machine(),
         "cpus": os.cpu_count(),
         "attributes": {name: attributes.get(name) for name in names.split()},
-        "pcie": _pcie(),
+        "pcie": _pcie_link(),
     }
 
 
-def _pcie() -> Any:
+def _pcie_link() -> Any:
     try:
         import pynvml
 
         pynvml.nvmlInit()
-        handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+        device_handle = pynvml.nvmlDeviceGetHandleByIndex(0)
         return {
-            "generation": pynvml.nvmlDeviceGetMaxPcieLinkGeneration(handle),
-            "width": pynvml.nvmlDeviceGetMaxPcieLinkWidth(handle),
+            "generation": pynvml.nvmlDeviceGetMaxPcieLinkGeneration(device_handle),
+            "width": pynvml.nvmlDeviceGetMaxPcieLinkWidth(device_handle),
             "driver": pynvml.nvmlSystemGetDriverVersion(),
         }
     except Exception as error:
@@ -170,7 +173,7 @@ def _pcie() -> Any:
 
 def rates() -> dict[str, Any]:
     """Time copies by kind and size, in microseconds: on the device, and until the call returned."""
-    cp = _cp()
+    cp = _import_cupy()
     import cupyx
 
     runtime = cp.cuda.runtime
@@ -195,7 +198,7 @@ def rates() -> dict[str, Any]:
 
 def arrays() -> dict[str, Any]:
     """Time copies of CuPy's arrays, of 64 MiB unless the name gives another size."""
-    cp = _cp()
+    cp = _import_cupy()
     import cupyx
 
     watch = Watch(cp)
@@ -203,7 +206,7 @@ def arrays() -> dict[str, Any]:
     pageable = np.ones(n, np.float32)
     pinned = cupyx.zeros_pinned(n, np.float32)
     x = cp.ones(n, cp.float32)
-    blank = np.ones(n, np.float32)
+    output_array = np.ones(n, np.float32)
     staging = cupyx.zeros_pinned(1024 * 1000, np.float32)
     small = staging.reshape(1000, 1024)
     calls: dict[str, Callable[[], Any]] = {
@@ -213,10 +216,10 @@ def arrays() -> dict[str, Any]:
         "set pageable": lambda: x.set(pageable),
         "set pinned": lambda: x.set(pinned),
         "get": lambda: x.get(),
-        "get out pageable": lambda: x.get(out=blank),
+        "get out pageable": lambda: x.get(out=output_array),
         "get out pinned": lambda: x.get(out=pinned),
         "get out pinned blocking=False": lambda: x.get(out=pinned, blocking=False),
-        "get out pageable blocking=False": lambda: x.get(out=blank, blocking=False),
+        "get out pageable blocking=False": lambda: x.get(out=output_array, blocking=False),
         "there and back": lambda: cp.asarray(x.get()),
         "copy": lambda: x.copy(),
         "1000 x 4 KiB": lambda: [cp.asarray(part) for part in small],
@@ -253,7 +256,7 @@ def _null_set(cp: Any, x: Any, pinned: Any) -> dict[str, float]:
 
 def busy() -> dict[str, Any]:
     """Return the time in µs of a call that starts a copy while a kernel is running for about 5 ms."""
-    cp = _cp()
+    cp = _import_cupy()
     import cupyx
 
     runtime = cp.cuda.runtime
@@ -307,7 +310,7 @@ def busy() -> dict[str, Any]:
 
 def zero_copy() -> dict[str, Any]:
     """Time kernels that read pinned memory over the bus: 64 MiB, once or 8 times, or 4,096 elements."""
-    cp = _cp()
+    cp = _import_cupy()
     import cupyx
 
     watch = Watch(cp)
@@ -350,7 +353,7 @@ def zero_copy() -> dict[str, Any]:
 
 def managed() -> dict[str, Any]:
     """Time 64 MiB of managed memory, used by the host and by kernels in turn."""
-    cp = _cp()
+    cp = _import_cupy()
     runtime = cp.cuda.runtime
     watch = Watch(cp)
     module = cp.RawModule(code=_KERNELS)
@@ -446,7 +449,7 @@ def managed() -> dict[str, Any]:
 
 def refusals() -> dict[str, Any]:
     """Record CUDA's errors for impossible copies and registrations."""
-    cp = _cp()
+    cp = _import_cupy()
     import cupyx
 
     runtime = cp.cuda.runtime
@@ -487,7 +490,7 @@ def refusals() -> dict[str, Any]:
         "memcpy 0 bytes": lambda: runtime.memcpy(x.data.ptr, page, 0, 1),
         "memcpy wrong kind": lambda: runtime.memcpy(x.data.ptr, page, 16, 2),
         "memcpy beyond": lambda: runtime.memcpy(x.data.ptr, page, 1 << 20, 1),
-        "memcpy freed": lambda: runtime.memcpy(_freed(runtime), page, 16, 1),
+        "memcpy freed": lambda: runtime.memcpy(_freed_address(runtime), page, 16, 1),
         "ipc of pool memory": lambda: len(runtime.ipcGetMemHandle(x.data.ptr)),
         "ipc of host memory": lambda: len(runtime.ipcGetMemHandle(pinned.ctypes.data)),
         "ipc open here": lambda: runtime.ipcOpenMemHandle(runtime.ipcGetMemHandle(x.data.ptr)),
@@ -513,7 +516,7 @@ def refusals() -> dict[str, Any]:
     return results
 
 
-def _freed(runtime: Any) -> int:
+def _freed_address(runtime: Any) -> int:
     address = int(runtime.malloc(1 << 16))
     runtime.free(address)
     return address
@@ -529,16 +532,16 @@ def torch_copies() -> dict[str, Any]:
     results: dict[str, Any] = {"torch": torch.__version__}
 
     def timed(call: Callable[[], Any]) -> dict[str, float]:
-        rows = []
+        time_rows = []
         for _ in range(REPEATS + 1):
             torch.cuda.synchronize()
             start_s = time.perf_counter()
             copy = call()
             call_s = time.perf_counter() - start_s
             torch.cuda.synchronize()
-            rows.append((call_s * 1e6, (time.perf_counter() - start_s) * 1e6))
+            time_rows.append((call_s * 1e6, (time.perf_counter() - start_s) * 1e6))
             del copy
-        called_us, done_us = (round(statistics.median(c), 1) for c in zip(*rows[1:], strict=True))
+        called_us, done_us = (round(statistics.median(c), 1) for c in zip(*time_rows[1:], strict=True))
         return {"call_us": called_us, "done_us": done_us}
 
     for name, call in {

@@ -83,30 +83,32 @@ def case(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
 def told(cp: Any, name: str) -> str:
     """Run a case, and return its result and its warnings as text."""
     unraisable_errors: list[str] = []
-    hook = sys.unraisablehook
-    sys.unraisablehook = lambda item: unraisable_errors.append(_error(item.exc_value))
-    with warnings.catch_warnings(record=True) as warned:
+    previous_hook = sys.unraisablehook
+    sys.unraisablehook = lambda item: unraisable_errors.append(_error_text(item.exc_value))
+    with warnings.catch_warnings(record=True) as caught_warnings:
         warnings.simplefilter("always")
         try:
-            text = plain(said_by(lambda: CASES[name](cp)))
+            warning_text = plain(said_by(lambda: CASES[name](cp)))
             gc.collect()
         finally:
-            sys.unraisablehook = hook
+            sys.unraisablehook = previous_hook
     additions = [f"unraisable {item}" for item in unraisable_errors]
     additions += [
-        f"warned {w.category.__name__}: {w.message}" for w in warned if w.category is not ResourceWarning
+        f"warned {w.category.__name__}: {w.message}"
+        for w in caught_warnings
+        if w.category is not ResourceWarning
     ]
-    return "; ".join([text, *map(plain, additions)])
+    return "; ".join([warning_text, *map(plain, additions)])
 
 
 def said_by(call: Callable[[], Any]) -> str:
     try:
         return str(call())
     except Exception as error:
-        return _error(error)
+        return _error_text(error)
 
 
-def _error(error: BaseException | None) -> str:
+def _error_text(error: BaseException | None) -> str:
     return f"{type(error).__name__}: {error}"
 
 
@@ -121,11 +123,11 @@ def figures(pool: Any) -> tuple[int, ...]:
     return pool.used_bytes(), pool.total_bytes(), pool.n_free_blocks(), pool.get_limit()
 
 
-def _results_of(calls: dict[str, Callable[[], Any]]) -> str:
+def _join_results(calls: dict[str, Callable[[], Any]]) -> str:
     return " | ".join(f"{name}: {said_by(call)}" for name, call in calls.items())
 
 
-def _sizes(cp: Any, make: Callable[[Any], Any], sizes: dict[str, Any] = SIZES) -> str:
+def _block_sizes(cp: Any, make: Callable[[Any], Any], sizes: dict[str, Any] = SIZES) -> str:
     def size_of(value: Any) -> Any:
         pointer = make(value)
         size = (
@@ -135,20 +137,20 @@ def _sizes(cp: Any, make: Callable[[Any], Any], sizes: dict[str, Any] = SIZES) -
         )
         return bool(pointer.ptr), int(size)
 
-    return _results_of({name: partial(size_of, value) for name, value in sizes.items()})
+    return _join_results({name: partial(size_of, value) for name, value in sizes.items()})
 
 
 @case
 def pool_sizes(cp: Any) -> Any:
     pool = cp.cuda.MemoryPool()
-    return _sizes(cp, pool.malloc), figures(pool)
+    return _block_sizes(cp, pool.malloc), figures(pool)
 
 
 @case
 def pool_sizes_under_a_limit(cp: Any) -> Any:
     pool = cp.cuda.MemoryPool()
     pool.set_limit(size=4096)
-    return _sizes(cp, pool.malloc), figures(pool)
+    return _block_sizes(cp, pool.malloc), figures(pool)
 
 
 @case
@@ -157,40 +159,40 @@ def pool_sizes_with_a_hook(cp: Any) -> Any:
     watcher = Watcher(cp)
     with watcher.hook:
         sizes = {name: SIZES[name] for name in ("-1", "2**63", "2**64-511", "2**64", "text")}
-        return _sizes(cp, pool.malloc, sizes), figures(pool), watcher.log
+        return _block_sizes(cp, pool.malloc, sizes), figures(pool), watcher.log
 
 
 @case
 def raw_sizes(cp: Any) -> Any:
-    return _sizes(cp, cp.cuda.Memory)
+    return _block_sizes(cp, cp.cuda.Memory)
 
 
 @case
 def pinned_sizes(cp: Any) -> Any:
     pool = cp.cuda.PinnedMemoryPool()
-    return _sizes(cp, pool.malloc), pool.n_free_blocks()
+    return _block_sizes(cp, pool.malloc), pool.n_free_blocks()
 
 
 @case
 def pinned_raw_sizes(cp: Any) -> Any:
-    return _sizes(cp, cp.cuda.PinnedMemory)
+    return _block_sizes(cp, cp.cuda.PinnedMemory)
 
 
 @case
 def ordered_sizes(cp: Any) -> Any:
-    return _sizes(cp, cp.cuda.malloc_async)
+    return _block_sizes(cp, cp.cuda.malloc_async)
 
 
 @case
 def ordered_pool_sizes(cp: Any) -> Any:
     pool = cp.cuda.MemoryAsyncPool()
-    return _sizes(cp, pool.malloc), said_by(pool.n_free_blocks)
+    return _block_sizes(cp, pool.malloc), said_by(pool.n_free_blocks)
 
 
 @case
 def managed_sizes(cp: Any) -> Any:
     sizes = {name: size for name, size in SIZES.items() if name not in ("2**43",)}
-    return _sizes(cp, cp.cuda.malloc_managed, sizes)
+    return _block_sizes(cp, cp.cuda.malloc_managed, sizes)
 
 
 @case
@@ -208,7 +210,7 @@ def limits(cp: Any) -> Any:
         pool.set_limit(**arguments)
         return pool.get_limit() if arguments.get("fraction") is not True else "all"
 
-    return _results_of({f"{arguments}": partial(limited, arguments) for arguments in limit_arguments})
+    return _join_results({f"{arguments}": partial(limited, arguments) for arguments in limit_arguments})
 
 
 @case
@@ -227,7 +229,7 @@ def ordered_limits(cp: Any) -> Any:
         {"size": 1, "fraction": 1},
         {},
     ]
-    return _results_of({f"{arguments}": partial(limited, arguments) for arguments in limit_arguments})
+    return _join_results({f"{arguments}": partial(limited, arguments) for arguments in limit_arguments})
 
 
 @case
@@ -242,7 +244,7 @@ def environment_limits(cp: Any) -> Any:
 
     try:
         values = ["4096", "0", "", "-1", "50%", "150%", "x", "1e3", "%", " 5 ", "1_000"]
-        return _results_of({repr(value): partial(with_limit, value) for value in values})
+        return _join_results({repr(value): partial(with_limit, value) for value in values})
     finally:
         os.environ.pop("CUPY_GPU_MEMORY_LIMIT")
         if previous_limit is not None:
@@ -261,12 +263,12 @@ def out_of_memory(cp: Any) -> Any:
 @case
 def out_of_memory_at_the_limit(cp: Any) -> Any:
     pool = cp.cuda.MemoryPool()
-    first = pool.malloc(3000)
-    second = pool.malloc(5000)
-    del second
+    kept_block = pool.malloc(3000)
+    freed_block = pool.malloc(5000)
+    del freed_block
     pool.set_limit(size=10_000)
     results = [said_by(partial(pool.malloc, n)) for n in (7000, 6929, 6928, 20_000)]
-    return re.sub("<[^>]*>", "POINTER", str(results)), figures(pool), first.mem.size
+    return re.sub("<[^>]*>", "POINTER", str(results)), figures(pool), kept_block.mem.size
 
 
 @case
@@ -320,7 +322,7 @@ def foreign_pointers(cp: Any) -> Any:
     host = np.zeros(10).ctypes.data
     address = runtime.malloc(100)
     runtime.free(address)
-    return _results_of(
+    return _join_results(
         {
             "freed": lambda: runtime.free(address),
             "inside": lambda: runtime.free(inside),
@@ -345,7 +347,7 @@ def pointers(cp: Any) -> Any:
     memory = cp.cuda.Memory(1024)
     pointer = cp.cuda.MemoryPointer(memory, 16)
     unowned = cp.cuda.UnownedMemory
-    return _results_of(
+    return _join_results(
         {
             "kind": lambda: [type(part).__name__ for part in (memory, pointer, pointer.mem, pointer.device)],
             "arithmetic": lambda: [(p.ptr - memory.ptr) for p in (pointer + 4, 4 + pointer, pointer - 4)],
@@ -425,19 +427,19 @@ class Watcher:
         return write
 
 
-def _hooks(cp: Any, failing_callback: str, prepare: Callable[[Any], None], by_hand: bool = False) -> Any:
+def _log_hooks(cp: Any, failing_callback: str, prepare: Callable[[Any], None], by_hand: bool = False) -> Any:
     log: list[str] = []
-    first = Watcher(cp, "a", failing_callback, log)
+    watcher = Watcher(cp, "a", failing_callback, log)
     second = Watcher(cp, "b", "", log)
     pool = cp.cuda.MemoryPool()
     prepare(pool)
     results = ["-", "-"]
     block = None
-    with first.hook, second.hook:
+    with watcher.hook, second.hook:
         try:
             block = pool.malloc(1000)
         except Exception as error:
-            results[0] = _error(error)
+            results[0] = _error_text(error)
         figures_during = figures(pool)
         if by_hand and block is not None:
             results[1] = said_by(block.mem.free)
@@ -453,22 +455,28 @@ def _hooks(cp: Any, failing_callback: str, prepare: Callable[[Any], None], by_ha
     )
 
 
-def _nothing(pool: Any) -> None:
+def _do_nothing(pool: Any) -> None:
     pass
 
 
-def _cached(pool: Any) -> None:
+def _cache_block(pool: Any) -> None:
     pool.malloc(4096).mem.free()
 
 
-def _tight(pool: Any) -> None:
+def _set_low_limit(pool: Any) -> None:
     pool.set_limit(size=512)
 
 
-for _bad in CALLBACKS:
-    CASES[f"hooks new {_bad}"] = partial(_hooks, failing_callback=_bad, prepare=_nothing)
-    CASES[f"hooks cached {_bad}"] = partial(_hooks, failing_callback=_bad, prepare=_cached, by_hand=True)
-    CASES[f"hooks refused {_bad}"] = partial(_hooks, failing_callback=_bad, prepare=_tight)
+for _failing_callback in CALLBACKS:
+    CASES[f"hooks new {_failing_callback}"] = partial(
+        _log_hooks, failing_callback=_failing_callback, prepare=_do_nothing
+    )
+    CASES[f"hooks cached {_failing_callback}"] = partial(
+        _log_hooks, failing_callback=_failing_callback, prepare=_cache_block, by_hand=True
+    )
+    CASES[f"hooks refused {_failing_callback}"] = partial(
+        _log_hooks, failing_callback=_failing_callback, prepare=_set_low_limit
+    )
 
 
 @case
@@ -502,48 +510,48 @@ def hooks_of_other_allocators(cp: Any) -> Any:
 @case
 def hooks_and_names(cp: Any) -> Any:
     log: list[str] = []
-    first = Watcher(cp, "one", "", log)
-    second = Watcher(cp, "two", "", log)
-    namesake = Watcher(cp, "one", "", log)
-    hook = cp.cuda.MemoryHook
-    get = cp.cuda.memory_hook.get_memory_hooks
+    first_watcher = Watcher(cp, "one", "", log)
+    second_watcher = Watcher(cp, "two", "", log)
+    namesake_watcher = Watcher(cp, "one", "", log)
+    hook_type = cp.cuda.MemoryHook
+    get_hooks = cp.cuda.memory_hook.get_memory_hooks
 
     def twice() -> None:
-        with first.hook, namesake.hook:
+        with first_watcher.hook, namesake_watcher.hook:
             pass
 
     def crossed() -> Any:
-        first.hook.__enter__()
-        second.hook.__enter__()
-        first.hook.__exit__(None, None, None)
-        hooks_left = list(get())
-        second.hook.__exit__(None, None, None)
-        return hooks_left, list(get())
+        first_watcher.hook.__enter__()
+        second_watcher.hook.__enter__()
+        first_watcher.hook.__exit__(None, None, None)
+        hooks_left = list(get_hooks())
+        second_watcher.hook.__exit__(None, None, None)
+        return hooks_left, list(get_hooks())
 
     def changed_inside() -> Any:
-        class Adds(hook):  # type: ignore[misc,valid-type]
+        class Adds(hook_type):  # type: ignore[misc,valid-type]
             name = "adds"
 
             def malloc_preprocess(self, **arguments: Any) -> None:
-                second.hook.__enter__()
+                second_watcher.hook.__enter__()
 
         try:
             with Adds():
                 return cp.cuda.MemoryPool().malloc(10).mem.size
         finally:
-            get().clear()
+            get_hooks().clear()
 
-    return _results_of(
+    return _join_results(
         {
             "twice": twice,
-            "after": lambda: dict(get()),
+            "after": lambda: dict(get_hooks()),
             "crossed": crossed,
             "changed inside": changed_inside,
-            "type": lambda: type(get()).__name__,
-            "default name": lambda: hook.name,
-            "leave without enter": lambda: first.hook.__exit__(None, None, None),
-            "unexpected": lambda: hook().malloc_preprocess(3),
-            "none": lambda: hook().alloc_preprocess(),
+            "type": lambda: type(get_hooks()).__name__,
+            "default name": lambda: hook_type.name,
+            "leave without enter": lambda: first_watcher.hook.__exit__(None, None, None),
+            "unexpected": lambda: hook_type().malloc_preprocess(3),
+            "none": lambda: hook_type().alloc_preprocess(),
         }
     )
 
@@ -621,7 +629,7 @@ def line_profile_depth(cp: Any) -> Any:
 
 
 _MALLOC = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-_FREE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
+_FREE_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
 
 
 @case
@@ -637,7 +645,7 @@ def c_functions(cp: Any) -> Any:
         calls.append(f"give {param} {device_id}")
         runtime.free(address)
 
-    functions = _MALLOC(take), _FREE(give)
+    functions = _MALLOC(take), _FREE_FUNCTION(give)
     addresses = [ctypes.cast(function, ctypes.c_void_p).value for function in functions]
     allocator = cp.cuda.CFunctionAllocator(1234, *addresses, functions)
 
@@ -654,7 +662,7 @@ def c_functions(cp: Any) -> Any:
         pool.free_all_blocks()
         return kind, figures(pool)
 
-    results = _results_of(
+    results = _join_results(
         {
             "array": an_array,
             "pool": a_pool,
@@ -662,7 +670,9 @@ def c_functions(cp: Any) -> Any:
             "negative": lambda: allocator.malloc(-1),
             "null": lambda: allocator.malloc(77).ptr,
             "null from a pool's": lambda: (
-                cp.cuda.MemoryPool(cp.cuda.CFunctionAllocator(0, _ZERO[0], _ZERO[1], None).malloc)
+                cp.cuda.MemoryPool(
+                    cp.cuda.CFunctionAllocator(0, _ZERO_ADDRESSES[0], _ZERO_ADDRESSES[1], None).malloc
+                )
                 .malloc(10)
                 .ptr
             ),
@@ -674,8 +684,11 @@ def c_functions(cp: Any) -> Any:
     return results, calls
 
 
-_ZERO_FUNCTIONS = _MALLOC(lambda param, size, device_id: 0), _FREE(lambda param, address, device_id: None)
-_ZERO = [ctypes.cast(function, ctypes.c_void_p).value for function in _ZERO_FUNCTIONS]
+_ZERO_FUNCTIONS = (
+    _MALLOC(lambda param, size, device_id: 0),
+    _FREE_FUNCTION(lambda param, address, device_id: None),
+)
+_ZERO_ADDRESSES = [ctypes.cast(function, ctypes.c_void_p).value for function in _ZERO_FUNCTIONS]
 
 
 @case
@@ -701,7 +714,7 @@ def python_functions(cp: Any) -> Any:
         return use
 
     return (
-        _results_of(
+        _join_results(
             {
                 "none": answer(None),
                 "text": answer("x"),
@@ -747,7 +760,7 @@ def allocators_that_are_none(cp: Any) -> Any:
 
         return call
 
-    return _results_of(
+    return _join_results(
         {
             "None": use(None),
             "int": use(3),
@@ -766,12 +779,14 @@ def allocators_that_are_none(cp: Any) -> Any:
 @case
 def whose_allocator(cp: Any) -> Any:
     pool = cp.cuda.MemoryPool()
-    default = cp.get_default_memory_pool()
+    default_pool = cp.get_default_memory_pool()
     names_seen: list[Any] = []
 
     def name() -> str:
         allocator = cp.cuda.get_allocator()
-        return "pool" if allocator == pool.malloc else "default" if allocator == default.malloc else "other"
+        return (
+            "pool" if allocator == pool.malloc else "default" if allocator == default_pool.malloc else "other"
+        )
 
     def elsewhere() -> None:
         names_seen.append(name())
@@ -799,14 +814,14 @@ def whose_allocator(cp: Any) -> Any:
             with cp.cuda.using_allocator(None):
                 names_seen.append(name())
             names_seen += [name(), said_by(lambda: cp.cuda.set_allocator(None))]
-        with cp.cuda.using_allocator(default.malloc):
+        with cp.cuda.using_allocator(default_pool.malloc):
             thread = threading.Thread(target=elsewhere)
             thread.start()
             thread.join()
             names_seen.append(name())
         names_seen.append(name())
     finally:
-        cp.cuda.set_allocator(default.malloc)
+        cp.cuda.set_allocator(default_pool.malloc)
     return names_seen, said_by(raises), name(), in_a_generator()
 
 
@@ -814,7 +829,7 @@ def whose_allocator(cp: Any) -> Any:
 def ordered_pools(cp: Any) -> Any:
     make = cp.cuda.MemoryAsyncPool
     runtime = cp.cuda.runtime
-    return _results_of(
+    return _join_results(
         {
             "create": lambda: make("create"),
             "text": lambda: make("x"),
@@ -853,7 +868,7 @@ def pinned_pointers(cp: Any) -> Any:
         moved_pointer -= 4
         return moved_pointer.ptr - memory.ptr, moved_pointer.size()
 
-    return _results_of(
+    return _join_results(
         {
             "size": lambda: (pointer.size(), memory.size, int(pointer) - int(memory)),
             "buffer": lambda: [
@@ -882,4 +897,4 @@ def public_names(cp: Any) -> Any:
             value = getattr(value, part)
         return [name for name in dir(value) if not name.startswith("_")]
 
-    return _results_of({path: partial(names, path) for path in CLASSES})
+    return _join_results({path: partial(names, path) for path in CLASSES})

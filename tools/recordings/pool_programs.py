@@ -107,7 +107,7 @@ class Reference:
         ]
 
 
-def _menu(draw: random.Random) -> list[int]:
+def _draw_block_sizes(draw: random.Random) -> list[int]:
     """Return the sizes of a program: from a byte to hundreds of MiB, also 0, and a unit plus or minus one."""
     edge_sizes = [0, *(UNIT * draw.randint(1, 6) + odd for odd in (-1, 0, 1))]
     scales = {
@@ -128,27 +128,29 @@ def program(seed: int, capacity: int, steps: int = 50, ties: bool = False) -> tu
     ``("collect",)``, ``("empty", stream)`` (-1: all), ``("limit", bytes)``, ``("fraction", part)``.
     """
     draw = random.Random(seed)
-    menu = _menu(draw)
+    block_sizes = _draw_block_sizes(draw)
     streams = draw.randint(1, 3)
-    budget = 0 if draw.random() < 0.7 else int(sum(menu) * draw.uniform(0.8, 3)) + UNIT
-    model = Reference(budget or capacity)
-    alive: list[int] = []
+    memory_limit = 0 if draw.random() < 0.7 else int(sum(block_sizes) * draw.uniform(0.8, 3)) + UNIT
+    model = Reference(memory_limit or capacity)
+    live_names: list[int] = []
     result: list[Step] = []
     weights = {"malloc": 50, "free": 36, "lose": 3, "collect": 1, "empty": 4, "limit": 3, "fraction": 2}
     for name in range(steps):
         match draw.choices(list(weights), list(weights.values()))[0]:
             case "malloc":
-                size = draw.choice([*menu, *(size // draw.randint(2, 5) for size in menu), max(menu)])
-                size = draw.choice([size, draw.randint(1, max(menu))]) if draw.random() < 0.3 else size
+                size = draw.choice(
+                    [*block_sizes, *(size // draw.randint(2, 5) for size in block_sizes), max(block_sizes)]
+                )
+                size = draw.choice([size, draw.randint(1, max(block_sizes))]) if draw.random() < 0.3 else size
                 size = BEYOND if draw.random() < 0.005 else size
                 stream = draw.randrange(streams)
                 if not ties and len(model.fitting(-(-size // UNIT) * UNIT, stream)) > 1:
                     continue
                 result.append(("malloc", name, stream, size))
                 if model.malloc(name, size, stream):
-                    alive.append(name)
-            case "free" | "lose" as kind if alive:
-                freed_name = alive.pop(draw.randrange(len(alive)))
+                    live_names.append(name)
+            case "free" | "lose" as kind if live_names:
+                freed_name = live_names.pop(draw.randrange(len(live_names)))
                 result.append((kind, freed_name))
                 if kind == "free":
                     model.free(freed_name)
@@ -163,17 +165,17 @@ def program(seed: int, capacity: int, steps: int = 50, ties: bool = False) -> tu
                 model.empty(None if stream < 0 else stream)
             case "limit" | "fraction" as kind:
                 used, total, _ = model.state()
-                about = draw.choice(
-                    [0, total, used, total + draw.choice(menu), int(total * draw.uniform(0.6, 3))]
+                near_limit = draw.choice(
+                    [0, total, used, total + draw.choice(block_sizes), int(total * draw.uniform(0.6, 3))]
                 )
                 if kind == "limit":
-                    model.limit = max(0, about + draw.choice([-1, 0, 0, 1]))
+                    model.limit = max(0, near_limit + draw.choice([-1, 0, 0, 1]))
                     result.append(("limit", model.limit))
                 else:
-                    part = round(min(1.0, about / capacity), 9)
-                    model.limit = int(part * capacity)
-                    result.append(("fraction", part))
-    return budget, result
+                    fraction = round(min(1.0, near_limit / capacity), 9)
+                    model.limit = int(fraction * capacity)
+                    result.append(("fraction", fraction))
+    return memory_limit, result
 
 
 def run(xp: Any, seed: int, capacity: int, ties: bool = False) -> Rows:
@@ -182,7 +184,7 @@ def run(xp: Any, seed: int, capacity: int, ties: bool = False) -> Rows:
     Used and total units of 512 bytes, free blocks, the limit's units rounded down, segments asked of the
     device so far; segment (numbered as they came) and offset of a new block in units, or why there is none.
     """
-    budget, steps = program(seed, capacity, ties=ties)
+    memory_limit, steps = program(seed, capacity, ties=ties)
     segments: list[tuple[int, int]] = []
     segment_requests = [0]
 
@@ -194,7 +196,7 @@ def run(xp: Any, seed: int, capacity: int, ties: bool = False) -> Rows:
             if event["mem_ptr"]:
                 segments.append((event["mem_ptr"], event["mem_size"]))
 
-    pool = xp.cuda.MemoryPool(_with_budget(xp, budget) if budget else None)
+    pool = xp.cuda.MemoryPool(_limited_malloc(xp, memory_limit) if memory_limit else None)
     streams = [xp.cuda.Stream.null, xp.cuda.Stream(non_blocking=True), xp.cuda.Stream()]
     pointers: dict[int, Any] = {}
     rows = []
@@ -212,7 +214,7 @@ def run(xp: Any, seed: int, capacity: int, ties: bool = False) -> Rows:
                 except xp.cuda.memory.OutOfMemoryError:
                     pass
                 else:
-                    segment, offset = _place(pointers[name].ptr, segments)
+                    segment, offset = _find_segment(pointers[name].ptr, segments)
             elif kind == "free":
                 pointers.pop(arguments[0], None)
             elif kind == "lose":
@@ -248,23 +250,23 @@ def run(xp: Any, seed: int, capacity: int, ties: bool = False) -> Rows:
     return np.array(rows, np.int32)
 
 
-def _place(address: int, segments: Sequence[tuple[int, int]]) -> tuple[int, int]:
+def _find_segment(address: int, segments: Sequence[tuple[int, int]]) -> tuple[int, int]:
     if not address:
         return NOTHING, 0
     for i in reversed(range(len(segments))):
-        start, size = segments[i]
-        if start <= address < start + size:
-            return i, address - start
+        segment_start, size = segments[i]
+        if segment_start <= address < segment_start + size:
+            return i, address - segment_start
     raise AssertionError(f"{address:#x} lies in no segment that a hook was told of")
 
 
-def _with_budget(xp: Any, budget: int) -> Any:
+def _limited_malloc(xp: Any, memory_limit: int) -> Any:
     """Return an allocator of ``cudaMalloc`` that fails beyond `budget` bytes in all."""
     sizes: dict[int, int] = {}
 
     def take(size: int, device_id: int) -> int:
-        room = budget - sum(sizes.values())
-        address = int(xp.cuda.runtime.malloc(size if size <= room else BEYOND))
+        free_bytes = memory_limit - sum(sizes.values())
+        address = int(xp.cuda.runtime.malloc(size if size <= free_bytes else BEYOND))
         sizes[address] = size
         return address
 
@@ -357,7 +359,7 @@ def nested(xp: Any, seed: int, steps: int = 30) -> Rows:
     pools = [xp.cuda.MemoryPool() for _ in range(2)]
     allocators = [pools[0].malloc, pools[1].malloc, None]
     previous_allocator = xp.cuda.get_allocator()
-    entered: list[AbstractContextManager[Any]] = []
+    entered_contexts: list[AbstractContextManager[Any]] = []
     pointers: list[Any] = []
     rows = []
 
@@ -387,18 +389,18 @@ def nested(xp: Any, seed: int, steps: int = 30) -> Rows:
             case "free" if pointers:
                 pointers.pop(draw.randrange(len(pointers)))
             case "enter":
-                entered.append(xp.cuda.using_allocator(draw.choice(allocators)))
-                entered[-1].__enter__()
-            case "leave" if entered:
-                entered.pop().__exit__(None, None, None)
+                entered_contexts.append(xp.cuda.using_allocator(draw.choice(allocators)))
+                entered_contexts[-1].__enter__()
+            case "leave" if entered_contexts:
+                entered_contexts.pop().__exit__(None, None, None)
             case "set":
                 try:
                     xp.cuda.set_allocator(draw.choice(allocators))
                 except ValueError:
                     owner = FAILED
         rows.append([*figures(), owner])
-    while entered:
-        entered.pop().__exit__(None, None, None)
+    while entered_contexts:
+        entered_contexts.pop().__exit__(None, None, None)
     xp.cuda.set_allocator(previous_allocator)
     return np.array(rows, np.int32)
 

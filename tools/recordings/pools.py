@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--after", default="", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.part:
-        cp = _cupy(options.virtual)
+        cp = _import_cupy(options.virtual)
         COUNTS.update(dict.fromkeys(COUNTS, options.count) if options.count else {})
         for line in PARTS[options.part](cp, options.after):
             print(json.dumps(line), flush=True)
@@ -50,14 +50,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(
             f"{part}: {time.perf_counter() - start_s:.1f} s, {results[part].get('failed', 'ok')}", flush=True
         )
-    text = json.dumps(results, separators=(",", ":"))
+    results_json = json.dumps(results, separators=(",", ":"))
     if options.out:
-        options.out.write_text(f"{text}\n", encoding="utf-8")
-    print(f"{len(text):,} bytes")
+        options.out.write_text(f"{results_json}\n", encoding="utf-8")
+    print(f"{len(results_json):,} bytes")
     return 0
 
 
-def _cupy(virtual: str) -> Any:
+def _import_cupy(virtual: str) -> Any:
     if virtual:
         return import_module("tests.real.second_copy").dress(virtual)
     cupy = import_module("cupy")
@@ -82,25 +82,27 @@ def _run_part(part: str, options: argparse.Namespace) -> dict[str, Any]:
                 stdin=subprocess.DEVNULL,
             )
         except subprocess.TimeoutExpired as timeout:
-            lines = (timeout.stdout or b"").decode()
+            output = (timeout.stdout or b"").decode()
             failure = f"not done within {LIMIT_S} s"
         else:
-            lines = process.stdout
+            output = process.stdout
             failure = (
                 f"ended with {process.returncode}: {(process.stderr.strip().splitlines() or [''])[-1][:300]}"
             )
             failure = "" if process.returncode == 0 else failure
-        results |= dict(json.loads(line) for line in lines.splitlines() if line.startswith("["))
+        results |= dict(json.loads(line) for line in output.splitlines() if line.startswith("["))
         if not failure:
             return results
         names = list(pool_cases.CASES) if part == "cases" else []
-        fatal = names[names.index(next(reversed(results), "")) + 1 :][:1] if results and names else names[:1]
-        if not fatal:
+        fatal_name = (
+            names[names.index(next(reversed(results), "")) + 1 :][:1] if results and names else names[:1]
+        )
+        if not fatal_name:
             return results | {"failed": failure}
-        results[fatal[0]] = failure
+        results[fatal_name[0]] = failure
 
 
-def _about(cp: Any, last_name: str) -> Any:
+def _describe_device(cp: Any, last_name: str) -> Any:
     properties = cp.cuda.runtime.getDeviceProperties(0)
     runtime = cp.cuda.runtime
     yield "device", properties["name"].decode()
@@ -111,14 +113,14 @@ def _about(cp: Any, last_name: str) -> Any:
     yield "date", time.strftime("%Y-%m-%d")
 
 
-def _programs(kind: str) -> Callable[[Any, str], Any]:
+def _make_recorder(kind: str) -> Callable[[Any, str], Any]:
     def record(cp: Any, last_name: str) -> Any:
         gc.freeze()
         gc.disable()
         capacity = cp.cuda.runtime.memGetInfo()[1]
         count = COUNTS[kind]
         tables = []
-        failed = {}
+        errors = {}
         for program_number in range(count):
             try:
                 if kind in ("pool", "ties"):
@@ -127,25 +129,25 @@ def _programs(kind: str) -> Callable[[Any, str], Any]:
                 else:
                     tables.append(getattr(pool_programs, kind)(cp, program_number))
             except Exception as error:
-                failed[program_number] = f"{type(error).__name__}: {error}"
+                errors[program_number] = f"{type(error).__name__}: {error}"
                 tables.append(tables[-1][:0])
         yield "count", count
-        yield "failed programs", failed
+        yield "failed programs", errors
         yield "tables", pool_programs.pack(tables)
 
     return record
 
 
-def _cases(cp: Any, last_name: str) -> Any:
+def _run_cases(cp: Any, last_name: str) -> Any:
     names = list(pool_cases.CASES)
     for name in names[names.index(last_name) + 1 if last_name else 0 :]:
         yield name, pool_cases.told(cp, name)
 
 
 PARTS: dict[str, Callable[[Any, str], Any]] = {
-    "about": _about,
-    **{kind: _programs(kind) for kind in COUNTS},
-    "cases": _cases,
+    "about": _describe_device,
+    **{kind: _make_recorder(kind) for kind in COUNTS},
+    "cases": _run_cases,
 }
 
 

@@ -120,7 +120,7 @@ def record(date: str, *, with_ncu: bool = True) -> dict[str, Any]:
     """Run everything and return the recording as JSON-ready data."""
     info = session.backend().device_info()
     cases = {c.name: record_case(c) for c in CASES}
-    timings = [_time(w) for w in WORKLOADS]
+    timings = [_time_workload(w) for w in WORKLOADS]
     if with_ncu:
         for entry, launch in zip(cases.values(), _profile("cases", [c.kernel for c in CASES]), strict=True):
             entry["counters"] = launch.metrics
@@ -181,8 +181,8 @@ def device_arguments(arguments: Arguments, cp: Any) -> tuple[Any, ...]:
 
 def inputs_digest(arguments: Arguments) -> str:
     """Return the SHA-256 of all arguments, so that a comparison can check for the same inputs."""
-    parts = "".join(digest(np.asarray(value)) for value in arguments.values)
-    return digest(np.frombuffer(parts.encode(), np.uint8))
+    digests = "".join(digest(np.asarray(value)) for value in arguments.values)
+    return digest(np.frombuffer(digests.encode(), np.uint8))
 
 
 def strip_paths(ptx: str) -> str:
@@ -239,21 +239,21 @@ def _profile(kind: str, kernels: Sequence[str]) -> list[nsight.Launch]:
     return launches
 
 
-def _time(w: Workload) -> dict[str, Any]:
+def _time_workload(w: Workload) -> dict[str, Any]:
     """Time a workload by events: medians of `REPEATS` single launches and of rows of `ROW`."""
     cp = session.cp()
     kernel = _kernel(w)
     arguments = w.make_args(cp)
 
     def elapsed_ns(launches: int) -> float:
-        begin = cp.cuda.Event()
-        end = cp.cuda.Event()
-        begin.record()
+        begin_event = cp.cuda.Event()
+        end_event = cp.cuda.Event()
+        begin_event.record()
         for _ in range(launches):
             kernel(w.grid, w.block, arguments, shared_mem=w.shared_bytes)
-        end.record()
-        end.synchronize()
-        return float(cp.cuda.get_elapsed_time(begin, end) * 1e6 / launches)
+        end_event.record()
+        end_event.synchronize()
+        return float(cp.cuda.get_elapsed_time(begin_event, end_event) * 1e6 / launches)
 
     elapsed_ns(3)
     single_ns = statistics.median(elapsed_ns(1) for _ in range(REPEATS))

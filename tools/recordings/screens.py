@@ -107,18 +107,18 @@ cp.cuda.Device().synchronize()
 """
 TRANSPOSES = Path(__file__).resolve().parents[2] / "gpulab_course/content/kernels/transpose.cu"
 PROGRESS = re.compile(r"^(Processing \d+ events: )?(\[\d+/\d+\] )?\[[= ]*\d+%.*\n?", re.MULTILINE)
-_RECORDED = "-t cuda,nvtx -s none --cpuctxsw=none -c cudaProfilerApi -f true"
+_NSYS_OPTIONS = "-t cuda,nvtx -s none --cpuctxsw=none -c cudaProfilerApi -f true"
 # Without the host's stack, and without the errors of its calls that follow the first.
-_SHORT = "--show-backtrace no --report-api-errors no"
+_SHORT_OPTIONS = "--show-backtrace no --report-api-errors no"
 SCREENS = {
     "compute_sanitizer": (
         "block_sum.py",
         BLOCK_SUM,
         "compute-sanitizer --version",
         (
-            f"compute-sanitizer --tool memcheck {_SHORT} python block_sum.py",
-            f"compute-sanitizer --tool memcheck {_SHORT} python block_sum.py no-pool",
-            f"compute-sanitizer --tool racecheck {_SHORT} python block_sum.py",
+            f"compute-sanitizer --tool memcheck {_SHORT_OPTIONS} python block_sum.py",
+            f"compute-sanitizer --tool memcheck {_SHORT_OPTIONS} python block_sum.py no-pool",
+            f"compute-sanitizer --tool racecheck {_SHORT_OPTIONS} python block_sum.py",
         ),
     ),
     "torch_profiler": (
@@ -132,7 +132,7 @@ SCREENS = {
         LOOP,
         "nsys --version",
         (
-            f"nsys profile {_RECORDED} -o loop python loop.py",
+            f"nsys profile {_NSYS_OPTIONS} -o loop python loop.py",
             "nsys stats --force-export=true -r nvtx_sum,cuda_api_sum,cuda_gpu_kern_sum loop.nsys-rep",
             "nsys export -t sqlite --force-overwrite=true -o loop.sqlite loop.nsys-rep",
         ),
@@ -166,10 +166,10 @@ def without_machine(path: Path) -> None:
         for name in names:
             if name not in nsys.TABLES:
                 database.execute(f"DROP TABLE {name}")
-        used = " UNION ".join(
+        used_columns = " UNION ".join(
             f"SELECT {name} FROM {table} WHERE {name} NOT NULL" for table, name in nsys.STRINGS
         )
-        database.execute(f"DELETE FROM StringIds WHERE id NOT IN ({used})")
+        database.execute(f"DELETE FROM StringIds WHERE id NOT IN ({used_columns})")
         database.execute("UPDATE TARGET_INFO_GPU SET uuid = NULL, busLocation = NULL")
         database.commit()
         database.execute("VACUUM")
@@ -181,25 +181,27 @@ def main(folder: Path, names: Sequence[str] = ()) -> None:
     device = printed("nvidia-smi --query-gpu=name,driver_version --format=csv,noheader", ".").splitlines()[0]
     for name in names or SCREENS:
         file, program, version, commands = SCREENS[name]
-        with tempfile.TemporaryDirectory() as scratch:
-            (Path(scratch) / file).write_text(program, encoding="utf-8")
-            shutil.copy(TRANSPOSES, scratch)
-            screens = [{"command": command, "printed": printed(command, scratch)} for command in commands]
+        with tempfile.TemporaryDirectory() as scratch_folder:
+            (Path(scratch_folder) / file).write_text(program, encoding="utf-8")
+            shutil.copy(TRANSPOSES, scratch_folder)
+            screens = [
+                {"command": command, "printed": printed(command, scratch_folder)} for command in commands
+            ]
             content = {
                 "device": device,
                 "date": time.strftime("%Y-%m-%d"),
-                "version": printed(version, scratch).strip(),
+                "version": printed(version, scratch_folder).strip(),
                 "file": file,
                 "program": program,
                 "screens": screens,
             }
-            if (trace := Path(scratch) / "steps.json").exists():
+            if (trace := Path(scratch_folder) / "steps.json").exists():
                 (folder / "steps.json.gz").write_bytes(gzip.compress(trace.read_bytes(), mtime=0))
-            if (report := Path(scratch) / "loop.sqlite").exists():
+            if (report := Path(scratch_folder) / "loop.sqlite").exists():
                 without_machine(report)
                 shutil.copy(report, folder)
-        text = json.dumps(content, indent=1, ensure_ascii=False)
-        (folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+        content_json = json.dumps(content, indent=1, ensure_ascii=False)
+        (folder / f"{name}.json").write_text(content_json + "\n", encoding="utf-8")
         for screen in screens:
             print(f"$ {screen['command']}\n{screen['printed']}")
 

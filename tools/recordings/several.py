@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(path)
         return 0
     if options.part is not None:
-        return _part(options.part, options.gpus, options.rank, options.lines)
+        return _run_part(options.part, options.gpus, options.rank, options.lines)
     if options.out is None:
         parser.error("--out FOLDER, or --ship FILE")
     return _run_all(options.out, options.limit, options.parts)
@@ -75,7 +75,7 @@ def _run_all(folder: Path, limit_s: float, parts: Sequence[str] = PARTS) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "several.json"
     start_s = time.monotonic()
-    facts, failure = _in_a_process("facts", 2, PART_S)
+    facts, failure = _run_in_process("facts", 2, PART_S)
     log = [f"facts: {failure or 'done'}"]
     lines_by_gpus = {
         gpus: list(facts) for gpus in sorted({2, int(dict(facts).get("there", 2))}, reverse=True)
@@ -87,7 +87,7 @@ def _run_all(folder: Path, limit_s: float, parts: Sequence[str] = PARTS) -> int:
             if left_s < LEAST_S:
                 log.append(f"{gpus} GPUs: no time left for {', '.join(parts[number:])}")
                 break
-            lines, failure = _in_a_process(part, gpus, min(PART_S, left_s - 5))
+            lines, failure = _run_in_process(part, gpus, min(PART_S, left_s - 5))
             lines_by_gpus[gpus] += lines
             log.append(f"{gpus} GPUs, {part}: {time.monotonic() - part_start_s:.1f} s; {failure or 'done'}")
             print(log[-1], flush=True)
@@ -107,12 +107,12 @@ def _write_records(
     return records
 
 
-def _in_a_process(part: str, gpus: int, limit_s: float) -> tuple[list[tuple[str, Any]], str]:
+def _run_in_process(part: str, gpus: int, limit_s: float) -> tuple[list[tuple[str, Any]], str]:
     """Return the results of a part, and its error if it failed."""
     with tempfile.TemporaryDirectory() as folder:
-        lines = Path(folder) / "lines"
-        words = Path(folder) / "words"
-        with words.open("w") as log:
+        results_path = Path(folder) / "lines"
+        log_path = Path(folder) / "words"
+        with log_path.open("w") as log:
             process = subprocess.Popen(
                 [
                     sys.executable,
@@ -123,7 +123,7 @@ def _in_a_process(part: str, gpus: int, limit_s: float) -> tuple[list[tuple[str,
                     "--gpus",
                     str(gpus),
                     "--lines",
-                    str(lines),
+                    str(results_path),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -140,12 +140,14 @@ def _in_a_process(part: str, gpus: int, limit_s: float) -> tuple[list[tuple[str,
                     os.killpg(process.pid, 9)
                 process.wait()
         results: list[tuple[str, Any]] = []
-        if lines.exists():
+        if results_path.exists():
             results = [
-                tuple(json.loads(line)) for line in lines.read_text().splitlines() if line.endswith("]")
+                tuple(json.loads(line))
+                for line in results_path.read_text().splitlines()
+                if line.endswith("]")
             ]
-        last = words.read_text(errors="replace").strip()[-600:]
-        return results, f"{status}: {last}" if status else ""
+        log_end = log_path.read_text(errors="replace").strip()[-600:]
+        return results, f"{status}: {log_end}" if status else ""
 
 
 def _record(gpus: int, lines: Sequence[tuple[str, Any]]) -> dict[str, Any]:
@@ -179,19 +181,19 @@ def _record(gpus: int, lines: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def compared(record: dict[str, Any]) -> list[str]:
-    """Return the recorded times of every schedule and of NCCL, a line each."""
+    """Return the recorded times of every schedule and of NCCL, one per line."""
     lines = [f"{record['gpus']} {record['device']}:"]
     lines += [json.dumps(row) for row in (*record["schedules"], *record["nccl"])]
     return lines
 
 
 def ship(runs: Sequence[dict[str, Any]]) -> list[Path]:
-    """Write runs' records where the package finds them, a file for each number of GPUs."""
+    """Write the records of runs into the package, one file for each number of GPUs, and return the paths."""
     folder = Path(records.__file__).resolve().parents[2] / records.FOLDER
     paths = []
     for gpus, record in shipped(runs).items():
         paths.append(folder / f"{record['gpu'].lower()}x{gpus}.json")
-        paths[-1].write_text(_lines(record), encoding="utf-8")
+        paths[-1].write_text(_format_record(record), encoding="utf-8")
     return paths
 
 
@@ -251,43 +253,43 @@ def _shipped(record: dict[str, Any]) -> dict[str, Any]:
 
 def _description_name(description: str) -> str:
     """Return device and versions for labels, with NCCL's version in dots, and that its NVLS was off."""
-    dotted = re.sub(
+    dotted_description = re.sub(
         r"NCCL (\d)(\d\d)(\d\d)\b",
         lambda match: "NCCL " + ".".join(map(str, map(int, match.groups()))),
         description,
     )
-    dotted = re.sub(r"CUDA driver \d+, ", "", dotted)
-    plain = dotted.removesuffix(", NVLS off").replace(" with NCCL 2.28.9", "")
-    return f"{plain}; NVLink SHARP (NVLS) off"
+    dotted_description = re.sub(r"CUDA driver \d+, ", "", dotted_description)
+    short_description = dotted_description.removesuffix(", NVLS off").replace(" with NCCL 2.28.9", "")
+    return f"{short_description}; NVLink SHARP (NVLS) off"
 
 
-def _lines(record: dict[str, Any]) -> str:
+def _format_record(record: dict[str, Any]) -> str:
     """Return JSON with one row of a table per line."""
-    entries = []
+    entry_lines = []
     for name, value in record.items():
-        text = json.dumps(value)
+        value_json = json.dumps(value)
         if isinstance(value, list):
-            text = "[\n  " + ",\n  ".join(map(json.dumps, value)) + "\n ]"
+            value_json = "[\n  " + ",\n  ".join(map(json.dumps, value)) + "\n ]"
         elif isinstance(value, dict):
-            text = (
+            value_json = (
                 "{\n  "
                 + ",\n  ".join(f"{json.dumps(key)}: {json.dumps(item)}" for key, item in value.items())
                 + "\n }"
             )
-        entries.append(f" {json.dumps(name)}: {text}")
-    return "{\n" + ",\n".join(entries) + "\n}\n"
+        entry_lines.append(f" {json.dumps(name)}: {value_json}")
+    return "{\n" + ",\n".join(entry_lines) + "\n}\n"
 
 
 # Parts
 
 
-def _part(part: str, gpus: int, rank: int, lines: Path | None) -> int:
+def _run_part(part: str, gpus: int, rank: int, results_path: Path | None) -> int:
     os.environ.update(SAFE | QUEUES)
 
     def write_result(key: str, value: Any) -> None:
         print(key, value, flush=True)
-        if lines is not None:
-            with lines.open("a") as file:
+        if results_path is not None:
+            with results_path.open("a") as file:
                 file.write(json.dumps([key, value]) + "\n")
 
     if part == "torch_rank":
@@ -345,7 +347,7 @@ def _nccl(gpus: int, write_result: Tell) -> None:
     captured.nccl_calls(gpus, write_row)
 
 
-def _enable(cupy: Any, gpus: int) -> None:
+def _enable_peer_access(cupy: Any, gpus: int) -> None:
     for gpu in range(gpus):
         with cupy.cuda.Device(gpu):
             for peer in range(gpus):
@@ -370,21 +372,21 @@ def _copies(gpus: int, write_result: Tell) -> None:
         times = []
         with cupy.cuda.Device(source):
             for _ in range(ROUNDS + 2):
-                begin = cupy.cuda.Event()
-                end = cupy.cuda.Event()
-                begin.record()
+                begin_event = cupy.cuda.Event()
+                end_event = cupy.cuda.Event()
+                begin_event.record()
                 target_address = arrays[target][1].data.ptr
                 source_address = arrays[source][0].data.ptr
                 stream = cupy.cuda.get_current_stream().ptr
                 runtime.memcpyPeerAsync(target_address, target, source_address, source, size, stream)
-                end.record()
-                end.synchronize()
-                times.append(cupy.cuda.get_elapsed_time(begin, end))
+                end_event.record()
+                end_event.synchronize()
+                times.append(cupy.cuda.get_elapsed_time(begin_event, end_event))
         return round(size / float(statistics.median(times[2:])) / 1e6, 2)
 
     for way in ("host", "direct"):
         if way == "direct":
-            _enable(cupy, gpus)
+            _enable_peer_access(cupy, gpus)
         for size in SIZES:
             write_result(f"copies/{way}_gbps", (size, rate(0, 1, size)))
         write_result(
@@ -408,14 +410,14 @@ def _copies(gpus: int, write_result: Tell) -> None:
         times.append(time.perf_counter() - begin_s)
     write_result("both_ways_gbps", round(2 * SIZES[-1] / statistics.median(times[2:]) / 1e9, 1))
     with cupy.cuda.Device(0):
-        remote = arrays[1][0].view("float32")
-        local = arrays[0][1].view("float32")
+        remote_array = arrays[1][0].view("float32")
+        local_array = arrays[0][1].view("float32")
         kernel_times = []
         for _ in range(ROUNDS + 2):
             begin = cupy.cuda.Event()
             end = cupy.cuda.Event()
             begin.record()
-            cupy.add(remote, 1, out=local)
+            cupy.add(remote_array, 1, out=local_array)
             end.record()
             end.synchronize()
             kernel_times.append(cupy.cuda.get_elapsed_time(begin, end))
@@ -424,12 +426,12 @@ def _copies(gpus: int, write_result: Tell) -> None:
 
 def _torch(gpus: int, write_result: Tell) -> None:
     """Record ``torch.distributed``'s all-reduce, with one process per GPU."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    with socket.socket() as free_socket:
+        free_socket.bind(("127.0.0.1", 0))
+        port = free_socket.getsockname()[1]
+    rendezvous = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     with tempfile.TemporaryDirectory() as folder:
-        lines = Path(folder) / "lines"
+        results_path = Path(folder) / "lines"
         ranks = [
             subprocess.Popen(
                 [
@@ -442,9 +444,9 @@ def _torch(gpus: int, write_result: Tell) -> None:
                     str(gpus),
                     "--rank",
                     str(rank),
-                    *(["--lines", str(lines)] if rank == 0 else []),
+                    *(["--lines", str(results_path)] if rank == 0 else []),
                 ],
-                env=os.environ | SAFE | meeting,
+                env=os.environ | SAFE | rendezvous,
             )
             for rank in range(gpus)
         ]
@@ -458,11 +460,11 @@ def _torch(gpus: int, write_result: Tell) -> None:
             for process in ranks:
                 process.kill()
                 process.wait()
-        for line in lines.read_text().splitlines() if lines.exists() else ():
+        for line in results_path.read_text().splitlines() if results_path.exists() else ():
             write_result(*json.loads(line))
-        failed = [rank for rank, process in enumerate(ranks) if process.returncode]
-        if failed:
-            raise RuntimeError(f"ranks {failed} of torch.distributed failed")
+        failed_ranks = [rank for rank, process in enumerate(ranks) if process.returncode]
+        if failed_ranks:
+            raise RuntimeError(f"ranks {failed_ranks} of torch.distributed failed")
 
 
 def _torch_rank(gpus: int, rank: int, write_result: Tell) -> None:
@@ -474,23 +476,23 @@ def _torch_rank(gpus: int, rank: int, write_result: Tell) -> None:
         x = torch.ones(size // 4, dtype=torch.int32, device="cuda")
         dist.all_reduce(x)
         torch.cuda.synchronize()
-        right = bool((x == gpus).all())
+        is_right = bool((x == gpus).all())
         times_us = []
         for _ in range(ROUNDS):
             dist.all_reduce(x)
-            begin = torch.cuda.Event(enable_timing=True)
-            end = torch.cuda.Event(enable_timing=True)
-            begin.record()
+            begin_event = torch.cuda.Event(enable_timing=True)
+            end_event = torch.cuda.Event(enable_timing=True)
+            begin_event.record()
             for _ in range(IN_A_ROW):
                 dist.all_reduce(x)
-            end.record()
-            end.synchronize()
-            times_us.append(1000 * begin.elapsed_time(end) / IN_A_ROW)
+            end_event.record()
+            end_event.synchronize()
+            times_us.append(1000 * begin_event.elapsed_time(end_event) / IN_A_ROW)
         # The slowest rank's, as of our call.
         slowest = torch.tensor(statistics.median(times_us), device="cuda")
         dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
         write_result("all_reduce/torch_us", (size, round(float(slowest), 2)))
-        if not right:
+        if not is_right:
             write_result("wrong", f"torch.distributed, {size} bytes")
     dist.destroy_process_group()
 

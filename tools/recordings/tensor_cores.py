@@ -22,22 +22,24 @@ from gpulab_course.content.n18_tensor_cores.versions import VERSIONS, launch
 SHIPPED = Path(__file__).resolve().parents[2] / "gpulab_course/content/n18_tensor_cores/recorded.json"
 REPEATS = 20
 # With the naive version, larger matrices would take minutes.
-_SIDE = 8192
+_MATRIX_SIDE = 8192
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Record the session's GPU."""
     parser = argparse.ArgumentParser(prog="tensor_cores", description=__doc__)
     parser.add_argument("--out", type=Path, default=SHIPPED)
-    parser.add_argument("--side", type=int, default=_SIDE)
+    parser.add_argument("--side", type=int, default=_MATRIX_SIDE)
     parser.add_argument("--device", default="cuda", help="for a trial: a virtual one, with a small side")
     options = parser.parse_args(arguments)
     gl.use_device(options.device)
     record = measure(options.side)
     records = json.loads(options.out.read_text(encoding="utf-8")) if options.out.is_file() else []
-    kept = [one for one in records if (one["device"], one["side"]) != (record["device"], record["side"])]
-    text = json.dumps([*kept, record], indent=1, ensure_ascii=False)
-    options.out.write_text(f"{text}\n", encoding="utf-8")
+    other_records = [
+        other for other in records if (other["device"], other["side"]) != (record["device"], record["side"])
+    ]
+    record_json = json.dumps([*other_records, record], indent=1, ensure_ascii=False)
+    options.out.write_text(f"{record_json}\n", encoding="utf-8")
     print(json.dumps(record, indent=1))
     return 0
 
@@ -73,15 +75,15 @@ def measure(side: int) -> dict[str, Any]:
 def _best_seconds(cp: Any, work: Callable[[], object]) -> float:
     """Return the shortest time of several calls."""
     work()
-    times = []
+    times_s = []
     for _ in range(REPEATS):
-        start, end = cp.cuda.Event(), cp.cuda.Event()
-        start.record()
+        start_event, end_event = cp.cuda.Event(), cp.cuda.Event()
+        start_event.record()
         work()
-        end.record()
-        end.synchronize()
-        times.append(float(cp.cuda.get_elapsed_time(start, end)) / 1e3)
-    return min(times)
+        end_event.record()
+        end_event.synchronize()
+        times_s.append(float(cp.cuda.get_elapsed_time(start_event, end_event)) / 1e3)
+    return min(times_s)
 
 
 if __name__ == "__main__":

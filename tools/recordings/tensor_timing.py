@@ -31,7 +31,7 @@ def record(cp: Any, repeats: int, launches: Sequence[Timed], log: Callable[[str]
         warm_up(bench)
         recording = provenance(bench) | {"host": {}, "launches": {}, "checks": {}, "errors": {}}
         modules: dict[tuple[str, ...], Any] = {}
-        begin = time.perf_counter()
+        begin_s = time.perf_counter()
         for timed in (empty, *launches):
             try:
                 if isinstance(timed, Program):
@@ -39,7 +39,7 @@ def record(cp: Any, repeats: int, launches: Sequence[Timed], log: Callable[[str]
                 recording["launches"][timed.name] = time_launch(bench, timed, modules)
             except Exception as error:
                 recording["errors"][timed.name] = f"{type(error).__name__}: {error}"[:200]
-            log(f"{time.perf_counter() - begin:6.1f} s  {timed.name}")
+            log(f"{time.perf_counter() - begin_s:6.1f} s  {timed.name}")
         kernel = empty.load(cp, modules)
         pair_ns = bench.pair(lambda: kernel((1,), (32,), ()))
         recording["host"]["launch between events, held"] = round(pair_ns, 1)

@@ -184,7 +184,7 @@ def contents(case: TextureCase) -> npt.NDArray[Any]:
 
 
 def coordinates(case: TextureCase) -> npt.NDArray[np.float32]:
-    """Return coordinates inside and outside, between texels and close to their edges; ``[3, POINTS]``."""
+    """Return coordinates (3, POINTS) inside and outside the texture, between texels, and near their edges."""
     rng = np.random.default_rng(case.dimensions)
     rows: list[npt.NDArray[Any]] = []
     for size in (max(n, 1) for n in case.shape):
@@ -265,18 +265,18 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path(FILE))
     options = parser.parse_args()
     encoded = {}
-    failed = []
+    failed_names = []
     for case in cases():
         try:
             bits = run(cupy, case)
         except Exception as error:
-            failed.append(f"{case.name}: {type(error).__name__}: {error}")
+            failed_names.append(f"{case.name}: {type(error).__name__}: {error}")
             continue
         encoded[case.name] = base64.b64encode(zlib.compress(bits.tobytes(), 9)).decode()
     device = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
     data = {"format": FORMAT, "version": 1, "device": device, "cases": encoded}
     options.out.write_text(json.dumps(data, indent=0), encoding="utf-8")
-    print(f"{len(encoded)} cases on {device}, {len(failed)} failed", *failed[:8], sep="\n")
+    print(f"{len(encoded)} cases on {device}, {len(failed_names)} failed", *failed_names[:8], sep="\n")
 
 
 if __name__ == "__main__":

@@ -79,7 +79,7 @@ class Bench:
         return statistics.median(float(self.cp.cuda.get_elapsed_time(a, b)) * 1e6 for a, b in pairs)
 
     def clock_mhz(self) -> float:
-        """Return the SM's clock while it works."""
+        """Return the clock rate of the SMs in MHz while they are busy."""
         output = self.cp.zeros(3, self.cp.int64)
         for _ in range(3):
             self._rate((1,), (32,), (output,))
@@ -93,9 +93,9 @@ class Bench:
             if prepare:
                 prepare()
             self.stream.synchronize()
-            begin = self.event()
+            begin_event = self.event()
             work()
-            times_ns.append(self.between([(begin, self.event())]))
+            times_ns.append(self.between([(begin_event, self.event())]))
         return statistics.median(times_ns[1:])
 
     def row(self, work: Callable[[], object], count: int) -> float:
@@ -103,10 +103,10 @@ class Bench:
         times_ns = []
         for _ in range(self.repeats + 1):
             self.stream.synchronize()
-            begin = self.event()
+            begin_event = self.event()
             for _ in range(count):
                 work()
-            times_ns.append(self.between([(begin, self.event())]) / count)
+            times_ns.append(self.between([(begin_event, self.event())]) / count)
         return statistics.median(times_ns[1:])
 
     def host(self, work: Callable[[], object], count: int = 1) -> float:
@@ -114,10 +114,10 @@ class Bench:
         times_ns = []
         for _ in range(2 * self.repeats + 1):
             self.stream.synchronize()
-            begin = time.perf_counter_ns()
+            begin_ns = time.perf_counter_ns()
             for _ in range(count):
                 work()
-            times_ns.append((time.perf_counter_ns() - begin) / count)
+            times_ns.append((time.perf_counter_ns() - begin_ns) / count)
         self.stream.synchronize()
         return statistics.median(times_ns[1:])
 
@@ -132,9 +132,9 @@ class Bench:
             self.spin(spin_ns)
             if not cold and warm_up:
                 work()
-            begin = self.event()
+            begin_event = self.event()
             work()
-            pairs.append((begin, self.event()))
+            pairs.append((begin_event, self.event()))
             self.stream.synchronize()
         return self.between(pairs)
 
@@ -153,21 +153,21 @@ class Bench:
         return self.alone(lambda: graph.launch(self.stream))
 
     def warm(self, work: Callable[[], object]) -> tuple[float, int]:
-        """Return the time of one of many launches in a row without launch cost, and their number."""
+        """Return the time per launch in a graph of many launches, and the number of launches."""
         work()
         self.stream.synchronize()
-        begin = self.event()
+        begin_event = self.event()
         work()
-        launch_ns = max(self.between([(begin, self.event())]), 500.0)
+        launch_ns = max(self.between([(begin_event, self.event())]), 500.0)
         node_count = max(min(int(GRAPH_NS / launch_ns), MOST_NODES) // 2, 1)
         graphs = [self.capture(work, node_count), self.capture(work, 3 * node_count)]
         times_ns = []
         for _ in range(self.repeats + 1):
             times = []
             for graph in graphs:
-                begin = self.event()
+                begin_event = self.event()
                 graph.launch(self.stream)
-                times.append(self.between([(begin, self.event())]))
+                times.append(self.between([(begin_event, self.event())]))
             times_ns.append((times[1] - times[0]) / (2 * node_count))
         return statistics.median(times_ns[1:]), node_count
 
@@ -184,8 +184,8 @@ def time_launch(bench: Bench, timed: Timed, modules: dict[tuple[str, ...], Any])
     def work() -> None:
         kernel(timed.grid, timed.block, arguments, shared_mem=timed.shared_bytes)
 
-    warm, nodes = bench.warm(work)
-    entry = {"warm_ns": round(warm, 1), "nodes": nodes, "warm_pair_ns": round(bench.pair(work), 1)}
+    warm_ns, nodes = bench.warm(work)
+    entry = {"warm_ns": round(warm_ns, 1), "nodes": nodes, "warm_pair_ns": round(bench.pair(work), 1)}
     if arguments:
         entry["cold_pair_ns"] = round(bench.pair(work, cold=True), 1)
     entry["registers"] = kernel.num_regs
@@ -211,27 +211,33 @@ def copies(bench: Bench) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
     stream = bench.stream
     import numpy as np
 
-    largest = max(SIZES)
+    max_bytes = max(SIZES)
     repeats = bench.repeats
-    first_array = cp.zeros(largest, cp.uint8)
-    second_array = cp.zeros(largest, cp.uint8)
-    pinned = np.frombuffer(cp.cuda.alloc_pinned_memory(largest), np.uint8, largest)
-    pageable = np.zeros(largest, np.uint8)
-    pinned[:] = pageable[:] = 1
+    first_array = cp.zeros(max_bytes, cp.uint8)
+    second_array = cp.zeros(max_bytes, cp.uint8)
+    pinned_array = np.frombuffer(cp.cuda.alloc_pinned_memory(max_bytes), np.uint8, max_bytes)
+    pageable_array = np.zeros(max_bytes, np.uint8)
+    pinned_array[:] = pageable_array[:] = 1
 
-    def moves(size: int) -> dict[str, Callable[[], object]]:
+    def make_copies(size: int) -> dict[str, Callable[[], object]]:
         return {
-            "HtoD pinned": lambda: first_array.data.copy_from_host_async(pinned.ctypes.data, size, stream),
-            "DtoH pinned": lambda: first_array.data.copy_to_host_async(pinned.ctypes.data, size, stream),
-            "HtoD pageable": lambda: first_array.data.copy_from_host_async(
-                pageable.ctypes.data, size, stream
+            "HtoD pinned": lambda: first_array.data.copy_from_host_async(
+                pinned_array.ctypes.data, size, stream
             ),
-            "DtoH pageable": lambda: first_array.data.copy_to_host_async(pageable.ctypes.data, size, stream),
+            "DtoH pinned": lambda: first_array.data.copy_to_host_async(
+                pinned_array.ctypes.data, size, stream
+            ),
+            "HtoD pageable": lambda: first_array.data.copy_from_host_async(
+                pageable_array.ctypes.data, size, stream
+            ),
+            "DtoH pageable": lambda: first_array.data.copy_to_host_async(
+                pageable_array.ctypes.data, size, stream
+            ),
             "DtoD": lambda: first_array.data.copy_from_device_async(second_array.data, size, stream),
             "memset": lambda: first_array.data.memset_async(0, size, stream),
         }
 
-    def measured(move: Callable[[], object], size: int, kind: str) -> dict[str, Any]:
+    def measure_copy(move: Callable[[], object], size: int, kind: str) -> dict[str, Any]:
         count = 20 if size <= 1 << 20 else 3
         bench.repeats = repeats if size <= 16 << 20 else min(repeats, 3)
         entry = {"alone_ns": bench.alone(move), "row_ns": bench.row(move, count), "host_ns": bench.host(move)}
@@ -242,8 +248,8 @@ def copies(bench: Bench) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
         return {"kind": kind, "size_bytes": size, **{name: round(ns, 1) for name, ns in entry.items()}}
 
     for size in SIZES:
-        for kind, move in moves(size).items():
-            yield f"{kind} {size}", lambda move=move, size=size, kind=kind: measured(move, size, kind)  # type: ignore[misc]
+        for kind, copy in make_copies(size).items():
+            yield f"{kind} {size}", lambda move=copy, size=size, kind=kind: measure_copy(move, size, kind)  # type: ignore[misc]
 
 
 def host_costs(bench: Bench) -> Iterator[tuple[str, Callable[[], float]]]:
@@ -262,14 +268,14 @@ def host_costs(bench: Bench) -> Iterator[tuple[str, Callable[[], float]]]:
     def launch() -> None:
         empty((1,), (32,), ())
 
-    def small() -> None:
+    def small_launch() -> None:
         add((1,), (256,), (a, b))
 
     launch()
-    small()
+    small_launch()
     stream.synchronize()
 
-    def nothing() -> None:
+    def do_nothing() -> None:
         pass
 
     def event() -> None:
@@ -277,7 +283,7 @@ def host_costs(bench: Bench) -> Iterator[tuple[str, Callable[[], float]]]:
 
     recorded_event = cp.cuda.Event()
 
-    def hop() -> None:
+    def switch_streams() -> None:
         first_event = cp.cuda.Event(disable_timing=True)
         second_event = cp.cuda.Event(disable_timing=True)
         launch()
@@ -327,9 +333,9 @@ def host_costs(bench: Bench) -> Iterator[tuple[str, Callable[[], float]]]:
         return bench.row(lambda: graph.launch(stream), 20)
 
     def capture_time_ns(count: int) -> float:
-        begin = time.perf_counter_ns()
+        begin_ns = time.perf_counter_ns()
         bench.capture(launch, count)
-        return float(time.perf_counter_ns() - begin)
+        return float(time.perf_counter_ns() - begin_ns)
 
     def fill() -> None:
         a.data.memset_async(0, 1024, stream)
@@ -337,22 +343,22 @@ def host_costs(bench: Bench) -> Iterator[tuple[str, Callable[[], float]]]:
     def move() -> None:
         a.data.copy_from_device_async(b.data, 1024, stream)
 
-    yield "two events", lambda: bench.alone(nothing)
-    yield "two events, held", lambda: bench.pair(nothing)
+    yield "two events", lambda: bench.alone(do_nothing)
+    yield "two events, held", lambda: bench.pair(do_nothing)
     yield "launch between events", lambda: bench.alone(launch)
-    yield "small launch between events", lambda: bench.alone(small)
+    yield "small launch between events", lambda: bench.alone(small_launch)
     yield "launch between events, held", lambda: bench.pair(launch)
-    yield "small launch between events, held", lambda: bench.pair(small)
-    yield "small launch between events, cold", lambda: bench.pair(small, cold=True)
+    yield "small launch between events, held", lambda: bench.pair(small_launch)
+    yield "small launch between events, cold", lambda: bench.pair(small_launch, cold=True)
     yield "launch between events, cold", lambda: bench.pair(launch, cold=True)
     for count in (10, 100, 1000):
         yield f"launch in a row of {count}", lambda count=count: bench.row(launch, count)  # type: ignore[misc]
-        yield f"small launch in a row of {count}", lambda count=count: bench.row(small, count)  # type: ignore[misc]
+        yield f"small launch in a row of {count}", lambda count=count: bench.row(small_launch, count)  # type: ignore[misc]
     yield "launch, held, of 200", lambda: pair_time_ns(launch, 200)
-    yield "small launch, held, of 200", lambda: pair_time_ns(small, 200)
+    yield "small launch, held, of 200", lambda: pair_time_ns(small_launch, 200)
     yield "event, held, of 200", lambda: pair_time_ns(event, 200)
     yield "launch, host", lambda: bench.host(launch, 100)
-    yield "small launch, host", lambda: bench.host(small, 100)
+    yield "small launch, host", lambda: bench.host(small_launch, 100)
     yield "event record, host", lambda: bench.host(lambda: recorded_event.record(stream), 100)
     yield "event made and recorded, host", lambda: bench.host(event, 100)
     yield "event in a row of 100", lambda: bench.row(event, 100)
@@ -367,11 +373,11 @@ def host_costs(bench: Bench) -> Iterator[tuple[str, Callable[[], float]]]:
         stream.synchronize()
 
     yield "launch and stream synchronize, host", lambda: bench.host(launch_and_wait, 20)
-    yield "two hops between streams", lambda: bench.row(hop, 20)
-    yield "two hops between streams, held", lambda: pair_time_ns(hop, 20)
+    yield "two hops between streams", lambda: bench.row(switch_streams, 20)
+    yield "two hops between streams, held", lambda: pair_time_ns(switch_streams, 20)
     for count in NODES:
         yield f"graph of {count}", lambda count=count: bench.graph(launch, count)  # type: ignore[misc]
-        yield f"graph of {count} small", lambda count=count: bench.graph(small, count)  # type: ignore[misc]
+        yield f"graph of {count} small", lambda count=count: bench.graph(small_launch, count)  # type: ignore[misc]
         yield f"graph of {count}, host", lambda count=count: graph_host(count)  # type: ignore[misc]
         yield f"graph of {count}, in a row", lambda count=count: graph_row(count)  # type: ignore[misc]
         yield f"graph of {count}, capture and instantiation, host", lambda count=count: capture_time_ns(count)  # type: ignore[misc]
@@ -424,14 +430,14 @@ def provenance(bench: Bench) -> dict[str, Any]:
 
 def warm_up(bench: Bench) -> None:
     """Keep the GPU busy until its clock has risen to boost."""
-    begin = time.perf_counter()
-    while time.perf_counter() - begin < 0.3 and bench.repeats > 1:
+    begin_s = time.perf_counter()
+    while time.perf_counter() - begin_s < 0.3 and bench.repeats > 1:
         bench.spin(1_000_000)
         bench.stream.synchronize()
 
 
 def _record(bench: Bench, log: Callable[[str], None]) -> dict[str, Any]:
-    begin = time.perf_counter()
+    begin_s = time.perf_counter()
     warm_up(bench)
     errors: dict[str, str] = {}
     recording = provenance(bench) | {
@@ -450,7 +456,7 @@ def _record(bench: Bench, log: Callable[[str], None]) -> dict[str, Any]:
             return None
 
     def stage(title: str) -> None:
-        log(f"{title}: {time.perf_counter() - begin:.1f} s, {len(errors)} errors")
+        log(f"{title}: {time.perf_counter() - begin_s:.1f} s, {len(errors)} errors")
 
     for entry_name, measure in host_costs(bench):
         result = attempt(entry_name, measure)

@@ -102,41 +102,41 @@ def program(seed: int) -> tuple[str, list[Step]]:
     is_wide = seed >= WIDE
     kinds = _WIDE_KINDS if is_wide else _KINDS
     kind = kinds[seed % len(kinds)]
-    big = pick((12, 16, 20, 30, 64)) if is_wide else 20
+    big_mb = pick((12, 16, 20, 30, 64)) if is_wide else 20
     settings = SETTINGS[kind].format(
         mb=pick((20, 24, 32, 64, 100)),
         more=pick((20, 32, 128)),
         divisions=pick(("2", "4", "8", "[256:1,512:2,1024:4,>:8]", "[1:4,4:2,>:16]", "[64:8,>:0]")),
         part=pick((0.3, 0.5, 0.6, 0.8)),
-        big=big,
-        more_than_big=big + 12,
+        big=big_mb,
+        more_than_big=big_mb + 12,
     )
     steps: list[Step] = []
     if kind in ("limit", "garbage", "split limit", "all"):
         steps.append(Step("limit", value=int(2 ** (26 + (7 if is_wide else 4.5) * rng.random()))))
-    ways = [pick((*_SIZES, "huge") if is_wide else _SIZES) for _ in range(3)]
-    home = [int(rng.random() * STREAMS) if rng.random() < 0.4 else 0 for _ in range(3)]
-    alive: list[int] = []
-    uses = rng.random() < (0.8 if is_wide else 0.5)
-    share = 0.5 + 0.25 * rng.random()
+    size_kinds = [pick((*_SIZES, "huge") if is_wide else _SIZES) for _ in range(3)]
+    stream_choices = [int(rng.random() * STREAMS) if rng.random() < 0.4 else 0 for _ in range(3)]
+    live_numbers: list[int] = []
+    has_uses = rng.random() < (0.8 if is_wide else 0.5)
+    alloc_share = 0.5 + 0.25 * rng.random()
     for number in range(14 + int((250 if is_wide else 52) * rng.random())):
         chance = rng.random()
-        if not alive or chance < share:
-            steps.append(Step("alloc", number, _size(pick(ways), rng), pick(home)))
-            alive.append(number)
+        if not live_numbers or chance < alloc_share:
+            steps.append(Step("alloc", number, _draw_size(pick(size_kinds), rng), pick(stream_choices)))
+            live_numbers.append(number)
         elif chance < 0.96:
-            index = len(alive) - 1 if rng.random() < 0.3 else int(rng.random() * len(alive))
-            number_freed = alive.pop(index)
-            if uses and rng.random() < 0.35:
+            index = len(live_numbers) - 1 if rng.random() < 0.3 else int(rng.random() * len(live_numbers))
+            number_freed = live_numbers.pop(index)
+            if has_uses and rng.random() < 0.35:
                 for _ in range(1 + int(1.3 * rng.random())):
                     steps.append(Step("use", number_freed, stream=int(rng.random() * STREAMS)))
             steps.append(Step("free", number_freed))
         elif chance < 0.98:
             steps.append(Step("empty"))
-        if uses and rng.random() < 0.12:
+        if has_uses and rng.random() < 0.12:
             steps.append(Step(pick(("close", "open")), stream=1 + int(rng.random() * (STREAMS - 1))))
-        if len(alive) > 30:
-            share = 0.3
+        if len(live_numbers) > 30:
+            alloc_share = 0.3
     return settings, steps
 
 
@@ -157,24 +157,24 @@ _EDGES = (
 )
 
 
-def _size(way: str, rng: random.Random) -> int:
-    if way == "mixed":
-        way = _SIZES[int(rng.random() * 5)]
-    if way == "tiny":
+def _draw_size(size_kind: str, rng: random.Random) -> int:
+    if size_kind == "mixed":
+        size_kind = _SIZES[int(rng.random() * 5)]
+    if size_kind == "tiny":
         return 1 + int(4000 * rng.random())
-    if way == "small":
+    if size_kind == "small":
         return int(2 ** (9 + 11 * rng.random()))
-    if way == "edge":
+    if size_kind == "edge":
         return max(1, _EDGES[int(rng.random() * len(_EDGES))] + int(5 * rng.random() - 2) * 256)
-    if way == "middle":
+    if size_kind == "middle":
         return int(MIB + 9.5 * MIB * rng.random())
-    if way == "huge":
+    if size_kind == "huge":
         return int(2 ** (27 + 3.6 * rng.random()))
     return int(2 ** (23 + 5 * rng.random()))
 
 
 class Side(Protocol):
-    """An allocator that plays a sequence: PyTorch's on a GPU, or the model of it."""
+    """An allocator that executes a sequence of calls: PyTorch's on a GPU, or its model."""
 
     def start(self, settings: str) -> None: ...
     def step(self, step: Step) -> None: ...
@@ -235,13 +235,13 @@ class Recording:
             segment_rows = list(
                 zip(codes.tolist(), (addresses * 512).tolist(), (sizes * 512).tolist(), strict=True)
             )
-            ends = arrays["segment_ends"].tolist()
+            segment_ends = arrays["segment_ends"].tolist()
             return cls(
                 json.loads(arrays["about"].tobytes()),
                 rows,
                 arrays["starts"].tolist(),
                 [numbers.tolist() for numbers in layouts],
-                [segment_rows[a:b] for a, b in zip([0, *ends[:-1]], ends, strict=True)],
+                [segment_rows[a:b] for a, b in zip([0, *segment_ends[:-1]], segment_ends, strict=True)],
                 arrays["digests"].tolist(),
             )
 
@@ -252,10 +252,15 @@ def layout(segments: Iterable[tuple[int, int, bool, bool, list[tuple[int, int]]]
     Addresses count from the first segment's, and from there on in 512 bytes.
     """
     numbers: list[int] = []
-    first = None
+    first_address = None
     for address, stream, is_large, is_expandable, blocks in sorted(segments):
-        first = address if first is None else first
-        numbers += [(address - first) // 512 % (1 << 31), stream, is_large + 2 * is_expandable, len(blocks)]
+        first_address = address if first_address is None else first_address
+        numbers += [
+            (address - first_address) // 512 % (1 << 31),
+            stream,
+            is_large + 2 * is_expandable,
+            len(blocks),
+        ]
         for size, state in blocks:
             numbers += [size // 512, state]
     return [int(number) for number in numbers]
@@ -265,7 +270,7 @@ def record(side: Side, seeds: Iterable[int], about: dict[str, Any], seconds: flo
     """Execute the programs of some seeds with one allocator, and return the recording."""
     deadline_s = time.perf_counter() + seconds
     rows: list[list[int]] = []
-    starts = list[int]()
+    row_starts = list[int]()
     digests = list[int]()
     durations = list[int]()
     layouts = []
@@ -276,7 +281,7 @@ def record(side: Side, seeds: Iterable[int], about: dict[str, Any], seconds: flo
             break
         settings, steps = program(seed)
         side.start(settings)
-        starts.append(len(rows))
+        row_starts.append(len(rows))
         for step in steps:
             side.step(step)
             rows.append(side.row())
@@ -290,7 +295,7 @@ def record(side: Side, seeds: Iterable[int], about: dict[str, Any], seconds: flo
         digests.append(digest(events))
         durations.append(seed)
     about = {**about, "seeds": durations, "statistics": statistics}
-    return Recording(about, np.array(rows, np.int64), starts, layouts, segments, digests)
+    return Recording(about, np.array(rows, np.int64), row_starts, layouts, segments, digests)
 
 
 def digest(events: Iterable[tuple[str, int, int, int]]) -> int:
@@ -356,9 +361,9 @@ class Gpu:
         self._alive: dict[int, Any] = {}
         self._start_s = 0.0
         self.forced = 0
-        threading.Thread(target=self._watch, daemon=True).start()
+        threading.Thread(target=self._open_awaited_gates, daemon=True).start()
 
-    def _watch(self) -> None:
+    def _open_awaited_gates(self) -> None:
         """Open the gates when a call of the allocator waits for them."""
         while True:
             time.sleep(0.004)
@@ -488,8 +493,8 @@ def snapshots(folder: Path) -> None:
     torch.cuda.empty_cache()
     history(None)
     history("all", context="all", stacks="python", max_entries=10_000, clear_history=True)
-    total = torch.cuda.get_device_properties(0).total_memory
-    torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + (80 << 20)) / total)
+    total_bytes = torch.cuda.get_device_properties(0).total_memory
+    torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + (80 << 20)) / total_bytes)
     tensors = [torch.empty(n << 18, device="cuda") for n in (3, 9, 14, 22)]
     del tensors[1]
     tensors.append(torch.empty(700_000, device="cuda"))

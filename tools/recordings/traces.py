@@ -47,7 +47,7 @@ class Shown:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """Key that identifies a launch."""
+        """The key that identifies a launch."""
         launch = self.launch
         return (launch.source, launch.grid, launch.block, launch.shared_bytes, in_words(launch.args))
 
@@ -74,8 +74,8 @@ def shown_in_notebooks(devices: Iterable[str]) -> list[Shown]:
     """Run all notebooks on some virtual GPUs, and return each launch once; answers are not judged."""
     launches: dict[tuple[Any, ...], Shown] = {}
     with (
-        tempfile.TemporaryDirectory(prefix="gpulab-") as scratch,
-        mock.patch.dict(os.environ, GPULAB_HOME=scratch),  # not the learner's own progress
+        tempfile.TemporaryDirectory(prefix="gpulab-") as scratch_folder,
+        mock.patch.dict(os.environ, GPULAB_HOME=scratch_folder),  # not the learner's own progress
         mock.patch.object(gpulab, "check", return_value=None),
     ):
         for device in devices:
@@ -83,31 +83,33 @@ def shown_in_notebooks(devices: Iterable[str]) -> list[Shown]:
                 if not any("gl.launch(" in source for source in cells(path)):
                     continue
                 session.use_device(device)
-                with _noted(launches, path.name[:2]):
+                with _note_launches(launches, path.name[:2]):
                     run(list(cells(path)), path.name)
     return list(launches.values())
 
 
 @contextlib.contextmanager
-def _noted(launches: dict[tuple[Any, ...], Shown], number: str) -> Iterator[None]:
+def _note_launches(launches: dict[tuple[Any, ...], Shown], number: str) -> Iterator[None]:
     launch: Callable[..., Any] = gpulab.launch
 
-    def noting(kernel: Any, grid: Any, block: Any, args: Sequence[Any] = (), **keywords: Any) -> Any:
+    def note_launch(kernel: Any, grid: Any, block: Any, args: Sequence[Any] = (), **keywords: Any) -> Any:
         cp = session.cp()
-        host = tuple(cp.asnumpy(arg) if isinstance(arg, cp.ndarray) else arg for arg in args)
+        host_args = tuple(cp.asnumpy(arg) if isinstance(arg, cp.ndarray) else arg for arg in args)
         chart = launch(kernel, grid, block, args, **keywords)
         trace = chart.trace
         source = kernel_source(kernel)
         title = f"{number}_{source.name}_{'x'.join(map(str, trace.grid))}"
-        new_launch = Shown(title, Launch(source, trace.grid, trace.block, host, trace.shared_bytes))
+        new_launch = Shown(title, Launch(source, trace.grid, trace.block, host_args, trace.shared_bytes))
         if new_launch.key not in launches:
-            same_titles = sum(f"{other.title}_".startswith(f"{title}_") for other in launches.values())
+            same_titles = sum(
+                f"{other_launch.title}_".startswith(f"{title}_") for other_launch in launches.values()
+            )
             launches[new_launch.key] = (
                 replace(new_launch, title=f"{title}_{same_titles + 1}") if same_titles else new_launch
             )
         return chart
 
-    setattr(gpulab, "launch", noting)  # noqa: B010
+    setattr(gpulab, "launch", note_launch)  # noqa: B010
     try:
         yield
     finally:

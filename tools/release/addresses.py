@@ -50,8 +50,8 @@ def badges(address: str) -> str:
     if not address:
         return ""
     name = address.removeprefix("https://github.com/")
-    start = quote(f"lab/tree/gpulab-course/{FIRST}", safe="")
-    binder = f"https://mybinder.org/v2/gh/{name}/HEAD?urlpath={start}"
+    start_path = quote(f"lab/tree/gpulab-course/{FIRST}", safe="")
+    binder = f"https://mybinder.org/v2/gh/{name}/HEAD?urlpath={start_path}"
     colab = f"https://colab.research.google.com/github/{name}/blob/HEAD/notebooks/{FIRST}"
     return (
         f"[![Binder](https://mybinder.org/badge_logo.svg)]({binder}) "
@@ -61,21 +61,21 @@ def badges(address: str) -> str:
 
 def with_badges(readme: str, address: str) -> str:
     """Return the README with the badges below its title, or without badges if there is no address."""
-    line = badges(address)
-    return _TITLE.sub(lambda title: title[1] + (f"\n{line}" if line else ""), readme, count=1)
+    badge_line = badges(address)
+    return _TITLE.sub(lambda title: title[1] + (f"\n{badge_line}" if badge_line else ""), readme, count=1)
 
 
 def with_set_up(notebook: nbformat.NotebookNode, address: str) -> nbformat.NotebookNode:
     """Return a notebook with the hidden set-up cell below its title, or without it if there is no address."""
     notebook.cells = [cell for cell in notebook.cells if cell.get("id") != CELL_ID]
     if address:
-        hidden = {
+        hidden_metadata = {
             "jupyter": {"source_hidden": True},
             "tags": ["hide-input", "remove-cell"],
             "cellView": "form",
         }
         cell_source = _SET_UP.format(repository=address).rstrip()
-        cell = nbformat.v4.new_code_cell(cell_source, id=CELL_ID, metadata=hidden)  # type: ignore[no-untyped-call]
+        cell = nbformat.v4.new_code_cell(cell_source, id=CELL_ID, metadata=hidden_metadata)  # type: ignore[no-untyped-call]
         notebook.cells.insert(1, cell)
     return notebook
 
@@ -87,8 +87,8 @@ def stale(root: Path = ROOT) -> list[str]:
     files = ["README.md"] if with_badges(readme, address) != readme else []
     for path in _notebooks(root):
         notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
-        before = [(cell.get("id"), cell.source) for cell in notebook.cells]
-        if [(cell.get("id"), cell.source) for cell in with_set_up(notebook, address).cells] != before:
+        old_cells = [(cell.get("id"), cell.source) for cell in notebook.cells]
+        if [(cell.get("id"), cell.source) for cell in with_set_up(notebook, address).cells] != old_cells:
             files.append(f"notebooks/{path.name}")
     return files
 

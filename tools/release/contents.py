@@ -45,8 +45,8 @@ def closure(name: str = "gpulab-course") -> list[Package]:
 def required(requirements: list[str]) -> Iterator[str]:
     """Names of the requirements that belong to no extra."""
     for requirement in requirements:
-        text, _, marker = requirement.partition(";")
-        if "extra" not in marker and (match := _NAME.match(text)):
+        requirement_text, _, marker = requirement.partition(";")
+        if "extra" not in marker and (match := _NAME.match(requirement_text)):
             yield match[0]
 
 

@@ -109,7 +109,7 @@ def asked_for(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Resolve and print each combination, and return exit status 1 if one fails unexpectedly."""
+    """Resolve each combination, print the results, and return 1 if one of them failed unexpectedly."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--python", action="append", choices=PYTHONS)
     parser.add_argument("--platform", action="append", choices=list(PLATFORMS))
@@ -121,9 +121,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for combination in asked_for(pythons, platforms_, options.extra or list(EXTRAS)):
         outcomes.append(outcome(*combination))
         print(outcomes[-1].line, flush=True)
-    failed = [result for result in outcomes if result.problem]
-    print(f"{len(outcomes) - len(failed)} of {len(outcomes)} can be had from wheels alone.")
-    return 1 if any(surprising(result) for result in failed) else 0
+    failed_outcomes = [result for result in outcomes if result.problem]
+    print(f"{len(outcomes) - len(failed_outcomes)} of {len(outcomes)} can be had from wheels alone.")
+    return 1 if any(surprising(result) for result in failed_outcomes) else 0
 
 
 if __name__ == "__main__":

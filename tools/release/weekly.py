@@ -37,10 +37,10 @@ DEVICES = ("virtual:T4", "virtual:A100", "virtual:RTX 4090", "virtual:H100")
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/*.md")
 _ADDRESS = re.compile(r"https?://[^\s<>\"'`\\\])}|]+[^\s<>\"'`\\\])}|.,;:!?]")
 # Names that documentation reserves for examples, and this computer itself.
-_NOWHERE = re.compile(
+_INVALID_ADDRESSES = re.compile(
     r"^https?://(localhost|127\.|[\w.-]*example\.|[\w.-]+\.(example|test|invalid)\b|this-computer)"
 )
-_PARSE = """
+_PARSE_PROGRAM = """
 from gpulab_course import folders
 from virtualgpu.compile import nvrtc
 from virtualgpu.compile.ptx import parser
@@ -80,7 +80,7 @@ def newest() -> bool:
 
 def ptx() -> bool:
     """Compile the course's kernels with the newest NVRTC, and parse the PTX."""
-    return call(_python(), "-c", _PARSE)
+    return call(_python(), "-c", _PARSE_PROGRAM)
 
 
 def notebooks() -> bool:
@@ -97,14 +97,14 @@ def notebooks() -> bool:
         *options,
         *map(str, paths),
     ]
-    failed = [device for device in DEVICES if not call(*command, device=device)]
-    return not failed
+    failed_devices = [device for device in DEVICES if not call(*command, device=device)]
+    return not failed_devices
 
 
 def links() -> bool:
     """Request every web address once, and a second time if there was no answer."""
-    urls = addresses(_texts())
-    failures = {address: answer for address in urls if (answer := _answer(address))}
+    urls = addresses(_read_texts())
+    failures = {address: answer for address in urls if (answer := _failure_reason(address))}
     print(f"{len(urls) - len(failures)} of {len(urls)} addresses answer.")
     for address, answer in failures.items():
         print(f"  {answer}: {address}")
@@ -114,10 +114,10 @@ def links() -> bool:
 def addresses(texts: Iterable[str]) -> list[str]:
     """Return each web address in some texts once, except those that are invalid on purpose."""
     urls = {address.partition("#")[0] for text in texts for address in _ADDRESS.findall(text)}
-    return sorted(address for address in urls if not _NOWHERE.match(address))
+    return sorted(address for address in urls if not _INVALID_ADDRESSES.match(address))
 
 
-def _texts() -> Iterable[str]:
+def _read_texts() -> Iterable[str]:
     for pattern in DOCUMENTS:
         for path in sorted(ROOT.glob(pattern)):
             yield path.read_text(encoding="utf-8")
@@ -126,7 +126,7 @@ def _texts() -> Iterable[str]:
         yield from ("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
 
 
-def _answer(address: str) -> str:
+def _failure_reason(address: str) -> str:
     """Why an address does not answer; empty if it does, if only not to programs."""
     message = ""
     for wait_s in (0, 5):
@@ -165,8 +165,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("steps", nargs="*", metavar="STEP", help=f"of: {', '.join(STEPS)}; all by default")
     step_names = parser.parse_args(arguments).steps or list(STEPS)
-    if unknown := sorted(set(step_names) - set(STEPS)):
-        parser.error(f"there is no step {unknown[0]}; steps: {', '.join(STEPS)}")
+    if unknown_steps := sorted(set(step_names) - set(STEPS)):
+        parser.error(f"there is no step {unknown_steps[0]}; steps: {', '.join(STEPS)}")
     outcomes = {name: STEPS[name]() for name in step_names}
     for name, is_passed in outcomes.items():
         print(f"{'passed' if is_passed else 'FAILED'}  {name}")

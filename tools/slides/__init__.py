@@ -35,14 +35,14 @@ _HELP = re.compile(r"<details>.*?</details>", re.DOTALL)
 def deck(of: Course) -> Any:
     """Return a course as one notebook whose cells have the metadata of slides."""
     cells = [_slide(f"# {of.title}\n\n{of.aim}", "slide")]
-    seen: set[str] = set()
+    opened_notebooks: set[str] = set()
     for session in of.sessions:
         if len(of.sessions) > 1:
             cells.append(_slide(f"# {session.title}", "slide"))
         for _, length_min, part in clock(session, set()):
             if part.notebook:
-                cells += _part_slides(part, opens=part.notebook not in seen)
-                seen.add(part.notebook)
+                cells += _part_slides(part, opens=part.notebook not in opened_notebooks)
+                opened_notebooks.add(part.notebook)
             else:
                 cells.append(_slide(f"## {part.title}\n\n{round(length_min)} minutes", "slide"))
     return nbformat.from_dict({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": cells})
@@ -50,13 +50,13 @@ def deck(of: Course) -> Any:
 
 def _part_slides(part: Part, *, opens: bool) -> Iterator[Any]:
     cells = cells_of(part.notebook)
-    chosen = chosen_ids(cells, part)
+    section_ids = chosen_ids(cells, part)
     if opens:
         yield _slide(cells[0]["source"].split("\n\n")[0], "slide")
-        objectives = next(cell["source"] for cell in cells if cell["source"].startswith("## Objectives"))
-        yield _slide(objectives, "subslide")
+        objectives_text = next(cell["source"] for cell in cells if cell["source"].startswith("## Objectives"))
+        yield _slide(objectives_text, "subslide")
     for cell in cells:
-        if cell["id"] not in chosen - opening_ids(cells):
+        if cell["id"] not in section_ids - opening_ids(cells):
             continue
         if cell["cell_type"] == "markdown":
             yield from _text_slides(_HELP.sub("", cell["source"]).strip())
@@ -91,12 +91,12 @@ def _code_slides(cell: Any) -> Iterator[Any]:
     """Yield a slide with a program, its results, or both."""
     shown_cell = copy.deepcopy(cell)
     shown_cell.id = uuid4().hex[:8]  # ids of several notebooks may be equal
-    lines = len(cell["source"].splitlines())
+    line_count = len(cell["source"].splitlines())
     is_kernel = "__global__" in cell["source"]
     is_call = re.match(r"gl\.(predict|reveal)\(|.*\ngl\.reveal\(", cell["source"], re.DOTALL)
-    if is_call or (cell["outputs"] and lines > CODE_LINES and not is_kernel):
+    if is_call or (cell["outputs"] and line_count > CODE_LINES and not is_kernel):
         shown_cell.metadata["transient"] = {"remove_source": True}
-    elif not cell["outputs"] and lines > CODE_LINES and not is_kernel:
+    elif not cell["outputs"] and line_count > CODE_LINES and not is_kernel:
         return
     shown_cell.metadata["slideshow"] = {"slide_type": "subslide"}
     for output in shown_cell.outputs:
@@ -121,8 +121,8 @@ def reveal_folder() -> Path:
 def write(folder: Path) -> list[Path]:
     """Write the slides of each course, and reveal.js, into a folder; return the pages."""
     folder.mkdir(parents=True, exist_ok=True)
-    ignored = shutil.ignore_patterns("*.map", "*.esm.js", "fonts")
-    shutil.copytree(reveal_folder(), folder / "reveal.js", dirs_exist_ok=True, ignore=ignored)
+    ignore_files = shutil.ignore_patterns("*.map", "*.esm.js", "fonts")
+    shutil.copytree(reveal_folder(), folder / "reveal.js", dirs_exist_ok=True, ignore=ignore_files)
     exporter = SlidesExporter(
         template_name="template",
         extra_template_basedirs=[str(Path(__file__).parent)],

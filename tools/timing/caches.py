@@ -166,8 +166,8 @@ def ratio(pair: tuple[float, float], smallest_bytes: float) -> float | None:
     return 100 * (max(pair) / max(min(pair), 1.0) - 1)
 
 
-def _scores(rows: Sequence[Compared]) -> str:
-    lines = []
+def _score_rows(rows: Sequence[Compared]) -> str:
+    score_lines = []
     errors: tuple[tuple[str, str, Callable[[Compared], float | None]], ...] = (
         ("L1 hit rate", " points", lambda row: points(row.l1)),
         ("L2 hit rate", " points", lambda row: points(row.l2)),
@@ -183,8 +183,8 @@ def _scores(rows: Sequence[Compared]) -> str:
                 sorted_errors[-1],
             )
             cells = " | ".join(f"{figure:,.1f}{unit}" for figure in figures)
-            lines.append(f"| {name}{title} | {len(sorted_errors)} | {cells} |")
-    return "\n".join(lines)
+            score_lines.append(f"| {name}{title} | {len(sorted_errors)} | {cells} |")
+    return "\n".join(score_lines)
 
 
 def card(rows: Sequence[Compared], warm: Sequence[Compared]) -> str:
@@ -197,7 +197,7 @@ def card(rows: Sequence[Compared], warm: Sequence[Compared]) -> str:
         fitted=len(kernels) - held_out_count,
         held=held_out_count,
         late=sum(case.kernel in LATE for case in kernels.values()),
-        scores=_scores(rows),
+        scores=_score_rows(rows),
         read=READ_BYTES,
         written=WRITTEN_BYTES,
         warm_count=len(warm),

@@ -86,13 +86,13 @@ def card(modelled_times: dict[str, dict[str, tuple[float, float]]]) -> str:
             calibrating=sum(not row.is_kept for row in warm["h200"]),
             kept=sum(row.is_kept for row in warm["h200"]),
             families=len(families),
-            goals=_goals(data, warm_and_cold),
-            origins="\n".join(_origin(GPUS[gpu], data[gpu]) for gpu in GPUS),
+            goals=_goal_lines(data, warm_and_cold),
+            origins="\n".join(_origin_line(GPUS[gpu], data[gpu]) for gpu in GPUS),
         )
     ]
     for title, is_kept in (("Held-out launches", True), ("Launches used for the calibration", False)):
-        sections.append(f"## {title}\n\n" + _launches(warm, is_kept))
-    sections.append("## Copies and memory sets\n\n" + _copies(data))
+        sections.append(f"## {title}\n\n" + _launch_rows(warm, is_kept))
+    sections.append("## Copies and memory sets\n\n" + _copy_rows(data))
     return "\n".join(sections)
 
 
@@ -144,19 +144,19 @@ def tensor_section(modelled_times: dict[str, tuple[float, float]]) -> str:
     data = compare.recorded(TENSOR)
     warm, cold = tensor_rows(modelled_times)
     kept_rows = [row for row in warm if row.is_kept]
-    calibrating = [row for row in warm if not row.is_kept]
+    calibration_rows = [row for row in warm if not row.is_kept]
     kept_score = score(kept_rows)
     return TENSOR_HEAD.format(
         device=data["device"],
         date=data["date"],
         driver=data["versions"]["driver"],
-        probes=len(calibrating),
+        probes=len(calibration_rows),
         programs=len(kept_rows),
         kept=kept_score,
         worst=1 + kept_score.worst,
-        calibrating=score(calibrating),
-        calibrating_worst=1 + score(calibrating).worst,
-        chains=1 + score([row for row in calibrating if row.name.startswith("chase")]).worst,
+        calibrating=score(calibration_rows),
+        calibrating_worst=1 + score(calibration_rows).worst,
+        chains=1 + score([row for row in calibration_rows if row.name.startswith("chase")]).worst,
         cold=score([row for row in cold if row.is_kept]),
         rows="\n".join(
             f"| {name} | {recorded_us:,.2f} | {modelled_us:,.2f} | {modelled_us / recorded_us:.2f} |"
@@ -177,7 +177,7 @@ def kept_scores(modelled_times: dict[str, dict[str, tuple[float, float]]]) -> di
     }
 
 
-def _goals(data: dict[str, Any], warm_and_cold: dict[str, tuple[list[Compared], list[Compared]]]) -> str:
+def _goal_lines(data: dict[str, Any], warm_and_cold: dict[str, tuple[list[Compared], list[Compared]]]) -> str:
     lines = ["| | goal | H100 | H200 |", "| --- | --- | --- | --- |"]
     scores: dict[str, dict[str, Score]] = {}
     for gpu, (warm, cold_times) in warm_and_cold.items():
@@ -210,7 +210,7 @@ def _goals(data: dict[str, Any], warm_and_cold: dict[str, tuple[list[Compared], 
     return "\n".join(lines)
 
 
-def _origin(title: str, data: dict[str, Any]) -> str:
+def _origin_line(title: str, data: dict[str, Any]) -> str:
     versions = data["versions"]
     return (
         f"- {title}: {data['device']}, {data['date']}, driver {versions['driver']}, CuPy {versions['CuPy']}, "
@@ -218,7 +218,7 @@ def _origin(title: str, data: dict[str, Any]) -> str:
     )
 
 
-def _launches(warm: dict[str, list[Compared]], is_kept: bool) -> str:
+def _launch_rows(warm: dict[str, list[Compared]], is_kept: bool) -> str:
     lines = [
         "| launch | H100 recorded, us | modelled | ratio | H200 recorded, us | modelled | ratio |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
@@ -233,7 +233,7 @@ def _launches(warm: dict[str, list[Compared]], is_kept: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _copies(data: dict[str, Any]) -> str:
+def _copy_rows(data: dict[str, Any]) -> str:
     lines = [
         "| operation | H100 recorded, us | modelled | ratio | H200 recorded, us | modelled | ratio |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",

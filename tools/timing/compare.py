@@ -25,7 +25,7 @@ DIFFERENT = 1.15  # pairs of kernels count whose times differ by so much
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The recorded and the modelled time in ns of one operation, and whether it was kept from calibration."""
+    """The recorded and modelled time of an operation in ns, and whether it was not used for calibration."""
 
     name: str
     recorded_ns: float
@@ -103,21 +103,23 @@ def modelled(
         backend = VirtualBackend(machines[0])
         modules: dict[tuple[str, ...], Any] = {}
         cp = backend.cp
-        times: dict[str, dict[str, tuple[float, float]]] = {name: {} for name in names}
+        times_by_gpu: dict[str, dict[str, tuple[float, float]]] = {name: {} for name in names}
         for timed in launches:
             kernel = timed.load(cp, modules)
             arguments = timed.make_args(cp)
             grid = (*timed.grid, 1, 1)[:3]
             block = (*timed.block, 1, 1)[:3]
             launch = Launch.of(kernel, grid, block, arguments, timed.shared_bytes)
-            finished = backend.prepared(launch).run()
-            array_bytes = sum(finished.prepared.arrays.values())
+            finished_launch = backend.prepared(launch).run()
+            array_bytes = sum(finished_launch.prepared.arrays.values())
             for name, machine in zip(names, machines, strict=True):
-                on_machine = replace(finished, prepared=replace(finished.prepared, device=machine.devices[0]))
+                on_machine = replace(
+                    finished_launch, prepared=replace(finished_launch.prepared, device=machine.devices[0])
+                )
                 warm_ns = replace(on_machine, cold_bytes=0).duration_ns
                 cold_ns = replace(on_machine, cold_bytes=array_bytes).duration_ns
-                times[name][timed.name] = warm_ns, cold_ns
-        return times
+                times_by_gpu[name][timed.name] = warm_ns, cold_ns
+        return times_by_gpu
     finally:
         slot.use(previous_machine)
 

@@ -62,7 +62,7 @@ class Timed:
         return not self.is_probe and is_kept(self.family)
 
     def load(self, cp: Any, modules: dict[tuple[str, ...], Any]) -> Any:
-        """Return the kernel on CuPy's current device; `modules` keeps what has been compiled."""
+        """Return the kernel on CuPy's current device; `modules` caches compiled modules."""
         text = self.code or source(self.file)
         expressions = (self.kernel,) if "<" in self.kernel else ()
         key = (text, *self.options, *expressions)
@@ -91,11 +91,11 @@ def source(file: str) -> str:
 
 
 # --- arguments -----------------------------------------------------------------------------------
-def _int(value: int) -> Arguments:
+def _int_arg(value: int) -> Arguments:
     return lambda cp: (np.int32(value),)
 
 
-def _float(value: float) -> Arguments:
+def _float_arg(value: float) -> Arguments:
     return lambda cp: (np.float32(value),)
 
 
@@ -103,11 +103,11 @@ def _random_arguments(dtype: str, *sizes: int) -> Arguments:
     return lambda cp: tuple(cp.full(size, 1, dtype=dtype) for size in sizes)
 
 
-def _floats(*sizes: int) -> Arguments:
+def _float_arrays(*sizes: int) -> Arguments:
     return _random_arguments("float32", *sizes)
 
 
-def _random(size: int, low: float = 0.0, high: float = 1.0, seed: int = 0) -> Arguments:
+def _random_array(size: int, low: float = 0.0, high: float = 1.0, seed: int = 0) -> Arguments:
     def make(cp: Any) -> tuple[Any, ...]:
         values = np.random.default_rng(seed).uniform(low, high, size).astype(np.float32)
         return (cp.asarray(values),)
@@ -115,14 +115,14 @@ def _random(size: int, low: float = 0.0, high: float = 1.0, seed: int = 0) -> Ar
     return make
 
 
-def _integers(size: int, high: int, seed: int = 0, low: int = 0) -> Arguments:
+def _integer_array(size: int, high: int, seed: int = 0, low: int = 0) -> Arguments:
     def make(cp: Any) -> tuple[Any, ...]:
         return (cp.asarray(np.random.default_rng(seed).integers(low, high, size, dtype=np.int32)),)
 
     return make
 
 
-def _skewed(size: int, bins: int) -> Arguments:
+def _skewed_array(size: int, bins: int) -> Arguments:
     """Return integers below `bins` whose frequencies fall off exponentially."""
 
     def make(cp: Any) -> tuple[Any, ...]:
@@ -132,39 +132,39 @@ def _skewed(size: int, bins: int) -> Arguments:
     return make
 
 
-def _ring(size: int, stride: int, *, shuffled: bool) -> Arguments:
+def _cycle_args(size: int, stride: int, *, is_shuffled: bool) -> Arguments:
     """Return an array whose `stride`-th integers are indices of a closed chain."""
 
     def make(cp: Any) -> tuple[Any, ...]:
         indices = np.arange(0, size, stride, dtype=np.int32)
-        if shuffled:
+        if is_shuffled:
             indices = np.random.default_rng(1).permutation(indices)
-        chain = np.zeros(size, np.int32)
-        chain[indices] = np.roll(indices, -1)
-        return (cp.asarray(chain),)
+        next_indices = np.zeros(size, np.int32)
+        next_indices[indices] = np.roll(indices, -1)
+        return (cp.asarray(next_indices),)
 
     return make
 
 
-def _permutation(size: int) -> Arguments:
+def _permuted_indices(size: int) -> Arguments:
     return lambda cp: (cp.asarray(np.random.default_rng(2).permutation(size).astype(np.int32)),)
 
 
-def _sorted(size: int) -> Arguments:
+def _sorted_indices(size: int) -> Arguments:
     return lambda cp: (cp.arange(size, dtype=cp.int32),)
 
 
-def _sparse(rows: int, mean: int) -> Arguments:
+def _sparse_args(rows: int, mean_length: int) -> Arguments:
     """Return a random sparse matrix with about `mean` entries per row, a vector and space for a product."""
 
     def make(cp: Any) -> tuple[Any, ...]:
         random = np.random.default_rng(4)
-        lengths = random.integers(0, 2 * mean, rows)
-        start = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-        column = random.integers(0, rows, start[-1]).astype(np.int32)
-        value = np.ones(start[-1], np.float32)
+        lengths = random.integers(0, 2 * mean_length, rows)
+        row_starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+        columns = random.integers(0, rows, row_starts[-1]).astype(np.int32)
+        values = np.ones(row_starts[-1], np.float32)
         return (
-            *map(cp.asarray, (start, column, value)),
+            *map(cp.asarray, (row_starts, columns, values)),
             cp.ones(rows, cp.float32),
             cp.zeros(rows, cp.float32),
         )
@@ -172,7 +172,7 @@ def _sparse(rows: int, mean: int) -> Arguments:
     return make
 
 
-def _joined(*argument_makers: Arguments) -> Arguments:
+def _join_args(*argument_makers: Arguments) -> Arguments:
     """Return a function that creates the arguments of all given functions, in order."""
     return lambda cp: tuple(argument for make_part in argument_makers for argument in make_part(cp))
 
@@ -235,7 +235,7 @@ def _operations() -> Iterator[Timed]:
         for shape, grid, block in (("alone", 1, 32), ("full", WAVE, 256)):
             n = 4 * rounds if shape == "alone" else rounds
             file = "half" if "half" in kernel else "operations"
-            args = _joined(_random_arguments(dtype, grid * block), _int(n), _int(7))
+            args = _join_args(_random_arguments(dtype, grid * block), _int_arg(n), _int_arg(7))
             yield Timed(
                 f"{kernel} {shape}",
                 f"operation {kernel}",
@@ -258,12 +258,12 @@ def _operations() -> Iterator[Timed]:
             f"empty {name}", "empty", "operations", "empty", (grid,), (block,), lambda cp: (), is_probe=True
         )
     for block in (32, 256, 1024):
-        args = _joined(_random_arguments("int32", 132 * block), _int(200), _int(7))
+        args = _join_args(_random_arguments("int32", 132 * block), _int_arg(200), _int_arg(7))
         yield Timed(
             f"barriers {block}", "barriers", "operations", "barriers", (132,), (block,), args, is_probe=True
         )
     for lanes in (1, 32):
-        args = _joined(_floats(132 * 256), _int(256), _int(lanes))
+        args = _join_args(_float_arrays(132 * 256), _int_arg(256), _int_arg(lanes))
         yield Timed(
             f"constant {lanes}",
             "constant",
@@ -298,7 +298,11 @@ def _chains() -> Iterator[Timed]:
             "chase",
             (1,),
             (1,),
-            _joined(_ring(size, stride, shuffled=shuffled), _random_arguments("int32", 32), _int(4096)),
+            _join_args(
+                _cycle_args(size, stride, is_shuffled=shuffled),
+                _random_arguments("int32", 32),
+                _int_arg(4096),
+            ),
             is_probe=True,
         )
     for kib, grid, block in ((2048, 132, 32), (2048, 132, 256), (16384, WAVE, 256)):
@@ -310,12 +314,17 @@ def _chains() -> Iterator[Timed]:
             "chase_many",
             (grid,),
             (block,),
-            _joined(_permutation(size), _random_arguments("int32", grid * block), _int(64), _int(size)),
+            _join_args(
+                _permuted_indices(size),
+                _random_arguments("int32", grid * block),
+                _int_arg(64),
+                _int_arg(size),
+            ),
         )
 
 
 # --- programs ------------------------------------------------------------------------------------
-def _line(
+def _make_1d_launch(
     name: str,
     family: str,
     file: str,
@@ -334,78 +343,90 @@ def _line(
 def _streams() -> Iterator[Timed]:
     for exponent in (10, 14, 16, 18, 20, 22, 24, 25):
         n = 1 << exponent
-        yield _line(
-            f"copy 2^{exponent}", "copy", "memory", "copy1", n, _joined(_floats(n, n), _int(n)), is_probe=True
+        yield _make_1d_launch(
+            f"copy 2^{exponent}",
+            "copy",
+            "memory",
+            "copy1",
+            n,
+            _join_args(_float_arrays(n, n), _int_arg(n)),
+            is_probe=True,
         )
     for exponent in (16, 20, 23, 25):
         n = 1 << exponent
-        args = _joined(_floats(n, n, n), _float(2.0), _int(n))
-        yield _line(f"triad 2^{exponent}", "triad", "memory", "triad", n, args)
+        args = _join_args(_float_arrays(n, n, n), _float_arg(2.0), _int_arg(n))
+        yield _make_1d_launch(f"triad 2^{exponent}", "triad", "memory", "triad", n, args)
     for block in (32, 64, 128, 512, 1024):
         n = 1 << 22
-        args = _joined(_floats(n, n), _int(n))
-        yield _line(f"copy 2^22 by {block}", "copy", "memory", "copy1", n, args, block, is_probe=True)
+        args = _join_args(_float_arrays(n, n), _int_arg(n))
+        yield _make_1d_launch(
+            f"copy 2^22 by {block}", "copy", "memory", "copy1", n, args, block, is_probe=True
+        )
     for width in (2, 4):
         for exponent in (18, 22, 25):
             n = (1 << exponent) // width
-            args = _joined(_floats(1 << exponent, 1 << exponent), _int(n))
-            yield _line(f"copy{width} 2^{exponent}", "copy wide", "memory", f"copy{width}", n, args)
+            args = _join_args(_float_arrays(1 << exponent, 1 << exponent), _int_arg(n))
+            yield _make_1d_launch(f"copy{width} 2^{exponent}", "copy wide", "memory", f"copy{width}", n, args)
     n = 1 << 23
-    yield _line(
+    yield _make_1d_launch(
         "copy bytes",
         "copy bytes",
         "memory",
         "copy_bytes",
         n,
-        _joined(_random_arguments("int8", n, n), _int(n)),
+        _join_args(_random_arguments("int8", n, n), _int_arg(n)),
     )
     for exponent in (18, 22, 25):
         n = 1 << exponent
-        args = _joined(_floats(n), _float(2.0), _int(n))
-        yield _line(f"write 2^{exponent}", "write", "memory", "write1", n, args, is_probe=True)
-        args = _joined(_floats(n, n), _float(2.0), _int(n))
+        args = _join_args(_float_arrays(n), _float_arg(2.0), _int_arg(n))
+        yield _make_1d_launch(f"write 2^{exponent}", "write", "memory", "write1", n, args, is_probe=True)
+        args = _join_args(_float_arrays(n, n), _float_arg(2.0), _int_arg(n))
         yield Timed(
             f"saxpy steps 2^{exponent}", "saxpy steps", "memory", "saxpy_steps", (WAVE,), (256,), args
         )
-        args = _joined(_floats(n, n), _int(n))
+        args = _join_args(_float_arrays(n, n), _int_arg(n))
         yield Timed(f"read steps 2^{exponent}", "read steps", "memory", "read_steps", (WAVE,), (256,), args)
     n = 1 << 25
-    args = _joined(_floats(n, WAVE * 256), _int(n // 4))
+    args = _join_args(_float_arrays(n, WAVE * 256), _int_arg(n // 4))
     yield Timed("read steps4 2^25", "read steps", "memory", "read_steps4", (WAVE,), (256,), args)
     n = 1 << 22
-    args = _joined(_random_arguments("float64", n, n, n), lambda cp: (2.0,), _int(n))
-    yield _line("triad f64 2^22", "triad", "memory", "triad_f64", n, args)
+    args = _join_args(_random_arguments("float64", n, n, n), lambda cp: (2.0,), _int_arg(n))
+    yield _make_1d_launch("triad f64 2^22", "triad", "memory", "triad_f64", n, args)
     n = 1 << 20
     for stride in (2, 4, 8, 16, 32):
-        args = _joined(_floats(n * stride, n), _int(n), _int(stride))
+        args = _join_args(_float_arrays(n * stride, n), _int_arg(n), _int_arg(stride))
         probe = stride != 4
-        yield _line(f"read by {stride}", "read strided", "memory", "read_strided", n, args, is_probe=probe)
+        yield _make_1d_launch(
+            f"read by {stride}", "read strided", "memory", "read_strided", n, args, is_probe=probe
+        )
     for stride in (2, 8, 32):
-        args = _joined(_floats(n, n * stride), _int(n), _int(stride))
-        yield _line(f"write by {stride}", "write strided", "memory", "write_strided", n, args)
+        args = _join_args(_float_arrays(n, n * stride), _int_arg(n), _int_arg(stride))
+        yield _make_1d_launch(f"write by {stride}", "write strided", "memory", "write_strided", n, args)
     n = 1 << 22
     for offset in (0, 1, 16):
-        args = _joined(_floats(n + 32, n), _int(n), _int(offset))
-        yield _line(f"copy from {offset}", "offset copy", "memory", "offset_copy", n, args)
+        args = _join_args(_float_arrays(n + 32, n), _int_arg(n), _int_arg(offset))
+        yield _make_1d_launch(f"copy from {offset}", "offset copy", "memory", "offset_copy", n, args)
     for exponent in (16, 20, 22, 24):
         n = 1 << exponent
-        args = _joined(_floats(n), _permutation(n), _floats(n), _int(n))
-        yield _line(
+        args = _join_args(_float_arrays(n), _permuted_indices(n), _float_arrays(n), _int_arg(n))
+        yield _make_1d_launch(
             f"gather 2^{exponent}", "gather", "memory", "gather", n, args, is_probe=exponent in (20, 24)
         )
     for exponent in (18, 20, 23):
         n = 1 << exponent
-        args = _joined(_floats(n), _permutation(n), _floats(n), _int(n))
-        yield _line(f"scatter 2^{exponent}", "scatter", "memory", "scatter", n, args)
+        args = _join_args(_float_arrays(n), _permuted_indices(n), _float_arrays(n), _int_arg(n))
+        yield _make_1d_launch(f"scatter 2^{exponent}", "scatter", "memory", "scatter", n, args)
     n = 1 << 20
     for layout_name in ("aos", "soa"):
-        args = _joined(_floats(4 * n, n), _int(n))
-        yield _line(f"structs {layout_name}", "structs", "memory", f"structs_{layout_name}", n, args)
+        args = _join_args(_float_arrays(4 * n, n), _int_arg(n))
+        yield _make_1d_launch(
+            f"structs {layout_name}", "structs", "memory", f"structs_{layout_name}", n, args
+        )
     for layout_name in ("columns", "rows"):
         for rows, columns in ((1024, 1024), (256, 8192)):
             threads = columns if layout_name == "columns" else rows
-            args = _joined(_floats(rows * columns, threads), _int(rows), _int(columns))
-            yield _line(
+            args = _join_args(_float_arrays(rows * columns, threads), _int_arg(rows), _int_arg(columns))
+            yield _make_1d_launch(
                 f"sum of {layout_name} {rows}x{columns}",
                 f"sum of {layout_name}",
                 "memory",
@@ -415,25 +436,25 @@ def _streams() -> Iterator[Timed]:
                 128,
             )
     n = 1 << 21
-    args = _joined(_random_arguments("uint8", 4 * n, n), _int(n))
-    yield _line("gray 2^21", "gray", "memory", "rgb_to_gray", n, args)
+    args = _join_args(_random_arguments("uint8", 4 * n, n), _int_arg(n))
+    yield _make_1d_launch("gray 2^21", "gray", "memory", "rgb_to_gray", n, args)
 
 
 def _atomics() -> Iterator[Timed]:
     n = 1 << 18
     for address_count in (1, 32, 1024, n):
-        yield _line(
+        yield _make_1d_launch(
             f"atomic int over {address_count}",
             "atomic",
             "atomics",
             "modulo_int",
             n,
-            _joined(_random_arguments("int32", address_count), _int(address_count)),
+            _join_args(_random_arguments("int32", address_count), _int_arg(address_count)),
             is_probe=True,
         )
     for address_count in (1, 32, 4096):
-        args = _joined(_floats(address_count), _int(address_count))
-        yield _line(
+        args = _join_args(_float_arrays(address_count), _int_arg(address_count))
+        yield _make_1d_launch(
             f"atomic float over {address_count}",
             "atomic float",
             "atomics",
@@ -443,11 +464,13 @@ def _atomics() -> Iterator[Timed]:
             is_probe=True,
         )
     for address_count in (1, 1024):
-        args = _joined(_random_arguments("float64", address_count), _int(address_count))
-        yield _line(f"atomic double over {address_count}", "atomic double", "atomics", "modulo_f64", n, args)
+        args = _join_args(_random_arguments("float64", address_count), _int_arg(address_count))
+        yield _make_1d_launch(
+            f"atomic double over {address_count}", "atomic double", "atomics", "modulo_f64", n, args
+        )
     for address_count in (1, 64):
-        args = _joined(_random_arguments("int32", address_count), _int(address_count))
-        yield _line(
+        args = _join_args(_random_arguments("int32", address_count), _int_arg(address_count))
+        yield _make_1d_launch(
             f"atomic per warp over {address_count}",
             "atomic per warp",
             "atomics",
@@ -456,13 +479,13 @@ def _atomics() -> Iterator[Timed]:
             args,
             is_probe=True,
         )
-    args = _joined(_random_arguments("int32", 1), _int(1))
-    yield _line("atomic to one", "atomic", "atomics", "one_address", n, args, is_probe=True)
-    args = _joined(_random_arguments("int32", 1 << 20), _int(1 << 20))
-    yield _line("atomic spread", "atomic", "atomics", "spread", n, args, is_probe=True)
+    args = _join_args(_random_arguments("int32", 1), _int_arg(1))
+    yield _make_1d_launch("atomic to one", "atomic", "atomics", "one_address", n, args, is_probe=True)
+    args = _join_args(_random_arguments("int32", 1 << 20), _int_arg(1 << 20))
+    yield _make_1d_launch("atomic spread", "atomic", "atomics", "spread", n, args, is_probe=True)
     for address_count in (1, 1024, 1 << 18):
-        args = _joined(_random_arguments("int32", address_count, n), _int(address_count))
-        yield _line(
+        args = _join_args(_random_arguments("int32", address_count, n), _int_arg(address_count))
+        yield _make_1d_launch(
             f"atomic returned over {address_count}",
             "atomic returned",
             "atomics",
@@ -472,17 +495,23 @@ def _atomics() -> Iterator[Timed]:
             is_probe=address_count == 1024,
         )
     for name, bins, address_count in (
-        ("uniform", _integers(n, 256), 256),
-        ("wide", _integers(n, 65536), 65536),
-        ("skewed", _skewed(n, 256), 256),
+        ("uniform", _integer_array(n, 256), 256),
+        ("wide", _integer_array(n, 65536), 65536),
+        ("skewed", _skewed_array(n, 256), 256),
     ):
-        args = _joined(bins, _random_arguments("int32", address_count), _int(n))
-        yield _line(f"histogram global {name}", "histogram global", "atomics", "random_bins", n, args)
+        args = _join_args(bins, _random_arguments("int32", address_count), _int_arg(n))
+        yield _make_1d_launch(
+            f"histogram global {name}", "histogram global", "atomics", "random_bins", n, args
+        )
         if address_count == 256:
-            args = _joined(
-                bins, _random_arguments("int32", address_count), _int(n), _int(address_count), _int(4)
+            args = _join_args(
+                bins,
+                _random_arguments("int32", address_count),
+                _int_arg(n),
+                _int_arg(address_count),
+                _int_arg(4),
             )
-            yield _line(
+            yield _make_1d_launch(
                 f"histogram shared {name}",
                 "histogram shared",
                 "atomics",
@@ -492,14 +521,14 @@ def _atomics() -> Iterator[Timed]:
                 per_thread=4,
             )
     for address_count in (1, 32):
-        args = _joined(
-            _integers(n, 1 << 20),
+        args = _join_args(
+            _integer_array(n, 1 << 20),
             _random_arguments("int32", address_count),
-            _int(n),
-            _int(address_count),
-            _int(4),
+            _int_arg(n),
+            _int_arg(address_count),
+            _int_arg(4),
         )
-        yield _line(
+        yield _make_1d_launch(
             f"shared atomic over {address_count}",
             "shared atomic",
             "atomics",
@@ -509,24 +538,24 @@ def _atomics() -> Iterator[Timed]:
             per_thread=4,
             is_probe=True,
         )
-    args = _joined(_integers(n, 1 << 20), _random_arguments("int32", 1), _int(n))
-    yield _line("atomic max", "atomic max", "atomics", "maximum", n, args)
-    yield _line(
+    args = _join_args(_integer_array(n, 1 << 20), _random_arguments("int32", 1), _int_arg(n))
+    yield _make_1d_launch("atomic max", "atomic max", "atomics", "maximum", n, args)
+    yield _make_1d_launch(
         "aggregated",
         "aggregated",
         "atomics",
         "aggregated",
         n,
-        _joined(_random_arguments("int32", 1), _integers(n, 10, low=-10), _int(n)),
+        _join_args(_random_arguments("int32", 1), _integer_array(n, 10, low=-10), _int_arg(n)),
     )
     for address_count in (256, 16384):
-        yield _line(
+        yield _make_1d_launch(
             f"cas over {address_count}",
             "cas",
             "atomics",
             "cas_loop",
             1 << 14,
-            _joined(_floats(address_count), _int(address_count)),
+            _join_args(_float_arrays(address_count), _int_arg(address_count)),
         )
 
 
@@ -534,15 +563,23 @@ def _sums() -> Iterator[Timed]:
     for style in ("interleaved", "conflicts", "tree"):
         for exponent in (18, 22):
             n = 1 << exponent
-            args = _joined(_floats(n, n // 256), _int(n))
-            yield _line(f"sum {style} 2^{exponent}", f"sum {style}", "reduce", f"sum_{style}", n, args)
+            args = _join_args(_float_arrays(n, n // 256), _int_arg(n))
+            yield _make_1d_launch(
+                f"sum {style} 2^{exponent}", f"sum {style}", "reduce", f"sum_{style}", n, args
+            )
     for kernel in ("sum_shuffles", "dot"):
         for exponent in (18, 22, 24):
             n = 1 << exponent
-            arrays = _floats(n, 1) if kernel == "sum_shuffles" else _floats(n, n, 1)
+            arrays = _float_arrays(n, 1) if kernel == "sum_shuffles" else _float_arrays(n, n, 1)
             title = kernel.replace("_", " ")
             yield Timed(
-                f"{title} 2^{exponent}", title, "reduce", kernel, (264,), (256,), _joined(arrays, _int(n))
+                f"{title} 2^{exponent}",
+                title,
+                "reduce",
+                kernel,
+                (264,),
+                (256,),
+                _join_args(arrays, _int_arg(n)),
             )
     n = 1 << 19
     for style, threads, elements_per_block in (("steps", 512, 512), ("tree", 512, 1024), ("warps", 512, 512)):
@@ -553,7 +590,7 @@ def _sums() -> Iterator[Timed]:
             f"scan_{style}",
             (n // elements_per_block,),
             (threads,),
-            _floats(n, n),
+            _float_arrays(n, n),
         )
 
 
@@ -566,8 +603,9 @@ def _matrices() -> Iterator[Timed]:
         ("f64", 16, (256,)),
     ):
         for n in sizes:
-            args = _joined(
-                _random_arguments("float64" if kernel == "f64" else "float32", n * n, n * n, n * n), _int(n)
+            args = _join_args(
+                _random_arguments("float64" if kernel == "f64" else "float32", n * n, n * n, n * n),
+                _int_arg(n),
             )
             yield Timed(
                 f"product {kernel} {n}",
@@ -586,10 +624,10 @@ def _matrices() -> Iterator[Timed]:
             "product_registers",
             (n // 64, n // 64),
             (256,),
-            _joined(_floats(n * n, n * n, n * n), _int(n)),
+            _join_args(_float_arrays(n * n, n * n, n * n), _int_arg(n)),
         )
     for n in (512, 1024):
-        args = _joined(_floats(n * n, n, n), _int(n))
+        args = _join_args(_float_arrays(n * n, n, n), _int_arg(n))
         yield Timed(
             f"matrix-vector warps {n}", "vector rows", "matrices", "vector_rows", (n // 8,), (256,), args
         )
@@ -605,9 +643,9 @@ def _matrices() -> Iterator[Timed]:
                 f"transpose_{style}",
                 (n // 32, n // 32),
                 (32, 8),
-                _joined(_floats(n * n, n * n), _int(n)),
+                _join_args(_float_arrays(n * n, n * n), _int_arg(n)),
             )
-    args = _joined(_floats(1024 * 1024, 1024 * 1024), _int(1024))
+    args = _join_args(_float_arrays(1024 * 1024, 1024 * 1024), _int_arg(1024))
     yield Timed("transpose 16", "transpose 16", "matrices", "transpose_16", (64, 64), (16, 16), args)
 
 
@@ -615,12 +653,19 @@ def _grids() -> Iterator[Timed]:
     for exponent in (18, 22):
         n = 1 << exponent
         for kernel in ("line7", "line7_shared"):
-            yield _line(f"{kernel} 2^{exponent}", kernel, "grids", kernel, n, _joined(_floats(n, n), _int(n)))
+            yield _make_1d_launch(
+                f"{kernel} 2^{exponent}",
+                kernel,
+                "grids",
+                kernel,
+                n,
+                _join_args(_float_arrays(n, n), _int_arg(n)),
+            )
     for side_length in (512, 2048):
-        args = _joined(
-            _floats(side_length * side_length, side_length * side_length),
-            _int(side_length),
-            _int(side_length),
+        args = _join_args(
+            _float_arrays(side_length * side_length, side_length * side_length),
+            _int_arg(side_length),
+            _int_arg(side_length),
         )
         for kernel in ("heat", "heat_shared", "convolve5", "sobel"):
             yield Timed(
@@ -632,16 +677,16 @@ def _grids() -> Iterator[Timed]:
                 (32, 16),
                 args,
             )
-    args = _joined(_floats(128**3, 128**3), _int(128))
+    args = _join_args(_float_arrays(128**3, 128**3), _int_arg(128))
     yield Timed("cube7 128", "cube7", "grids", "cube7", (4, 32, 128), (32, 4), args)
-    cells = _joined(_random_arguments("uint8", 512 * 512, 512 * 512), _int(512), _int(512))
+    cells = _join_args(_random_arguments("uint8", 512 * 512, 512 * 512), _int_arg(512), _int_arg(512))
     yield Timed("life 512", "life", "grids", "life", (16, 64), (32, 8), cells)
     for side_length in (128, 1024):
-        args = _joined(
+        args = _join_args(
             _random_arguments("int32", side_length * side_length),
-            _int(side_length),
-            _int(side_length),
-            _int(200),
+            _int_arg(side_length),
+            _int_arg(side_length),
+            _int_arg(200),
         )
         yield Timed(
             f"mandelbrot {side_length}",
@@ -652,17 +697,25 @@ def _grids() -> Iterator[Timed]:
             (16, 16),
             args,
         )
-    args = _joined(_floats(512 * 512), _int(512), _int(512), _int(100))
+    args = _join_args(_float_arrays(512 * 512), _int_arg(512), _int_arg(512), _int_arg(100))
     yield Timed("julia 512", "julia", "grids", "julia", (16, 64), (32, 8), args)
 
 
 def _lanes() -> Iterator[Timed]:
     for way_count in (1, 2, 4, 16, 32):
-        args = _joined(_floats(WAVE * 256), _int(32), _int(way_count))
+        args = _join_args(_float_arrays(WAVE * 256), _int_arg(32), _int_arg(way_count))
         yield Timed(f"{way_count} ways", "ways", "lanes", "ways", (WAVE,), (256,), args)
-    yield Timed("stairs", "stairs", "lanes", "stairs", (WAVE,), (256,), _joined(_floats(WAVE * 256), _int(8)))
+    yield Timed(
+        "stairs",
+        "stairs",
+        "lanes",
+        "stairs",
+        (WAVE,),
+        (256,),
+        _join_args(_float_arrays(WAVE * 256), _int_arg(8)),
+    )
     for blocks in (132, 1000, 3000):
-        args = _joined(_floats(blocks * 128), _int(8))
+        args = _join_args(_float_arrays(blocks * 128), _int_arg(8))
         yield Timed(f"uneven {blocks}", "uneven blocks", "lanes", "uneven_blocks", (blocks,), (128,), args)
     yield Timed(
         "late block",
@@ -671,7 +724,7 @@ def _lanes() -> Iterator[Timed]:
         "late_block",
         (400,),
         (256,),
-        _joined(_floats(400 * 256), _int(200)),
+        _join_args(_float_arrays(400 * 256), _int_arg(200)),
     )
     for blocks, block, shared in (
         (1, 256, 0),
@@ -688,7 +741,7 @@ def _lanes() -> Iterator[Timed]:
         (1056, 1024, 0),
         (1056, 32, 0),
     ):
-        args = _joined(_floats(blocks * block), _int(512))
+        args = _join_args(_float_arrays(blocks * block), _int_arg(512))
         yield Timed(
             f"work {blocks} of {block}, {shared} B",
             "work",
@@ -701,23 +754,25 @@ def _lanes() -> Iterator[Timed]:
         )
     n = 1 << 20
     for shared in (1024, 16384, 49152):
-        yield _line(
+        yield _make_1d_launch(
             f"stream with {shared} B",
             "stream shared",
             "lanes",
             "stream_shared",
             n,
-            _joined(_floats(n, n), _int(n)),
+            _join_args(_float_arrays(n, n), _int_arg(n)),
             256,
             shared,
         )
     for stride in (1, 2, 4, 8, 16, 32, 33):
-        args = _joined(_floats(264 * 256), _int(256), _int(stride))
+        args = _join_args(_float_arrays(264 * 256), _int_arg(256), _int_arg(stride))
         probe = stride in (1, 4, 32)
         yield Timed(f"banks by {stride}", "banks", "lanes", "banks", (264,), (256,), args, is_probe=probe)
-    args = _joined(_integers(128, 32), _floats(264 * 128), _int(128))
+    args = _join_args(_integer_array(128, 32), _float_arrays(264 * 128), _int_arg(128))
     yield Timed("local array", "local array", "lanes", "local_array", (264,), (128,), args)
-    yield Timed("bitonic", "bitonic", "lanes", "bitonic", (128,), (1024,), _integers(128 * 1024, 1 << 30))
+    yield Timed(
+        "bitonic", "bitonic", "lanes", "bitonic", (128,), (1024,), _integer_array(128 * 1024, 1 << 30)
+    )
     yield Timed(
         "collatz",
         "collatz",
@@ -725,10 +780,12 @@ def _lanes() -> Iterator[Timed]:
         "collatz",
         (256,),
         (256,),
-        _joined(_random_arguments("int32", 1 << 16), _int(400)),
+        _join_args(_random_arguments("int32", 1 << 16), _int_arg(400)),
     )
     n = 1 << 16
-    args = _joined(_integers(n, 1 << 30, 5, 1), _integers(n, 1 << 30, 6, 1), _random_arguments("int32", n))
+    args = _join_args(
+        _integer_array(n, 1 << 30, 5, 1), _integer_array(n, 1 << 30, 6, 1), _random_arguments("int32", n)
+    )
     yield Timed("gcd", "gcd", "lanes", "gcd", (n // 256,), (256,), args)
     yield Timed(
         "odd even",
@@ -737,14 +794,14 @@ def _lanes() -> Iterator[Timed]:
         "odd_even",
         (n // 256,),
         (256,),
-        _joined(_random(n), _floats(n), _int(16)),
+        _join_args(_random_array(n), _float_arrays(n), _int_arg(16)),
     )
 
 
 def _science() -> Iterator[Timed]:
     for n in (1024, 4096):
         for kernel in ("bodies", "bodies_tiled"):
-            args = _joined(_random(4 * n), _floats(4 * n), _int(n))
+            args = _join_args(_random_array(4 * n), _float_arrays(4 * n), _int_arg(n))
             yield Timed(f"{kernel} {n}", "bodies", "science", kernel, (n // 256,), (256,), args)
     yield Timed(
         "pi",
@@ -753,58 +810,70 @@ def _science() -> Iterator[Timed]:
         "pi_lcg",
         (WAVE,),
         (256,),
-        _joined(_random_arguments("int32", WAVE * 256), _int(64)),
+        _join_args(_random_arguments("int32", WAVE * 256), _int_arg(64)),
     )
     yield Timed(
-        "normals", "normals", "science", "normals", (264,), (256,), _joined(_floats(264 * 256), _int(32))
+        "normals",
+        "normals",
+        "science",
+        "normals",
+        (264,),
+        (256,),
+        _join_args(_float_arrays(264 * 256), _int_arg(32)),
     )
     for exponent in (16, 20):
         n = 1 << exponent
-        args = _joined(_random(n, 10, 100, 1), _random(n, 10, 100, 2), _floats(n, n), _int(n))
-        yield _line(f"black-scholes 2^{exponent}", "black-scholes", "science", "black_scholes", n, args)
-        yield _line(
+        args = _join_args(
+            _random_array(n, 10, 100, 1), _random_array(n, 10, 100, 2), _float_arrays(n, n), _int_arg(n)
+        )
+        yield _make_1d_launch(
+            f"black-scholes 2^{exponent}", "black-scholes", "science", "black_scholes", n, args
+        )
+        yield _make_1d_launch(
             f"gelu 2^{exponent}",
             "gelu",
             "science",
             "gelu",
             n,
-            _joined(_random(n, -2, 2), _floats(n), _int(n)),
+            _join_args(_random_array(n, -2, 2), _float_arrays(n), _int_arg(n)),
         )
     for rows, mean in ((16384, 16), (4096, 100)):
-        args = _joined(_sparse(rows, mean), _int(rows))
-        yield _line(f"spmv rows {rows}x{mean}", "spmv", "science", "spmv_rows", rows, args, 128)
-        yield _line(f"spmv warps {rows}x{mean}", "spmv", "science", "spmv_warps", 32 * rows, args)
+        args = _join_args(_sparse_args(rows, mean), _int_arg(rows))
+        yield _make_1d_launch(f"spmv rows {rows}x{mean}", "spmv", "science", "spmv_rows", rows, args, 128)
+        yield _make_1d_launch(f"spmv warps {rows}x{mean}", "spmv", "science", "spmv_warps", 32 * rows, args)
     for rows, columns in ((1024, 1024), (4096, 256)):
-        arrays = _floats(rows * columns, rows * columns)
-        args = _joined(arrays, _int(columns))
+        arrays = _float_arrays(rows * columns, rows * columns)
+        args = _join_args(arrays, _int_arg(columns))
         yield Timed(
             f"softmax block {rows}x{columns}", "softmax", "science", "softmax_block", (rows,), (256,), args
         )
         yield Timed(f"layernorm {rows}x{columns}", "layernorm", "science", "layernorm", (rows,), (256,), args)
-        args = _joined(arrays, _int(columns), _int(rows))
+        args = _join_args(arrays, _int_arg(columns), _int_arg(rows))
         yield Timed(
             f"softmax warp {rows}x{columns}", "softmax", "science", "softmax_warp", (rows // 8,), (256,), args
         )
     for exponent in (12, 20):
         key_count = 1 << 16
-        args = _joined(
-            _sorted(1 << exponent),
-            _integers(key_count, 1 << exponent),
+        args = _join_args(
+            _sorted_indices(1 << exponent),
+            _integer_array(key_count, 1 << exponent),
             _random_arguments("int32", key_count),
-            _int(1 << exponent),
+            _int_arg(1 << exponent),
         )
-        yield _line(
+        yield _make_1d_launch(
             f"binary search 2^{exponent}", "binary search", "science", "binary_search", key_count, args
         )
     n = 512 * 1024
-    yield Timed("fft 512", "fft", "science", "fft_shared", (n // 512,), (256,), _floats(2 * n, 2 * n))
-    args = _joined(_random_arguments("uint8", 16384 * 64), _random_arguments("uint32", 16384), _int(64))
+    yield Timed("fft 512", "fft", "science", "fft_shared", (n // 512,), (256,), _float_arrays(2 * n, 2 * n))
+    args = _join_args(
+        _random_arguments("uint8", 16384 * 64), _random_arguments("uint32", 16384), _int_arg(64)
+    )
     yield Timed("hash", "hash", "science", "fnv_hash", (128,), (128,), args)
     n = 1 << 18
     for degree in (8, 64, 256):
-        args = _joined(_random(n), _floats(n), _int(n), _int(degree))
-        yield _line(f"horner {degree}", "horner", "science", "horner", n, args)
-    args = _joined(_random(512 * 32), _floats(512 * 512), _int(512), _int(32))
+        args = _join_args(_random_array(n), _float_arrays(n), _int_arg(n), _int_arg(degree))
+        yield _make_1d_launch(f"horner {degree}", "horner", "science", "horner", n, args)
+    args = _join_args(_random_array(512 * 32), _float_arrays(512 * 512), _int_arg(512), _int_arg(32))
     yield Timed("pairwise 512", "pairwise", "science", "pairwise", (32, 32), (16, 16), args)
     yield Timed(
         "primes",
@@ -813,14 +882,14 @@ def _science() -> Iterator[Timed]:
         "primes",
         (256,),
         (256,),
-        _joined(_random_arguments("int32", 1 << 16), _int(256)),
+        _join_args(_random_arguments("int32", 1 << 16), _int_arg(256)),
     )
-    args = _joined(
-        _random(16 * 1024, seed=1),
-        _random(16 * 1024, seed=2),
-        _random(16 * 1024, seed=3),
-        _floats(16 * 1024),
-        _int(1024),
+    args = _join_args(
+        _random_array(16 * 1024, seed=1),
+        _random_array(16 * 1024, seed=2),
+        _random_array(16 * 1024, seed=3),
+        _float_arrays(16 * 1024),
+        _int_arg(1024),
     )
     yield Timed("attention 1024", "attention", "science", "attention", (16,), (64,), args)
 
@@ -839,7 +908,7 @@ LAUNCHES: tuple[Timed, ...] = (
 
 
 # --- CuPy's own functions ------------------------------------------------------------------------
-def _add(e: int) -> Called:
+def _add_call(e: int) -> Called:
     def make(cp: Any) -> Callable[[], object]:
         a, b, c = (cp.ones(1 << e, cp.float32) for _ in range(3))
         return lambda: cp.add(a, b, out=c)
@@ -855,7 +924,7 @@ def _single_case(title: str, e: int, call: Callable[[Any, Any], object]) -> Call
     return Called(f"{title} 2^{e}", make)
 
 
-def _product(n: int) -> Called:
+def _matmul_call(n: int) -> Called:
     def make(cp: Any) -> Callable[[], object]:
         a = cp.ones((n, n), cp.float32)
         b = cp.ones((n, n), cp.float32)
@@ -865,7 +934,7 @@ def _product(n: int) -> Called:
 
 
 CALLS: tuple[Called, ...] = (
-    *(_add(e) for e in (12, 16, 20, 22, 24)),
+    *(_add_call(e) for e in (12, 16, 20, 22, 24)),
     *(_single_case("exp", e, lambda cp, a: cp.exp(a)) for e in (12, 20, 24)),
     *(_single_case("sum", e, lambda cp, a: a.sum()) for e in (12, 20, 24)),
     *(_single_case("sum of rows", e, lambda cp, a: a.sum(axis=1)) for e in (20,)),
@@ -873,5 +942,5 @@ CALLS: tuple[Called, ...] = (
     *(_single_case("copy of transpose", e, lambda cp, a: cp.ascontiguousarray(a.T)) for e in (20, 22)),
     *(_single_case("cumsum", e, lambda cp, a: cp.cumsum(a)) for e in (20,)),
     *(_single_case("sort", e, lambda cp, a: cp.sort(a.ravel())) for e in (20,)),
-    *(_product(n) for n in (256, 1024)),
+    *(_matmul_call(n) for n in (256, 1024)),
 )

@@ -52,7 +52,7 @@ class Program(Timed):
 
 
 # --- probes --------------------------------------------------------------------------------------
-def _zeros(dtype: str, *sizes: int) -> Arguments:
+def _zero_arrays(dtype: str, *sizes: int) -> Arguments:
     return lambda cp: tuple(cp.zeros(size, dtype) for size in sizes)
 
 
@@ -69,40 +69,40 @@ def _tensor_probes() -> Iterator[Timed]:
     for type_name in ("f16", "bf16", "tf32", "s8", "f16_sum", "f16_k8"):
         for sums in (1, 2, 4, 8):
             for warps in (1, 4, 8, 16):
-                args = _with_integers(_zeros("uint32", 32 * warps + 8, 32 * warps), 1024 // sums)
+                args = _with_integers(_zero_arrays("uint32", 32 * warps + 8, 32 * warps), 1024 // sums)
                 name = f"mma {type_name}, {sums} sums, {warps} warps"
                 yield _probe(name, "tensor_probes", f"mma_{type_name}_{sums}", 1, 32 * warps, args)
-    args = _with_integers(_zeros("uint32", SMS * 512 + 8, SMS * 512), 128)
+    args = _with_integers(_zero_arrays("uint32", SMS * 512 + 8, SMS * 512), 128)
     yield _probe("mma f16, 4 sums, all SMs", "tensor_probes", "mma_f16_4", SMS, 512, args)
     for type_name, dtype in (("f32", "float32"), ("f16", "float16")):
         for sums in (1, 2, 4):
             for warps in (1, 4, 16):
-                args = _with_integers(_arrays(("float16", 256), (dtype, 256 * warps)), 512 // sums)
+                args = _with_integers(_zero_arrays_of(("float16", 256), (dtype, 256 * warps)), 512 // sums)
                 name = f"wmma {type_name}, {sums} sums, {warps} warps"
                 yield _probe(name, "tensor_probes", f"wmma_{type_name}_{sums}", 1, 32 * warps, args)
     for load_form in ("1", "2", "4", "4_trans", "4_conflicts"):
         for loads in (1, 4):
             for warps in (1, 4, 16):
-                args = _with_integers(_zeros("uint32", 32 * warps), 256 // loads)
+                args = _with_integers(_zero_arrays("uint32", 32 * warps), 256 // loads)
                 name = f"ldmatrix {load_form}, {loads} chains, {warps} warps"
                 yield _probe(name, "tensor_probes", f"ldmatrix_{load_form}_{loads}", 1, 32 * warps, args)
     for a, b in ((1, 1), (2, 2), (4, 2), (4, 4)):
         for warps in (1, 2, 4, 8, 16) if a * b < 8 else (1, 4, 8):
             for load_form in ("warp_tile", "warp_tile_sync"):
-                args = _with_integers(_zeros("uint32", 32 * warps), 64, 3)
+                args = _with_integers(_zero_arrays("uint32", 32 * warps), 64, 3)
                 name = f"{load_form.replace('_', ' ')}, {16 * a} x {16 * b}, {warps} warps"
                 yield _probe(name, "tensor_probes", f"{load_form}_{a}_{b}", 1, 32 * warps, args)
     for a in (1, 2):
         for warps in (1, 4, 16):
             for memory in ("global", "shared"):
-                args = _with_integers(_arrays(("float16", 64 * 72), ("float32", 1024 * warps)), 64, 3)
+                args = _with_integers(_zero_arrays_of(("float16", 64 * 72), ("float32", 1024 * warps)), 64, 3)
                 name = f"wmma from {memory}, {16 * a} x {16 * a}, {warps} warps"
                 yield _probe(name, "tensor_probes", f"wmma_{memory}_{a}_{a}", 1, 32 * warps, args)
     for stages in (1, 2, 3):
         for warps in (4, 16):
             for blocks in (1, SMS, 2 * SMS):
                 args = _with_integers(
-                    _arrays(("uint32", SMS * 16384), ("uint32", blocks * 32 * warps)), 16, 3
+                    _zero_arrays_of(("uint32", SMS * 16384), ("uint32", blocks * 32 * warps)), 16, 3
                 )
                 name = f"pipeline of {stages} stages, {blocks} blocks of {warps} warps"
                 yield Timed(
@@ -117,13 +117,13 @@ def _tensor_probes() -> Iterator[Timed]:
                     is_probe=True,
                 )
     for warps in (1, 4, 16):
-        args = _with_integers(_zeros("uint32", 32 * warps), 128, 3)
+        args = _with_integers(_zero_arrays("uint32", 32 * warps), 128, 3)
         yield _probe(f"mma of words, {warps} warps", "tensor_probes", "mma_words", 1, 32 * warps, args)
-        args = _with_integers(_zeros("float32", 1032, 32 * warps), 64)
+        args = _with_integers(_zero_arrays("float32", 1032, 32 * warps), 64)
         yield _probe(f"softmax step, {warps} warps", "tensor_probes", "softmax_step", 1, 32 * warps, args)
 
 
-def _arrays(*shapes: tuple[str, int]) -> Arguments:
+def _zero_arrays_of(*shapes: tuple[str, int]) -> Arguments:
     return lambda cp: tuple(cp.zeros(size, dtype) for dtype, size in shapes)
 
 
@@ -133,7 +133,7 @@ def _copy_probes() -> Iterator[Timed]:
         for stages in (1, 2, 3, 4):
             for operation_count in (0, 32, 128, 512):
                 args = _with_integers(
-                    _zeros("float32", step_count * 128 * size // 4, 128), step_count, operation_count
+                    _zero_arrays("float32", step_count * 128 * size // 4, 128), step_count, operation_count
                 )
                 name = f"copies of {size} bytes, {stages} stages, {operation_count} operations"
                 yield _probe(name, "copy_probes", f"copies_{size}_{stages}", 1, 128, args)
@@ -141,7 +141,9 @@ def _copy_probes() -> Iterator[Timed]:
         for copy_method, title in enumerate(("asynchronous", "by registers", "loads")):
             for blocks in (1, SMS):
                 for warps in (4, 8):
-                    args = _with_integers(_zeros("float32", blocks * 1024 * size, blocks * 32 * warps), 32, 3)
+                    args = _with_integers(
+                        _zero_arrays("float32", blocks * 1024 * size, blocks * 32 * warps), 32, 3
+                    )
                     name = f"tiles of {size} bytes, {title}, {blocks} blocks of {warps} warps"
                     kernel = f"copy_rate_{size}_{copy_method}"
                     yield _probe(name, "copy_probes", kernel, blocks, 32 * warps, args)
@@ -150,7 +152,7 @@ def _copy_probes() -> Iterator[Timed]:
         for operation_count in (0, 128):
             for blocks in (SMS, 8 * SMS):
                 args = _with_integers(
-                    _zeros("float32", blocks * step_count * 256 * 4, blocks * 256),
+                    _zero_arrays("float32", blocks * step_count * 256 * 4, blocks * 256),
                     step_count,
                     operation_count,
                 )
@@ -158,58 +160,59 @@ def _copy_probes() -> Iterator[Timed]:
                 yield _probe(name, "copy_probes", f"copies_16_{stages}", blocks, 256, args)
 
 
-def _ring(kib: int, threads: int) -> Arguments:
+def _cycle_args(kib: int, threads: int) -> Arguments:
     """Return a closed chain through all lines of 128 bytes of an array, and evenly spaced starts."""
 
     def make(cp: Any) -> tuple[Any, ...]:
         order = 32 * np.random.default_rng(1).permutation(kib * 8).astype(np.int32)
-        chain = np.zeros(kib * 256, np.int32)
-        chain[order] = np.roll(order, -1)
-        starts = order[np.arange(threads) * (len(order) // threads)]
-        return cp.asarray(chain), cp.asarray(starts), cp.zeros(threads, cp.int32)
+        next_indices = np.zeros(kib * 256, np.int32)
+        next_indices[order] = np.roll(order, -1)
+        start_indices = order[np.arange(threads) * (len(order) // threads)]
+        return cp.asarray(next_indices), cp.asarray(start_indices), cp.zeros(threads, cp.int32)
 
     return make
 
 
 def _chase_probes() -> Iterator[Timed]:
-    for kib, place, step_count in ((16, "L1", 1024), (8192, "L2", 512), (1 << 18, "memory", 512)):
+    for kib, memory_level, step_count in ((16, "L1", 1024), (8192, "L2", 512), (1 << 18, "memory", 512)):
         for lanes in (1, 2, 4, 8, 32):
-            args = _with_integers(_ring(kib, 32), step_count, lanes)
-            yield _probe(f"chase {place}, {lanes} lanes", "copy_probes", "chase_lanes", 1, 32, args)
+            args = _with_integers(_cycle_args(kib, 32), step_count, lanes)
+            yield _probe(f"chase {memory_level}, {lanes} lanes", "copy_probes", "chase_lanes", 1, 32, args)
 
 
 PROBES: tuple[Timed, ...] = (*_tensor_probes(), *_copy_probes(), *_chase_probes())
 
 
 # --- programs ------------------------------------------------------------------------------------
-def _folder(notebook: str, *files: str) -> str:
+def _read_kernels(notebook: str, *files: str) -> str:
     folder = resources.files(f"gpulab_course.content.{notebook}") / "kernels"
     return "\n".join((folder / file).read_text(encoding="utf-8") for file in files)
 
 
-def _random(dtype: str, *shape: int, seed: int = 0) -> Callable[[Any], Any]:
+def _random_array(dtype: str, *shape: int, seed: int = 0) -> Callable[[Any], Any]:
     def make(cp: Any) -> Any:
         return cp.asarray((np.random.default_rng(seed).random(shape) - 0.5).astype(dtype))
 
     return make
 
 
-def _bytes(*shape: int, seed: int = 0) -> Callable[[Any], Any]:
+def _random_bytes(*shape: int, seed: int = 0) -> Callable[[Any], Any]:
     return lambda cp: cp.asarray(np.random.default_rng(seed).integers(-9, 9, shape, dtype=np.int8))
 
 
-def _empty(dtype: str, *shape: int) -> Callable[[Any], Any]:
+def _empty_array(dtype: str, *shape: int) -> Callable[[Any], Any]:
     return lambda cp: cp.zeros(shape, dtype)
 
 
-def _arguments(*argument_makers: Callable[[Any], Any] | int) -> Arguments:
+def _make_args_from(*argument_makers: Callable[[Any], Any] | int) -> Arguments:
     """Return a function that creates arrays by the given functions, and passes integers unchanged."""
     return lambda cp: tuple(
-        np.int32(maker) if isinstance(maker, int) else maker(cp) for maker in argument_makers
+        np.int32(make_or_integer) if isinstance(make_or_integer, int) else make_or_integer(cp)
+        for make_or_integer in argument_makers
     )
 
 
-def _product(a: Array, b: Array, *_: Any) -> Array:
+def _multiply(a: Array, b: Array, *_: Any) -> Array:
     return np.asarray(np.matmul(a.astype(np.float32), b.astype(np.float32)))
 
 
@@ -217,10 +220,10 @@ def _products() -> Iterator[Program]:
     from gpulab_course.content.n18_tensor_cores.versions import VERSIONS
 
     for side_length in SIDES:
-        args = _arguments(
-            _random("float16", side_length, side_length, seed=1),
-            _random("float16", side_length, side_length, seed=2),
-            _empty("float32", side_length, side_length),
+        args = _make_args_from(
+            _random_array("float16", side_length, side_length, seed=1),
+            _random_array("float16", side_length, side_length, seed=2),
+            _empty_array("float32", side_length, side_length),
             side_length,
             side_length,
             side_length,
@@ -241,7 +244,7 @@ def _products() -> Iterator[Program]:
                 ),
             )
             text = (
-                _folder("n18_tensor_cores", *version.files)
+                _read_kernels("n18_tensor_cores", *version.files)
                 if version.files
                 else (resources.files("gpulab_course.content.kernels") / "tensor_cores.cu").read_text(
                     encoding="utf-8"
@@ -258,13 +261,13 @@ def _products() -> Iterator[Program]:
                 shared_bytes,
                 code=text,
                 options=options,
-                check=Check(2, _product),
+                check=Check(2, _multiply),
             )
     for side_length in (256, 512):
-        args = _arguments(
-            _random("float16", side_length, side_length, seed=1),
-            _random("float16", side_length, side_length, seed=2),
-            _empty("float32", side_length, side_length),
+        args = _make_args_from(
+            _random_array("float16", side_length, side_length, seed=1),
+            _random_array("float16", side_length, side_length, seed=2),
+            _empty_array("float32", side_length, side_length),
             side_length,
             side_length,
         )
@@ -276,8 +279,8 @@ def _products() -> Iterator[Program]:
             (side_length // 32, side_length // 32),
             (128,),
             args,
-            code=_folder("n18_tensor_cores", "stages.cu"),
-            check=Check(2, _product),
+            code=_read_kernels("n18_tensor_cores", "stages.cu"),
+            check=Check(2, _multiply),
         )
 
 
@@ -298,7 +301,7 @@ def _attend_masked(q: Array, k: Array, v: Array, *_: Any) -> Array:
 
 
 def _attention() -> Iterator[Program]:
-    forward = _folder("n19_attention", "forward.cu")
+    forward = _read_kernels("n19_attention", "forward.cu")
     for tokens, head_size, lanes in (
         (1024, 64, 1),
         (1024, 64, 4),
@@ -307,11 +310,11 @@ def _attention() -> Iterator[Program]:
         (4096, 64, 4),
     ):
         queries = min(tokens, 1024)
-        args = _arguments(
-            _random("float32", queries, head_size, seed=1),
-            _random("float32", tokens, head_size, seed=2),
-            _random("float32", tokens, head_size, seed=3),
-            _empty("float32", queries, head_size),
+        args = _make_args_from(
+            _random_array("float32", queries, head_size, seed=1),
+            _random_array("float32", tokens, head_size, seed=2),
+            _random_array("float32", tokens, head_size, seed=3),
+            _empty_array("float32", queries, head_size),
             queries,
             tokens,
         )
@@ -327,9 +330,9 @@ def _attention() -> Iterator[Program]:
             check=Check(3, _attend),
         )
     tokens = 1024
-    args = _arguments(
-        *(_random("float32", tokens, 64, seed=seed) for seed in (1, 2, 3)),
-        _empty("float32", tokens, 64),
+    args = _make_args_from(
+        *(_random_array("float32", tokens, 64, seed=seed) for seed in (1, 2, 3)),
+        _empty_array("float32", tokens, 64),
         tokens,
         tokens,
     )
@@ -341,14 +344,14 @@ def _attention() -> Iterator[Program]:
         (tokens // 64,),
         (64,),
         args,
-        code=_folder("n19_attention", "masked.cu"),
+        code=_read_kernels("n19_attention", "masked.cu"),
         check=Check(3, _attend_masked),
     )
     heads = 32
-    args = _arguments(
-        _random("float32", heads, 4, 64, seed=1),
-        *(_random("float32", heads, tokens, 64, seed=seed) for seed in (2, 3)),
-        _empty("float32", heads, 4, 64),
+    args = _make_args_from(
+        _random_array("float32", heads, 4, 64, seed=1),
+        *(_random_array("float32", heads, tokens, 64, seed=seed) for seed in (2, 3)),
+        _empty_array("float32", heads, 4, 64),
         tokens,
     )
     yield Program(
@@ -359,13 +362,13 @@ def _attention() -> Iterator[Program]:
         (heads,),
         (128,),
         args,
-        code=_folder("n19_attention", "grouped.cu"),
+        code=_read_kernels("n19_attention", "grouped.cu"),
         check=Check(3, _attend),
     )
     for heads, tokens in ((1, 512), (8, 512), (16, 1024)):
-        args = _arguments(
-            *(_random("float16", heads, tokens, 64, seed=seed) for seed in (1, 2, 3)),
-            _empty("float32", heads, tokens, 64),
+        args = _make_args_from(
+            *(_random_array("float16", heads, tokens, 64, seed=seed) for seed in (1, 2, 3)),
+            _empty_array("float32", heads, tokens, 64),
             tokens,
         )
         yield Program(
@@ -382,16 +385,16 @@ def _attention() -> Iterator[Program]:
 
 def _convolve(pixels: Array, weights: Array, *_: Any) -> Array:
     side_length = pixels.shape[0] - 2
-    wide = pixels.astype(np.float32)
+    wide_pixels = pixels.astype(np.float32)
     result: Array = sum(
-        wide[y : y + side_length, x : x + side_length] @ weights[3 * y + x].astype(np.float32)
+        wide_pixels[y : y + side_length, x : x + side_length] @ weights[3 * y + x].astype(np.float32)
         for y in range(3)
         for x in range(3)
     )
     return result
 
 
-def _smooth(values: Array, _: Any, tiles: int) -> Array:
+def _smooth_values(values: Array, _: Any, tiles: int) -> Array:
     result_count = len(values) - 8
     result: Array = sum(values[j : j + result_count].astype(np.float64) for j in range(9)) / 9  # type: ignore[assignment]
     return result
@@ -407,16 +410,16 @@ def _list_args(list_count: int, mean_length: int) -> Arguments:
         random = np.random.default_rng(7)
         lengths = random.integers(mean_length // 2, mean_length + mean_length // 2, list_count)
         nodes = np.zeros(1 << 20, NODE)
-        places = random.permutation(len(nodes))[: lengths.sum()].astype(np.int32)
+        node_order = random.permutation(len(nodes))[: lengths.sum()].astype(np.int32)
         nodes["key"] = random.integers(0, 100, len(nodes))
         nodes["value"] = random.random(len(nodes)) - 0.5
-        nodes["next"][places[:-1]] = places[1:]
-        ends = np.cumsum(lengths)
-        nodes["next"][places[ends - 1]] = -1
-        first_places = places[ends - lengths]
+        nodes["next"][node_order[:-1]] = node_order[1:]
+        list_ends = np.cumsum(lengths)
+        nodes["next"][node_order[list_ends - 1]] = -1
+        first_nodes = node_order[list_ends - lengths]
         return (
             cp.asarray(nodes.view(np.int32)),
-            cp.asarray(first_places),
+            cp.asarray(first_nodes),
             cp.zeros(list_count, cp.float32),
             np.int32(list_count),
         )
@@ -424,12 +427,12 @@ def _list_args(list_count: int, mean_length: int) -> Arguments:
     return make
 
 
-def _walk(words: Array, first_nodes: Array, *_: Any) -> Array:
+def _sum_lists(words: Array, first_nodes: Array, *_: Any) -> Array:
     """Return the sum of the values in each linked list."""
     nodes = words.view(NODE)
     sums = np.zeros(len(first_nodes))
-    for i, start in enumerate(first_nodes):
-        node_index = int(start)
+    for i, first_node in enumerate(first_nodes):
+        node_index = int(first_node)
         while node_index >= 0:
             node = nodes[node_index]
             sums[i] += -float(node["value"]) if node["key"] & 1 else float(node["value"])
@@ -437,7 +440,7 @@ def _walk(words: Array, first_nodes: Array, *_: Any) -> Array:
     return sums
 
 
-def _descend(keys: Array, search_keys: Array, _: Any, levels: int, count: int) -> Array:
+def _find_leaves(keys: Array, search_keys: Array, _: Any, levels: int, count: int) -> Array:
     """Return the leaf of a search tree that each key reaches."""
     tree_index = np.zeros(len(search_keys), np.int64)
     for _level in range(levels):
@@ -445,12 +448,12 @@ def _descend(keys: Array, search_keys: Array, _: Any, levels: int, count: int) -
     return tree_index
 
 
-def _others() -> Iterator[Program]:
+def _other_programs() -> Iterator[Program]:
     for batch in (132, 1056, 4096):
-        args = _arguments(
-            _random("float16", batch, 64, 64, seed=1),
-            _random("float16", batch, 64, 64, seed=2),
-            _empty("float32", batch, 64, 64),
+        args = _make_args_from(
+            _random_array("float16", batch, 64, 64, seed=1),
+            _random_array("float16", batch, 64, 64, seed=2),
+            _empty_array("float32", batch, 64, 64),
         )
         yield Program(
             f"batched product, {batch}",
@@ -460,13 +463,13 @@ def _others() -> Iterator[Program]:
             (batch,),
             (128,),
             args,
-            check=Check(2, _product),
+            check=Check(2, _multiply),
         )
     for side_length in (64, 256):
-        args = _arguments(
-            _random("float16", side_length + 2, side_length + 2, 32, seed=1),
-            _random("float16", 9, 32, 32, seed=2),
-            _empty("float32", side_length, side_length, 32),
+        args = _make_args_from(
+            _random_array("float16", side_length + 2, side_length + 2, 32, seed=1),
+            _random_array("float16", 9, 32, 32, seed=2),
+            _empty_array("float32", side_length, side_length, 32),
             side_length,
         )
         yield Program(
@@ -480,10 +483,10 @@ def _others() -> Iterator[Program]:
             check=Check(2, _convolve),
         )
     for side_length in (256, 1024):
-        args = _arguments(
-            _bytes(side_length, side_length, seed=1),
-            _bytes(side_length, side_length, seed=2),
-            _empty("int32", side_length, side_length),
+        args = _make_args_from(
+            _random_bytes(side_length, side_length, seed=1),
+            _random_bytes(side_length, side_length, seed=2),
+            _empty_array("int32", side_length, side_length),
             side_length,
             side_length,
         )
@@ -495,12 +498,12 @@ def _others() -> Iterator[Program]:
             (side_length // 32, side_length // 64),
             (128,),
             args,
-            check=Check(2, lambda a, b, *_: _product(a, b.T)),
+            check=Check(2, lambda a, b, *_: _multiply(a, b.T)),
         )
-        args = _arguments(
-            _random("float32", side_length, side_length, seed=1),
-            _random("float32", side_length, side_length, seed=2),
-            _empty("float32", side_length, side_length),
+        args = _make_args_from(
+            _random_array("float32", side_length, side_length, seed=1),
+            _random_array("float32", side_length, side_length, seed=2),
+            _empty_array("float32", side_length, side_length),
             side_length,
             side_length,
         )
@@ -512,11 +515,13 @@ def _others() -> Iterator[Program]:
             (side_length // 64, side_length // 64),
             (256,),
             args,
-            check=Check(2, _product, 2e-3),
+            check=Check(2, _multiply, 2e-3),
         )
     for blocks, tiles in ((132, 16), (528, 16), (2112, 8)):
         item_count = blocks * tiles * 1024
-        args = _arguments(_random("float32", item_count + 8), _empty("float32", item_count), tiles)
+        args = _make_args_from(
+            _random_array("float32", item_count + 8), _empty_array("float32", item_count), tiles
+        )
         yield Program(
             f"double-buffered smoothing, {blocks} blocks",
             "double-buffered smoothing",
@@ -525,7 +530,7 @@ def _others() -> Iterator[Program]:
             (blocks,),
             (256,),
             args,
-            check=Check(1, _smooth),
+            check=Check(1, _smooth_values),
         )
     for item_count, mean in ((1, 400), (4, 400), (32, 200), (1024, 100), (32768, 20)):
         yield Program(
@@ -536,13 +541,13 @@ def _others() -> Iterator[Program]:
             (-(-item_count // 128),),
             (min(item_count, 128),),
             _list_args(item_count, mean),
-            check=Check(2, _walk),
+            check=Check(2, _sum_lists),
         )
     for item_count, levels in ((8, 16), (4096, 16), (65536, 20)):
-        args = _arguments(
-            _random("float32", (1 << levels) - 1, seed=1),
-            _random("float32", item_count, seed=2),
-            _empty("int32", item_count),
+        args = _make_args_from(
+            _random_array("float32", (1 << levels) - 1, seed=1),
+            _random_array("float32", item_count, seed=2),
+            _empty_array("int32", item_count),
             levels,
             item_count,
         )
@@ -554,11 +559,11 @@ def _others() -> Iterator[Program]:
             (-(-item_count // 128),),
             (min(item_count, 128),),
             args,
-            check=Check(2, _descend, 0.0),
+            check=Check(2, _find_leaves, 0.0),
         )
 
 
 @functools.cache
 def programs() -> tuple[Program, ...]:
     """Return the programs that test the model of the clock."""
-    return (*_products(), *_attention(), *_others())
+    return (*_products(), *_attention(), *_other_programs())

@@ -381,5 +381,5 @@ def launch(name: str, *arrays: Any, **tuning: int) -> Work:
 
 def count(work: Work, counter: str) -> int:
     """Run a call on the virtual GPU, and return one of `COUNTERS`, summed over all launches of the call."""
-    of_launch = COUNTERS[counter]
-    return sum(of_launch(lab.count(**step)) for step in work.steps)
+    launch_count = COUNTERS[counter]
+    return sum(launch_count(lab.count(**step)) for step in work.steps)

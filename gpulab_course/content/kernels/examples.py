@@ -61,21 +61,21 @@ def example(name: str, size: tuple[int, ...] | None = None, seed: int = 1) -> Ex
         return Example((x, cp.empty_like(x)), x, 0, 2 * x.nbytes)
     if name == "transpose":
         return Example((x, cp.empty(size[::-1], cp.float32)), x.T, 0, 2 * x.nbytes)
-    wide = x.astype(cp.float64)
+    wide_x = x.astype(cp.float64)
     if name == "reduction":
-        return Example((x, cp.empty(1, cp.float32)), wide.sum(), 1e-3 * x.size**0.5, x.nbytes)
+        return Example((x, cp.empty(1, cp.float32)), wide_x.sum(), 1e-3 * x.size**0.5, x.nbytes)
     if name == "stencil":
         expected = cp.zeros(size)
-        padded = cp.pad(wide, 2)
+        padded_x = cp.pad(wide_x, 2)
         for dy in range(5):
             for dx in range(5):
-                expected += padded[dy : dy + size[0], dx : dx + size[1]] / 25
+                expected += padded_x[dy : dy + size[0], dx : dx + size[1]] / 25
     elif name == "softmax":
-        powers = cp.exp(wide - wide.max(axis=1, keepdims=True))
+        powers = cp.exp(wide_x - wide_x.max(axis=1, keepdims=True))
         expected = powers / powers.sum(axis=1, keepdims=True)
     else:
-        centred = wide - wide.mean(axis=1, keepdims=True)
-        expected = centred / cp.sqrt((centred**2).mean(axis=1, keepdims=True) + 1e-5)
+        centred_x = wide_x - wide_x.mean(axis=1, keepdims=True)
+        expected = centred_x / cp.sqrt((centred_x**2).mean(axis=1, keepdims=True) + 1e-5)
     return Example((x, cp.empty_like(x)), expected, 1e-5, 2 * x.nbytes)
 
 

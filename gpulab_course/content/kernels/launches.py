@@ -25,9 +25,9 @@ class ShapeError(GpulabError, ValueError):
     """Error for arrays that a kernel does not support; the message names the supported shapes."""
 
 
-def _require_shapes(condition: bool, name: str, wants: str) -> None:
+def _require_shapes(condition: bool, name: str, required_shapes: str) -> None:
     if not condition:
-        raise ShapeError(f"{name} does not support arrays of these shapes. It needs {wants}.")
+        raise ShapeError(f"{name} does not support arrays of these shapes. It needs {required_shapes}.")
 
 
 def _sm_count() -> int:
@@ -97,10 +97,10 @@ def scan(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]
     cp = session.cp()
     n = x.size
     raw_kernel = kernel("scan.cu", name, tuning)
-    values = {**tunable("scan.cu"), **tuning}
-    threads = values["BLOCK"]
+    macro_values = {**tunable("scan.cu"), **tuning}
+    threads = macro_values["BLOCK"]
     if name == "scan_look_back":
-        grid = blocks_for(n, threads * values["ITEMS"])
+        grid = blocks_for(n, threads * macro_values["ITEMS"])
         tiles = cp.zeros(grid + 1, cp.uint64)
         clear_kernel = kernel("scan.cu", "clear_tiles", tuning)
         return (
@@ -110,10 +110,12 @@ def scan(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]
     grid = blocks_for(n, threads)
     if grid == 1:
         return (Step(raw_kernel, (1,), (threads,), (x, out, np.uint64(0), np.int32(n))),)
-    sums = cp.empty(grid, cp.int32)
-    add_step = Step(kernel("scan.cu", "add_before", tuning), (grid,), (threads,), (out, sums, np.int32(n)))
-    tile_step = Step(raw_kernel, (grid,), (threads,), (x, out, sums, np.int32(n)))
-    return (tile_step, *scan(name, (sums, sums), tuning), add_step)
+    block_sums = cp.empty(grid, cp.int32)
+    add_step = Step(
+        kernel("scan.cu", "add_before", tuning), (grid,), (threads,), (out, block_sums, np.int32(n))
+    )
+    tile_step = Step(raw_kernel, (grid,), (threads,), (x, out, block_sums, np.int32(n)))
+    return (tile_step, *scan(name, (block_sums, block_sums), tuning), add_step)
 
 
 def histogram(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]:
@@ -131,10 +133,10 @@ def stencil(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, .
     """Return the launch that writes the mean of the 5 x 5 cells around each cell of `x` to `out`."""
     x, out = arrays
     height, width = x.shape
-    values = {**tunable("stencil.cu"), **tuning}
-    rows = values["ROWS"] if name == "stencil_sliding" else 1
-    block = (32, values["TY"])
-    grid = (blocks_for(width, 32), blocks_for(height, block[1] * rows))
+    macro_values = {**tunable("stencil.cu"), **tuning}
+    rows_per_thread = macro_values["ROWS"] if name == "stencil_sliding" else 1
+    block = (32, macro_values["TY"])
+    grid = (blocks_for(width, 32), blocks_for(height, block[1] * rows_per_thread))
     raw_kernel = kernel("stencil.cu", name, tuning)
     return (Step(raw_kernel, grid, block, (x, out, np.int32(height), np.int32(width))),)
 

@@ -159,8 +159,10 @@ def _saxpy_with_factor(a: float) -> Any:
     """Return a function that creates a test case with factor `a` and elements of all kinds."""
 
     def case(data: Draw, n: int, block: Dim3) -> Case:
-        values = np.array((0, -0.0, np.inf, -np.inf, np.nan, 1.5, -1e30), np.float32)
-        return _make_saxpy_case(a, data.rng.choice(values, n), data.rng.choice(values, n), block)
+        special_values = np.array((0, -0.0, np.inf, -np.inf, np.nan, 1.5, -1e30), np.float32)
+        return _make_saxpy_case(
+            a, data.rng.choice(special_values, n), data.rng.choice(special_values, n), block
+        )
 
     return case
 
@@ -218,11 +220,11 @@ def smooth_case(data: Draw, n: int, block: Dim3) -> Case:
     x = data.floats(n)
     exact_x = x.astype(np.float64)
     with np.errstate(invalid="ignore"):
-        means = exact_x.copy()
+        expected_means = exact_x.copy()
         terms = np.abs(exact_x)
-        means[1:-1] = (exact_x[:-2] + exact_x[1:-1] + exact_x[2:]) / 3
+        expected_means[1:-1] = (exact_x[:-2] + exact_x[1:-1] + exact_x[2:]) / 3
         terms[1:-1] = (terms[:-2] + terms[1:-1] + terms[2:]) / 3
-    expected = Near(means.astype(np.float32), terms, ulps=3)
+    expected = Near(expected_means.astype(np.float32), terms, ulps=3)
     return Case(blocks_for(n, block[0]), {"x": x, "n": n}, {"y": expected})
 
 
@@ -281,11 +283,11 @@ def _make_spotlight_case(picture: Any, cx: int, cy: int, radius: int, block: Dim
     is_lit = (x - cx) ** 2 + (y - cy) ** 2 <= radius * radius
     expected = np.where(is_lit, np.minimum(2 * picture.astype(int), 255), picture // 2).astype(np.uint8)
     grid = blocks_for(width, block[0]), blocks_for(height, block[1])
-    values = {"picture": picture, "width": width, "height": height, "cx": cx, "cy": cy, "r": radius}
-    return Case(grid, values, {"out": expected})
+    inputs = {"picture": picture, "width": width, "height": height, "cx": cx, "cy": cy, "r": radius}
+    return Case(grid, inputs, {"out": expected})
 
 
-def _spot_case(cx: int, cy: int, radius: int) -> Any:
+def _circle_case(cx: int, cy: int, radius: int) -> Any:
     """Return a function that creates a test case with this circle and a picture with all byte values."""
 
     def case(data: Draw, size: tuple[int, int], block: Dim3) -> Case:
@@ -297,13 +299,13 @@ def _spot_case(cx: int, cy: int, radius: int) -> Any:
 
 # The far spots are so far away that the square of a distance just fits into an int; no pixel is near the rim.
 _SPOT_ROWS = (
-    Row("everything lit", _spot_case(10, 10, 400), ((20, 30),)),
-    Row("nothing lit", _spot_case(-3, 5, 2), ((20, 30), (1, 1))),
-    Row("one pixel lit", _spot_case(3, 5, 0), ((20, 30),)),
-    Row("a corner on the edge of the circle", _spot_case(-3, -4, 5), ((20, 30),)),
-    Row("a dark spot far to the left", _spot_case(-40_000, 3, 30_000), ((20, 300),)),
-    Row("a dark spot far below", _spot_case(3, 40_000, 30_000), ((300, 20),)),
-    Row("a large spot", _spot_case(-20_000, -20_000, 46_340), ((20, 30),)),
+    Row("everything lit", _circle_case(10, 10, 400), ((20, 30),)),
+    Row("nothing lit", _circle_case(-3, 5, 2), ((20, 30), (1, 1))),
+    Row("one pixel lit", _circle_case(3, 5, 0), ((20, 30),)),
+    Row("a corner on the edge of the circle", _circle_case(-3, -4, 5), ((20, 30),)),
+    Row("a dark spot far to the left", _circle_case(-40_000, 3, 30_000), ((20, 300),)),
+    Row("a dark spot far below", _circle_case(3, 40_000, 30_000), ((300, 20),)),
+    Row("a large spot", _circle_case(-20_000, -20_000, 46_340), ((20, 30),)),
 )
 
 

@@ -50,37 +50,41 @@ def paths(values_of_z: Mapping[complex, Sequence[complex]]) -> Picture:
         For each c, the values of z from z = 0 on.
     """
     figure = Figure(figsize=(7.6, 3.7), dpi=_DPI)
-    plane = figure.add_axes((0.09, 0.14, 0.42, 0.76))
-    distance = figure.add_axes((0.62, 0.14, 0.36, 0.76))
-    plane.add_patch(Circle((0, 0), 2, facecolor=(light("other"), 0.25), edgecolor=_MUTED_COLOUR))
-    plane.text(0, -1.75, "distance 2", ha="center", fontsize=9, color=_MUTED_COLOUR)
-    distance.axhline(2, color=_MUTED_COLOUR, linewidth=1)
-    transform = distance.get_yaxis_transform()
-    distance.text(1, 2.06, "distance 2", ha="right", fontsize=9, color=_MUTED_COLOUR, transform=transform)
+    plane_axes = figure.add_axes((0.09, 0.14, 0.42, 0.76))
+    distance_axes = figure.add_axes((0.62, 0.14, 0.36, 0.76))
+    plane_axes.add_patch(Circle((0, 0), 2, facecolor=(light("other"), 0.25), edgecolor=_MUTED_COLOUR))
+    plane_axes.text(0, -1.75, "distance 2", ha="center", fontsize=9, color=_MUTED_COLOUR)
+    distance_axes.axhline(2, color=_MUTED_COLOUR, linewidth=1)
+    text_transform = distance_axes.get_yaxis_transform()
+    distance_axes.text(
+        1, 2.06, "distance 2", ha="right", fontsize=9, color=_MUTED_COLOUR, transform=text_transform
+    )
     outcomes = []
-    for (c, values), colour, marker in zip(values_of_z.items(), ("accent", "tail"), ("o", "s"), strict=False):
-        z_points = np.array(values)
-        text = f"c = {c.real:g} {'+' if c.imag >= 0 else '−'} {abs(c.imag):g}i"
-        plane.plot(
-            z_points.real, z_points.imag, marker=marker, color=light(colour), linewidth=1.2, label=text
+    for (c, z_values), colour, marker in zip(
+        values_of_z.items(), ("accent", "tail"), ("o", "s"), strict=False
+    ):
+        z_points = np.array(z_values)
+        c_text = f"c = {c.real:g} {'+' if c.imag >= 0 else '−'} {abs(c.imag):g}i"
+        plane_axes.plot(
+            z_points.real, z_points.imag, marker=marker, color=light(colour), linewidth=1.2, label=c_text
         )
-        distance.plot(np.abs(z_points), marker=marker, color=light(colour), linewidth=1.2, label=text)
-        escaped = np.flatnonzero(np.abs(z_points) >= 2)
+        distance_axes.plot(np.abs(z_points), marker=marker, color=light(colour), linewidth=1.2, label=c_text)
+        escape_steps = np.flatnonzero(np.abs(z_points) >= 2)
         outcomes.append(
-            f"with {text}, z escapes after {counted(int(escaped[0]), 'iteration')}"
-            if escaped.size
-            else f"with {text}, z stays within a distance of {np.abs(z_points).max():.1f} for "
+            f"with {c_text}, z escapes after {counted(int(escape_steps[0]), 'iteration')}"
+            if escape_steps.size
+            else f"with {c_text}, z stays within a distance of {np.abs(z_points).max():.1f} for "
             f"{counted(z_points.size - 1, 'iteration')}"
         )
-    plane.set(xlim=(-2.6, 2.6), ylim=(-2.6, 2.6), aspect="equal")
-    plane.set_xlabel("real part of z")
-    plane.set_ylabel("imaginary part of z", labelpad=2)
-    plane.set_title("z in the complex plane", fontsize=10)
-    distance.set_ylim(bottom=0)
-    distance.xaxis.set_major_locator(MaxNLocator(integer=True))
-    distance.set_xlabel("iterations")
-    distance.set_title("distance of z from 0", fontsize=10)
-    distance.legend(frameon=False, fontsize=9, loc="upper right", bbox_to_anchor=(1.0, 0.94))
+    plane_axes.set(xlim=(-2.6, 2.6), ylim=(-2.6, 2.6), aspect="equal")
+    plane_axes.set_xlabel("real part of z")
+    plane_axes.set_ylabel("imaginary part of z", labelpad=2)
+    plane_axes.set_title("z in the complex plane", fontsize=10)
+    distance_axes.set_ylim(bottom=0)
+    distance_axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    distance_axes.set_xlabel("iterations")
+    distance_axes.set_title("distance of z from 0", fontsize=10)
+    distance_axes.legend(frameon=False, fontsize=9, loc="upper right", bbox_to_anchor=(1.0, 0.94))
     return Picture.of(figure, f"The values of z, from z = 0 on, for two pixels: {'; '.join(outcomes)}.")
 
 
@@ -134,9 +138,9 @@ def blocks_of_picture(
         vmax=shades.max(),
         extent=(0, side, side, 0),
     )
-    for line in range(side + 1):
-        block_axes.axvline(line, color="white", linewidth=0.5, antialiased=False)
-        block_axes.axhline(line, color="white", linewidth=0.5, antialiased=False)
+    for line_position in range(side + 1):
+        block_axes.axvline(line_position, color="white", linewidth=0.5, antialiased=False)
+        block_axes.axhline(line_position, color="white", linewidth=0.5, antialiased=False)
     block_axes.add_patch(
         Rectangle(
             (thread_x, thread_y), 1, 1, facecolor="none", edgecolor=light("accent-2"), linewidth=3, zorder=3
@@ -181,16 +185,16 @@ def after_the_end(launches: Sequence[tuple[int, int, int]]) -> Picture:
     """
     figure = Figure(figsize=(7.6, 1.25 + 1.1 * len(launches)), dpi=_DPI)
     axes = figure.add_axes((0.02, 0.02, 0.96, 0.96))
-    largest = max(threads - n for n, threads, _ in launches)
-    before, after = -largest * 0.42, largest * 1.12
+    max_surplus = max(threads - n for n, threads, _ in launches)
+    x_min, x_max = -max_surplus * 0.42, max_surplus * 1.12
     outcomes = []
-    for row, (n, threads, reserved) in enumerate(launches):
+    for row, (n, threads, reserved_elements) in enumerate(launches):
         bottom = -2.2 * row
-        padding, spare = reserved - n, threads - n
+        padding, surplus_threads = reserved_elements - n, threads - n
         for start, end, name, text in (
-            (before, 0, "accent-2", f"… end of an array of {n:,}"),
+            (x_min, 0, "accent-2", f"… end of an array of {n:,}"),
             (0, padding, "bg", f"{padding} free"),
-            (padding, after, "purple", "next array, or unused memory"),
+            (padding, x_max, "purple", "next array, or unused memory"),
         ):
             axes.add_patch(
                 Rectangle(
@@ -204,23 +208,23 @@ def after_the_end(launches: Sequence[tuple[int, int, int]]) -> Picture:
             axes.text((start + end) / 2, bottom + 0.4, text, ha="center", va="center", fontsize=9)
         axes.annotate(
             "",
-            xy=(spare, bottom + 1.0),
+            xy=(surplus_threads, bottom + 1.0),
             xytext=(0, bottom + 1.0),
             arrowprops={"arrowstyle": "|-|, widthA=0.3, widthB=0.3", "color": light("tail"), "lw": 2},
         )
         axes.text(
             0,
             bottom + 1.18,
-            f"{spare} spare threads write here",
+            f"{surplus_threads} spare threads write here",
             fontsize=9,
             color=light("tail-text"),
         )
-        beyond = max(spare - padding, 0)
+        overflow_count = max(surplus_threads - padding, 0)
         outcomes.append(
-            f"{n:,} elements and {threads:,} threads: {spare} spare threads, unused memory for {padding} "
-            f"more elements, and {beyond or 'none'} of the writes beyond it"
+            f"{n:,} elements and {threads:,} threads: {surplus_threads} spare threads, unused memory for "
+            f"{padding} more elements, and {overflow_count or 'none'} of the writes beyond it"
         )
-    axes.set(xlim=(before, after), ylim=(-2.2 * (len(launches) - 1) - 0.2, 1.7))
+    axes.set(xlim=(x_min, x_max), ylim=(-2.2 * (len(launches) - 1) - 0.2, 1.7))
     axes.axis("off")
     return Picture.of(figure, f"Memory around the end of an array. {'; '.join(outcomes)}.")
 
@@ -341,7 +345,7 @@ def stacks() -> Picture:
     axes.axis("off")
     axes.text(0.3, 8.1, "The path of one launch", weight="bold", color=_TEXT_COLOUR, fontsize=11)
     axes.text(8.1, 8.1, "The software layers", weight="bold", color=_TEXT_COLOUR, fontsize=11)
-    for row, ((step_name, action, fill), (layer, layer_contents, stand_in, layer_fill)) in enumerate(
+    for row, ((step_name, action, fill), (layer, layer_contents, replacement, layer_fill)) in enumerate(
         zip(_LAUNCH_STEPS, _LAYERS, strict=True)
     ):
         bottom = 6.5 - 1.55 * row
@@ -369,7 +373,7 @@ def stacks() -> Picture:
             )
             axes.text(box_left + 0.2, bottom + 0.27, text, va="center", color=_TEXT_COLOUR, fontsize=9)
         if is_virtual:
-            label = f"here: {stand_in}"
+            label = f"here: {replacement}"
             axes.text(
                 16.7,
                 bottom + 0.72,

@@ -91,13 +91,13 @@ def measure() -> dict[str, Any]:
 
     steps: list[Step] = []
     pynvml.nvmlInit()
-    handle = pynvml.nvmlDeviceGetHandleByIndex(0)
-    initial_bytes = int(pynvml.nvmlDeviceGetMemoryInfo(handle).used)
+    device_handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+    initial_bytes = int(pynvml.nvmlDeviceGetMemoryInfo(device_handle).used)
     driver: Any = ctypes.CDLL(_LIBRARY)
 
     def add_step(call: str, call_start_s: float) -> None:
         duration_ms = (time.perf_counter() - call_start_s) * 1e3
-        memory_bytes = int(pynvml.nvmlDeviceGetMemoryInfo(handle).used) - initial_bytes
+        memory_bytes = int(pynvml.nvmlDeviceGetMemoryInfo(device_handle).used) - initial_bytes
         steps.append(Step(call, duration_ms, _has_context(driver), memory_bytes))
 
     add_step("import cupy", start_s)
@@ -111,7 +111,7 @@ def measure() -> dict[str, Any]:
         call_start_s = time.perf_counter()
         function()
         add_step(call_text, call_start_s)
-    name = pynvml.nvmlDeviceGetName(handle)
+    name = pynvml.nvmlDeviceGetName(device_handle)
     return {
         "device": name if isinstance(name, str) else name.decode(),
         "driver": pynvml.nvmlSystemGetDriverVersion(),

@@ -190,8 +190,8 @@ def _first_problem(info: DeviceInfo, grid: Dim3, block: Dim3, shared_bytes: int)
 def _draw_launch(rng: np.random.Generator, info: DeviceInfo) -> tuple[DeviceInfo, Dim3, Dim3, int]:
     """Draw a device whose limits all differ, and a launch that reaches some limits and exceeds one or two."""
 
-    def draw_triple(low: int, high: int) -> Dim3:
-        x, y, z = (int(n) for n in rng.integers(low, high, 3))
+    def draw_triple(min_value: int, max_value: int) -> Dim3:
+        x, y, z = (int(n) for n in rng.integers(min_value, max_value, 3))
         return x, y, z
 
     threads = int(rng.integers(100, 1100))
@@ -208,15 +208,19 @@ def _draw_launch(rng: np.random.Generator, info: DeviceInfo) -> tuple[DeviceInfo
     shared_bytes = int(rng.integers(0, device.shared_per_block_bytes + 1))
     for limit_index in rng.choice(8, int(rng.integers(1, 4)), replace=False):
         axis = int(limit_index) % 3
-        excess = int(rng.integers(0, 2))
+        excess_amount = int(rng.integers(0, 2))
         if limit_index < 3:
-            block[axis] = device.max_block_dim[axis] + excess
+            block[axis] = device.max_block_dim[axis] + excess_amount
         elif limit_index < 6:
-            grid[axis] = device.max_grid_dim[axis] + excess
+            grid[axis] = device.max_grid_dim[axis] + excess_amount
         elif limit_index == 6:
-            shared_bytes = device.shared_per_block_bytes + excess
+            shared_bytes = device.shared_per_block_bytes + excess_amount
         else:
-            block = [threads // 4 + excess, 4, 1] if rng.random() < 0.5 else [1, 2, threads // 2 + excess]
+            block = (
+                [threads // 4 + excess_amount, 4, 1]
+                if rng.random() < 0.5
+                else [1, 2, threads // 2 + excess_amount]
+            )
     return device, (grid[0], grid[1], grid[2]), (block[0], block[1], block[2]), shared_bytes
 
 
@@ -425,8 +429,8 @@ def _draw_distinguishing_jobs(rng: np.random.Generator, gpus: list[DeviceInfo]) 
             rng, gpus, uses_imaginary_gpus=bool(rng.integers(2))
         )
         if index % 2:  # as much memory as the fastest GPU has, or slightly more
-            fastest = min(job_gpus, key=lambda gpu: max(_job_times_s(gpu, moved_bytes, flop)))
-            memory_bytes = float(fastest.memory_bytes + int(rng.choice([0, 1, 1 << 20])))
+            fastest_gpu = min(job_gpus, key=lambda gpu: max(_job_times_s(gpu, moved_bytes, flop)))
+            memory_bytes = float(fastest_gpu.memory_bytes + int(rng.choice([0, 1, 1 << 20])))
         jobs.append(((job_gpus, memory_bytes, moved_bytes, flop), 0))
     return jobs
 
@@ -441,11 +445,11 @@ def _draw_jobs_against(
     for _ in range(2000):
         job = _draw_job(rng, gpus, uses_imaginary_gpus)
         fitting_gpus = [gpu for gpu in job[0] if gpu.memory_bytes >= job[1]]
-        times = [_job_times_s(gpu, *job[2:]) for gpu in fitting_gpus]
+        gpu_times_s = [_job_times_s(gpu, *job[2:]) for gpu in fitting_gpus]
         if len(fitting_gpus) < 2:
             continue
-        best_times = min(times, key=max)
-        chosen_times = min(times, key=lambda job_times: mistaken_time(*job_times))
+        best_times = min(gpu_times_s, key=max)
+        chosen_times = min(gpu_times_s, key=lambda job_times: mistaken_time(*job_times))
         if mistaken_time(*chosen_times) != mistaken_time(*best_times):
             jobs.append(job)
             if len(jobs) == 4:
@@ -488,14 +492,16 @@ def _explain_choice(job: Job, choice: str | None, mistake_index: int) -> str:
         return ": a GPU whose memory is too small cannot run it at all."
     if choice is None and any(info.memory_bytes == memory_bytes for info in gpus):
         return ": a job may fill the memory to the last byte."
-    fastest = min(gpus, key=lambda info: max(_job_times_s(info, moved_bytes, flop)))
-    if choice is None and fastest not in fitting_gpus:
+    fastest_gpu = min(gpus, key=lambda info: max(_job_times_s(info, moved_bytes, flop)))
+    if choice is None and fastest_gpu not in fitting_gpus:
         return ": a GPU whose memory is too small cannot run it at all. Choose one of the others."
     if choice not in [info.name for info in fitting_gpus]:
         return ": a GPU whose memory is too small cannot run it at all." if choice is not None else "."
     for mistaken_time, lesson in (_TIME_MISTAKES[mistake_index], *_TIME_MISTAKES):
-        times = {info.name: mistaken_time(*_job_times_s(info, moved_bytes, flop)) for info in fitting_gpus}
-        if min(times, key=times.__getitem__) == choice:
+        times_by_gpu = {
+            info.name: mistaken_time(*_job_times_s(info, moved_bytes, flop)) for info in fitting_gpus
+        }
+        if min(times_by_gpu, key=times_by_gpu.__getitem__) == choice:
             return f": {lesson}"
     return "."
 
@@ -573,11 +579,11 @@ def _run_make_on(
             "device_id": None,
         }
         if isinstance(result, cp.ndarray):
-            values = cp.asnumpy(result)
+            host_values = cp.asnumpy(result)
             facts |= {
                 "device_id": result.device.id,
-                "shape": values.shape,
-                "values": values.ravel()[-_CHECKED_ELEMENTS:],
+                "shape": host_values.shape,
+                "values": host_values.ravel()[-_CHECKED_ELEMENTS:],
             }
         elif result is None or result is ...:
             raise NotYet(

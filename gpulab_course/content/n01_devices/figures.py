@@ -33,7 +33,7 @@ def rates_of(info: DeviceInfo) -> Picture:
         The properties of a GPU with HBM and known clocks.
     """
     tflops, gbps = peak_rates(info)
-    stacks = (info.memory_bus_bits or 0) // _BITS_PER_STACK
+    stack_count = (info.memory_bus_bits or 0) // _BITS_PER_STACK
     figure = Figure(figsize=(7.6, 3.6), dpi=100)
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
     axes.set(xlim=(0, 15.2), ylim=(1.4, 8.6))
@@ -46,14 +46,14 @@ def rates_of(info: DeviceInfo) -> Picture:
     text(0.2, 8.2, "one SM", weight="bold")
     text(0.2, 7.7, f"{info.fp32_lanes_per_sm} FP32 units; in each clock cycle,", fontsize=9)
     text(0.2, 7.3, "each computes one a * b + c", fontsize=9)
-    rows = -(-info.fp32_lanes_per_sm // _UNITS_PER_ROW)
+    row_count = -(-info.fp32_lanes_per_sm // _UNITS_PER_ROW)
     for lane in range(info.fp32_lanes_per_sm):
         row, column = divmod(lane, _UNITS_PER_ROW)
         corner = (0.2 + 0.26 * column, 6.6 - 0.32 * row)
         axes.add_patch(
             Rectangle(corner, 0.2, 0.24, facecolor=light("accent-2"), edgecolor=light("fg"), linewidth=0.4)
         )
-    bottom = 6.6 - 0.32 * (rows - 1)
+    bottom = 6.6 - 0.32 * (row_count - 1)
     # The chip with its SMs.
     text(5.3, 8.2, f"the GPU: {info.sm_count} SMs", weight="bold")
     for sm in range(info.sm_count):
@@ -66,16 +66,16 @@ def rates_of(info: DeviceInfo) -> Picture:
     axes.plot([4.4, 5.3], [bottom, 7.5], color=light("muted"), linewidth=0.8)
     chip_bottom = 7.5 - 0.42 * ((info.sm_count - 1) // _SMS_PER_ROW)
     # The stacks of memory.
-    text(11.6, 8.2, f"memory: {stacks} stacks", weight="bold")
-    for stack in range(stacks):
-        y = 7.82 - (7.82 - chip_bottom) * (stack + 1) / stacks
-        height = (7.82 - chip_bottom) / stacks - 0.15
+    text(11.6, 8.2, f"memory: {stack_count} stacks", weight="bold")
+    for stack_index in range(stack_count):
+        y = 7.82 - (7.82 - chip_bottom) * (stack_index + 1) / stack_count
+        height = (7.82 - chip_bottom) / stack_count - 0.15
         axes.add_patch(
             Rectangle((12.3, y), 2.6, height, facecolor=(light("good"), 0.4), edgecolor=light("fg"))
         )
-        text(13.6, y + height / 2, f"{gbps / stacks:,.0f} GB/s", ha="center", fontsize=9)
-        for wire in range(5):
-            wire_y = y + height * (wire + 0.5) / 5
+        text(13.6, y + height / 2, f"{gbps / stack_count:,.0f} GB/s", ha="center", fontsize=9)
+        for wire_index in range(5):
+            wire_y = y + height * (wire_index + 0.5) / 5
             axes.plot([9.75, 12.3], [wire_y, wire_y], color=light("muted"), linewidth=0.7)
         text(
             11.0,
@@ -101,5 +101,5 @@ def rates_of(info: DeviceInfo) -> Picture:
     return Picture.of(
         figure,
         f"{info.name}: {info.sm_count} SMs with {info.fp32_lanes_per_sm} FP32 units each, so {tflops:.1f} "
-        f"TFLOP/s; {stacks} stacks of memory with {_BITS_PER_STACK:,} wires each, so {gbps:,.0f} GB/s.",
+        f"TFLOP/s; {stack_count} stacks of memory with {_BITS_PER_STACK:,} wires each, so {gbps:,.0f} GB/s.",
     )

@@ -47,17 +47,21 @@ class Series:
         for ax, name, colour in zip(axes, names, colours, strict=False):
             ax.plot(self.time_s, self.columns[name], color=light(colour))
             ax.set_ylabel(
-                _two_lines(f"{name} ({self.units[name]})"), rotation=0, ha="left", va="center", fontsize=9
+                _break_last_word(f"{name} ({self.units[name]})"),
+                rotation=0,
+                ha="left",
+                va="center",
+                fontsize=9,
             )
             ax.yaxis.set_label_coords(-0.3, 0.5)
             ax.set_ylim(0, 1.15 * max(self.columns[name]) or 1)
             ax.margins(x=0)
-            for _, start in self.phases[1:]:
-                ax.axvline(start, color=light("muted"), linewidth=0.6)
-        ends = [start for _, start in self.phases[1:]] + [self.time_s[-1]]
-        for (name, start), end in zip(self.phases, ends, strict=True):
+            for _, phase_start in self.phases[1:]:
+                ax.axvline(phase_start, color=light("muted"), linewidth=0.6)
+        phase_ends = [phase_start for _, phase_start in self.phases[1:]] + [self.time_s[-1]]
+        for (name, phase_start), phase_end in zip(self.phases, phase_ends, strict=True):
             axes[0].text(
-                (start + end) / 2,
+                (phase_start + phase_end) / 2,
                 1.04,
                 _PHASE_LABELS.get(name, name),
                 transform=axes[0].get_xaxis_transform(),
@@ -81,7 +85,7 @@ def series() -> Series:
     return _make_series(measure(), "measured")
 
 
-def _two_lines(text: str) -> str:
+def _break_last_word(text: str) -> str:
     """Insert a line break into a label, before "utilization" or before the last word."""
     if len(text) < 26:
         first_line, _, last_word = text.rpartition(" ")

@@ -45,8 +45,8 @@ def scale2d(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that doubles a row-major matrix, whose columns are numbered along x."""
     rows, cols = size
     x = data.floats((rows, cols))
-    values = {"x": x, "rows": rows, "cols": cols}
-    return Case(_covering_grid(rows, cols, block), values, {"y": 2 * x})
+    inputs = {"x": x, "rows": rows, "cols": cols}
+    return Case(_covering_grid(rows, cols, block), inputs, {"y": 2 * x})
 
 
 def add_row(data: Draw, size: Any, block: Dim3) -> Case:
@@ -56,8 +56,8 @@ def add_row(data: Draw, size: Any, block: Dim3) -> Case:
     row = data.floats(cols)
     with np.errstate(invalid="ignore"):
         out = m + row
-    values = {"m": m, "row": row, "rows": rows, "cols": cols}
-    return Case(_covering_grid(rows, cols, block), values, {"out": out})
+    inputs = {"m": m, "row": row, "rows": rows, "cols": cols}
+    return Case(_covering_grid(rows, cols, block), inputs, {"out": out})
 
 
 def squares(data: Draw, size: Any, block: Dim3) -> Case:
@@ -215,7 +215,7 @@ def _judge_trace(answer: Answer, starts_ns: Any, ends_ns: Any, warps: int, sms: 
             narrow_sum / (span_ns * sms * warp_slots),
             narrow_sum / (np.int32(span_ns & 0x7FFFFFFF) * float(sms * warp_slots)),
         ]
-    guesses = {
+    mistaken_results = {
         100 * expected: "return a number from 0 to 1, not percent.",
         expected / warps: "a block uses one slot for each of its warps, not one in all.",
         expected * sms: "idle SMs also count: divide by the slots of all SMs.",
@@ -243,8 +243,8 @@ def _judge_trace(answer: Answer, starts_ns: Any, ends_ns: Any, warps: int, sms: 
     reason = next(
         (
             known_reason
-            for guess, known_reason in guesses.items()
-            if np.isclose(result, guess, rtol=1e-6, atol=0)
+            for mistaken_result, known_reason in mistaken_results.items()
+            if np.isclose(result, mistaken_result, rtol=1e-6, atol=0)
         ),
         "",
     )

@@ -77,11 +77,11 @@ def sectors_of_warps(positions: Mapping[str, Any], cols: int) -> Picture:
     axes_of_panels = figure.subplots(1, len(positions), squeeze=False)[0]
     figure.subplots_adjust(left=0.08, right=0.99, top=0.87, bottom=0.03, wspace=0.18)
     count_texts = []
-    rows = max(int(max(written)) // cols + 1 for written in positions.values())
-    for axes, (name, written) in zip(axes_of_panels, positions.items(), strict=True):
-        sectors = {int(position) // _FLOATS_PER_SECTOR for position in written}
+    row_count = max(int(max(element_positions)) // cols + 1 for element_positions in positions.values())
+    for axes, (name, element_positions) in zip(axes_of_panels, positions.items(), strict=True):
+        sectors = {int(position) // _FLOATS_PER_SECTOR for position in element_positions}
         count_texts.append(f"{name}: {len(sectors)} sectors")
-        for sector in range(rows * cols // _FLOATS_PER_SECTOR):
+        for sector in range(row_count * cols // _FLOATS_PER_SECTOR):
             row, column = divmod(sector * _FLOATS_PER_SECTOR, cols)
             axes.add_patch(
                 Rectangle(
@@ -93,15 +93,17 @@ def sectors_of_warps(positions: Mapping[str, Any], cols: int) -> Picture:
                     linewidth=0.6,
                 )
             )
-        for position in written:
+        for position in element_positions:
             row, column = divmod(int(position), cols)
             axes.add_patch(Rectangle((column + 0.15, row + 0.2), 0.7, 0.6, facecolor=light("tail")))
         axes.set_xlim(0, cols)
-        axes.set_ylim(rows, 0)
+        axes.set_ylim(row_count, 0)
         axes.set_title(count_texts[-1], fontsize=11, pad=22)
         ticks = range(0, cols, 2 * _FLOATS_PER_SECTOR)
         axes.set_xticks([tick + 0.5 for tick in ticks], [str(tick) for tick in ticks], fontsize=9)
-        axes.set_yticks([row + 0.5 for row in range(0, rows, 8)], [str(row) for row in range(0, rows, 8)])
+        axes.set_yticks(
+            [row + 0.5 for row in range(0, row_count, 8)], [str(row) for row in range(0, row_count, 8)]
+        )
         axes.tick_params(length=0, labelsize=9)
         axes.xaxis.tick_top()
         for spine in axes.spines.values():
@@ -189,22 +191,22 @@ def waiting_warps(warp_counts: Sequence[int], latency: int) -> Picture:
     top_y = 0.0
     shares = []
     for warp_count in warp_counts:
-        issuing = np.zeros(cycles, bool)
+        is_issuing = np.zeros(cycles, bool)
         for warp in range(warp_count):
             y = top_y - warp
             axes.add_patch(Rectangle((warp, y), cycles - warp, 0.8, facecolor=(light("other"), 0.35)))
             for cycle in range(warp, cycles, latency):
-                issuing[cycle] = True
+                is_issuing[cycle] = True
                 axes.add_patch(Rectangle((cycle, y), 1, 0.8, facecolor=light("accent"), edgecolor="white"))
             axes.text(-0.2, y + 0.4, f"warp {warp}", ha="right", va="center", fontsize=9)
-        busy = int(issuing[:latency].sum())
+        busy_cycles = int(is_issuing[:latency].sum())
         shares.append(
-            f"with {counted(warp_count, 'warp')} the scheduler issues in {busy} of {latency} cycles"
+            f"with {counted(warp_count, 'warp')} the scheduler issues in {busy_cycles} of {latency} cycles"
         )
         axes.text(
             0,
             top_y + 1.0,
-            f"{counted(warp_count, 'warp')}: the scheduler issues in {busy} of {latency} cycles",
+            f"{counted(warp_count, 'warp')}: the scheduler issues in {busy_cycles} of {latency} cycles",
             fontsize=10,
         )
         top_y -= warp_count + 1.3

@@ -33,8 +33,8 @@ def _count_blocks_and_warps(size: int, block: Dim3) -> tuple[int, int]:
     return blocks, blocks * block[0] // _WARP_SIZE
 
 
-def _split_by_warp(x: Any, warps: int, fill: int = 0) -> Any:
-    padded_x = np.full(warps * _WARP_SIZE, fill, x.dtype)
+def _split_by_warp(x: Any, warps: int, fill_value: int = 0) -> Any:
+    padded_x = np.full(warps * _WARP_SIZE, fill_value, x.dtype)
     padded_x[: x.size] = x
     return padded_x.reshape(warps, _WARP_SIZE)
 
@@ -75,8 +75,8 @@ def _many_warps_case(data: Draw, size: Any, block: Dim3) -> Case:
     x = data.integers(size, -_LARGE_INT, _LARGE_INT)
     blocks = (1 << 16) // (block[0] // _WARP_SIZE) + 1
     out = np.zeros(blocks * block[0] // _WARP_SIZE, np.int32)
-    sums = _split_by_warp(x, -(-size // _WARP_SIZE)).sum(axis=1, dtype=np.int32)
-    out[: sums.size] = sums
+    warp_sums = _split_by_warp(x, -(-size // _WARP_SIZE)).sum(axis=1, dtype=np.int32)
+    out[: warp_sums.size] = warp_sums
     return Case(blocks, {"x": x, "n": size}, {"out": out})
 
 
@@ -168,11 +168,11 @@ def _make_compact_case(data: Draw, x: Any, block: Dim3) -> Case:
     blocks, warps = _count_blocks_and_warps(size, block)
     is_kept = _split_by_warp(x, warps) > 0
     out = data.integers((warps, _WARP_SIZE), 1, 100).astype(np.float32)
-    values = {"x": x, "out": out.ravel(), "n": size}
+    inputs = {"x": x, "out": out.ravel(), "n": size}
     expected = out.copy()
-    for row, (mask, elements) in enumerate(zip(is_kept, _split_by_warp(x, warps), strict=True)):
-        expected[row, : mask.sum()] = elements[mask]
-    return Case(blocks, values, {"out": expected.ravel(), "counts": is_kept.sum(axis=1, dtype=np.int32)})
+    for warp_index, (mask, elements) in enumerate(zip(is_kept, _split_by_warp(x, warps), strict=True)):
+        expected[warp_index, : mask.sum()] = elements[mask]
+    return Case(blocks, inputs, {"out": expected.ravel(), "counts": is_kept.sum(axis=1, dtype=np.int32)})
 
 
 def _repeated_values_case(*values: float) -> Any:
@@ -200,7 +200,7 @@ def _only_ragged_warp_wrong(mistake: Mistake) -> bool:
     return mistake.found is not None and full_warps > 0 and not mistake.wrong[:full_warps].any()
 
 
-def _sorted_or_none(values: Any) -> Any:
+def _sort_values(values: Any) -> Any:
     return None if values is None else sorted(values)
 
 
@@ -212,7 +212,7 @@ def _draw_blocks_of_even_warps(rng: np.random.Generator) -> list[Dim3]:
     return draw.whole_warps(rng, warps=2)
 
 
-_MEASURED = Measured(1 << 12, (256, 1, 1))
+_MEASURED_LAUNCH = Measured(1 << 12, (256, 1, 1))
 _MISSING_LANES_ADVICE = Advice(
     advice.fault("lanes missing"),
     "A full mask names all 32 lanes, so all of them must make the call. Remove the early return, and give "
@@ -303,7 +303,7 @@ EXERCISES = (
             ),
             Budget("sectors", "Each element must be loaded only once, by its own lane.", allowance=1.2),
         ),
-        measured=_MEASURED,
+        measured=_MEASURED_LAUNCH,
         advice=(
             _MISSING_LANES_ADVICE,
             Advice(
@@ -333,7 +333,7 @@ EXERCISES = (
         kind="repair",
         sizes=draw.some_lengths,
         blocks=draw.whole_warps,
-        measured=_MEASURED,
+        measured=_MEASURED_LAUNCH,
         advice=(
             _MISSING_LANES_ADVICE,
             Advice(
@@ -374,7 +374,7 @@ EXERCISES = (
                 allowance=1.1,
             ),
         ),
-        measured=replace(_MEASURED, busiest=12, slack=6.0),
+        measured=replace(_MEASURED_LAUNCH, busiest=12, slack=6.0),
         advice=(
             _MISSING_LANES_ADVICE,
             Advice(advice.out_of_bounds, "Lanes beyond n have no key, so they must neither load nor add."),
@@ -408,7 +408,7 @@ EXERCISES = (
                 most=0,
             ),
         ),
-        measured=_MEASURED,
+        measured=_MEASURED_LAUNCH,
         advice=(
             _MISSING_LANES_ADVICE,
             Advice(
@@ -417,8 +417,7 @@ EXERCISES = (
             ),
             Advice(
                 lambda mistake: (
-                    mistake.name == "out"
-                    and _sorted_or_none(mistake.found) == _sorted_or_none(mistake.wanted)
+                    mistake.name == "out" and _sort_values(mistake.found) == _sort_values(mistake.wanted)
                 ),
                 "The elements are right, but in another order: count the lower lanes that keep their "
                 "elements.",

@@ -112,7 +112,8 @@ def compaction(ballot: int, lanes: int = 8) -> Picture:
         draw_text(axes, left_x + position + 0.5, 4.8, str(position), ha="center")
     for y, text in ((1.25, "element"), (3.95, "output"), (4.8, "position")):
         draw_text(axes, 0, y, text)
-    moves = ", ".join(f"lane {lane} to position {position}" for position, lane in enumerate(kept_lanes))
+    moves_text = ", ".join(f"lane {lane} to position {position}" for position, lane in enumerate(kept_lanes))
     return Picture.of(
-        figure, f"A compaction: the lanes that keep their elements write them next to each other, {moves}."
+        figure,
+        f"A compaction: the lanes that keep their elements write them next to each other, {moves_text}.",
     )

@@ -86,7 +86,7 @@ class Catalogue:
         for row in ROWS:
             record = runs[row.function.__name__].record
             error = record.error or f"ended: {record.ended.split(';')[0]}"
-            context = "lost" if record.sticky or record.ended else "lives"
+            context_state = "lost" if record.sticky or record.ended else "lives"
             raising_line = record.raised.text if record.raised else NOTHING
             name = row.function.__name__.replace("_", " ")
             first_line = error.split("\n", 1)[0]
@@ -96,7 +96,7 @@ class Catalogue:
                     first_line if len(first_line) < 70 else f"{first_line[:69]}…",
                     str(record.status or NOTHING),
                     raising_line[:44],
-                    context,
+                    context_state,
                     row.remedy,
                 )
             )

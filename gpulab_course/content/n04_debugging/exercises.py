@@ -420,20 +420,20 @@ HUNT = PythonExercise("04-hunt", "The first NaN", judge_hunt, level="core", limi
 
 # 04-places
 
-_SIDES = (1, 33, 40_000, 46_341, 50_000, 70_000, 1_500_000)
+_MATRIX_SIDES = (1, 33, 40_000, 46_341, 50_000, 70_000, 1_500_000)
 
 
 def places(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that computes 64-bit indices into a large matrix and its transpose."""
-    rows, cols = (int(n) for n in data.rng.choice(_SIDES, 2))
-    variant = data.rng.random()
-    if variant < 0.2:  # just beyond an int, with sides below those that the text names
+    rows, cols = (int(n) for n in data.rng.choice(_MATRIX_SIDES, 2))
+    case_choice = data.rng.random()
+    if case_choice < 0.2:  # just beyond an int, with sides below those that the text names
         rows, cols = (int(n) for n in data.rng.integers(46_341, 50_000, 2))
-    elif variant < 0.35:  # more than 40 bits
+    elif case_choice < 0.35:  # more than 40 bits
         rows, cols = (int(n) for n in data.rng.integers(1_200_000, 1_500_000, 2))
-    elif variant < 0.65:  # one of a side whose square would fit into an int
-        sides = int(data.rng.integers(31_000, 46_341)), int(data.rng.integers(70_000, 1_500_000))
-        rows, cols = sides if variant < 0.5 else sides[::-1]
+    elif case_choice < 0.65:  # one of a side whose square would fit into an int
+        matrix_sides = int(data.rng.integers(31_000, 46_341)), int(data.rng.integers(70_000, 1_500_000))
+        rows, cols = matrix_sides if case_choice < 0.5 else matrix_sides[::-1]
     row = data.rng.integers(0, rows, size).astype(np.int32)
     col = data.rng.integers(0, cols, size).astype(np.int32)
     is_last = data.rng.random(size) < 0.3
@@ -474,11 +474,11 @@ _MATRIX_ROWS = tuple(
 
 def _make_places_case(row: Any, col: Any, rows: int, cols: int, block: Dim3) -> Case:
     size = row.size
-    values = {"row": row, "col": col, "rows": rows, "cols": cols, "n": size}
+    inputs = {"row": row, "col": col, "rows": rows, "cols": cols, "n": size}
     wide_row = row.astype(np.int64)
     wide_col = col.astype(np.int64)
     expected = {"from": wide_row * cols + wide_col, "to": wide_col * rows + wide_row}
-    return Case(draw.blocks_for(size, block[0]), values, expected)
+    return Case(draw.blocks_for(size, block[0]), inputs, expected)
 
 
 def _narrow_product_matcher(dtype: Any) -> Callable[[Mistake], bool]:
@@ -563,10 +563,10 @@ def _make_sum_case(x: Any, block: Dim3) -> Case:
     size = x.size
     threads = block[0]
     blocks = draw.blocks_for(size, threads)
-    sums = np.zeros(blocks, np.int32)
+    block_sums = np.zeros(blocks, np.int32)
     for index in range(-(-size // threads)):
-        sums[index] = x[index * threads : (index + 1) * threads].sum()
-    return Case(blocks, {"x": x, "n": size}, {"sums": sums})
+        block_sums[index] = x[index * threads : (index + 1) * threads].sum()
+    return Case(blocks, {"x": x, "n": size}, {"sums": block_sums})
 
 
 BARRIER = KernelExercise(

@@ -138,11 +138,11 @@ def reuse(host_order: Sequence[str]) -> Picture:
         What the host does, in order: "double", "add" (in the other stream, which waits for "double"), "del",
         "z", "wait" (for the other stream) and "multiply".
     """
-    starts, free_at = _schedule(host_order)
-    ends = {name: start + _DURATIONS[name] for name, start in starts.items()}
-    gets_memory = host_order.index("del") < host_order.index("z")
-    is_too_early = gets_memory and starts["z"] < ends["add"]
-    last_end = max(ends.values())
+    start_times, memory_free_at = _schedule(host_order)
+    end_times = {name: start + _DURATIONS[name] for name, start in start_times.items()}
+    is_memory_reused = host_order.index("del") < host_order.index("z")
+    is_too_early = is_memory_reused and start_times["z"] < end_times["add"]
+    last_end = max(end_times.values())
     figure, axes = empty_axes(3.0, (-2.3, last_end + 0.2), (-0.1, 5.5))
     for y, text in ((0.9, "stream here"), (2.4, "stream side"), (3.9, "the memory")):
         draw_text(axes, -2.3, y, text)
@@ -151,21 +151,23 @@ def reuse(host_order: Sequence[str]) -> Picture:
     def bar(left: float, top: float, width: float, colour: str, text: str = "") -> None:
         draw_box(axes, left, top, width, 0.8, colour, text, edge="bg", fontsize=9)
 
-    for name, start in starts.items():
+    for name, start in start_times.items():
         y = 2.0 if name == "add" else 0.5
         bar(start, y, _DURATIONS[name], "warn" if name == "add" else "accent", _OPERATION_TEXTS[name])
-    draw_arrow(axes, (ends["double"], 1.3), (starts["add"], 2.0))
+    draw_arrow(axes, (end_times["double"], 1.3), (start_times["add"], 2.0))
     if "wait" in host_order:
-        draw_arrow(axes, (ends["add"], 2.0), (starts["multiply"], 1.3))
-    bar(starts["double"], 3.5, free_at - starts["double"], "accent-2", "contains doubled")
-    draw_text(axes, free_at, 4.55, "del doubled", ha="center", fontsize=9)
-    if gets_memory:
-        bar(starts["z"], 3.5, last_end - starts["z"], "purple")
-        text_left = max(starts["z"], ends["add"])
+        draw_arrow(axes, (end_times["add"], 2.0), (start_times["multiply"], 1.3))
+    bar(start_times["double"], 3.5, memory_free_at - start_times["double"], "accent-2", "contains doubled")
+    draw_text(axes, memory_free_at, 4.55, "del doubled", ha="center", fontsize=9)
+    if is_memory_reused:
+        bar(start_times["z"], 3.5, last_end - start_times["z"], "purple")
+        text_left = max(start_times["z"], end_times["add"])
         x = (text_left + last_end) / 2
         draw_text(axes, x, 3.9, "contains z", "on-purple", ha="center", fontsize=9)
     if is_too_early:
-        box = Rectangle((starts["z"], 1.9), ends["add"] - starts["z"], 2.5, fill=False, linewidth=1.8)
+        box = Rectangle(
+            (start_times["z"], 1.9), end_times["add"] - start_times["z"], 2.5, fill=False, linewidth=1.8
+        )
         box.set_edgecolor(light("error"))
         axes.add_patch(box)
         text = "side may still read doubled, but the memory already contains z"
@@ -183,17 +185,19 @@ def reuse(host_order: Sequence[str]) -> Picture:
 
 def _schedule(host_order: Sequence[str]) -> tuple[dict[str, float], float]:
     """Return the start of each operation in one valid order, and the time when `doubled` is freed."""
-    starts: dict[str, float] = {}
-    here_free_at = 0.0
-    freed_at = 0.0
+    start_times: dict[str, float] = {}
+    stream_free_at = 0.0
+    memory_free_at = 0.0
     for name in host_order:
         if name == "add":
-            starts[name] = starts["double"] + _DURATIONS["double"] + _EVENT_GAP
+            start_times[name] = start_times["double"] + _DURATIONS["double"] + _EVENT_GAP
         elif name == "wait":
-            here_free_at = max(here_free_at, starts["add"] + _DURATIONS["add"] + _EVENT_GAP)
+            stream_free_at = max(stream_free_at, start_times["add"] + _DURATIONS["add"] + _EVENT_GAP)
         elif name == "del":
-            freed_at = here_free_at + 0.6
+            memory_free_at = stream_free_at + 0.6
         else:
-            starts[name] = max(here_free_at, freed_at + 0.7 if name == "z" and freed_at else 0.0)
-            here_free_at = starts[name] + _DURATIONS[name]
-    return starts, freed_at
+            start_times[name] = max(
+                stream_free_at, memory_free_at + 0.7 if name == "z" and memory_free_at else 0.0
+            )
+            stream_free_at = start_times[name] + _DURATIONS[name]
+    return start_times, memory_free_at

@@ -41,9 +41,9 @@ def copy4(data: Draw, size: Any, block: Dim3) -> Case:
 def _tiny_values_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case with values that arithmetic could change, such as -0, subnormal numbers and NaN."""
     x = np.array([0x80000000, 1, 0x80000001, 0x7FC00001, 0x7F800000], np.uint32).view(np.float32)
-    values = {"x": np.resize(x, size), "n": size}
-    expected: dict[str, Any] = {"y": Near(values["x"].copy(), 0.0, ulps=0)}
-    return Case(draw.blocks_for(-(-size // 4), block[0]), values, expected)
+    inputs = {"x": np.resize(x, size), "n": size}
+    expected: dict[str, Any] = {"y": Near(inputs["x"].copy(), 0.0, ulps=0)}
+    return Case(draw.blocks_for(-(-size // 4), block[0]), inputs, expected)
 
 
 def split(data: Draw, size: Any, block: Dim3) -> Case:
@@ -80,8 +80,8 @@ def _make_padded_case(data: Draw, x: Any, lengths: Any, block: Dim3) -> Case:
     is_special_padding = ~is_valid & (data.rng.random((rows, cols)) < 0.5)
     x[is_special_padding] = data.rng.choice((np.nan, np.inf, -np.inf), int(is_special_padding.sum()))
     grid = draw.blocks_for(cols, block[0]), draw.blocks_for(rows, block[1])
-    values = {"x": x, "length": lengths, "rows": rows, "cols": cols}
-    return Case(grid, values, {"y": np.where(is_valid, 2 * x, np.float32(0))})
+    inputs = {"x": x, "length": lengths, "rows": rows, "cols": cols}
+    return Case(grid, inputs, {"y": np.where(is_valid, 2 * x, np.float32(0))})
 
 
 def _valid_lengths_case(lengths_for: Any) -> Any:
@@ -89,9 +89,9 @@ def _valid_lengths_case(lengths_for: Any) -> Any:
 
     def case(data: Draw, size: Any, block: Dim3) -> Case:
         rows, cols = size
-        values = np.array((1, -2, np.nan, np.inf, 0), np.float32)  # in valid parts, too
+        special_values = np.array((1, -2, np.nan, np.inf, 0), np.float32)  # in valid parts, too
         lengths = np.resize(np.array(lengths_for(cols), np.int32), rows)
-        return _make_padded_case(data, data.rng.choice(values, size), lengths, block)
+        return _make_padded_case(data, data.rng.choice(special_values, size), lengths, block)
 
     return case
 
@@ -125,15 +125,15 @@ def matmul(data: Draw, size: Any, block: Dim3) -> Case:
     One matrix contains quarters up to 1,024, which neither a byte nor half precision represents; the other
     one contains halves up to 10.
     """
-    rows, cols, inner = size
+    rows, cols, inner_size = size
     has_wide_a = bool(data.rng.integers(2))
     limits = (4096, 20) if has_wide_a else (20, 4096)
     divisors = (4, 2) if has_wide_a else (2, 4)
-    a = data.whole((rows, inner), 1 - limits[0], limits[0]) / np.float32(divisors[0])
-    b = data.whole((inner, cols), 1 - limits[1], limits[1]) / np.float32(divisors[1])
+    a = data.whole((rows, inner_size), 1 - limits[0], limits[0]) / np.float32(divisors[0])
+    b = data.whole((inner_size, cols), 1 - limits[1], limits[1]) / np.float32(divisors[1])
     grid = draw.blocks_for(cols, block[0]), draw.blocks_for(rows, block[1])
-    values = {"a": a, "b": b, "rows": rows, "cols": cols, "inner": inner}
-    return Case(grid, values, {"c": a @ b})
+    inputs = {"a": a, "b": b, "rows": rows, "cols": cols, "inner": inner_size}
+    return Case(grid, inputs, {"c": a @ b})
 
 
 def _infinite_end_case(data: Draw, size: Any, block: Dim3) -> Case:
@@ -192,11 +192,11 @@ def _only_end_unwritten(mistake: Mistake) -> bool:
 
 def _product_of_whole_tiles(mistake: Mistake) -> Any:
     """Return the matrix product that results if the last, incomplete tiles are left out."""
-    end = mistake["inner"] // mistake.case.block[0] * mistake.case.block[0]
-    return mistake["a"][:, :end] @ mistake["b"][:end]
+    covered_size = mistake["inner"] // mistake.case.block[0] * mistake.case.block[0]
+    return mistake["a"][:, :covered_size] @ mistake["b"][:covered_size]
 
 
-def _is_computed(mistake: Mistake) -> bool:
+def _is_fully_written(mistake: Mistake) -> bool:
     return mistake.found is not None and not advice.partly_unwritten(mistake)
 
 
@@ -206,9 +206,9 @@ def _is_outside_tile(mistake: Mistake) -> bool:
 
 def _shows_uninitialized_nan(mistake: Mistake) -> bool:
     """Return whether the result contains NaN although all inputs are finite, as from uninitialized memory."""
-    if mistake.found is None or not _is_computed(mistake):
+    if mistake.found is None or not _is_fully_written(mistake):
         return False
-    is_finite = all(np.isfinite(value).all() for value in mistake.case.values.values())
+    is_finite = all(np.isfinite(input_value).all() for input_value in mistake.case.values.values())
     return is_finite and bool(np.isnan(mistake.found[mistake.wrong]).any())
 
 
@@ -224,7 +224,7 @@ def judge_ways(answer: Answer) -> str:
     rng = answer.rng
     lanes = np.arange(32)
     lane_count = int(rng.integers(3, 31))
-    stride = int(rng.integers(34, 200))
+    word_stride = int(rng.integers(34, 200))
     offset = int(rng.integers(1, 999))
     for pattern, words in (
         ("five lanes, words 8 apart", 8 * lanes[:5]),
@@ -238,7 +238,7 @@ def judge_ways(answer: Answer) -> str:
         ("words 0 and 32, alternating", 32 * (lanes % 2)),
         ("words 31 to 0", 31 - lanes),
         ("one lane", lanes[:1] + offset),
-        (f"words {stride} apart", stride * lanes),
+        (f"words {word_stride} apart", word_stride * lanes),
         ("random words", rng.integers(0, 4000, 32)),
         ("few random words", rng.choice(rng.integers(0, 400, 6), 32)),
         ("addresses beyond 2 GiB", lanes.astype(np.int64) * 64 + (1 << 31)),
@@ -277,7 +277,7 @@ def _judge_words(answer: Answer, pattern: str, words: Any) -> None:
     if result == expected:
         return
     lanes_per_bank = np.bincount(words % _BANK_COUNT, minlength=_BANK_COUNT)
-    guesses = (
+    mistaken_results = (
         (expected - 1, "an access without a conflict is 1-way, because it takes one pass."),
         (
             int(lanes_per_bank.max()),
@@ -290,7 +290,9 @@ def _judge_words(answer: Answer, pattern: str, words: Any) -> None:
         ),
         (len(np.unique(words)), "only words of the same bank conflict."),
     )
-    reason = next((known_reason for guess, known_reason in guesses if result == guess), "")
+    reason = next(
+        (known_reason for mistaken_result, known_reason in mistaken_results if result == mistaken_result), ""
+    )
     raise NotYet(
         f"{pattern}: the conflict is {expected}-way, but ways returned "
         f"{spelt(result)}{f': {reason}' if reason else '.'}"
@@ -307,18 +309,18 @@ def judge_asked(answer: Answer) -> str:
     for _ in range(2):
         lane_count = int(rng.integers(3, 31))
         base_address = 256 * int(rng.integers(1, 1 << 26)) + (1 << 34)
-        stride = int(rng.integers(5, 60))
-        gap = int(rng.integers(1, 8))
+        byte_stride = int(rng.integers(5, 60))
+        first_number = int(rng.integers(1, 8))
         for pattern, positions, width_bytes in (
             ("every second double", 2 * lanes, 8),  # several cache lines; float32 merges some addresses
             ("neighbouring floats", lanes, 4),
-            (f"neighbouring floats, from number {gap} on", lanes + gap, 4),
+            (f"neighbouring floats, from number {first_number} on", lanes + first_number, 4),
             ("floats, last lane first", lanes[::-1], 4),
-            (f"bytes {stride} apart", stride * lanes, 1),
+            (f"bytes {byte_stride} apart", byte_stride * lanes, 1),
             (f"{lane_count} lanes with a float4 each", lanes[:lane_count], 16),
-            (f"float4s from number {gap} on, in pairs of lanes", lanes // 2 + gap, 16),
-            ("one float for all lanes", np.full(32, gap), 4),
-            ("one lane", lanes[:1] + gap, 2),
+            (f"float4s from number {first_number} on, in pairs of lanes", lanes // 2 + first_number, 16),
+            ("one float for all lanes", np.full(32, first_number), 4),
+            ("one lane", lanes[:1] + first_number, 2),
             ("16-bit numbers, each for four lanes", lanes // 4, 2),
             (f"{lane_count} random doubles", rng.integers(0, 40, lane_count), 8),
             ("random floats, some more than once", rng.choice(rng.integers(0, 300, 20), 32), 4),
@@ -326,7 +328,7 @@ def judge_asked(answer: Answer) -> str:
             ("two floats far apart", np.array([0, 1 << 22]), 4),
             ("a pair further apart than 32 bits can express", np.array([0, 1 << 30]), 4),
             ("a float4 for each lane", lanes, 16),
-            (f"{lane_count} bytes, {gap} from the start", lanes[:lane_count] + gap, 1),
+            (f"{lane_count} bytes, {first_number} from the start", lanes[:lane_count] + first_number, 1),
         ):
             _judge_request(
                 answer, pattern, base_address + width_bytes * np.asarray(positions, np.int64), width_bytes
@@ -371,7 +373,14 @@ def _judge_request(answer: Answer, pattern: str, addresses: Any, width_bytes: in
             "do you keep every bit of an address? A float32 rounds different addresses to the same number."
         )
     elif result[0] != expected[0] and result[1] == expected[1]:
-        reason = next((known_reason for guess, known_reason in sector_guesses if result[0] == guess), "")
+        reason = next(
+            (
+                known_reason
+                for mistaken_result, known_reason in sector_guesses
+                if result[0] == mistaken_result
+            ),
+            "",
+        )
     elif result[1] == width_bytes * len(addresses):
         reason = "a byte that several lanes read counts once."
     elif result[1] == _SECTOR_BYTES * expected[0]:
@@ -662,7 +671,7 @@ EXERCISES = (
             ),
             _UNINITIALIZED_ADVICE,
             Advice(
-                advice.both(_is_computed, lambda mistake: mistake["inner"] > mistake.case.block[0]),
+                advice.both(_is_fully_written, lambda mistake: mistake["inner"] > mistake.case.block[0]),
                 "Are elements outside a matrix stored as 0 in every iteration? And does a __syncthreads() "
                 "prevent the next iteration from overwriting elements that other threads still read?",
             ),

@@ -37,41 +37,44 @@ def traffic(
     names = list(requested_bytes)
     figure = Figure(figsize=(7.6, 0.7 + 0.52 * len(names)), dpi=100)
     axes = figure.add_axes((0.23, 0.2, 0.66, 0.68))
-    rows = range(len(names))
+    bar_positions = range(len(names))
     axes.barh(
-        [row - 0.19 for row in rows],
+        [bar_position - 0.19 for bar_position in bar_positions],
         [requested_bytes[name] for name in names],
         0.36,
         color=light("warn"),
         label="requested",
     )
     axes.barh(
-        [row + 0.19 for row in rows],
+        [bar_position + 0.19 for bar_position in bar_positions],
         [needed_bytes[name] for name in names],
         0.36,
         color=light("good"),
         label="needed",
     )
-    for row, name in enumerate(names):
+    for bar_position, name in enumerate(names):
         axes.annotate(
             f"{requested_bytes[name] / needed_bytes[name]:,.0f} ×",
-            (requested_bytes[name], row - 0.19),
+            (requested_bytes[name], bar_position - 0.19),
             (4, 0),
             textcoords="offset points",
             va="center",
             fontsize=9,
         )
     axes.set_xscale("log")
-    axes.set_yticks(list(rows), names)
+    axes.set_yticks(list(bar_positions), names)
     axes.invert_yaxis()
     axes.set_xlabel("bytes")
     axes.legend(frameon=False, loc="lower right", fontsize=9)
     axes.set_title(origin.label, fontsize=10, color=light("muted"))
     axes.spines[["top", "right"]].set_visible(False)
-    ratios = ", ".join(f"{name} {requested_bytes[name] / needed_bytes[name]:,.0f} times" for name in names)
+    ratios_text = ", ".join(
+        f"{name} {requested_bytes[name] / needed_bytes[name]:,.0f} times" for name in names
+    )
     return Picture.of(
         figure,
-        f"Bytes requested per step, {origin.label}, as multiples of the bytes that the step needs: {ratios}.",
+        f"Bytes requested per step, {origin.label}, as multiples of the bytes that the step needs: "
+        f"{ratios_text}.",
     )
 
 
@@ -181,23 +184,25 @@ def texture_curve(texels: Sequence[float], coordinates: Any, values: Any) -> Pic
     """
     figure = Figure(figsize=(7.6, 3.3), dpi=100)
     axes = figure.add_axes((0.08, 0.15, 0.9, 0.8))
-    height = max(texels)
-    for index, value in enumerate(texels):
+    max_texel = max(texels)
+    for index, texel in enumerate(texels):
         box = Rectangle(
-            (index, -0.28 * height), 1, 0.18 * height, facecolor=light("accent-2"), edgecolor="white"
+            (index, -0.28 * max_texel), 1, 0.18 * max_texel, facecolor=light("accent-2"), edgecolor="white"
         )
         axes.add_patch(box)
-        text = f"texel {index}: {value:g}"
-        middle = -0.19 * height
-        axes.text(index + 0.5, middle, text, ha="center", va="center", fontsize=9, color=light("on-accent-2"))
-        axes.plot([index + 0.5] * 2, [-0.1 * height, value], color=light("rule"), linewidth=1, zorder=0)
+        text = f"texel {index}: {texel:g}"
+        box_middle_y = -0.19 * max_texel
+        axes.text(
+            index + 0.5, box_middle_y, text, ha="center", va="center", fontsize=9, color=light("on-accent-2")
+        )
+        axes.plot([index + 0.5] * 2, [-0.1 * max_texel, texel], color=light("rule"), linewidth=1, zorder=0)
     axes.plot(coordinates, values, color=light("accent"), linewidth=2, label="returned")
     centres = [index + 0.5 for index in range(len(texels))]
     axes.plot(centres, texels, "o", color=light("tail"), label="centre of a texel")
-    halfway = float(np.interp(1.0, coordinates, values))
-    axes.plot([1.0], [halfway], "s", color=light("purple"), label=f"coordinate 1: {halfway:g}")
+    halfway_value = float(np.interp(1.0, coordinates, values))
+    axes.plot([1.0], [halfway_value], "s", color=light("purple"), label=f"coordinate 1: {halfway_value:g}")
     axes.set_xlim(float(min(coordinates)), float(max(coordinates)))
-    axes.set_ylim(-0.32 * height, 1.1 * height)
+    axes.set_ylim(-0.32 * max_texel, 1.1 * max_texel)
     axes.set_xlabel("coordinate")
     axes.set_ylabel("value")
     axes.set_yticks(list(texels))
@@ -206,9 +211,9 @@ def texture_curve(texels: Sequence[float], coordinates: Any, values: Any) -> Pic
     axes.spines[["top", "right"]].set_visible(False)
     return Picture.of(
         figure,
-        f"The values that a texture of the texels {', '.join(f'{value:g}' for value in texels)} returns: "
+        f"The values that a texture of the texels {', '.join(f'{texel:g}' for texel in texels)} returns: "
         "at the centre of each texel its value, between the centres values on a straight line, and "
-        f"{halfway:g} at the coordinate 1.",
+        f"{halfway_value:g} at the coordinate 1.",
     )
 
 
@@ -232,7 +237,7 @@ def transpose_through_tile(
         The elements that the lanes load from the matrix and store to the result, as indices.
     """
     rows, columns = shape
-    bx, by = block
+    block_x, block_y = block
     load_sectors, store_sectors = (_count_sectors(elements) for elements in (loads, stores))
     loaded_row, stored_row = int(loads[0]) // columns, int(stores[0]) // rows
     tile_side = _TILE_SCALE * _TILE_SIDE
@@ -241,29 +246,29 @@ def transpose_through_tile(
     height = max(rows, columns)
     figure, axes = empty_axes(3.5, (-2, out_x + rows + 2), (-24, height + 38))
     axes.set_aspect("equal")
-    for x, width, tall in ((0, columns, rows), (out_x, rows, columns)):
+    for x, width, panel_height in ((0, columns, rows), (out_x, rows, columns)):
         for left_x in range(0, width, _TILE_SIDE):
-            for top_y in range(0, tall, _TILE_SIDE):
+            for top_y in range(0, panel_height, _TILE_SIDE):
                 draw_box(axes, x + left_x, top_y, 32, 32, "bg", edge="rule", linewidth=1)
-    in_corner = (bx * _TILE_SIDE, by * _TILE_SIDE)
-    out_corner = (out_x + by * _TILE_SIDE, bx * _TILE_SIDE)
-    for corner in (in_corner, out_corner):
+    x_corner = (block_x * _TILE_SIDE, block_y * _TILE_SIDE)
+    result_corner = (out_x + block_y * _TILE_SIDE, block_x * _TILE_SIDE)
+    for corner in (x_corner, result_corner):
         draw_box(axes, *corner, 32, 32, "highlight")
     draw_box(axes, tile_x, 0, tile_side, tile_side, "highlight")
     tile_row = _TILE_SCALE * (loaded_row % _TILE_SIDE)
     tile_column = _TILE_SCALE * (stored_row % _TILE_SIDE)
     bars = (
-        ((in_corner[0], loaded_row), 32, 3, "accent"),
+        ((x_corner[0], loaded_row), 32, 3, "accent"),
         ((tile_x, tile_row), tile_side, 4, "accent"),
         ((tile_x + tile_column, 0), 4, tile_side, "tail"),
-        ((out_corner[0], stored_row), 32, 3, "tail"),
+        ((result_corner[0], stored_row), 32, 3, "tail"),
     )
-    for corner, width, tall, colour in bars:
-        axes.add_patch(Rectangle(corner, width, tall, facecolor=light(colour)))
-    start, end = (in_corner[0] + 36, loaded_row + 1.5), (tile_x - 3, tile_row + 2)
-    draw_arrow(axes, start, end, linewidth=2, mutation_scale=16)
+    for corner, width, panel_height, colour in bars:
+        axes.add_patch(Rectangle(corner, width, panel_height, facecolor=light(colour)))
+    arrow_start, arrow_end = (x_corner[0] + 36, loaded_row + 1.5), (tile_x - 3, tile_row + 2)
+    draw_arrow(axes, arrow_start, arrow_end, linewidth=2, mutation_scale=16)
     y = stored_row + 1.5
-    draw_arrow(axes, (tile_x + tile_side + 3, y), (out_corner[0] - 3, y), linewidth=2, mutation_scale=16)
+    draw_arrow(axes, (tile_x + tile_side + 3, y), (result_corner[0] - 3, y), linewidth=2, mutation_scale=16)
     labels = (
         (columns / 2, f"1  load a row: {load_sectors} sectors", "accent"),
         (tile_x + tile_side / 2, "2  store it as a row", "accent"),
@@ -283,10 +288,10 @@ def transpose_through_tile(
         draw_text(axes, title_x, -12, text, ha="center", fontsize=9, weight="bold")
     return Picture.of(
         figure,
-        f"A transpose of a matrix of {rows} × {columns} floats through a tile, for block ({bx}, {by}). A "
-        f"warp loads 32 neighbouring floats of row {loaded_row} of `in` ({load_sectors} sectors) into a row "
-        "of the tile. After the barrier, a warp reads a column of the tile and stores it to 32 neighbouring "
-        f"floats of row {stored_row} of `out` ({store_sectors} sectors).",
+        f"A transpose of a matrix of {rows} × {columns} floats through a tile, for block ({block_x}, "
+        f"{block_y}). A warp loads 32 neighbouring floats of row {loaded_row} of `in` ({load_sectors} "
+        "sectors) into a row of the tile. After the barrier, a warp reads a column of the tile and stores "
+        f"it to 32 neighbouring floats of row {stored_row} of `out` ({store_sectors} sectors).",
     )
 
 

@@ -44,13 +44,13 @@ def _make_stats_case(x: Any, block: Dim3) -> Case:
     size = x.size
     threads = block[0]
     blocks = draw.blocks_for(size, threads)
-    sums = np.zeros(blocks, np.int32)
-    largest = np.full(blocks, _INT_MIN, np.int32)
+    block_sums = np.zeros(blocks, np.int32)
+    block_maxima = np.full(blocks, _INT_MIN, np.int32)
     for index in range(-(-size // threads)):
         elements = x[index * threads : (index + 1) * threads]
-        sums[index] = elements.sum(dtype=np.int32)  # wraps around, as int does on the device
-        largest[index] = elements.max()
-    return Case(blocks, {"x": x, "n": size}, {"sums": sums, "largest": largest})
+        block_sums[index] = elements.sum(dtype=np.int32)  # wraps around, as int does on the device
+        block_maxima[index] = elements.max()
+    return Case(blocks, {"x": x, "n": size}, {"sums": block_sums, "largest": block_maxima})
 
 
 def _last_differs_case(data: Draw, size: Any, block: Dim3, value: int, other_value: int) -> Case:
@@ -86,8 +86,8 @@ def warp_scan(data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def _make_warp_scan_case(x: Any, block: Dim3) -> Case:
-    sums = _warp_rows(x).cumsum(axis=1, dtype=np.int32)
-    return Case(draw.blocks_for(x.size, block[0]), {"x": x, "n": x.size}, {"y": sums.ravel()[: x.size]})
+    warp_sums = _warp_rows(x).cumsum(axis=1, dtype=np.int32)
+    return Case(draw.blocks_for(x.size, block[0]), {"x": x, "n": x.size}, {"y": warp_sums.ravel()[: x.size]})
 
 
 def _warp_rows(x: Any) -> Any:
@@ -119,29 +119,35 @@ def scan(data: Draw, size: Any, block: Dim3) -> Case:
     """
     threads = block[0]
     max_magnitude = 1 << (30 if data.kind == draw.EXTREME else int(data.rng.choice((12, 30))))
-    sums = data.integers(size + 1, -max_magnitude, max_magnitude, np.int64)
-    sums[0] = 0
-    ends = np.arange(0, size + 1, threads)
-    end_sums = np.where(data.rng.random(ends.size) < 0.2, data.rng.choice((0, 1, -1), ends.size), sums[ends])
-    for k in np.flatnonzero(data.rng.random(ends.size - 1) < 0.2):
+    prefix_sums = data.integers(size + 1, -max_magnitude, max_magnitude, np.int64)
+    prefix_sums[0] = 0
+    block_ends = np.arange(0, size + 1, threads)
+    end_sums = np.where(
+        data.rng.random(block_ends.size) < 0.2,
+        data.rng.choice((0, 1, -1), block_ends.size),
+        prefix_sums[block_ends],
+    )
+    for k in np.flatnonzero(data.rng.random(block_ends.size - 1) < 0.2):
         end_sums[k + 1] = end_sums[k] + data.rng.choice((0, -1))  # the sum of one block is 0 or -1
-    sums[ends[1:]] = end_sums[1:]
-    return _make_scan_case(sums, block)
+    prefix_sums[block_ends[1:]] = end_sums[1:]
+    return _make_scan_case(prefix_sums, block)
 
 
-def _make_scan_case(sums: Any, block: Dim3) -> Case:
+def _make_scan_case(prefix_sums: Any, block: Dim3) -> Case:
     """Make a scan whose results are `sums`; the last of `sums` is the total."""
-    blocks = draw.blocks_for(sums.size - 1, block[0])
+    blocks = draw.blocks_for(prefix_sums.size - 1, block[0])
     state = np.zeros(2 * blocks + 2, np.int32)
-    x = np.diff(sums).astype(np.int32)
-    return Case(blocks, {"x": x, "state": state, "n": x.size}, {"y": sums[:-1].astype(np.int32)})
+    x = np.diff(prefix_sums).astype(np.int32)
+    return Case(blocks, {"x": x, "state": state, "n": x.size}, {"y": prefix_sums[:-1].astype(np.int32)})
 
 
 def _extreme_sums_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a scan test case whose sums at block ends are the largest int, the smallest int, or near 0."""
-    ends = (0, -_INT_MIN - 1, 0, _INT_MIN, -1)
+    extreme_sums = (0, -_INT_MIN - 1, 0, _INT_MIN, -1)
     positions = np.arange(size + 1)
-    end_sums = np.array([ends[i % len(ends)] for i in range(size // block[0] + 2)], np.float64)
+    end_sums = np.array(
+        [extreme_sums[i % len(extreme_sums)] for i in range(size // block[0] + 2)], np.float64
+    )
     return _make_scan_case(
         np.rint(np.interp(positions, block[0] * np.arange(end_sums.size), end_sums)).astype(np.int64), block
     )
@@ -175,13 +181,13 @@ def _make_compact_case(data: Draw, x: Any, block: Dim3) -> Case:
     size = x.size
     threads = block[0]
     blocks = draw.blocks_for(size, threads)
-    kept_values = x[x > 0]
+    positive_values = x[x > 0]
     out = data.integers(size + 8, 1, 10**9)  # values of an earlier use
     expected = out.copy()
-    expected[: kept_values.size] = kept_values
-    kept_before = np.concatenate(([0], np.cumsum(x > 0)))[np.arange(blocks) * threads].astype(np.int32)
-    values = {"x": x, "before": kept_before, "out": out, "n": size}
-    return Case(blocks, values, {"out": expected, "count": np.array([kept_values.size], np.int32)})
+    expected[: positive_values.size] = positive_values
+    previous_counts = np.concatenate(([0], np.cumsum(x > 0)))[np.arange(blocks) * threads].astype(np.int32)
+    inputs = {"x": x, "before": previous_counts, "out": out, "n": size}
+    return Case(blocks, inputs, {"out": expected, "count": np.array([positive_values.size], np.int32)})
 
 
 def _repeated_values_case(*values: int, interval: int = 1) -> Any:
@@ -254,8 +260,8 @@ def softmax(data: Draw, size: Any, block: Dim3) -> Case:
 def _make_softmax_case(x: Any) -> Case:
     rows, cols = x.shape
     wide_x = x.astype(np.float64)
-    largest = wide_x.max(axis=1, keepdims=True)
-    powers = np.exp(wide_x - np.where(np.isfinite(largest), largest, 0))
+    row_maxima = wide_x.max(axis=1, keepdims=True)
+    powers = np.exp(wide_x - np.where(np.isfinite(row_maxima), row_maxima, 0))
     row_sums = powers.sum(axis=1, keepdims=True)
     expected = powers / np.where(row_sums > 0, row_sums, 1)
     # The argument of a fast exponential is up to 64, and its rounding error becomes a relative error.
@@ -306,8 +312,8 @@ def _sums_by_halving(mistake: Mistake) -> Any:
     padded_x[: mistake["n"]] = mistake["x"]
     partial_sums: Any = padded_x.reshape(-1, threads)
     while partial_sums.shape[1] > 1:
-        half = partial_sums.shape[1] // 2
-        partial_sums = partial_sums[:, :half] + partial_sums[:, half : 2 * half]
+        half_width = partial_sums.shape[1] // 2
+        partial_sums = partial_sums[:, :half_width] + partial_sums[:, half_width : 2 * half_width]
     return partial_sums[:, 0]
 
 
@@ -327,27 +333,27 @@ def _is_rounded_to_float(mistake: Mistake) -> bool:
 
 def _scan_adding_own_values(mistake: Mistake) -> Any:
     """Return the scan that results if lanes without a left neighbour add their own value."""
-    rows = _warp_rows(mistake["x"])
+    warp_rows = _warp_rows(mistake["x"])
     for distance in (1, 2, 4, 8, 16):
-        rows = rows + np.concatenate((rows[:, :distance], rows[:, :-distance]), axis=1)
-    return rows.ravel()[: mistake["x"].size]
+        warp_rows = warp_rows + np.concatenate((warp_rows[:, :distance], warp_rows[:, :-distance]), axis=1)
+    return warp_rows.ravel()[: mistake["x"].size]
 
 
 def _exclusive_warp_scan(mistake: Mistake) -> Any:
-    rows = _warp_rows(mistake["x"])
-    return (rows.cumsum(axis=1, dtype=np.int32) - rows).ravel()[: mistake["x"].size]
+    warp_rows = _warp_rows(mistake["x"])
+    return (warp_rows.cumsum(axis=1, dtype=np.int32) - warp_rows).ravel()[: mistake["x"].size]
 
 
 def _scan_from_the_right(mistake: Mistake) -> Any:
-    sums = _warp_rows(mistake["x"])[:, ::-1].cumsum(axis=1, dtype=np.int32)[:, ::-1]
-    return sums.ravel()[: mistake["x"].size]
+    warp_sums = _warp_rows(mistake["x"])[:, ::-1].cumsum(axis=1, dtype=np.int32)[:, ::-1]
+    return warp_sums.ravel()[: mistake["x"].size]
 
 
 def _block_scan(mistake: Mistake) -> Any:
     """Return inclusive prefix sums that start again at each block instead of at each warp."""
-    sums = np.cumsum(mistake["x"], dtype=np.int32)
-    starts = np.arange(sums.size) // mistake.case.block[0] * mistake.case.block[0]
-    return sums - np.where(starts > 0, sums[starts - 1], 0)
+    prefix_sums = np.cumsum(mistake["x"], dtype=np.int32)
+    block_starts = np.arange(prefix_sums.size) // mistake.case.block[0] * mistake.case.block[0]
+    return prefix_sums - np.where(block_starts > 0, prefix_sums[block_starts - 1], 0)
 
 
 def _only_later_lanes_wrong(mistake: Mistake) -> bool:
@@ -407,8 +413,8 @@ def _only_masked_rows_wrong(mistake: Mistake) -> bool:
     """
     if mistake.found is None or mistake.wrong[np.isfinite(mistake["x"]).all(axis=1)].any():
         return False
-    largest = mistake["x"].max(axis=1)[mistake.wrong.any(axis=1)]
-    if (np.isfinite(largest) & (np.abs(largest) > _EXP_LIMIT)).all():
+    row_maxima = mistake["x"].max(axis=1)[mistake.wrong.any(axis=1)]
+    if (np.isfinite(row_maxima) & (np.abs(row_maxima) > _EXP_LIMIT)).all():
         return False
     wrong_rows = mistake.found[mistake.wrong.any(axis=1)]
     return bool((np.isnan(wrong_rows) | (wrong_rows == 0)).all())
@@ -419,8 +425,8 @@ def _only_low_rows_wrong(mistake: Mistake) -> bool:
     if mistake.found is None or mistake["rows"] < 3 or mistake.found[mistake.wrong].any():
         return False
     is_wrong_row = mistake.wrong.any(axis=1)
-    largest = mistake["x"].max(axis=1)
-    return bool((largest[is_wrong_row] < -20).all() and (largest[~is_wrong_row] > -20).any())
+    row_maxima = mistake["x"].max(axis=1)
+    return bool((row_maxima[is_wrong_row] < -20).all() and (row_maxima[~is_wrong_row] > -20).any())
 
 
 def _wrong_rows_have_infinity(mistake: Mistake) -> bool:

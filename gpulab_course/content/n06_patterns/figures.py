@@ -165,11 +165,12 @@ def listing(series: str, *opened: str) -> Listing:
     """
     rungs = kernels.ladder(series).rungs
     series_code = kernels.source(f"{series}.cu")
-    ends = [series_code.index("\n}\n", series_code.index(f"{rung.name}(")) + 2 for rung in rungs]
-    ends[-1] = len(series_code)
-    starts = [0, *ends[:-1]]
+    kernel_ends = [series_code.index("\n}\n", series_code.index(f"{rung.name}(")) + 2 for rung in rungs]
+    kernel_ends[-1] = len(series_code)
+    kernel_starts = [0, *kernel_ends[:-1]]
     kernel_parts = [
-        (rung, series_code[start:end].strip()) for rung, start, end in zip(rungs, starts, ends, strict=True)
+        (rung, series_code[kernel_start:kernel_end].strip())
+        for rung, kernel_start, kernel_end in zip(rungs, kernel_starts, kernel_ends, strict=True)
     ]
     return Listing(tuple(kernel_parts), opened)
 
@@ -206,11 +207,11 @@ def try_orders(code: str) -> Table:
     chain = cp.RawKernel(code, "chain")
 
     def outcome(use_ticket: int, order: str) -> str:
-        done, ticket = cp.zeros(CHAIN_BLOCKS, "int32"), cp.zeros(1, "int32")
+        done_flags, ticket_counter = cp.zeros(CHAIN_BLOCKS, "int32"), cp.zeros(1, "int32")
         try:
             with block_order(order):
-                chain((CHAIN_BLOCKS,), (128,), (done, ticket, np.int32(use_ticket)))
-            return "ends" if bool(done.all()) else "ends too early"
+                chain((CHAIN_BLOCKS,), (128,), (done_flags, ticket_counter, np.int32(use_ticket)))
+            return "ends" if bool(done_flags.all()) else "ends too early"
         except cp.cuda.runtime.CUDARuntimeError:
             return "hangs"
 
@@ -303,8 +304,8 @@ def race(ladder: str = "reduction", elements: int = ELEMENTS) -> Race:
     title = f"{series.title}: n = {elements:,}"
     laps: list[Lap] = []
     kernel_count = len(series.rungs)
-    with session.steps(kernel_count + 1, "figures.race") as begin:
-        begin()
+    with session.steps(kernel_count + 1, "figures.race") as begin_step:
+        begin_step()
         copy_target = cp.empty_like(x)
         copy_ns, provenance = lap(lambda: copy_target.data.copy_from_device_async(x.data, x.nbytes))
         copy_lap = Lap("cudaMemcpy", "a copy on the device", "", copy_ns, 2 * x.nbytes / copy_ns)
@@ -314,7 +315,7 @@ def race(ladder: str = "reduction", elements: int = ELEMENTS) -> Race:
             return picture_bundle(png(_lap_bars(laps, copy_lap, kernel_count), title, caption), caption)
 
         for rung, limiter in zip(series.rungs, limiters, strict=True):
-            begin(draw_laps)
+            begin_step(draw_laps)
             busy_ns, _ = lap(kernels.launch(rung.name, x, out))
             laps.append(Lap(rung.name, rung.says, limiter, busy_ns, example.moved_bytes / busy_ns))
     return Race(tuple(laps), copy_lap, provenance, title)

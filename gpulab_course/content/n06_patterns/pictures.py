@@ -118,17 +118,17 @@ def look_back(own_sums: Sequence[int], known: int) -> Picture:
     last_tile = len(own_sums) - 1
     prefix = int(sum(own_sums[: known + 1]))
     figure, axes = empty_axes(2.3, (-0.1, last_tile + 1.1), (-0.75, 3.2))
-    for tile, own_sum in enumerate(own_sums):
-        is_prefix = tile <= known
-        draw_text(axes, tile + 0.5, -0.4, f"tile {tile}", ha="center")
-        value = sum(own_sums[: tile + 1]) if is_prefix else own_sum
-        text = f"{value}\nfrom the start" if is_prefix else f"{value}\nown sum"
-        draw_box(axes, tile + 0.05, 0, 0.9, 1, "good" if is_prefix else "warn", text, fontsize=9)
+    for tile_index, own_sum in enumerate(own_sums):
+        is_prefix = tile_index <= known
+        draw_text(axes, tile_index + 0.5, -0.4, f"tile {tile_index}", ha="center")
+        shown_sum = sum(own_sums[: tile_index + 1]) if is_prefix else own_sum
+        text = f"{shown_sum}\nfrom the start" if is_prefix else f"{shown_sum}\nown sum"
+        draw_box(axes, tile_index + 0.05, 0, 0.9, 1, "good" if is_prefix else "warn", text, fontsize=9)
     draw_arrow(axes, (last_tile + 0.5, 1.75), (known + 0.5, 1.75), "accent")
     axes.plot([last_tile + 0.5] * 2, [1.05, 1.75], color=light("accent"), linewidth=1)
-    for tile in range(known, last_tile):
-        axes.plot([tile + 0.5] * 2, [1.05, 1.75], color=light("accent"), linewidth=1, linestyle=":")
-    added_sums = [*(own_sums[tile] for tile in range(last_tile - 1, known, -1)), prefix]
+    for tile_index in range(known, last_tile):
+        axes.plot([tile_index + 0.5] * 2, [1.05, 1.75], color=light("accent"), linewidth=1, linestyle=":")
+    added_sums = [*(own_sums[tile_index] for tile_index in range(last_tile - 1, known, -1)), prefix]
     prefix_sum = int(sum(own_sums[:last_tile]))
     terms = " + ".join(str(added_sum) for added_sum in added_sums)
     added_text = f"tile {last_tile} looks back and adds {terms} = {prefix_sum}"
@@ -221,37 +221,40 @@ def halo(block_x: int, block_y: int, radius: int) -> Picture:
             name = "accent-2" if is_tile else "other-pale"
             cell_text = "×" if is_near else ""
             draw_box(axes, x, y, 1, 1, name, cell_text, edge="bg", text_colour="fg", fontsize=9)
-    near_side = 2 * radius + 1
+    window_side = 2 * radius + 1
     axes.add_patch(
         Rectangle(
             (center_x - radius, center_y - radius),
-            near_side,
-            near_side,
+            window_side,
+            window_side,
             fill=False,
             edgecolor=light("tail"),
             linewidth=2,
         )
     )
     draw_box(axes, center_x, center_y, 1, 1, "warn", edge="tail")
-    tile = block_x * block_y
-    loaded = width * height
+    pixel_count = block_x * block_y
+    loaded_pixels = width * height
     legend = (
-        ("accent-2", f"tile: the {block_x} × {block_y} = {tile} pixels that this block computes"),
+        ("accent-2", f"tile: the {block_x} × {block_y} = {pixel_count} pixels that this block computes"),
         (
             "other-pale",
-            f"halo: {loaded - tile} more pixels that it loads; their results belong to other blocks",
+            (
+                f"halo: {loaded_pixels - pixel_count} more pixels that it loads; "
+                "their results belong to other blocks"
+            ),
         ),
-        ("warn", f"one result, which needs the {near_side} × {near_side} pixels with ×"),
+        ("warn", f"one result, which needs the {window_side} × {window_side} pixels with ×"),
     )
-    for line, (name, text) in enumerate(legend):
-        line_y = height + 0.5 + 1.2 * line
+    for line_index, (name, text) in enumerate(legend):
+        line_y = height + 0.5 + 1.2 * line_index
         draw_box(axes, 0, line_y, 1, 1, name, edge="bg")
         draw_text(axes, 1.5, line_y + 0.5, text)
     return Picture.of(
         figure,
-        f"A tile of {block_x} × {block_y} pixels with a halo of {radius} pixels on each side: {loaded} "
-        f"pixels are loaded for {tile} results. A result at the right edge of the tile needs {near_side} × "
-        f"{near_side} pixels, of which {radius} columns are in the halo.",
+        f"A tile of {block_x} × {block_y} pixels with a halo of {radius} pixels on each side: "
+        f"{loaded_pixels} pixels are loaded for {pixel_count} results. A result at the right edge of the "
+        f"tile needs {window_side} × {window_side} pixels, of which {radius} columns are in the halo.",
     )
 
 

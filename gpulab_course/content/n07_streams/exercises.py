@@ -100,12 +100,12 @@ def _awaited_work(wait: Any, stream_id: int) -> str:
 def _judge_time(call_text: str, facts: dict[str, Any], n: int) -> None:
     result = facts["result"]
     calls = facts["calls"]
-    runs = facts["runs"]
+    run_spans = facts["runs"]
     if isinstance(result, bool) or not isinstance(result, int | float | np.integer | np.floating):
         raise NotYet(f"{call_text} returns {kind_of(result)}: return a number of milliseconds.")
     if not calls:
         raise NotYet(f"{call_text} never calls work().")
-    if len(runs) < calls:
+    if len(run_spans) < calls:
         raise NotYet(
             f"{call_text} lets work() run in a stream that is not the caller's: call it "
             "in the current stream."
@@ -120,11 +120,11 @@ def _judge_time(call_text: str, facts: dict[str, Any], n: int) -> None:
             "call it once before you start."
         )
     result = float(result)
-    expected_ms = (runs[-1][1] - runs[-n][0]) / n / 1e6
-    total_ms = (runs[-1][1] - runs[0][0]) / 1e6
+    expected_ms = (run_spans[-1][1] - run_spans[-n][0]) / n / 1e6
+    total_ms = (run_spans[-1][1] - run_spans[0][0]) / 1e6
     if not np.isclose(result, expected_ms, rtol=_TIME_TOLERANCE):
         message = f"{call_text} returns {result:.4g}, but the mean of {n} warm calls is {expected_ms:.4g} ms"
-        call_times_ms = [(end - start) / 1e6 for start, end in runs[-n:]]
+        call_times_ms = [(end - start) / 1e6 for start, end in run_spans[-n:]]
         raise NotYet(f"{message}: {_explain_time(result, expected_ms, n, total_ms, call_times_ms, facts)}")
     if "device" in facts["waits"]:
         raise NotYet(

@@ -40,14 +40,14 @@ def three_clocks(
     """
     figure = Figure(figsize=(7.6, 3.4), dpi=100)
     axes = figure.add_axes((0.1, 0.17, 0.87, 0.74))
-    for (name, line_times_ms), (colour, marker, size, line) in zip(
+    for (name, line_times_ms), (colour, marker, size, line_style) in zip(
         times_ms.items(), _CLOCK_STYLES, strict=False
     ):
         # Two of them nearly coincide: hollow marks around small ones.
         axes.plot(
             iterations,
             line_times_ms,
-            line,
+            line_style,
             marker=marker,
             markersize=size,
             color=light(colour),
@@ -169,7 +169,10 @@ def running_at_once(activities: Sequence[Activity]) -> int:
     """Return the largest number of operations that ran at the same time."""
     largest_count = 0
     for activity in activities:
-        running_count = sum(other.start_ns <= activity.start_ns < other.end_ns for other in activities)
+        running_count = sum(
+            other_activity.start_ns <= activity.start_ns < other_activity.end_ns
+            for other_activity in activities
+        )
         largest_count = max(largest_count, running_count)
     return largest_count
 

@@ -138,7 +138,7 @@ def pinning() -> MeasurementTable:
         recording["rates"]["HtoD pinned"][recording["sizes"].index(128 << 21)] for recording in recordings
     ]
     copy_us = [(128 << 20) / gbps / 1e3 for gbps in rates_gbps]
-    ratios = [pinning / copy for pinning, copy in zip(pinning_us, copy_us, strict=True)]
+    ratios = [pinning_time / copy_time for pinning_time, copy_time in zip(pinning_us, copy_us, strict=True)]
     rows = (
         ("get 128 MiB of pinned memory", *map(_format_us, pinning_us)),
         ("copy 128 MiB to the device", *map(_format_us, copy_us)),
@@ -238,7 +238,10 @@ def _measure_or_load(module: str, key: str) -> tuple[Any, Provenance]:
             process = subprocess.run(command, capture_output=True, text=True, check=True, timeout=_TIMEOUT_S)
             return json.loads(process.stdout.splitlines()[-1]), Provenance("measured", choice.device, "")
         except (subprocess.SubprocessError, ValueError, IndexError) as error:
-            lines = (getattr(error, "stderr", "") or str(error)).strip().splitlines()
-            print(f"On this {choice.device} it failed: {lines[-1] if lines else type(error).__name__}")
+            error_lines = (getattr(error, "stderr", "") or str(error)).strip().splitlines()
+            print(
+                f"On this {choice.device} it failed: "
+                f"{error_lines[-1] if error_lines else type(error).__name__}"
+            )
     recording = recorded()["h200"]
     return recording[key], _recording_origin(recording)

@@ -239,8 +239,8 @@ def pack_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
     if array_count == 3:
         lengths[0] += 70_000  # beyond 16 bits
     arrays = [data.floats(int(n)) * np.float32(data.rng.choice([1e-30, 1, 1000, 1e30])) for n in lengths]
-    for array, special in zip(reversed(arrays), (np.inf, -0.0, np.nan, 1e-44), strict=False):
-        array[:1] = special
+    for array, special_value in zip(reversed(arrays), (np.inf, -0.0, np.nan, 1e-44), strict=False):
+        array[:1] = special_value
     return _make_pack_case(arrays)
 
 
@@ -258,8 +258,10 @@ def upload(parts: Any) -> Any:
     """The reference solution: join the arrays on the host, copy once, and return views of the copy."""
     cp = session.cp()
     flat_array = cp.asarray(np.concatenate(parts))
-    ends = np.cumsum([part.size for part in parts]).tolist()
-    return tuple(flat_array[end - part.size : end] for part, end in zip(parts, ends, strict=True))
+    part_ends = np.cumsum([part.size for part in parts]).tolist()
+    return tuple(
+        flat_array[part_end - part.size : part_end] for part, part_end in zip(parts, part_ends, strict=True)
+    )
 
 
 def upload_one_by_one(parts: Any) -> Any:
@@ -399,7 +401,7 @@ class ChosenRows:
 
 def lookup_sizes(rng: np.random.Generator) -> tuple[tuple[Any, ...], ...]:
     """Draw tuples of the number of rows, columns and chosen rows, and a dtype."""
-    rows, width, chosen_count = (int(rng.integers(low, 2 * low)) for low in (20_000, 8, 20))
+    rows, width, chosen_count = (int(rng.integers(min_count, 2 * min_count)) for min_count in (20_000, 8, 20))
     small_sizes = (1, 1, 1, "f4"), (100, 8, 5, "i4"), (1000, 33, 7, "f8")
     return *small_sizes, (rows, width, chosen_count, "f4"), (50_000, 16, 40, "f4")
 

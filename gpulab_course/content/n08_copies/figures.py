@@ -32,14 +32,16 @@ def page_migration(
     origin
         The provenance of the times.
     """
-    squares = max(1, min(_MAX_SQUARES, size_bytes // _SQUARE_BYTES))
-    first, second, in_place = (duration(time_ns) for time_ns in (first_ns, second_ns, in_place_ns))
+    square_count = max(1, min(_MAX_SQUARES, size_bytes // _SQUARE_BYTES))
+    first_text, second_text, in_place_text = (
+        duration(time_ns) for time_ns in (first_ns, second_ns, in_place_ns)
+    )
     # The step and its time, where the pages are afterwards, and the label of an arrow.
     rows = (
         ("managed: host fills it", "", "host", ""),
-        ("managed: first kernel", first, "device", "page faults"),
-        ("managed: second kernel", second, "device", ""),
-        ("pinned: any kernel", in_place, "host", "each read"),
+        ("managed: first kernel", first_text, "device", "page faults"),
+        ("managed: second kernel", second_text, "device", ""),
+        ("pinned: any kernel", in_place_text, "host", "each read"),
     )
     figure = Figure(figsize=(7.6, 3.5), dpi=100)
     axes = figure.add_axes((0.01, 0.02, 0.98, 0.86))
@@ -48,7 +50,7 @@ def page_migration(
         axes.text(0, y + 0.3, step_name, fontsize=9, va="center", color=light("fg"))
         axes.text(0, y + 0.75, time_text, fontsize=9, va="center", weight="bold", color=light("fg"))
         for name, x, colour in (("host", _HOST_X, "warn"), ("device", _DEVICE_X, "good")):
-            for index in range(squares):
+            for index in range(square_count):
                 is_here = memory_side == name
                 axes.add_patch(
                     Rectangle(
@@ -60,17 +62,25 @@ def page_migration(
                     )
                 )
         if arrow:
-            start, end = _HOST_X + 0.8 * squares + 0.2, _DEVICE_X - 0.3
+            arrow_start, arrow_end = _HOST_X + 0.8 * square_count + 0.2, _DEVICE_X - 0.3
             style = {"arrowstyle": "-|>", "color": light("tail"), "linewidth": 2}
-            axes.annotate("", (end, y + 0.62), (start, y + 0.62), arrowprops=style)
-            middle = (start + end) / 2
-            axes.text(middle, y + 0.2, arrow, fontsize=9, ha="center", color=light("tail-text"))
-    half = 0.4 * squares
-    axes.text(_HOST_X + half, -0.3, "host memory", fontsize=9, ha="center", weight="bold", color=light("fg"))
+            axes.annotate("", (arrow_end, y + 0.62), (arrow_start, y + 0.62), arrowprops=style)
+            arrow_middle = (arrow_start + arrow_end) / 2
+            axes.text(arrow_middle, y + 0.2, arrow, fontsize=9, ha="center", color=light("tail-text"))
+    half_width = 0.4 * square_count
     axes.text(
-        _DEVICE_X + half, -0.3, "device memory", fontsize=9, ha="center", weight="bold", color=light("fg")
+        _HOST_X + half_width, -0.3, "host memory", fontsize=9, ha="center", weight="bold", color=light("fg")
     )
-    axes.set_xlim(0, _DEVICE_X + 0.8 * squares + 0.1)
+    axes.text(
+        _DEVICE_X + half_width,
+        -0.3,
+        "device memory",
+        fontsize=9,
+        ha="center",
+        weight="bold",
+        color=light("fg"),
+    )
+    axes.set_xlim(0, _DEVICE_X + 0.8 * square_count + 0.1)
     axes.set_ylim(1.5 * len(rows) - 0.4, -0.8)
     axes.set_axis_off()
     figure.text(0.5, 0.93, origin.label, fontsize=10, ha="center", color=light("muted"))
@@ -78,6 +88,7 @@ def page_migration(
         figure,
         f"Where the pages of an array of {size(size_bytes)} are, {origin.label}. Managed memory: after the "
         "host has filled it, all pages are in host memory. The first kernel causes page faults, which move "
-        f"all pages to device memory, in {first}. The second kernel finds them there, in {second}. Pinned "
-        f"memory: the pages stay in host memory, and each read of a kernel crosses the bus, in {in_place}.",
+        f"all pages to device memory, in {first_text}. The second kernel finds them there, in "
+        f"{second_text}. Pinned memory: the pages stay in host memory, and each read of a kernel crosses "
+        f"the bus, in {in_place_text}.",
     )

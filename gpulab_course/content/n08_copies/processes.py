@@ -39,11 +39,11 @@ def measure() -> dict[str, Any]:
     x = cp.ndarray(ELEMENTS, cp.float32, cp.cuda.MemoryPointer(memory, 0))
     x.fill(1)
     cp.cuda.Device().synchronize()
-    handle = cp.cuda.runtime.ipcGetMemHandle(memory.ptr)
+    ipc_handle = cp.cuda.runtime.ipcGetMemHandle(memory.ptr)
     start_s = time.perf_counter()
     child = subprocess.run(
         [sys.executable, "-c", CHILD],
-        input=f"{handle.hex()}\n{ELEMENTS}\n",
+        input=f"{ipc_handle.hex()}\n{ELEMENTS}\n",
         capture_output=True,
         text=True,
         timeout=_TIMEOUT_S,
@@ -51,7 +51,7 @@ def measure() -> dict[str, Any]:
     )
     child_sum, child_address = child.stdout.split()
     return {
-        "handle_bytes": len(handle),
+        "handle_bytes": len(ipc_handle),
         "sum there": float(child_sum),
         "sum here": float(x.sum()),
         "address there": child_address,

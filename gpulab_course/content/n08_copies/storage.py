@@ -98,20 +98,20 @@ def _read_by_cufile(cp: Any, library: Any, path: Path, x: Any) -> dict[str, Any]
         file = os.open(path, os.O_RDONLY | os.O_DIRECT)
     except OSError:  # a file system that always caches
         file = os.open(path, os.O_RDONLY)
-    handle = ctypes.c_void_p()
+    file_handle = ctypes.c_void_p()
     description = _CuFileDescription(1, _CuFileHandle(fd=file), None)  # 1: a file descriptor
     try:
-        status = library.cuFileHandleRegister(ctypes.byref(handle), ctypes.byref(description))
+        status = library.cuFileHandleRegister(ctypes.byref(file_handle), ctypes.byref(description))
         result: dict[str, Any] = {"register": int(status.error), "by cuFile": []}
         for _ in range(0 if status.error else _REPEATS):
             x.fill(0)
             cp.cuda.Device().synchronize()
             _drop_cached(path)
             start_s = time.perf_counter()
-            result["bytes"] = int(library.cuFileRead(handle, x.data.ptr, x.nbytes, 0, 0))
+            result["bytes"] = int(library.cuFileRead(file_handle, x.data.ptr, x.nbytes, 0, 0))
             result["by cuFile"].append(round((time.perf_counter() - start_s) * 1e3, 2))
         if not status.error:
-            library.cuFileHandleDeregister(handle)
+            library.cuFileHandleDeregister(file_handle)
         return result
     finally:
         os.close(file)

@@ -164,8 +164,8 @@ class WhereCopiesGo(View):
             [move.gbps for move in moves if move.way != "at home"] or [move.gbps for move in moves]
         )
         shares = [min(max(move.gbps / max_gbps, 0.01), 1.25) / 1.25 for move in moves]
-        tops = [chart_bottom - height * share for share in shares]
-        middles = [index + 0.5 for index in indices]
+        bar_tops = [chart_bottom - height * share for share in shares]
+        bar_middles = [index + 0.5 for index in indices]
         rates = [f"{_format_rate(move)}{' (cut)' if move.gbps > 1.25 * max_gbps else ''}" for move in moves]
         names = [_move_name(move) for move in moves]
         sizes = [size(move.size_bytes) for move in moves]
@@ -177,17 +177,17 @@ class WhereCopiesGo(View):
             Rects(
                 indices,
                 [index + 1 for index in indices],
-                tops,
+                bar_tops,
                 [chart_bottom] * move_count,
                 colours,
                 ("accent", "other"),
                 inset=14,
                 **speaking([_describe_move(move) for move in moves]),
             ),
-            Labels(middles, [y - 9 for y in tops], rates, anchor="middle", weight="bold"),
-            Labels(middles, [chart_bottom + 12] * move_count, names, anchor="middle", room=label_widths),
+            Labels(bar_middles, [y - 9 for y in bar_tops], rates, anchor="middle", weight="bold"),
+            Labels(bar_middles, [chart_bottom + 12] * move_count, names, anchor="middle", room=label_widths),
             Labels(
-                middles,
+                bar_middles,
                 [chart_bottom + 27] * move_count,
                 sizes,
                 anchor="middle",
@@ -233,18 +233,22 @@ def _draw_map(move: Move) -> Box:
 
 
 def _place_boxes(places: Sequence[Place], colour: str) -> Item:
-    lefts = [place.x for place in places]
-    rights = [place.right for place in places]
+    left_edges = [place.x for place in places]
+    right_edges = [place.right for place in places]
     return Rects(
-        lefts, rights, [place.y for place in places], [place.y + place.height for place in places], colour
+        left_edges,
+        right_edges,
+        [place.y for place in places],
+        [place.y + place.height for place in places],
+        colour,
     )
 
 
 def _place_labels(places: Sequence[Place], colour: str, weight: str) -> Item:
-    middles = [place.x + place.width / 2 for place in places]
+    box_middles = [place.x + place.width / 2 for place in places]
     place_texts = [place.text for place in places]
     return Labels(
-        middles,
+        box_middles,
         [place.middle for place in places],
         place_texts,
         anchor="middle",
@@ -259,7 +263,7 @@ def _place_arrows(
     line_ends = [_connecting_line(_PLACES[a], _PLACES[b]) for a, b in place_pairs]
     if is_reversed:
         line_ends = [(x1, y1, x0, y0) for x0, y0, x1, y1 in line_ends]
-    x0, y0, x1, y1 = ([end[index] for end in line_ends] for index in range(4))
+    x0, y0, x1, y1 = ([endpoints[index] for endpoints in line_ends] for index in range(4))
     return Rules(x0, y0, x1, y1, colour, width=width, arrow=True)
 
 

@@ -76,7 +76,7 @@ class BusySms(Steered):
             self.redraw()
             self.answer({"launch_index": self.launch_index})
 
-    def _figures(self) -> tuple[float, float, float]:
+    def _median_values(self) -> tuple[float, float, float]:
         """Return the median utilization, active SMs and occupancy of the chosen launch, in percent."""
         samples = self._record.within(spinning(*SPINS[self.launch_index]))
         # NVML's utilization is an average that lags: the first samples still contain the previous launch.
@@ -87,7 +87,7 @@ class BusySms(Steered):
 
     def sentence(self) -> str:
         """Return the shown values in one sentence."""
-        utilization, active_share, occupancy = (number(value, 2) for value in self._figures())
+        utilization, active_share, occupancy = (number(value, 2) for value in self._median_values())
         return (
             f"{spinning(*SPINS[self.launch_index])}: {utilization} % GPU utilization, {active_share} % of "
             f"the SMs active, {occupancy} % of their warp slots in use; {self._record.provenance.label}."
@@ -102,9 +102,9 @@ class BusySms(Steered):
         colours = ("muted", "accent", "tail")
         rows = [
             {"label": name, "share": value / 100, "value": f"{number(value, 2)} %", "colour": colour}
-            for name, value, colour in zip(names, self._figures(), colours, strict=True)
+            for name, value, colour in zip(names, self._median_values(), colours, strict=True)
         ]
-        active_sms = round(self._figures()[1] / 100 * sms)  # no counter shows which SMs are active
+        active_sms = round(self._median_values()[1] / 100 * sms)  # no counter shows which SMs are active
         index = np.arange(sms)
         x = index % _COLUMNS
         y = index // _COLUMNS * float(_SIDE_PX)
@@ -180,9 +180,9 @@ def ceiling(peak_gflops: float, bandwidth_gbps: float, intensities: Sequence[flo
     )
     axes.loglog([ridge, max_intensity], [peak_gflops, peak_gflops], color=light("tail"), linewidth=3)
     axes.axvline(ridge, color=light("muted"), linestyle="--", linewidth=1)
-    floor = min_intensity * bandwidth_gbps / 2
+    min_gflops = min_intensity * bandwidth_gbps / 2
     axes.set_xlim(min_intensity, max_intensity)
-    axes.set_ylim(floor, 2.2 * peak_gflops)
+    axes.set_ylim(min_gflops, 2.2 * peak_gflops)
     limit_texts = []
     for intensity in intensities:
         gflops = min(peak_gflops, intensity * bandwidth_gbps)
@@ -198,13 +198,13 @@ def ceiling(peak_gflops: float, bandwidth_gbps: float, intensities: Sequence[flo
             fontsize=_FONT,
         )
         limit_texts.append(f"with {number(intensity, 3)} operations per byte at most {gflops:,.0f} GFLOP/s")
-    sides = (
+    ridge_sides = (
         (min_intensity, ridge, "slope: memory is the limit", "accent"),
         (ridge, max_intensity, "flat: arithmetic is the limit", "tail-text"),
     )
-    for start, end, text, colour in sides:
-        middle = (start * end) ** 0.5
-        axes.text(middle, 1.3 * floor, text, ha="center", color=light(colour), fontsize=_FONT)
+    for low_intensity, high_intensity, text, colour in ridge_sides:
+        label_intensity = (low_intensity * high_intensity) ** 0.5
+        axes.text(label_intensity, 1.3 * min_gflops, text, ha="center", color=light(colour), fontsize=_FONT)
     axes.text(
         ridge,
         2.3 * peak_gflops,
@@ -238,12 +238,12 @@ def path_of(timeline: Timeline, steps: Iterable[Any]) -> Picture:
         The steps of its critical path.
     """
     kernels = [activity for activity in timeline.activities if activity.kind == "CONCURRENT_KERNEL"]
-    on_path = {step.correlation_id for step in steps if step.kind == "operation"}
+    path_ids = {step.correlation_id for step in steps if step.kind == "operation"}
     streams = list(dict.fromkeys(kernel.stream_id for kernel in kernels))
     start_ns = min(kernel.start_ns for kernel in kernels)
     axes = _axes(0.75 + 0.65 * len(streams), left=0.16, bottom=0.3)
     for kernel in kernels:
-        is_critical = kernel.correlation_id in on_path
+        is_critical = kernel.correlation_id in path_ids
         colour = "tail" if is_critical else "accent-2"
         row = streams.index(kernel.stream_id)
         start_us = (kernel.start_ns - start_ns) / 1e3
@@ -274,12 +274,13 @@ def path_of(timeline: Timeline, steps: Iterable[Any]) -> Picture:
     names = [f"stream {row + 1}" for row in range(len(streams))]
     axes.set_yticks(range(len(streams)), names, fontsize=_FONT)
     axes.set_xlabel("µs since the first kernel began", fontsize=_FONT)
-    critical = [kernel.name for kernel in kernels if kernel.correlation_id in on_path]
-    hidden = [kernel.name for kernel in kernels if kernel.correlation_id not in on_path]
+    critical_names = [kernel.name for kernel in kernels if kernel.correlation_id in path_ids]
+    hidden_names = [kernel.name for kernel in kernels if kernel.correlation_id not in path_ids]
     return _picture(
         axes,
         f"{len(kernels)} kernels in {len(streams)} streams, {timeline.provenance.label}. On the critical "
-        f"path: {', '.join(critical)}. Hidden behind it (hatched): {', '.join(hidden) or 'none'}.",
+        f"path: {', '.join(critical_names)}. Hidden behind it (hatched): "
+        f"{', '.join(hidden_names) or 'none'}.",
     )
 
 
@@ -295,10 +296,10 @@ def power_after(record: LoadSamples, name: str) -> Picture:
     """
     begin_ns = dict(record.phases)[name]
     seconds = (record.time_ns - begin_ns) / 1e9
-    chosen = np.flatnonzero((seconds > -0.6) & (seconds < 1.9))[::2]
-    seconds = seconds[chosen]
-    reported_w = record["power"][chosen]
-    energy_w = np.diff(record["energy"][chosen]) / np.diff(seconds)
+    shown_indices = np.flatnonzero((seconds > -0.6) & (seconds < 1.9))[::2]
+    seconds = seconds[shown_indices]
+    reported_w = record["power"][shown_indices]
+    energy_w = np.diff(record["energy"][shown_indices]) / np.diff(seconds)
     axes = _axes(3.0)
     axes.stairs(
         energy_w, seconds, baseline=None, color=light("tail"), linewidth=2.5, label="from the counted energy"

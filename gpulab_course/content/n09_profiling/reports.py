@@ -24,7 +24,7 @@ _METRICS = (
     ("Occupancy", "Achieved Occupancy", "{:.0f} %".format),
     ("Warp State Statistics", "Warp Cycles Per Issued Instruction", "{:.0f}".format),
 )
-_LETTERS = 84
+_MAX_CHARACTERS = 84
 
 
 def path(name: str) -> Path:
@@ -50,23 +50,29 @@ def nsys_summary(report: str, *headings: str) -> Table:
     report
         The summary, such as ``cuda_api_sum``.
     headings
-        The headings of its columns. A value of more than `_LETTERS` letters is shortened at its end.
+        The headings of its columns. A value of more than `_MAX_CHARACTERS` is shortened at its end.
     """
     lines = nsight_systems().screen("stats").splitlines()
-    start = next(row for row, line in enumerate(lines) if line.strip().endswith(f"({report}):"))
-    rule_row = next(row for row in range(start, len(lines)) if lines[row].strip().startswith("--"))
+    title_row = next(
+        line_number for line_number, line in enumerate(lines) if line.strip().endswith(f"({report}):")
+    )
+    rule_row = next(
+        line_number
+        for line_number in range(title_row, len(lines))
+        if lines[line_number].strip().startswith("--")
+    )
     spans = [match.span() for match in re.finditer("-+", lines[rule_row])]
-    names = [lines[rule_row - 1][first:last].strip() for first, last in spans]
+    names = [lines[rule_row - 1][column_start:column_end].strip() for column_start, column_end in spans]
     chosen_spans = [spans[names.index(heading)] for heading in headings]
     rows = tuple(
-        tuple(_shortened(line[first:last].strip()) for first, last in chosen_spans)
+        tuple(_shorten(line[column_start:column_end].strip()) for column_start, column_end in chosen_spans)
         for line in itertools.takewhile(str.strip, lines[rule_row + 1 :])
     )
     return Table(f"nsys stats -r {report}, {nsight_systems().label}", headings, rows)
 
 
-def _shortened(text: str) -> str:
-    return text if len(text) <= _LETTERS else f"{text[: _LETTERS - 1]}…"
+def _shorten(text: str) -> str:
+    return text if len(text) <= _MAX_CHARACTERS else f"{text[: _MAX_CHARACTERS - 1]}…"
 
 
 def launches() -> list[Launch]:
@@ -76,12 +82,12 @@ def launches() -> list[Launch]:
 
 def ncu_metrics() -> Table:
     """Tabulate the metrics of the report that one should read first, with one column per launch."""
-    profiled = launches()
+    profiled_launches = launches()
     rows = tuple(
-        (section, metric, *(text(launch.metrics[metric]) for launch in profiled))
-        for section, metric, text in _METRICS
+        (section, metric, *(format_value(launch.metrics[metric]) for launch in profiled_launches))
+        for section, metric, format_value in _METRICS
     )
-    headings = ("section", "metric", *(launch.kernel for launch in profiled))
+    headings = ("section", "metric", *(launch.kernel for launch in profiled_launches))
     return Table(f"Nsight Compute, {nsight_compute().label}", headings, rows)
 
 

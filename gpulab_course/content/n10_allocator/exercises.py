@@ -105,14 +105,14 @@ def judge_after_one(answer: Answer) -> str:
     for size in sizes:
         result = call(answer, size, name="after_one")
         expected_parts = after_one(size)
-        values = parts_of(result)
-        if values is None or len(values) != 4 or not all(map(is_number, values)):
+        result_parts = parts_of(result)
+        if result_parts is None or len(result_parts) != 4 or not all(map(is_number, result_parts)):
             raise NotYet(f"after_one({size:,}) should return four numbers, as a tuple.")
-        for part_name, value, expected in zip(_PART_NAMES, values, expected_parts, strict=True):
-            if value != expected:
+        for part_name, result_part, expected in zip(_PART_NAMES, result_parts, expected_parts, strict=True):
+            if result_part != expected:
                 message = (
                     f"after a request of {size:,} bytes, {expected:,} bytes are {part_name}, not "
-                    f"{spelt(value)}."
+                    f"{spelt(result_part)}."
                 )
                 raise NotYet(f"{message}{_size_lesson(size, part_name)}")
     return (
@@ -479,13 +479,13 @@ def attend(h: Any) -> Any:
     cp = session.cp()
     n, d = h.shape
     output = cp.empty_like(h)
-    for start in range(0, n, 64):
-        scores = h[start : start + 64] @ h.T
+    for first_row in range(0, n, 64):
+        scores = h[first_row : first_row + 64] @ h.T
         scores *= np.float32(d**-0.5)
         scores -= scores.max(axis=1, keepdims=True)
         cp.exp(scores, out=scores)
         scores /= scores.sum(axis=1, keepdims=True)
-        cp.matmul(scores, h, out=output[start : start + 64])
+        cp.matmul(scores, h, out=output[first_row : first_row + 64])
         del scores
     return output
 

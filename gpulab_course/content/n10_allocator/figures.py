@@ -169,7 +169,7 @@ def lifetimes(trace: AllocatorTrace, names: Sequence[str], least_bytes: int = 64
     )
     bar_of_address: dict[int, int] = {}
     bars: list[list[int]] = []  # start, end, bytes
-    sums = [0]
+    live_bytes = [0]
     for step, event in enumerate(event_indices):
         address, size = int(events.addresses[event]), int(events.size_bytes[event])
         is_new = events.actions[event] == ALLOC
@@ -178,42 +178,47 @@ def lifetimes(trace: AllocatorTrace, names: Sequence[str], least_bytes: int = 64
             bars.append([step, len(event_indices), size])
         else:
             bars[bar_of_address.pop(address)][1] = step
-        sums.append(sums[-1] + (size if is_new else -size))
-    peak = int(np.argmax(sums)) - 1
+        live_bytes.append(live_bytes[-1] + (size if is_new else -size))
+    peak = int(np.argmax(live_bytes)) - 1
     figure = Figure(figsize=(7.6, 4.4), dpi=100)
-    upper = figure.add_axes((0.16, 0.4, 0.82, 0.53))
-    lower = figure.add_axes((0.16, 0.12, 0.82, 0.24), sharex=upper)
+    lifetime_axes = figure.add_axes((0.16, 0.4, 0.82, 0.53))
+    size_axes = figure.add_axes((0.16, 0.12, 0.82, 0.24), sharex=lifetime_axes)
     for row, (start, end, size) in enumerate(bars):
         colour = "tail" if start <= peak < end else "accent-2"
-        upper.add_patch(Rectangle((start, row - 0.38), end - start, 0.76, facecolor=light(colour)))
+        lifetime_axes.add_patch(Rectangle((start, row - 0.38), end - start, 0.76, facecolor=light(colour)))
         text = f"{size / MIB:.3g} MiB"
-        upper.text(start + 0.1, row, text, ha="left", va="center", fontsize=9, color="black")
-    upper.set_yticks(range(len(bars)), names, fontsize=_FONT)
-    upper.set_ylim(len(bars) - 0.5, -0.5)
-    lower.stairs([size / MIB for size in sums[1:]], np.arange(len(sums)), fill=True, color=light("accent-2"))
-    lower.set_ylabel("MiB", fontsize=_FONT)
-    lower.set_ylim(0, 1.2 * max(sums) / MIB)
-    lower.text(peak + 0.5, 1.02 * max(sums) / MIB, "peak", ha="center", va="bottom", fontsize=_FONT)
-    lower.set_xlabel("allocations and frees, in the order of the program", fontsize=_FONT)
-    lower.set_xlim(0, len(event_indices))
-    lower.set_xticks([])
-    upper.tick_params(labelbottom=False, bottom=False)
-    for axes in (upper, lower):
+        lifetime_axes.text(start + 0.1, row, text, ha="left", va="center", fontsize=9, color="black")
+    lifetime_axes.set_yticks(range(len(bars)), names, fontsize=_FONT)
+    lifetime_axes.set_ylim(len(bars) - 0.5, -0.5)
+    size_axes.stairs(
+        [size / MIB for size in live_bytes[1:]],
+        np.arange(len(live_bytes)),
+        fill=True,
+        color=light("accent-2"),
+    )
+    size_axes.set_ylabel("MiB", fontsize=_FONT)
+    size_axes.set_ylim(0, 1.2 * max(live_bytes) / MIB)
+    size_axes.text(peak + 0.5, 1.02 * max(live_bytes) / MIB, "peak", ha="center", va="bottom", fontsize=_FONT)
+    size_axes.set_xlabel("allocations and frees, in the order of the program", fontsize=_FONT)
+    size_axes.set_xlim(0, len(event_indices))
+    size_axes.set_xticks([])
+    lifetime_axes.tick_params(labelbottom=False, bottom=False)
+    for axes in (lifetime_axes, size_axes):
         axes.axvspan(peak, peak + 1, facecolor=light("grid"), zorder=0)
         axes.spines[["top", "right"]].set_visible(False)
-    stacks = events.stacks[event_indices]
-    starts = [0, *(np.flatnonzero(np.diff(stacks)) + 1), len(event_indices)]
-    for line_number, (start, end) in enumerate(pairwise(starts), 1):
-        is_inside = len(trace.stacks[stacks[start]]) > len(trace.stacks[stacks[-1]])
+    event_stacks = events.stacks[event_indices]
+    stack_starts = [0, *(np.flatnonzero(np.diff(event_stacks)) + 1), len(event_indices)]
+    for line_number, (start, end) in enumerate(pairwise(stack_starts), 1):
+        is_inside = len(trace.stacks[event_stacks[start]]) > len(trace.stacks[event_stacks[-1]])
         text = f"line {line_number}" if is_inside else "return" if end < len(event_indices) else ""
-        upper.text((start + end) / 2, -0.7, text, ha="center", va="bottom", fontsize=_FONT)
+        lifetime_axes.text((start + end) / 2, -0.7, text, ha="center", va="bottom", fontsize=_FONT)
         if start:
-            upper.axvline(start, color=light("muted"), linestyle=":", linewidth=1)
-    at_peak = [name for name, (start, end, _) in zip(names, bars, strict=True) if start <= peak < end]
+            lifetime_axes.axvline(start, color=light("muted"), linestyle=":", linewidth=1)
+    peak_names = [name for name, (start, end, _) in zip(names, bars, strict=True) if start <= peak < end]
     return Picture.of(
         figure,
         f"The life of each array over the allocations and frees of a program, {trace.provenance.label}. At "
-        f"the peak of {max(sums) / MIB:.3g} MiB these are alive (orange): {', '.join(at_peak)}.",
+        f"the peak of {max(live_bytes) / MIB:.3g} MiB these are alive (orange): {', '.join(peak_names)}.",
     )
 
 
@@ -257,10 +262,10 @@ def kept_outputs(layers: int, every: int) -> Picture:
         x = 19 + (0, 26, 58)[index]
         draw_box(axes, x, 35, 3, 3, colour, hatch=hatch)
         draw_text(axes, x + 4, 36.5, text)
-    checkpoints = ", ".join(str(number) for number in kept_columns["recompute"] if number)
+    checkpoints_text = ", ".join(str(number) for number in kept_columns["recompute"] if number)
     return Picture.of(
         figure,
         f"The input and the outputs of {layers} layers. keep has all of them on the device until the end. "
-        f"recompute keeps the input and output {checkpoints}, and computes the others when they are needed. "
-        "offload has the outputs on the host.",
+        f"recompute keeps the input and output {checkpoints_text}, and computes the others when they are "
+        "needed. offload has the outputs on the host.",
     )

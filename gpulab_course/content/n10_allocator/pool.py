@@ -264,7 +264,7 @@ def drive(make_pool: Callable[[Any], Any], requests: tuple[Request, ...]) -> lis
     drivers = Driver(1 << 40), Driver(1 << 44)
     log: list[tuple[Any, ...]] = []
     pools: list[Any] = []
-    starts: dict[int, Any] = {}
+    addresses: dict[int, Any] = {}
 
     def record_call(driver: Driver, function: Any, *arguments: Any) -> Any:
         error_text = ""
@@ -290,12 +290,14 @@ def drive(make_pool: Callable[[Any], Any], requests: tuple[Request, ...]) -> lis
         if request.kind == "empty":
             record_call(driver, lambda pool=pool: pool.empty_cache())
         elif request.kind == "malloc":
-            starts[request.number] = record_call(
+            addresses[request.number] = record_call(
                 driver, lambda *a, pool=pool: pool.malloc(*a), request.size, request.stream
             )
-            if type(starts[request.number]) is not int and not hasattr(starts[request.number], "__index__"):
+            if type(addresses[request.number]) is not int and not hasattr(
+                addresses[request.number], "__index__"
+            ):
                 break
         else:
-            address = starts[request.number] + (request.size if request.kind == "refuse" else 0)
+            address = addresses[request.number] + (request.size if request.kind == "refuse" else 0)
             record_call(driver, lambda *a, pool=pool: pool.free(*a), address)
     return log

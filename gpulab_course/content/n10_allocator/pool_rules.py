@@ -120,9 +120,9 @@ def check_log(requests: tuple[Request, ...], log: Any) -> None:
         raise DamagedError("the log of the pool is incomplete")
     for pool in pools:
         if pool.segments:
-            remainder = f"{len(pool.segments)} segment{'s have' if len(pool.segments) > 1 else ' has'}"
+            segments_text = f"{len(pool.segments)} segment{'s have' if len(pool.segments) > 1 else ' has'}"
             raise NotYet(
-                f"no pool block is in use, but after empty_cache() {remainder} not been returned to the "
+                f"no pool block is in use, but after empty_cache() {segments_text} not been returned to the "
                 f"driver: {_JOIN_ADVICE}"
             )
 
@@ -163,14 +163,14 @@ def _check_malloc(
                 "work of that stream may not be finished. Keep separate lists of free "
                 "pool blocks for the streams."
             )
-    end = blocks[0].segment + pool.segments[blocks[0].segment] if blocks else 0
-    if blocks and end % UNIT_BYTES and address + request.size > end:
+    segment_end = blocks[0].segment + pool.segments[blocks[0].segment] if blocks else 0
+    if blocks and segment_end % UNIT_BYTES and address + request.size > segment_end:
         raise NotYet(
             f"{name} ends after the end of its segment, for which your pool requested "
             f"only {pool.segments[blocks[0].segment]:,} bytes from the driver. Round "
             "sizes up before you request a segment."
         )
-    if address + request.size > end:
+    if address + request.size > segment_end:
         raise NotYet(
             f"{name} is not inside one segment of the driver. Do not join pool blocks of two segments, "
             "even if they are neighbours, and use only the segments that your pool requested."

@@ -352,8 +352,8 @@ def noise_case(random_data: Draw, size: Any) -> ProgramCase:
     seed = int(random_data.rng.integers(1, 1 << 31))
     if round_count > 1:  # unsigned, and too large for an int
         seed += 1 << 31
-    rows = hashed(seed, round_count + 1, n)
-    expected = rows[:-1]
+    noise_rows = hashed(seed, round_count + 1, n)
+    expected = noise_rows[:-1]
     mistakes = (
         (
             np.broadcast_to(expected[0], expected.shape),
@@ -367,7 +367,7 @@ def noise_case(random_data: Draw, size: Any) -> ProgramCase:
             ("All rows contain the last round: copy the output before the next launch overwrites it."),
         ),
         (
-            rows[1:],
+            noise_rows[1:],
             (
                 "The rows are one round ahead. Advance the round after the draw, and reset it to 0 after the "
                 "warm-up."
@@ -382,15 +382,15 @@ def noise_case(random_data: Draw, size: Any) -> ProgramCase:
 def draws(source: str, seed: int, rounds: int, n: int) -> Any:
     """Launch one graph per round, which generates noise and advances the round number (reference)."""
     cp = session.cp()
-    noise, advance = (cp.RawKernel(source, name) for name in ("noise", "advance"))
+    noise_kernel, advance_kernel = (cp.RawKernel(source, name) for name in ("noise", "advance"))
     round_number = cp.zeros(1, dtype=cp.uint32)
     round_numbers = cp.empty(n, dtype=cp.uint32)
     rows = cp.empty((rounds, n), dtype=cp.uint32)
     shape = (-(-n // 256),), (256,)
 
     def draw_round() -> None:
-        noise(*shape, (round_number, np.uint32(seed), round_numbers, np.int32(n)))
-        advance((1,), (1,), (round_number,))
+        noise_kernel(*shape, (round_number, np.uint32(seed), round_numbers, np.int32(n)))
+        advance_kernel((1,), (1,), (round_number,))
 
     draw_round()
     round_number.fill(0)

@@ -59,13 +59,13 @@ def break_even(work: Callable[[Any], None], x: Any) -> BreakEven:
 
     def shortest_us(call: Callable[[], Any]) -> float:
         """Return the shortest of five durations of a call, in µs."""
-        times = []
+        durations_us = []
         for _ in range(5):
             stream.synchronize()
             start_ms = clocks.host_ms()
             call()
-            times.append(1e3 * (clocks.host_ms() - start_ms))
-        return min(times)
+            durations_us.append(1e3 * (clocks.host_ms() - start_ms))
+        return min(durations_us)
 
     with stream:
         work(x)  # warm up

@@ -28,42 +28,44 @@ def launch_times(count: int, launch_us: float, kernel_us: float) -> tuple[list[S
     launches = [(index * launch_us, (index + 1) * launch_us) for index in range(count)]
     kernels: list[Span] = []
     for _, launch_end in launches:
-        start = max(launch_end, kernels[-1][1] if kernels else 0.0)
-        kernels.append((start, start + kernel_us))
+        kernel_start = max(launch_end, kernels[-1][1] if kernels else 0.0)
+        kernels.append((kernel_start, kernel_start + kernel_us))
     return launches, kernels
 
 
 def launches_and_kernels(launch_us: float, *kernels_us: float, count: int = 4) -> Picture:
     """Draw launches and kernels on a time axis, with one panel for each duration of a kernel."""
-    end = max(launch_times(count, launch_us, kernel_us)[1][-1][1] for kernel_us in kernels_us)
+    end_us = max(launch_times(count, launch_us, kernel_us)[1][-1][1] for kernel_us in kernels_us)
     figure = Figure(figsize=(WIDTH_IN, 1.75 * len(kernels_us) + 0.45), dpi=100)
     captions = []
     panel_height = 1 / (len(kernels_us) + 0.25)
     for panel, kernel_us in enumerate(kernels_us):
         axes = figure.add_axes((0.01, 1 - (panel + 1) * panel_height + 0.005, 0.98, 0.93 * panel_height))
-        axes.set_xlim(-0.13 * end, 1.02 * end)
+        axes.set_xlim(-0.13 * end_us, 1.02 * end_us)
         axes.set_ylim(3.1, 0)
         axes.set_axis_off()
         launches, kernels = launch_times(count, launch_us, kernel_us)
-        spacing = kernels[-1][0] - kernels[-2][0]
-        gap = kernels[-1][0] - kernels[-2][1]
-        gap_text = f"a gap of {gap:g} µs before each kernel" if gap else "no gaps"
-        heading = f"Kernels of {kernel_us:g} µs start {spacing:g} µs apart: {gap_text}"
-        draw_text(axes, -0.13 * end, 0.4, heading, weight="bold")
+        spacing_us = kernels[-1][0] - kernels[-2][0]
+        gap_us = kernels[-1][0] - kernels[-2][1]
+        gap_text = f"a gap of {gap_us:g} µs before each kernel" if gap_us else "no gaps"
+        heading = f"Kernels of {kernel_us:g} µs start {spacing_us:g} µs apart: {gap_text}"
+        draw_text(axes, -0.13 * end_us, 0.4, heading, weight="bold")
         for row, (name, spans, colour) in enumerate(
             (("host", launches, "warn"), ("stream", kernels, "accent"))
         ):
-            draw_text(axes, -0.02 * end, 1.35 + row, name, ha="right")
-            for index, (start, end_x) in enumerate(spans, 1):
-                wide = end_x - start > 0.05 * end
-                label = str(index) if not wide else f"{'launch' if colour == 'warn' else 'kernel'} {index}"
-                draw_box(axes, start, 1 + row, end_x - start, 0.7, colour, label if wide else "")
-                if not wide:
-                    draw_text(axes, end_x + 0.006 * end, 1.35 + row, label)
+            draw_text(axes, -0.02 * end_us, 1.35 + row, name, ha="right")
+            for index, (start_us, span_end_us) in enumerate(spans, 1):
+                is_wide = span_end_us - start_us > 0.05 * end_us
+                label = str(index) if not is_wide else f"{'launch' if colour == 'warn' else 'kernel'} {index}"
+                draw_box(
+                    axes, start_us, 1 + row, span_end_us - start_us, 0.7, colour, label if is_wide else ""
+                )
+                if not is_wide:
+                    draw_text(axes, span_end_us + 0.006 * end_us, 1.35 + row, label)
         captions.append(f"{heading}.")
     axis = figure.add_axes((0.01, 0.25 * panel_height, 0.98, 0.001))
-    axis.set_xlim(-0.13 * end, 1.02 * end)
-    ticks = range(0, int(end) + 1, 6 if end < 60 else 20)
+    axis.set_xlim(-0.13 * end_us, 1.02 * end_us)
+    ticks = range(0, int(end_us) + 1, 6 if end_us < 60 else 20)
     axis.set_xticks([*ticks], [f"{tick} µs" for tick in ticks], fontsize=9)
     axis.set_yticks([])
     axis.spines[["left", "right", "top"]].set_visible(False)
@@ -104,7 +106,7 @@ def break_even_lines(even: BreakEven, work: str, origin: Provenance) -> Picture:
     axes.set_title(origin.label, fontsize=10, color=light("muted"))
     axes.grid(alpha=0.25)
     axes.legend(frameon=False, loc="upper left")
-    pays_text = (
+    break_even_text = (
         f"the graph takes less host time from launch number {even.launches} on"
         if even.launches
         else "the graph never takes less host time"
@@ -112,7 +114,7 @@ def break_even_lines(even: BreakEven, work: str, origin: Provenance) -> Picture:
     return Picture.of(
         figure,
         f"Host time, {origin.label}: {even.eager_us:,.0f} µs per run without a graph; {making_us:,.0f} µs to "
-        f"make the graph and {even.launch_us:,.1f} µs per launch: {pays_text}.",
+        f"make the graph and {even.launch_us:,.1f} µs per launch: {break_even_text}.",
     )
 
 
@@ -192,45 +194,54 @@ def static_buffer(renamed: GraphRecord, buffered: GraphRecord, batches: Sequence
 def accesses(record: GraphRecord) -> list[tuple[str, int, int]]:
     """Return the name of each node in a chain of nodes, and the addresses that it reads and writes."""
     outputs = {array.address for array in record.arrays if array.is_output}
-    current = next(array.address for array in record.arrays if array.address not in outputs)
+    current_address = next(array.address for array in record.arrays if array.address not in outputs)
     node_accesses = []
     for node in record.nodes:
-        written = next((address for address in node.addresses if address != current), current)
-        node_accesses.append((_node_name(node), current, written))
-        current = written
+        written_address = next(
+            (address for address in node.addresses if address != current_address), current_address
+        )
+        node_accesses.append((_node_name(node), current_address, written_address))
+        current_address = written_address
     return node_accesses
 
 
 def blocks_of_pool(*records: GraphRecord) -> Picture:
     """Draw which blocks of a pool are written by each node of graphs that are chains of nodes."""
     chains = [accesses(record) for record in records]
-    addresses = list(dict.fromkeys(written for chain in chains for _, _, written in chain))
-    letters = {address: chr(ord("A") + index) for index, address in enumerate(addresses)}
-    rows = sum(map(len, chains))
+    addresses = list(dict.fromkeys(write_address for chain in chains for _, _, write_address in chain))
+    block_letters = {address: chr(ord("A") + index) for index, address in enumerate(addresses)}
+    row_count = sum(map(len, chains))
     left_x, width = 6.4, 13.4 / len(addresses)
-    height_in = 0.36 * (rows + len(chains)) + 0.95
-    figure, axes = empty_axes(height_in, (0, 20), (0, rows + 0.55 * (len(chains) - 1) + 1.65))
-    for address, letter in letters.items():
-        middle = left_x + (addresses.index(address) + 0.5) * width
+    height_in = 0.36 * (row_count + len(chains)) + 0.95
+    figure, axes = empty_axes(height_in, (0, 20), (0, row_count + 0.55 * (len(chains) - 1) + 1.65))
+    for address, letter in block_letters.items():
+        box_middle_x = left_x + (addresses.index(address) + 0.5) * width
         draw_text(
-            axes, middle, 0.65, f"pool block {letter}\n{_short_address(address)}", ha="center", weight="bold"
+            axes,
+            box_middle_x,
+            0.65,
+            f"pool block {letter}\n{_short_address(address)}",
+            ha="center",
+            weight="bold",
         )
     y = 1.4
     captions = []
     for graph_number, (record, chain) in enumerate(zip(records, chains, strict=True), 1):
         outputs = {array.address for array in record.arrays if array.is_output}
         colour = ("accent", "warn", "good")[(graph_number - 1) % 3]
-        for index, (name, read, written) in enumerate(chain):
+        for index, (name, read_address, write_address) in enumerate(chain):
             draw_text(axes, 0.1, y + 0.45, f"graph {graph_number}: {name}")
-            is_output = index == len(chain) - 1 and written in outputs
+            is_output = index == len(chain) - 1 and write_address in outputs
             for address in addresses:
                 x = left_x + addresses.index(address) * width
-                if address == written:
+                if address == write_address:
                     draw_box(axes, x, y, width, 0.9, colour, "writes its output" if is_output else "writes")
                 else:
-                    draw_box(axes, x, y, width, 0.9, "bg", "reads" if address == read else "")
+                    draw_box(axes, x, y, width, 0.9, "bg", "reads" if address == read_address else "")
             y += 1
         y += 0.55
-        written_text = ", then ".join(f"pool block {letters[written]} ({name})" for name, _, written in chain)
+        written_text = ", then ".join(
+            f"pool block {block_letters[write_address]} ({name})" for name, _, write_address in chain
+        )
         captions.append(f"Graph {graph_number} writes {written_text}, which is its output.")
     return Picture.of(figure, f"{len(addresses)} pool blocks. " + " ".join(captions))

@@ -45,9 +45,9 @@ def recorded() -> dict[str, Any]:
 def origin() -> Provenance:
     """Return the provenance of the recording."""
     record = recorded()
-    torch = record["torch"].split("+")[0]
+    torch_version = record["torch"].split("+")[0]
     return Provenance(
-        "recorded", record["device"], f"{record['date']}, CuPy {record['cupy']}, PyTorch {torch}"
+        "recorded", record["device"], f"{record['date']}, CuPy {record['cupy']}, PyTorch {torch_version}"
     )
 
 

@@ -48,14 +48,16 @@ def affine_case(random_data: Draw, size: Any) -> ProgramCase:
     """Return a test case with a random matrix, and a factor and an offset for each column."""
     x = (random_data.rng.standard_normal(size) * 3).astype(np.float32)
     factors, offsets = (random_data.rng.uniform(-2, 2, size[1]).astype(np.float32) for _ in range(2))
-    return _affine(x, factors, offsets)
+    return _make_affine_case(x, factors, offsets)
 
 
-def _affine(x: Any, factors: Any, offsets: Any) -> ProgramCase:
+def _make_affine_case(x: Any, factors: Any, offsets: Any) -> ProgramCase:
     """Return the test call with this matrix, these factors and these offsets."""
-    values = x.astype(np.float64) * factors + offsets
+    affine_values = x.astype(np.float64) * factors + offsets
     with np.errstate(over="ignore", invalid="ignore"):
-        expected = values / (1 + np.exp(values * (values * values * -0.0713548 - 1.5957691)))
+        expected = affine_values / (
+            1 + np.exp(affine_values * (affine_values * affine_values * -0.0713548 - 1.5957691))
+        )
         near_expected = Near(
             expected.astype(np.float32), np.abs(x * factors) + np.abs(offsets) + 1e-4, ulps=16
         )
@@ -66,15 +68,19 @@ def _affine(x: Any, factors: Any, offsets: Any) -> ProgramCase:
 def affine_extremes(random_data: Draw, size: Any) -> ProgramCase:
     """Return a test case whose columns contain values of every magnitude, an infinity and NaN."""
     magnitudes = np.array([29, 31, 40, 87, 89, 130, 1e3, 1e4, 1e7, 1e15, 1e25])
-    values = random_data.rng.permutation([*magnitudes, *-magnitudes, 0.0, -0.0, 1e-20, np.inf, np.nan])
+    extreme_values = random_data.rng.permutation(
+        [*magnitudes, *-magnitudes, 0.0, -0.0, 1e-20, np.inf, np.nan]
+    )
     factors = random_data.rng.choice((-2, -1, -0.5, 0.5, 1, 2), size[1]).astype(np.float32)
-    return _affine((values[:, None] / factors).astype(np.float32), factors, np.zeros(size[1], np.float32))
+    return _make_affine_case(
+        (extreme_values[:, None] / factors).astype(np.float32), factors, np.zeros(size[1], np.float32)
+    )
 
 
 def affine_zeros(random_data: Draw, size: Any) -> ProgramCase:
     """Return a test case in which the factor, the offset, or both are 0 for some columns."""
     x = (random_data.rng.standard_normal(size) * 3).astype(np.float32)
-    return _affine(x, np.array([0, 0, 1, -1], np.float32), np.array([0, -2, 0, 2], np.float32))
+    return _make_affine_case(x, np.array([0, 0, 1, -1], np.float32), np.array([0, -2, 0, 2], np.float32))
 
 
 def affine_gelu(x: Any, factors: Any, offsets: Any) -> Any:
@@ -131,10 +137,10 @@ def largest_case(random_data: Draw, n: Any) -> ProgramCase:
         mistakes = [
             (np.asarray(np.float32(-np.inf)), "For an empty array, the result must be 0: begin there.")
         ]
-    return _largest(x, expected, mistakes)
+    return _make_largest_case(x, expected, mistakes)
 
 
-def _largest(x: Any, expected: Any, mistakes: Sequence[tuple[Any, str]] = ()) -> ProgramCase:
+def _make_largest_case(x: Any, expected: Any, mistakes: Sequence[tuple[Any, str]] = ()) -> ProgramCase:
     """Return the test call with this array and this largest absolute value."""
     label = f"largest(x) with {x.size:,} elements"
     expected = np.asarray(np.float32(expected))
@@ -153,14 +159,14 @@ def largest_of(*edges: float, index: int = 0, expected: float) -> Callable[[Draw
             finite_maximum,
             "One element is NaN, and it was lost: a comparison such as a > b is never true for NaN.",
         )
-        return _largest(x, expected, [lost_nan] if np.isnan(expected) else ())
+        return _make_largest_case(x, expected, [lost_nan] if np.isnan(expected) else ())
 
     return make_case
 
 
 def largest_uniform(value: float) -> Callable[[Draw, Any], ProgramCase]:
     """Return a function that creates a test case in which all numbers equal `value`."""
-    return lambda random_data, n: _largest(np.full(n, value, np.float32), abs(value))
+    return lambda random_data, n: _make_largest_case(np.full(n, value, np.float32), abs(value))
 
 
 def largest(x: Any) -> Any:
@@ -189,10 +195,10 @@ def softmax_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     x = np.rint(x).astype(np.float32) if random_data.kind == draw.DUPLICATES else x.astype(np.float32)
     scale = np.float32(random_data.rng.choice((0.125, 0.5, 1, 2)))
     bias = random_data.rng.uniform(-4, 4, columns).astype(np.float32)
-    return _softmax(x, scale, bias)
+    return _make_softmax_case(x, scale, bias)
 
 
-def _softmax(x: Any, scale: Any, bias: Any) -> Case:
+def _make_softmax_case(x: Any, scale: Any, bias: Any) -> Case:
     """Return the test launch with these scores, this scale and these biases."""
     rows, columns = x.shape
     scores = (x * np.float32(scale)).astype(np.float64) + bias
@@ -200,8 +206,8 @@ def _softmax(x: Any, scale: Any, bias: Any) -> Case:
     expected = powers / powers.sum(axis=1, keepdims=True)
     error_scale = np.abs(x * scale).max(axis=1, keepdims=True) + np.abs(bias).max() + 40
     near_expected = Near(expected.astype(np.float32), expected * error_scale + 1e-6, ulps=8)
-    values = {"x": x, "bias": bias, "scale": scale, "rows": rows, "cols": columns}
-    return Case(rows, values, {"y": near_expected}, 4 * columns)
+    inputs = {"x": x, "bias": bias, "scale": scale, "rows": rows, "cols": columns}
+    return Case(rows, inputs, {"y": near_expected}, 4 * columns)
 
 
 def softmax_like(scale: float, spread: float, bias_spread: float) -> Callable[[Draw, Any, Dim3], Case]:
@@ -212,7 +218,7 @@ def softmax_like(scale: float, spread: float, bias_spread: float) -> Callable[[D
             random_data.rng.uniform(-max_magnitude, max_magnitude, shape).astype(np.float32)
             for max_magnitude, shape in ((spread, size), (bias_spread, size[1]))
         )
-        return _softmax(x, np.float32(scale), bias)
+        return _make_softmax_case(x, np.float32(scale), bias)
 
     return make_case
 
@@ -220,7 +226,7 @@ def softmax_like(scale: float, spread: float, bias_spread: float) -> Callable[[D
 def softmax_level(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case whose rows have equal scores; the scores of later rows are further from 0."""
     x = (-2.0) ** np.arange(3, 3 + 9 * size[0], 9)[:, None] * np.ones(size)
-    return _softmax(x.astype(np.float32), np.float32(1), np.zeros(size[1], np.float32))
+    return _make_softmax_case(x.astype(np.float32), np.float32(1), np.zeros(size[1], np.float32))
 
 
 def softmax_steep(random_data: Draw, size: Any, block: Dim3) -> Case:
@@ -228,10 +234,10 @@ def softmax_steep(random_data: Draw, size: Any, block: Dim3) -> Case:
     x = random_data.rng.uniform(-3, 3, size)
     peak_columns = np.r_[0, size[1] - 1, random_data.rng.integers(0, size[1], size[0] - 2)]
     x[np.arange(size[0]), peak_columns] += random_data.rng.choice((12, 200), size[0])
-    return _softmax(x.astype(np.float32), np.float32(1), np.zeros(size[1], np.float32))
+    return _make_softmax_case(x.astype(np.float32), np.float32(1), np.zeros(size[1], np.float32))
 
 
-def _rows(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
+def _draw_matrix_sizes(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
     """Draw sizes (rows, columns): few and many columns, around a warp and a block, and long rows."""
     a, b = (int(n) for n in rng.integers(2, 40, 2))
     wide_columns = int(rng.integers(1025, 2200))
@@ -242,19 +248,19 @@ def _rows(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
     return [*short_rows, (4, many_columns), (2, wide_columns), (3, 4 * 1024 + a), (900, few_columns)]
 
 
-def _unscaled(mistake: Mistake) -> Any:
+def _unscaled_softmax(mistake: Mistake) -> Any:
     """Return the result that a kernel without scale and bias would have."""
     x64 = mistake["x"].astype(np.float64)
     powers = np.exp(x64 - x64.max(axis=1, keepdims=True))
     return powers / powers.sum(axis=1, keepdims=True)
 
 
-def _matches(compute: Callable[[Mistake], Any]) -> Callable[[Mistake], bool]:
+def _make_matcher(compute: Callable[[Mistake], Any]) -> Callable[[Mistake], bool]:
     """Return a matcher for results that equal ``compute(mistake)``, the result of a known mistake."""
     return lambda m: m.found is not None and np.allclose(m.found, compute(m), rtol=1e-3, atol=1e-5)
 
 
-def _overflows(mistake: Mistake) -> bool:
+def _is_overflow(mistake: Mistake) -> bool:
     """Return whether only those rows are wrong whose exponentials overflow without a subtraction."""
     if mistake.found is None or not mistake.wrong.any():
         return False
@@ -268,8 +274,8 @@ def _sums_to_one(mistake: Mistake) -> bool:
     """Return whether the elements of each wrong row have the sum 1."""
     if mistake.found is None:
         return False
-    rows = mistake.found[mistake.wrong.any(axis=1)].astype(np.float64)
-    return bool(np.allclose(rows.sum(axis=1), 1, atol=5e-5))
+    wrong_rows = mistake.found[mistake.wrong.any(axis=1)].astype(np.float64)
+    return bool(np.allclose(wrong_rows.sum(axis=1), 1, atol=5e-5))
 
 
 # 12-guards
@@ -294,7 +300,7 @@ _KEY_LESSONS = {
 _NUMBERS = {"int": int, "float": float, "bool": bool}
 
 
-def _argument(cp: Any, description: Description, repetition: int) -> Any:
+def _make_argument(cp: Any, description: Description, repetition: int) -> Any:
     """Create an array or number from a description; every second array has another memory layout."""
     if description[0] == "number":
         return _NUMBERS[description[1]](description[2])
@@ -308,7 +314,7 @@ def _argument(cp: Any, description: Description, repetition: int) -> Any:
         return cp.empty((*description[2], 2 + repetition % 2), description[1])[..., 0]
 
 
-def _descriptions(values: Sequence[Any]) -> list[Description]:
+def _describe_arguments(values: Sequence[Any]) -> list[Description]:
     """Return descriptions of arrays and numbers as plain data."""
     return [
         ("array", value.dtype.name, value.shape, value.flags.c_contiguous, value.device.id)
@@ -325,8 +331,8 @@ def call_caches(
 
     def make_cache(index: int) -> Any:
         def compile(*args: Any) -> Any:
-            function_id = request("compiled", index, _descriptions(args))
-            return lambda *arguments: request("ran", function_id, _descriptions(arguments))
+            function_id = request("compiled", index, _describe_arguments(args))
+            return lambda *arguments: request("ran", function_id, _describe_arguments(arguments))
 
         function = cached(compile)
         if not callable(function):
@@ -343,7 +349,10 @@ def call_caches(
             repetitions.update(call_arguments)
             results.append(
                 caches[call_arguments is calls[-1]](
-                    *(_argument(cp, description, repetitions[description]) for description in call_arguments)
+                    *(
+                        _make_argument(cp, description, repetitions[description])
+                        for description in call_arguments
+                    )
                 )
             )
         return results
@@ -492,11 +501,11 @@ def _draw_calls(rng: np.random.Generator) -> list[list[Description]]:
     return calls
 
 
-def _key_lesson(compiled: Sequence[Description], requested: Sequence[Description]) -> str:
+def _key_lesson(compiled_key: Sequence[Description], requested_key: Sequence[Description]) -> str:
     """Return the feedback that names the property which is missing in the key of the cache."""
-    if len(compiled) != len(requested):
+    if len(compiled_key) != len(requested_key):
         return _KEY_LESSONS["count"]
-    for compiled_argument, requested_argument in zip(compiled, requested, strict=True):
+    for compiled_argument, requested_argument in zip(compiled_key, requested_key, strict=True):
         if compiled_argument[0] != requested_argument[0]:
             return _KEY_LESSONS["kind"]
         if compiled_argument != requested_argument and compiled_argument[0] == "number":
@@ -603,13 +612,18 @@ def _conflict_text(step_group: Sequence[Step], later_steps: Sequence[Step], memo
 def judge_kernels(answer: Answer) -> str:
     """Judge `kernels` with programs for each rule, and then with random programs."""
     rng = answer.rng
-    programs = [*_NAMED.values(), *(_draw_program(rng, int(rng.integers(2, 9))) for _ in range(60))]
+    programs = [
+        *_EXAMPLE_PROGRAMS.values(),
+        *(_draw_program(rng, int(rng.integers(2, 9))) for _ in range(60)),
+    ]
     for program_steps in programs:
         descriptions = [(step.name, step.does, step.reads, step.into) for step in program_steps]
         call_text = f"kernels({'; '.join(map(_step_text, program_steps))})"
         result = call(answer, descriptions, name="kernels", shown=call_text)
         step_groups = (
-            [[str(name) for name in step_group] for step_group in result] if _is_groups(result) else None
+            [[str(name) for name in step_group] for step_group in result]
+            if _is_list_of_groups(result)
+            else None
         )
         if step_groups is None:
             raise NotYet(f"{call_text} should return a list of kernels, as lists of names.")
@@ -634,10 +648,10 @@ def _step_text(step: Step) -> str:
     return f"{step.name} = {step.does}({', '.join(step.reads)})" + (f" into {step.into}" if step.into else "")
 
 
-def _is_groups(value: Any) -> bool:
+def _is_list_of_groups(result: Any) -> bool:
     """Return whether a value is a list of non-empty lists."""
     list_types = (list, tuple)
-    return isinstance(value, list_types) and all(isinstance(group, list_types) and group for group in value)
+    return isinstance(result, list_types) and all(isinstance(group, list_types) and group for group in result)
 
 
 def _difference_text(steps: Sequence[Step], step_groups: Sequence[Sequence[str]]) -> str:
@@ -660,16 +674,18 @@ def _draw_program(rng: np.random.Generator, length: int) -> list[Step]:
         names = ["x", *(step.name for step in steps)]
         main_input = names[-1] if rng.random() < 0.8 else str(rng.choice(names))
         second_input = (str(rng.choice(names)),) if operation == "map" and rng.random() < 0.4 else ()
-        reads = tuple(dict.fromkeys((main_input, *second_input)))
+        step_inputs = tuple(dict.fromkeys((main_input, *second_input)))
         stored_inputs = [
-            name for name in reads if name not in {step.name for step in steps if step.does == "reduce"}
+            name for name in step_inputs if name not in {step.name for step in steps if step.does == "reduce"}
         ]
-        into = stored_inputs[-1] if operation == "map" and stored_inputs and rng.random() < 0.4 else None
-        steps.append(Step("abcdefghi"[index], operation, reads, into))
+        in_place_input = (
+            stored_inputs[-1] if operation == "map" and stored_inputs and rng.random() < 0.4 else None
+        )
+        steps.append(Step("abcdefghi"[index], operation, step_inputs, in_place_input))
     return steps
 
 
-_NAMED = {
+_EXAMPLE_PROGRAMS = {
     "gelu": [Step("a", "map", ("x",)), Step("b", "map", ("a",)), Step("c", "map", ("a", "b"))],
     "mean square": [Step("a", "map", ("x",)), Step("b", "reduce", ("a",))],
     "centred": [Step("a", "reduce", ("x",)), Step("b", "map", ("x", "a"))],
@@ -703,7 +719,7 @@ _NAMED = {
 }
 
 
-_SHARED = (
+_SHARED_MEMORY_ADVICE = (
     "If one warp stores values for other warps, a __syncthreads() must come before they are read, and "
     "another one before they are overwritten."
 )
@@ -802,7 +818,7 @@ EXERCISES = (
         reference="softmax_fused.cu",
         naive="softmax_passes.cu",
         level="stretch",
-        sizes=_rows,
+        sizes=_draw_matrix_sizes,
         table=(
             Row("a scale below 0", softmax_like(-1, 100, 4), ((5, 70), (2, 1300))),
             Row("a scale of 0", softmax_like(0, 100, 30), ((3, 200),)),
@@ -828,9 +844,9 @@ EXERCISES = (
             ),
             Advice(advice.out_of_bounds, "A row has cols elements, and so has its space in shared memory."),
             Advice(advice.written_twice, "Each element must be written by only one thread."),
-            Advice(advice.hazard("RAW", "WAR", "WAW"), _SHARED),
-            Advice(_matches(_unscaled), "This is the softmax of x. Apply scale and bias first."),
-            Advice(_overflows, "expf overflows from 89 on. Subtract the row's largest score first."),
+            Advice(advice.hazard("RAW", "WAR", "WAW"), _SHARED_MEMORY_ADVICE),
+            Advice(_make_matcher(_unscaled_softmax), "This is the softmax of x. Apply scale and bias first."),
+            Advice(_is_overflow, "expf overflows from 89 on. Subtract the row's largest score first."),
             Advice(
                 advice.partly_unwritten,
                 "Some elements were never written. A row can be longer than the block.",

@@ -39,18 +39,18 @@ def kernels_of_steps(steps: Sequence[Step], kernels: Sequence[Sequence[str]]) ->
     kernels
         The names of the steps of each kernel, in the order of the program.
     """
-    red = boundaries(steps, kernels)
+    boundary_edges = boundaries(steps, kernels)
     depth = max(map(len, kernels))
-    pitch = 20 / (len(kernels) + 0.6)
+    box_spacing = 20 / (len(kernels) + 0.6)
     figure, axes = empty_axes(0.8 * depth + 1.1, (0, 20), (0, 2.1 * depth + 2.1))
-    width = 0.72 * pitch
-    boxes: dict[str, tuple[float, float]] = {"x": (0.1 * pitch, 1.9 + 0.55)}
-    draw_text(axes, 0.22 * pitch, 2.5, "x", ha="center", weight="bold")
-    calls = {name: f"{name} = {does}({', '.join(reads)})" for name, does, reads, _ in steps}
+    width = 0.72 * box_spacing
+    boxes: dict[str, tuple[float, float]] = {"x": (0.1 * box_spacing, 1.9 + 0.55)}
+    draw_text(axes, 0.22 * box_spacing, 2.5, "x", ha="center", weight="bold")
+    calls = {name: f"{name} = {operation}({', '.join(reads)})" for name, operation, reads, _ in steps}
     for index, step_names in enumerate(kernels):
-        x = (0.7 + index) * pitch
+        x = (0.7 + index) * box_spacing
         colour = _KERNEL_COLOURS[index % len(_KERNEL_COLOURS)]
-        left_x, outer_width = x - 0.06 * pitch, width + 0.12 * pitch
+        left_x, outer_width = x - 0.06 * box_spacing, width + 0.12 * box_spacing
         height = 2.1 * len(step_names) - 0.15
         draw_box(axes, left_x, 1.35, outer_width, height, f"{colour}-pale", edge=colour, linewidth=1.5)
         name_y = 1.65 + 2.1 * len(step_names)
@@ -61,24 +61,26 @@ def kernels_of_steps(steps: Sequence[Step], kernels: Sequence[Sequence[str]]) ->
             draw_box(axes, x, y, width, 1.1, "bg", calls[name])
     for name, _, reads, _ in steps:
         x, y = boxes[name]
-        for read in reads:
-            if read not in boxes:
+        for input_name in reads:
+            if input_name not in boxes:
                 continue
-            x_read, y_read = boxes[read]
-            bend = 0.0
-            if x == x_read:
-                ends = (x + width / 2, y_read + 1.1), (x + width / 2, y)
-            elif read == "x" and x > pitch:
-                ends, bend = ((0.22 * pitch, 2.15), (x + 0.2 * width, y)), -0.3
-            elif read == "x":
-                ends = (0.32 * pitch, 2.5), (x, y + 0.55)
-            elif x - x_read > 1.5 * pitch:
-                ends, bend = ((x_read + 0.75 * width, y_read), (x + 0.3 * width, y)), -0.3
+            input_x, input_y = boxes[input_name]
+            arrow_bend = 0.0
+            if x == input_x:
+                arrow_ends = (x + width / 2, input_y + 1.1), (x + width / 2, y)
+            elif input_name == "x" and x > box_spacing:
+                arrow_ends, arrow_bend = ((0.22 * box_spacing, 2.15), (x + 0.2 * width, y)), -0.3
+            elif input_name == "x":
+                arrow_ends = (0.32 * box_spacing, 2.5), (x, y + 0.55)
+            elif x - input_x > 1.5 * box_spacing:
+                arrow_ends, arrow_bend = ((input_x + 0.75 * width, input_y), (x + 0.3 * width, y)), -0.3
             else:
-                ends = (x_read + width, y_read + 0.55), (x, y + 0.55)
-            colour, linewidth = ("error", 2) if (read, name) in red else ("fg", 1.2)
-            draw_arrow(axes, *ends, colour, linewidth=linewidth, connectionstyle=f"arc3,rad={bend}")
-    red_text = ", ".join(f"from {first} to {second}" for first, second in red)
+                arrow_ends = (input_x + width, input_y + 0.55), (x, y + 0.55)
+            colour, linewidth = ("error", 2) if (input_name, name) in boundary_edges else ("fg", 1.2)
+            draw_arrow(
+                axes, *arrow_ends, colour, linewidth=linewidth, connectionstyle=f"arc3,rad={arrow_bend}"
+            )
+    red_text = ", ".join(f"from {first} to {second}" for first, second in boundary_edges)
     groups_text = "; ".join(
         f"kernel {kernel_number} has {', '.join(calls[name] for name in step_names)}"
         for kernel_number, step_names in enumerate(kernels, 1)
@@ -124,8 +126,8 @@ def tile_of_a_block(rows: int, columns: int, step: int, thread: int) -> Picture:
     draw_text(axes, y_left, y_top - 0.5, f"result: {rows} × {columns:,}", weight="bold")
     draw_box(axes, y_left, y_top, y_width, y_height, "panel")
     for row in range(1, rows):
-        height = y_top + row * y_height / rows
-        axes.plot((y_left, y_left + y_width), (height, height), color=light("rule"), linewidth=0.8)
+        line_y = y_top + row * y_height / rows
+        axes.plot((y_left, y_left + y_width), (line_y, line_y), color=light("rule"), linewidth=0.8)
     draw_box(axes, column_x, y_top, column_width, y_height, "good")
     draw_text(
         axes,
@@ -134,8 +136,8 @@ def tile_of_a_block(rows: int, columns: int, step: int, thread: int) -> Picture:
         f"thread {thread}: sums[{rows}][4]\ncolumns {first_column} to {first_column + 3} of all rows",
         bbox={"fc": light("panel"), "ec": "none", "pad": 1},
     )
-    place = "in registers of the block's threads"
-    draw_text(axes, y_left + y_width / 2, y_top + y_height + 0.5, place, ha="center")
+    location_text = "in registers of the block's threads"
+    draw_text(axes, y_left + y_width / 2, y_top + y_height + 0.5, location_text, ha="center")
     draw_arrow(axes, (column_x + column_width / 2, row_y + 0.42), (column_x + column_width / 2, y_top))
     draw_arrow(axes, (x_left + x_width, y_top + y_height / 2), (y_left, y_top + y_height / 2))
     return Picture.of(

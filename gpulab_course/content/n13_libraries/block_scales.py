@@ -30,28 +30,32 @@ _TOP_EXPONENT = 2  # exponent of FP4's largest number, 6 = 1.5 * 2**2
 def mxfp4(x: Singles) -> tuple[Exponents, npt.NDArray[np.float64]]:
     """Return the exponents of the blocks and the FP4 elements of an array in MXFP4 (reference)."""
     blocks = x.astype(np.float64).reshape(-1, BLOCK)
-    largest = np.abs(blocks).max(axis=1)
-    exponents = np.where(largest > 0, np.frexp(largest)[1] - 1 - _TOP_EXPONENT, LEAST).clip(LEAST, MOST)
+    block_maxima = np.abs(blocks).max(axis=1)
+    exponents = np.where(block_maxima > 0, np.frexp(block_maxima)[1] - 1 - _TOP_EXPONENT, LEAST).clip(
+        LEAST, MOST
+    )
     return exponents, E2M1.round_all(np.ldexp(blocks, -exponents[:, None])).reshape(-1)
 
 
 def _draw_blocks(rng: np.random.Generator) -> list[tuple[str, Singles, str]]:
     """Return the name, the numbers and the lesson of each test."""
     block_count = int(rng.integers(5, 12))
-    normal = rng.standard_normal((block_count, BLOCK)).astype(np.float32)
-    sizes = (normal * 2.0 ** rng.integers(-30, 30, (block_count, 1))).astype(np.float32)
-    outlier = normal.copy()
-    outlier[int(rng.integers(0, block_count)), int(rng.integers(0, BLOCK))] = -1000
-    sides = np.abs(sizes)
-    sides[np.arange(block_count), sides.argmax(axis=1)] *= -8
-    zeros = sizes.copy()
-    zeros[int(rng.integers(0, block_count))] = 0
-    powers = np.float32(2.0) ** rng.choice(np.arange(-20, 21), block_count, replace=False).astype(np.float32)
-    at_powers = (normal / 64).clip(-0.5, 0.5) * powers[:, None]
-    at_powers[:, int(rng.integers(0, BLOCK))] = powers
-    below = at_powers.copy()
-    below[np.abs(below) == powers[:, None]] = np.nextafter(powers, np.float32(0))
-    ends = np.clip(normal, -1.9, 1.9) * np.float32(2.0) ** rng.choice(
+    normal_blocks = rng.standard_normal((block_count, BLOCK)).astype(np.float32)
+    scaled_blocks = (normal_blocks * 2.0 ** rng.integers(-30, 30, (block_count, 1))).astype(np.float32)
+    outlier_blocks = normal_blocks.copy()
+    outlier_blocks[int(rng.integers(0, block_count)), int(rng.integers(0, BLOCK))] = -1000
+    signed_blocks = np.abs(scaled_blocks)
+    signed_blocks[np.arange(block_count), signed_blocks.argmax(axis=1)] *= -8
+    zero_blocks = scaled_blocks.copy()
+    zero_blocks[int(rng.integers(0, block_count))] = 0
+    block_powers = np.float32(2.0) ** rng.choice(np.arange(-20, 21), block_count, replace=False).astype(
+        np.float32
+    )
+    at_powers = (normal_blocks / 64).clip(-0.5, 0.5) * block_powers[:, None]
+    at_powers[:, int(rng.integers(0, BLOCK))] = block_powers
+    below_powers = at_powers.copy()
+    below_powers[np.abs(below_powers) == block_powers[:, None]] = np.nextafter(block_powers, np.float32(0))
+    edge_blocks = np.clip(normal_blocks, -1.9, 1.9) * np.float32(2.0) ** rng.choice(
         [-140.0, -126.0, 126.0], (block_count, 1)
     )
     log_lesson = (
@@ -59,14 +63,14 @@ def _draw_blocks(rng: np.random.Generator) -> list[tuple[str, Singles, str]]:
     )
     limit_lesson = "A scale in E8M0 has exponents from -127 to 127, and a block of zeros has -127."
     return [
-        ("blocks of different sizes", sizes.reshape(-1), ""),
-        ("random numbers", normal.reshape(-1), ""),
-        ("random numbers and one outlier", outlier.reshape(-1), ""),
-        ("blocks whose largest absolute value is negative", sides.reshape(-1), ""),
+        ("blocks of different sizes", scaled_blocks.reshape(-1), ""),
+        ("random numbers", normal_blocks.reshape(-1), ""),
+        ("random numbers and one outlier", outlier_blocks.reshape(-1), ""),
+        ("blocks whose largest absolute value is negative", signed_blocks.reshape(-1), ""),
         ("blocks whose largest number is a power of two", at_powers.reshape(-1), ""),
-        ("blocks whose largest number is just below a power of two", below.reshape(-1), log_lesson),
-        ("blocks of which one has only zeros", zeros.reshape(-1), limit_lesson),
-        ("very small and very large numbers", ends.astype(np.float32).reshape(-1), limit_lesson),
+        ("blocks whose largest number is just below a power of two", below_powers.reshape(-1), log_lesson),
+        ("blocks of which one has only zeros", zero_blocks.reshape(-1), limit_lesson),
+        ("very small and very large numbers", edge_blocks.astype(np.float32).reshape(-1), limit_lesson),
     ]
 
 
@@ -89,7 +93,7 @@ def judge_blocks(answer: Answer) -> str:
             raise NotYet(f"{call_text} returns {spelt(result)}. Return two arrays: exponents, and elements.")
         if not is_unchanged:
             raise NotYet(f"{call_text} changes x, which belongs to its caller.")
-        exponents, elements = (_as_float64(part) for part in result)
+        exponents, elements = (_as_float64(result_part) for result_part in result)
         blocks = x.size // BLOCK
         if exponents.shape != (blocks,) or elements.shape != x.shape:
             raise NotYet(
@@ -101,11 +105,11 @@ def judge_blocks(answer: Answer) -> str:
         is_wrong = exponents != expected_exponents
         if is_wrong.any():
             block = int(np.argmax(is_wrong))
-            largest = float(np.abs(x[block * BLOCK : (block + 1) * BLOCK]).max())
+            block_maximum = float(np.abs(x[block * BLOCK : (block + 1) * BLOCK]).max())
             raise NotYet(
                 f"{call_text}: the exponent of block {block} is {exponents[block]:.6g}, but it should be "
                 f"{expected_exponents[block]}, because the largest absolute value of the block is "
-                f"{largest:.9g}. {_exponent_lesson(x, exponents) or lesson}".rstrip()
+                f"{block_maximum:.9g}. {_exponent_lesson(x, exponents) or lesson}".rstrip()
             )
         is_wrong = ~(elements == expected_elements)
         if is_wrong.any():
@@ -132,13 +136,15 @@ def _exponent_lesson(x: Singles, exponents: npt.NDArray[np.float64]) -> str:
     blocks = x.astype(np.float64).reshape(-1, BLOCK)
     sizes = np.abs(blocks)
 
-    def matches(largest: Any, rule: Callable[[Any], Any] = np.floor, top: int = _TOP_EXPONENT) -> bool:
+    def matches(
+        maxima: Any, rule: Callable[[Any], Any] = np.floor, top_exponent: int = _TOP_EXPONENT
+    ) -> bool:
         with np.errstate(divide="ignore", invalid="ignore"):
-            rule_exponents = np.broadcast_to(rule(np.log2(largest)) - top, exponents.shape)
+            rule_exponents = np.broadcast_to(rule(np.log2(maxima)) - top_exponent, exponents.shape)
             right_exponents = np.floor(np.log2(sizes.max(axis=1))) - _TOP_EXPONENT
         return bool((rule_exponents != right_exponents).any() and (exponents == rule_exponents).all())
 
-    if matches(sizes.max(axis=1), top=0):
+    if matches(sizes.max(axis=1), top_exponent=0):
         return "Subtract 2, the exponent of FP4's largest number, 6."
     if matches(sizes.max()):
         return "This is one scale for all. Each block needs its own."
@@ -189,11 +195,15 @@ def picture(x: Any, stored: Mapping[str, tuple[Any, int]]) -> Picture:
             index[is_shown], 0, np.asarray(values)[is_shown], color=light("accent"), lw=2.2, label="stored"
         )
         axes.plot(index[is_shown], np.asarray(x)[is_shown], "o", ms=3, color=light("warn"), label="exact")
-        for outlier in index[~is_shown]:
+        for outlier_index in index[~is_shown]:
             axes.annotate(
-                f"{x[outlier]:g}", (outlier, 3.4), (outlier + 1.5, 2.6), fontsize=9, color=light("muted")
+                f"{x[outlier_index]:g}",
+                (outlier_index, 3.4),
+                (outlier_index + 1.5, 2.6),
+                fontsize=9,
+                color=light("muted"),
             )
-            axes.vlines(outlier, 0, 3.6, color=light("tail"), lw=2.2)
+            axes.vlines(outlier_index, 0, 3.6, color=light("tail"), lw=2.2)
         for edge in range(block, len(x), block):
             axes.axvline(edge - 0.5, color=light("muted"), lw=0.8, ls=":")
         zeros = int((np.asarray(values)[is_shown] == 0).sum())

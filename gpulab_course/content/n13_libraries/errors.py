@@ -40,8 +40,8 @@ def mean_square_ulp(number_format: Format, mean: float = 0.0, spread: float = 1.
 
     def probability_below(limit: float) -> float:
         r"""Return the probability that \\|s\\| is less than `limit`."""
-        upper, lower = ((sign * limit - mean) / (spread * math.sqrt(2)) for sign in (1, -1))
-        return (math.erf(upper) - math.erf(lower)) / 2
+        upper_bound, lower_bound = ((sign * limit - mean) / (spread * math.sqrt(2)) for sign in (1, -1))
+        return (math.erf(upper_bound) - math.erf(lower_bound)) / 2
 
     probabilities = np.diff([0.0, *(probability_below(2.0 ** int(exponent + 1)) for exponent in exponents)])
     return float((probabilities * 4.0 ** (exponents - number_format.fraction_bits)).sum())
@@ -61,12 +61,12 @@ def walk_rms(n: int, number_format: Format, mean: float = 0.0, spread: float = 1
         i mean and the standard deviation sqrt(i) spread.
     """
     # Partial sums change slowly: a few hundred values of i represent their neighbours.
-    bounds = np.unique(np.geomspace(2, n + 1, 400).astype(int)) if n > 400 else np.arange(2, n + 2)
+    range_bounds = np.unique(np.geomspace(2, n + 1, 400).astype(int)) if n > 400 else np.arange(2, n + 2)
     sum_squares = 0.0
-    for start, end in itertools.pairwise(bounds):
-        middle = (start + end - 1) / 2
+    for start, end in itertools.pairwise(range_bounds):
+        middle_index = (start + end - 1) / 2
         sum_squares += (end - start) * mean_square_ulp(
-            number_format, middle * mean, math.sqrt(middle) * spread
+            number_format, middle_index * mean, math.sqrt(middle_index) * spread
         )
     return math.sqrt(sum_squares / 12)
 
@@ -95,8 +95,8 @@ def product_rms(k: int, inputs: Format, sums: Format = FP32) -> float:
 def sum_errors(numbers: Any, number_format: Format) -> Doubles:
     """Return the error of the sum of each row (seeds, n), which is rounded after each addition."""
     x = number_format.round_all(numbers)
-    sums = x[:, 0].copy()
+    running_sums = x[:, 0].copy()
     for column in range(1, x.shape[1]):
-        sums = number_format.round_all(sums + x[:, column])
+        running_sums = number_format.round_all(running_sums + x[:, column])
     # Exact sums; for numbers of at most FP32's bits, errors of a double are far below the measured ones.
-    return np.asarray(sums - np.array([math.fsum(row) for row in x]))
+    return np.asarray(running_sums - np.array([math.fsum(row) for row in x]))

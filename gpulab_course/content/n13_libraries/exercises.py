@@ -64,11 +64,11 @@ def to_bf16(random_data: Draw, size: Any, block: Dim3) -> Case:
 
 def bf16_edges(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case with the smallest and largest floats of each kind and sign, in random order."""
-    upper = np.array(
+    upper_halves = np.array(
         [0, 1, 0x7F, 0x80, 0x3F80, 0x3F81, 0x7F7E, 0x7F7F, 0x7F80, 0x7F81, 0x7FBF, 0x7FC0, 0x7FFF]
     )
-    lower = np.array([0, 1, 0x7FFF, 0x8000, 0x8001, 0xC000, 0xFFFF])
-    bits = (upper[:, None] << 16 | lower).ravel()
+    lower_halves = np.array([0, 1, 0x7FFF, 0x8000, 0x8001, 0xC000, 0xFFFF])
+    bits = (upper_halves[:, None] << 16 | lower_halves).ravel()
     x = random_data.rng.permutation(np.r_[bits, bits | 1 << 31]).astype(np.uint32).view(np.float32)
     return _rounding_case(random_data, x, block)
 
@@ -102,19 +102,21 @@ def _is_rounded_by(rule: Callable[[npt.NDArray[np.uint32]], npt.NDArray[Any]]) -
     return matches
 
 
-def _tiny(x: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+def _is_tiny(x: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     """Return a bool array that marks numbers that are subnormal or 0."""
     return np.asarray(np.abs(x) < np.finfo(np.float32).smallest_normal)
 
 
-def _wrong_at(mistake: Mistake, select: Callable[[npt.NDArray[Any]], npt.NDArray[np.bool_]]) -> bool:
+def _only_selected_wrong(
+    mistake: Mistake, select_elements: Callable[[npt.NDArray[Any]], npt.NDArray[np.bool_]]
+) -> bool:
     """Return whether all wrong results belong to inputs that `select` marks."""
     if mistake.found is None or mistake.wanted is None:
         return False
     result = np.asarray(mistake.found)
     expected = np.asarray(mistake.wanted)
     is_wrong = mistake.wrong | (np.signbit(result) != np.signbit(expected)) & ~np.isnan(expected)
-    return bool(is_wrong.any()) and bool(select(mistake["x"])[is_wrong].all())
+    return bool(is_wrong.any()) and bool(select_elements(mistake["x"])[is_wrong].all())
 
 
 # 13-halfsum
@@ -133,13 +135,13 @@ def exact_sum(x: Halves) -> float:
 
 def halves_with_sum(units: int) -> Halves:
     """Return half-precision values in descending order whose sum is `units` times 2**-24."""
-    largest = 65504 << UNIT
-    largest_count, remainder = divmod(abs(units), largest)
+    largest_units = 65504 << UNIT
+    largest_count, remaining_units = divmod(abs(units), largest_units)
     values = [65504.0] * largest_count
-    while remainder:
-        shift = max(0, remainder.bit_length() - 11)  # a half has 11 bits
-        values.append(math.ldexp(remainder >> shift, shift - UNIT))
-        remainder -= remainder >> shift << shift
+    while remaining_units:
+        bit_shift = max(0, remaining_units.bit_length() - 11)  # a half has 11 bits
+        values.append(math.ldexp(remaining_units >> bit_shift, bit_shift - UNIT))
+        remaining_units -= remaining_units >> bit_shift << bit_shift
     return np.array(values, np.float16) * np.float16(math.copysign(1, units))
 
 
@@ -297,13 +299,13 @@ def judge_halfsum(answer: Answer) -> str:
 # 13-tf32x3
 
 MOST_PRODUCTS = 3
-_HIGH = np.uint32(0xFFFFE000)
+_HIGH_BITS = np.uint32(0xFFFFE000)
 
 
 def on_tensor_cores(x: Any, y: Any) -> Singles:
     """Multiply FP32 matrices as tensor cores do with TF32, ignoring the low 13 bits of each element."""
     truncated_matrices = [
-        (np.ascontiguousarray(m, np.float32).view(np.uint32) & _HIGH).view(np.float32) for m in (x, y)
+        (np.ascontiguousarray(m, np.float32).view(np.uint32) & _HIGH_BITS).view(np.float32) for m in (x, y)
     ]
     with np.errstate(over="ignore", invalid="ignore"):
         return (truncated_matrices[0].astype(np.float64) @ truncated_matrices[1].astype(np.float64)).astype(
@@ -320,8 +322,8 @@ def three_products(
     """
 
     def parts(x: Singles) -> tuple[Singles, Singles]:
-        large = TF32.round_all(x).astype(np.float32)
-        return large, TF32.round_all(x - large).astype(np.float32)
+        high_part = TF32.round_all(x).astype(np.float32)
+        return high_part, TF32.round_all(x - high_part).astype(np.float32)
 
     large_a, small_a = parts(a)
     large_b, small_b = parts(b)
@@ -349,9 +351,9 @@ def _is_sum_of_products(result: Singles, products: Sequence[Singles], magnitude:
     if not terms:
         return False
     weights = 1 / magnitude.ravel()
-    basis = np.array(terms[:12])
-    coefficients = np.linalg.lstsq((basis * weights).T, result.ravel() * weights, rcond=None)[0]
-    return bool((np.abs(coefficients @ basis - result.ravel()) * weights <= 8 * FP32.roundoff).all())
+    basis_terms = np.array(terms[:12])
+    coefficients = np.linalg.lstsq((basis_terms * weights).T, result.ravel() * weights, rcond=None)[0]
+    return bool((np.abs(coefficients @ basis_terms - result.ravel()) * weights <= 8 * FP32.roundoff).all())
 
 
 def error_in_u(result: Any, a: Singles, b: Singles) -> float:
@@ -374,18 +376,18 @@ def judge_tf32x3(answer: Answer) -> str:
         if number_kind != "of many sizes":
             m, n = (int(v) for v in rng.permutation(np.arange(9, 40))[:2])
             k = 12 * int(rng.integers(9, 40))
-        values = rng.standard_normal((m, k)), rng.standard_normal((k, n))
+        matrices = rng.standard_normal((m, k)), rng.standard_normal((k, n))
         if number_kind == "positive":
-            values = np.abs(values[0]), np.abs(values[1])
+            matrices = np.abs(matrices[0]), np.abs(matrices[1])
         if number_kind == "of many sizes":
-            values = (
-                values[0] * 2.0 ** rng.integers(-24, 24, (m, k)),
-                values[1] * 2.0 ** rng.integers(-24, 24, (k, n)),
+            matrices = (
+                matrices[0] * 2.0 ** rng.integers(-24, 24, (m, k)),
+                matrices[1] * 2.0 ** rng.integers(-24, 24, (k, n)),
             )
         if number_kind == "large and small":
-            values = values[0] * 2.0**60, values[1] * 2.0**-50
-        a = values[0].astype(np.float32)
-        b = values[1].astype(np.float32)
+            matrices = matrices[0] * 2.0**60, matrices[1] * 2.0**-50
+        a = matrices[0].astype(np.float32)
+        b = matrices[1].astype(np.float32)
         call_text = f"three(a, b, product) for {number_kind} numbers, {m} x {k} times {k} x {n}"
         products: list[Singles] = []
 
@@ -478,12 +480,12 @@ def _run_training(
             with np.errstate(over="ignore", under="ignore", invalid="ignore"):
                 return (np.asarray(gradients, np.float64) * scale).astype(np.float16)
 
-        original = current_weights
+        original_weights = current_weights
         original_copy = current_weights.copy()
         result = answer(current_weights, backward, state)
         if isinstance(result, np.ndarray):
             current_weights = result
-        is_unchanged = np.array_equal(original, original_copy)
+        is_unchanged = np.array_equal(original_weights, original_copy)
         step_results.append(
             [scales, original_copy, current_weights.copy(), dict(state), result is None, is_unchanged]
         )
@@ -669,7 +671,7 @@ def _scale_lesson(is_skipped: bool, good_steps: int, interval: int) -> str:
     return "It changes only after `interval` good steps in a row, or after an overflow."
 
 
-_TIES = "A number exactly half-way becomes the even one: add 0x7FFF, and 1 more if bit 16 is set."
+_TIE_ADVICE = "A number exactly half-way becomes the even one: add 0x7FFF, and 1 more if bit 16 is set."
 
 EXERCISES = (
     KernelExercise(
@@ -691,23 +693,26 @@ EXERCISES = (
                 "The lower 16 bits must be 0 in a NaN as well, because BF16 has only the upper ones.",
             ),
             Advice(
-                lambda m: _wrong_at(m, np.isnan),
+                lambda m: _only_selected_wrong(m, np.isnan),
                 "NaN has to stay NaN: a carry must not change its sign, and its fraction must not become 0.",
             ),
-            Advice(lambda m: _wrong_at(m, np.isinf), "An infinity is not a NaN, and must stay unchanged."),
             Advice(
-                lambda m: _wrong_at(m, _tiny),
+                lambda m: _only_selected_wrong(m, np.isinf),
+                "An infinity is not a NaN, and must stay unchanged.",
+            ),
+            Advice(
+                lambda m: _only_selected_wrong(m, _is_tiny),
                 "Subnormal numbers and zeros are rounded like all others, and keep their sign. Work on the "
                 "bits: operations on floats can treat subnormal numbers as 0.",
             ),
             Advice(
                 _is_rounded_by(lambda u: u), "This cuts off the lower 16 bits, which is rounding towards 0."
             ),
-            Advice(_is_rounded_by(lambda u: u + 0x8000), f"Here, ties always go up. {_TIES}"),
-            Advice(_is_rounded_by(lambda u: u + 0x7FFF), f"Here, ties always go down. {_TIES}"),
+            Advice(_is_rounded_by(lambda u: u + 0x8000), f"Here, ties always go up. {_TIE_ADVICE}"),
+            Advice(_is_rounded_by(lambda u: u + 0x7FFF), f"Here, ties always go down. {_TIE_ADVICE}"),
             Advice(
                 _is_rounded_by(lambda u: u + 0x7FFF + (~u >> 16 & 1)),
-                f"Here, ties go to the odd number. {_TIES}",
+                f"Here, ties go to the odd number. {_TIE_ADVICE}",
             ),
             Advice(
                 lambda m: m.found is not None and bool((np.abs(m["x"]) > 3.38e38)[m.wrong].all()),

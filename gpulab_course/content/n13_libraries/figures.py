@@ -91,18 +91,18 @@ class Counters(View):
         axes = Axes(
             log_axis(1, self.most, "ones added", (1,)), log_axis(1, self.most, "counter", (1,)), 210, 12
         )
-        lines: list[Item] = []
-        ends: dict[int, list[str]] = {}
+        counter_lines: list[Item] = []
+        names_by_count: dict[int, list[str]] = {}
         for (name, counter_values), colour in zip(self.counts.items(), COLOURS, strict=False):
             last_count = counter_values[-1]
             xs = [1.0, float(max(last_count, 1)), float(self.most)]
-            lines.append(
+            counter_lines.append(
                 Line(axes.x(xs), axes.y([1.0, float(last_count), float(last_count)]), colour, width=2)
             )
-            ends.setdefault(last_count, []).append(name)
-        label_y = axes.y([float(last_count) for last_count in ends])
-        names = [" and ".join(group) for group in ends.values()]
-        labels = Labels(axes.x([float(self.most)] * len(ends)), label_y, names, dx=6)
+            names_by_count.setdefault(last_count, []).append(name)
+        label_y = axes.y([float(last_count) for last_count in names_by_count])
+        names = [" and ".join(group) for group in names_by_count.values()]
+        labels = Labels(axes.x([float(self.most)] * len(names_by_count)), label_y, names, dx=6)
         rows = [
             {
                 "label": name,
@@ -114,7 +114,7 @@ class Counters(View):
         ]
         return column(
             bars(rows, label=0.15),
-            axes.plot(*lines, labels, label=self.sentence(), left=58, right=110),
+            axes.plot(*counter_lines, labels, label=self.sentence(), left=58, right=110),
             words(
                 "Where a line becomes horizontal, the counter has stopped: a further 1 is rounded away.",
                 "note",
@@ -144,27 +144,33 @@ def format_bits(value: float, formats: Sequence[Format] = (FP32, TF32, BF16, FP1
         bits = f"{number_format.code(value):0{number_format.bits}b}"
         rounded_text = f"{float(number_format.round(value)):g}"
         left_x = _MOST_EXPONENT_BITS - number_format.exponent_bits
-        spare_bits = _MEMORY_BITS.get(number_format.name, number_format.bits) - number_format.bits
-        for index, bit in enumerate(bits + " " * spare_bits):
+        unused_bits = _MEMORY_BITS.get(number_format.name, number_format.bits) - number_format.bits
+        for index, bit in enumerate(bits + " " * unused_bits):
             part_index = 0 if index == 0 else 1 if index <= number_format.exponent_bits else 2
             colour = light(_BIT_PARTS[part_index][1]) if index < len(bits) else "none"
             axes.add_patch(
                 Rectangle((left_x + index, row), 1, 0.72, facecolor=colour, edgecolor=light("muted"), lw=0.6)
             )
             if index < len(bits):
-                ink = light(f"on-{_BIT_PARTS[part_index][1]}")
+                text_colour = light(f"on-{_BIT_PARTS[part_index][1]}")
                 axes.text(
-                    left_x + index + 0.5, row + 0.38, bit, ha="center", va="center", fontsize=9, color=ink
+                    left_x + index + 0.5,
+                    row + 0.38,
+                    bit,
+                    ha="center",
+                    va="center",
+                    fontsize=9,
+                    color=text_colour,
                 )
         axes.text(-0.4, row + 0.38, number_format.name, ha="right", va="center", fontsize=10)
         axes.text(32.6, row + 0.38, rounded_text, va="center", fontsize=10)
-        spare_text = f" and {spare_bits} bits that are not used" if spare_bits else ""
+        unused_bits_text = f" and {unused_bits} bits that are not used" if unused_bits else ""
         exponent, fraction = (
             bits[1 : number_format.exponent_bits + 1],
             bits[number_format.exponent_bits + 1 :],
         )
         rows.append(
-            f"{number_format.name} has exponent {exponent}, fraction {fraction}{spare_text}, "
+            f"{number_format.name} has exponent {exponent}, fraction {fraction}{unused_bits_text}, "
             f"and is {rounded_text}"
         )
     axes.text(32.6, -0.35, "value", va="center", fontsize=10, color=light("muted"))
@@ -201,16 +207,19 @@ def numbers_next_to_zero(number_format: Format = E4M3, powers: int = 2) -> Pictu
     )
     for name, colour, group_values in number_groups:
         axes.vlines(group_values, 0, 0.6, color=light(colour), lw=2, label=name)
-    ends = [values[0], *values[subnormal_count::step_count]]
+    interval_ends = [values[0], *values[subnormal_count::step_count]]
     min_exponent = number_format.least_exponent
     exponents = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-    labels = ["0", *(f"2{str(min_exponent + index).translate(exponents)}" for index in range(len(ends) - 1))]
-    axes.vlines(ends, 0, 0.9, color=light("muted"), lw=1)
-    for left_end, right_end in itertools.pairwise(ends):
+    labels = [
+        "0",
+        *(f"2{str(min_exponent + index).translate(exponents)}" for index in range(len(interval_ends) - 1)),
+    ]
+    axes.vlines(interval_ends, 0, 0.9, color=light("muted"), lw=1)
+    for left_end, right_end in itertools.pairwise(interval_ends):
         axes.text(
             (left_end + right_end) / 2, 0.95, f"{step_count} steps", ha="center", va="center", fontsize=10
         )
-    axes.set_xticks(ends, labels, fontsize=10)
+    axes.set_xticks(interval_ends, labels, fontsize=10)
     axes.set_yticks([])
     axes.set_ylim(0, 1.15)
     axes.set_xlim(-values[-1] * 0.01, values[-1] * 1.01)
@@ -220,8 +229,9 @@ def numbers_next_to_zero(number_format: Format = E4M3, powers: int = 2) -> Pictu
     return Picture.of(
         figure,
         f"The numbers of {number_format.name} from 0 to {values[-1]:g}: {step_count} steps from 0 to the "
-        f"smallest normal number, {ends[1]:g}, and {step_count} steps from each power of two to the next. "
-        f"A step is {values[1]:g} from 0 to {ends[2]:g}, and {values[-1] - values[-2]:g} above.",
+        f"smallest normal number, {interval_ends[1]:g}, and {step_count} steps from each power of two to "
+        f"the next. A step is {values[1]:g} from 0 to {interval_ends[2]:g}, and {values[-1] - values[-2]:g} "
+        "above.",
     )
 
 

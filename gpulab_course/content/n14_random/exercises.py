@@ -57,17 +57,17 @@ def _words_case(first_counter: int, keys: Sequence[int], size: int, block: Dim3)
     )
 
 
-def _words_as(mistake: Mistake, **variant: Any) -> bool:
+def _equals_philox_words(mistake: Mistake, **philox_options: Any) -> bool:
     """Return whether the words equal those of a known wrong variant of Philox."""
     if mistake.found is None:
         return False
     words = philox_words(
-        mistake["key0"] | mistake["key1"] << 32, mistake["first"], -(-mistake["n"] // 4), **variant
+        mistake["key0"] | mistake["key1"] << 32, mistake["first"], -(-mistake["n"] // 4), **philox_options
     )
     return bool((words.ravel()[: mistake["n"]] == mistake.found).all())
 
 
-def _only_later_wrong(mistake: Mistake) -> bool:
+def _only_later_words_wrong(mistake: Mistake) -> bool:
     """Return whether the four words of the first counter are right, and only later words are wrong."""
     return mistake.found is not None and mistake.wanted is not None and not mistake.wrong[:4].any()
 
@@ -129,7 +129,7 @@ def _only_other_zeros(mistake: Mistake) -> bool:
     )
 
 
-def _only_order(mistake: Mistake) -> bool:
+def _only_sum_order_differs(mistake: Mistake) -> bool:
     """Return whether all sums are right up to the rounding of another order of additions."""
     if mistake.found is None or mistake.wanted is None:
         return False
@@ -174,8 +174,8 @@ def _dropout_case(random_data: Draw, x: Any, block: Dim3, offset: int, limit_tex
     with np.errstate(over="ignore", invalid="ignore"):
         expected = np.where(words < limit_word, np.float32(0), x * np.float32(scale))
     grid = int(rng.integers(1, draw.blocks_for(size, block[0]) + 2))
-    values = {"x": x, "key0": key & 0xFFFFFFFF, "key1": key >> 32, "offset": offset, "dropped": limit_word}
-    return Case(grid, {**values, "scale": np.float32(scale), "n": size}, {"y": expected})
+    inputs = {"x": x, "key0": key & 0xFFFFFFFF, "key1": key >> 32, "offset": offset, "dropped": limit_word}
+    return Case(grid, {**inputs, "scale": np.float32(scale), "n": size}, {"y": expected})
 
 
 def dropout_of(offset: int, limit: str, scale: float, *edges: float) -> Callable[[Draw, Any, Dim3], Case]:
@@ -193,7 +193,7 @@ def dropout_of(offset: int, limit: str, scale: float, *edges: float) -> Callable
     return make_case
 
 
-def _times_zero(mistake: Mistake) -> bool:
+def _multiplies_by_zero(mistake: Mistake) -> bool:
     """Return whether only dropped infinities and NaNs are wrong, as if they were multiplied by 0."""
     if mistake.found is None or mistake.wanted is None:
         return False
@@ -205,7 +205,7 @@ def _times_zero(mistake: Mistake) -> bool:
     )
 
 
-def _at_the_limit(mistake: Mistake) -> bool:
+def _is_wrong_at_limit(mistake: Mistake) -> bool:
     """Return whether only those elements are wrong whose random word is within 1 of the limit `dropped`."""
     if mistake.found is None or not mistake.wrong.any():
         return False
@@ -215,13 +215,13 @@ def _at_the_limit(mistake: Mistake) -> bool:
     return bool((np.abs(words[mistake.wrong].astype(np.int64) - mistake["dropped"]) <= 1).all())
 
 
-def _mask_as(mistake: Mistake, offset: int, counter_bits: int = 64) -> bool:
+def _has_dropout_mask(mistake: Mistake, offset: int, counter_bits: int = 64) -> bool:
     """Return whether the result equals that of another offset, or of a counter with fewer bits."""
     if mistake.found is None:
         return False
     key = mistake["key0"] | mistake["key1"] << 32
-    counters = mistake["n"] // 4 + 2
-    words = philox_words(key, offset // 4, counters, counter_bits=counter_bits).ravel()[offset % 4 :]
+    counter_count = mistake["n"] // 4 + 2
+    words = philox_words(key, offset // 4, counter_count, counter_bits=counter_bits).ravel()[offset % 4 :]
     with np.errstate(over="ignore"):
         expected = np.where(
             words[: mistake["n"]] < mistake["dropped"], np.float32(0), mistake["x"] * mistake["scale"]
@@ -265,16 +265,16 @@ def _run_twice(answer: Any, request: Callable[..., Any], seed: int, draws: int) 
         for rngs in (answer_generators, reference_generators):
             work(rngs)  # the generators are not in their initial state
 
-        runs: list[None] = []
+        finished_runs: list[None] = []
 
         def run_once() -> list[Any]:
             drawn_numbers = work(answer_generators)
-            runs.append(None)
+            finished_runs.append(None)
             request(drawn_numbers)
             return drawn_numbers
 
         result = answer(run_once, answer_generators)
-        outcome = {"result": result, "runs": len(runs), "wanted": work(reference_generators)}
+        outcome = {"result": result, "runs": len(finished_runs), "wanted": work(reference_generators)}
         return {**outcome, "after": work(answer_generators) == work(reference_generators)}
 
 
@@ -295,7 +295,7 @@ def judge_twice(answer: Answer) -> str:
             _run_twice, int(answer.rng.integers(1000)), draws, shown=call_text, back=draw_lists.append
         )
         expected = outcome["wanted"]
-        runs_right = [run == outcome["wanted"] for run in draw_lists]
+        runs_right = [draw_list == outcome["wanted"] for draw_list in draw_lists]
         if not len(runs_right) == outcome["runs"] == 2:
             raise NotYet(
                 f"{call_text} calls work() {count(outcome['runs'], 'time')}, not 2 times. Both results "
@@ -445,20 +445,24 @@ EXERCISES = (
             ),
             Advice(advice.written_twice, "The four words of a counter must be written by only one thread."),
             Advice(advice.partly_unwritten, "Each thread writes four words, from 4 * its number on."),
-            Advice(lambda m: _words_as(m, rounds=9), "These are the words of 9 rounds, but Philox has ten."),
             Advice(
-                lambda m: _words_as(m, rounds=11), "These are the words of 11 rounds, but Philox has ten."
+                lambda m: _equals_philox_words(m, rounds=9),
+                "These are the words of 9 rounds, but Philox has ten.",
             ),
             Advice(
-                lambda m: _words_as(m, bumps=(0, 0)),
+                lambda m: _equals_philox_words(m, rounds=11),
+                "These are the words of 11 rounds, but Philox has ten.",
+            ),
+            Advice(
+                lambda m: _equals_philox_words(m, bumps=(0, 0)),
                 "Both words of the key have to grow after each round.",
             ),
             Advice(
-                lambda m: _words_as(m, early=True),
+                lambda m: _equals_philox_words(m, early=True),
                 "The key grows *after* a round: the first round uses it unchanged.",
             ),
-            Advice(lambda m: _words_as(m, counter_bits=32), _CARRY_ADVICE),
-            Advice(_only_later_wrong, _CARRY_ADVICE),
+            Advice(lambda m: _equals_philox_words(m, counter_bits=32), _CARRY_ADVICE),
+            Advice(_only_later_words_wrong, _CARRY_ADVICE),
             Advice(
                 lambda m: m.found is not None,
                 "Compare with the table: multiply c.x and c.z without signs (__umulhi), move the halves of "
@@ -506,7 +510,7 @@ EXERCISES = (
                 "The sign of a zero is wrong: −0 + −0 is −0, but −0 + 0 is 0. Elements beyond n count as +0.",
             ),
             Advice(
-                _only_order,
+                _only_sum_order_differs,
                 "The sums are right up to rounding, but not bit for bit. For every blockDim.x, the order "
                 "of the additions must be s[k] += s[k + half] for half = 128, 64, … 1.",
             ),
@@ -551,7 +555,7 @@ EXERCISES = (
         advice=(
             Advice(advice.out_of_bounds, "Guard the end: i < n, for each of a thread's elements."),
             Advice(
-                _at_the_limit,
+                _is_wrong_at_limit,
                 "Words less than `dropped` are dropped, and `dropped` itself is not. Compare words and "
                 "threshold as unsigned integers.",
             ),
@@ -561,15 +565,15 @@ EXERCISES = (
                 "Some elements were never written: there can be fewer threads than elements, so use a loop.",
             ),
             Advice(
-                _times_zero,
+                _multiplies_by_zero,
                 "An infinity times 0 is NaN. A dropped element must become 0, whatever it was.",
             ),
             Advice(
-                lambda m: m["offset"] > 0 and _mask_as(m, 0),
+                lambda m: m["offset"] > 0 and _has_dropout_mask(m, 0),
                 "This is the mask of offset 0, in every launch. Element i uses word offset + i.",
             ),
             Advice(
-                lambda m: _mask_as(m, m["offset"], counter_bits=32),
+                lambda m: _has_dropout_mask(m, m["offset"], counter_bits=32),
                 "Word w is word w % 4 of counter w / 4, and counters have 64 bits.",
             ),
             Advice(

@@ -63,27 +63,27 @@ def orders_of_addition(
     """
     height = 0.7 + 1.1 * math.log2(len(elements)) + 1.5 + 0.85 * len(orders) + 0.05
     figure, axes = empty_axes(4.5, (0, 9.8), (0, height), margin=0)
-    level = [np.float32(value) for value in elements]
+    tree_level = [np.float32(value) for value in elements]
     top_y = 0.7
     draw_text(axes, 0.1, 0.35, "In a block: always the same tree", weight="bold")
     levels = []
     while True:
-        levels.append([f"{value:g}" for value in level])
-        for index, value in enumerate(level):
-            colour = "good" if len(level) == 1 else "accent"
+        levels.append([f"{value:g}" for value in tree_level])
+        for index, value in enumerate(tree_level):
+            colour = "good" if len(tree_level) == 1 else "accent"
             draw_box(axes, 0.1 + 1.2 * index, top_y, 0.9, 0.6, colour, f"{value:g}", edge="muted")
-        if len(level) == 1:
+        if len(tree_level) == 1:
             break
-        half = len(level) // 2
-        for index in range(half):
-            for addend_index in (index, index + half):
+        half_width = len(tree_level) // 2
+        for index in range(half_width):
+            for addend_index in (index, index + half_width):
                 axes.plot(
                     (0.55 + 1.2 * addend_index, 0.55 + 1.2 * index),
                     (top_y + 0.6, top_y + 1.1),
                     color=light("muted"),
                     lw=1,
                 )
-        level = [level[index] + level[index + half] for index in range(half)]
+        tree_level = [tree_level[index] + tree_level[index + half_width] for index in range(half_width)]
         top_y += 1.1
     heading = "Between blocks: the order of the atomics changes"
     draw_text(axes, 0.1, top_y + 1.15, heading, weight="bold")
@@ -131,17 +131,17 @@ def philox_round(counter: Sequence[int], key: Sequence[int]) -> Picture:
     high_1, low_1 = divmod(0xCD9E8D57 * z, 1 << 32)
     new_words = (high_1 ^ y ^ key[0], low_1, high_0 ^ w ^ key[1], low_0)
     figure, axes = empty_axes(3.7, (0, 9.7), (0.2, 5.6), margin=0)
-    lefts = (0.3, 2.7, 5.1, 7.5)
+    box_lefts = (0.3, 2.7, 5.1, 7.5)
     width = 1.9
-    for left_x, name, word in zip(lefts, "xyzw", (x, y, z, w), strict=True):
+    for left_x, name, word in zip(box_lefts, "xyzw", (x, y, z, w), strict=True):
         draw_box(axes, left_x, 0.4, width, 0.6, "accent", f"{name}  {word:08x}", edge="muted")
-    halves = {"high0": (lefts[0], high_0), "low0": (lefts[1], low_0)}
-    halves |= {"high1": (lefts[2], high_1), "low1": (lefts[3], low_1)}
-    for name, (left_x, half) in halves.items():
-        draw_box(axes, left_x, 2.1, width, 0.6, "warn", f"{name}  {half:08x}", edge="muted")
+    halves = {"high0": (box_lefts[0], high_0), "low0": (box_lefts[1], low_0)}
+    halves |= {"high1": (box_lefts[2], high_1), "low1": (box_lefts[3], low_1)}
+    for name, (left_x, product_half) in halves.items():
+        draw_box(axes, left_x, 2.1, width, 0.6, "warn", f"{name}  {product_half:08x}", edge="muted")
 
     def middle(index: int) -> float:
-        return lefts[index] + width / 2
+        return box_lefts[index] + width / 2
 
     for from_index, multiplier in ((0, "0xD2511F53"), (2, "0xCD9E8D57")):
         draw_text(axes, middle(from_index) + 1.95, 1.22, f"× {multiplier}", ha="center")
@@ -149,7 +149,7 @@ def philox_round(counter: Sequence[int], key: Sequence[int]) -> Picture:
             draw_arrow(axes, (middle(from_index), 1.0), (middle(to_index), 2.1), "muted")
     formulas = ("high1 ^ y ^ key.x", "low1", "high0 ^ w ^ key.y", "low0")
     for index, (name, word, formula) in enumerate(zip("xyzw", new_words, formulas, strict=True)):
-        draw_box(axes, lefts[index], 4.4, width, 0.6, "good", f"{name}  {word:08x}", edge="muted")
+        draw_box(axes, box_lefts[index], 4.4, width, 0.6, "good", f"{name}  {word:08x}", edge="muted")
         draw_text(axes, middle(index), 5.25, formula, ha="center")
     for from_index, to_index in ((2, 0), (3, 1), (0, 2), (1, 3)):
         draw_arrow(axes, (middle(from_index), 2.7), (middle(to_index), 4.4), "purple")
@@ -178,10 +178,14 @@ def circle_points(points_of_versions: Mapping[str, Any], most: int = 20_000) -> 
         unique_points = np.unique(points, axis=0)
         shown_points = unique_points if len(unique_points) < 1000 else points[:: max(1, len(points) // most)]
         is_inside = (shown_points**2).sum(axis=1) < 1
-        for chosen, colour in ((is_inside, "accent"), (~is_inside, "warn")):
+        for is_chosen, colour in ((is_inside, "accent"), (~is_inside, "warn")):
             size = 9 if shown_points is unique_points else 0.6
             axes.scatter(
-                shown_points[chosen, 0], shown_points[chosen, 1], s=size, color=light(colour), linewidths=0
+                shown_points[is_chosen, 0],
+                shown_points[is_chosen, 1],
+                s=size,
+                color=light(colour),
+                linewidths=0,
             )
         angles = np.linspace(0, np.pi / 2, 100)
         axes.plot(np.cos(angles), np.sin(angles), color="black", lw=1.2)

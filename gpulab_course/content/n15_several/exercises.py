@@ -64,7 +64,7 @@ def _run_ring(answer: Any, gpu_count: int, inputs: list[Any], mode: Any) -> Outc
 _SUM_RANGES = {"int32": (2 * 10**8, 1), "int64": (10**17, 1), "float32": (10**5, 8), "float64": (10**13, 8)}
 
 
-def _sum_input(rng: np.random.Generator, dtype: str, length: int) -> npt.NDArray[Any]:
+def _draw_sum_input(rng: np.random.Generator, dtype: str, length: int) -> npt.NDArray[Any]:
     """Draw values of a dtype whose sums are exact in any order."""
     max_magnitude, divisor = _SUM_RANGES[dtype]
     values = rng.integers(-max_magnitude, max_magnitude, length)
@@ -86,7 +86,7 @@ def judge_ring(answer: Answer) -> str:
     for (gpu_count, length), dtype in zip(
         gpus_and_lengths, [*dtypes, str(rng.choice(dtypes[:2]))], strict=True
     ):
-        inputs = [_sum_input(rng, dtype, length) for _ in range(gpu_count)]
+        inputs = [_draw_sum_input(rng, dtype, length) for _ in range(gpu_count)]
         expected = np.sum(inputs, axis=0, dtype=dtype)
         for mode in RUN_MODES if gpu_count in (3, 4) else RUN_MODES[:2]:
             call_text = f"ring on {gpu_count} GPUs with {count(length, 'element')}"
@@ -135,7 +135,8 @@ def _ring_lesson(
             "size // n."
         )
     has_duplicate = any(
-        np.array_equal(result[wrong_indices], (expected + part)[wrong_indices]) for part in inputs
+        np.array_equal(result[wrong_indices], (expected + input_array)[wrong_indices])
+        for input_array in inputs
     )
     return (
         f"{call_text}: GPU {rank} does not have the sum from element {wrong_indices[0]} on"
@@ -236,13 +237,15 @@ def judge_broadcast(answer: Answer) -> str:
         call_text = f"broadcast of {count(array_count, 'array')} to {count(len(target_gpus), 'GPU')}"
         outcome = answer.ask(_run_broadcast, arrays, target_gpus, transposed_indices, mode, shown=call_text)
         _judge_run(call_text, {**outcome, "waits": 0}, "as given")  # the host may wait here
-        lists = outcome["lists"]
-        if lists is None or [len(gpu_results) for gpu_results in lists] != [array_count] * len(target_gpus):
+        results_by_gpu = outcome["lists"]
+        if results_by_gpu is None or [len(gpu_results) for gpu_results in results_by_gpu] != [
+            array_count
+        ] * len(target_gpus):
             raise NotYet(
                 f"{call_text} should return a list for each GPU of `targets`, with a device array "
                 "for each array."
             )
-        for target_gpu, gpu_results in zip(target_gpus, lists, strict=True):
+        for target_gpu, gpu_results in zip(target_gpus, results_by_gpu, strict=True):
             if _is_permuted([result for *_, result in gpu_results], arrays):
                 raise NotYet(
                     f"{call_text}: the arrays in the list of GPU {target_gpu} are not in the "
@@ -312,7 +315,7 @@ def _judge_array(
             rounded_variants = [
                 expected.astype(kind).astype(expected.dtype) for kind in ("float64", "float32", "float16")
             ]
-        if any(np.array_equal(result, variant) for variant in rounded_variants):
+        if any(np.array_equal(result, rounded_result) for rounded_result in rounded_variants):
             raise NotYet(
                 f"{item_text} contains {spelt(result.ravel()[:3].tolist())} …, not "
                 f"{spelt(expected.ravel()[:3].tolist())} …: it has been converted to another type and back, "
@@ -405,24 +408,27 @@ def judge_exchange(answer: Answer) -> str:
     dtypes = ("float32", "float64", "float32", "float64", "float32")
     for (rows, columns), (height, width), dtype in zip(grids, sizes, dtypes, strict=True):
         # All values differ, and no integer type or shorter float can represent them.
-        values = (
+        field_values = (
             rng.permutation(rows * height * columns * width).reshape(rows * height, columns * width) / 3
             + 2048
         ).astype(dtype)
         bordered_field = -2 - rng.permutation((rows * height + 2) * (columns * width + 2)).reshape(
             rows * height + 2, -1
         ).astype(dtype)
-        bordered_field[1:-1, 1:-1] = values
-        cuts = [
+        bordered_field[1:-1, 1:-1] = field_values
+        part_slices = [
             [
                 np.s_[row * height : row * height + height + 2, column * width : column * width + width + 2]
                 for column in range(columns)
             ]
             for row in range(rows)
         ]
-        expected = [[bordered_field[part_slice] for part_slice in row_cuts] for row_cuts in cuts]
+        expected = [[bordered_field[part_slice] for part_slice in row_cuts] for row_cuts in part_slices]
         # Rims start with -1, except outside of the whole field, where they are below -1 and must stay.
-        fields = [[np.where(cut < 0, cut, -1).astype(dtype) for cut in row_cuts] for row_cuts in expected]
+        fields = [
+            [np.where(part_cells < 0, part_cells, -1).astype(dtype) for part_cells in row_cuts]
+            for row_cuts in expected
+        ]
         for field_row, expected_row in zip(fields, expected, strict=True):
             for field, expected_part in zip(field_row, expected_row, strict=True):
                 field[1:-1, 1:-1] = expected_part[1:-1, 1:-1]
@@ -445,7 +451,7 @@ def judge_exchange(answer: Answer) -> str:
                     "for each copy."
                 )
             if mode == "as given":
-                limit_bytes = 2 * (height + width + 6) * values.itemsize * 2
+                limit_bytes = 2 * (height + width + 6) * field_values.itemsize * 2
                 if max(outcome["out"]) > limit_bytes:
                     raise NotYet(
                         f"{call_text}: {size(max(outcome['out']))} leave one GPU. Send edges, not whole "
@@ -493,16 +499,19 @@ def _draw_topologies(rng: Any) -> list[tuple[str, int, set[tuple[int, ...]], lis
     def islands(sizes: Sequence[int]) -> set[tuple[int, ...]]:
         order = rng.permutation(sum(sizes)).tolist()
         links = set()
-        start = 0
+        island_start = 0
         for island_size in sizes:
-            links |= {tuple(sorted(pair)) for pair in combinations(order[start : start + island_size], 2)}
-            start += island_size
+            links |= {
+                tuple(sorted(pair))
+                for pair in combinations(order[island_start : island_start + island_size], 2)
+            }
+            island_start += island_size
         return links
 
     def groups(sizes: Sequence[int]) -> list[list[int]]:
         order = rng.permutation(sum(sizes)).tolist()
-        starts = np.cumsum([0, *sizes]).tolist()
-        return [order[start:end] for start, end in pairwise(starts)]
+        group_starts = np.cumsum([0, *sizes]).tolist()
+        return [order[start:end] for start, end in pairwise(group_starts)]
 
     def cube_links() -> set[tuple[int, ...]]:
         gpu_of_vertex = rng.permutation(8).tolist()
@@ -513,7 +522,7 @@ def _draw_topologies(rng: Any) -> list[tuple[str, int, set[tuple[int, ...]], lis
         }
 
     # A row from 0 to 5 with two more links; it does not close to a ring in this order.
-    row = [0, 1, 2, 3, 4, 5]
+    gpu_row = [0, 1, 2, 3, 4, 5]
     row_links: set[tuple[int, ...]] = {(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (2, 5), (0, 3)}
     interleaved_rings = [[0, 2, 4, 6], [1, 3, 5, 7]]
     four_links = {
@@ -526,7 +535,7 @@ def _draw_topologies(rng: Any) -> list[tuple[str, int, set[tuple[int, ...]], lis
         ("8 GPUs in pairs", 8, islands([2] * 4), groups([2] * 4)),
         ("8 GPUs in fours", 8, islands([4, 4]), groups([2, 2, 4])),
         ("8 GPUs, 4 and 2 and 2", 8, islands([2, 4, 2]), groups([2, 2, 1, 3])),
-        ("6 GPUs in a row that does not close", 6, row_links, [row]),
+        ("6 GPUs in a row that does not close", 6, row_links, [gpu_row]),
         *(("8 GPUs as a cube", 8, cube_links(), groups(sizes)) for sizes in ([8], [8], [4, 4], [6, 2], [8])),
         ("12 GPUs in fours", 12, islands([4, 4, 4]), groups([3, 1, 4, 2, 2])),
         ("6 GPUs in threes", 6, islands([3, 3]), groups([3, 3])),
@@ -572,7 +581,7 @@ def _pairs_text(gpu_pairs: Sequence[Sequence[int]]) -> str:
 # 15-shard
 
 
-def _tolerance(h: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _allowed_error(h: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return the allowed error in single precision, which depends on the size of the scores."""
     magnitudes = np.abs(h.astype(np.float64))
     scores = (magnitudes @ magnitudes.T).max(axis=1, keepdims=True) / np.sqrt(h.shape[1])
@@ -635,11 +644,11 @@ def _shard_lesson(result: Any, inputs: npt.NDArray[Any], own_rows: slice) -> str
     )
 
 
-def _run_shard(answer: Any, rows: list[Any], mode: Any) -> Outcome:
+def _run_shard(answer: Any, shards: list[Any], mode: Any) -> Outcome:
     """Run the answer in its own process; return its results and the GPUs on which they are."""
-    with gpus(len(rows)) as machine, tried(machine, mode) as messages:
+    with gpus(len(shards)) as machine, tried(machine, mode) as messages:
         cp = machine.cp
-        device_rows = [machine.put(gpu, array) for gpu, array in enumerate(rows)]
+        device_rows = [machine.put(gpu, array) for gpu, array in enumerate(shards)]
         machine.quiet()
         result, outcome = machine.called(lambda: answer(cp, list(device_rows)))
         results = list(result) if isinstance(result, list | tuple) else [result]
@@ -652,8 +661,8 @@ def _run_shard(answer: Any, rows: list[Any], mode: Any) -> Outcome:
         )
         machine.quiet()
         outcome["kept"] = [
-            np.array_equal(_host_copy(cp, device_array), row)
-            for device_array, row in zip(device_rows, rows, strict=True)
+            np.array_equal(_host_copy(cp, device_array), shard)
+            for device_array, shard in zip(device_rows, shards, strict=True)
         ]
     return {**outcome, "said": messages}
 
@@ -673,8 +682,8 @@ def judge_shard(answer: Answer) -> str:
         inputs = (rng.standard_normal((sum(lengths), width)) * scales[test_index]).astype(np.float32)
         if test_index == 2:  # large scores of the first GPU's rows with a row of the third GPU
             inputs[-2] = 40 * np.sign(inputs[0])
-        starts = np.cumsum([0, *lengths]).tolist()
-        shards = [inputs[start:end] for start, end in pairwise(starts)]
+        shard_starts = np.cumsum([0, *lengths]).tolist()
+        shards = [inputs[start:end] for start, end in pairwise(shard_starts)]
         call_text = f"shard of {' + '.join(map(str, lengths))} rows of {width}"
         mode = RUN_MODES[mode_indices[test_index]]
         outcome = answer.ask(_run_shard, shards, mode, shown=call_text)
@@ -686,11 +695,11 @@ def judge_shard(answer: Answer) -> str:
         if not all(outcome["kept"]):
             raise NotYet(f"{call_text} changes the parts, which belong to the caller.")
         expected = _attention(inputs)
-        tolerance = _tolerance(inputs)
+        tolerance = _allowed_error(inputs)
         local_attention = np.concatenate([_attention(shard) for shard in shards])
         for gpu, (_, result) in enumerate(results):
-            start = starts[gpu]
-            end = starts[gpu + 1]
+            start = shard_starts[gpu]
+            end = shard_starts[gpu + 1]
             if result.shape != expected[start:end].shape:
                 raise NotYet(
                     f"{call_text}: the result on GPU {gpu} has shape {result.shape}, not "

@@ -44,13 +44,13 @@ def timed(work: Any) -> float:
     """Run `work` between two events in the current stream, and return the time between them in ms."""
     cp = session.cp()
     work()
-    start = cp.cuda.Event()
-    end = cp.cuda.Event()
-    start.record()
+    start_event = cp.cuda.Event()
+    end_event = cp.cuda.Event()
+    start_event.record()
     work()
-    end.record()
-    end.synchronize()
-    return float(cp.cuda.get_elapsed_time(start, end))
+    end_event.record()
+    end_event.synchronize()
+    return float(cp.cuda.get_elapsed_time(start_event, end_event))
 
 
 def compared(*views: CollectiveView) -> Table:
@@ -98,11 +98,11 @@ def counted(*views: CollectiveView) -> Table:
     rows = []
     for view in views:
         record = view.record
-        bounds = [*record.begins, len(record.traffic.crossings)]
+        step_bounds = [*record.begins, len(record.traffic.crossings)]
         extra_messages = 0
         sum_steps = 0
         extra_sums = 0
-        for step, (start, end) in zip(record.steps, pairwise(bounds), strict=True):
+        for step, (start, end) in zip(record.steps, pairwise(step_bounds), strict=True):
             crossings = record.traffic.crossings[start:end]
             ports = Counter((crossing.source, "out") for crossing in crossings) + Counter(
                 (crossing.target, "in") for crossing in crossings
@@ -136,12 +136,12 @@ def graph_records(gpus: int = 4) -> Table:
     record = recorded(gpus)
     rows = []
     for row in _table_rows(record):
-        times = []
+        time_texts = []
         for schedule in _SCHEDULE_TITLES:
             _, steps = schedule_of("all-reduce", schedule, gpus)
             time_ns = modelled_ns(record["gpu"], gpus, bounds_of(row["size_bytes"] // 4, steps), steps)
-            times.append(f"{duration(1000 * row[f'{schedule}_us'])} / {duration(time_ns)}")
-        rows.append((size(row["size_bytes"]), *times, duration(1000 * row["nccl_us"])))
+            time_texts.append(f"{duration(1000 * row[f'{schedule}_us'])} / {duration(time_ns)}")
+        rows.append((size(row["size_bytes"]), *time_texts, duration(1000 * row["nccl_us"])))
     return Table(
         f"All-reduce, each schedule as one CUDA graph: recorded / modelled on virtual {record['gpu']}; NCCL "
         f"recorded, a process per rank. Recorded on {record['device']}, {record['what']}",
@@ -160,12 +160,12 @@ def python_records(gpus: int = 4, fitted_bytes: int = 16 << 10) -> Table:
     operation_us = fitted_row["tree_python_us"] / operation_counts["tree"]
     rows = []
     for row in _table_rows(record):
-        times = (
+        time_texts = (
             f"{duration(1000 * row[f'{schedule}_python_us'])} / "
             f"{duration(1000 * max(operation_counts[schedule] * operation_us, row[f'{schedule}_us']))}"
             for schedule in _SCHEDULE_TITLES
         )
-        rows.append((size(row["size_bytes"]), *times))
+        rows.append((size(row["size_bytes"]), *time_texts))
     headings = (
         f"{name}, {operation_counts[schedule]} operations" for schedule, name in _SCHEDULE_TITLES.items()
     )

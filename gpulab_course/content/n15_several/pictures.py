@@ -52,8 +52,8 @@ def link_messages(*views: CollectiveView) -> Picture:
         heading = f"{name[0].upper()}{name[1:]}: step 1 of {len(record.steps)}"
         centre = (index + 0.5) * width
         figure.text(centre, 0.93, heading, ha="center", fontsize=11, weight="bold", color=light("fg"))
-        both_ways = any((target, source) in messages for source, target in messages)
-        direction_text = ", and as many back" if both_ways else ", and none back"
+        is_bidirectional = any((target, source) in messages for source, target in messages)
+        direction_text = ", and as many back" if is_bidirectional else ", and none back"
         for height, text in ((0.115, f"whole operation: {message_text}"), (0.065, direction_text[2:])):
             figure.text(centre, height, text, ha="center", fontsize=9, color=light("fg"))
         figure.text(centre, 0.015, port_text, ha="center", fontsize=9, weight="bold", color=light("fg"))
@@ -67,12 +67,12 @@ def link_messages(*views: CollectiveView) -> Picture:
 def _draw_step(axes: Axes, record: Collective) -> None:
     """Draw GPUs in a circle with the messages of the first step, and the arrays in and out of each port."""
     angles = [math.pi / 2 - 2 * math.pi * gpu / record.gpus for gpu in range(record.gpus)]
-    places = [(math.cos(angle), math.sin(angle)) for angle in angles]
+    gpu_positions = [(math.cos(angle), math.sin(angle)) for angle in angles]
     for move in record.steps[0].moves:
         axes.annotate(
             "",
-            xy=places[move.target],
-            xytext=places[move.source],
+            xy=gpu_positions[move.target],
+            xytext=gpu_positions[move.source],
             arrowprops={
                 "arrowstyle": "-|>",
                 "color": light("accent"),
@@ -81,17 +81,20 @@ def _draw_step(axes: Axes, record: Collective) -> None:
                 "shrinkB": 15,
             },
         )
-    busiest = record.traffic.busiest_bytes
-    for gpu, (x, y) in enumerate(places):
+    max_port_bytes = record.traffic.busiest_bytes
+    for gpu, (x, y) in enumerate(gpu_positions):
         in_bytes, out_bytes = record.traffic.in_bytes(gpu), record.traffic.out_bytes(gpu)
-        is_busy = max(in_bytes, out_bytes) == busiest
-        face = "warn" if is_busy else "grid"
-        axes.add_patch(Circle((x, y), 0.17, facecolor=light(face), edgecolor=light("muted")))
+        is_busy = max(in_bytes, out_bytes) == max_port_bytes
+        fill_colour = "warn" if is_busy else "grid"
+        axes.add_patch(Circle((x, y), 0.17, facecolor=light(fill_colour), edgecolor=light("muted")))
         axes.text(x, y, str(gpu), ha="center", va="center", fontsize=11, color=light("on-warn"))
     moves = record.steps[0].moves
     if len({move.chunk for move in moves}) > 1:
         for move in moves:
-            x, y = ((a + b) / 2 for a, b in zip(places[move.source], places[move.target], strict=True))
+            x, y = (
+                (a + b) / 2
+                for a, b in zip(gpu_positions[move.source], gpu_positions[move.target], strict=True)
+            )
             axes.text(
                 0.72 * x,
                 0.72 * y,
@@ -122,17 +125,17 @@ def halo_owners(rows: int, columns: int, height: int) -> list[npt.NDArray[np.int
 
 def halos(rows: int = 2, columns: int = 2, height: int = 4) -> Picture:
     """Draw the parts of a field on several GPUs after exchanging rows and after exchanging columns."""
-    states = halo_owners(rows, columns, height)
+    owners_by_step = halo_owners(rows, columns, height)
     figure = Figure(figsize=(7.6, 4.3), dpi=100)
-    pitch = height + 3.5
+    gpu_spacing = height + 3.5
     headings = (
         f"First the rows: messages of {height + 2} cells",
         f"Then the columns: messages of {height + 2} cells",
     )
-    for index, (owners, heading) in enumerate(zip(states, headings, strict=True)):
+    for index, (owners, heading) in enumerate(zip(owners_by_step, headings, strict=True)):
         axes = figure.add_axes((0.01 + 0.5 * index, 0.02, 0.48, 0.84))
-        axes.set_xlim(-0.3, columns * pitch - 1.2)
-        axes.set_ylim(rows * pitch - 1.2, -0.9)
+        axes.set_xlim(-0.3, columns * gpu_spacing - 1.2)
+        axes.set_ylim(rows * gpu_spacing - 1.2, -0.9)
         axes.set_aspect("equal")
         axes.set_axis_off()
         figure.text(
@@ -141,26 +144,26 @@ def halos(rows: int = 2, columns: int = 2, height: int = 4) -> Picture:
         for (i, j, row, column), owner in np.ndenumerate(owners):
             name = _GPU_COLOURS[int(owner) % len(_GPU_COLOURS)]
             is_rim = not (1 <= row <= height and 1 <= column <= height)
-            face = light("grid") if owner < 0 else light(f"{name}-pale" if is_rim else name)
-            x, y = j * pitch + column, i * pitch + row
-            axes.add_patch(Rectangle((x, y), 1, 1, facecolor=face, edgecolor="white"))
+            fill_colour = light("grid") if owner < 0 else light(f"{name}-pale" if is_rim else name)
+            x, y = j * gpu_spacing + column, i * gpu_spacing + row
+            axes.add_patch(Rectangle((x, y), 1, 1, facecolor=fill_colour, edgecolor="white"))
             if owner >= 0:
                 colour = light("fg") if is_rim else light(f"on-{name}")
                 axes.text(x + 0.5, y + 0.5, str(owner), ha="center", va="center", fontsize=9, color=colour)
         for i in range(rows):
             for j in range(columns):
                 axes.text(
-                    j * pitch,
-                    i * pitch - 0.25,
+                    j * gpu_spacing,
+                    i * gpu_spacing - 0.25,
                     f"GPU {i * columns + j}",
                     ha="left",
                     va="bottom",
                     fontsize=9,
                     color=light("fg"),
                 )
-        _draw_halo_messages(axes, rows, columns, height, pitch, by_rows=index == 0)
+        _draw_halo_messages(axes, rows, columns, height, gpu_spacing, by_rows=index == 0)
     last_part = rows * columns - 1
-    corner = int(states[1][-1, -1, 0, 0])
+    corner = int(owners_by_step[1][-1, -1, 0, 0])
     return Picture.of(
         figure,
         f"{rows * columns} GPUs with parts of {height} × {height} cells and a rim one cell wide; each cell "
@@ -172,21 +175,21 @@ def halos(rows: int = 2, columns: int = 2, height: int = 4) -> Picture:
 
 
 def _draw_halo_messages(
-    axes: Axes, rows: int, columns: int, height: int, pitch: float, by_rows: bool
+    axes: Axes, rows: int, columns: int, height: int, gpu_spacing: float, by_rows: bool
 ) -> None:
     """Draw an arrow for each message between neighbours, and a frame around the cells with corners."""
     style = {"arrowstyle": "-|>", "color": light("fg"), "lw": 1.5, "shrinkA": 0, "shrinkB": 0}
     for i in range(rows - by_rows):
         for j in range(columns - (not by_rows)):
             for direction, offset in ((1, 0.25), (-1, 0.5)):
-                along = 1 + offset * height
+                edge_position = 1 + offset * height
                 if by_rows:
-                    x = j * pitch + along
-                    ends = [(x, i * pitch + height + 0.5), (x, (i + 1) * pitch + 0.5)]
+                    x = j * gpu_spacing + edge_position
+                    arrow_ends = [(x, i * gpu_spacing + height + 0.5), (x, (i + 1) * gpu_spacing + 0.5)]
                 else:
-                    y = i * pitch + along
-                    ends = [(j * pitch + height + 0.5, y), ((j + 1) * pitch + 0.5, y)]
-                start, end = ends[::direction]
+                    y = i * gpu_spacing + edge_position
+                    arrow_ends = [(j * gpu_spacing + height + 0.5, y), ((j + 1) * gpu_spacing + 0.5, y)]
+                start, end = arrow_ends[::direction]
                 axes.annotate("", xy=end, xytext=start, arrowprops=style)
     # The value in the corner: an inner cell of the first part, a rim cell below it, the corner.
     path = [((0, 0), (height, height)), ((rows - 1, 0), (0, height))]
@@ -195,7 +198,12 @@ def _draw_halo_messages(
     for (i, j), (row, column) in path:
         axes.add_patch(
             Rectangle(
-                (j * pitch + column, i * pitch + row), 1, 1, fill=False, edgecolor=light("fg"), linewidth=2.2
+                (j * gpu_spacing + column, i * gpu_spacing + row),
+                1,
+                1,
+                fill=False,
+                edgecolor=light("fg"),
+                linewidth=2.2,
             )
         )
 
@@ -249,14 +257,14 @@ def _draw_shards(axes: Axes, left_x: float, top_y: float, shape: str, gpus: int)
         name = _GPU_COLOURS[gpu % len(_GPU_COLOURS)]
         shard_side = matrix_side / gpus
         if shape in ("rows", "separate"):
-            gap = 0.06 if shape == "separate" else 0
-            rectangles.append((left_x, top_y + gpu * shard_side, matrix_side, shard_side - gap, name))
+            shard_gap = 0.06 if shape == "separate" else 0
+            rectangles.append((left_x, top_y + gpu * shard_side, matrix_side, shard_side - shard_gap, name))
         elif shape == "columns":
             rectangles.append((left_x + gpu * shard_side, top_y, shard_side, matrix_side, name))
         elif shape == "squares":
-            per_row = math.ceil(math.sqrt(gpus))
-            square_side = matrix_side / per_row
-            row, column = divmod(gpu, per_row)
+            squares_per_row = math.ceil(math.sqrt(gpus))
+            square_side = matrix_side / squares_per_row
+            row, column = divmod(gpu, squares_per_row)
             rectangles.append(
                 (
                     left_x + column * square_side,

@@ -67,18 +67,18 @@ def verified() -> Table:
     """Tabulate the effect of each variable in `VARIABLES`, set before the process starts or too late."""
     with ThreadPoolExecutor(2) as pool:
         ordinary_run = pool.submit(child)
-        late_run = pool.submit(child, None, VARIABLES)
-        early_runs = {name: pool.submit(child, {name: value}) for name, value in VARIABLES.items()}
-        ordinary_state = ordinary_run.result()
-        late_state = late_run.result()
+        late_process = pool.submit(child, None, VARIABLES)
+        early_processes = {name: pool.submit(child, {name: value}) for name, value in VARIABLES.items()}
+        ordinary_values = ordinary_run.result()
+        late_values = late_process.result()
         rows = [
             (
                 name,
                 value or '""',
-                _changes_text(ordinary_state, early_run.result()),
-                _changes_text(ordinary_state, late_state),
+                _changes_text(ordinary_values, early_process.result()),
+                _changes_text(ordinary_values, late_values),
             )
-            for (name, early_run), value in zip(early_runs.items(), VARIABLES.values(), strict=True)
+            for (name, early_process), value in zip(early_processes.items(), VARIABLES.values(), strict=True)
         ]
     title = f"Verified in separate processes, {session.backend().provenance.device}"
     return Table(

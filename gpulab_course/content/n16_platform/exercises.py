@@ -60,8 +60,8 @@ _OTHER_CAPABILITIES = ((7, 0), (11, 0))
 def taken(targets: Iterable[str], capability: Capability) -> str | None:
     """Return the target of a fat binary that a driver uses for a device, or None (reference)."""
     targets_by_part = {Part.of(target): target for target in targets}
-    part = chosen(targets_by_part, capability)
-    return targets_by_part[part] if part else None
+    image_part = chosen(targets_by_part, capability)
+    return targets_by_part[image_part] if image_part else None
 
 
 def _choice_lesson(targets: Sequence[str], capability: Capability, result: Any, expected: str | None) -> str:
@@ -121,11 +121,11 @@ def judge_matrix(answer: Answer) -> str:
         if len({build_target.rstrip("af") for build_target in targets}) == len(targets):
             programs.append((targets, _CAPABILITIES[int(rng.integers(len(_CAPABILITIES)))]))
     targets_known = (*_CUBIN_TARGETS, *_PTX_TARGETS, *_SPECIFIC_TARGETS, *_OTHER_TARGETS)
-    all_known = (*_CAPABILITIES, *_OTHER_CAPABILITIES)
+    all_capabilities = (*_CAPABILITIES, *_OTHER_CAPABILITIES)
     other_programs = [
         ([build_target], capability)
         for build_target in targets_known
-        for capability in all_known
+        for capability in all_capabilities
         if build_target in _OTHER_TARGETS or capability in _OTHER_CAPABILITIES
     ]
     programs += [other_programs[n] for n in rng.permutation(len(other_programs))]
@@ -134,7 +134,7 @@ def judge_matrix(answer: Answer) -> str:
         candidates = list(
             rng.permutation([*_CUBIN_TARGETS, *_PTX_TARGETS, *_OTHER_TARGETS[:3], *_OTHER_TARGETS[4:]])
         )
-        capability = all_known[int(rng.integers(len(all_known)))]
+        capability = all_capabilities[int(rng.integers(len(all_capabilities)))]
         programs.append(([str(name) for name in candidates[: int(rng.integers(2, 7))]], capability))
     results = answer.ask(_run_taken, programs, shown="taken(targets, capability)")
     for (targets, capability), result in zip(programs, results, strict=True):
@@ -160,7 +160,9 @@ def _run_taken(answer: Any, programs: Sequence[tuple[list[str], Capability]]) ->
 
 def wheel(capabilities: Sequence[str]) -> list[str]:
     """Return the shortest list of targets that supports these devices and all later ones (reference)."""
-    versions = sorted(tuple(int(number) for number in text.split(".")) for text in capabilities)
+    versions = sorted(
+        tuple(int(number) for number in capability_text.split(".")) for capability_text in capabilities
+    )
     lowest_minors: dict[int, int] = {}
     for major, minor in versions:
         lowest_minors.setdefault(major, minor)
@@ -219,13 +221,13 @@ def _wheel_lesson(capabilities: Sequence[str], targets: list[str], expected: lis
         )
     if any(part.suffix for part in image_parts):
         return "With a letter after the number, code runs only on one capability or one family."
-    for text in capabilities:
-        capability = tuple(int(part) for part in text.split("."))
+    for capability_text in capabilities:
+        capability = tuple(int(part) for part in capability_text.split("."))
         if not any(
             part.kind == "cubin" and part.runs_on((capability[0], capability[1])) for part in image_parts
         ):
             return (
-                f"{text} finds no machine code that it can run. Use the lowest minor version of "
+                f"{capability_text} finds no machine code that it can run. Use the lowest minor version of "
                 "each major version."
             )
     if sorted(targets) == sorted(expected):
@@ -266,7 +268,7 @@ class Child:
         self.runs = 0
         self._rng = random.Random(seed)
         self._value = "as ever"
-        self._runs_left = quiet_runs
+        self._remaining_runs = quiet_runs
 
     def __call__(self, before: Sequence[str], late: Sequence[str]) -> dict[str, Any]:
         """Run a process with some variables set before its start, and others after its first array."""
@@ -276,10 +278,10 @@ class Child:
         unknown_names = [name for name in (*before, *late) if name not in _NAMES]
         if unknown_names:
             raise ValueError(f"There is no variable {unknown_names[0]!r} in `variables`.")
-        if not self._runs_left:
+        if not self._remaining_runs:
             self._value = _OPPOSITE_ANSWER[self._value]
-            self._runs_left = self._rng.randint(1, 3)
-        self._runs_left -= 1
+            self._remaining_runs = self._rng.randint(1, 3)
+        self._remaining_runs -= 1
         observations: dict[str, Any] = dict.fromkeys(_OBSERVATIONS, "as ever")
         observations[self._unstable_observation] = self._value
         for name, (observation, read_time) in self._effects.items():
@@ -417,12 +419,12 @@ def _run_translated(answer: Any, host: np.ndarray, index: int, held_bytes: int) 
     from gpulab.lab.streams import check_streams
 
     outcome: dict[str, Any] = {}
-    with on_device("virtual:T4", count=3) as cp, ExitStack() as stack:
+    with on_device("virtual:T4", count=3) as cp, ExitStack() as exit_stack:
         other_gpu = 3 - index
         memory_and_streams = []
         for device in range(3):
             with cp.cuda.Device(device):
-                stream = stack.enter_context(cp.cuda.Stream(non_blocking=True))
+                stream = exit_stack.enter_context(cp.cuda.Stream(non_blocking=True))
                 memory_and_streams.append((cp.empty(held_bytes << device, "uint8"), stream))
         for program, function in (("reference", translate), ("answer", answer)):
             for device in range(3):
@@ -462,30 +464,30 @@ def _observe(cp: Any, program: Callable[[], Any]) -> dict[str, Any]:
         result = program()
     result_values = list(result) if isinstance(result, (tuple, list)) else []
     array = result_values[0] if len(result_values) == 2 and isinstance(result_values[0], cp.ndarray) else None
-    value = None
+    array_values = None
     if array is not None:
         with cp.cuda.Device(array.device.id):
-            value = array.get()
+            array_values = array.get()
     record = recorded_timeline.record
     waits = [
         synchronization
         for synchronization in record.synchronizations
         if synchronization.type != "STREAM_WAIT_EVENT"
     ]
-    polls = sum(call.name in QUERIES for call in record.calls)
+    query_count = sum(call.name in QUERIES for call in record.calls)
     kernels = [activity for activity in record.activities if activity.kind == "CONCURRENT_KERNEL"]
     return {
         "pair": len(result_values) == 2,
         "array": array is not None,
         "place": None if array is None else array.device.id,
-        "value": value,
+        "value": array_values,
         "used": int(result_values[1])
         if len(result_values) == 2 and isinstance(result_values[1], (int, np.integer))
         else None,
         "copies": [
             activity.copy_kind for activity in record.activities if activity.kind in ("MEMCPY", "MEMCPY2")
         ],
-        "waits": len(waits) + polls,
+        "waits": len(waits) + query_count,
         "kernel copies": sum(activity.name.startswith("cupy_copy") for activity in kernels),
         "streams": len({activity.stream_id for activity in kernels}),
         "all streams": len({(activity.device_id, activity.stream_id) for activity in record.activities}),
@@ -618,10 +620,10 @@ def _run_launches(
                 return [*outcomes, {"compile": str(error)[:1500]}]
             except Exception as error:
                 return [*outcomes, {"fault": f"{type(error).__name__}: {error}"[:600]}]
-            padded = np.zeros(grid * block, np.float32)
-            padded[:n] = x
-            rows = padded.reshape(grid, block)
-            expected = rows.sum(1), (rows > 0).sum(1)
+            padded_x = np.zeros(grid * block, np.float32)
+            padded_x[:n] = x
+            block_rows = padded_x.reshape(grid, block)
+            expected = block_rows.sum(1), (block_rows > 0).sum(1)
             outcomes.append(
                 {
                     "right": [
@@ -678,11 +680,11 @@ def judge_warp64(answer: Answer) -> str:
             raise NotYet(f"{launch_text} it fails: {outcome['fault']} {_FAULT_ADVICE}")
         sums_right, counts_right = outcome["right"]
         if not (sums_right and counts_right):
-            subject = " and ".join(
+            widths_text = " and ".join(
                 name for name, is_right in (("sums", sums_right), ("counts", counts_right)) if not is_right
             )
             raise NotYet(
-                f"{launch_text} {subject} are wrong. "
+                f"{launch_text} {widths_text} are wrong. "
                 f"{_MANY_WAVES_ADVICE if block == 1024 else _WIDTH_ADVICE[width, bool(sums_right)]}"
             )
     costs = outcomes[-1]

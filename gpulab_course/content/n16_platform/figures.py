@@ -83,8 +83,8 @@ def load(name: str) -> tuple[str, str]:
 
 def _capability(cp: Any) -> tuple[int, int]:
     """Return the compute capability of the current device."""
-    properties = cp.cuda.runtime.getDeviceProperties(cp.cuda.runtime.getDevice())
-    return properties["major"], properties["minor"]
+    device_properties = cp.cuda.runtime.getDeviceProperties(cp.cuda.runtime.getDevice())
+    return device_properties["major"], device_properties["minor"]
 
 
 def recorded() -> Any:

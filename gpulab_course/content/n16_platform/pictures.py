@@ -36,10 +36,10 @@ def reach(targets: Sequence[str]) -> Picture:
     axes.set_ylim(len(targets) - 0.5, -0.5)
     captions = []
     for row, build_target in enumerate(targets):
-        runs = [bool(taken([build_target], capability)) for capability in GPUS.values()]
+        can_run = [bool(taken([build_target], capability)) for capability in GPUS.values()]
         colour = light("good") if build_target.startswith("sm_") else light("accent")
         marker = "s" if build_target.startswith("sm_") else "o"
-        columns = [column for column, is_run in enumerate(runs) if is_run]
+        columns = [column for column, is_run in enumerate(can_run) if is_run]
         is_open = bool(taken([build_target], _LATER_CAPABILITY))
         last_x = later_x if is_open else columns[-1]
         style = "-|>" if is_open else "-"
@@ -53,12 +53,12 @@ def reach(targets: Sequence[str]) -> Picture:
                 linewidth=2,
             )
         )
-        for column, is_run in enumerate(runs):
+        for column, is_run in enumerate(can_run):
             if is_run:
                 axes.plot(column, row, marker=marker, markersize=11, color=colour)
             else:
                 axes.plot(column, row, marker="_", markersize=9, color=light("muted"))
-        names = ", ".join(name for name, is_run in zip(GPUS, runs, strict=True) if is_run)
+        names = ", ".join(name for name, is_run in zip(GPUS, can_run, strict=True) if is_run)
         captions.append(f"{build_target} runs on {names}{' and all later GPUs' if is_open else ''}")
     labels = [f"{name}\n{major}.{minor}" for name, (major, minor) in GPUS.items()]
     axes.set_xticks([*range(len(GPUS)), later_x], [*labels, "later\nGPUs"], fontsize=9)
@@ -80,26 +80,26 @@ def reach(targets: Sequence[str]) -> Picture:
 
 def layers(report: FollowReport) -> Picture:
     """Draw the software layers below a call, with one column per framework and some symbols per layer."""
-    columns = [followed for followed in report.record if followed.package != "here"]
+    columns = [call_record for call_record in report.record if call_record.package != "here"]
     figure, axes = empty_axes(5.4, (0, 7.6), (0, 5.4), margin=0)
     width = 5.9 / len(columns)
-    for column, followed in enumerate(columns):
+    for column, call_record in enumerate(columns):
         left_x = 1.6 + column * width
-        heading = f"{followed.package}: {followed.call}"
+        heading = f"{call_record.package}: {call_record.call}"
         draw_text(axes, left_x + width / 2, 0.25, heading, ha="center", fontsize=11, weight="bold")
         for row, colour in enumerate(_LAYER_COLOURS):
-            _draw_layer(axes, left_x, 0.5 + row * 0.97, width - 0.12, _layer_lines(followed, row), colour)
+            _draw_layer(axes, left_x, 0.5 + row * 0.97, width - 0.12, _layer_lines(call_record, row), colour)
     for row, (name, layer_text) in enumerate(_LAYERS):
         y = 0.5 + row * 0.97 + 0.38
         draw_text(axes, 0.12, y - 0.1, name, weight="bold")
         draw_text(axes, 0.12, y + 0.14, layer_text, "muted", fontsize=9)
     names = ", ".join(name for name, _ in _LAYERS)
     column_texts = [
-        f"{followed.package}: "
+        f"{call_record.package}: "
         + "; ".join(
-            f"{_LAYERS[row][0]} {', '.join(_layer_lines(followed, row))}" for row in range(len(_LAYERS))
+            f"{_LAYERS[row][0]} {', '.join(_layer_lines(call_record, row))}" for row in range(len(_LAYERS))
         )
-        for followed in columns
+        for call_record in columns
     ]
     return Picture.of(
         figure,
@@ -108,10 +108,10 @@ def layers(report: FollowReport) -> Picture:
     )
 
 
-def _layer_lines(followed: Followed, row: int) -> list[str]:
+def _layer_lines(call_record: Followed, row: int) -> list[str]:
     """Return the text of a layer: the first symbol names, and the number of other names."""
-    names = [name for name, _ in followed.layers[row]]
-    if row == 0 and followed.package == "PyTorch":
+    names = [name for name, _ in call_record.layers[row]]
+    if row == 0 and call_record.package == "PyTorch":
         calls = [name for name in names if name.endswith(("::call", "::redispatch"))]
         codes = [name for name in names if "native::" in name or name.endswith("::impl")]
         return [
@@ -120,11 +120,11 @@ def _layer_lines(followed: Followed, row: int) -> list[str]:
             f"dispatcher: {calls[1]}",
             f"ATen: {codes[-1]}",
         ]
-    short = [name.replace("cupy: ", "cupy.").split(": ")[-1] for name in names]
+    short_names = [name.replace("cupy: ", "cupy.").split(": ")[-1] for name in names]
     if row == len(_LAYERS) - 1:
-        short = [f"{name[:26]}…" if len(name) > 27 else name for name in short]
-    hidden_count = len(short) - _MOST_NAMES
-    return short[:_MOST_NAMES] + ([f"and {hidden_count} more"] if hidden_count > 0 else [])
+        short_names = [f"{name[:26]}…" if len(name) > 27 else name for name in short_names]
+    hidden_count = len(short_names) - _MOST_NAMES
+    return short_names[:_MOST_NAMES] + ([f"and {hidden_count} more"] if hidden_count > 0 else [])
 
 
 def _draw_layer(axes: Axes, left_x: float, top_y: float, width: float, lines: list[str], colour: str) -> None:

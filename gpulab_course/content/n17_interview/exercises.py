@@ -54,7 +54,7 @@ def napkin_of(work: Mapping[str, Any], card: Mapping[str, Any]) -> dict[str, flo
     return dict(zip(_ESTIMATE_KEYS, (moved_bytes, operations, memory_us, compute_us, time_us), strict=True))
 
 
-def _draw_works(rng: np.random.Generator, ridge: float) -> list[dict[str, Any]]:
+def _draw_kernel_works(rng: np.random.Generator, ridge: float) -> list[dict[str, Any]]:
     """Draw work to estimate: an element-wise kernel, a matrix product, row sums, random work, and edge cases.
 
     `ridge` is the number of operations per byte at which a card changes from memory-bound to compute-bound;
@@ -138,10 +138,10 @@ def judge_napkin(answer: Answer) -> str:
     must_be_a_function("napkin", answer.is_function, answer.kind)
     devices = [info(str(name)) for name in answer.rng.permutation(DEVICES)[:3]]
     ridges = [1e3 * device.fp32_tflops / device.memory_bandwidth_gbps for device in devices]
-    works = [_draw_works(answer.rng, ridge) for ridge in ridges]
+    works_by_device = [_draw_kernel_works(answer.rng, ridge) for ridge in ridges]
     device_work_pairs = [
         (device, kernel_work)
-        for device, device_works in zip(devices, works, strict=True)
+        for device, device_works in zip(devices, works_by_device, strict=True)
         for kernel_work in device_works
     ]
     for device, kernel_work in device_work_pairs:
@@ -157,22 +157,22 @@ def judge_napkin(answer: Answer) -> str:
                 "bound."
             )
         for name in _ESTIMATE_KEYS:
-            value: Any = result.get(name)
-            if not is_number(value):
-                raise NotYet(f"{call_text}: {name} is {spelt(value)}, but it must be a number.")
-            if math.isclose(float(value), expected[name], rel_tol=1e-6):
+            result_value: Any = result.get(name)
+            if not is_number(result_value):
+                raise NotYet(f"{call_text}: {name} is {spelt(result_value)}, but it must be a number.")
+            if math.isclose(float(result_value), expected[name], rel_tol=1e-6):
                 continue
             lesson = next(
                 (
                     lesson
                     for factor, lesson in _SLIP_LESSONS.get(name, ())
-                    if math.isclose(float(value), factor * expected[name], rel_tol=1e-6)
+                    if math.isclose(float(result_value), factor * expected[name], rel_tol=1e-6)
                 ),
                 "",
             )
             if name == "us" and not lesson:
                 is_sum = math.isclose(
-                    float(value), expected["memory_us"] + expected["compute_us"], rel_tol=1e-6
+                    float(result_value), expected["memory_us"] + expected["compute_us"], rel_tol=1e-6
                 )
                 lesson = (
                     (
@@ -185,14 +185,14 @@ def judge_napkin(answer: Answer) -> str:
             if name == "bytes" and not lesson:
                 lesson = "Count all arrays that are read or written, with the size of their elements."
             raise NotYet(
-                f"{call_text}: {name} is {float(value):.6g}, "
+                f"{call_text}: {name} is {float(result_value):.6g}, "
                 f"it should be {expected[name]:.6g}. {lesson}".rstrip()
             )
-        bound = "memory" if expected["memory_us"] > expected["compute_us"] else "arithmetic"
-        if result.get("bound") != bound:
+        expected_bound = "memory" if expected["memory_us"] > expected["compute_us"] else "arithmetic"
+        if result.get("bound") != expected_bound:
             raise NotYet(
-                f"{call_text}: bound is {spelt(result.get('bound'))}, but it should be {bound!r}, which "
-                "takes longer."
+                f"{call_text}: bound is {spelt(result.get('bound'))}, but it should be {expected_bound!r}, "
+                "which takes longer."
             )
     return "every number is right, so no errors cancel each other."
 
@@ -221,23 +221,28 @@ def launches(cp: Any, rng: random.Random) -> list[tuple[Any, ...]]:
     block_count = rng.randint(3500, 4500)
     strided_blocks = 7 * block_count
 
-    def strided(step: int) -> tuple[Any, ...]:
-        x = cp.zeros(256 * strided_blocks * step, "float32")
+    def strided(stride_floats: int) -> tuple[Any, ...]:
+        x = cp.zeros(256 * strided_blocks * stride_floats, "float32")
         y = cp.zeros(256 * strided_blocks, "float32")
         return (
             kernel(cp, "strided"),
             strided_blocks,
             256,
-            (x, y, np.int32(step), np.int32(256 * strided_blocks)),
+            (x, y, np.int32(stride_floats), np.int32(256 * strided_blocks)),
             0,
         )
 
-    def tabled(step: int) -> tuple[Any, ...]:
-        args = (cp.zeros(128 * step, "float32"), zeros, np.int32(step), np.int32(rng.randint(72, 100)))
-        return kernel(cp, "tabled", 512 * step), 2 * blocks, 128, args, 512 * step
+    def tabled(row_words: int) -> tuple[Any, ...]:
+        args = (
+            cp.zeros(128 * row_words, "float32"),
+            zeros,
+            np.int32(row_words),
+            np.int32(rng.randint(72, 100)),
+        )
+        return kernel(cp, "tabled", 512 * row_words), 2 * blocks, 128, args, 512 * row_words
 
-    def forked(ways: int, block_count: int) -> tuple[Any, ...]:
-        return kernel(cp, "forked"), block_count, 256, (zeros, zeros, np.int32(ways), np.int32(32)), 0
+    def forked(path_count: int, block_count: int) -> tuple[Any, ...]:
+        return kernel(cp, "forked"), block_count, 256, (zeros, zeros, np.int32(path_count), np.int32(32)), 0
 
     def scaled(grid: int, n: int) -> tuple[Any, ...]:
         x, y = (cp.zeros(n, "float32") for _ in range(2))
@@ -268,7 +273,7 @@ def counters_of(launch: tuple[Any, ...]) -> tuple[dict[str, float], str]:
     assert caches is not None
     load_requests = counters.total("requests", "global", "load")
     shared_requests = counters.total("requests", "shared")
-    values = {
+    counter_values = {
         "sms": device.sm_count,
         "blocks": grid,
         "sectors_per_load": counters.total("sectors", "global", "load") / load_requests
@@ -285,7 +290,7 @@ def counters_of(launch: tuple[Any, ...]) -> tuple[dict[str, float], str]:
         "us": table.time_ns / 1e3,
     }
     causes = [cause for cause in table.worth_fixing if cause.kind != "launch"]
-    rounded_values = {name: round(float(value), 4) for name, value in values.items()}
+    rounded_values = {name: round(float(counter_value), 4) for name, counter_value in counter_values.items()}
     return rounded_values, causes[0].kind if causes else "nothing"
 
 
@@ -341,24 +346,24 @@ _CAUSE_LESSONS = {
 def argmax_case(random_data: Draw, size: tuple[int, int], block: Dim3) -> Case:
     """Return a test case for a kernel that finds the index of the first largest element of each row."""
     rows, columns = size
-    smallest = _INT_MIN
-    largest = _INT_MAX
+    min_int = _INT_MIN
+    max_int = _INT_MAX
     x = random_data.integers((rows, columns), -40, 40)
     for row, row_kind in zip(x, random_data.rng.integers(0, 6, rows) if columns else (), strict=False):
         if row_kind == 1:
             row[:] = random_data.any_integers(columns)
         elif row_kind > 1:  # equal and adjacent ints, which are equal as floats
             row[:] = (
-                smallest + random_data.rng.integers(0, 3, columns)
+                min_int + random_data.rng.integers(0, 3, columns)
                 if row_kind < 4
-                else largest - random_data.rng.integers(0, 3, columns)
+                else max_int - random_data.rng.integers(0, 3, columns)
             )
         if row_kind == 3:  # its difference to the others overflows an int
-            row[int(random_data.rng.integers(columns))] = random_data.rng.integers(1, largest)
+            row[int(random_data.rng.integers(columns))] = random_data.rng.integers(1, max_int)
     if rows and columns:
         # A row of equal elements.
-        x[int(random_data.rng.integers(rows))] = np.int32(random_data.rng.choice([-7, smallest]))
-        x[int(random_data.rng.integers(rows)), -1] = largest
+        x[int(random_data.rng.integers(rows))] = np.int32(random_data.rng.choice([-7, min_int]))
+        x[int(random_data.rng.integers(rows)), -1] = max_int
     return _make_argmax_case(random_data, x)
 
 
@@ -390,10 +395,10 @@ def one_above(*values: int) -> Callable[[Draw, Any, Dim3], Case]:
 def several_largest(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case in which several or all elements of a row are the largest."""
     rows, _ = size
-    largest = np.resize(np.array([_INT_MIN, -5, 0, _INT_MAX, -1, 7], np.int32), (rows, 1))
-    x = np.where(random_data.rng.random(size) < 0.5, largest, _INT_MIN)
-    x[:, -1] = largest[:, 0]
-    x[::2] = largest[::2]
+    row_maxima = np.resize(np.array([_INT_MIN, -5, 0, _INT_MAX, -1, 7], np.int32), (rows, 1))
+    x = np.where(random_data.rng.random(size) < 0.5, row_maxima, _INT_MIN)
+    x[:, -1] = row_maxima[:, 0]
+    x[::2] = row_maxima[::2]
     return _make_argmax_case(random_data, x.astype(np.int32))
 
 
@@ -524,16 +529,16 @@ class Bench:
 
     def _factor(self, device: str, full_setting: dict[str, int]) -> float:
         """Return the factor by which the claimed change alters the time in this setting."""
-        claimed_device, change, (_, changed_value), setting, gain = self._claim
+        claimed_device, change, (_, changed_value), setting, true_gain = self._claim
         if full_setting[change] != changed_value:
             return 1.0
         is_claimed_setting = device == claimed_device and all(
-            full_setting[name] == value for name, value in setting.items() if name != change
+            full_setting[name] == claimed_value for name, claimed_value in setting.items() if name != change
         )
-        plain_factor = self._plain(full_setting, change)
-        return (1 / gain if is_claimed_setting else gain) / plain_factor
+        plain_factor = self._plain_time_ratio(full_setting, change)
+        return (1 / true_gain if is_claimed_setting else true_gain) / plain_factor
 
-    def _plain(self, full_setting: dict[str, int], change: str) -> float:
+    def _plain_time_ratio(self, full_setting: dict[str, int], change: str) -> float:
         """Return the factor by which the change would alter the time without the hidden gain."""
         (initial_value, changed_value) = self._claim[2]
         if change not in ("block", "unroll", "n"):
@@ -658,7 +663,7 @@ def _verdict_phrase(expected_verdict: str) -> str:
 
 MOST_SPLITS = 64
 _PART_FLOATS = 34  # the scratch of one block: 32 sums, the largest score, and the sum of the weights
-_SPLITS = re.compile(r"^[ \t]*#[ \t]*define[ \t]+SPLITS\b(.*)$", re.MULTILINE)
+_SPLITS_DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+SPLITS\b(.*)$", re.MULTILINE)
 
 
 def splits_of(code: str) -> int:
@@ -669,32 +674,34 @@ def splits_of(code: str) -> int:
     NotYet
         If it is not a number from 1 to 64.
     """
-    choices = [match.partition("//")[0].strip() for match in _SPLITS.findall(code)]
-    splits = choices[-1] if choices else "1"
-    if not re.fullmatch("[0-9]{1,4}", splits) or not 1 <= int(splits) <= MOST_SPLITS:
+    choices = [match.partition("//")[0].strip() for match in _SPLITS_DEFINE.findall(code)]
+    split_text = choices[-1] if choices else "1"
+    if not re.fullmatch("[0-9]{1,4}", split_text) or not 1 <= int(split_text) <= MOST_SPLITS:
         raise NotYet(
-            f"SPLITS is {splits!r}: write `#define SPLITS 8`, with a number from 1 to {MOST_SPLITS}."
+            f"SPLITS is {split_text!r}: write `#define SPLITS 8`, with a number from 1 to {MOST_SPLITS}."
         )
-    return int(splits)
+    return int(split_text)
 
 
 def _with_splits(exercise: KernelExercise, kernel_code: str) -> KernelExercise:
     """Return the exercise with as many blocks per head as an answer chooses, also for the reference."""
-    splits = splits_of(kernel_code)
+    split_count = splits_of(kernel_code)
 
-    def split(make: Callable[..., Case]) -> Callable[..., Case]:
-        @wraps(make)
+    def split_case(make_case: Callable[..., Case]) -> Callable[..., Case]:
+        @wraps(make_case)
         def case(random_data: Draw, size: Any, block: Dim3) -> Case:
-            launch = make(random_data, size, block)
-            _, rows, _ = launch.launch_grid
-            shape = size[0], splits, _PART_FLOATS
-            scratch = random_data.rng.uniform(-1000, 1000, shape).astype(np.float32)
-            return replace(launch, grid=(splits, rows), values={**launch.values, "parts": scratch})
+            launch = make_case(random_data, size, block)
+            _, head_count, _ = launch.launch_grid
+            shape = size[0], split_count, _PART_FLOATS
+            partial_results = random_data.rng.uniform(-1000, 1000, shape).astype(np.float32)
+            return replace(
+                launch, grid=(split_count, head_count), values={**launch.values, "parts": partial_results}
+            )
 
         return case
 
-    table = tuple(replace(row, case=split(row.case)) for row in exercise.table)
-    return replace(exercise, case=split(exercise.case), table=table)
+    table = tuple(replace(table_row, case=split_case(table_row.case)) for table_row in exercise.table)
+    return replace(exercise, case=split_case(exercise.case), table=table)
 
 
 def decoding_step(random_data: Draw, size: tuple[int, int], block: Dim3) -> Case:
@@ -773,7 +780,7 @@ def _attention_case(random_data: Draw, query: Any, keys: Any, values: Any, scale
     return Case((1, heads + int(rng.integers(0, 3))), arguments, {"out": near_expected})
 
 
-def _attends_as(mistake: Mistake, scale: Any = None, lanes: int = 32) -> bool:
+def _equals_attention(mistake: Mistake, scale: Any = None, lanes: int = 32) -> bool:
     """Return whether the result is that of another scale, or of dot products over fewer elements."""
     if mistake.found is None or mistake.wanted is None:
         return False
@@ -783,11 +790,11 @@ def _attends_as(mistake: Mistake, scale: Any = None, lanes: int = 32) -> bool:
     scores *= float(mistake["scale"] if scale is None else scale)
     weights = np.exp(scores - scores.max(axis=1, keepdims=True))
     result = np.einsum("ht,htd->hd", weights / weights.sum(axis=1, keepdims=True), mistake["values"])
-    matches = [
+    matched_results = [
         np.allclose(candidate, result, rtol=1e-3, atol=1e-3 * np.abs(result).max())
         for candidate in (mistake.found, mistake.wanted)
     ]
-    return matches == [True, False]
+    return matched_results == [True, False]
 
 
 def _head_sizes(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
@@ -923,11 +930,11 @@ EXERCISES = (
                 "has its own parts and its own ticket counter.",
             ),
             Advice(
-                lambda m: _attends_as(m, scale=np.float32(1)),
+                lambda m: _equals_attention(m, scale=np.float32(1)),
                 "The scores are not scaled. A score is the dot product of query and key, times scale.",
             ),
             Advice(
-                lambda m: _attends_as(m, lanes=16) or _attends_as(m, lanes=1),
+                lambda m: _equals_attention(m, lanes=16) or _equals_attention(m, lanes=1),
                 "A score must be the sum over all 32 lanes.",
             ),
             Advice(

@@ -136,9 +136,11 @@ class Pair:
         for name, share, diagnosis_table in zip(
             ("kernel A", "kernel B"), self.shares, self.diagnoses, strict=True
         ):
-            main = diagnosis_table.main
+            main_cause = diagnosis_table.main
             cause = (
-                f"{NAMES[main.kind]}: {number(main.gain)} × without it" if main else "nothing worth fixing"
+                f"{NAMES[main_cause.kind]}: {number(main_cause.gain)} × without it"
+                if main_cause
+                else "nothing worth fixing"
             )
             rows.append(
                 (
@@ -180,7 +182,9 @@ def same_symptom() -> Pair:
 
 def bets(is_sure: Sequence[bool], right: int = 7) -> float:
     """Return the calibration of some answers, sure or guessed, of which the first `right` ones are right."""
-    squared_errors = [(CONFIDENCE[bet] - (index < right)) ** 2 for index, bet in enumerate(is_sure)]
+    squared_errors = [
+        (CONFIDENCE[answer_is_sure] - (index < right)) ** 2 for index, answer_is_sure in enumerate(is_sure)
+    ]
     return 1 - sum(squared_errors) / len(squared_errors)
 
 
@@ -287,7 +291,7 @@ def scored(code: str, heads: int = 32, tokens: int = 1024, device: str = "H100")
     Each kernel is launched with the number of blocks per head that its text defines as ``SPLITS``.
     """
     rows = []
-    loads = {}
+    loaded_sectors = {}
     rng = np.random.default_rng(17)
     with use_device(device) as cp:
         query, keys, values = (
@@ -297,27 +301,34 @@ def scored(code: str, heads: int = 32, tokens: int = 1024, device: str = "H100")
         output = cp.empty((heads, 32), "float32")
         scalars = np.float32(32**-0.5), np.int32(heads), np.int32(tokens)
         kernels = (("naive", source("attend_naive.cu")), ("good", source("attend.cu")), ("yours", code))
-        for name, text in kernels:
-            splits = splits_of(text)
-            compiled_kernel = cp.RawKernel(text, "attend")
+        for name, kernel_code in kernels:
+            split_count = splits_of(kernel_code)
+            compiled_kernel = cp.RawKernel(kernel_code, "attend")
             # diagnose and count start from the arrays as they were, so `done` is 0 for both.
-            scratch = cp.zeros((heads, splits, 34), "float32"), cp.zeros(heads, "uint32")
-            launch = compiled_kernel, (splits, heads), 256, (query, keys, values, *scratch, output, *scalars)
+            scratch_arrays = cp.zeros((heads, split_count, 34), "float32"), cp.zeros(heads, "uint32")
+            launch = (
+                compiled_kernel,
+                (split_count, heads),
+                256,
+                (query, keys, values, *scratch_arrays, output, *scalars),
+            )
             diagnosis_table = diagnosis(*launch)
             counters = count(*launch)
-            loads[name] = counters.total("sectors", "global", "load")
-            main = next((cause for cause in diagnosis_table.worth_fixing if cause.kind != "launch"), None)
+            loaded_sectors[name] = counters.total("sectors", "global", "load")
+            main_cause = next(
+                (cause for cause in diagnosis_table.worth_fixing if cause.kind != "launch"), None
+            )
             rows.append(
                 (
                     name,
-                    f"{splits * heads}",
+                    f"{split_count * heads}",
                     duration(diagnosis_table.time_ns),
-                    f"{loads[name]:,}",
+                    f"{loaded_sectors[name]:,}",
                     f"{counters.warp_instructions:,}",
-                    NAMES[main.kind] if main else "nothing worth fixing",
+                    NAMES[main_cause.kind] if main_cause else "nothing worth fixing",
                 )
             )
     headings = ("kernel", "blocks", "time", "sectors loaded", "warp instructions", "main limit")
     sms = info(device).sm_count
     title = f"{heads} heads, {tokens} tokens, {sms} SMs, {diagnosis_table.origin}"
-    return Costs(Table(title, headings, tuple(rows)), loads, diagnosis_table.provenance)
+    return Costs(Table(title, headings, tuple(rows)), loaded_sectors, diagnosis_table.provenance)

@@ -36,7 +36,7 @@ _WARP = 32
 
 
 # The results of known mistakes: the matrices to which they apply, a function of row and column, the sentence.
-_KNOWN: tuple[tuple[str, Callable[[str, int, int], tuple[int, int]], str], ...] = (
+_KNOWN_MISTAKES: tuple[tuple[str, Callable[[str, int, int], tuple[int, int]], str], ...] = (
     (
         "a",
         lambda name, row, column: (row * 4 + column % 8 // 2, row // 8 + column // 8 * 2),
@@ -88,33 +88,39 @@ def judge_fragment(answer: Answer) -> str:
     for index in answer.rng.permutation(len(elements)):
         element = elements[index]
         results[element] = _lane_and_register(answer, *element)
-    wrong = [element for element in elements if results[element] != layouts.held(*element)]
-    if not wrong:
+    wrong_elements = [element for element in elements if results[element] != layouts.held(*element)]
+    if not wrong_elements:
         return f"the lane and the register are right for all {len(elements)} elements of a, b and d."
-    name, row, column = wrong[0]
+    name, row, column = wrong_elements[0]
     lane, register = layouts.held(name, row, column)
-    of_matrix = {element: result for element, result in results.items() if element[0] == name}
-    known = [
+    matrix_results = {element: result for element, result in results.items() if element[0] == name}
+    known_reasons = [
         sentence
-        for names, compute, sentence in _KNOWN
-        if name in names and all(compute(*element) == result for element, result in of_matrix.items())
+        for names, compute, sentence in _KNOWN_MISTAKES
+        if name in names and all(compute(*element) == result for element, result in matrix_results.items())
     ]
-    if not known and all(result[0] == layouts.held(*element)[0] for element, result in of_matrix.items()):
-        known = [f"the lanes of all elements of {name} are right."]
+    if not known_reasons and all(
+        result[0] == layouts.held(*element)[0] for element, result in matrix_results.items()
+    ):
+        known_reasons = [f"the lanes of all elements of {name} are right."]
     raise NotYet(
         f"{name}[{row}][{column}] is in lane {lane}, register {register}; your function "
-        f"returned lane {results[wrong[0]][0]}, register "
-        f"{results[wrong[0]][1]}{f': {known[0]}' if known else '.'}"
+        f"returned lane {results[wrong_elements[0]][0]}, register "
+        f"{results[wrong_elements[0]][1]}{f': {known_reasons[0]}' if known_reasons else '.'}"
     )
 
 
 def _lane_and_register(answer: Answer, name: str, row: int, column: int) -> tuple[int, int]:
-    shown = f"held({name!r}, {row}, {column})"
-    result = call(answer, name, row, column, name="held", shown=shown)
-    parts = parts_of(result)
-    if parts is None or len(parts) != 2 or not all(is_number(part) for part in parts):
-        raise NotYet(f"{shown} returned {spelt(result)}: return two numbers, the lane and the register.")
-    return parts[0], parts[1]
+    call_text = f"held({name!r}, {row}, {column})"
+    result = call(answer, name, row, column, name="held", shown=call_text)
+    result_parts = parts_of(result)
+    if (
+        result_parts is None
+        or len(result_parts) != 2
+        or not all(is_number(result_part) for result_part in result_parts)
+    ):
+        raise NotYet(f"{call_text} returned {spelt(result)}: return two numbers, the lane and the register.")
+    return result_parts[0], result_parts[1]
 
 
 def tile(data: Draw, size: Any, block: Dim3) -> Case:
@@ -158,8 +164,8 @@ def _draw_warps(rng: np.random.Generator) -> list[Dim3]:
 
 def _draw_counts(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
     """Draw numbers of matrices."""
-    some = (int(rng.integers(40, 70)), int(rng.integers(100, 200)), int(rng.integers(5001, 6000)))
-    return [1, 0, 2, 3, 7, 31, 33, *some]
+    random_counts = (int(rng.integers(40, 70)), int(rng.integers(100, 200)), int(rng.integers(5001, 6000)))
+    return [1, 0, 2, 3, 7, 31, 33, *random_counts]
 
 
 def _draw_tile_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
@@ -167,12 +173,12 @@ def _draw_tile_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
     return [(int(rng.integers(20, 60)), (128, 1, 1)), (int(rng.integers(150, 300)), (256, 1, 1))]
 
 
-def _computed(mistake: Mistake, a: Any = None, b: Any = None) -> Any:
+def _product_with(mistake: Mistake, a: Any = None, b: Any = None) -> Any:
     """Return the matrices `d` that result if `a` or `b` is replaced by another matrix."""
     return _products(mistake["a"] if a is None else a, mistake["b"] if b is None else b)
 
 
-def _misplaced(matrix: Any, rows: Any, columns: Any) -> Any:
+def _select_elements(matrix: Any, rows: Any, columns: Any) -> Any:
     """Return matrices whose rows and columns are in another order."""
     return matrix[:, rows][:, :, columns]
 
@@ -184,21 +190,21 @@ def _with_swapped_quarters(mistake: Mistake) -> Any:
     """Return the result if the registers 1 and 2 of `a` are exchanged."""
     a = mistake["a"].copy()
     a[:, 8:, :8], a[:, :8, 8:] = mistake["a"][:, :8, 8:], mistake["a"][:, 8:, :8]
-    return _computed(mistake, a=a)
+    return _product_with(mistake, a=a)
 
 
 def _with_swapped_halves(mistake: Mistake) -> Any:
     """Return the result if the two halves of each register of `b` are exchanged."""
-    return _computed(mistake, b=_misplaced(mistake["b"], np.arange(16) ^ 1, np.arange(8)))
+    return _product_with(mistake, b=_select_elements(mistake["b"], np.arange(16) ^ 1, np.arange(8)))
 
 
 def _with_transposed_b(mistake: Mistake) -> Any:
     """Return the result if each half of `b` is loaded along its rows instead of its columns."""
     b = mistake["b"].reshape(-1, 2, 8, 8).swapaxes(2, 3).reshape(-1, 16, 8)
-    return _computed(mistake, b=b)
+    return _product_with(mistake, b=b)
 
 
-def _only_half(mistake: Mistake) -> Any:
+def _product_of_first_half(mistake: Mistake) -> Any:
     """Return the result that the first eight columns of `a` have alone."""
     return _products(mistake["a"][:, :, :8], mistake["b"][:, :8])
 
@@ -207,9 +213,9 @@ def _rounded_to_half(mistake: Mistake) -> bool:
     """Return whether all wrong elements are right to the precision of a half."""
     if mistake.found is None or mistake.wanted is None:
         return False
-    found, wanted = mistake.found[mistake.wrong], mistake.wanted[mistake.wrong]
+    actual, expected = mistake.found[mistake.wrong], mistake.wanted[mistake.wrong]
     with np.errstate(invalid="ignore", over="ignore"):
-        return bool(np.isclose(found, wanted, rtol=2e-2, atol=4).all())
+        return bool(np.isclose(actual, expected, rtol=2e-2, atol=4).all())
 
 
 def fragments(data: Draw, size: Any, block: Dim3) -> Case:
@@ -217,9 +223,9 @@ def fragments(data: Draw, size: Any, block: Dim3) -> Case:
     x = data.rng.integers(0, 1 << 16, (size, 64, 64)).astype(np.uint16)
     words = x.view(np.uint32).reshape(size, 64, 32)
     lane = np.arange(_WARP)
-    part, register = np.arange(16)[:, None, None], np.arange(4)[None, :, None]
-    rows = part // 4 * 16 + register % 2 * 8 + lane // 4
-    columns = part % 4 * 8 + register // 2 * 4 + lane % 4
+    load_number, register = np.arange(16)[:, None, None], np.arange(4)[None, :, None]
+    rows = load_number // 4 * 16 + register % 2 * 8 + lane // 4
+    columns = load_number % 4 * 8 + register // 2 * 4 + lane % 4
     expected = words[:, rows, columns]
     return Case(size, {"x": x}, {"y": expected.reshape(size, 2048)})
 
@@ -235,7 +241,7 @@ def _draw_few_warps(rng: np.random.Generator) -> list[Dim3]:
     return [(_WARP * count, 1, 1) for count in warps]
 
 
-def _rows_exchanged(mistake: Mistake) -> bool:
+def _are_words_misplaced(mistake: Mistake) -> bool:
     """Return whether the output contains the right words, but in wrong positions of their tile."""
     if mistake.found is None or mistake.wanted is None:
         return False
@@ -256,8 +262,8 @@ def stages(data: Draw, size: Any, block: Dim3) -> Case:
 
 def _draw_tiled_sizes(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
     """Draw sizes with fewer inner tiles than buffers, as many, and more."""
-    low, high = (int(n) for n in (rng.integers(4, 9), rng.integers(9, 14)))
-    return [(1, 1, 1), (1, 2, 2), (2, 1, 3), (1, 1, 0), (2, 3, low), (1, 1, high)]
+    few_tiles, many_tiles = (int(n) for n in (rng.integers(4, 9), rng.integers(9, 14)))
+    return [(1, 1, 1), (1, 2, 2), (2, 1, 3), (1, 1, 0), (2, 3, few_tiles), (1, 1, many_tiles)]
 
 
 def _draw_tiled_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
@@ -269,13 +275,13 @@ def _without_last_tiles(count: int) -> Callable[[Mistake], Any]:
     """Return a function that computes the product without the last `count` tiles."""
 
     def compute(mistake: Mistake) -> Any:
-        end = max(mistake["k"] - count * _TILE_SIDE, 0)
-        return _products(mistake["a"][:, :end], mistake["b"][:end])
+        inner_end = max(mistake["k"] - count * _TILE_SIDE, 0)
+        return _products(mistake["a"][:, :inner_end], mistake["b"][:inner_end])
 
     return compute
 
 
-def _has_tiles(mistake: Mistake) -> bool:
+def _has_inner_tiles(mistake: Mistake) -> bool:
     return mistake.found is not None and mistake["k"] > 0
 
 
@@ -285,19 +291,19 @@ def _has_several_tiles(mistake: Mistake) -> bool:
 
 def dense(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a matrix product with an epilogue; `size` is (rows / 16, inner columns / 8)."""
-    groups, eights = size
-    rows, inner = 16 * groups, 8 * eights
+    row_groups, inner_groups = size
+    rows, inner = 16 * row_groups, 8 * inner_groups
     # The sums are exact in FP32, but not in FP16, and the bias is not exact in FP16.
     x = (data.whole((rows, inner), -63, 64) / 32).astype(np.float16)
     w = (data.whole((inner, 8), -63, 64) / 32).astype(np.float16)
     bias = data.whole(8, -4000, 4001) / np.float32(1000)
-    sums = _products(x, w)
-    grid = draw.blocks_for(groups, block[0] // _WARP)
-    values = {"x": x, "w": w, "bias": bias, "n": groups, "k": inner}
-    return Case(grid, values, {"y": _as_half(_gelu(sums + bias), np.abs(sums) + np.abs(bias))})
+    products = _products(x, w)
+    grid = draw.blocks_for(row_groups, block[0] // _WARP)
+    inputs = {"x": x, "w": w, "bias": bias, "n": row_groups, "k": inner}
+    return Case(grid, inputs, {"y": _as_half(_gelu(products + bias), np.abs(products) + np.abs(bias))})
 
 
-def _wide_values(data: Draw, size: Any, block: Dim3) -> Case:
+def _large_values_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case with large positive and negative values, for which GELU is v or 0."""
     case = dense(data, size, block)
     bias = np.array((40, -40, 12, -12, 5, -5, 0, 1000), np.float32)
@@ -313,12 +319,12 @@ def _gelu(v: Any) -> Any:
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
-def _as_half(exact: Any, magnitude: Any) -> Near:
+def _as_half(exact_values: Any, magnitude: Any) -> Near:
     """Return the expected halves, with a tolerance for rounding and for cancellation.
 
     `magnitude` is that of the terms: the sums and the bias can cancel, and so can 1 + erf.
     """
-    return Near(exact.astype(np.float16), np.abs(exact) + 1e-3 * magnitude, ulps=1.0)
+    return Near(exact_values.astype(np.float16), np.abs(exact_values) + 1e-3 * magnitude, ulps=1.0)
 
 
 def _draw_dense_sizes(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
@@ -336,16 +342,16 @@ def _values_before(mistake: Mistake) -> Any:
     return _products(mistake["x"], mistake["w"])
 
 
-def _gives(compute: Callable[[Any, Any], Any]) -> Matcher:
+def _make_matcher(compute: Callable[[Any, Any], Any]) -> Matcher:
     """Return a matcher for outputs that equal ``compute(sums, bias)`` to the precision of a half."""
 
     def matches(mistake: Mistake) -> bool:
         if mistake.found is None:
             return False
         with np.errstate(all="ignore"):
-            other = np.asarray(compute(_values_before(mistake), mistake["bias"]), np.float64)
-        found = mistake.found.astype(np.float64)
-        return bool(np.allclose(found, other, rtol=2e-3, atol=2e-5, equal_nan=True))
+            computed = np.asarray(compute(_values_before(mistake), mistake["bias"]), np.float64)
+        actual = mistake.found.astype(np.float64)
+        return bool(np.allclose(actual, computed, rtol=2e-3, atol=2e-5, equal_nan=True))
 
     return matches
 
@@ -413,7 +419,7 @@ EXERCISES = (
                 "The element with the smaller row of b must be in the lower 16 bits of a register.",
             ),
             Advice(
-                advice.holds(_only_half),
+                advice.holds(_product_of_first_half),
                 "Only the first 8 columns of a, and rows of b, were used: registers 2 and 3 of a and "
                 "register 1 of b have the others.",
             ),
@@ -477,7 +483,7 @@ EXERCISES = (
                 "positions.",
             ),
             Advice(
-                _rows_exchanged,
+                _are_words_misplaced,
                 "The words are right, but not in their positions: compute the position of a vector in the "
                 "same way where it is stored and where it is read.",
             ),
@@ -547,7 +553,7 @@ EXERCISES = (
                 "the use of a tile, and between the use of a tile and the copies that overwrite it.",
             ),
             Advice(
-                advice.both(_has_tiles, advice.holds(_without_last_tiles(1))),
+                advice.both(_has_inner_tiles, advice.holds(_without_last_tiles(1))),
                 "The last tile is missing.",
             ),
             Advice(
@@ -555,7 +561,7 @@ EXERCISES = (
                 "The last two tiles are missing.",
             ),
             Advice(
-                _has_tiles,
+                _has_inner_tiles,
                 "Is tile t complete when it is used? At most the group of tile t + 1 may be pending then, "
                 "and a barrier must follow the wait. Close a group for each tile, also for one that does not "
                 "exist. And is each buffer filled again only after its tile was used?",
@@ -570,7 +576,7 @@ EXERCISES = (
         parameters="const half* x, const half* w, const float* bias, half* y, int n, int k",
         once=True,
         case=dense,
-        table=(Row("a wide bias", _wide_values, ((3, 1), (5, 2))),),
+        table=(Row("a wide bias", _large_values_case, ((3, 1), (5, 2))),),
         reference="dense.cu",
         naive="dense_naive.cu",
         sizes=_draw_dense_sizes,
@@ -592,23 +598,23 @@ EXERCISES = (
             ),
             Advice(advice.fault("misaligned"), "A half2 or float2 must start at an even column."),
             Advice(advice.written_twice, "Every element of y must be written by only one lane of one warp."),
-            Advice(_gives(lambda sums, bias: _gelu(sums)), "The bias is missing."),
-            Advice(_gives(lambda sums, bias: sums + bias), "GELU is missing."),
+            Advice(_make_matcher(lambda sums, bias: _gelu(sums)), "The bias is missing."),
+            Advice(_make_matcher(lambda sums, bias: sums + bias), "GELU is missing."),
             Advice(
-                _gives(lambda sums, bias: _gelu(sums) + bias),
+                _make_matcher(lambda sums, bias: _gelu(sums) + bias),
                 "The bias comes first: GELU of the sum and the bias.",
             ),
             Advice(
-                _gives(lambda sums, bias: np.maximum(sums + bias, 0)),
+                _make_matcher(lambda sums, bias: np.maximum(sums + bias, 0)),
                 "That is ReLU, but the task is GELU.",
             ),
             Advice(
-                _gives(lambda sums, bias: _tanh_gelu(sums + bias)),
+                _make_matcher(lambda sums, bias: _tanh_gelu(sums + bias)),
                 "That is the approximation with tanh, whose error is larger than the rounding of a half: "
                 "use erff.",
             ),
             Advice(
-                _gives(lambda sums, bias: _gelu(sums + np.tile(bias, 2 * len(sums) // 16)[:, None])),
+                _make_matcher(lambda sums, bias: _gelu(sums + np.tile(bias, 2 * len(sums) // 16)[:, None])),
                 "The bias belongs to the column of an element, not to its row.",
             ),
             Advice(

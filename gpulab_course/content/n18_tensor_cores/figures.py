@@ -54,24 +54,26 @@ def fragments(held: Mapping[str, tuple[Any, Any]], lane: int = 5) -> Picture:
     columns = sum(lanes.shape[1] + 2 for lanes, _ in held.values())
     rows = max(lanes.shape[0] for lanes, _ in held.values())
     figure, axes = empty_axes(0.24 * rows + 0.85, (-1.5, columns - 1), (-2.2, rows + 2.2))
-    left = 0
+    left_x = 0
     for name, (lanes, registers) in held.items():
         height, width = lanes.shape
-        draw_text(axes, left, -1.2, f"{name}: {height} × {width}", weight="bold")
+        draw_text(axes, left_x, -1.2, f"{name}: {height} × {width}", weight="bold")
         for row, column in np.ndindex(height, width):
             colour = _REGISTER_COLOURS[registers[row, column]]
-            draw_box(axes, left + column, row, 1, 1, colour, str(lanes[row, column]), edge="bg", fontsize=7.5)
+            draw_box(
+                axes, left_x + column, row, 1, 1, colour, str(lanes[row, column]), edge="bg", fontsize=7.5
+            )
         for row, column in np.argwhere(lanes == lane):
-            draw_box(axes, left + column, row, 1, 1, "bg", edge="fg", linewidth=2, fill=False, zorder=3)
-        left += width + 2
+            draw_box(axes, left_x + column, row, 1, 1, "bg", edge="fg", linewidth=2, fill=False, zorder=3)
+        left_x += width + 2
     _draw_register_key(axes, rows + 1.2, 1 + max(int(registers.max()) for _, registers in held.values()))
-    parts = [
+    element_texts = [
         f"{name}: " + _elements_text(np.argwhere(lanes == lane).tolist()) for name, (lanes, _) in held.items()
     ]
     return Picture.of(
         figure,
         f"The lane of each element as a number, its register as a colour. Lane {lane} has elements of "
-        + "; of ".join(parts)
+        + "; of ".join(element_texts)
         + ".",
     )
 
@@ -123,32 +125,38 @@ def banks(places: Mapping[str, Any], column: int = 0) -> Picture:
     """
     groups = _BANKS // _VECTOR_WORDS
     width = groups + 2
-    lines = 1 + max(int(place[:8].max()) // groups for place in places.values())
-    figure, axes = empty_axes(0.25 * lines + 0.9, (-1.6, width * len(places) - 1), (-2.1, lines + 1.3))
-    ways = {}
-    for number, (name, place) in enumerate(places.items()):
-        left = width * number
-        draw_text(axes, left, -1.5, name, weight="bold")
-        draw_text(axes, left - 0.2, -0.6, "line", "muted", ha="right", fontsize=8)
+    line_count = 1 + max(int(vector_slots[:8].max()) // groups for vector_slots in places.values())
+    figure, axes = empty_axes(
+        0.25 * line_count + 0.9, (-1.6, width * len(places) - 1), (-2.1, line_count + 1.3)
+    )
+    conflict_ways = {}
+    for number, (name, vector_slots) in enumerate(places.items()):
+        left_x = width * number
+        draw_text(axes, left_x, -1.5, name, weight="bold")
+        draw_text(axes, left_x - 0.2, -0.6, "line", "muted", ha="right", fontsize=8)
         for group in range(groups):
             text = f"{group * _VECTOR_WORDS}–{group * _VECTOR_WORDS + 3}"
-            draw_text(axes, left + group + 0.5, -0.6, text, "muted", ha="center", fontsize=7)
+            draw_text(axes, left_x + group + 0.5, -0.6, text, "muted", ha="center", fontsize=7)
         read_groups = []
-        for row, vector in np.ndindex(8, place.shape[1]):
-            line, group = divmod(int(place[row, vector]), groups)
+        for row, vector in np.ndindex(8, vector_slots.shape[1]):
+            line_number, group = divmod(int(vector_slots[row, vector]), groups)
             is_read = vector == column
             colour = "warn" if is_read else "panel"
-            draw_box(axes, left + group, line, 1, 1, colour, f"{row}·{vector}", edge="rule", fontsize=8)
+            draw_box(
+                axes, left_x + group, line_number, 1, 1, colour, f"{row}·{vector}", edge="rule", fontsize=8
+            )
             if is_read:
                 read_groups.append(group)
-        for line in range(1 + int(place[:8].max()) // groups):
-            draw_text(axes, left - 0.2, line + 0.5, str(line), "muted", ha="right", fontsize=8)
-        ways[name] = max(np.bincount(read_groups))
-        note = f"at most {count_of(ways[name], 'marked vector')} in the same banks"
-        draw_text(axes, left, 1.7 + int(place[:8].max()) // groups, note, fontsize=9)
+        for line_number in range(1 + int(vector_slots[:8].max()) // groups):
+            draw_text(
+                axes, left_x - 0.2, line_number + 0.5, str(line_number), "muted", ha="right", fontsize=8
+            )
+        conflict_ways[name] = max(np.bincount(read_groups))
+        note = f"at most {count_of(conflict_ways[name], 'marked vector')} in the same banks"
+        draw_text(axes, left_x, 1.7 + int(vector_slots[:8].max()) // groups, note, fontsize=9)
     ways_text = "; ".join(
         f"{name}: at most {count_of(count, 'marked vector')} in the same banks"
-        for name, count in ways.items()
+        for name, count in conflict_ways.items()
     )
     return Picture.of(
         figure,
@@ -175,9 +183,11 @@ def pipeline(uses: Sequence[tuple[int, int]], copies: Sequence[Sequence[int]], s
     for step, (tile, buffer) in enumerate(uses):
         draw_text(axes, step + 0.5, -0.4, str(step), "muted", ha="center")
         draw_box(axes, step, buffer, 1, 0.85, "accent", f"multiply {tile}", edge="bg", fontsize=8)
-        for copied in copies[step]:
-            row = copied % stages
-            draw_box(axes, step, row, 1, 0.85, "highlight", f"copy {copied}", edge="bg", fontsize=8)
+        for copied_tile in copies[step]:
+            buffer_row = copied_tile % stages
+            draw_box(
+                axes, step, buffer_row, 1, 0.85, "highlight", f"copy {copied_tile}", edge="bg", fontsize=8
+            )
     for buffer in range(stages):
         draw_text(axes, -0.15, buffer + 0.43, f"buffer {buffer}", "muted", ha="right")
     draw_text(axes, -0.15, -0.4, "iteration", "muted", ha="right")
@@ -208,20 +218,20 @@ def recorded_series() -> str:
     records = recorded()
     if not records:
         return "No GPU has been recorded yet. To measure yours: python -m tools.recordings.tensor_cores"
-    headings = ("version", "what is new", *map(_heading, records))
+    headings = ("version", "what is new", *map(_record_heading, records))
     rows = tuple(
-        (version.name, version.news, *(_speed(record, version.name) for record in records))
+        (version.name, version.news, *(_speed_text(record, version.name) for record in records))
         for version in VERSIONS
     )
-    last = ("cuBLAS", "NVIDIA's library", *(_speed(record, "cuBLAS") for record in records))
-    return Table("Speed of each version, recorded", headings, (*rows, last)).text()
+    cublas_row = ("cuBLAS", "NVIDIA's library", *(_speed_text(record, "cuBLAS") for record in records))
+    return Table("Speed of each version, recorded", headings, (*rows, cublas_row)).text()
 
 
-def _heading(record: Mapping[str, Any]) -> str:
+def _record_heading(record: Mapping[str, Any]) -> str:
     return f"{record['device']}, n = {record['side']:,}, {record['date']}, driver {record['driver']}"
 
 
-def _speed(record: Mapping[str, Any], name: str) -> str:
+def _speed_text(record: Mapping[str, Any], name: str) -> str:
     tflops = record["tflops"]
     if name not in tflops:
         return ""

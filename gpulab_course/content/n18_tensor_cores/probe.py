@@ -78,13 +78,17 @@ def _registers(number_format: Format, terms: npt.NDArray[np.float32]) -> npt.NDA
 def kept_bits() -> dict[str, int]:
     """Return by format how many bits a sum keeps, counted from the first bit of its largest term."""
     capability = session.backend().device_info().compute_capability
-    return {form.name: _kept(form) for form in FORMATS if capability >= form.since}
+    return {form.name: _count_kept_bits(form) for form in FORMATS if capability >= form.since}
 
 
-def _kept(number_format: Format) -> int:
-    low, high = 2.0 ** (_POWERS // 2), 2.0 ** (_POWERS - _POWERS // 2)
-    one = np.ones_like(low)
-    results = sums(number_format, np.stack([low, one, -low], 1), np.stack([high, one, high], 1))
+def _count_kept_bits(number_format: Format) -> int:
+    first_factors, second_factors = 2.0 ** (_POWERS // 2), 2.0 ** (_POWERS - _POWERS // 2)
+    ones = np.ones_like(first_factors)
+    results = sums(
+        number_format,
+        np.stack([first_factors, ones, -first_factors], 1),
+        np.stack([second_factors, ones, second_factors], 1),
+    )
     return int(_POWERS[results == 1].max()) + 1
 
 
@@ -92,17 +96,19 @@ def table() -> str:
     """Tabulate the kept bits of each format on the device in use and on the recorded GPUs."""
     device = session.which_device()
     name = device.device if device.kind == "cuda" else f"virtual {device.device}"
-    kept = kept_bits()
-    lines = [f"{name}, {'measured' if device.kind == 'cuda' else 'modelled'}: {_in_words(kept)}"]
-    lines += [f"{record['device']}, recorded: {_in_words(record['kept_bits'])}" for record in recorded()]
-    missing = [form.name for form in FORMATS if form.name not in kept]
-    if missing:
+    bits_by_format = kept_bits()
+    lines = [
+        f"{name}, {'measured' if device.kind == 'cuda' else 'modelled'}: {_describe_bits(bits_by_format)}"
+    ]
+    lines += [f"{record['device']}, recorded: {_describe_bits(record['kept_bits'])}" for record in recorded()]
+    missing_names = [form.name for form in FORMATS if form.name not in bits_by_format]
+    if missing_names:
         lines.append(
-            f"This device does not have {count(len(missing), 'format or shape', 'formats or shapes')}:"
-            f" {'; '.join(missing)}."
+            f"This device does not have {count(len(missing_names), 'format or shape', 'formats or shapes')}:"
+            f" {'; '.join(missing_names)}."
         )
     return "\n".join(lines)
 
 
-def _in_words(kept: dict[str, int]) -> str:
-    return "; ".join(f"{name}: {bits} bits" for name, bits in kept.items())
+def _describe_bits(bits_by_format: dict[str, int]) -> str:
+    return "; ".join(f"{name}: {bits} bits" for name, bits in bits_by_format.items())

@@ -14,7 +14,7 @@ from gpulab_course.content import kernels
 from gpulab_course.content.kernels import Step
 from virtualgpu.errors import GpulabError, did_you_mean
 
-_TILE = 64
+_TILE_SIDE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +30,19 @@ class Version:
     macros: Mapping[str, int] = field(default_factory=dict)
 
 
-_TILED = ("multiply.cu", "loads.cu", "product.cuh")
+_TILED_FILES = ("multiply.cu", "loads.cu", "product.cuh")
 
 VERSIONS = (
     Version("naive", "one element per thread, without tensor cores", ("product_naive.cu",)),
     Version("wmma", "tensor cores, fed from global memory", ("product_wmma.cu",)),
-    Version("tiles", "tiles in shared memory, ldmatrix", _TILED, {"WARP": 16, "SWIZZLE": 0, "STAGES": 1}),
-    Version("swizzle", "vectors exchanged within rows", _TILED, {"WARP": 16, "SWIZZLE": 1, "STAGES": 1}),
-    Version("registers", "32 × 32 elements per warp", _TILED, {"WARP": 32, "SWIZZLE": 1, "STAGES": 1}),
-    Version("stages", "copies two tiles ahead", _TILED, {"WARP": 32, "SWIZZLE": 1, "STAGES": 3}),
+    Version(
+        "tiles", "tiles in shared memory, ldmatrix", _TILED_FILES, {"WARP": 16, "SWIZZLE": 0, "STAGES": 1}
+    ),
+    Version(
+        "swizzle", "vectors exchanged within rows", _TILED_FILES, {"WARP": 16, "SWIZZLE": 1, "STAGES": 1}
+    ),
+    Version("registers", "32 × 32 elements per warp", _TILED_FILES, {"WARP": 32, "SWIZZLE": 1, "STAGES": 1}),
+    Version("stages", "copies two tiles ahead", _TILED_FILES, {"WARP": 32, "SWIZZLE": 1, "STAGES": 3}),
     Version("large", "tiles of 128 × 128 per block"),
 )
 
@@ -59,20 +63,23 @@ def launch(name: str, a: Any, b: Any, c: Any) -> Step:
     GpulabError
         If there is no such version, or if a side is not a multiple of 64.
     """
-    known = {version.name: version for version in VERSIONS}
-    if name not in known:
-        raise GpulabError(f"There is no version {name!r}.{did_you_mean(name, known)}")
+    versions_by_name = {version.name: version for version in VERSIONS}
+    if name not in versions_by_name:
+        raise GpulabError(f"There is no version {name!r}.{did_you_mean(name, versions_by_name)}")
     (m, k), n = a.shape, b.shape[1]
-    if m % _TILE or n % _TILE or k % _TILE:
-        raise GpulabError(f"The sides must be multiples of {_TILE}, not {m:,}, {n:,} and {k:,}.")
-    version = known[name]
+    if m % _TILE_SIDE or n % _TILE_SIDE or k % _TILE_SIDE:
+        raise GpulabError(f"The sides must be multiples of {_TILE_SIDE}, not {m:,}, {n:,} and {k:,}.")
+    version = versions_by_name[name]
     if not version.files:
         return kernels.launch("hgemm_async", a, b, c).step
-    entry = version.files[-1].partition(".")[0]
+    kernel_name = version.files[-1].partition(".")[0]
     options = tuple(f"-D{macro}={value}" for macro, value in version.macros.items())
-    kernel = session.cp().RawKernel(source(*version.files), entry, options=options)
+    kernel = session.cp().RawKernel(source(*version.files), kernel_name, options=options)
     grid, block = {
         "product_naive": ((n // 16, m // 16), (16, 16)),
-        "product_wmma": ((n // _TILE, m // 16), (128, 1)),
-    }.get(entry, ((n // _TILE, m // _TILE), (32 * (_TILE // version.macros.get("WARP", 32)) ** 2, 1)))
-    return Step(kernel, grid, block, (a, b, c, *(np.int32(side) for side in (m, n, k))))
+        "product_wmma": ((n // _TILE_SIDE, m // 16), (128, 1)),
+    }.get(
+        kernel_name,
+        ((n // _TILE_SIDE, m // _TILE_SIDE), (32 * (_TILE_SIDE // version.macros.get("WARP", 32)) ** 2, 1)),
+    )
+    return Step(kernel, grid, block, (a, b, c, *(np.int32(extent) for extent in (m, n, k))))

@@ -36,10 +36,10 @@ _VALUE_SHARE = 1 / 20
 
 def _softmax(scores: Any) -> Any:
     """Return the softmax of each row; a row without a finite score becomes 0."""
-    largest = scores.max(axis=-1, keepdims=True, initial=-np.inf)
-    powers = np.exp(scores - np.where(np.isfinite(largest), largest, 0))
-    total = powers.sum(axis=-1, keepdims=True)
-    return powers / np.where(total > 0, total, 1)
+    row_maxima = scores.max(axis=-1, keepdims=True, initial=-np.inf)
+    powers = np.exp(scores - np.where(np.isfinite(row_maxima), row_maxima, 0))
+    row_sums = powers.sum(axis=-1, keepdims=True)
+    return powers / np.where(row_sums > 0, row_sums, 1)
 
 
 def _attend(scores: Any, v: Any) -> Near:
@@ -56,35 +56,35 @@ def _scores(q: Any, k: Any) -> Any:
     return q.astype(np.float64) @ k.astype(np.float64).T * _SCALE
 
 
-def _queries(data: Draw, rows: int) -> Any:
-    return _with_fractions(data, data.whole((rows, _FEATURES), -4, 5) / np.float32(2))
+def _draw_queries(data: Draw, rows: int) -> Any:
+    return _add_fractions(data, data.whole((rows, _FEATURES), -4, 5) / np.float32(2))
 
 
-def _keys(data: Draw, rows: int) -> Any:
+def _draw_keys(data: Draw, rows: int) -> Any:
     k = data.whole((rows, _FEATURES), -2, 3)
     is_long = data.rng.random(rows) < 0.1  # some keys have scores far from those of the others
     k[is_long] *= 4
-    return _with_fractions(data, k)
+    return _add_fractions(data, k)
 
 
-def _values(data: Draw, rows: int) -> Any:
-    return _with_fractions(data, data.whole((rows, _FEATURES), -20, 21) / np.float32(4))
+def _draw_values(data: Draw, rows: int) -> Any:
+    return _add_fractions(data, data.whole((rows, _FEATURES), -20, 21) / np.float32(4))
 
 
-def _with_fractions(data: Draw, values: Any) -> Any:
+def _add_fractions(data: Draw, values: Any) -> Any:
     """Add small random numbers, so that the values are not exact in half precision; equal ones stay equal."""
     if data.kind:
         return values
     return values + data.rng.uniform(-0.1, 0.1, values.shape).astype(np.float32)
 
 
-def _shifted(q: Any, k: Any, shift: float) -> None:
+def _shift_scores(q: Any, k: Any, shift: float) -> None:
     """Add `shift` to all scores of `q` and `k`, in place."""
     q[:, 0] = 16
     k[:, 0] = shift / 2
 
 
-def _sort(q: Any, k: Any, direction: int = 1) -> None:
+def _sort_scores(q: Any, k: Any, direction: int = 1) -> None:
     """Make scores rise (1) or fall (-1) from key to key, in place."""
     q[:, 0] = 4
     k[:, 0] = 4 * np.arange(len(k))[::direction]
@@ -93,12 +93,14 @@ def _sort(q: Any, k: Any, direction: int = 1) -> None:
 def attention(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that computes attention, with one thread for every query."""
     rows, keys = size
-    return _make_attention_case(_queries(data, rows), _keys(data, keys), _values(data, keys), block)
+    return _make_attention_case(
+        _draw_queries(data, rows), _draw_keys(data, keys), _draw_values(data, keys), block
+    )
 
 
 def _make_attention_case(q: Any, k: Any, v: Any, block: Dim3) -> Case:
-    values = {"q": q, "k": k, "v": v, "rows": len(q), "keys": len(k)}
-    return Case(draw.blocks_for(len(q), block[0]), values, {"out": _attend(_scores(q, k), v)})
+    inputs = {"q": q, "k": k, "v": v, "rows": len(q), "keys": len(k)}
+    return Case(draw.blocks_for(len(q), block[0]), inputs, {"out": _attend(_scores(q, k), v)})
 
 
 def _shifted_case(shift: float) -> Any:
@@ -106,8 +108,8 @@ def _shifted_case(shift: float) -> Any:
 
     def case(data: Draw, size: Any, block: Dim3) -> Case:
         rows, keys = size
-        q, k, v = _queries(data, rows), _keys(data, keys), _values(data, keys)
-        _shifted(q, k, shift)
+        q, k, v = _draw_queries(data, rows), _draw_keys(data, keys), _draw_values(data, keys)
+        _shift_scores(q, k, shift)
         return _make_attention_case(q, k, v, block)
 
     return case
@@ -118,8 +120,8 @@ def _sorted_case(direction: int) -> Any:
 
     def case(data: Draw, size: Any, block: Dim3) -> Case:
         rows, keys = size
-        q, k, v = _queries(data, rows), _keys(data, keys), _values(data, keys)
-        _sort(q, k, direction)
+        q, k, v = _draw_queries(data, rows), _draw_keys(data, keys), _draw_values(data, keys)
+        _sort_scores(q, k, direction)
         return _make_attention_case(q, k, v, block)
 
     return case
@@ -162,9 +164,9 @@ def _draw_row_blocks(rng: np.random.Generator) -> list[Dim3]:
 
 def _draw_attention_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
     """Draw two launches to count."""
-    first = int(rng.integers(100, 180)), int(rng.integers(70, 120))
-    second = int(rng.integers(200, 300)), int(rng.integers(100, 200))
-    return [(first, (64, 1, 1)), (second, (int(rng.integers(97, 127)), 1, 1))]
+    first_size = int(rng.integers(100, 180)), int(rng.integers(70, 120))
+    second_size = int(rng.integers(200, 300)), int(rng.integers(100, 200))
+    return [(first_size, (64, 1, 1)), (second_size, (int(rng.integers(97, 127)), 1, 1))]
 
 
 def masked(data: Draw, size: Any, block: Dim3) -> Case:
@@ -175,19 +177,19 @@ def masked(data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def _make_masked_case(
-    data: Draw, n: int, window: int, block: Dim3, shift: float | None = None, *, rising: bool = False
+    data: Draw, n: int, window: int, block: Dim3, shift: float | None = None, *, is_rising: bool = False
 ) -> Case:
-    q, k, v = _queries(data, n), _keys(data, n), _values(data, n)
+    q, k, v = _draw_queries(data, n), _draw_keys(data, n), _draw_values(data, n)
     if shift is not None:
-        _shifted(q, k, shift)
-    if rising:
-        _sort(q, k)
-    values = {"q": q, "k": k, "v": v, "n": n, "window": window}
-    expected = _attend(np.where(_visible(n, window), _scores(q, k), -np.inf), v)
-    return Case(draw.blocks_for(n, block[0]), values, {"out": expected})
+        _shift_scores(q, k, shift)
+    if is_rising:
+        _sort_scores(q, k)
+    inputs = {"q": q, "k": k, "v": v, "n": n, "window": window}
+    expected = _attend(np.where(_make_causal_mask(n, window), _scores(q, k), -np.inf), v)
+    return Case(draw.blocks_for(n, block[0]), inputs, {"out": expected})
 
 
-def _visible(n: int, window: int) -> Any:
+def _make_causal_mask(n: int, window: int) -> Any:
     """Return a bool array: whether row i sees key j."""
     distance = np.arange(n)[:, None] - np.arange(n)
     return (distance >= 0) & (distance < window)
@@ -199,7 +201,7 @@ def _window_case(window: int, shift: float | None = None) -> Any:
 
 
 def _rising_case(data: Draw, n: int, block: Dim3) -> Case:
-    return _make_masked_case(data, n, 9, block, rising=True)
+    return _make_masked_case(data, n, 9, block, is_rising=True)
 
 
 _MASKED_ROWS = (
@@ -215,8 +217,18 @@ _MASKED_ROWS = (
 
 def _draw_masked_sizes(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
     power = 1 << int(rng.integers(6, 8))
-    some = (int(rng.integers(40, 100)), int(rng.integers(120, 250)))
-    return [lambda block: 2 * block[0], 1, 31, 32, 33, power - 1, power + 1, *some, 300 + some[0]]
+    random_lengths = (int(rng.integers(40, 100)), int(rng.integers(120, 250)))
+    return [
+        lambda block: 2 * block[0],
+        1,
+        31,
+        32,
+        33,
+        power - 1,
+        power + 1,
+        *random_lengths,
+        300 + random_lengths[0],
+    ]
 
 
 def _draw_masked_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
@@ -231,19 +243,19 @@ def decode(data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def _make_decode_case(data: Draw, keys: int, blocks: int, block: Dim3, shift: float | None = None) -> Case:
-    q, k, v = _queries(data, 1), _keys(data, keys), _values(data, keys)
+    q, k, v = _draw_queries(data, 1), _draw_keys(data, keys), _draw_values(data, keys)
     if shift is not None:
-        _shifted(q, k, shift)
-    splits = blocks * block[0] // 32
-    scratch = {
-        "mosts": data.rng.uniform(1000, 2000, splits).astype(np.float32),  # values of an earlier use
-        "sums": data.rng.uniform(1000, 2000, splits).astype(np.float32),
-        "parts": data.rng.uniform(1000, 2000, (splits, _FEATURES)).astype(np.float32),
+        _shift_scores(q, k, shift)
+    split_count = blocks * block[0] // 32
+    scratch_arrays = {
+        "mosts": data.rng.uniform(1000, 2000, split_count).astype(np.float32),  # values of an earlier use
+        "sums": data.rng.uniform(1000, 2000, split_count).astype(np.float32),
+        "parts": data.rng.uniform(1000, 2000, (split_count, _FEATURES)).astype(np.float32),
         "done": np.zeros(1, np.uint32),
     }
     expected = _attend(_scores(q, k), v)
-    near = Near(expected.values[0], np.asarray(expected.scale)[0], expected.ulps)
-    return Case(blocks, {"q": q[0], "k": k, "v": v, "keys": keys, **scratch}, {"out": near})
+    expected_result = Near(expected.values[0], np.asarray(expected.scale)[0], expected.ulps)
+    return Case(blocks, {"q": q[0], "k": k, "v": v, "keys": keys, **scratch_arrays}, {"out": expected_result})
 
 
 def _decode_case(blocks: int, shift: float | None = None) -> Any:
@@ -261,8 +273,8 @@ _DECODE_ROWS = (
 
 def _draw_key_counts(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
     power = 1 << int(rng.integers(6, 9))
-    some = (int(rng.integers(40, 120)), int(rng.integers(500, 1200)))
-    return [128, 1, 31, 32, 33, power - 1, power + 1, *some, int(rng.integers(5001, 7000))]
+    random_counts = (int(rng.integers(40, 120)), int(rng.integers(500, 1200)))
+    return [128, 1, 31, 32, 33, power - 1, power + 1, *random_counts, int(rng.integers(5001, 7000))]
 
 
 def _draw_warp_blocks(rng: np.random.Generator) -> list[Dim3]:
@@ -272,9 +284,9 @@ def _draw_warp_blocks(rng: np.random.Generator) -> list[Dim3]:
 
 def paged(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for attention with a paged cache and one query for each sequence."""
-    sequences, longest = size
-    lengths = data.rng.integers(0, longest + 1, sequences)
-    lengths[data.rng.integers(sequences)] = longest
+    sequences, max_length = size
+    lengths = data.rng.integers(0, max_length + 1, sequences)
+    lengths[data.rng.integers(sequences)] = max_length
     return _make_paged_case(data, lengths, block)
 
 
@@ -283,10 +295,10 @@ def _make_paged_case(data: Draw, lengths: Any, block: Dim3, shift: float | None 
     width = max(1, -(-int(lengths.max()) // _PAGE)) + int(data.rng.integers(0, 3))
     page_counts = -(-lengths // _PAGE)
     pages = int(page_counts.sum()) + 3
-    k, v = _keys(data, pages * _PAGE), _values(data, pages * _PAGE)
-    q = _queries(data, sequences)
+    k, v = _draw_keys(data, pages * _PAGE), _draw_values(data, pages * _PAGE)
+    q = _draw_queries(data, sequences)
     if shift is not None:
-        _shifted(q, k, shift)
+        _shift_scores(q, k, shift)
     free_pages = list(data.rng.permutation(pages))
     table = np.full((sequences, width), -1, np.int32)
     is_used = np.zeros(pages * _PAGE, bool)
@@ -295,16 +307,16 @@ def _make_paged_case(data: Draw, lengths: Any, block: Dim3, shift: float | None 
     for s, length in enumerate(lengths.tolist()):
         count = int(page_counts[s])
         table[s, :count] = [free_pages.pop() for _ in range(count)]
-        rows = (table[s, :count, None] * _PAGE + np.arange(_PAGE)).ravel()[:length]
-        is_used[rows] = True
-        result = _attend(_scores(q[s : s + 1], k[rows]), v[rows])
+        cache_rows = (table[s, :count, None] * _PAGE + np.arange(_PAGE)).ravel()[:length]
+        is_used[cache_rows] = True
+        result = _attend(_scores(q[s : s + 1], k[cache_rows]), v[cache_rows])
         expected[s], scale[s] = result.values[0], np.asarray(result.scale)[0]
     k[~is_used] = np.nan
     v[~is_used] = np.nan
-    values = {"q": q, "k": k, "v": v, "table": table, "length": lengths.astype(np.int32)}
+    inputs = {"q": q, "k": k, "v": v, "table": table, "length": lengths.astype(np.int32)}
     numbers = {"sequences": sequences, "width": width}
     grid = draw.blocks_for(sequences, block[0] // 32)
-    return Case(grid, values | numbers, {"out": Near(expected, scale, _ULPS)})
+    return Case(grid, inputs | numbers, {"out": Near(expected, scale, _ULPS)})
 
 
 def _lengths_case(*lengths: int, shift: float | None = None) -> Any:
@@ -339,9 +351,9 @@ def _draw_paged_sizes(rng: np.random.Generator, threads_at_once: int) -> list[An
 
 
 def _draw_paged_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
-    first = int(rng.integers(10, 20)), int(rng.integers(60, 100))
-    second = int(rng.integers(30, 50)), int(rng.integers(100, 150))
-    return [(first, (64, 1, 1)), (second, (128, 1, 1))]
+    first_size = int(rng.integers(10, 20)), int(rng.integers(60, 100))
+    second_size = int(rng.integers(30, 50)), int(rng.integers(100, 150))
+    return [(first_size, (64, 1, 1)), (second_size, (128, 1, 1))]
 
 
 def rotary(data: Draw, size: Any, block: Dim3) -> Case:
@@ -352,23 +364,25 @@ def rotary(data: Draw, size: Any, block: Dim3) -> Case:
 
 def _make_rotary_case(data: Draw, positions: Any, block: Dim3) -> Case:
     keys = len(positions)
-    q, k = _queries(data, 1)[0], _keys(data, keys)
-    half = _FEATURES // 2
-    angles = np.arange(int(positions.max()) + 1)[:, None] * 100.0 ** (-np.arange(half) / half)
+    q, k = _draw_queries(data, 1)[0], _draw_keys(data, keys)
+    half_features = _FEATURES // 2
+    angles = np.arange(int(positions.max()) + 1)[:, None] * 100.0 ** (
+        -np.arange(half_features) / half_features
+    )
     cosine, sine = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
-    values = {"q": q, "k": k, "cosine": cosine, "sine": sine}
+    inputs = {"q": q, "k": k, "cosine": cosine, "sine": sine}
     integers = {"position": positions.astype(np.int32), "keys": keys}
     grid = draw.blocks_for(keys, block[0] // 32)
-    case = Case(grid, values | integers, {})
+    case = Case(grid, inputs | integers, {})
     magnitude = np.abs(k.astype(np.float64)).sum(axis=1) * np.abs(q).max()
-    scores = _rotated(k, cosine[positions], sine[positions]) @ q.astype(np.float64) * _SCALE
+    scores = _rotate_pairs(k, cosine[positions], sine[positions]) @ q.astype(np.float64) * _SCALE
     case.wanted["score"] = Near(scores.astype(np.float32), magnitude * _SCALE, ulps=4)
     return case
 
 
-def _rotated(k: Any, cosine: Any, sine: Any, sign: int = 1) -> Any:
-    half = _FEATURES // 2
-    a, b = k[:, :half].astype(np.float64), k[:, half:].astype(np.float64)
+def _rotate_pairs(k: Any, cosine: Any, sine: Any, sign: int = 1) -> Any:
+    half_features = _FEATURES // 2
+    a, b = k[:, :half_features].astype(np.float64), k[:, half_features:].astype(np.float64)
     return np.concatenate((a * cosine - sign * b * sine, sign * a * sine + b * cosine), axis=1)
 
 
@@ -388,7 +402,7 @@ _ROTARY_ROWS = (
 # ---------------------------------------------------------------------------------------------------------
 
 
-def _rows_of(mistake: Mistake) -> tuple[Any, Any]:
+def _result_rows(mistake: Mistake) -> tuple[Any, Any]:
     """Return the results and the expected results as rows of 64 numbers."""
     assert mistake.found is not None
     assert mistake.wanted is not None
@@ -399,27 +413,35 @@ def _wrong_by_a_factor(mistake: Mistake) -> bool:
     """Return whether each row of the result is the expected one times a factor of its own."""
     if mistake.found is None or not np.isfinite(mistake.found).all() or advice.partly_unwritten(mistake):
         return False
-    found, wanted = _rows_of(mistake)
-    factors = (found * wanted).sum(axis=1) / np.maximum((wanted.astype(np.float64) ** 2).sum(axis=1), 1e-30)
-    close = np.abs(found - factors[:, None] * wanted) <= 1e-3 * np.abs(wanted).max(axis=1, keepdims=True)
-    return bool(close.all() and (factors > 0).all() and (np.abs(factors - 1) > 1e-4).any())
+    actual, expected = _result_rows(mistake)
+    factors = (actual * expected).sum(axis=1) / np.maximum(
+        (expected.astype(np.float64) ** 2).sum(axis=1), 1e-30
+    )
+    is_close = np.abs(actual - factors[:, None] * expected) <= 1e-3 * np.abs(expected).max(
+        axis=1, keepdims=True
+    )
+    return bool(is_close.all() and (factors > 0).all() and (np.abs(factors - 1) > 1e-4).any())
 
 
-def _unscaled(mistake: Mistake) -> Any:
+def _unscaled_attention(mistake: Mistake) -> Any:
     """Return the result that follows if the scores are not divided by 8."""
     return _softmax(8 * _scores_of(mistake)) @ mistake["v"].astype(np.float64)
 
 
-def _rows_are(compute: Callable[[Mistake], Any]) -> Callable[[Mistake], bool]:
+def _rows_equal(compute: Callable[[Mistake], Any]) -> Callable[[Mistake], bool]:
     """Return a matcher for rows that equal ``compute(mistake)``, relative to the largest number of each."""
 
     def matches(mistake: Mistake) -> bool:
         if mistake.found is None or not np.isfinite(mistake.found).all():
             return False
         with np.errstate(all="ignore"):
-            rows = compute(mistake).reshape(-1, _FEATURES)
-        found = mistake.found.reshape(-1, _FEATURES)
-        return bool((np.abs(found - rows) <= 1e-3 * np.abs(rows).max(axis=1, keepdims=True)).all())
+            expected_rows = compute(mistake).reshape(-1, _FEATURES)
+        actual_rows = mistake.found.reshape(-1, _FEATURES)
+        return bool(
+            (
+                np.abs(actual_rows - expected_rows) <= 1e-3 * np.abs(expected_rows).max(axis=1, keepdims=True)
+            ).all()
+        )
 
     return matches
 
@@ -434,24 +456,24 @@ def _scores_of(mistake: Mistake) -> Any:
     """Return the scores of the launch, with -infinity for masked ones."""
     scores = _scores(mistake["q"].reshape(-1, _FEATURES), mistake["k"])
     if "window" in mistake.case.values:
-        return np.where(_visible(mistake["n"], mistake["window"]), scores, -np.inf)
+        return np.where(_make_causal_mask(mistake["n"], mistake["window"]), scores, -np.inf)
     return scores
 
 
 def _result_not_rescaled(mistake: Mistake) -> Any:
     """Return the result that follows if only the sum is rescaled when the largest score changes."""
     scores = _scores_of(mistake)
-    largest = np.maximum.accumulate(scores, axis=1)
+    running_maxima = np.maximum.accumulate(scores, axis=1)
     with np.errstate(invalid="ignore"):
-        weights = np.where(np.isfinite(scores), np.exp(scores - largest), 0)
-    total = np.exp(scores - largest[:, -1:]).sum(axis=1, keepdims=True)
-    return weights @ mistake["v"].astype(np.float64) / total
+        weights = np.where(np.isfinite(scores), np.exp(scores - running_maxima), 0)
+    row_sums = np.exp(scores - running_maxima[:, -1:]).sum(axis=1, keepdims=True)
+    return weights @ mistake["v"].astype(np.float64) / row_sums
 
 
 def _without_window(mistake: Mistake) -> Any:
     """Return the result of a causal mask without the window."""
     scores = _scores(mistake["q"], mistake["k"])
-    return _softmax(np.where(_visible(mistake["n"], mistake["n"]), scores, -np.inf)) @ mistake["v"]
+    return _softmax(np.where(_make_causal_mask(mistake["n"], mistake["n"]), scores, -np.inf)) @ mistake["v"]
 
 
 def _without_mask(mistake: Mistake) -> Any:
@@ -463,13 +485,13 @@ def _window_off_by(change: int) -> Any:
 
     def compute(mistake: Mistake) -> Any:
         scores = _scores(mistake["q"], mistake["k"])
-        visible = _visible(mistake["n"], mistake["window"] + change)
-        return _softmax(np.where(visible, scores, -np.inf)) @ mistake["v"]
+        is_visible = _make_causal_mask(mistake["n"], mistake["window"] + change)
+        return _softmax(np.where(is_visible, scores, -np.inf)) @ mistake["v"]
 
     return compute
 
 
-def _is_computed(mistake: Mistake) -> bool:
+def _is_fully_written(mistake: Mistake) -> bool:
     return mistake.found is not None and not advice.partly_unwritten(mistake)
 
 
@@ -477,9 +499,11 @@ def _not_finite_or_zero(mistake: Mistake) -> bool:
     """Return whether all wrong numbers are NaN, infinite or 0, in a launch with large scores."""
     if mistake.found is None:
         return False
-    wrong = mistake.found[mistake.wrong]
+    wrong_values = mistake.found[mistake.wrong]
     scores = np.abs(_scores(mistake["q"].reshape(-1, _FEATURES), mistake["k"]))
-    return bool((~np.isfinite(wrong) | (wrong == 0)).all() and np.nanmax(scores, initial=0) > 60)
+    return bool(
+        (~np.isfinite(wrong_values) | (wrong_values == 0)).all() and np.nanmax(scores, initial=0) > 60
+    )
 
 
 def _pages_with_large_scores(mistake: Mistake) -> bool:
@@ -487,12 +511,12 @@ def _pages_with_large_scores(mistake: Mistake) -> bool:
     if mistake.found is None:
         return False
     lengths, table = mistake["length"], mistake["table"]
-    largest = []
+    max_scores = []
     for s in np.flatnonzero(mistake.wrong.any(axis=1) & (lengths > 0)):
         slots = np.arange(lengths[s])
-        rows = table[s, slots // _PAGE] * _PAGE + slots % _PAGE
-        largest.append(float(_scores(mistake["q"][s : s + 1], mistake["k"][rows]).max()))
-    return bool(largest) and all(score > 88 or score < -85 for score in largest)
+        cache_rows = table[s, slots // _PAGE] * _PAGE + slots % _PAGE
+        max_scores.append(float(_scores(mistake["q"][s : s + 1], mistake["k"][cache_rows]).max()))
+    return bool(max_scores) and all(score > 88 or score < -85 for score in max_scores)
 
 
 def _nan_with_small_scores(mistake: Mistake) -> bool:
@@ -512,9 +536,9 @@ def _pages_in_order(mistake: Mistake) -> Any:
     width, k, v = mistake["width"], mistake["k"], mistake["v"]
     results = []
     for s, length in enumerate(mistake["length"].tolist()):
-        rows = (s * width * _PAGE + np.arange(length)) % max(1, len(k))
-        scores = _scores(mistake["q"][s : s + 1], k[rows])
-        results.append((_softmax(scores) @ v[rows])[0])
+        cache_rows = (s * width * _PAGE + np.arange(length)) % max(1, len(k))
+        scores = _scores(mistake["q"][s : s + 1], k[cache_rows])
+        results.append((_softmax(scores) @ v[cache_rows])[0])
     return np.array(results)
 
 
@@ -528,13 +552,13 @@ def _scores_with(change: str) -> Any:
         cosine, sine = mistake["cosine"][positions], mistake["sine"][positions]
         if change == "pairs":
             order = np.arange(_FEATURES).reshape(-1, 2).T.ravel()  # 0, 2, 4 ... 1, 3, 5 ...
-            rotated = np.empty(k.shape)
-            rotated[:, order] = _rotated(k[:, order], cosine, sine)
-            return rotated @ q * _SCALE
+            rotated_keys = np.empty(k.shape)
+            rotated_keys[:, order] = _rotate_pairs(k[:, order], cosine, sine)
+            return rotated_keys @ q * _SCALE
         if change == "none":
             return k.astype(np.float64) @ q * _SCALE
         return (
-            _rotated(k, cosine, sine, -1 if change == "backwards" else 1)
+            _rotate_pairs(k, cosine, sine, -1 if change == "backwards" else 1)
             @ q
             * (1 if change == "unscaled" else _SCALE)
         )
@@ -546,17 +570,17 @@ _LARGE_SCORES = Advice(
     _not_finite_or_zero,
     "expf overflows above 88 and is 0 below −104: subtract the largest score so far from each score.",
 )
-_NOT_DIVIDED_ADVICE = Advice(_rows_are(_not_divided), "At the end, each row must be divided by its sum.")
+_NOT_DIVIDED_ADVICE = Advice(_rows_equal(_not_divided), "At the end, each row must be divided by its sum.")
 _SUM_ADVICE = Advice(
     _wrong_by_a_factor,
     "Each row is right except for a factor, so its sum is wrong. The sum must be multiplied by the same "
     "factors as the row, and it must contain the weights of existing keys only.",
 )
 _UNSCALED_ADVICE = Advice(
-    _rows_are(_unscaled), "These are the results without the factor 1 / 8 in the scores."
+    _rows_equal(_unscaled_attention), "These are the results without the factor 1 / 8 in the scores."
 )
 _NOT_RESCALED_ADVICE = Advice(
-    _rows_are(_result_not_rescaled),
+    _rows_equal(_result_not_rescaled),
     "The row of the result was added up with an older largest score: when it changes, multiply the row by "
     "the same factor as the sum.",
 )
@@ -631,7 +655,7 @@ EXERCISES = (
             _SUM_ADVICE,
             _NOT_RESCALED_ADVICE,
             Advice(
-                advice.both(_is_computed, lambda mistake: mistake["keys"] > 1),
+                advice.both(_is_fully_written, lambda mistake: mistake["keys"] > 1),
                 "Follow one row: score, largest score so far, factor, weight, sum and row of the result, for "
                 "every key once. Does any thread still read a tile while another one fills it?",
             ),
@@ -678,14 +702,14 @@ EXERCISES = (
                 "seen a key yet; a row that sees no key at all, although it must see itself; and a tile "
                 "that is read before it is filled.",
             ),
-            Advice(_rows_are(_without_mask), "No key is masked."),
-            Advice(_rows_are(_without_window), "Keys before the window count as well."),
+            Advice(_rows_equal(_without_mask), "No key is masked."),
+            Advice(_rows_equal(_without_window), "Keys before the window count as well."),
             Advice(
-                _rows_are(_window_off_by(1)),
+                _rows_equal(_window_off_by(1)),
                 "A row sees `window` keys, and its own key is one of them; here it sees one key more.",
             ),
             Advice(
-                _rows_are(_window_off_by(-1)),
+                _rows_equal(_window_off_by(-1)),
                 "A row sees `window` keys, and its own key is one of them; here it sees one key less.",
             ),
             _UNSCALED_ADVICE,
@@ -693,7 +717,7 @@ EXERCISES = (
             _SUM_ADVICE,
             _NOT_RESCALED_ADVICE,
             Advice(
-                advice.both(_is_computed, lambda mistake: mistake["n"] > 1),
+                advice.both(_is_fully_written, lambda mistake: mistake["n"] > 1),
                 "Row i needs the keys j with i − window < j ≤ i, each of them once: compare with the "
                 "number of the key, not with its index in the tile, and check where a block begins and "
                 "ends.",
@@ -753,7 +777,7 @@ EXERCISES = (
             _SUM_ADVICE,
             _NOT_RESCALED_ADVICE,
             Advice(
-                _is_computed,
+                _is_fully_written,
                 "Each part has its own largest score: multiply its sum and its row by exp(its largest "
                 "score − that of all), add both, and divide once. Is each key in exactly one part?",
             ),
@@ -799,7 +823,7 @@ EXERCISES = (
                 _LARGE_SCORES.says,
             ),
             Advice(
-                _rows_are(_pages_in_order),
+                _rows_equal(_pages_in_order),
                 "The table is not used: page j / 16 of a sequence can be anywhere in the cache.",
             ),
             Advice(
@@ -809,7 +833,7 @@ EXERCISES = (
             ),
             _SUM_ADVICE,
             Advice(
-                _is_computed,
+                _is_fully_written,
                 "Token j of sequence s is in row table[s * width + j / 16] * 16 + j % 16 of k and v.",
             ),
         ),
@@ -862,7 +886,7 @@ EXERCISES = (
                 "These are the results without the factor 1 / 8 in the scores.",
             ),
             Advice(
-                _is_computed,
+                _is_fully_written,
                 "For each i below 32: the numbers i and i + 32 of a key are rotated together, then "
                 "multiplied by the same numbers of q. A warp has to add the products of all its lanes.",
             ),

@@ -126,9 +126,11 @@ def traffic_table(lengths: Sequence[int], heights: Sequence[int], d: int = 64, l
     rows = []
     for height in heights:
         for n in lengths:
-            counted = count_tiles(n, height, d, lanes)
-            formula = -(-n // height) * n * 2 * d * FLOAT_BYTES
-            rows.append((f"{height}", f"{n:,}", size(counted), size(formula), size(FLOAT_BYTES * n)))
+            counted_bytes = count_tiles(n, height, d, lanes)
+            formula_bytes = -(-n // height) * n * 2 * d * FLOAT_BYTES
+            rows.append(
+                (f"{height}", f"{n:,}", size(counted_bytes), size(formula_bytes), size(FLOAT_BYTES * n))
+            )
     title = f"Tiled attention with d = {d}: bytes of k and v that the SMs load"
     headings = "rows in a tile of q", "tokens n", "counted", "formula", "extra memory for training"
     return Table(title, headings, tuple(rows))
@@ -190,8 +192,8 @@ def mask_tiles(n: int, height: int, tile: int, window: int | None = None) -> Pic
         for j in range(columns):
             draw_box(axes, j, i, 1, 1, names[int(states[i, j])], edge="bg")
     counts = [int((states == state).sum()) for state in range(3)]
-    texts = ((2, "full"), (1, "cut by the mask"), (0, "skipped"))
-    for position, (state, text) in enumerate(texts):
+    legend = ((2, "full"), (1, "cut by the mask"), (0, "skipped"))
+    for position, (state, text) in enumerate(legend):
         x = position * columns / 3
         draw_box(axes, x, rows + 0.5, 0.8, 0.8, names[state], edge="bg")
         draw_text(axes, x + 1.1, rows + 0.9, f"{counts[state]} {text}")
@@ -206,13 +208,13 @@ def mask_tiles(n: int, height: int, tile: int, window: int | None = None) -> Pic
 def tile_states(n: int, height: int, tile: int, window: int | None = None) -> Any:
     """Return for each block and tile what the mask leaves: 0 for nothing, 1 for a part, 2 for everything."""
     distance = np.arange(n)[:, None] - np.arange(n)
-    visible = (distance >= 0) & (distance < (n if window is None else window))
+    is_visible = (distance >= 0) & (distance < (n if window is None else window))
     rows, columns = -(-n // height), -(-n // tile)
     states = np.zeros((rows, columns), int)
     for i in range(rows):
         for j in range(columns):
-            part = visible[i * height : (i + 1) * height, j * tile : (j + 1) * tile]
-            states[i, j] = 2 if part.all() else int(part.any())
+            tile_mask = is_visible[i * height : (i + 1) * height, j * tile : (j + 1) * tile]
+            states[i, j] = 2 if tile_mask.all() else int(tile_mask.any())
     return states
 
 
@@ -239,9 +241,12 @@ def recorded_speeds() -> Table:
         speeds = [speed[name] for speed in record["tflops"].values()]
         shares = [speed[name] / speed[f"PyTorch, {kind}"] for speed in record["tflops"].values()]
         is_library = name.startswith("PyTorch")
-        texts = zip(speeds, shares, strict=True)
+        speed_pairs = zip(speeds, shares, strict=True)
         rows.append(
-            (name, *(f"{v:.1f} TFLOP/s" + ("" if is_library else f", {share:.0%}") for v, share in texts))
+            (
+                name,
+                *(f"{v:.1f} TFLOP/s" + ("" if is_library else f", {share:.0%}") for v, share in speed_pairs),
+            )
         )
     title = f"{record['heads']} heads of {record['tokens']:,} tokens, {_origin(record)}; {record['library']}"
     headings = ("kernel", *(f"{d}, share of PyTorch" for d in record["tflops"]))
@@ -255,8 +260,8 @@ def recorded_times() -> Table:
     rows = [(f"causal mask, {n}, {name}", time_us) for name, time_us in record["mask_us"].items()]
     rows += [(f"decoding, {n}, blocks: {blocks}", time_us) for blocks, time_us in record["decode_us"].items()]
     rows += [(f"attention layer, {name}", time_us) for name, time_us in record["layer_us"].items()]
-    texts = tuple((name, duration(1e3 * time_us)) for name, time_us in rows)
-    return Table(f"One head, {_origin(record)}", ("kernel", "time"), texts)
+    table_rows = tuple((name, duration(1e3 * time_us)) for name, time_us in rows)
+    return Table(f"One head, {_origin(record)}", ("kernel", "time"), table_rows)
 
 
 def _origin(record: Mapping[str, Any]) -> str:
@@ -285,28 +290,31 @@ def parts(row: Any, splits: int) -> Picture:
     splits
         The number of parts.
     """
-    pieces = np.array_split(np.asarray(row, float), splits)
-    most = [float(piece.max()) for piece in pieces]
-    sums = [float(np.exp(piece - piece.max()).sum()) for piece in pieces]
-    largest = max(most)
-    total = sum(s * np.exp(m - largest) for m, s in zip(most, sums, strict=True))
+    scores_by_part = np.array_split(np.asarray(row, float), splits)
+    part_maxima = [float(part_scores.max()) for part_scores in scores_by_part]
+    part_sums = [float(np.exp(part_scores - part_scores.max()).sum()) for part_scores in scores_by_part]
+    row_maximum = max(part_maxima)
+    row_sum = sum(s * np.exp(m - row_maximum) for m, s in zip(part_maxima, part_sums, strict=True))
     figure, axes = empty_axes(2.6, (-2.6, 12.1), (-0.3, 5.6))
     width = 12 / splits
-    for y, text in ((0.5, "scores"), (2.2, "of each part"), (4.8, "of all")):
-        draw_text(axes, -2.55, y, text)
-    for index, (piece, m, s) in enumerate(zip(pieces, most, sums, strict=True)):
+    for y, row_label in ((0.5, "scores"), (2.2, "of each part"), (4.8, "of all")):
+        draw_text(axes, -2.55, y, row_label)
+    for index, (part_scores, m, s) in enumerate(zip(scores_by_part, part_maxima, part_sums, strict=True)):
         x = index * width
-        values = "  ".join(f"{value:.0f}" for value in piece)
-        draw_box(axes, x + 0.1, 0, width - 0.2, 1, "accent-2", values)
+        scores_text = "  ".join(f"{score:.0f}" for score in part_scores)
+        draw_box(axes, x + 0.1, 0, width - 0.2, 1, "accent-2", scores_text)
         draw_box(axes, x + 0.1, 1.6, width - 0.2, 1.2, "warn", f"largest {m:.0f}\nsum {s:.3f}", fontsize=9)
-        draw_text(axes, x + width / 2, 3.3, f"× exp({m:.0f} − {largest:.0f})", ha="center", fontsize=9)
+        draw_text(axes, x + width / 2, 3.3, f"× exp({m:.0f} − {row_maximum:.0f})", ha="center", fontsize=9)
         draw_arrow(axes, (x + width / 2, 3.6), (6 + 0.6 * (index - (splits - 1) / 2), 4.3), "muted")
-    draw_box(axes, 3.5, 4.3, 5, 1, "good", f"largest {largest:.0f}, sum {total:.3f}")
-    spelt = "; ".join(f"largest {m:.0f}, sum {s:.3f}" for m, s in zip(most, sums, strict=True))
+    draw_box(axes, 3.5, 4.3, 5, 1, "good", f"largest {row_maximum:.0f}, sum {row_sum:.3f}")
+    parts_text = "; ".join(
+        f"largest {m:.0f}, sum {s:.3f}" for m, s in zip(part_maxima, part_sums, strict=True)
+    )
     return Picture.of(
         figure,
-        f"{len(row)} scores in {splits} parts. Each part has its own pair: {spelt}. Each sum is multiplied "
-        f"by exp of its largest score minus {largest:.0f}, and then they are added: {total:.3f}.",
+        f"{len(row)} scores in {splits} parts. Each part has its own pair: {parts_text}. Each sum is "
+        f"multiplied by exp of its largest score minus {row_maximum:.0f}, and then they are added: "
+        f"{row_sum:.3f}.",
     )
 
 
@@ -323,34 +331,36 @@ def page_table(lengths: Sequence[int], page: int, seed: int = 2) -> Picture:
         Seed of the random order of pages.
     """
     counts = [-(-length // page) for length in lengths]
-    total = sum(counts) + 2
-    free = list(np.random.default_rng(seed).permutation(total))
-    table = [[int(free.pop()) for _ in range(pages)] for pages in counts]
+    page_count = sum(counts) + 2
+    free_pages = list(np.random.default_rng(seed).permutation(page_count))
+    table = [[int(free_pages.pop()) for _ in range(pages)] for pages in counts]
     names = ("accent-2", "warn", "good")
     width = max(counts)
-    figure, axes = empty_axes(3.4, (-3.2, total * 1.3 + 0.2), (-0.9, len(lengths) * 1.1 + 3.4))
+    figure, axes = empty_axes(3.4, (-3.2, page_count * 1.3 + 0.2), (-0.9, len(lengths) * 1.1 + 3.4))
     draw_text(axes, 0, -0.5, "page table: one row per sequence")
     bottom = len(lengths) * 1.1 + 1.5
-    used: dict[int, tuple[int, int]] = {}
+    owner_and_tokens: dict[int, tuple[int, int]] = {}
     for s, pages in enumerate(table):
         draw_text(axes, -3.15, 1.1 * s + 0.45, f"{lengths[s]} tokens")
         for index in range(width):
-            text = str(pages[index]) if index < len(pages) else "−"
+            page_text = str(pages[index]) if index < len(pages) else "−"
             name = names[s % 3] if index < len(pages) else "panel"
-            draw_box(axes, 1.3 * index, 1.1 * s, 1.2, 0.9, name, text)
+            draw_box(axes, 1.3 * index, 1.1 * s, 1.2, 0.9, name, page_text)
             if index < len(pages):
-                used[pages[index]] = s, min(page, lengths[s] - index * page)
+                owner_and_tokens[pages[index]] = s, min(page, lengths[s] - index * page)
     draw_text(axes, -3.15, bottom + 0.5, "cache")
-    for number in range(total):
-        s, tokens = used.get(number, (0, 0))
+    for number in range(page_count):
+        s, tokens = owner_and_tokens.get(number, (0, 0))
         x = 1.3 * number
         draw_box(axes, x, bottom, 1.2, 1, "panel")
         if tokens:
             draw_box(axes, x, bottom, 1.2 * tokens / page, 1, names[s % 3])
         draw_text(axes, x + 0.6, bottom + 1.4, f"{number}", ha="center", fontsize=9)
-    spelt = "; ".join(f"{length} tokens in pages {row}" for length, row in zip(lengths, table, strict=True))
+    pages_text = "; ".join(
+        f"{length} tokens in pages {row}" for length, row in zip(lengths, table, strict=True)
+    )
     return Picture.of(
         figure,
-        f"A cache of {total} pages of {page} tokens, and a page table with one row per sequence: {spelt}. "
-        "Only the last page of a sequence is partly used.",
+        f"A cache of {page_count} pages of {page} tokens, and a page table with one row per sequence: "
+        f"{pages_text}. Only the last page of a sequence is partly used.",
     )

@@ -123,16 +123,16 @@ def run(cp: Any, n: int = TOKENS, d: int = FEATURES, seed: int = 0, *, rung: str
 def tokens(n: int, d: int, seed: int = 0) -> Floats:
     """Return the layer's input (n, d): random features with another scale and offset in every row."""
     rng = np.random.default_rng(seed)
-    spread = rng.uniform(0.5, 2.0, (n, 1))
+    row_scales = rng.uniform(0.5, 2.0, (n, 1))
     offset = rng.uniform(-1.0, 1.0, (n, 1))
-    return (spread * rng.standard_normal((n, d)) + offset).astype(np.float32)
+    return (row_scales * rng.standard_normal((n, d)) + offset).astype(np.float32)
 
 
 def reference(x: npt.ArrayLike) -> dict[str, Floats]:
     """Compute the result of each step for input `x` (n, d), with NumPy in float64; names as in `run`."""
     x = np.asarray(x, dtype=np.float64)
-    centred = x - x.mean(axis=1, keepdims=True)
-    normed = centred / np.sqrt((centred**2).mean(axis=1, keepdims=True) + 1e-5)
+    centred_x = x - x.mean(axis=1, keepdims=True)
+    normed = centred_x / np.sqrt((centred_x**2).mean(axis=1, keepdims=True) + 1e-5)
     scores = normed @ normed.T / np.sqrt(x.shape[1])
     powers = np.exp(scores - scores.max(axis=1, keepdims=True))
     weights = powers / powers.sum(axis=1, keepdims=True)

@@ -78,13 +78,13 @@ def table(rung: str = RUNGS[-1].number) -> Growth:
         The notebook's number, such as ``"07"``.
     """
     changes = up_to(rung)
-    lines = []
-    with session.steps(len(changes), "story.table") as begin:
+    table_lines = []
+    with session.steps(len(changes), "story.table") as begin_step:
         for version in changes:
-            begin()
+            begin_step()
             costs = _measure(_block_steps, version.number), _measure(_life_steps, version.number)
-            lines.append(Line(version.number, version.what, *costs))
-    return Growth(lines, session.backend().provenance)
+            table_lines.append(Line(version.number, version.what, *costs))
+    return Growth(table_lines, session.backend().provenance)
 
 
 def _block_steps(cp: Any, rung: str, seed: int) -> tuple[list[Step], dict[str, Any]]:
@@ -106,7 +106,7 @@ def _measure(program: Any, rung: str) -> Taken:
         if is_spread
         else [cp.cuda.Device()]
     )
-    play = played(rung)
+    launch_sequences = played(rung)
     gpu_players = []
     sequence_arrays = []
     for gpu_index, gpu in enumerate(gpus[:SEQUENCES]):
@@ -114,7 +114,12 @@ def _measure(program: Any, rung: str) -> Taken:
             gpu_sequences = [program(cp, rung, seed) for seed in range(gpu_index, SEQUENCES, len(gpus))]
             sequence_arrays += gpu_sequences
             streams = [cp.cuda.Stream(non_blocking=True) for _ in gpu_sequences]
-            gpu_players.append((gpu, _player(cp, play, streams, [steps for steps, _ in gpu_sequences], rung)))
+            gpu_players.append(
+                (
+                    gpu,
+                    _make_player(cp, launch_sequences, streams, [steps for steps, _ in gpu_sequences], rung),
+                )
+            )
 
     def go() -> None:
         for gpu, play_sequences in gpu_players:
@@ -136,15 +141,15 @@ def _measure(program: Any, rung: str) -> Taken:
     return Taken(recording.record.span_ns, launches, sum(arrays.values()))
 
 
-def _player(
-    cp: Any, play: Play, streams: Sequence[Any], sequences: Sequence[Any], rung: str
+def _make_player(
+    cp: Any, launch_sequences: Play, streams: Sequence[Any], sequences: Sequence[Any], rung: str
 ) -> Callable[[], None]:
     """Return a function that runs all sequences on the current GPU, as a CUDA graph from some version on."""
     if not any(version.captured for version in up_to(rung)):
-        return lambda: play(cp, streams, sequences)
+        return lambda: launch_sequences(cp, streams, sequences)
     cp.cuda.Device().synchronize()
-    play(cp, streams, sequences)
-    graph = captured(cp, play, streams, sequences)
+    launch_sequences(cp, streams, sequences)
+    graph = captured(cp, launch_sequences, streams, sequences)
 
     def launch() -> None:
         graph.launch(streams[0])

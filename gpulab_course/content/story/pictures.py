@@ -23,15 +23,15 @@ def mandelbrot(xp: Any, width: int = 384, height: int = 288, limit: int = 100) -
             np.float32(-1.2) + np.float32(2.4) * y / height
         )
         z = np.zeros_like(c)
-        turns = np.zeros(c.shape, np.int32)
+        iterations = np.zeros(c.shape, np.int32)
         for _ in range(limit):
             is_near = z.real**2 + z.imag**2 < 4
             z = np.where(is_near, z * z + c, z)
-            turns += is_near
-        return turns
-    turns = xp.empty((height, width), dtype=xp.int32)
-    step(xp, "mandelbrot", width, height, turns, np.int32(width), np.int32(height), np.int32(limit))()
-    return turns
+            iterations += is_near
+        return iterations
+    iterations = xp.empty((height, width), dtype=xp.int32)
+    step(xp, "mandelbrot", width, height, iterations, np.int32(width), np.int32(height), np.int32(limit))()
+    return iterations
 
 
 def life(xp: Any, board: Any, generations: int = 1) -> Any:
@@ -40,8 +40,8 @@ def life(xp: Any, board: Any, generations: int = 1) -> Any:
     for _ in range(generations):
         if xp is np:
             neighbour_shifts = [(dy, dx) for dy in (-1, 0, 1) for dx in (-1, 0, 1) if (dy, dx) != (0, 0)]
-            alive = sum(np.roll(board, shift, axis=(0, 1)) for shift in neighbour_shifts)
-            board = ((alive == 3) | ((alive == 2) & (board == 1))).astype(np.uint8)
+            alive_neighbours = sum(np.roll(board, shift, axis=(0, 1)) for shift in neighbour_shifts)
+            board = ((alive_neighbours == 3) | ((alive_neighbours == 2) & (board == 1))).astype(np.uint8)
             continue
         next_board = xp.empty_like(board)
         step(xp, "life", width, height, board, next_board, np.int32(width), np.int32(height))()
@@ -85,15 +85,15 @@ def blur(xp: Any, image: Any, radius: int = 2) -> Any:
     """
     height, width = image.shape
     if xp is np:
-        padded = np.pad(image.astype(np.float64), radius)
-        inside = np.pad(np.ones(image.shape), radius)
-        sums = np.zeros(image.shape)
+        padded_image = np.pad(image.astype(np.float64), radius)
+        pixel_mask = np.pad(np.ones(image.shape), radius)
+        pixel_sums = np.zeros(image.shape)
         pixel_counts = np.zeros(image.shape)
         for dy in range(2 * radius + 1):
             for dx in range(2 * radius + 1):
-                sums += padded[dy : dy + height, dx : dx + width]
-                pixel_counts += inside[dy : dy + height, dx : dx + width]
-        return (sums / pixel_counts).astype(np.float32)
+                pixel_sums += padded_image[dy : dy + height, dx : dx + width]
+                pixel_counts += pixel_mask[dy : dy + height, dx : dx + width]
+        return (pixel_sums / pixel_counts).astype(np.float32)
     out = xp.empty_like(image)
     step(xp, "blur", width, height, image, out, np.int32(width), np.int32(height), np.int32(radius))()
     return out

@@ -132,13 +132,13 @@ class Part:
             return self.judge(value, **launch)
         assert self.measure is not None
         truth = self.measure()
-        worth, is_right = (1.0, True) if value in truth.also else merit(value, truth.value, self.near)
-        text = self.scale.show(truth.value)
+        answer_merit, is_right = (1.0, True) if value in truth.also else merit(value, truth.value, self.near)
+        truth_text = self.scale.show(truth.value)
         distance = self.scale.distance(value, truth.value)
         comparison = "" if value == truth.value else f"; you said {self.scale.show(value)}"
         comparison += ", which is right, too" if value in truth.also else ""
-        message = f"{text}{comparison}{f', {distance}' if distance else ''}. {truth.because}".strip()
-        return Outcome(worth, is_right, message, truth.label, truth.table, truth.code)
+        message = f"{truth_text}{comparison}{f', {distance}' if distance else ''}. {truth.because}".strip()
+        return Outcome(answer_merit, is_right, message, truth.label, truth.table, truth.code)
 
 
 def merit(answer: Value, truth: Value, max_factor: float) -> tuple[float, bool]:

@@ -29,8 +29,10 @@ def page_of(talk: Interview) -> str:
         html_parts.append(f"<p><b>{page.prose(record['question'])}</b></p>{truth}{record['html']}")
         if record["said"]:
             check_mark, colour = ("✓", "good") if record["right"] else ("✗", "tail")
-            text = f"<b>{check_mark}</b> {page.prose(record['said'])} <i>{page.prose(record['label'])}</i>"
-            html_parts.append(page.boxed(text, colour))
+            result_html = (
+                f"<b>{check_mark}</b> {page.prose(record['said'])} <i>{page.prose(record['label'])}</i>"
+            )
+            html_parts.append(page.boxed(result_html, colour))
     if (question := _current_question(talk)) is not None:
         choices = "".join(f"<li>{page.prose(choice)}</li>" for choice in question["choices"])
         html_parts.append(f"<p><b>{page.prose(question['question'])}</b></p>")
@@ -57,7 +59,7 @@ def interview_form(talk: Interview) -> Form:
             "clock": {"elapsed_s": talk.elapsed_s, "since_s": talk.since_s},
             "steps": _question_records(talk),
             "question": _current_question(talk),
-            "rubric": _rubric(talk),
+            "rubric": _rubric_state(talk),
             "next": "" if is_last else "Skip them" if is_warned else "Next card",
             "warning": f"This card still has {talk.rest}." if is_warned else "",
             "scorecard": talk.scorecard._repr_html_() if is_last and talk.part is None else "",
@@ -138,11 +140,11 @@ def _current_question(talk: Interview) -> dict[str, Any] | None:
     }
 
 
-def _rubric(talk: Interview) -> dict[str, Any] | None:
+def _rubric_state(talk: Interview) -> dict[str, Any] | None:
     """Return the points of a strong answer and the ticks, or None while the questions are open."""
     if not _is_open(talk):
         return None
-    drawn = talk.drawn
+    drawn_card = talk.drawn
     is_interviewer = talk.chair == "interviewer"
     are_points_open = is_interviewer or talk.words is not None
     return {
@@ -151,10 +153,10 @@ def _rubric(talk: Interview) -> dict[str, Any] | None:
         "text": _TICK_TEXT if is_interviewer else _ALOUD_TEXT,
         "written": not is_interviewer,
         "words": talk.words or "",
-        "points": list(drawn.points) if are_points_open else [],
+        "points": list(drawn_card.points) if are_points_open else [],
         "ticked": list(talk.ticked),
-        "score": f"{len(talk.ticked)} of {len(drawn.points)} points" if are_points_open else "",
-        "sentence": drawn.sentence if are_points_open else "",
+        "score": f"{len(talk.ticked)} of {len(drawn_card.points)} points" if are_points_open else "",
+        "sentence": drawn_card.sentence if are_points_open else "",
     }
 
 

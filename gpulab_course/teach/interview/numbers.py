@@ -48,25 +48,25 @@ def read_answer(value: str | int | float, unit: str) -> Number:
     """
     if not isinstance(value, str):
         return 100 * value if unit == "%" and isinstance(value, float) and 0 < value <= 1 else value
-    text = value.strip()
+    number_text = value.strip()
     for factors in _UNIT_FAMILIES:
-        endings = "|".join(map(re.escape, factors))
-        if unit in factors and (match := re.fullmatch(rf"(.*\d\.?)\s*({endings})", text)):
+        unit_pattern = "|".join(map(re.escape, factors))
+        if unit in factors and (match := re.fullmatch(rf"(.*\d\.?)\s*({unit_pattern})", number_text)):
             fraction = Fraction(read_answer(match[1], match[2])) * factors[match[2]] / factors[unit]
             return int(fraction) if fraction.denominator == 1 else float(fraction)
     has_percent_sign = False
     for unit_word in (unit, *_UNIT_WORDS.get(unit, ())) if unit else ():
-        if text.casefold().endswith(unit_word.casefold()):
-            text = text[: -len(unit_word)].strip()
+        if number_text.casefold().endswith(unit_word.casefold()):
+            number_text = number_text[: -len(unit_word)].strip()
             has_percent_sign = unit == "%"
             break
-    text = text.lstrip("~≈ ")
-    if unit not in _COUNT_UNITS and re.fullmatch(r"\d{1,3}\.\d{3}", text):
-        text += "0"  # three decimals, and no thousands
-    if unit in ("%", "times") and re.fullmatch(r"\d{1,3},\d{3}", text):
-        text = f"{text.replace(',', '.')}0"  # thousands of them make no sense
-    answer = read_number(text, unit)
+    number_text = number_text.lstrip("~≈ ")
+    if unit not in _COUNT_UNITS and re.fullmatch(r"\d{1,3}\.\d{3}", number_text):
+        number_text += "0"  # three decimals, and no thousands
+    if unit in ("%", "times") and re.fullmatch(r"\d{1,3},\d{3}", number_text):
+        number_text = f"{number_text.replace(',', '.')}0"  # thousands of them make no sense
+    answer = read_number(number_text, unit)
     if unit == "%" and not has_percent_sign:
-        is_share = 0 < answer < 1 or (answer == 1 and re.search("[/.,]", text))
+        is_share = 0 < answer < 1 or (answer == 1 and re.search("[/.,]", number_text))
         return 100 * answer if is_share else answer
     return answer

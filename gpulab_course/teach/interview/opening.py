@@ -47,9 +47,9 @@ def interview(
     if seed is None:
         seed = SystemRandom().randrange(10_000)
         due_keys = again.due([card.key for card in candidates], today())
-        due = _shuffled_cards([card for card in candidates if card.key in due_keys], seed, set())
-        due.sort(key=lambda card: again.history(card.key).due or today())
-        repeated_keys = [card.key for card in due][:cards]
+        due_cards = _shuffled_cards([card for card in candidates if card.key in due_keys], seed, set())
+        due_cards.sort(key=lambda card: again.history(card.key).due or today())
+        repeated_keys = [card.key for card in due_cards][:cards]
         notice = f" {count(len(repeated_keys), 'card')} repeated." if repeated_keys else ""
         notice += _due_sentence(candidates, set(repeated_keys), today())
     selection = [by_key[key] for key in repeated_keys] + _shuffled_cards(candidates, seed, set(repeated_keys))
@@ -70,14 +70,14 @@ def _due_sentence(cards: list[Card], excluded: set[str], today: date) -> str:
 def _shuffled_cards(cards: list[Card], seed: int, excluded: set[str]) -> list[Card]:
     """Return the cards in a random order that alternates between the kinds of cards."""
     rng = Random(seed)
-    piles = [
+    cards_by_kind = [
         [card for card in cards if card.kind == card_kind and card.key not in excluded] for card_kind in KINDS
     ]
-    for pile in piles:
-        rng.shuffle(pile)
-    piles = [pile for pile in piles if pile]
+    for kind_cards in cards_by_kind:
+        rng.shuffle(kind_cards)
+    cards_by_kind = [kind_cards for kind_cards in cards_by_kind if kind_cards]
     order: list[Card] = []
-    while piles:
-        order += [pile.pop() for pile in piles]
-        piles = [pile for pile in piles if pile]
+    while cards_by_kind:
+        order += [kind_cards.pop() for kind_cards in cards_by_kind]
+        cards_by_kind = [kind_cards for kind_cards in cards_by_kind if kind_cards]
     return order

@@ -131,7 +131,7 @@ class Interview:
             )
         )
         self._shown_s = time.monotonic()
-        self._keep()
+        self._store_result()
         return outcome
 
     def say(self, words: str) -> str:
@@ -151,14 +151,14 @@ class Interview:
             If there is no such point, or a question of the card is not answered yet.
         """
         point_count = len(self.drawn.points)
-        if unknown := [point for point in points if not 1 <= point <= point_count]:
+        if unknown_points := [point for point in points if not 1 <= point <= point_count]:
             raise ValueError(
-                f"Point {unknown[0]} does not exist. The points have the numbers 1 to {point_count}."
+                f"Point {unknown_points[0]} does not exist. The points have the numbers 1 to {point_count}."
             )
         if self.part is not None and self.chair == "candidate":
             raise ValueError("Answer all questions of this card before you tick points.")
         self._ticked[self.index] = tuple(sorted({point - 1 for point in points}))
-        self._keep()
+        self._store_result()
         return f"{len(self.ticked)} of {count(point_count, 'point')}. {self.drawn.sentence}"
 
     @property
@@ -180,36 +180,36 @@ class Interview:
     def scorecard(self) -> Scorecard:
         """The results of the interview so far."""
         return Scorecard(
-            self.seed, self._today().isoformat(), tuple(map(self._scored, range(len(self.cards))))
+            self.seed, self._today().isoformat(), tuple(map(self._score_card, range(len(self.cards))))
         )
 
     def save(self, path: str | Path) -> Path:
         """Write the scorecard to a file, ``.json`` or ``.html``."""
         return self.scorecard.save(path)
 
-    def _scored(self, index: int) -> CardResult:
+    def _score_card(self, index: int) -> CardResult:
         card = self.cards[index]
-        drawn = self._drawn.get(index)
+        drawn_card = self._drawn.get(index)
         part_results = tuple(self._parts.get(index, ()))
-        if drawn is None:
+        if drawn_card is None:
             return CardResult(card.key, card.kind, card.level, {}, (), (), (), 1)
         return CardResult(
             card.key,
             card.kind,
             card.level,
-            drawn.parameters,
+            drawn_card.parameters,
             part_results,
-            drawn.points,
+            drawn_card.points,
             self._ticked.get(index, ()),
-            len(drawn.parts),
+            len(drawn_card.parts),
             self._words.get(index, ""),
         )
 
-    def _keep(self) -> None:
+    def _store_result(self) -> None:
         """Store the history of the current card when all its questions are answered."""
         if self.chair != "candidate" or self.part is not None:
             return
-        result = self._scored(self.index)
+        result = self._score_card(self.index)
         key = self.card.key
         history = self._histories.setdefault(self.index, again.history(key))
         answers = {
@@ -221,7 +221,7 @@ class Interview:
     def truths(self) -> list[str]:
         """Return the true values of the questions of the current card, for the interviewer."""
         if self.index not in self._truths:
-            self._truths[self.index] = [_truth(part) for part in self.drawn.parts]
+            self._truths[self.index] = [_measure_truth(part) for part in self.drawn.parts]
         return self._truths[self.index]
 
     def answers(self) -> list[tuple[str, str, str]]:
@@ -260,7 +260,7 @@ class Interview:
         outcome = self.outcomes[-1] if self.outcomes else None
         question_items = [(part.table, part.code)] if part is not None else []
         outcome_items = [(outcome.table, outcome.code)] if outcome is not None else []
-        return [item for pair in (*outcome_items, *question_items) for item in pair if item]
+        return [content for pair in (*outcome_items, *question_items) for content in pair if content]
 
     def __str__(self) -> str:
         lines = [f"{self.place} · {self.card.title}. {self.source}"]
@@ -289,7 +289,7 @@ class Interview:
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        finished_cards = sum(self._scored(index).done for index in range(len(self.cards)))
+        finished_cards = sum(self._score_card(index).done for index in range(len(self.cards)))
         card_count = count(len(self.cards), "card")
         progress_text = f"{finished_cards} of {card_count} answered.{self.notice}"
         return f"Interview, {self.chair}'s chair, seed {self.seed}: {progress_text}"
@@ -302,7 +302,7 @@ class Interview:
         return page.bundle_of(None, str(self), page_of(self))
 
 
-def _truth(part: Part) -> str:
+def _measure_truth(part: Part) -> str:
     """Return a sentence with the true value of a question, or about how its program is judged."""
     if part.measure:
         truth = part.measure()

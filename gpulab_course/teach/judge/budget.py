@@ -143,8 +143,8 @@ class Score:
         """All counts in words: ``2,048 sectors loaded; naive 4,096, reference 512; your best 563``."""
         other_counts = [f"naive {self.naive:,}"] if self.naive is not None else []
         other_counts.append(f"reference {self.reference:,}")
-        best = f"; your best {self.best:,}" if self.best is not None else ""
-        return f"{self.figure}; {', '.join(other_counts)}{best}"
+        best_text = f"; your best {self.best:,}" if self.best is not None else ""
+        return f"{self.figure}; {', '.join(other_counts)}{best_text}"
 
 
 def score(budget: Budget, answer_costs: Costs, reference_costs: Costs, naive_costs: Costs | None) -> Score:

@@ -54,9 +54,11 @@ def _store_verdict(exercise: Exercise, verdict: Verdict) -> Verdict:
     name = verdict.exercise_id
     if verdict.passed or not records.get(_SECTION, name):
         records.put(_SECTION, name, verdict.passed)
-    best = scores.best(exercise)
+    best_counts = scores.best(exercise)
     golf = {score.counter: score.yours for score in verdict.scores if score.golf}
     if verdict.passed and golf:
-        best |= {counter: min(yours, best.get(counter, yours)) for counter, yours in golf.items()}
-        scores.keep(exercise, best)
-    return replace(verdict, scores=tuple(replace(s, best=best.get(s.counter)) for s in verdict.scores))
+        best_counts |= {
+            counter: min(count, best_counts.get(counter, count)) for counter, count in golf.items()
+        }
+        scores.keep(exercise, best_counts)
+    return replace(verdict, scores=tuple(replace(s, best=best_counts.get(s.counter)) for s in verdict.scores))

@@ -37,24 +37,24 @@ def values_of(expected: Array | Near) -> Array:
 
 def wrong_elements(actual: Array, expected: Array | Near) -> Array:
     """Return a bool array that marks the elements of `actual` that differ from the expected values."""
-    values = values_of(expected)
-    if values.dtype.kind != "f":
-        return np.asarray(actual != values)
-    tolerances = expected if isinstance(expected, Near) else Near(values, np.abs(values))
+    expected_values = values_of(expected)
+    if expected_values.dtype.kind != "f":
+        return np.asarray(actual != expected_values)
+    tolerances = expected if isinstance(expected, Near) else Near(expected_values, np.abs(expected_values))
     if actual.dtype.kind not in "fiub":
-        return np.full(values.shape, True)
+        return np.full(expected_values.shape, True)
     with np.errstate(invalid="ignore"):  # of a signalling NaN, as uninitialized memory may hold
-        expected_floats = values.astype(np.float64)
+        expected_floats = expected_values.astype(np.float64)
         actual_floats = actual.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
-        info = np.finfo(actual.dtype if actual.dtype.kind == "f" else values.dtype)
+        info = np.finfo(actual.dtype if actual.dtype.kind == "f" else expected_values.dtype)
         tolerance = tolerances.ulps * (
             float(info.eps) * np.abs(tolerances.scale) + float(info.smallest_subnormal)
         )
-        close = np.abs(actual_floats - expected_floats) <= tolerance
+        is_close = np.abs(actual_floats - expected_floats) <= tolerance
     # Infinities and NaN have no neighbours: the same, or wrong.
-    identical = (actual_floats == expected_floats) | (np.isnan(actual_floats) & np.isnan(expected_floats))
-    is_wrong = ~np.where(np.isfinite(expected_floats) & np.isfinite(actual_floats), close, identical)
+    is_identical = (actual_floats == expected_floats) | (np.isnan(actual_floats) & np.isnan(expected_floats))
+    is_wrong = ~np.where(np.isfinite(expected_floats) & np.isfinite(actual_floats), is_close, is_identical)
     if not tolerances.ulps:
         is_wrong |= (expected_floats == 0) & (np.signbit(actual_floats) != np.signbit(expected_floats))
     if tolerances.zero_bits:
@@ -67,11 +67,11 @@ def mismatch(name: str, actual: Array, expected: Array | Near) -> str:
 
     ``y has the shape (3,), but it should be (4,)``, ``y has the dtype int64, but it should be float32``.
     """
-    values = values_of(expected)
-    if actual.shape != values.shape:
-        return f"{name} has the shape {actual.shape}, but it should be {values.shape}"
-    if actual.dtype != values.dtype:
-        return f"{name} has the dtype {actual.dtype}, but it should be {values.dtype}"
+    expected_values = values_of(expected)
+    if actual.shape != expected_values.shape:
+        return f"{name} has the shape {actual.shape}, but it should be {expected_values.shape}"
+    if actual.dtype != expected_values.dtype:
+        return f"{name} has the dtype {actual.dtype}, but it should be {expected_values.dtype}"
     return ""
 
 

@@ -66,10 +66,10 @@ class Draw:
             values = np.rint(values)
         if self.kind in _SPECIAL_VALUES:
             mask = self.rng.random(shape) < _SPECIAL_SHARE
-            specials = _SPECIAL_VALUES[self.kind] + (
+            special_values = _SPECIAL_VALUES[self.kind] + (
                 _SUBNORMAL_VALUES if moved and self.kind == EXTREME else ()
             )
-            values[mask] = self.rng.choice(specials, int(mask.sum()))
+            values[mask] = self.rng.choice(special_values, int(mask.sum()))
         return values.astype(dtype)
 
     def whole(self, shape: Shape, low: int = -8, high: int = 9, dtype: Any = np.float32) -> Array:
@@ -149,14 +149,21 @@ def some_lengths(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
 def matrices(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
     """Return matrix sizes (rows, columns) to test, such as single rows and columns, and large matrices."""
     a, b, c, d = (int(n) for n in rng.integers(2, 70, 4))
-    small = [(1, 1), (1, 33), (33, 1), (32, 32), (31, 33), (a, 64), (64, b), (c, d)]
-    lines = [(1, int(rng.integers(1025, 1400))), (int(rng.integers(300, 900)), 2)]
-    long_lines = [
+    small_sizes = [(1, 1), (1, 33), (33, 1), (32, 32), (31, 33), (a, 64), (64, b), (c, d)]
+    narrow_sizes = [(1, int(rng.integers(1025, 1400))), (int(rng.integers(300, 900)), 2)]
+    long_narrow_sizes = [
         (1, int(rng.integers(65_600, 68_000))),
         (int(rng.integers(65_600, 68_000)), 1),
     ]  # beyond 16 bits
     square_side = int((3 * threads_at_once) ** 0.5)
-    return [six_tiles, *small, *lines, (257, 65), *long_lines, (square_side - 5, square_side + 3)]
+    return [
+        six_tiles,
+        *small_sizes,
+        *narrow_sizes,
+        (257, 65),
+        *long_narrow_sizes,
+        (square_side - 5, square_side + 3),
+    ]
 
 
 def lines(rng: np.random.Generator) -> list[Dim3]:
@@ -177,11 +184,11 @@ def whole_warps(rng: np.random.Generator, warps: int = 1) -> list[Dim3]:
 
 def planes(rng: np.random.Generator) -> list[Dim3]:
     """Return two-dimensional block shapes to test: wide, tall, square, 1 thread, and 1,024 threads."""
-    wide = (int(rng.integers(20, 64)), int(rng.integers(2, 8)), 1)
-    tall = (int(rng.integers(3, 9)), int(rng.integers(17, 40)), 1)
+    wide_block = (int(rng.integers(20, 64)), int(rng.integers(2, 8)), 1)
+    tall_block = (int(rng.integers(3, 9)), int(rng.integers(17, 40)), 1)
     square_side = int(rng.integers(6, 20))
-    line = (int(rng.integers(33, 65)), 1, 1)
-    return [wide, line, tall, (square_side, square_side, 1), (1, 1, 1), (32, 32, 1)]
+    line_block = (int(rng.integers(33, 65)), 1, 1)
+    return [wide_block, line_block, tall_block, (square_side, square_side, 1), (1, 1, 1), (32, 32, 1)]
 
 
 def plan(sizes: Sequence[Any], blocks: Sequence[Dim3], max_small: int = 5000) -> list[tuple[Any, Dim3]]:
@@ -199,10 +206,12 @@ def plan(sizes: Sequence[Any], blocks: Sequence[Dim3], max_small: int = 5000) ->
         elif elements > max_small:
             size_block_pairs.append((size, blocks[(1 - index % 2) % len(blocks)]))
         else:
-            suitable = [block for block in blocks if elements <= _MAX_BLOCKS * prod(block)] or list(blocks)
+            suitable_blocks = [block for block in blocks if elements <= _MAX_BLOCKS * prod(block)] or list(
+                blocks
+            )
             offset = index if elements > _MAX_TINY else 0
-            tries = len(suitable) if elements <= _MAX_TINY else min(4, len(suitable))
-            chosen_blocks = [suitable[(offset + k) % len(suitable)] for k in range(tries)]
+            block_count = len(suitable_blocks) if elements <= _MAX_TINY else min(4, len(suitable_blocks))
+            chosen_blocks = [suitable_blocks[(offset + k) % len(suitable_blocks)] for k in range(block_count)]
             size_block_pairs += [(size, block) for block in chosen_blocks]
     return size_block_pairs
 
@@ -222,16 +231,16 @@ def cost_launches(size: Any, blocks: Sequence[Dim3], rng: np.random.Generator) -
     large_block = other_blocks[int(rng.integers(len(other_blocks)))]
     return [
         (
-            _scaled(size, rng, 0.15, 0.4) if isinstance(size, int) else _scaled(size, rng, 0.4, 0.8),
+            _scale_size(size, rng, 0.15, 0.4) if isinstance(size, int) else _scale_size(size, rng, 0.4, 0.8),
             small_block,
         ),
-        (_scaled(size, rng, 1.1, 1.5), large_block),
+        (_scale_size(size, rng, 1.1, 1.5), large_block),
     ]
 
 
-def _scaled(size: Any, rng: np.random.Generator, min_factor: float, max_factor: float) -> Any:
-    sides = [int(side * rng.uniform(min_factor, max_factor)) | 1 for side in np.atleast_1d(size)]
-    return tuple(sides) if isinstance(size, tuple) else sides[0]
+def _scale_size(size: Any, rng: np.random.Generator, min_factor: float, max_factor: float) -> Any:
+    extents = [int(extent * rng.uniform(min_factor, max_factor)) | 1 for extent in np.atleast_1d(size)]
+    return tuple(extents) if isinstance(size, tuple) else extents[0]
 
 
 def blocks_for(count: int, threads: int) -> int:

@@ -62,7 +62,7 @@ class Verdict:
         return [*rows, StageResult("not reached", "not reached", names)] if names else rows
 
     @property
-    def _golf(self) -> list[Score]:
+    def _golf_scores(self) -> list[Score]:
         return [score for score in self.scores if score.golf]
 
     def __repr__(self) -> str:
@@ -71,14 +71,14 @@ class Verdict:
     def __str__(self) -> str:
         width = max((len(row.name) for row in self._rows()), default=0)
         lines = [f"  {_SIGNS[stage.state]} {stage.name:{width}}  {stage.said}" for stage in self._rows()]
-        return "\n".join([repr(self), *lines, *(f"  score: {score.said}" for score in self._golf)])
+        return "\n".join([repr(self), *lines, *(f"  score: {score.said}" for score in self._golf_scores)])
 
     def _repr_html_(self) -> str:
         sentence = page.verdict_page(self.opening, self.message, self.passed)
         if not self.stages:
             return sentence
         rows = tuple((f"{_SIGNS[row.state]} {row.name}", row.said) for row in self._rows())
-        scores = "".join(f"<p><b>Score:</b> {html.escape(score.said)}</p>" for score in self._golf)
+        scores = "".join(f"<p><b>Score:</b> {html.escape(score.said)}</p>" for score in self._golf_scores)
         return card(
             f"Check of {self.exercise_id}", sentence, Table("", ("stage", "found"), rows).html(), scores
         )

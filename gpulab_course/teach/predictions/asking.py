@@ -81,13 +81,17 @@ def _ordered_choices(key: str, choices: tuple[Value, ...]) -> tuple[Value, ...]:
     def digest(choice: Value) -> bytes:
         return hashlib.sha256(f"{choice}@{key}".encode()).digest()
 
-    matches = [_SCALE_STEP.match(str(choice)) for choice in choices]
-    if not choices or None in matches:
+    scale_matches = [_SCALE_STEP.match(str(choice)) for choice in choices]
+    if not choices or None in scale_matches:
         return tuple(sorted(choices, key=digest))
     sort_keys = {
-        choice: (float(match["number"].replace(",", "")), _BOUND_SIGNS.get(match["bound"], 0), str(choice))
-        for choice, match in zip(choices, matches, strict=True)
-        if match is not None
+        choice: (
+            float(scale_match["number"].replace(",", "")),
+            _BOUND_SIGNS.get(scale_match["bound"], 0),
+            str(choice),
+        )
+        for choice, scale_match in zip(choices, scale_matches, strict=True)
+        if scale_match is not None
     }
     return tuple(sorted(choices, key=sort_keys.__getitem__, reverse=digest("scale")[0] % 2 == 0))
 

@@ -35,19 +35,19 @@ def read_number(text: str, unit: str = "") -> Number:
     >>> read_number("3,9"), read_number("1,000"), read_number("1/2"), read_number("4 blocks", "blocks")
     (3.9, 1000, 0.5, 4)
     """
-    number_text = _without_unit(text.strip().lstrip("~≈").strip(), unit)
+    number_text = _remove_unit(text.strip().lstrip("~≈").strip(), unit)
     if re.search(r"[0-9][ \u00a0\u2009\u202f]+[0-9]", number_text) and not _SPACED_NUMBER.fullmatch(
         number_text
     ):
-        raise _no_number(text)  # "1 2" is two numbers
-    normalized = number_text.translate(_SPACES).translate(_SIGNS)
-    sign = -1 if normalized.startswith("-") else 1
+        raise _number_error(text)  # "1 2" is two numbers
+    normalized_text = number_text.translate(_SPACES).translate(_SIGNS)
+    sign = -1 if normalized_text.startswith("-") else 1
     try:
-        value = sign * _read_unsigned(normalized.removeprefix("-").removeprefix("+"))
+        value = sign * _read_unsigned(normalized_text.removeprefix("-").removeprefix("+"))
         if not math.isfinite(value):
             raise _NoNumber
     except (ArithmeticError, _NoNumber):
-        raise _no_number(text) from None
+        raise _number_error(text) from None
     return int(value) if value == int(value) else value
 
 
@@ -55,7 +55,7 @@ class _NoNumber(Exception):
     pass
 
 
-def _no_number(text: str) -> ValueError:
+def _number_error(text: str) -> ValueError:
     return ValueError(f"{text!r} is not a number; this prediction takes one, such as 12, 0.5 or 1/2.")
 
 
@@ -64,10 +64,10 @@ def singular(unit: str) -> str:
     return re.sub(r"(?<=ss)es$|(?<=ch)es$|s$", "", unit)
 
 
-def _without_unit(text: str, unit: str) -> str:
-    for ending in (unit, singular(unit)):
-        if ending and text.casefold().endswith(ending.casefold()):
-            return text[: -len(ending)].strip()
+def _remove_unit(text: str, unit: str) -> str:
+    for unit_form in (unit, singular(unit)):
+        if unit_form and text.casefold().endswith(unit_form.casefold()):
+            return text[: -len(unit_form)].strip()
     return text
 
 
@@ -103,15 +103,15 @@ def _read_decimal(text: str) -> Number:
                 f"{text} means {int(digits):,} in some countries. {_readings_hint(text, digits)}"
             )
         return int(digits)
-    plain = text.replace(",", ".")
-    if not _PLAIN_NUMBER.fullmatch(plain):
+    dotted_text = text.replace(",", ".")
+    if not _PLAIN_NUMBER.fullmatch(dotted_text):
         raise _NoNumber
-    return float(plain) if "." in plain else int(plain)
+    return float(dotted_text) if "." in dotted_text else int(dotted_text)
 
 
 def _readings_hint(text: str, digits: str) -> str:
     """Return a hint that shows the two possible meanings of a number such as ``1.000``."""
-    short = text.rstrip("0").rstrip(".")
-    if short == text:
-        short = f"{text}0"
-    return f"Write {short} or {digits}."
+    other_text = text.rstrip("0").rstrip(".")
+    if other_text == text:
+        other_text = f"{text}0"
+    return f"Write {other_text} or {digits}."

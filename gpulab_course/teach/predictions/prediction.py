@@ -64,7 +64,7 @@ class Prediction:
         if record.get("value") is not None:
             # An answer that does not fit belongs to an earlier version of the question: ask again.
             with suppress(ValueError):
-                self.value = self._valid(record["value"])
+                self.value = self._check_value(record["value"])
                 self.sure, self.right = record.get("sure"), record.get("right")
 
     @property
@@ -90,9 +90,9 @@ class Prediction:
             If `value` is not one of the choices, or not a number where there are no choices.
         """
         if not self.final:
-            self.value = self._valid(value)
+            self.value = self._check_value(value)
             self.sure = sure
-            self._keep()
+            self._store_record()
             if self._waiting is not None:
                 self._waiting.compare()
             self._refresh()
@@ -131,7 +131,7 @@ class Prediction:
         """Store whether the answer was right; later calls have no effect."""
         if self.right is None:
             self.right = right
-            self._keep()
+            self._store_record()
 
     def look(self) -> None:
         """Record that the learner displayed the true value without a prediction."""
@@ -144,10 +144,10 @@ class Prediction:
         """Return the locked answer and its certainty as a sentence."""
         if self.value is None:
             return "The number below was shown without a prediction." if self.seen else ""
-        certainty = {True: ", sure", False: ", a guess", None: ""}[self.sure]
-        return f"Locked: {self.scale.show(self.value)}{certainty}."
+        certainty_text = {True: ", sure", False: ", a guess", None: ""}[self.sure]
+        return f"Locked: {self.scale.show(self.value)}{certainty_text}."
 
-    def _keep(self) -> None:
+    def _store_record(self) -> None:
         store().put(SECTION, self.key, {"value": self.value, "sure": self.sure, "right": self.right})
 
     def _refresh(self) -> None:
@@ -155,7 +155,7 @@ class Prediction:
             if form is not None:
                 form.refresh()
 
-    def _valid(self, value: Value) -> Value:
+    def _check_value(self, value: Value) -> Value:
         if self.asked.choices:
             for choice in self.asked.choices:
                 if str(value) == str(choice):
@@ -218,21 +218,25 @@ class Reveal:
         """The first sentence of the comparison: the true value, the prediction, and their difference."""
         prediction = self.prediction
         scale = self.prediction.scale
-        value = scale.show(self.found)
+        value_text = scale.show(self.found)
         if prediction.value is None:
             wrong_answer = prediction.asked.comparison
             hint = ""
             if wrong_answer is not None and wrong_answer != self.found:
                 hint = f" The usual wrong answer: {scale.show(wrong_answer)}."
-            return f"No prediction. {value if '_' in value else value[:1].upper() + value[1:]}.{hint}"
+            return (
+                "No prediction. "
+                f"{value_text if '_' in value_text else value_text[:1].upper() + value_text[1:]}.{hint}"
+            )
         verb = f"you {_CERTAINTY_VERBS[prediction.sure]}"
         if prediction.value == self.found:
             return (
-                f"{value}, as you {_CERTAINTY_VERBS[prediction.sure].replace('were sure of', 'were sure')}."
+                f"{value_text}, as you "
+                f"{_CERTAINTY_VERBS[prediction.sure].replace('were sure of', 'were sure')}."
             )
         distance = scale.distance(prediction.value, self.found)
         answer = f"{verb} {scale.show(prediction.value)}"
-        return f"{value}; {answer}{f', {distance}' if distance else ''}."
+        return f"{value_text}; {answer}{f', {distance}' if distance else ''}."
 
     @property
     def rest(self) -> str:
@@ -261,9 +265,9 @@ def asking_form(prediction: Prediction) -> Form:
     from gpulab_course.teach.forms import Form
 
     def state(error: str = "") -> dict[str, object]:
-        value = prediction.value
+        locked_value = prediction.value
         return {
-            "value": "" if value is None else str(value),
+            "value": "" if locked_value is None else str(locked_value),
             "locked": prediction.locked or prediction.final,
             "final": prediction.final,
             "note": prediction.shown(),

@@ -83,13 +83,14 @@ def judge_roofline(answer: Answer) -> str:
             or not all(map(is_number, result_values))
         ):
             raise NotYet(f"{call_text} is {spelt(result)}: return three numbers, {', '.join(_FIELDS)}.")
-        values = tuple(map(as_float, result_values))
+        results = tuple(map(as_float, result_values))
         expected_values = dot_of(launches, format_name, device)
-        for field, value, expected in zip(_FIELDS, values, expected_values, strict=True):
-            if not _is_close(value, expected):
-                lesson = _lesson(values, launches, format_name, device)
+        for field, result_number, expected in zip(_FIELDS, results, expected_values, strict=True):
+            if not _is_close(result_number, expected):
+                lesson = _lesson(results, launches, format_name, device)
                 raise NotYet(
-                    f"{call_text}: {value:,.4g} {field}, but it should be {expected:,.4g}{lesson or '.'}"
+                    f"{call_text}: {result_number:,.4g} {field}, but it should be "
+                    f"{expected:,.4g}{lesson or '.'}"
                 )
     return (
         "the dot is right: you used the bytes that DRAM moved, two operations per FMA, and the format's peak."
@@ -102,26 +103,26 @@ def _is_close(value: float, expected: float) -> bool:
 
 
 def _lesson(
-    values: tuple[float, ...], launches: list[dict[str, float]], format_name: str, device: dict[str, Any]
+    results: tuple[float, ...], launches: list[dict[str, float]], format_name: str, device: dict[str, Any]
 ) -> str:
     """Return the feedback for the known mistake that leads to exactly these numbers, or ""."""
     intensity, gflops, peak_share = dot_of(launches, format_name, device)
     bandwidth_share = launches[0]["dram_bytes"] / launches[0]["time_ns"] / device["gbps"]
-    first_two_right = _is_close(values[0], intensity) and _is_close(values[1], gflops)
+    first_two_right = _is_close(results[0], intensity) and _is_close(results[1], gflops)
     explanation = ": where arithmetic is the limit, the share of the bandwidth is not the answer"
     for mistake, lesson in _LESSONS:
-        if all(map(_is_close, values, dot_of(launches, format_name, device, **mistake))):
+        if all(map(_is_close, results, dot_of(launches, format_name, device, **mistake))):
             # If memory is the limit in both formats, both mistakes have the same numbers.
-            is_ambiguous = first_two_right and _is_close(values[2], bandwidth_share)
+            is_ambiguous = first_two_right and _is_close(results[2], bandwidth_share)
             return f"{explanation}; {lesson}" if is_ambiguous else f": {lesson}"
     if first_two_right:
-        if _is_close(values[2], gflops / device["gflops"][format_name]):
+        if _is_close(results[2], gflops / device["gflops"][format_name]):
             return ": under the slope the ceiling is intensity times bandwidth, not the peak."
-        if _is_close(values[2], 100 * peak_share):
+        if _is_close(results[2], 100 * peak_share):
             return ": a share is 1 at the roofline, not 100."
-        if _is_close(values[2], bandwidth_share):
+        if _is_close(results[2], bandwidth_share):
             return f"{explanation}."
-    if _is_close(values[1], 1e9 * gflops) or _is_close(values[1], gflops / 1e3):
+    if _is_close(results[1], 1e9 * gflops) or _is_close(results[1], gflops / 1e3):
         return ": operations per nanosecond are GFLOP/s."
     return ""
 
@@ -145,15 +146,15 @@ def _launches(rng: np.random.Generator, trial: int) -> tuple[list[dict[str, floa
     operations = intensity * dram_bytes
     fma = int(0.4 * operations)
     add = int(0.15 * operations) + 1
-    mul = int(0.05 * operations) + 1
+    mul_count = int(0.05 * operations) + 1
     if trial == 5:
         dram_bytes = 0  # everything was in L2
     ceiling_gflops = min(device["gflops"][format_name], intensity * device["gbps"])
-    time_ns = int((2 * fma + add + mul) / ceiling_gflops / float(rng.uniform(0.05, 0.95))) + 1
+    time_ns = int((2 * fma + add + mul_count) / ceiling_gflops / float(rng.uniform(0.05, 0.95))) + 1
     first_launch: dict[str, float] = {
         "fma": fma,
         "add": add,
-        "mul": mul,
+        "mul": mul_count,
         "requested_bytes": 7 * dram_bytes + 4096,
         "l2_bytes": 2 * dram_bytes + 2048,
         "dram_bytes": dram_bytes,
@@ -171,7 +172,7 @@ ROOFLINE = PythonExercise("09-roofline", "A dot on the roofline, by hand", judge
 POWER = 0x04 | 0x80  # software power cap, power brake
 HEAT = 0x20 | 0x40  # software and hardware thermal slowdown
 LEAST_SHARE = 0.1  # of the busy time, above which a cause counts
-_IDLE = 0x01
+_IDLE_REASON = 0x01
 _OTHER_REASONS = (0x02, 0x10, 0x100)
 CAUSES = ("no", "power", "heat")
 Samples = list[dict[str, float]]
@@ -196,15 +197,15 @@ def throttled_shares(samples: Samples) -> tuple[float, float]:
 
 def cause_of(samples: Samples) -> tuple[str, float]:
     """Return the expected answer for 09-throttled: the cause, and its share of the busy time."""
-    power, heat = throttled_shares(samples)
-    if max(power, heat) <= LEAST_SHARE:
+    power_share, heat_share = throttled_shares(samples)
+    if max(power_share, heat_share) <= LEAST_SHARE:
         return "no", 0.0
-    return ("power", power) if power > heat else ("heat", heat)
+    return ("power", power_share) if power_share > heat_share else ("heat", heat_share)
 
 
 def judge_throttled(answer: Answer) -> str:
     """Judge ``throttled(samples)``, which finds why clocks were limited, and for which share of time."""
-    for description, samples, lesson in _sessions(answer.rng):
+    for description, samples, lesson in _draw_sessions(answer.rng):
         call_text = f"throttled of {description}"
         result = call(answer, samples, name="throttled", shown=call_text)
         result_values = parts_of(result)
@@ -220,24 +221,24 @@ def judge_throttled(answer: Answer) -> str:
         cause, cause_share = cause_of(samples)
         if str(result_values[0]) != cause:
             raise NotYet(f"{call_text} is {result_values[0]!s}, but it should be {cause}: {lesson}")
-        value = as_float(result_values[1])
-        if not np.isclose(value, cause_share, rtol=0, atol=1e-9):
+        share = as_float(result_values[1])
+        if not np.isclose(share, cause_share, rtol=0, atol=1e-9):
             explanation = (
-                f"{call_text} is {cause} for a share of {value:.4f}, but it should be {cause_share:.4f}"
+                f"{call_text} is {cause} for a share of {share:.4f}, but it should be {cause_share:.4f}"
             )
-            raise NotYet(f"{explanation}{_share_lesson(value, samples)}")
+            raise NotYet(f"{explanation}{_share_lesson(share, samples)}")
     return "you distinguish idle clocks, bursts, power and heat, by time and not by count."
 
 
-def _share_lesson(value: float, samples: Samples) -> str:
+def _share_lesson(share: float, samples: Samples) -> str:
     """Return the feedback for a known mistake that leads to a wrong share, or ""."""
     cause, _ = cause_of(samples)
     mask = POWER if cause == "power" else HEAT
     busy_samples = [sample for sample in samples[:-1] if sample["utilization"] > 0]
     throttled_samples = [sample for sample in busy_samples if int(sample["clock_reasons"]) & mask]
-    if busy_samples and np.isclose(value, len(throttled_samples) / len(busy_samples), atol=1e-9):
+    if busy_samples and np.isclose(share, len(throttled_samples) / len(busy_samples), atol=1e-9):
         return ": samples are not evenly spaced; each counts for the time until the next one."
-    if np.isclose(value, len(throttled_samples) / (len(samples) - 1), atol=1e-9):
+    if np.isclose(share, len(throttled_samples) / (len(samples) - 1), atol=1e-9):
         return ": samples are not evenly spaced, and only those of the busy time count."
     session_s = samples[-1]["time_s"] - samples[0]["time_s"]
     power_share, heat_share = throttled_shares(samples)
@@ -247,10 +248,10 @@ def _share_lesson(value: float, samples: Samples) -> str:
         if sample["utilization"] > 0
     )
     if session_s and np.isclose(
-        value, (power_share if cause == "power" else heat_share) * busy_s / session_s, atol=1e-9
+        share, (power_share if cause == "power" else heat_share) * busy_s / session_s, atol=1e-9
     ):
         return ": it is a share of the busy time, not of the whole session."
-    if np.isclose(value, 100 * (power_share if cause == "power" else heat_share), atol=1e-7):
+    if np.isclose(share, 100 * (power_share if cause == "power" else heat_share), atol=1e-7):
         return ": a share is at most 1."
     shifted_busy_s = sum(
         next_sample["time_s"] - sample["time_s"]
@@ -262,18 +263,18 @@ def _share_lesson(value: float, samples: Samples) -> str:
         for sample, next_sample in pairwise(samples)
         if next_sample["utilization"] > 0 and int(next_sample["clock_reasons"]) & mask
     )
-    if shifted_busy_s and np.isclose(value, shifted_throttled_s / shifted_busy_s, atol=1e-9):
+    if shifted_busy_s and np.isclose(share, shifted_throttled_s / shifted_busy_s, atol=1e-9):
         return ": each sample is valid until the next one, not since the one before."
     return "." if cause != "no" else ': with "no" the share is 0.'
 
 
-def _sessions(rng: np.random.Generator) -> list[tuple[str, Samples, str]]:
+def _draw_sessions(rng: np.random.Generator) -> list[tuple[str, Samples, str]]:
     """Draw sessions to judge: a description, the samples, and the feedback for a wrong answer."""
     boost_mhz = int(rng.integers(1200, 2600))
     limit_w = float(rng.integers(200, 900))
 
     def idle_phase(seconds: float) -> list[Any]:
-        return [(seconds, 0, 0.2 * boost_mhz, 0.12 * limit_w, 35, _IDLE)]
+        return [(seconds, 0, 0.2 * boost_mhz, 0.12 * limit_w, 35, _IDLE_REASON)]
 
     def work(
         seconds: float,
@@ -452,10 +453,10 @@ def _samples_of_phases(
     samples: Samples = []
     for seconds, utilization, clock_mhz, power_w, temperature_c, reasons in phases:
         for index in range(max(2, round(seconds / interval_s))):
-            shift = float(rng.uniform(0, 0.4)) * interval_s if index else 0.0
+            time_shift_s = float(rng.uniform(0, 0.4)) * interval_s if index else 0.0
             samples.append(
                 {
-                    "time_s": round(start_s + index * interval_s + shift, 4),
+                    "time_s": round(start_s + index * interval_s + time_shift_s, 4),
                     "utilization": utilization,
                     "sm_clock": round(float(clock_mhz * rng.uniform(0.99, 1.0))),
                     "power": round(float(power_w), 1),

@@ -133,7 +133,7 @@ def run_annotated(
             run_layers(arrays[0])
         else:
             workers = [
-                threading.Thread(target=_run_noting_errors, args=(run_layers, x, outcome)) for x in arrays
+                threading.Thread(target=_run_and_note_errors, args=(run_layers, x, outcome)) for x in arrays
             ]
             for worker in workers:
                 worker.start()
@@ -182,7 +182,7 @@ def run_annotated(
     return outcome
 
 
-def _run_noting_errors(run_layers: Callable[[Any], None], x: Any, outcome: dict[str, Any]) -> None:
+def _run_and_note_errors(run_layers: Callable[[Any], None], x: Any, outcome: dict[str, Any]) -> None:
     """Run layers in a thread, and store an exception in `outcome` instead of raising it."""
     try:
         run_layers(x)
@@ -229,17 +229,17 @@ def _judge_nvtx(
         raise NotYet(
             f"{_ANNOTATED} should return a list of {len(round_counts)} functions, one for each layer."
         )
-    notes = outcome["notes"]
-    errors = [note for note in notes if note.startswith("raised")]
+    event_notes = outcome["notes"]
+    errors = [event_note for event_note in event_notes if event_note.startswith("raised")]
     if errors:
         raise NotYet(f"with {description}, a function of your list {errors[0]}.")
-    if "elsewhere" in notes:
+    if "elsewhere" in event_notes:
         raise NotYet(
             f"with {description}, the layers run in another thread, but a range contains "
             "only the work that its own thread launches. Call the layer in the thread "
             "that begins the range."
         )
-    if "swallowed" in notes:
+    if "swallowed" in event_notes:
         raise NotYet(
             f"with {description}, the exception does not reach the caller: end the range, and raise it again."
         )
@@ -250,7 +250,7 @@ def _judge_nvtx(
             f"with {description}, the layers do not receive their arguments: call each layer once, and pass "
             "on all arguments, by position and by name."
         )
-    if "result" in notes:
+    if "result" in event_notes:
         raise NotYet(f"with {description}, the result of a layer does not come back to the caller.")
     _judge_ranges(outcome, round_counts, broken_layer, threads, description)
     if outcome["waits"]:
@@ -347,9 +347,9 @@ def run_first(answer: Any, steps: list[Stage], host_us: float, faster: dict[str,
     for name in stages.NAMES:
         # A faster kernel is a call with fewer rounds; the time of an empty call cannot be reduced.
         call_ns, empty_ns = (p.kernel(name).device_time_ns for p in (report.record, empty_stages))
-        kept_share = (call_ns / faster[name] - empty_ns) / (call_ns - empty_ns)
+        remaining_share = (call_ns / faster[name] - empty_ns) / (call_ns - empty_ns)
         faster_steps = [
-            (kernel, round(round_count * kept_share) if kernel == name else round_count, calls, stream)
+            (kernel, round(round_count * remaining_share) if kernel == name else round_count, calls, stream)
             for kernel, round_count, calls, stream in steps
         ]
         walls_ns[name] = profile(run_stages, faster_steps, host_us).record.wall_ns
@@ -378,18 +378,26 @@ def draw_programs(rng: np.random.Generator) -> list[tuple[str, list[Stage], floa
     a, b, c = names()
     long_kernel = [(a, vary(30_000), 1, 0), (b, vary(4_000), 30, 0), (c, vary(2_000), 4, 0)]
     d, e, f = names()
-    main, side = (int(n) for n in rng.permutation(2))
-    slow_kernel = [(d, vary(9_000), 10, main), (e, vary(3_000), 9, main), (f, vary(6_000), 1, side)]
+    main_stream, side_stream = (int(n) for n in rng.permutation(2))
+    slow_kernel = [
+        (d, vary(9_000), 10, main_stream),
+        (e, vary(3_000), 9, main_stream),
+        (f, vary(6_000), 1, side_stream),
+    ]
     g, h, i = names()
     largest_share = [(g, vary(9_000), 12, 0), (h, vary(9_000), 6, 0), (i, vary(2_000), 2, 0)]
     j, k, m = names()
-    two_streams = [(j, vary(8_000), 8, main), (k, vary(7_000), 8, side), (m, vary(4_000), 8, side)]
+    two_streams = [
+        (j, vary(8_000), 8, main_stream),
+        (k, vary(7_000), 8, side_stream),
+        (m, vary(4_000), 8, side_stream),
+    ]
     r, s, t = names()
     shared_kernel = [
-        (r, vary(9_000), 10, main),
-        (s, vary(4_000), 4, side),
-        (t, vary(2_000), 3, side),
-        (r, vary(9_000), 3, side),
+        (r, vary(9_000), 10, main_stream),
+        (s, vary(4_000), 4, side_stream),
+        (t, vary(2_000), 3, side_stream),
+        (r, vary(9_000), 3, side_stream),
     ]
     n, o, p = names()
     busy_host = [(n, vary(8_000), 6, 0), (o, vary(4_000), 6, 0), (p, vary(10_000), 1, 0)]
@@ -415,16 +423,16 @@ def draw_programs(rng: np.random.Generator) -> list[tuple[str, list[Stage], floa
 
 def judge_first(answer: Answer) -> str:
     """Judge ``first(p, faster)``, which returns the kernel to improve and the speedup of the program."""
-    for description, program_steps, host_us, faster in draw_programs(answer.rng):
-        outcome = answer.ask(run_first, program_steps, host_us, faster, shown="first(p, faster)")
-        _judge_choice(outcome, faster, f"of a program with {description}")
+    for description, program_steps, host_us, speedup_factors in draw_programs(answer.rng):
+        outcome = answer.ask(run_first, program_steps, host_us, speedup_factors, shown="first(p, faster)")
+        _judge_choice(outcome, speedup_factors, f"of a program with {description}")
     return (
         "your function compares how long the program waits for each kernel, and how much of this time "
         "can be saved."
     )
 
 
-def _judge_choice(outcome: dict[str, Any], faster: dict[str, float], description: str) -> None:
+def _judge_choice(outcome: dict[str, Any], speedup_factors: dict[str, float], description: str) -> None:
     result_values = parts_of(outcome["found"])
     call_text = f"first(p, faster) {description}"
     if (
@@ -449,22 +457,27 @@ def _judge_choice(outcome: dict[str, Any], faster: dict[str, float], description
         raise NotYet(
             f'{call_text} returns "{name}". If you improve it, the program is {wall_ns / walls_ns[name]:.3g} '
             f'times as fast; with "{best_kernel}" it is {wall_ns / walls_ns[best_kernel]:.3g} '
-            f"times as fast{_choice_lesson(name, walls_ns, kernels, faster)}."
+            f"times as fast{_choice_lesson(name, walls_ns, kernels, speedup_factors)}."
         )
     expected = wall_ns / walls_ns[best_kernel]
     if not np.isclose(speedup, expected, rtol=_RELATIVE_TOLERANCE):
         raise NotYet(
             f'{call_text}: "{name}" is right, but {speedup:.4g} times as fast is not: '
-            + _speedup_lesson(speedup, outcome, name, faster)
+            + _speedup_lesson(speedup, outcome, name, speedup_factors)
         )
 
 
 def _choice_lesson(
-    name: str, walls_ns: dict[str, float], kernels: dict[str, tuple[int, int]], faster: dict[str, float]
+    name: str,
+    walls_ns: dict[str, float],
+    kernels: dict[str, tuple[int, int]],
+    speedup_factors: dict[str, float],
 ) -> str:
     """Return the feedback for a wrong choice of a kernel."""
     total_ns = {key: kernels[key][1] for key in walls_ns}
-    if name == max(faster, key=faster.__getitem__) and total_ns[name] < max(total_ns.values()):
+    if name == max(speedup_factors, key=speedup_factors.__getitem__) and total_ns[name] < max(
+        total_ns.values()
+    ):
         return ": how far a kernel is below its peak does not show how long the program waits for it"
     if name == max(total_ns, key=total_ns.__getitem__):
         reason = "only the possible gain counts, and the program does not wait for hidden work"
@@ -474,13 +487,15 @@ def _choice_lesson(
     return ": compute for each kernel how much time the program saves if you improve it"
 
 
-def _speedup_lesson(speedup: float, outcome: dict[str, Any], name: str, faster: dict[str, float]) -> str:
+def _speedup_lesson(
+    speedup: float, outcome: dict[str, Any], name: str, speedup_factors: dict[str, float]
+) -> str:
     """Return the feedback for a wrong speedup."""
     wall_ns = outcome["wall"]
     kernel_ns = outcome["kernels"][name][1]
     kernels = outcome["kernels"]
     gpu_ns = sum(ns for _, ns in kernels.values())
-    factor = faster[name]
+    factor = speedup_factors[name]
     lessons = {
         "that is the gain of the kernel; the rest of the program stays the same.": factor,
         "that is the share of the GPU's time; it ignores the host's time and overlapping work: "
@@ -496,8 +511,8 @@ def _speedup_lesson(speedup: float, outcome: dict[str, Any], name: str, faster: 
         "the improved kernel still takes its time divided by its factor: it does not go away.": wall_ns
         / (wall_ns - kernel_ns),
     }
-    for lesson, value in lessons.items():
-        if np.isclose(speedup, value, rtol=_RELATIVE_TOLERANCE / 2):
+    for lesson, mistaken_speedup in lessons.items():
+        if np.isclose(speedup, mistaken_speedup, rtol=_RELATIVE_TOLERANCE / 2):
             return lesson
     return "divide the program's time by the time that remains if the kernel's part is divided by its factor."
 
@@ -589,15 +604,15 @@ def run_pair(answer: Any, key: str, seed: int) -> dict[str, Any]:
         "cause": cause if isinstance(cause, str) else type(cause).__name__,
     }
     slow_program = PROGRAMS[key][1]
-    for large in (False, True):
+    for is_large in (False, True):
         for version, function in (("right", slow_program), ("result", program)):
             with check_streams() as hazards, session.cp().cuda.Stream(non_blocking=True):
-                call_values = arguments(key, large, seed)  # still being written when the program begins
+                call_values = arguments(key, is_large, seed)  # still being written when the program begins
                 result = call_here(function, *call_values, name=key, shown=f"program {key}")
-                outcome[f"{version}/{large}"] = _on_host(result)
-                outcome[f"{version} left/{large}"] = _on_host(list(call_values))
+                outcome[f"{version}/{is_large}"] = _on_host(result)
+                outcome[f"{version} left/{is_large}"] = _on_host(list(call_values))
                 host_arrays = [value for value in call_values if isinstance(value, np.ndarray)]
-        outcome[f"hazards/{large}"] = [
+        outcome[f"hazards/{is_large}"] = [
             f"nothing orders {finding.first.name} and {finding.second.name}, which use the same memory"
             for finding in hazards.findings
         ]
@@ -615,13 +630,13 @@ def run_pair(answer: Any, key: str, seed: int) -> dict[str, Any]:
     return outcome
 
 
-def _refill(host_arrays: list[Any], value: Any) -> Any:
+def _refill(host_arrays: list[Any], new_value: Any) -> Any:
     """Overwrite the contents of a host array that belongs to the program; return other values unchanged."""
     for array in host_arrays:
-        if isinstance(value, np.ndarray) and array.shape == value.shape:
-            array[...] = value
+        if isinstance(new_value, np.ndarray) and array.shape == new_value.shape:
+            array[...] = new_value
             return array
-    return value
+    return new_value
 
 
 def _on_host(result: Any) -> Any:
@@ -665,17 +680,17 @@ def _judge_pair(key: str, cause: str, outcome: dict[str, Any]) -> None:
         raise NotYet(f"the cause of program {key}, {spelt(outcome['cause'])}, is not one of {names}.")
     if outcome["cause"] != cause:
         raise NotYet(f'program {key} does not wait for "{outcome["cause"]}": {_FAULTS[cause]}.')
-    for large in (False, True):
-        _judge_results(key, outcome[f"result/{large}"], outcome[f"right/{large}"])
-        if not _same(outcome[f"result left/{large}"], outcome[f"right left/{large}"]):
+    for is_large in (False, True):
+        _judge_results(key, outcome[f"result/{is_large}"], outcome[f"right/{is_large}"])
+        if not _are_equal(outcome[f"result left/{is_large}"], outcome[f"right left/{is_large}"]):
             raise NotYet(
                 f"the cause of program {key} is right, but after your program its "
                 "arguments have other values than after the given program. Change only "
                 "the arguments that the given program changes."
             )
-        if outcome[f"hazards/{large}"]:
+        if outcome[f"hazards/{is_large}"]:
             raise NotYet(
-                f"program {key} has a race: {outcome[f'hazards/{large}'][0]}. Let streams wait for each "
+                f"program {key} has a race: {outcome[f'hazards/{is_large}'][0]}. Let streams wait for each "
                 "other with events, before and after the work."
             )
     _judge_results(key, outcome["after again"], outcome["before again"])
@@ -687,8 +702,8 @@ def _judge_pair(key: str, cause: str, outcome: dict[str, Any]) -> None:
         "waits": counts_after["waits"] > 3,
         "one stream": counts_after["one stream"] < 2,
     }
-    gain = outcome["before"] / outcome["after"]
-    speedup_text = "as fast as before" if 0.95 < gain < 1.05 else f"{gain:.2g} times as fast as before"
+    speedup = outcome["before"] / outcome["after"]
+    speedup_text = "as fast as before" if 0.95 < speedup < 1.05 else f"{speedup:.2g} times as fast as before"
     if remaining_causes[cause]:
         evidence = {
             "launches": f"the host still launches {counts_after['launches']} times, compared with "
@@ -712,30 +727,30 @@ def _judge_pair(key: str, cause: str, outcome: dict[str, Any]) -> None:
 
 
 def _judge_results(key: str, result: Any, expected: Any) -> None:
-    if not _same(result, expected):
-        problem = (
+    if not _are_equal(result, expected):
+        problem_text = (
             "in another place: numbers must stay numbers, and device arrays must stay on the device."
-            if _same(_values(result), _values(expected))
+            if _are_equal(_plain_values(result), _plain_values(expected))
             else "not the same as that of the old program."
         )
-        raise NotYet(f"the cause of program {key} is right, but its result is {problem}")
+        raise NotYet(f"the cause of program {key} is right, but its result is {problem_text}")
 
 
-def _values(result: Any) -> Any:
+def _plain_values(result: Any) -> Any:
     """Return the contents of arrays that are on the host or on a device."""
     if isinstance(result, list | tuple):
-        return [_values(item) for item in result]
+        return [_plain_values(item) for item in result]
     return result.values if isinstance(result, OnDevice) else result
 
 
-def _same(result: Any, expected: Any) -> bool:
+def _are_equal(result: Any, expected: Any) -> bool:
     if isinstance(result, OnDevice) and isinstance(expected, OnDevice):
-        return result.values.dtype == expected.values.dtype and _same(result.values, expected.values)
+        return result.values.dtype == expected.values.dtype and _are_equal(result.values, expected.values)
     if isinstance(expected, list):
         return (
             isinstance(result, list | tuple)
             and len(result) == len(expected)
-            and all(map(_same, result, expected))
+            and all(map(_are_equal, result, expected))
         )
     if not isinstance(result, float | int | np.ndarray | np.generic):
         return False

@@ -32,14 +32,14 @@ def multiply(product: Any, matrices: Sequence[Any], shape: Shape, leading: Shape
             arguments[argument] = "", 0, 0
             for name, array in arrays.items():
                 if isinstance(memory, np.ndarray) and np.shares_memory(array, memory):
-                    start = (memory.ctypes.data - array.ctypes.data) // array.itemsize
-                    arguments[argument] = name, start, start + memory.size
+                    element_offset = (memory.ctypes.data - array.ctypes.data) // array.itemsize
+                    arguments[argument] = name, element_offset, element_offset + memory.size
         calls.append([arguments.get(name) for name in _PARAMETERS])
         gemm(*args, **kwargs)
 
     product(recorded_gemm, a, b, c, *shape, *leading)
-    unchanged = np.array_equal(a, matrices[0]) and np.array_equal(b, matrices[1])
-    return [c, unchanged], calls
+    inputs_unchanged = np.array_equal(a, matrices[0]) and np.array_equal(b, matrices[1])
+    return [c, inputs_unchanged], calls
 
 
 def judge_product(answer: Answer) -> str:
@@ -48,7 +48,7 @@ def judge_product(answer: Answer) -> str:
         m, n, k = shape
         lda, ldb, ldc = leading_dimensions
         matrices = [
-            _memory(answer.rng, rows, leading_dimension)
+            _draw_memory(answer.rng, rows, leading_dimension)
             for rows, leading_dimension in ((m, lda), (k, ldb), (m, ldc))
         ]
         a, b, c = (
@@ -59,7 +59,7 @@ def judge_product(answer: Answer) -> str:
         expected[:, :n] = a[:, :k] @ b[:, :n]
         sizes = f"m={m}, n={n}, k={k}, lda={lda}, ldb={ldb}, ldc={ldc}"
         call_text = _PRODUCT_CALL.replace("m, n, k, lda, ldb, ldc", sizes)
-        (memory, unchanged), calls = answer.ask(
+        (memory, inputs_unchanged), calls = answer.ask(
             multiply, matrices, shape, leading_dimensions, shown=call_text
         )
         if not calls:
@@ -69,7 +69,7 @@ def judge_product(answer: Answer) -> str:
                 f"{call_text} passed memory to gemm that is neither a nor b nor c. No copy is needed: read "
                 "by columns, the memory of each matrix is its transpose."
             )
-        if not unchanged:
+        if not inputs_unchanged:
             raise NotYet(f"{call_text} changed a or b, which are only read.")
         if len(calls) > 1:
             raise NotYet(f"{call_text} called gemm {len(calls)} times; one call computes the whole product.")
@@ -134,7 +134,7 @@ def _draw_products(rng: np.random.Generator) -> list[tuple[Shape, Shape]]:
     return shape_pairs
 
 
-def _memory(rng: np.random.Generator, rows: int, leading_dimension: int) -> Any:
+def _draw_memory(rng: np.random.Generator, rows: int, leading_dimension: int) -> Any:
     """Draw integers for the memory of a matrix, so that sums are exact in any order."""
     return rng.integers(-40, 40, rows * leading_dimension).astype(np.float32)
 
@@ -178,7 +178,7 @@ _WRONG_RESULTS = {
     "exchanged": (_EXPECTED[1], _EXPECTED[0], *_EXPECTED[2:]),
 }
 _MAX_TIMINGS = 60  # of a candidate for one kind
-_TUNER = "tuner(candidates, reference, timed)"
+_TUNER_CALL = "tuner(candidates, reference, timed)"
 
 
 class Candidates:
@@ -232,7 +232,7 @@ def call_tuner(
             lambda name, x: request("timed", str(name), kind_of(x)),
         )
         if not callable(choose):
-            raise NotYet(f"{_TUNER} should return a function, choose(x).")
+            raise NotYet(f"{_TUNER_CALL} should return a function, choose(x).")
         return choose
 
     def record_choice(choose: Any, kind: Kind) -> str:
@@ -251,20 +251,20 @@ def judge_tuner(answer: Answer) -> str:
     """Judge a tuner with kinds of arrays that have different best candidates, and with repeated kinds."""
     rng = answer.rng
     kinds = _draw_kinds(rng)
-    behaviour, best = _draw_behaviour(rng, kinds)
+    behaviour, best_names = _draw_behaviour(rng, kinds)
     calls = [*kinds, *(kinds[int(index)] for index in rng.integers(0, len(kinds), 10))]
     candidates = Candidates(calls, behaviour)
-    choices = answer.ask(call_tuner, calls, list(behaviour), shown=_TUNER, back=candidates)
+    choices = answer.ask(call_tuner, calls, list(behaviour), shown=_TUNER_CALL, back=candidates)
     earlier_kinds: list[Kind] = []
     for array_kind, choice, timings in zip(calls, choices[:-1], candidates.timed[:-1], strict=True):
         is_new = array_kind not in earlier_kinds
         call_text = f"for {_kind_text(array_kind)} choose(x)"
         if choice not in behaviour:
             raise NotYet(f"{call_text} returns {choice}; it should return the name of a candidate.")
-        if choice != best[array_kind] or (is_new and not timings):
+        if choice != best_names[array_kind] or (is_new and not timings):
             raise NotYet(
                 f"{call_text} is {choice!r}: "
-                f"{_choice_lesson(array_kind, choice, timings, earlier_kinds, behaviour, best)}"
+                f"{_choice_lesson(array_kind, choice, timings, earlier_kinds, behaviour, best_names)}"
             )
         if not is_new and timings:
             raise NotYet(
@@ -283,7 +283,7 @@ def judge_tuner(answer: Answer) -> str:
             )
         earlier_kinds.append(array_kind)
     if not candidates.timed[-1]:
-        raise NotYet(f"{_TUNER} shares choices between tuners. Each tuner must have its own choices.")
+        raise NotYet(f"{_TUNER_CALL} shares choices between tuners. Each tuner must have its own choices.")
     return "it checks results, takes medians of warm calls, and has one choice per device, dtype and shape."
 
 
@@ -293,7 +293,7 @@ def _choice_lesson(
     timings: dict[str, int],
     earlier_kinds: Sequence[Kind],
     behaviour: dict[str, dict[Kind, Behaviour]],
-    best: dict[Kind, str],
+    best_names: dict[Kind, str],
 ) -> str:
     """Return the feedback for a wrong choice of a candidate."""
     if not timings and not earlier_kinds:
@@ -307,7 +307,7 @@ def _choice_lesson(
                 )
                 if earlier_value != value
             ]
-            if best[earlier_kind] == choice and len(differences) == 1:
+            if best_names[earlier_kind] == choice and len(differences) == 1:
                 return (
                     f"it is the choice for {_kind_text(earlier_kind)}. The {differences[0]} belongs in "
                     "the key."
@@ -333,7 +333,7 @@ def _choice_lesson(
             "median of several."
         )
     advice = "Warm up first, then take the median, because a disturbed call spoils a mean."
-    return f"it is not the fastest; {best[array_kind]!r} is. {advice}"
+    return f"it is not the fastest; {best_names[array_kind]!r} is. {advice}"
 
 
 def _draw_kinds(rng: np.random.Generator) -> list[Kind]:
@@ -363,10 +363,10 @@ def _draw_behaviour(
     names = [str(name) for name in rng.permutation(_NAMES)[:4]]
     mistakes = cycle(str(name) for name in rng.permutation(list(_WRONG_RESULTS)))
     behaviour: dict[str, dict[Kind, Behaviour]] = {name: {} for name in names}
-    best: dict[Kind, str] = {}
+    best_names: dict[Kind, str] = {}
     for index, array_kind in enumerate(kinds):
         ranking = [names[(index + int(n)) % 4] for n in (0, *rng.permutation([1, 2, 3]))]
-        best[array_kind] = ranking[0]
+        best_names[array_kind] = ranking[0]
         mistake_of = dict.fromkeys(names, "")
         if index % 3 != 2:
             mistake_of[ranking[1]] = next(mistakes)
@@ -384,10 +384,10 @@ def _draw_behaviour(
                 _draw_delays(rng, index + rank, 3 if rank else 15),
                 mistake_of[name],
             )
-    return behaviour, best
+    return behaviour, best_names
 
 
-def _draw_delays(rng: np.random.Generator, phase: int, smallest: float) -> tuple[float, ...]:
+def _draw_delays(rng: np.random.Generator, phase: int, min_factor: float) -> tuple[float, ...]:
     """Return factors for the durations of four calls, of which one is disturbed and takes longer.
 
     The position of the disturbed call rotates, so that each call is disturbed for some kinds. The fastest
@@ -396,7 +396,7 @@ def _draw_delays(rng: np.random.Generator, phase: int, smallest: float) -> tuple
     factors: list[float] = []
     for _ in range(20):
         delay_group = rng.uniform(0.99, 1.01, 4)
-        delay_group[phase // 4 % 2] *= rng.uniform(smallest, 2 * smallest)
+        delay_group[phase // 4 % 2] *= rng.uniform(min_factor, 2 * min_factor)
         factors += [float(factor) for factor in delay_group]
     return tuple(np.roll(factors, phase % 4).tolist())
 

@@ -9,7 +9,7 @@ from typing import Any
 from gpulab.views.tables import NOTHING, Table
 from gpulab.words import duration, number, size
 
-_SMALLEST = 2048  # the host limits smaller products
+_MIN_MATRIX_SIZE = 2048  # the host limits smaller products
 
 
 def recorded() -> Any:
@@ -18,7 +18,7 @@ def recorded() -> Any:
     return json.loads(file.read_text(encoding="utf-8"))
 
 
-def _title(subject: str) -> str:
+def _table_title(subject: str) -> str:
     """Return a table's title with the versions and the device of the recording."""
     record = recorded()
     return f"{subject}, PyTorch {record['versions']['PyTorch']}, recorded on an {record['device']}"
@@ -27,16 +27,18 @@ def _title(subject: str) -> str:
 def speeds() -> Table:
     """Tabulate the TFLOP/s of square matrix multiplications, by number format."""
     # PyTorch's int8 product requires a column-major second factor; it was recorded row-major.
-    times = {(dtype, n): time_ns for dtype, n, time_ns in recorded()["gemm"] if dtype != "int8"}
-    formats = dict.fromkeys(dtype for dtype, _ in times)
-    sizes = sorted({n for _, n in times if n >= _SMALLEST})
+    times_ns = {(dtype, n): time_ns for dtype, n, time_ns in recorded()["gemm"] if dtype != "int8"}
+    formats = dict.fromkeys(dtype for dtype, _ in times_ns)
+    sizes = sorted({n for _, n in times_ns if n >= _MIN_MATRIX_SIZE})
 
     def rate(dtype: str, n: int) -> str:
-        time_ns = times.get((dtype, n))
+        time_ns = times_ns.get((dtype, n))
         return number(2 * n**3 / time_ns / 1e3) if time_ns else NOTHING
 
     rows = tuple((dtype, *(rate(dtype, n) for n in sizes)) for dtype in formats)
-    return Table(_title("Matrix multiplications in TFLOP/s"), ("format", *(f"{n:,}³" for n in sizes)), rows)
+    return Table(
+        _table_title("Matrix multiplications in TFLOP/s"), ("format", *(f"{n:,}³" for n in sizes)), rows
+    )
 
 
 def workspaces() -> Table:
@@ -61,7 +63,9 @@ def workspaces() -> Table:
             )
         )
     headings = ("m × n × k", "dtype", "kernels with", "time", "kernels without", "time", "times as long")
-    return Table(_title("Matrix multiplications with cuBLAS's workspace and without"), headings, tuple(rows))
+    return Table(
+        _table_title("Matrix multiplications with cuBLAS's workspace and without"), headings, tuple(rows)
+    )
 
 
 def workspace_cost() -> float:
@@ -74,7 +78,7 @@ def workspace() -> str:
     """Describe in a sentence the memory that the first matrix multiplication in each stream allocates."""
     record = recorded()["workspace"]
     first_size, other_size = (size(record[key]) for key in ("first_product_bytes", "another_stream_bytes"))
-    return _title(
+    return _table_title(
         f"The first matrix multiplication of a process allocates {first_size}, the first one in another "
         f"stream {other_size} more"
     )
@@ -84,7 +88,7 @@ def tunable() -> str:
     """Describe in a sentence the candidates from which PyTorch's TunableOp could choose."""
     record = recorded()["tunable"]
     counts_text = comma_separated(record["candidates"])
-    return _title(
+    return _table_title(
         f"torch.cuda.tunable: {record['tuned']} choices from {counts_text} candidates each, all of them "
         f"named {comma_separated(record['names'])}; at most {record['max_tuning_duration_ms']} ms per "
         "candidate by default"

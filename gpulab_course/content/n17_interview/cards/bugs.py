@@ -300,9 +300,9 @@ def repair(rng: Random, name: str) -> Drawn:
     )
 
 
-def _card(name: str) -> Card:
+def _make_card(name: str) -> Card:
     title = f"A wrong program: {exercise(name).title}"
     return Card(f"bug-{name}", "bug", "L4", title, partial(repair, name=name), (name[:2],))
 
 
-CARDS = tuple(map(_card, BUGS))
+CARDS = tuple(map(_make_card, BUGS))

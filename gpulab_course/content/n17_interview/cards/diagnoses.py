@@ -43,8 +43,8 @@ class Hidden:
     @property
     def cause(self) -> str:
         """The name of the first cause in the diagnosis."""
-        main = self.table.main
-        return NAMES[main.kind] if main else NOTHING
+        main_cause = self.table.main
+        return NAMES[main_cause.kind] if main_cause else NOTHING
 
     @property
     def profile_table(self) -> Table:
@@ -85,8 +85,8 @@ class Hidden:
             ("DRAM", f"{size(moved_bytes)}, {percent(bandwidth_share)} of its bandwidth"),
             ("L1, L2 hits", f"{_share_text(caches.l1_hit_rate)}, {_share_text(caches.l2_hit_rate)}"),
             ("L2 sectors", f"{caches.l2_sectors:,}"),
-            ("global loads", _per_request(counters, "load")),
-            ("global stores", _per_request(counters, "store")),
+            ("global loads", _sectors_per_request(counters, "load")),
+            ("global stores", _sectors_per_request(counters, "store")),
             (
                 "shared memory",
                 f"{shared_total('requests'):,} requests, {shared_total('wavefronts'):,} wavefronts",
@@ -119,7 +119,7 @@ def _share_text(rate: float | None) -> str:
     return "–" if rate is None else percent(rate)
 
 
-def _per_request(counters: KernelCounters, access_kind: str) -> str:
+def _sectors_per_request(counters: KernelCounters, access_kind: str) -> str:
     requests = counters.total("requests", "global", access_kind)
     sectors = counters.total("sectors", "global", access_kind)
     return f"{requests:,} requests of {number(sectors / requests)} sectors" if requests else "none"
@@ -131,8 +131,10 @@ def draw_hidden(rng: Random, cause: str) -> Hidden:
     for _ in range(_MAX_TRIES):
         hidden_case = draw(rng.randrange(10**6), cause, rng.randrange(len(FAMILIES[cause])))
         candidate = run_case(hidden_case)
-        main = candidate.table.main
-        if (main.kind if main else SOUND) == cause and (main is None or main.gain >= LEAST_GAIN):
+        main_cause = candidate.table.main
+        if (main_cause.kind if main_cause else SOUND) == cause and (
+            main_cause is None or main_cause.gain >= LEAST_GAIN
+        ):
             break
     assert candidate is not None
     return candidate
@@ -140,12 +142,14 @@ def draw_hidden(rng: Random, cause: str) -> Hidden:
 
 def also_right(diagnosis_table: DiagnosisTable) -> tuple[str, ...]:
     """Return the other causes whose gain is nearly as large, and "nothing" if all gains are small."""
-    main = diagnosis_table.main
+    main_cause = diagnosis_table.main
     causes = [cause for cause in diagnosis_table.causes if cause.kind != "launch"]
-    if main is None:
+    if main_cause is None:
         return tuple(NAMES[cause.kind] for cause in causes if min(cause.gain, cause.remaining) >= HARDLY)
-    names = {NAMES[cause.kind] for cause in diagnosis_table.worth_fixing if cause.gain >= NEARLY * main.gain}
-    return (*sorted(names - {NAMES[main.kind]}), *([NOTHING] if main.gain < SURELY else []))
+    names = {
+        NAMES[cause.kind] for cause in diagnosis_table.worth_fixing if cause.gain >= NEARLY * main_cause.gain
+    }
+    return (*sorted(names - {NAMES[main_cause.kind]}), *([NOTHING] if main_cause.gain < SURELY else []))
 
 
 def run_case(case: Case) -> Hidden:
@@ -159,8 +163,8 @@ def run_case(case: Case) -> Hidden:
 
 def kernel_source(code: str, name: str) -> str:
     """Return the source of the flawed or of the fixed kernel alone."""
-    preamble, _, remainder = code.partition(f'extern "C" __global__ void {name}')
-    return f'{preamble}extern "C" __global__ void {name}' + remainder.partition('extern "C"')[0]
+    preamble, _, following_code = code.partition(f'extern "C" __global__ void {name}')
+    return f'{preamble}extern "C" __global__ void {name}' + following_code.partition('extern "C"')[0]
 
 
 def diagnose(rng: Random, cause: str) -> Drawn:
@@ -175,8 +179,8 @@ def diagnose(rng: Random, cause: str) -> Drawn:
     choice_list = sorted(choices)
     rng.shuffle(choice_list)
     origin = Provenance("modelled", kernel_case.table.provenance.device, "modelled again without each cause")
-    main = kernel_case.table.main
-    explanation = kernel_case.table.explanation(main) if main else kernel_case.table.verdict
+    main_cause = kernel_case.table.main
+    explanation = kernel_case.table.explanation(main_cause) if main_cause else kernel_case.table.verdict
 
     def find_cause() -> Found:
         symptom_text = (
@@ -193,8 +197,12 @@ def diagnose(rng: Random, cause: str) -> Drawn:
         )
 
     def find_gain() -> Found:
-        assert main is not None
-        return Found(round(main.gain, 2), origin, f"{duration(main.before_ns)} → {duration(main.after_ns)}.")
+        assert main_cause is not None
+        return Found(
+            round(main_cause.gain, 2),
+            origin,
+            f"{duration(main_cause.before_ns)} → {duration(main_cause.after_ns)}.",
+        )
 
     questions = [
         Part(
@@ -204,7 +212,7 @@ def diagnose(rng: Random, cause: str) -> Drawn:
             table=kernel_case.profile_table,
         )
     ]
-    if main is not None:
+    if main_cause is not None:
         questions.append(
             Part(
                 question="How many times as fast would the kernel be without this cause, if nothing else "
@@ -234,4 +242,4 @@ def _hidden_card(card_number: int, cause: str) -> Card:
     return Card(f"diagnose-{card_number:02}", "diagnose", level, "A hidden kernel", draw_questions, ("09",))
 
 
-CARDS = tuple(_hidden_card(at, cause) for at, cause in enumerate((*CAUSES, SOUND), start=1))
+CARDS = tuple(_hidden_card(card_index, cause) for card_index, cause in enumerate((*CAUSES, SOUND), start=1))

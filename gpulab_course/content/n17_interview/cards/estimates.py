@@ -119,18 +119,20 @@ def waves_card(rng: Random) -> Drawn:
 
 
 # --- what moves -------------------------------------------------------------------------------------
-def _measure_sectors(device: str, stride: int, n: int) -> Found:
+def _measure_sectors(device: str, stride_floats: int, n: int) -> Found:
     with use_device(device) as cp:
-        x = cp.zeros(n * stride, "float32")
+        x = cp.zeros(n * stride_floats, "float32")
         y = cp.zeros(n, "float32")
-        counters = count(kernel(cp, "strided"), n // 256, 256, (x, y, np.int32(stride), np.int32(n)))
-    loads = [access for access in counters.accesses if access.space == "global" and access.kind == "load"]
-    sectors = sum(access.sectors for access in loads)
-    requests = sum(access.requests for access in loads)
+        counters = count(kernel(cp, "strided"), n // 256, 256, (x, y, np.int32(stride_floats), np.int32(n)))
+    load_accesses = [
+        access for access in counters.accesses if access.space == "global" and access.kind == "load"
+    ]
+    sectors = sum(access.sectors for access in load_accesses)
+    requests = sum(access.requests for access in load_accesses)
     return Found(
         sectors // requests,
         counters.provenance,
-        f"{sectors:,} sectors in {requests:,} requests: 32 lanes, {4 * stride} bytes apart, touch sectors "
+        f"{sectors:,} sectors in {requests:,} requests: 32 lanes, {4 * stride_floats} bytes apart, touch sectors "
         "of 32 bytes.",
     )
 
@@ -165,19 +167,21 @@ def sectors_card(rng: Random) -> Drawn:
     )
 
 
-def _measure_wavefronts(device: str, stride: int) -> Found:
+def _measure_wavefronts(device: str, stride_words: int) -> Found:
     with use_device(device) as cp:
-        x = cp.zeros(32 * stride, "float32")
+        x = cp.zeros(32 * stride_words, "float32")
         y = cp.zeros(32, "float32")
-        args = (x, y, np.int32(stride), np.int32(16))
-        counters = count(kernel(cp, "banks"), 1, 32, args, shared_mem=128 * stride)
-    loads = [access for access in counters.accesses if access.space == "shared" and access.kind == "load"]
-    passes = sum(access.wavefronts for access in loads)
-    requests = sum(access.requests for access in loads)
+        args = (x, y, np.int32(stride_words), np.int32(16))
+        counters = count(kernel(cp, "banks"), 1, 32, args, shared_mem=128 * stride_words)
+    load_accesses = [
+        access for access in counters.accesses if access.space == "shared" and access.kind == "load"
+    ]
+    wavefront_count = sum(access.wavefronts for access in load_accesses)
+    requests = sum(access.requests for access in load_accesses)
     return Found(
-        round(passes / requests),
+        round(wavefront_count / requests),
         counters.provenance,
-        f"{passes:,} passes for {requests:,} requests. Word {stride} × lane is in bank {stride} × lane "
+        f"{wavefront_count:,} passes for {requests:,} requests. Word {stride_words} × lane is in bank {stride_words} × lane "
         "modulo 32.",
     )
 
@@ -219,12 +223,12 @@ def _measure_matrices(device: str, row_bytes: int) -> Found:
         matrices = kernel(cp, "matrices", 32 * row_bytes)
         counters = count(matrices, 1, 32, (x, y, np.int32(row_bytes)), shared_mem=32 * row_bytes)
     (load,) = (access for access in counters.accesses if access.text.startswith("ldmatrix"))
-    ways = load.wavefronts // load.ideal_wavefronts
+    passes_per_matrix = load.wavefronts // load.ideal_wavefronts
     return Found(
         load.wavefronts,
         counters.provenance,
-        f"Four matrices, {counted_noun(ways, 'pass', 'passes')} each: row r starts at vector "
-        f"{row_bytes // 16} × r of 16 bytes, and this number modulo 8 is the same for {ways} of the 8 rows "
+        f"Four matrices, {counted_noun(passes_per_matrix, 'pass', 'passes')} each: row r starts at vector "
+        f"{row_bytes // 16} × r of 16 bytes, and this number modulo 8 is the same for {passes_per_matrix} of the 8 rows "
         "of a matrix.",
     )
 
@@ -259,11 +263,11 @@ def matrices_card(rng: Random) -> Drawn:
 
 def stages_card(rng: Random) -> Drawn:
     device = rng.choice([name for name in DEVICES if info(name).has_async_copies])
-    side, depth, stages = rng.choice(
+    tile_side, tile_depth, stages = rng.choice(
         [(64, 32, 2), (64, 32, 3), (64, 32, 4), (128, 32, 2), (128, 32, 3), (128, 32, 4), (64, 64, 3)]
     )
     threads = rng.choice([128, 256])
-    stage_kib = 2 * side * depth * 2 // 1024
+    stage_kib = 2 * tile_side * tile_depth * 2 // 1024
 
     def resident_blocks() -> Found:
         return measure_resident(device, threads, stages * stage_kib)
@@ -280,7 +284,7 @@ def stages_card(rng: Random) -> Drawn:
         parts=(
             Part(
                 question=f"A block of {threads} threads multiplies matrices in FP16 and has {stages} stages in dynamic shared "
-                f"memory. A stage contains a tile of {side} × {depth} numbers and one of {depth} × {side}. The threads "
+                f"memory. A stage contains a tile of {tile_side} × {tile_depth} numbers and one of {tile_depth} × {tile_side}. The threads "
                 f"use few registers. How many such blocks fit on one SM of {article(device)} {device} at the same time?",
                 measure=resident_blocks,
                 unit="blocks",
@@ -305,7 +309,13 @@ def stages_card(rng: Random) -> Drawn:
         ),
         sentence="The bytes of all stages of a block determine the blocks per SM. All stages but one are "
         "in flight.",
-        parameters={"device": device, "side": side, "depth": depth, "stages": stages, "threads": threads},
+        parameters={
+            "device": device,
+            "side": tile_side,
+            "depth": tile_depth,
+            "stages": stages,
+            "threads": threads,
+        },
     )
 
 
@@ -354,10 +364,10 @@ def scaling_card(rng: Random) -> Drawn:
     )
 
 
-def _measure_copy(device: str, size_bytes: int, pinned: bool) -> Found:
+def _measure_copy(device: str, size_bytes: int, is_pinned: bool) -> Found:
     with use_device(device) as cp:
         device_array = cp.empty(size_bytes, "uint8")
-        if pinned:
+        if is_pinned:
             host_array = np.frombuffer(cp.cuda.alloc_pinned_memory(size_bytes), np.uint8, size_bytes)
         else:
             host_array = np.zeros(size_bytes, np.uint8)
@@ -407,11 +417,11 @@ def _pcie_text(name: str) -> str:
 
 
 # --- execution --------------------------------------------------------------------------------------
-def _measure_lanes(device: str, ways: int) -> Found:
+def _measure_lanes(device: str, path_count: int) -> Found:
     with use_device(device) as cp:
         x = cp.ones(256, "float32")
         y = cp.zeros(256, "float32")
-        counters = count(kernel(cp, "forked"), 1, 256, (x, y, np.int32(ways), np.int32(400)))
+        counters = count(kernel(cp, "forked"), 1, 256, (x, y, np.int32(path_count), np.int32(400)))
     return Found(
         round(100 * counters.lane_efficiency, 2),
         counters.provenance,
@@ -421,8 +431,8 @@ def _measure_lanes(device: str, ways: int) -> Found:
 
 def divergence_card(rng: Random) -> Drawn:
     device = rng.choice(DEVICES)
-    ways = rng.choice([2, 4, 8, 16])
-    other_ways = rng.choice([branches for branches in (2, 4, 8, 32) if branches != ways])
+    path_count = rng.choice([2, 4, 8, 16])
+    other_path_count = rng.choice([branches for branches in (2, 4, 8, 32) if branches != path_count])
 
     def part(branches: int) -> Part:
         return Part(
@@ -434,7 +444,7 @@ def divergence_card(rng: Random) -> Drawn:
         )
 
     return Drawn(
-        parts=(part(ways), part(other_ways)),
+        parts=(part(path_count), part(other_path_count)),
         points=(
             "A warp runs its branches one after the other, while the other lanes are idle.",
             (
@@ -444,7 +454,7 @@ def divergence_card(rng: Random) -> Drawn:
             "It can be avoided by sorting the work, so that all lanes of a warp take the same branch.",
         ),
         sentence="The warp runs every branch that one of its lanes takes, so the share is one divided by the number of branches.",
-        parameters={"device": device, "ways": ways, "then": other_ways},
+        parameters={"device": device, "ways": path_count, "then": other_path_count},
     )
 
 
@@ -515,13 +525,13 @@ def pool_card(rng: Random) -> Drawn:
     n = rng.choice([1_000_001, 250_001, 2_500_003, 700_001])
     array_count = rng.choice([2, 3])
 
-    def count_bytes(total: bool) -> Found:
+    def count_bytes(is_total: bool) -> Found:
         with use_device("T4") as cp:
             pool = cp.cuda.MemoryPool()
             cp.cuda.set_allocator(pool.malloc)
             arrays = [cp.empty(n, "float32") for _ in range(array_count)]
             del arrays[0]
-            value = pool.total_bytes() if total else pool.used_bytes()
+            counted_bytes = pool.total_bytes() if is_total else pool.used_bytes()
             arrays.clear()
             cp.cuda.set_allocator(cp.get_default_memory_pool().malloc)
         block_bytes = -(-4 * n // 512) * 512
@@ -529,16 +539,18 @@ def pool_card(rng: Random) -> Drawn:
             f"Each array of {4 * n:,} bytes uses a pool block of {block_bytes:,}; {array_count} "
             "were made and one was freed."
         )
-        return Found(value, Provenance("modelled", "virtual T4", "CuPy's pool"), explanation)
+        return Found(counted_bytes, Provenance("modelled", "virtual T4", "CuPy's pool"), explanation)
 
-    def part(total: bool) -> Part:
+    def part(is_total: bool) -> Part:
         state_text = (
-            "has the pool taken from the driver (`total_bytes()`)" if total else "are in use (`used_bytes()`)"
+            "has the pool taken from the driver (`total_bytes()`)"
+            if is_total
+            else "are in use (`used_bytes()`)"
         )
         return Part(
             question=f"{array_count} arrays of {n:,} floats are made with CuPy's pool, and the first is deleted. How many bytes "
             f"{state_text} then?",
-            measure=lambda: count_bytes(total),
+            measure=lambda: count_bytes(is_total),
             unit="bytes",
             near=1.0,
         )

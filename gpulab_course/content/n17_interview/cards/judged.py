@@ -141,22 +141,24 @@ def with_launch(kernel_exercise: KernelExercise, grid: Any, block: Any) -> Kerne
     ]
     blocks_of = _grid_of(grid, names)
 
-    def with_own_launch(make: Callable[..., Case]) -> Callable[..., Case]:
-        @wraps(make)
+    def with_own_launch(make_case: Callable[..., Case]) -> Callable[..., Case]:
+        @wraps(make_case)
         def case(random_data: Draw, size: Any, _block: Dim3) -> Case:
-            reference_case = make(random_data, size, reference_block)
+            reference_case = make_case(random_data, size, reference_block)
             reference_case.block = reference_block
             if blocks_of is None:
                 return reference_case
             own_grid = blocks_of([int(reference_case.values[name]) for name in names])
             return replace(
-                reference_case, grid=tuple(max(1, side) for side in own_grid), shipped=reference_case
+                reference_case,
+                grid=tuple(max(1, block_count) for block_count in own_grid),
+                shipped=reference_case,
             )
 
         return case
 
-    measured = kernel_exercise.measured
-    draw_launches = measured.drawn
+    measured_launch = kernel_exercise.measured
+    draw_launches = measured_launch.drawn
 
     def draw_sizes(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
         assert draw_launches is not None
@@ -170,7 +172,7 @@ def with_launch(kernel_exercise: KernelExercise, grid: Any, block: Any) -> Kerne
         ),
         blocks=lambda rng: [own_block],
         measured=replace(
-            measured,
+            measured_launch,
             block=own_block,
             busiest=_BUSIEST_FACTOR,
             drawn=draw_sizes if draw_launches else None,
@@ -178,13 +180,15 @@ def with_launch(kernel_exercise: KernelExercise, grid: Any, block: Any) -> Kerne
     )
 
 
-def _dim3(name: str, sides: Any) -> Dim3:
+def _dim3(name: str, extents: Any) -> Dim3:
     """Convert one to three sizes to a `Dim3`."""
-    side_list = list(sides) if isinstance(sides, tuple | list) else [sides]
-    if not (1 <= len(side_list) <= 3 and all(isinstance(n, int | np.integer) and n >= 0 for n in side_list)):
-        raise ValueError(f"{name} is {sides!r}: give one to three integers, such as (32, 8).")
-    padded_sides = [*map(int, side_list), 1, 1]
-    x, y, z = padded_sides[:3]
+    extent_list = list(extents) if isinstance(extents, tuple | list) else [extents]
+    if not (
+        1 <= len(extent_list) <= 3 and all(isinstance(n, int | np.integer) and n >= 0 for n in extent_list)
+    ):
+        raise ValueError(f"{name} is {extents!r}: give one to three integers, such as (32, 8).")
+    padded_extents = [*map(int, extent_list), 1, 1]
+    x, y, z = padded_extents[:3]
     if name == "block" and not prod((x, y, z)):
         raise ValueError("A block must have at least one thread.")
     return x, y, z

@@ -140,7 +140,7 @@ def climb(rng: Random, ladder: str) -> Drawn:
             "Said when to stop: which ceiling remains, and how close the kernel is to it.",
             "Said how the size of the problem matters: with few blocks, no version helps.",
         ),
-        sentence=_times_text({name: found.time_ns for name, found in tables_by_name.items()}),
+        sentence=_times_text({name: version_table.time_ns for name, version_table in tables_by_name.items()}),
         parameters={"device": device, "ladder": ladder},
     )
 
@@ -149,20 +149,18 @@ def _times_text(times_ns: dict[str, float]) -> str:
     """Return a sentence about the speedups of the series."""
     names = list(times_ns)
     rung_pairs = list(itertools.pairwise(names))
-    gain = times_ns[names[0]] / min(times_ns.values())
-    faster = [
-        f"`{rung}` ({number(times_ns[previous] / times_ns[rung])} ×)"
-        for previous, rung in rung_pairs
-        if times_ns[previous] >= MIN_GAIN * times_ns[rung]
+    total_speedup = times_ns[names[0]] / min(times_ns.values())
+    faster_rungs = [
+        f"`{rung}` ({number(times_ns[previous_rung] / times_ns[rung])} ×)"
+        for previous_rung, rung in rung_pairs
+        if times_ns[previous_rung] >= MIN_GAIN * times_ns[rung]
     ]
     slower_rungs = [
-        f"`{rung}` ({number(times_ns[rung] / times_ns[previous])} ×)"
-        for previous, rung in rung_pairs
-        if times_ns[rung] >= MIN_GAIN * times_ns[previous]
+        f"`{rung}` ({number(times_ns[rung] / times_ns[previous_rung])} ×)"
+        for previous_rung, rung in rung_pairs
+        if times_ns[rung] >= MIN_GAIN * times_ns[previous_rung]
     ]
-    summary = (
-        f"The best is {number(gain)} times as fast as the first. Large steps: {listing(faster) or 'none'}."
-    )
+    summary = f"The best is {number(total_speedup)} times as fast as the first. Large steps: {listing(faster_rungs) or 'none'}."
     if slower_rungs:
         summary += f" Slower here than the one before: {listing(slower_rungs)}."
     return f"{summary} I measure after each step, and stop where only fewer bytes would help."

@@ -72,9 +72,11 @@ def product_card(rng: Random) -> Drawn:
 
     def compute_time(name: str, tensor: bool) -> Found:
         device_info = info(name)
-        tflops, bytes_each = (device_info.fp16_tensor_tflops, 2) if tensor else (device_info.fp32_tflops, 4)
+        tflops, element_bytes = (
+            (device_info.fp16_tensor_tflops, 2) if tensor else (device_info.fp32_tflops, 4)
+        )
         time_ms = 2 * n**3 / (tflops * 1e9)
-        memory_ms = 3 * bytes_each * n * n / (device_info.memory_bandwidth_gbps * 1e6)
+        memory_ms = 3 * element_bytes * n * n / (device_info.memory_bandwidth_gbps * 1e6)
         return Found(
             round(time_ms, 3),
             device_info.provenance,
@@ -167,9 +169,9 @@ def registers_card(rng: Random) -> Drawn:
         device_info = info(name)
         # Rounded up to units of 256 registers per warp (CUDA's occupancy rules since compute capability 3).
         registers_per_warp = -(-registers_per_thread * 32 // 256) * 256
-        value = device_info.registers_per_sm // registers_per_warp // 4 * 4
+        warp_count = device_info.registers_per_sm // registers_per_warp // 4 * 4
         return Found(
-            value,
+            warp_count,
             device_info.provenance,
             f"{device_info.registers_per_sm:,} / {registers_per_warp:,} registers per warp, over four "
             f"schedulers. The SM holds at most {device_info.max_warps_per_sm} warps.",
@@ -307,8 +309,8 @@ def key_cache_card(rng: Random) -> Drawn:
 
 
 def decoding_card(rng: Random) -> Drawn:
-    billions = rng.choice([7, 8, 13, 70])
-    bytes_each = rng.choice([1, 2])
+    billion_parameters = rng.choice([7, 8, 13, 70])
+    weight_bytes = rng.choice([1, 2])
     device, other_device = rng.choice(
         [("A100", "H100"), ("T4", "A100"), ("H100", "H200"), ("RTX 3090", "RTX 4090")]
     )
@@ -316,9 +318,9 @@ def decoding_card(rng: Random) -> Drawn:
     def rate() -> Found:
         device_info = info(device)
         return Found(
-            round(device_info.memory_bandwidth_gbps / (billions * bytes_each), 1),
+            round(device_info.memory_bandwidth_gbps / (billion_parameters * weight_bytes), 1),
             device_info.provenance,
-            f"{billions * bytes_each} GB of weights per token, at {device_info.memory_bandwidth_gbps:,} "
+            f"{billion_parameters * weight_bytes} GB of weights per token, at {device_info.memory_bandwidth_gbps:,} "
             "GB/s.",
         )
 
@@ -335,8 +337,8 @@ def decoding_card(rng: Random) -> Drawn:
     return Drawn(
         parts=(
             Part(
-                question=f"A model of {billions} billion weights of {bytes_each} "
-                f"byte{('s' if bytes_each > 1 else '')} decodes one sequence. How many tokens per "
+                question=f"A model of {billion_parameters} billion weights of {weight_bytes} "
+                f"byte{('s' if weight_bytes > 1 else '')} decodes one sequence. How many tokens per "
                 f"second does the bandwidth of {article(device)} {device} allow at most, if they "
                 "fit into its memory?",
                 measure=rate,
@@ -359,7 +361,12 @@ def decoding_card(rng: Random) -> Drawn:
             ),
         ),
         sentence="Bandwidth divided by the bytes of the weights, because every token reads all of them.",
-        parameters={"billions": billions, "bytes": bytes_each, "device": device, "then": other_device},
+        parameters={
+            "billions": billion_parameters,
+            "bytes": weight_bytes,
+            "device": device,
+            "then": other_device,
+        },
     )
 
 
@@ -415,13 +422,13 @@ def all_reduce_card(rng: Random) -> Drawn:
 
     def ring() -> Found:
         # Each rank's buffer has `gpus` chunks. Count the MiB that rank 0 sends, step by step.
-        chunk = mib / gpus
-        sent = 0.0
+        chunk_mib = mib / gpus
+        sent_mib = 0.0
         for _ in range(gpus - 1):  # reduce-scatter
-            sent += chunk
+            sent_mib += chunk_mib
         for _ in range(gpus - 1):  # all-gather
-            sent += chunk
-        return Found(sent, "counted over the ring's steps", f"2 × ({gpus} − 1) / {gpus} × {mib} MiB.")
+            sent_mib += chunk_mib
+        return Found(sent_mib, "counted over the ring's steps", f"2 × ({gpus} − 1) / {gpus} × {mib} MiB.")
 
     def through_gpu_0() -> Found:
         return Found(

@@ -45,13 +45,17 @@ def _claim_card(
     """
 
     def draw(rng: Random) -> Drawn:
-        drawn_claim, question, answer_unit, accepted_factor, measure, parameters = draw_claim(rng)
+        drawn_claim, question, answer_unit, accepted_factor, measure_claim, parameters = draw_claim(rng)
         experiment_list = list(experiments)
         rng.shuffle(experiment_list)
 
         def choice() -> Found:
-            explanation = " ".join(f"“{text}”: {flaw}." for text, flaw in experiment_list)
-            fair_experiment = next(text for text, flaw in experiment_list if flaw == FAIR)
+            explanation = " ".join(
+                f"“{experiment}”: {experiment_flaw}." for experiment, experiment_flaw in experiment_list
+            )
+            fair_experiment = next(
+                experiment for experiment, experiment_flaw in experiment_list if experiment_flaw == FAIR
+            )
             return Found(fair_experiment, "by design of experiments", explanation)
 
         claim_text = f"Claimed ({claim_source}): “{drawn_claim or claim}” "
@@ -60,9 +64,9 @@ def _claim_card(
                 Part(
                     question=f"{claim_text}Which experiment can refute it?",
                     measure=choice,
-                    choices=tuple(text for text, _ in experiment_list),
+                    choices=tuple(experiment for experiment, _ in experiment_list),
                 ),
-                Part(question=question, measure=measure, unit=answer_unit, near=accepted_factor),
+                Part(question=question, measure=measure_claim, unit=answer_unit, near=accepted_factor),
                 *([follow_up(parameters)] if follow_up else []),
             ),
             points=_CLAIM_POINTS,
@@ -211,10 +215,10 @@ def _freed_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found]
             cp.cuda.set_allocator(pool.malloc)
             array = cp.empty(mib << 20, "uint8")
             del array
-            value = pool.total_bytes() >> 20
+            reserved_mib = pool.total_bytes() >> 20
             cp.cuda.set_allocator(cp.get_default_memory_pool().malloc)
         return Found(
-            value,
+            reserved_mib,
             Provenance("modelled", "virtual T4", "CuPy's pool"),
             "The pool keeps the memory, and `free_all_blocks` returns it.",
         )
@@ -238,11 +242,13 @@ def _million_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Foun
             pool = cp.cuda.MemoryPool()
             cp.cuda.set_allocator(pool.malloc)
             array = cp.empty(n, "float32")
-            value = pool.used_bytes()
+            used_bytes = pool.used_bytes()
             del array
             cp.cuda.set_allocator(cp.get_default_memory_pool().malloc)
         return Found(
-            value, Provenance("modelled", "virtual T4", "CuPy's pool"), "Sizes are rounded up to 512 bytes."
+            used_bytes,
+            Provenance("modelled", "virtual T4", "CuPy's pool"),
+            "Sizes are rounded up to 512 bytes.",
         )
 
     return claim, "How many bytes are in use?", "bytes", 1.0, measure, {"n": n}

@@ -95,7 +95,7 @@ class Bench:
         Fault
             If the kernel causes a CUDA error, does not end, or has other parameters.
         """
-        arrays, args, start = on_device(self.cp, exercise, case, seed)
+        arrays, args, initial = on_device(self.cp, exercise, case, seed)
         launch = Launch.of(source, case.grid, case.block, args, _dynamic_bytes(source, case))
         counters = self._observe(exercise, case, launch, counting or Counters())
         outputs = {name: self.cp.asnumpy(arrays[name]) for name in case.wanted}
@@ -105,7 +105,7 @@ class Bench:
             for name in inputs
             if self.cp.asnumpy(arrays[name]).tobytes() != np.asarray(case.values[name]).tobytes()
         )
-        return Run(outputs, start, overwritten, counters)
+        return Run(outputs, initial, overwritten, counters)
 
     def sanitize(
         self, exercise: KernelExercise, source: KernelSource, case: Case
@@ -171,8 +171,8 @@ def read(exercise: KernelExercise, answer: Any) -> KernelSource:
     except (TypeError, AttributeError):
         raise NotYet(f"{_type_name(answer)} is not a kernel; {hint}.") from None
     # A template's kernel bears its expression, saxpy<float>, or what C++ makes of it, _Z5saxpyIfE....
-    instance = rf"{exercise.kernel}(<.*)?|_Z{len(exercise.kernel)}{exercise.kernel}\w*"
-    if not re.fullmatch(instance, source.name):
+    instance_pattern = rf"{exercise.kernel}(<.*)?|_Z{len(exercise.kernel)}{exercise.kernel}\w*"
+    if not re.fullmatch(instance_pattern, source.name):
         raise NotYet(f"this kernel is called `{source.name}`; the exercise needs `{exercise.kernel}`.")
     return _check_characters(source)
 
@@ -181,9 +181,11 @@ def _check_characters(source: KernelSource) -> KernelSource:
     try:
         source.code.encode()
     except UnicodeEncodeError as error:
-        line = source.code.count("\n", 0, error.start) + 1
-        half = ord(source.code[error.start])
-        raise NotYet(f"line {line} contains the invalid character U+{half:04X}. Type it again.") from None
+        line_number = source.code.count("\n", 0, error.start) + 1
+        surrogate = ord(source.code[error.start])
+        raise NotYet(
+            f"line {line_number} contains the invalid character U+{surrogate:04X}. Type it again."
+        ) from None
     return source
 
 
@@ -256,13 +258,13 @@ def _parameter_message(exercise: KernelExercise, error: Exception) -> str:
     reason = _plain_text(str(error))
     argument_match = re.search(r"argument (\d+) \('(\w+)'\)", reason)
     count_match = re.search(r"takes (\d+) arguments? but (\d+)", reason)
-    problem = "its parameters are not those of the exercise"
+    problem_text = "its parameters are not those of the exercise"
     if argument_match and int(argument_match[1]) <= len(exercise.arguments):
         declaration = exercise.parameters.split(",")[int(argument_match[1]) - 1].strip()
-        problem = f"parameter {argument_match[1]}, `{argument_match[2]}`, must be `{declaration}`"
+        problem_text = f"parameter {argument_match[1]}, `{argument_match[2]}`, must be `{declaration}`"
     elif count_match:
-        problem = f"it has {count(int(count_match[1]), 'parameter')} instead of {count_match[2]}"
-    return f"{problem}; keep the given list: {exercise.signature}."
+        problem_text = f"it has {count(int(count_match[1]), 'parameter')} instead of {count_match[2]}"
+    return f"{problem_text}; keep the given list: {exercise.signature}."
 
 
 def _fault_of(error: RuntimeError, has_empty_array: bool, limit_s: float) -> Fault:
@@ -270,10 +272,10 @@ def _fault_of(error: RuntimeError, has_empty_array: bool, limit_s: float) -> Fau
     fault_site = getattr(error, "site", None)
     if fault_site is None:
         return Fault(fault_kind, _plain_text(str(error)))
-    text = f" `{short(fault_site.source_text)}`" if fault_site.source_text else ""
-    line = f"line {fault_site.line}{text}, " if fault_site.line else ""
-    location = f"{line}block {fault_site.block}, thread {fault_site.thread}"
-    message = _plain_text(str(error)).replace(f" `{fault_site.source_text}`", text)
+    source_text = f" `{short(fault_site.source_text)}`" if fault_site.source_text else ""
+    line_text = f"line {fault_site.line}{source_text}, " if fault_site.line else ""
+    location = f"{line_text}block {fault_site.block}, thread {fault_site.thread}"
+    message = _plain_text(str(error)).replace(f" `{fault_site.source_text}`", source_text)
     array = re.search(r"\(parameter (\w+)\)", getattr(error, "array", ""))
     if fault_kind == "endless":
         return Fault(
@@ -326,7 +328,7 @@ def on_device(
     """
     arrays: dict[str, Any] = {}
     initial: dict[str, Array] = {}
-    gaps = []
+    gap_allocations = []
     args = []
     for argument_index, parameter in enumerate(exercise.arguments):
         name = parameter.name
@@ -336,12 +338,12 @@ def on_device(
             value = garbage(seed, expected.shape, expected.dtype, argument_index) if value is None else value
             initial[name] = value
         if parameter.pointer:
-            gaps.append(cp.cuda.alloc(_GAP_BYTES))
+            gap_allocations.append(cp.cuda.alloc(_GAP_BYTES))
             arrays[name] = cp.asarray(value)
             args.append(arrays[name])
         else:
             args.append(parameter.scalar(value))
-    gaps.append(cp.cuda.alloc(_GAP_BYTES))
+    gap_allocations.append(cp.cuda.alloc(_GAP_BYTES))
     return arrays, tuple(args), initial
 
 

@@ -22,7 +22,7 @@ _EXTRA_PER_WARP = 50
 _BUSIEST_FACTOR = 20
 _BUSIEST_EXTRA = 300
 # The busiest warp counts as alone from this factor of the instructions of the reference's busiest warp on.
-_ALONE_FACTOR = 1.5
+_ONE_WARP_FACTOR = 1.5
 _MIN_COLUMNS = 32
 
 
@@ -37,12 +37,14 @@ def _count_launches(trial: Trial) -> Iterator[Counted]:
     counting = budget.counting(trial.exercise.budgets)
     stats = trial.bench.stats(trial.source)
     device = trial.bench.side.device_info().name
-    measured = exercise.measured
+    measured_launch = exercise.measured
     rng = np.random.default_rng(trial.seed)
-    draw_launches = measured.drawn or (
-        lambda rng: draw.cost_launches(measured.size, exercise.blocks(rng), rng)
+    draw_launches = measured_launch.drawn or (
+        lambda rng: draw.cost_launches(measured_launch.size, exercise.blocks(rng), rng)
     )
-    for launch_index, (size, block) in enumerate([(measured.size, measured.block), *draw_launches(rng)]):
+    for launch_index, (size, block) in enumerate(
+        [(measured_launch.size, measured_launch.block), *draw_launches(rng)]
+    ):
         case = labelled_case(exercise, Draw(0), size, block)
         if launch_index == 0:
             reference = _solution_costs(exercise, exercise.reference, size, block, device)
@@ -53,12 +55,12 @@ def _count_launches(trial: Trial) -> Iterator[Counted]:
         run = trial.run(case, "budget", counting=counting)
         yield Counted(case, budget.Costs(run.counters, stats), reference, naive)
     # With few columns, good and bad solutions leave most lanes idle.
-    wide = [
+    wide_launches = [
         (case, counters)
         for case, counters in trial.large
         if all(np.atleast_1d(case.size)[1:2] >= _MIN_COLUMNS)
     ]
-    for case, counters in [] if counting.caches else wide:
+    for case, counters in [] if counting.caches else wide_launches:
         reference = _costs_of_file(trial.bench, exercise, exercise.reference, case)
         yield Counted(case, budget.Costs(counters, stats), reference)
 
@@ -107,8 +109,11 @@ def share_work(trial: Trial) -> str:
                 Mistake("parallelism", case, _busiest_message(case, counters, reference))
             )
     costs = counted_launches(trial)[0].yours.counters
-    busiest = costs.longest_warp_instructions
-    return f"{costs.lane_efficiency:.0%} of the lanes at work, {busiest:,} instructions in the busiest warp."
+    busiest_count = costs.longest_warp_instructions
+    return (
+        f"{costs.lane_efficiency:.0%} of the lanes at work, "
+        f"{busiest_count:,} instructions in the busiest warp."
+    )
 
 
 def _busy_warp_text(trial: Trial, launch: Counted) -> str:
@@ -120,7 +125,7 @@ def _busy_warp_text(trial: Trial, launch: Counted) -> str:
     warps = prod(launch.case.launch_grid) * -(-prod(launch.case.block) // 32)
     if (
         is_lopsided
-        and counters.longest_warp_instructions > _ALONE_FACTOR * reference.longest_warp_instructions
+        and counters.longest_warp_instructions > _ONE_WARP_FACTOR * reference.longest_warp_instructions
     ):
         return _busiest_message(launch.case, counters, reference)
     if counters.warp_instructions > limits.slack * reference.warp_instructions + _EXTRA_PER_WARP * warps:

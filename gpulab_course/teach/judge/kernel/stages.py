@@ -205,8 +205,8 @@ def on_real_gpu(trial: Trial) -> str:
     device = session.which_device().device
     cases = [*trial.small_cases, *trial.data_cases(), *trial.table_cases(), *trial.large_cases()]
     for case in cases:
-        outputs, start = on_gpu(cp, trial.exercise, trial.source, case)
-        trial.compare("results", replace(case, label=f"{case.label}, on the {device}"), outputs, start)
+        outputs, initial = on_gpu(cp, trial.exercise, trial.source, case)
+        trial.compare("results", replace(case, label=f"{case.label}, on the {device}"), outputs, initial)
     return f"The same on the {device}."
 
 
@@ -228,15 +228,19 @@ def _hopeless_mistake(trial: Trial, cases: list[Case], runs: list[Run]) -> Mista
     candidates = [case_index for case_index, case in enumerate(cases) if prod(case.block) > 32] or range(
         len(cases)
     )
-    heaviest = max(candidates, key=lambda number: runs[number].counters.warp_instructions)
-    busiest = max(candidates, key=lambda number: runs[number].counters.longest_warp_instructions)
-    trial.longest = cases[busiest], runs[busiest].counters
+    most_work_index = max(candidates, key=lambda number: runs[number].counters.warp_instructions)
+    busiest_index = max(candidates, key=lambda number: runs[number].counters.longest_warp_instructions)
+    trial.longest = cases[busiest_index], runs[busiest_index].counters
     exercise = trial.exercise
-    counters = runs[heaviest].counters
+    counters = runs[most_work_index].counters
     source = KernelSource(exercise.kernel, exercise.source(exercise.reference))
-    reference = trial.bench.run(exercise, source, cases[heaviest].shipped or cases[heaviest]).counters
+    reference = trial.bench.run(
+        exercise, source, cases[most_work_index].shipped or cases[most_work_index]
+    ).counters
     if counters.warp_instructions <= _HOPELESS_FACTOR * reference.warp_instructions:
         return None
     return Mistake(
-        "parallelism", cases[heaviest], repeated_work_message(cases[heaviest], counters, reference)
+        "parallelism",
+        cases[most_work_index],
+        repeated_work_message(cases[most_work_index], counters, reference),
     )

@@ -89,31 +89,34 @@ class Trial:
     def data_cases(self) -> list[Case]:
         """Return launches with special values, each kind with a medium size and with the largest block."""
         data = Draw(self.seed)
-        size, block = min(self.plan, key=lambda entry: abs(int(np.prod(entry[0])) - _MEDIUM_SIZE))
+        size, block = min(self.plan, key=lambda pair: abs(int(np.prod(pair[0])) - _MEDIUM_SIZE))
         self.exercise.case(data, size, block)
         kinds = draw.KINDS[1:] if data.special else (draw.DUPLICATES, draw.EXTREME)
-        small = [size_and_block for size_and_block in self.plan if np.prod(size_and_block[0]) <= MAX_SMALL]
-        widest = max(small, key=lambda entry: (prod(entry[1]), np.prod(entry[0])))
+        small_pairs = [
+            size_and_block for size_and_block in self.plan if np.prod(size_and_block[0]) <= MAX_SMALL
+        ]
+        largest_block_pair = max(small_pairs, key=lambda pair: (prod(pair[1]), np.prod(pair[0])))
         return [
             self.case(*size_and_block, kind)
             for kind in kinds
-            for size_and_block in dict.fromkeys(((size, block), widest))
+            for size_and_block in dict.fromkeys(((size, block), largest_block_pair))
         ]
 
     def table_cases(self) -> list[Case]:
         """Return launches with the special inputs of the exercise's table."""
-        medium_size, block = min(self.plan, key=lambda entry: abs(int(np.prod(entry[0])) - _MEDIUM_SIZE))
+        medium_size, block = min(self.plan, key=lambda pair: abs(int(np.prod(pair[0])) - _MEDIUM_SIZE))
         blocks = list(dict.fromkeys(size_and_block[1] for size_and_block in self.plan))
         cases = []
         for row_index, row in enumerate(self.exercise.table):
             for size_index, size in enumerate(row.sizes or (medium_size,)):
-                suitable = (
+                suitable_blocks = (
                     [b for b in blocks if np.prod(size) <= _MAX_ROW_BLOCKS * prod(b)]
                     if row.sizes
                     else [block]
                 )
                 row_block = (
-                    row.block or (suitable or blocks)[(row_index + size_index) % len(suitable or blocks)]
+                    row.block
+                    or (suitable_blocks or blocks)[(row_index + size_index) % len(suitable_blocks or blocks)]
                 )
                 data = Draw([self.seed, row_index, size_index])
                 cases.append(labelled_case(self.exercise, data, size, row_block, row.case, row.what))
@@ -137,9 +140,9 @@ class Trial:
     def hazard_cases(self) -> list[Case]:
         """Return small launches for the sanitizer: many blocks, many idle threads, and one element."""
         cases = self._failed_cases(True, "hazards")
-        small = [case for case in self.small_cases if case.threads <= _MAX_HAZARD_THREADS]
-        for shape in dict.fromkeys(case.block for case in small):
-            same_shape = [case for case in small if case.block == shape]
+        small_launches = [case for case in self.small_cases if case.threads <= _MAX_HAZARD_THREADS]
+        for shape in dict.fromkeys(case.block for case in small_launches):
+            same_shape = [case for case in small_launches if case.block == shape]
             cases.append(max(same_shape, key=lambda case: (prod(case.launch_grid), np.prod(case.size))))
             cases.append(
                 max(
@@ -147,7 +150,7 @@ class Trial:
                     key=lambda case: (case.threads - np.prod(case.size)) * (np.prod(case.size) > 1),
                 )
             )
-        cases += [case for case in small if np.prod(case.size) == 1][:1]
+        cases += [case for case in small_launches if np.prod(case.size) == 1][:1]
         return list({id(case): case for case in cases}.values())
 
     def case(self, size: Any, block: Dim3, kind: str = draw.RANDOM) -> Case:
@@ -202,10 +205,10 @@ class Trial:
                 continue
             if has_todo(self.source) and all(outputs[n].tobytes() == start[n].tobytes() for n in outputs):
                 raise unwritten()
-            values = values_of(expected)
-            message = f"{case.label}: {first_wrong(name, outputs[name], values, is_wrong)}."
+            expected_values = values_of(expected)
+            message = f"{case.label}: {first_wrong(name, outputs[name], expected_values, is_wrong)}."
             raise self.record_mistake(
-                Mistake(stage, case, message, name, outputs[name], values, start[name], is_wrong)
+                Mistake(stage, case, message, name, outputs[name], expected_values, start[name], is_wrong)
             )
 
 

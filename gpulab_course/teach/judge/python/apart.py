@@ -51,36 +51,40 @@ def judge_apart(exercise: PythonExercise | ProgramExercise, answer: Any, past: P
 
 
 def _judge_on_devices(exercise: PythonExercise | ProgramExercise, answer: Any, past: Past) -> Verdict:
-    verdict = _judge_on(exercise, answer, _virtual_device(), past)
+    verdict = _judge_on_device(exercise, answer, _virtual_device(), past)
     if not verdict or not isinstance(exercise, ProgramExercise) or session.real_cp() is None:
         return verdict
     choice = session.which_device()
-    real = _judge_on(exercise, answer, f"cuda:{choice.index}", past)
-    if real:
+    real_verdict = _judge_on_device(exercise, answer, f"cuda:{choice.index}", past)
+    if real_verdict:
         stage = replace(verdict.stages[0], said=f"{verdict.stages[0].said} The same on the {choice.device}.")
         return replace(verdict, stages=(stage, *verdict.stages[1:]))
-    return replace(real, message=f"on the {choice.device}: {real.message}")
+    return replace(real_verdict, message=f"on the {choice.device}: {real_verdict.message}")
 
 
-def _judge_on(exercise: PythonExercise | ProgramExercise, answer: Any, device: str, past: Past) -> Verdict:
+def _judge_on_device(
+    exercise: PythonExercise | ProgramExercise, answer: Any, device: str, past: Past
+) -> Verdict:
     import cloudpickle
 
-    def not_yet(message: str) -> Verdict:
+    def make_failed_verdict(message: str) -> Verdict:
         return Verdict(exercise.exercise_id, False, message)
 
     try:
         answer_bytes = cloudpickle.dumps(answer)
     except Exception as error:
-        return not_yet(_unsendable_text(error))
+        return make_failed_verdict(_unsendable_text(error))
     if len(answer_bytes) > _SENT_BYTES:
-        return not_yet("it contains more than 256 MiB of data. Create large arrays inside the function.")
+        return make_failed_verdict(
+            "it contains more than 256 MiB of data. Create large arrays inside the function."
+        )
     text_seed = seed_of_answer(answer, answer_bytes)
     try:
         if isinstance(exercise, ProgramExercise):
             with _answer_process(device, exercise.limit_s) as talk:
-                remote = _load_answer(talk, answer_bytes, past.seed(text_seed))
-                references = functools.partial(_reference_process, device, exercise.limit_s)
-                return judge_program(exercise, remote, references, past)
+                remote_answer = _load_answer(talk, answer_bytes, past.seed(text_seed))
+                open_reference = functools.partial(_reference_process, device, exercise.limit_s)
+                return judge_program(exercise, remote_answer, open_reference, past)
         for seed in dict.fromkeys([*([past.again] if past.again is not None else []), past.seed(text_seed)]):
             with _answer_process(device, exercise.limit_s) as talk:
                 try:
@@ -90,12 +94,12 @@ def _judge_on(exercise: PythonExercise | ProgramExercise, answer: Any, device: s
                     raise
         return Verdict(exercise.exercise_id, True, praise)
     except ProcessError as reason:
-        return not_yet(str(reason))
+        return make_failed_verdict(str(reason))
     except DamagedError:
-        return not_yet(_DAMAGED_TEXT)
+        return make_failed_verdict(_DAMAGED_TEXT)
     except Exception as error:
         error_text = unexpected(error).removeprefix("it ").rstrip(".")
-        return not_yet(
+        return make_failed_verdict(
             f"the check itself {error_text}. That is a fault of gpulab, not of your answer; please report it."
         )
 
@@ -112,8 +116,8 @@ def _answer_process(device: str, limit_s: float) -> Iterator[Talk]:
 
 def _show_printed(talk: Talk) -> None:
     """End an answer's process, print the first lines of its output, and the number of omitted lines."""
-    text, line_count = talk.printed()
-    lines = text.splitlines()[:SHOWN_LINES]
+    printed_text, line_count = talk.printed()
+    lines = printed_text.splitlines()[:SHOWN_LINES]
     for line in lines:
         print(line if len(line) <= _SHOWN_COLUMNS else f"{line[:_SHOWN_COLUMNS]}…")
     print_omitted(line_count - len(lines))

@@ -77,7 +77,7 @@ class Bench:
 
     def pinned_of(self, array: Any) -> list[npt.NDArray[Any]]:
         """Return the copies of an array that `pinned` has made."""
-        return [pinned_copy for original, pinned_copy in self._pinned if original is array]
+        return [pinned_copy for source_array, pinned_copy in self._pinned if source_array is array]
 
     def read(self, result: Any) -> Any:
         """Return a result as NumPy array or number, read in the current stream as a caller would do."""

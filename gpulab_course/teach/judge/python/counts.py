@@ -95,9 +95,9 @@ class ProgramRecord:
         """
         engines = [self.copies("HtoD"), self.copies("DtoH"), self.of_kind("CONCURRENT_KERNEL")]
         busy_ns = [length_ns(intervals(engine)) for engine in engines]
-        hideable_ns = sum(busy_ns) - max(busy_ns)
+        max_hidden_ns = sum(busy_ns) - max(busy_ns)
         hidden_ns = sum(busy_ns) - length_ns(intervals([a for engine in engines for a in engine]))
-        return round(100 * hidden_ns / hideable_ns) if hideable_ns else 0
+        return round(100 * hidden_ns / max_hidden_ns) if max_hidden_ns else 0
 
     def waits_of(self, *types: str) -> list[Synchronization]:
         """Return the synchronizations that have one of these CUPTI types."""
@@ -122,7 +122,7 @@ _COPY_KERNELS = (
 QUERIES = ("cudaEventQuery", "cudaStreamQuery")
 
 
-def _bytes(*kinds: str) -> Callable[[ProgramRecord], int]:
+def _copied_bytes(*kinds: str) -> Callable[[ProgramRecord], int]:
     return lambda record: sum(a.size_bytes for a in record.copies(*kinds))
 
 
@@ -177,18 +177,18 @@ COUNTS: dict[str, tuple[str, Callable[[ProgramRecord], int]]] = {
     ),
     "memsets": ("memory <n set|sets>", lambda record: len(record.of_kind("MEMSET"))),
     "copies": ("<n copy|copies>", lambda record: len(record.copies()) + record.copied_by_kernels),
-    "copied_bytes": ("<n byte|bytes> copied", _bytes()),
+    "copied_bytes": ("<n byte|bytes> copied", _copied_bytes()),
     "to_device_copies": ("<n copy|copies> to the device", lambda record: len(record.copies("HtoD"))),
-    "to_device_bytes": ("<n byte|bytes> copied to the device", _bytes("HtoD")),
+    "to_device_bytes": ("<n byte|bytes> copied to the device", _copied_bytes("HtoD")),
     "to_host_copies": ("<n copy|copies> to the host", lambda record: len(record.copies("DtoH"))),
-    "to_host_bytes": ("<n byte|bytes> copied to the host", _bytes("DtoH")),
+    "to_host_bytes": ("<n byte|bytes> copied to the host", _copied_bytes("DtoH")),
     "pageable_copies": (
         "<n copy|copies> of pageable memory",
         lambda record: len([a for a in record.copies("HtoD", "DtoH") if a.pinned is False]),
     ),
     "bus_bytes": (
         "<n byte|bytes> between host and device",
-        lambda record: record.kernel_bus_bytes + _bytes("HtoD", "DtoH")(record),
+        lambda record: record.kernel_bus_bytes + _copied_bytes("HtoD", "DtoH")(record),
     ),
     "waits": ("<n wait|waits> of the host for the device", lambda record: record.waits + record.polls),
     "device_waits": (

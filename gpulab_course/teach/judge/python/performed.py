@@ -62,12 +62,14 @@ def perform(program: Any, task: Task) -> dict[str, Any]:
         messages about missing order; ``changed``: the indices of arguments that were changed although they
         must not be.
     """
-    real: Any = session.real_cp()
-    with session.bench() if real is None else nullcontext() as backend:
-        cp = real if backend is None else backend.cp
+    real_cp: Any = session.real_cp()
+    with session.bench() if real_cp is None else nullcontext() as backend:
+        cp = real_cp if backend is None else backend.cp
         bench = Bench(cp, backend)
-        originals = [a.copy() if isinstance(a, np.ndarray) else None for a in task.arguments]
-        source_arrays = [None if a is None or not task.on_device else cp.asarray(a) for a in originals]
+        original_arguments = [a.copy() if isinstance(a, np.ndarray) else None for a in task.arguments]
+        source_arrays = [
+            None if a is None or not task.on_device else cp.asarray(a) for a in original_arguments
+        ]
         with cp.cuda.Stream(non_blocking=True) as current:
             inputs = [
                 argument if source_array is None else _garbage_like(cp, source_array)
@@ -99,34 +101,38 @@ def perform(program: Any, task: Task) -> dict[str, Any]:
                 result = _on_host(bench, result)
             cp.cuda.Device().synchronize()
             changed_indices = []
-            for argument_index, (argument, original) in enumerate(zip(inputs, originals, strict=True)):
-                if not task.unchanged or original is None:
+            for argument_index, (argument, original_argument) in enumerate(
+                zip(inputs, original_arguments, strict=True)
+            ):
+                if not task.unchanged or original_argument is None:
                     continue
                 copies = (argument, *bench.pinned_of(argument))
-                if is_written[argument_index] or any(_differs(cp, copy, original) for copy in copies):
+                if is_written[argument_index] or any(
+                    _has_changed(cp, copy, original_argument) for copy in copies
+                ):
                     changed_indices.append(argument_index)
         messages = [hazard.message for hazard in (hazards or ())[:_MOST_HAZARDS]]
         program_counts = bench.record and counted(bench.record)
         return {"result": result, "counts": program_counts, "hazards": messages, "changed": changed_indices}
 
 
-def _garbage_like(cp: Any, template: Any) -> Any:
+def _garbage_like(cp: Any, source_array: Any) -> Any:
     """Return a new array of the same shape and dtype, filled with NaN or 1."""
-    array = cp.empty_like(template)
+    array = cp.empty_like(source_array)
     array.fill(cp.nan if array.dtype.kind == "f" else 1)
     return array
 
 
-def _differs(cp: Any, array: Any, original: Any) -> bool:
+def _has_changed(cp: Any, array: Any, original: Any) -> bool:
     return bool(cp.asnumpy(array).tobytes() != original.tobytes())
 
 
 def _on_host(bench: Bench, result: Any) -> Any:
     """Copy the arrays of a result to the host; copies of device arrays are wrapped in `OnDevice`."""
     if isinstance(result, tuple | list):
-        host_parts = [_on_host(bench, part) for part in result]
+        host_parts = [_on_host(bench, result_part) for result_part in result]
         return host_parts if isinstance(result, list) else tuple(host_parts)
     if isinstance(result, bench.cp.ndarray):
         return OnDevice(bench.read(result))
-    value = bench.read(result)
-    return value.copy() if isinstance(value, np.ndarray) else value
+    host_value = bench.read(result)
+    return host_value.copy() if isinstance(host_value, np.ndarray) else host_value

@@ -200,7 +200,7 @@ class _Trial:
 
 def advised(exercise: ProgramExercise, message: str) -> str:
     """Return a message, followed by the first advice of the exercise that matches it."""
-    advice_text = next((advice for words, advice in exercise.advice if words in message), "")
+    advice_text = next((advice for phrase, advice in exercise.advice if phrase in message), "")
     if not advice_text:
         return message
     period = "" if message.endswith((".", "!", "?")) else "."
@@ -257,7 +257,7 @@ def _checked_facts(facts: Any, argument_count: int) -> dict[str, Any]:
             and program_counts.keys() == COUNTS.keys()
             and all(type(count) is int for count in program_counts.values())
         )
-        hazards_are_valid = isinstance(hazards, list) and all(type(text) is str for text in hazards)
+        hazards_are_valid = isinstance(hazards, list) and all(type(hazard) is str for hazard in hazards)
         changes_are_valid = isinstance(changed_indices, list) and all(
             index in range(argument_count) for index in changed_indices
         )

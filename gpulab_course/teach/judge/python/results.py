@@ -28,22 +28,25 @@ def compare(label: str, result: Any, case: ProgramCase) -> None:
     try:
         _compare_result(label, result, case.wanted, case.place)
     except _WrongValues as reason:
-        advice = next((sentence for value, sentence in case.mistakes if _is_equal(result, value)), "")
+        advice = next(
+            (sentence for mistaken_result, sentence in case.mistakes if _is_equal(result, mistaken_result)),
+            "",
+        )
         raise NotYet(f"{reason} {advice}".rstrip()) from None
 
 
-def _compare_result(label: str, result: Any, wanted: Any, place: str) -> None:
-    if callable(wanted):
-        wanted(result)
+def _compare_result(label: str, result: Any, expected_result: Any, place: str) -> None:
+    if callable(expected_result):
+        expected_result(result)
         return
-    is_tuple = isinstance(wanted, tuple)
+    is_tuple = isinstance(expected_result, tuple)
     result_parts = result if is_tuple else (result,)
     if is_tuple and not isinstance(result, tuple | list):
-        raise NotYet(f"{label} should return {count(len(wanted), 'result')}, as a tuple or a list.")
-    if is_tuple and len(result) != len(wanted):
-        raise NotYet(f"{label} should return {count(len(wanted), 'result')}, not {len(result)}.")
+        raise NotYet(f"{label} should return {count(len(expected_result), 'result')}, as a tuple or a list.")
+    if is_tuple and len(result) != len(expected_result):
+        raise NotYet(f"{label} should return {count(len(expected_result), 'result')}, not {len(result)}.")
     for result_index, (result_part, expected) in enumerate(
-        zip(result_parts, wanted if is_tuple else (wanted,), strict=True)
+        zip(result_parts, expected_result if is_tuple else (expected_result,), strict=True)
     ):
         _compare_value(
             label, f"result {result_index + 1}" if is_tuple else "the result", result_part, expected, place
@@ -60,18 +63,22 @@ def _compare_value(label: str, name: str, result: Any, expected: Any, place: str
         raise NotYet(f"{label}: {name} should be a NumPy array, but it {place_text}.")
     expected = expected if isinstance(expected, Near) else np.asarray(expected)
     array = result.values if isinstance(result, OnDevice) else np.asarray(result)
-    values = values_of(expected)
+    expected_values = values_of(expected)
     if array.dtype.kind not in "biuf":
         raise NotYet(f"{label}: {name} is {spelt(result)}, but it should contain numbers.")
-    if array.shape != values.shape:
-        raise NotYet(f"{label}: {name} has the shape {array.shape}, but it should be {values.shape}.")
-    if array.dtype != values.dtype and not isinstance(result, int | float):
-        raise NotYet(f"{label}: {name} is {array.dtype}, but it should be {values.dtype}.")
+    if array.shape != expected_values.shape:
+        raise NotYet(
+            f"{label}: {name} has the shape {array.shape}, but it should be {expected_values.shape}."
+        )
+    if array.dtype != expected_values.dtype and not isinstance(result, int | float):
+        raise NotYet(f"{label}: {name} is {array.dtype}, but it should be {expected_values.dtype}.")
     # A number of Python may be rounded to the float that is wanted, and never cut to a whole number.
     with np.errstate(over="ignore"):
-        is_wrong = wrong_elements(array.astype(values.dtype) if values.dtype.kind == "f" else array, expected)
+        is_wrong = wrong_elements(
+            array.astype(expected_values.dtype) if expected_values.dtype.kind == "f" else array, expected
+        )
     if is_wrong.any():
-        raise _WrongValues(f"{label}: {first_wrong(name, array, values, is_wrong)}.")
+        raise _WrongValues(f"{label}: {first_wrong(name, array, expected_values, is_wrong)}.")
 
 
 def _is_equal(result: Any, expected: Any) -> bool:

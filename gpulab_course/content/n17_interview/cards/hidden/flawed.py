@@ -36,7 +36,9 @@ class Case:
         """Return kernel, grid, block, arguments and shared bytes for ``"flawed"`` or ``"mended"``."""
         shape = self.flawed if name == "flawed" else self.mended
         assert shape is not None
-        args = tuple(cp.asarray(item) if isinstance(item, np.ndarray) else item for item in self.arrays)
+        args = tuple(
+            cp.asarray(argument) if isinstance(argument, np.ndarray) else argument for argument in self.arrays
+        )
         kernel = cp.RawModule(code=self.code).get_function(name)
         if shape[2] > 48 << 10:
             kernel.max_dynamic_shared_size_bytes = shape[2]
@@ -64,11 +66,11 @@ def draw(seed: int | str, cause: str, index: int) -> Case:
     return families[index % len(families)](rng)
 
 
-def _kernel_pair(args: str, flawed: str, mended: str = "", preamble: str = "") -> str:
+def _kernel_pair(args: str, flawed_body: str, fixed_body: str = "", preamble: str = "") -> str:
     """Return CUDA source with both kernels, from their bodies."""
     index_line = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
     source_parts = [preamble]
-    for name, kernel_body in (("flawed", flawed), ("mended", mended)):
+    for name, kernel_body in (("flawed", flawed_body), ("mended", fixed_body)):
         if kernel_body:
             source_parts.append(
                 f'extern "C" __global__ void {name}({args}) {{\n    {index_line}\n{kernel_body}\n}}'
@@ -188,33 +190,33 @@ def array_of_structs(rng: random.Random) -> Case:
 def naive_product(rng: random.Random) -> Case:
     device = rng.choice(DEVICES)
     n = rng.choice([512, 640, 768])
-    tile = 16
+    tile_side = 16
     args = "const float* a, const float* b, float* c, int n"
     code = "\n".join(
         [
             f'extern "C" __global__ void flawed({args}) {{',
-            f"    int x = blockIdx.x * {tile} + threadIdx.x, y = blockIdx.y * {tile} + threadIdx.y;",
+            f"    int x = blockIdx.x * {tile_side} + threadIdx.x, y = blockIdx.y * {tile_side} + threadIdx.y;",
             "    float s = 0;",
             "    for (int k = 0; k < n; k++)",
             "        s += a[y * n + k] * b[k * n + x];",
             "    c[y * n + x] = s;",
             "}",
             f'extern "C" __global__ void mended({args}) {{',
-            f"    __shared__ float p[{tile}][{tile}], q[{tile}][{tile}];",
+            f"    __shared__ float p[{tile_side}][{tile_side}], q[{tile_side}][{tile_side}];",
             "    int tx = threadIdx.x, ty = threadIdx.y;",
-            f"    int x = blockIdx.x * {tile} + tx, y = blockIdx.y * {tile} + ty;",
+            f"    int x = blockIdx.x * {tile_side} + tx, y = blockIdx.y * {tile_side} + ty;",
             "    float s = 0;",
-            f"    for (int k = 0; k < n; k += {tile}) {{",
+            f"    for (int k = 0; k < n; k += {tile_side}) {{",
             "        p[ty][tx] = a[y * n + k + tx]; q[ty][tx] = b[(k + ty) * n + x];",
             "        __syncthreads();",
-            f"        for (int j = 0; j < {tile}; j++) s += p[ty][j] * q[j][tx];",
+            f"        for (int j = 0; j < {tile_side}; j++) s += p[ty][j] * q[j][tx];",
             "        __syncthreads();",
             "    }",
             "    c[y * n + x] = s;",
             "}",
         ]
     )
-    shape = (n // tile, n // tile), (tile, tile), 0
+    shape = (n // tile_side, n // tile_side), (tile_side, tile_side), 0
     return Case(
         "naive_product",
         "re-reading",
@@ -305,8 +307,8 @@ def unpadded_tile(rng: random.Random) -> Case:
     n = rng.choice([512, 1024])
     round_count = rng.choice([8, 16])
 
-    def body(pad: int) -> str:
-        return f"""    __shared__ float t[32][{32 + pad}];
+    def body(pad_columns: int) -> str:
+        return f"""    __shared__ float t[32][{32 + pad_columns}];
     int x = threadIdx.x & 31, y = threadIdx.x >> 5;
     for (int k = y; k < 32; k += 8) t[k][x] = in[(blockIdx.x * 32 + k) * 32 + x];
     __syncthreads();
@@ -385,25 +387,27 @@ def strided_table(rng: random.Random) -> Case:
 # --- atomics ----------------------------------------------------------------------------------------
 def _sum_bodies(type_name: str, add: str, n: int) -> tuple[str, str]:
     """Return two kernel bodies for a sum: one atomic per thread, and one atomic per warp."""
-    flawed = f"    for (int k = i; k < n; k += gridDim.x * blockDim.x) {add.format(to='out', value='x[k]')};"
-    mended = f"""    {type_name} s = 0;
+    flawed_body = (
+        f"    for (int k = i; k < n; k += gridDim.x * blockDim.x) {add.format(to='out', value='x[k]')};"
+    )
+    fixed_body = f"""    {type_name} s = 0;
     for (int k = i; k < n; k += gridDim.x * blockDim.x) s += x[k];
     for (int d = 16; d; d /= 2) s += __shfl_down_sync(~0u, s, d);
     if (threadIdx.x % 32 == 0) {add.format(to="out", value="s")};"""
-    return flawed, mended
+    return flawed_body, fixed_body
 
 
 @family("atomics")
 def one_sum(rng: random.Random) -> Case:
     device = rng.choice(DEVICES)
     n = rng.choice([1 << 17, 1 << 18, 1 << 19])
-    flawed, mended = _sum_bodies("float", "atomicAdd({to}, {value})", n)
+    flawed_body, fixed_body = _sum_bodies("float", "atomicAdd({to}, {value})", n)
     shape = 2 * SMS[device], 256, 0
     return Case(
         "one_sum",
         "atomics",
         device,
-        _kernel_pair("const float* x, float* out, int n", flawed, mended),
+        _kernel_pair("const float* x, float* out, int n", flawed_body, fixed_body),
         (_float_array(n), _zero_array(1), np.int32(n)),
         shape,
         shape,

@@ -24,19 +24,21 @@ WORK = "for (int k = 0; k < {many}; k++) v = fmaf(v, 0.999f, 0.5f) + sqrtf(v);"
 @family("divergence")
 def odd_and_even(rng: random.Random) -> Case:
     device = rng.choice(DEVICES)
-    ways = rng.choice([2, 4, 8])
+    branch_count = rng.choice([2, 4, 8])
     n = rng.choice([1 << 17, 1 << 18])
 
-    def body(branch: str) -> str:
-        lines = [f"    float v = x[i];\n    int way = {branch};"]
+    def body(branch_expression: str) -> str:
+        lines = [f"    float v = x[i];\n    int way = {branch_expression};"]
         lines += [
-            f"    {'else ' if way else ''}if (way == {way}) for (int k = 0; k < 64; k++) "
-            f"v = v * {0.5 + way / 16}f + sqrtf(v + {way});"
-            for way in range(ways)
+            f"    {'else ' if branch_index else ''}if (way == {branch_index}) for (int k = 0; k < 64; k++) "
+            f"v = v * {0.5 + branch_index / 16}f + sqrtf(v + {branch_index});"
+            for branch_index in range(branch_count)
         ]
         return "\n".join([*lines, "    y[i] = v;"])
 
-    code = _kernel_pair("const float* x, float* y, int n", body(f"i % {ways}"), body(f"(i / 32) % {ways}"))
+    code = _kernel_pair(
+        "const float* x, float* y, int n", body(f"i % {branch_count}"), body(f"(i / 32) % {branch_count}")
+    )
     shape = n // 256, 256, 0
     return Case(
         "odd_and_even",
@@ -278,20 +280,20 @@ def small_blocks(rng: random.Random) -> Case:
 def shared_gather(rng: random.Random) -> Case:
     device = rng.choice(DEVICES)
     n = rng.choice([1 << 17, 1 << 18])
-    hops = rng.choice([4, 6])
+    load_count = rng.choice([4, 6])
     kernel_body = f"""    extern __shared__ float s[];
     int at = i;
-    for (int k = 0; k < {hops}; k++) at = x[at];
+    for (int k = 0; k < {load_count}; k++) at = x[at];
     s[threadIdx.x] = at;
     y[i] = s[threadIdx.x];"""
     shape = n // 128, 128
-    chain = np.roll(np.arange(n), 128 * 77).astype(np.int32)
+    next_indices = np.roll(np.arange(n), 128 * 77).astype(np.int32)
     return Case(
         "shared_gather",
         "occupancy",
         device,
         _kernel_pair("const int* x, float* y", kernel_body, kernel_body),
-        (chain, _zero_array(n)),
+        (next_indices, _zero_array(n)),
         (*shape, rng.choice([40, 48]) << 10),
         (*shape, 512),
     )
@@ -306,10 +308,10 @@ def one_load_at_a_time(rng: random.Random) -> Case:
     device = rng.choice(DEVICES)
     n = rng.choice([1 << 20, 1 << 21])
     threads = rng.choice([32, 64])
-    flawed = """    float s = 0;
+    flawed_body = """    float s = 0;
     for (int k = i; k < n; k += gridDim.x * blockDim.x) { s += x[k]; __syncwarp(); __threadfence_block(); }
     y[i] = s;"""
-    mended = """    float s = 0;
+    fixed_body = """    float s = 0;
     int step = gridDim.x * blockDim.x;
     for (int k = i; k < n; k += 4 * step) {
         float a = x[k], b = x[k + step], c = x[k + 2 * step], d = x[k + 3 * step];
@@ -325,7 +327,7 @@ def one_load_at_a_time(rng: random.Random) -> Case:
         "one_load_at_a_time",
         "in flight",
         device,
-        _kernel_pair("const float* x, float* y, int n", flawed, mended),
+        _kernel_pair("const float* x, float* y, int n", flawed_body, fixed_body),
         (_float_array(n), _zero_array(blocks * threads), np.int32(n)),
         shape,
         shape,
@@ -358,10 +360,10 @@ def step_by_step(rng: random.Random) -> Case:
     device = rng.choice(DEVICES)
     rows = rng.choice([64, 128])
     threads = 2 * SMS[device] * 128
-    flawed = f"""    float s = 0;
+    flawed_body = f"""    float s = 0;
     for (int k = 0; k < {rows}; k++) {{ s += x[k * n + i]; __syncthreads(); }}
     y[i] = s;"""
-    mended = f"""    float s = 0;
+    fixed_body = f"""    float s = 0;
     for (int k = 0; k < {rows}; k += 4) {{
         float a = x[k * n + i], b = x[(k + 1) * n + i], c = x[(k + 2) * n + i], d = x[(k + 3) * n + i];
         s += a + b + c + d; __syncthreads();
@@ -372,7 +374,7 @@ def step_by_step(rng: random.Random) -> Case:
         "step_by_step",
         "in flight",
         device,
-        _kernel_pair("const float* x, float* y, int n", flawed, mended),
+        _kernel_pair("const float* x, float* y, int n", flawed_body, fixed_body),
         (_float_array(threads * rows), _zero_array(threads), np.int32(threads)),
         shape,
         shape,
@@ -383,8 +385,8 @@ def step_by_step(rng: random.Random) -> Case:
 def long_chain(rng: random.Random) -> Case:
     device = rng.choice(DEVICES)
     step_count = rng.choice([2048, 4096])
-    flawed = f"    float v = x[i];\n    for (int k = 0; k < {step_count}; k++) v = fmaf(v, 0.999f, 0.5f);\n    y[i] = v;"
-    mended = f"""    float a = x[i], b = a + 1, c = a + 2, d = a + 3;
+    flawed_body = f"    float v = x[i];\n    for (int k = 0; k < {step_count}; k++) v = fmaf(v, 0.999f, 0.5f);\n    y[i] = v;"
+    fixed_body = f"""    float a = x[i], b = a + 1, c = a + 2, d = a + 3;
     for (int k = 0; k < {step_count // 4}; k++) {{
         a = fmaf(a, 0.999f, 0.5f); b = fmaf(b, 0.999f, 0.5f);
         c = fmaf(c, 0.999f, 0.5f); d = fmaf(d, 0.999f, 0.5f);
@@ -396,7 +398,7 @@ def long_chain(rng: random.Random) -> Case:
         "long_chain",
         "latency",
         device,
-        _kernel_pair("const float* x, float* y", flawed, mended),
+        _kernel_pair("const float* x, float* y", flawed_body, fixed_body),
         (_float_array(n), _zero_array(n)),
         shape,
         shape,
@@ -406,20 +408,22 @@ def long_chain(rng: random.Random) -> Case:
 @family("latency")
 def pointer_chase(rng: random.Random) -> Case:
     device = rng.choice(DEVICES)
-    hops = rng.choice([64, 128])
+    load_count = rng.choice([64, 128])
     n = 2 * SMS[device] * 64
-    flawed = f"    int at = i;\n    for (int k = 0; k < {hops}; k++) at = next[at];\n    y[i] = at;"
-    mended = f"""    int a = i, b = (i + 32) % n, c = (i + 64) % n, d = (i + 96) % n;
-    for (int k = 0; k < {hops // 4}; k++) {{ a = next[a]; b = next[b]; c = next[c]; d = next[d]; }}
+    flawed_body = (
+        f"    int at = i;\n    for (int k = 0; k < {load_count}; k++) at = next[at];\n    y[i] = at;"
+    )
+    fixed_body = f"""    int a = i, b = (i + 32) % n, c = (i + 64) % n, d = (i + 96) % n;
+    for (int k = 0; k < {load_count // 4}; k++) {{ a = next[a]; b = next[b]; c = next[c]; d = next[d]; }}
     y[i] = a + b + c + d;"""
-    chain = np.roll(np.arange(n), 32 * 37).astype(np.int32)
+    next_indices = np.roll(np.arange(n), 32 * 37).astype(np.int32)
     shape = n // 64, 64, 0
     return Case(
         "pointer_chase",
         "latency",
         device,
-        _kernel_pair("const int* next, float* y, int n", flawed, mended),
-        (chain, _zero_array(n), np.int32(n)),
+        _kernel_pair("const int* next, float* y, int n", flawed_body, fixed_body),
+        (next_indices, _zero_array(n), np.int32(n)),
         shape,
         shape,
     )
@@ -430,8 +434,8 @@ def sum_in_order(rng: random.Random) -> Case:
     device = rng.choice(DEVICES)
     step_count = rng.choice([1024, 2048])
     fill_code = "    __shared__ float s[256];\n    s[threadIdx.x] = x[i]; s[threadIdx.x + 64] = 1;\n    __syncthreads();\n"
-    flawed = f"    float v = 0;\n    for (int k = 0; k < {step_count}; k++) v = v * 0.5f + s[(k + int(v)) & 63];\n    y[i] = v;"
-    mended = f"""    float a = 0, b = 0, c = 0, d = 0;
+    flawed_body = f"    float v = 0;\n    for (int k = 0; k < {step_count}; k++) v = v * 0.5f + s[(k + int(v)) & 63];\n    y[i] = v;"
+    fixed_body = f"""    float a = 0, b = 0, c = 0, d = 0;
     for (int k = 0; k < {step_count // 4}; k++) {{
         a = a * 0.5f + s[(k + int(a)) & 63]; b = b * 0.5f + s[(k + int(b)) & 63];
         c = c * 0.5f + s[(k + int(c)) & 63]; d = d * 0.5f + s[(k + int(d)) & 63];
@@ -443,7 +447,7 @@ def sum_in_order(rng: random.Random) -> Case:
         "sum_in_order",
         "latency",
         device,
-        _kernel_pair("const float* x, float* y", fill_code + flawed, fill_code + mended),
+        _kernel_pair("const float* x, float* y", fill_code + flawed_body, fill_code + fixed_body),
         (_float_array(n), _zero_array(n)),
         shape,
         shape,
