@@ -131,7 +131,7 @@ def exercise_called(exercise_id: str) -> Exercise:
         names = folders.exercises()
         suggestion = did_you_mean(exercise_id, names)
         examples = [name for name in names if name[:2] == exercise_id[:2]] or names
-        message = f"There is no exercise {exercise_id!r}.{suggestion} Some: {', '.join(examples)}."
+        message = f"There is no exercise {exercise_id!r}.{suggestion} Examples: {', '.join(examples)}."
         raise UnknownExerciseError(message)
     return exercise
 

@@ -68,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("answer", nargs="?", type=Path, help="a .cu or .py file, as for `gpulab check`")
     parser.add_argument("--name", default="", help="the name of the author")
     parser.add_argument(
-        "--verify", type=Path, metavar="FOLDER", help="judge the entries again whose answers FOLDER contains"
+        "--verify", type=Path, metavar="FOLDER", help="judge those entries again whose answers are in FOLDER"
     )
     options = parser.parse_args(arguments)
     if options.exercise is None:

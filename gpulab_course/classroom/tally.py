@@ -73,7 +73,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--every", type=float, default=5, metavar="S", help="seconds between two updates of the page"
     )
-    parser.add_argument("--once", action="store_true", help="write the page once")
+    parser.add_argument("--once", action="store_true", help="write the page once and exit")
     options = parser.parse_args(arguments)
     if not 1 <= options.every <= 3600:
         raise TallyError(f"--every takes 1 to 3600 seconds, not {options.every:g}.")

@@ -110,8 +110,8 @@ QUESTIONS = (
             Choice(
                 "The kernel: a GPU adds any number of elements at once",
                 (
-                    "A million additions take longer than a thousand, because blocks wait for free slots on "
-                    "an SM."
+                    "A million additions take longer than a thousand, because more bytes must move and "
+                    "blocks wait for free slots on an SM."
                 ),
             ),
             Choice("Compiling, at the first call", "Compiling takes far longer, and happens only once."),

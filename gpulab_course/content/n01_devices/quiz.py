@@ -35,7 +35,7 @@ QUESTIONS = (
         (
             Choice("when CuPy is imported", "An import does not use a device, and works without a driver."),
             Choice(
-                "when it queries the number of devices",
+                "when the program queries the number of devices",
                 "This query initializes the driver, but creates no context.",
             ),
             Choice(
@@ -68,7 +68,8 @@ QUESTIONS = (
         (
             Choice(
                 "the highest rate of one HBM2e stack",
-                "An A100 has five stacks. Published are 1.6 TB/s (40 GB, HBM2) and 2.0 TB/s (80 GB, HBM2e).",
+                "An A100 has five stacks. The published rates are 1.6 TB/s (40 GB, HBM2) and 2.0 TB/s (80 "
+                "GB, HBM2e).",
                 right=True,
             ),
             Choice(

@@ -31,7 +31,7 @@ PREDICTIONS = (
         "multiples of 32.",
         unit="%",
         comparison=97,
-        misconception="One more thread costs one thirty-second more.",
+        misconception="A block of 33 threads costs 1/32 more than a block of 32 threads.",
     ),
     PredictionQuestion(
         "02-tail-factor",

@@ -113,7 +113,10 @@ QUESTIONS = (
     WhyQuestion(
         "Why could a lock within a warp hang before Volta, and why does it work today?",
         (
-            "Before Volta a warp had one program counter, so lanes outside the loop had to wait, inactive.",
+            (
+                "Before Volta a warp had one program counter, so the inactive lanes outside the loop had to "
+                "wait."
+            ),
             "The lane that had the lock was one of them, so no lane could free it.",
             "Since Volta each lane has its own program counter, so the lane that has the lock can continue.",
             "It is still slow, because 32 lanes take the lock one by one. Let one lane take it for its warp.",

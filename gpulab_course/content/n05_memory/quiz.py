@@ -89,7 +89,9 @@ QUESTIONS = (
                 "The requests were coalesced before, because x runs along the rows of b.",
             ),
             Choice(
-                "31 of 32 loads of each element", "A block loads it once, and 32 threads use it.", right=True
+                "31 of the 32 loads of each element",
+                "A block loads it once, and 32 threads use it.",
+                right=True,
             ),
             Choice(
                 "mostly the traffic between L2 and device memory",

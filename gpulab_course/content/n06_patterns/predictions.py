@@ -55,8 +55,8 @@ PREDICTIONS = (
         "06-bins",
         "Each block counts in private bins and adds them to the global bins once. How fast is "
         "this, compared with counting directly in the global bins?",
-        "256 global bins are few for all blocks of a GPU, so their additions queue up in L2. In shared "
-        "memory each SM has its own queues.",
+        "There are only 256 global bins for all blocks of a GPU, so their additions queue up in L2. In "
+        "shared memory each SM has its own queues.",
         choices=("about as fast", "two to six times", "more than six times"),
         comparison="about as fast",
         misconception="All atomics cost the same, in global and in shared memory.",

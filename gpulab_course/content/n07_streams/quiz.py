@@ -111,7 +111,8 @@ QUESTIONS = (
         ),
     ),
     Question(
-        "A program has a race between two streams, and the right result in each of 1,000 runs. It is …",
+        "A program has a race between two streams, but its result was right in each of 1,000 runs. The "
+        "program is …",
         (
             Choice(
                 "harmless on this GPU, and wrong on others",

@@ -26,8 +26,8 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "09-half",
-        "Three loops: one waits for data, one reads its loss in every step, and one launches short kernels. "
-        "In how many of them does a kernel run for less than half of the time?",
+        "A program has three loops: one waits for data, one reads its loss in every step, and one launches "
+        "short kernels. In how many of them does a kernel run for less than half of the time?",
         "While the host does something else, the device has no work. A loader, a hidden wait and many single "
         "launches all lead to the same low number, but each needs a different remedy.",
         choices=LESS_THAN_HALF,

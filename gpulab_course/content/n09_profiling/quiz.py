@@ -82,7 +82,7 @@ QUESTIONS = (
         "The SM clock is at 300 MHz. Is the GPU throttled?",
         (
             Choice("yes: it should run at its boost clock", "An idle GPU lowers its clock to save power."),
-            Choice("yes, if it is hotter than 80 °C", "The temperature alone does not lower the clock."),
+            Choice("yes, if it is hotter than 80 °C", "A high temperature alone does not lower the clock."),
             Choice(
                 "only if the driver reports a reason",
                 "This is a clock event reason other than idle.",
