@@ -94,7 +94,7 @@ _STAY = (
     Wrong("08-stay", "applies the limit first", lambda x, limit: _cp().minimum(x, limit) - x.min(), "results", "it should be"),
     Wrong("08-stay", "uses a NumPy array", lambda x, limit: _cp().minimum(x - x.min(), np.full(x.shape, limit, np.float32)),
           "results", "keep all of the work on the device"),
-    Wrong("08-stay", "the limit is typed in", lambda x, limit: _cp().minimum(x - x.min(), 200), "results", "cut off"),
+    Wrong("08-stay", "the limit is typed in", lambda x, limit: _cp().minimum(x - x.min(), 200), "results", "set to the limit"),
     Wrong("08-stay", "a whole limit", lambda x, limit: _cp().minimum(x - x.min(), int(limit)), "results", "it should be"),
     Wrong("08-stay", "in another stream", _in_another_stream, "hazards", "nothing orders the two"),
     Right("08-stay", "clip", lambda x, limit: (x - x.min()).clip(None, limit)),

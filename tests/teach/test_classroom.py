@@ -198,7 +198,7 @@ def test_every_exercise_is_called_as_its_notebook_calls_it() -> None:
 def test_an_unknown_exercise_names_those_of_the_notebook() -> None:
     with pytest.raises(ValueError, match="There is no exercise '05-nothing'") as error:
         answers.exercise_called("05-nothing")
-    names = str(error.value).partition("Some: ")[2].rstrip(".").split(", ")
+    names = str(error.value).partition("Examples: ")[2].rstrip(".").split(", ")
     assert names == [name for name in folders.exercises() if name.startswith("05-")]
 
 
