@@ -138,6 +138,7 @@ MMA_FORMS = {
     "m16n8k32.row.col.s32.s8.u8.s32": (4, 4, 2, "r", "r", "s8 to s32"),
     "m8n8k16.row.col.s32.u8.u8.s32": (2, 1, 1, "r", "r", "s8 to s32"),
     "m8n8k4.row.col.f64.f64.f64.f64": (2, 1, 1, "d", "d", "f64 to f64"),
+    "m16n8k16.row.col.f64.f64.f64.f64": (4, 8, 4, "d", "d", "f64 to f64"),
 }
 TYPES = {"f": "float", "r": "unsigned", "d": "double"}
 
@@ -168,7 +169,7 @@ def mma_kernel(form: str) -> str:
 def test_matrix_instructions_count_by_format(form: str) -> None:
     cp = session.cp()
     _, _, _, sum_letter, factor_letter, name = MMA_FORMS[form]
-    x = cp.zeros(4 * 32, {"r": np.uint32, "d": np.float64}[factor_letter])
+    x = cp.zeros(8 * 32, {"r": np.uint32, "d": np.float64}[factor_letter])
     z = cp.zeros(4 * 32, {"r": np.uint32, "d": np.float64, "f": np.float32}[sum_letter])
     launch = Launch.of(KernelSource("k", mma_kernel(form)), 5, 64, (x, x, z, np.int32(7)), 0)
     counters = session.observe(launch, Counters()).record

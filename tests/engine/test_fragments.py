@@ -110,6 +110,30 @@ LAYOUTS: dict[str, tuple[tuple[int, int, int], str, str, int, Formula, int, Form
         )
         for kind in ("s8", "e4m3", "e5m2")
     },
+    # Matrix Fragments for mma.m8n8k4 with .f64 and for mma.m16n8k4, m16n8k8 and m16n8k16 with .f64.
+    "m8n8k4 f64": (
+        (8, 8, 4),
+        "f64",
+        "f64",
+        1,
+        lambda g, t, i: (g, t),
+        1,
+        lambda g, t, i: (t, g),
+        lambda g, t, i: (g, 2 * t + i),
+    ),
+    **{
+        f"m16n8k{k} f64": (
+            (16, 8, k),
+            "f64",
+            "f64",
+            k // 2,
+            lambda g, t, i: (g + 8 * (i % 2), 2 * i + t if i % 2 == 0 else 2 * i - 2 + t),
+            k // 4,
+            lambda g, t, i: (4 * i + t, g),
+            c_16x8,
+        )
+        for k in (4, 8, 16)
+    },
     "m8n8k16 s8": (
         (8, 8, 16),
         "s8",
@@ -121,10 +145,10 @@ LAYOUTS: dict[str, tuple[tuple[int, int, int], str, str, int, Formula, int, Form
         lambda g, t, i: (g, 2 * t + i),
     ),
 }
-BITS = {"f16": 16, "bf16": 16, "tf32": 32, "f32": 32, "s32": 32, "s8": 8, "e4m3": 8, "e5m2": 8}
+BITS = {"f16": 16, "bf16": 16, "tf32": 32, "f32": 32, "s32": 32, "s8": 8, "e4m3": 8, "e5m2": 8, "f64": 64}
 
 
-def encoded(values: npt.NDArray[Any], kind: str) -> npt.NDArray[np.uint32]:
+def encoded(values: npt.NDArray[Any], kind: str) -> npt.NDArray[Any]:
     """Return the bits of small integers in a type; those of FP8 are searched among all values."""
     if kind in ("e4m3", "e5m2"):
         exponent_bits, fraction_bits, bias = (4, 3, 7) if kind == "e4m3" else (5, 2, 15)
@@ -136,6 +160,8 @@ def encoded(values: npt.NDArray[Any], kind: str) -> npt.NDArray[np.uint32]:
             values.shape
         )
         return (index + 128 * (values < 0)).astype(np.uint32)
+    if kind == "f64":
+        return values.astype(np.float64).view(np.uint64)
     if kind == "f16":
         return values.astype(np.float16).view(np.uint16).astype(np.uint32)
     if kind in ("bf16", "tf32", "f32"):
@@ -143,10 +169,10 @@ def encoded(values: npt.NDArray[Any], kind: str) -> npt.NDArray[np.uint32]:
     return values.astype(np.int32).view(np.uint32) & (1 << BITS[kind]) - 1
 
 
-def registers_of(matrix: npt.NDArray[Any], kind: str, count: int, formula: Formula) -> npt.NDArray[np.uint32]:
+def registers_of(matrix: npt.NDArray[Any], kind: str, count: int, formula: Formula) -> npt.NDArray[Any]:
     """Return the registers (number, lane) that hold a matrix by a formula of PTX."""
-    per_register = 32 // BITS[kind]
-    result = np.zeros((count // per_register, 32), np.uint32)
+    per_register = max(32 // BITS[kind], 1)
+    result = np.zeros((count // per_register, 32), np.uint64 if kind == "f64" else np.uint32)
     for lane in range(32):
         for element in range(count):
             bits = encoded(matrix[formula(lane // 4, lane % 4, element)], kind)
@@ -174,20 +200,25 @@ def test_positions_and_values_follow_the_formulas_of_ptx(name: str) -> None:
     for count in counts:
         lists.append("{" + ", ".join(f"%{start + number}" for number in range(count)) + "}")
         start += count
-    outputs = ", ".join(f'"+r"(d[{number}])' for number in range(counts[0]))
+    letter, cpp = ("d", "double") if kind == "f64" else ("r", "unsigned")
+    outputs = ", ".join(f'"+{letter}"(d[{number}])' for number in range(counts[0]))
     inputs = ", ".join(
-        [*(f'"r"(a[{i}])' for i in range(counts[1])), *(f'"r"(b[{i}])' for i in range(counts[2]))]
+        f'"{letter}"({name}[{number}])'
+        for name, count in (("a", counts[1]), ("b", counts[2]))
+        for number in range(count)
     )
     opcode = f"mma.sync.aligned.m{m}n{n}k{k}.row.col.{sum_kind}.{kind}.{kind}.{sum_kind}"
     code = f"""
-    extern "C" __global__ void k(const unsigned* fa, const unsigned* fb, unsigned* fd) {{
-        unsigned a[{counts[1]}], b[{counts[2]}], d[{counts[0]}];
+    extern "C" __global__ void k(const {cpp}* fa, const {cpp}* fb, {cpp}* fd) {{
+        {cpp} a[{counts[1]}], b[{counts[2]}], d[{counts[0]}];
         for (int i = 0; i < {counts[1]}; ++i) a[i] = fa[32 * i + threadIdx.x];
         for (int i = 0; i < {counts[2]}; ++i) b[i] = fb[32 * i + threadIdx.x];
         for (int i = 0; i < {counts[0]}; ++i) d[i] = fd[32 * i + threadIdx.x];
         asm volatile("{opcode} {lists[0]}, {lists[1]}, {lists[2]}, {lists[0]};" : {outputs} : {inputs});
         for (int i = 0; i < {counts[0]}; ++i) fd[32 * i + threadIdx.x] = d[i];
     }}"""
+    if kind == "f64":
+        fa, fb, fc = (registers.view(np.float64) for registers in (fa, fb, fc))
     trace = traced(cp.RawKernel(code, "k"), 32, tuple(map(cp.asarray, (fa, fb, fc))))
     (execution,) = trace.executions
     instruction = trace.of(execution)
@@ -340,6 +371,38 @@ def test_registers_filled_by_ordinary_loads_have_their_addresses() -> None:
     np.testing.assert_array_equal(
         trace.values(product, "d"), np.tile(b.sum(axis=0, dtype=np.float64), (16, 1))
     )
+
+
+def test_doubles_have_the_addresses_of_their_first_bytes() -> None:
+    code = r"""
+    extern "C" __global__ void k(const double* a, const double2* b, double* d) {
+        __shared__ double tile[16 * 5];
+        __shared__ double2 pairs[32];
+        for (int i = threadIdx.x; i < 64; i += 32) tile[i / 4 * 5 + i % 4] = a[i];
+        pairs[threadIdx.x] = b[threadIdx.x];
+        __syncwarp();
+        int g = threadIdx.x / 4, t = threadIdx.x % 4;
+        double2 pair = pairs[threadIdx.x];
+        double s[4] = {};
+        asm volatile("mma.sync.aligned.m16n8k4.row.col.f64.f64.f64.f64 {%0,%1,%2,%3}, "
+            "{%4,%5}, {%6}, {%0,%1,%2,%3};"
+            : "+d"(s[0]), "+d"(s[1]), "+d"(s[2]), "+d"(s[3])
+            : "d"(tile[g * 5 + t]), "d"(tile[(g + 8) * 5 + t]), "d"(pair.y));
+        d[threadIdx.x] = s[0] + pair.x;
+    }"""
+    rng = np.random.default_rng(10)
+    a, b = rng.standard_normal((16, 4)), rng.standard_normal((32, 2))
+    trace = traced(cp.RawKernel(code, "k"), 32, tuple(map(cp.asarray, (a, b, np.zeros(32)))))
+    (product,) = with_role(trace, "multiply")
+    matrices = trace.of(product).matrices
+    np.testing.assert_array_equal(trace.values(product, "a"), a)
+    np.testing.assert_array_equal(trace.values(product, "b"), b[:, 1].reshape(8, 4).T)
+    address = product.address[0]
+    np.testing.assert_array_equal(address - address.min(), 40 * matrices[0].row + 8 * matrices[0].column)
+    address = product.address[1][0]
+    np.testing.assert_array_equal(address - address.min(), 16 * np.arange(32))
+    assert (product.address[2] == -1).all()
+    assert [len(matrix.registers) for matrix in matrices] == [2, 1, 4, 4]
 
 
 @pytest.mark.parametrize("transposed", [False, True])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ KIND_BITS = {
     "e5m2": 8,
     "s8": 8,
     "u8": 8,
+    "f64": 64,
 }
 """Bits of an element of each type; the type of elements of ``b16`` is not known."""
 
@@ -47,8 +48,8 @@ class Matrix:
 
     @property
     def per_register(self) -> int:
-        """Number of elements in one register."""
-        return 32 // KIND_BITS[self.kind]
+        """Number of elements in one register, which has 32 bits, or 64 for a double."""
+        return max(32 // KIND_BITS[self.kind], 1)
 
     def holder(self, row: int, column: int) -> tuple[int, int]:
         """Return the lane that holds an element, and the element's index in this lane.
@@ -103,7 +104,7 @@ class MatrixExecution:
 
     instruction: int
     step: int
-    bits: tuple[npt.NDArray[np.uint32], ...]
+    bits: tuple[npt.NDArray[np.uint64], ...]
     address: tuple[npt.NDArray[np.int64], ...]
     lane_address: npt.NDArray[np.int64]
 
@@ -157,7 +158,7 @@ class FragmentTrace:
         )
 
 
-def decoded(bits: npt.NDArray[np.uint32], kind: str) -> npt.NDArray[np.float64]:
+def decoded(bits: npt.NDArray[np.unsignedinteger[Any]], kind: str) -> npt.NDArray[np.float64]:
     """Convert bits to numbers of a matrix instruction's element type. Bits of type ``b16`` become integers.
 
     Examples
@@ -165,6 +166,9 @@ def decoded(bits: npt.NDArray[np.uint32], kind: str) -> npt.NDArray[np.float64]:
     >>> decoded(np.array([0x3C00, 0xC000], np.uint32), "f16")
     array([ 1., -2.])
     """
+    if kind == "f64":
+        return bits.astype(np.uint64).view(np.float64)
+    bits = bits.astype(np.uint32)
     with np.errstate(invalid="ignore"):
         match kind:
             case "f16":

@@ -1,8 +1,7 @@
 """Conversion of a traced block's raw data to the matrix instructions of one warp.
 
 The trace contains every register that a step wrote. Replaying these writes gives the registers that a matrix
-instruction reads, and for each byte of them the address in shared memory that it was loaded from. Products
-of doubles are left out.
+instruction reads, and for each byte of them the address in shared memory that it was loaded from.
 """
 
 from __future__ import annotations
@@ -152,8 +151,7 @@ class _Replay:
 
     def _run_step(self, step: _Step, rows: npt.NDArray[Any]) -> None:
         i = step.instruction
-        is_double_product = tensor.is_product(i) and "f64" in i.parts  # its registers have 64 bits
-        if i.root not in tensor.ROOTS or is_double_product:
+        if i.root not in tensor.ROOTS:
             self._write(step, rows)
             for request_index, request in enumerate(step.requests):
                 self._add_access(step, request_index, request)
@@ -175,7 +173,7 @@ class _Replay:
         for register in items_of(operand):
             register_content = _Content()
             if isinstance(register, ir.Immediate):
-                register_content = _Content(np.full(layout.LANES, register.value & 0xFFFFFFFF, np.uint64))
+                register_content = _Content(np.full(layout.LANES, register.value % 2**64, np.uint64))
             elif isinstance(register, ir.Register):
                 register_content = self.contents.get(
                     (step.depth, step.function, register.name), register_content
@@ -260,7 +258,7 @@ class _Replay:
         site: Site,
         step: _Step,
         instruction: MatrixInstruction,
-        bits: Sequence[npt.NDArray[np.uint32]],
+        bits: Sequence[npt.NDArray[np.uint64]],
         address: Sequence[Lanes],
         lane_address: Sequence[Lanes] = (),
     ) -> None:
@@ -381,7 +379,7 @@ def _matrix(
 ) -> Matrix:
     rows, columns = extent
     row, column = positions
-    registers = row.shape[1] * KIND_BITS[kind] // 32
+    registers = row.shape[1] * KIND_BITS[kind] // max(KIND_BITS[kind], 8 * _REGISTER_BYTES)
     return Matrix(
         name=name,
         kind=kind,
@@ -396,10 +394,10 @@ def _matrix(
     )
 
 
-def _element_bits(contents: Sequence[_Content], kind: str) -> npt.NDArray[np.uint32]:
+def _element_bits(contents: Sequence[_Content], kind: str) -> npt.NDArray[np.uint64]:
     """Return the bits of each element in each lane."""
     width = KIND_BITS[kind]
-    shifts = range(0, 32, width)
+    shifts = range(0, 8 * _REGISTER_BYTES, width)
     mask = np.uint64((1 << width) - 1)
     return np.array(
         [
@@ -407,7 +405,7 @@ def _element_bits(contents: Sequence[_Content], kind: str) -> npt.NDArray[np.uin
             for register_content in contents
             for shift in shifts
         ]
-    ).astype(np.uint32)
+    )
 
 
 def _element_addresses(contents: Sequence[_Content], kind: str) -> Lanes:

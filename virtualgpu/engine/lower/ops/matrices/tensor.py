@@ -19,7 +19,7 @@ from virtualgpu.engine.lower.warp_code import WarpCode
 from virtualgpu.errors import NotSupportedError, PtxError
 
 _INPUTS = ("f16", "bf16", "tf32")
-_SUPPORTED_TYPES = "it supports f16, bf16, tf32, e4m3, e5m2, s8 and u8, and f64 for mma.m8n8k4"
+_SUPPORTED_TYPES = "it supports f16, bf16, tf32, e4m3, e5m2, s8 and u8, and f64 for mma"
 _SHAPES = ((16, 16, 16), (32, 8, 16), (8, 32, 16), (16, 16, 8))
 
 
@@ -89,7 +89,7 @@ def _mma_positions(name: str, shape: tuple[int, int, int], kind: str) -> Element
     lane_group = lane >> 2
     lane_in_group = lane & 3
     _, _, k = shape
-    is_tf32 = kind == "tf32"
+    is_alone = kind in ("tf32", "f64")  # in its register
     if kind in (*BYTES, *FP8_TYPES) and name in "ab":
         element = np.arange(shape[0] * k // 32 if name == "a" else k // 4)
         # Runs of four; the runs of A are in both halves of the rows before the columns continue.
@@ -98,16 +98,15 @@ def _mma_positions(name: str, shape: tuple[int, int, int], kind: str) -> Element
         outer_index = lane_group + (8 * (element >> 2 & 1) if name == "a" and shape[0] == 16 else 0 * element)
         return (outer_index, inner_index) if name == "a" else (inner_index, outer_index)
     if name == "a":
-        element_count = {4: 2, 8: 4, 16: 8}[k]
-        element = np.arange(element_count)
-        if is_tf32:
-            return lane_group + 8 * (element & 1), lane_in_group + 4 * (element >> 1)
+        element = np.arange(shape[0] * k // 32)
+        if is_alone:
+            row_count = shape[0] // 8
+            return lane_group + 8 * (element % row_count), lane_in_group + 4 * (element // row_count)
         return lane_group + 8 * (element >> 1 & 1), 2 * lane_in_group + (element & 1) + 8 * (element >> 2)
     if name == "b":
-        if is_tf32:
-            element = np.arange(k // 4)
-            return lane_in_group + 4 * element, lane_group + 0 * element
         element = np.arange(k // 4)
+        if is_alone:
+            return lane_in_group + 4 * element, lane_group + 0 * element
         return 2 * lane_in_group + (element & 1) + 8 * (element >> 1), lane_group + 0 * element
     element = np.arange(shape[0] // 4)
     return lane_group + 8 * (element >> 1), 2 * lane_in_group + (element & 1)
@@ -214,23 +213,29 @@ _MMA_SHAPES = {
     "bf16": ((16, 8, 8), (16, 8, 16)),
     **dict.fromkeys(FP8_TYPES, ((16, 8, 32),)),
     **dict.fromkeys(BYTES, ((8, 8, 16), (16, 8, 16), (16, 8, 32))),
+    "f64": ((8, 8, 4), (16, 8, 4), (16, 8, 8), (16, 8, 16)),
 }
 
 
 def _double_product(code: WarpCode, instruction: ir.Instruction) -> None:
-    """Emit ``mma.m8n8k4`` of doubles: for each element of D, four fused multiply-adds in order."""
-    if shape_of(instruction) != (8, 8, 4) or "sp" in instruction.parts:
+    """Emit ``mma`` of doubles: for each element of D, fused multiply-adds in the order of k."""
+    m, _, k = shape = shape_of(instruction)
+    if shape not in _MMA_SHAPES["f64"] or "sp" in instruction.parts:
         raise NotSupportedError(f"The virtual GPU does not support {instruction.opcode}.")
-    destination, a, b, accumulator = instruction.operands
-    (a_value,) = (code.get(register, "f64") for register in fragments.items_of(a))
-    (b_value,) = (code.get(register, "f64") for register in fragments.items_of(b))
-    sums = [code.get(register, "f64") for register in fragments.items_of(accumulator)]
-    for element, register in enumerate(fragments.items_of(destination)):
+    a, b, sums = (
+        [code.get(register, "f64") for register in fragments.items_of(operand)]
+        for operand in instruction.operands[1:]
+    )
+    for element, register in enumerate(fragments.items_of(instruction.operands[0])):
         element_sum = sums[element]
-        for k_index in range(4):
-            row = _permute_lanes(code, a_value, [lane // 4 * 4 + k_index for lane in range(32)])
-            column = _permute_lanes(
-                code, b_value, [(2 * (lane % 4) + element) * 4 + k_index for lane in range(32)]
+        for k_index in range(k):
+            # Lanes of one group have the factors of a row of A, or of a column of B.
+            row, column = (
+                _permute_lanes(code, value, [4 * group + k_index % 4 for group in groups])
+                for value, groups in (
+                    (a[k_index // 4 * (m // 8) + element // 2], [lane // 4 for lane in range(32)]),
+                    (b[k_index // 4], [2 * (lane % 4) + element % 2 for lane in range(32)]),
+                )
             )
             element_sum = code.emitter.intrinsic("fma", "double", row, column, element_sum)
         code.set(register, element_sum, "f64")
