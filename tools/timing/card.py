@@ -10,11 +10,13 @@ from typing import Any
 
 from tools.timing import compare
 from tools.timing.compare import Compared, Score, score
+from tools.timing.fresh_launches import fresh_programs
 from tools.timing.launches import LAUNCHES
 
 CARD = Path(__file__).resolve().parents[2] / "virtualgpu" / "model" / "MODEL_CARD.md"
 GPUS = {"h100": "H100", "h200": "H200"}
 TENSOR = "h200_tensor"
+FRESH = "h200_fresh"
 
 HEAD = """# Accuracy of the modelled times
 
@@ -158,12 +160,54 @@ def tensor_section(modelled_times: dict[str, tuple[float, float]]) -> str:
         calibrating_worst=1 + score(calibration_rows).worst,
         chains=1 + score([row for row in calibration_rows if row.name.startswith("chase")]).worst,
         cold=score([row for row in cold if row.is_kept]),
-        rows="\n".join(
-            f"| {name} | {recorded_us:,.2f} | {modelled_us:,.2f} | {modelled_us / recorded_us:.2f} |"
-            for name, recorded_us, modelled_us in (
-                (row.name, row.recorded_ns / 1000, row.modelled_ns / 1000) for row in kept_rows
-            )
-        ),
+        rows=_program_rows(kept_rows),
+    )
+
+
+FRESH_HEAD = """## Programs written after the development of the model
+
+These {programs} programs test the model once more (`tools/timing/fresh_launches.py`). They multiply matrices
+of several formats with tensor cores, compute attention and convolutions, copy data asynchronously, and follow
+chains of addresses. Their author had not read the model's code, and knew its errors only from a summary. The
+programs were recorded before any of them was compared with the model. The result of each program was compared
+with NumPy's. Recorded on an {device} ({date}, driver {driver}).
+
+| | goal | H200 |
+| --- | --- | --- |
+| median error | 10 % | {warm.median:.1%} |
+| nine of ten within | | {warm.ninth_decile:.0%} |
+| worst | 1.6x | {worst:.2f}x |
+| order right | | {warm.ranked:.1%} |
+| cold, median error | | {cold.median:.1%} |
+| cold, worst | | {cold_worst:.2f}x |
+
+| program | H200 recorded, us | modelled | ratio |
+| --- | ---: | ---: | ---: |
+{rows}
+"""
+
+
+def fresh_section(modelled_times: dict[str, tuple[float, float]]) -> str:
+    """Return the card's section on the programs that were written after the development of the model."""
+    data = compare.recorded(FRESH)
+    warm, cold = compare.kernels(data, modelled_times, fresh_programs())
+    return FRESH_HEAD.format(
+        programs=len(warm),
+        device=data["device"],
+        date=data["date"],
+        driver=data["versions"]["driver"],
+        warm=score(warm),
+        worst=1 + score(warm).worst,
+        cold=score(cold),
+        cold_worst=1 + score(cold).worst,
+        rows=_program_rows(warm),
+    )
+
+
+def _program_rows(compared: Sequence[Compared]) -> str:
+    return "\n".join(
+        f"| {row.name} | {row.recorded_ns / 1000:,.2f} | {row.modelled_ns / 1000:,.2f} | {row.ratio:.2f} |"
+        for row in compared
     )
 
 
@@ -254,7 +298,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.parse_args(arguments)
     modelled_times = compare.modelled([*GPUS])
     tensor_times = compare.modelled(["h200"], compare.tensor_launches())["h200"]
-    text = card(modelled_times) + "\n" + tensor_section(tensor_times)
+    fresh_times = compare.modelled(["h200"], fresh_programs())["h200"]
+    sections = (card(modelled_times), tensor_section(tensor_times), fresh_section(fresh_times))
+    text = "\n".join(sections)
     CARD.write_text(text, encoding="utf-8")
     for gpu, value in kept_scores(modelled_times).items():
         print(f"{GPUS[gpu]}, kept: {value}")

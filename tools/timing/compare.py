@@ -1,7 +1,8 @@
 """Comparison of the modelled clock with recorded times of launches, copies and graphs.
 
 ``python -m tools.timing.compare h100`` prints the launches that calibrate; add ``--kept`` for those that were
-kept from it, and ``--all`` to see each launch. The recording ``h200_tensor`` has those of tensor cores.
+kept from it, and ``--all`` to see each launch. The recording ``h200_tensor`` has those of tensor cores, and
+``h200_fresh`` has the programs that were written after the development of the model.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tools.timing.fresh_launches import fresh_programs
 from tools.timing.launches import LAUNCHES, Timed
 
 DATA = Path(__file__).parent / "data"
@@ -203,8 +205,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cold", action="store_true", help="with cold caches")
     parser.add_argument("--all", action="store_true", help="list every launch")
     options = parser.parse_args(arguments)
-    gpu = options.gpu.partition("_")[0]
-    launches = tensor_launches() if gpu != options.gpu else LAUNCHES
+    gpu, _, part = options.gpu.partition("_")
+    launches: tuple[Timed, ...] = LAUNCHES
+    if part == "tensor":
+        launches = tensor_launches()
+    elif part == "fresh":
+        launches = fresh_programs()
     modelled_times = modelled([gpu], launches)[gpu]
     rows = [
         row

@@ -50,7 +50,7 @@ def _arguments(*makers: Maker | int) -> Arguments:
 def _floats(array: Array) -> Array:
     """Return the values of an array as floats; 16-bit integers are the bits of ``bfloat16`` values."""
     if array.dtype == np.uint16:
-        return (array.astype(np.uint32) << np.uint32(16)).view(np.float32)
+        return np.asarray((array.astype(np.uint32) << np.uint32(16)).view(np.float32))
     return array.astype(np.float32)
 
 
@@ -73,7 +73,7 @@ def _residual(a: Array, b: Array, _: Any, residual: Array, *sizes: Any) -> Array
 
 
 def _quantized(a: Array, b: Array, *_: Any) -> Array:
-    return np.clip((_by_columns(a, b).astype(np.int64) + 128) >> 8, -128, 127)
+    return np.asarray(np.clip((_by_columns(a, b).astype(np.int64) + 128) >> 8, -128, 127))
 
 
 def _parts(a: Array, b: Array, parts: Array, *_: Any) -> Array:
@@ -246,9 +246,10 @@ def _lower_gram(x: Array, *_: Any) -> Array:
 def _convolve(pixels: Array, weights: Array, *_: Any) -> Array:
     side = pixels.shape[1]
     wide = np.pad(_floats(pixels), ((0, 0), (1, 1), (1, 1), (0, 0)))
-    result: Array = sum(
-        wide[:, y : y + side, x : x + side] @ _floats(weights[3 * y + x]) for y in range(3) for x in range(3)
-    )
+    result = np.zeros((*pixels.shape[:3], weights.shape[2]), np.float32)
+    for tap, tap_weights in enumerate(_floats(weights)):
+        y, x = divmod(tap, 3)
+        result += wide[:, y : y + side, x : x + side] @ tap_weights
     return result
 
 
