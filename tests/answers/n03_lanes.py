@@ -34,8 +34,8 @@ _PAIRED = "int i = t / 64 * 64 + t % 32 * 2 + t / 32 % 2;"
 _BRANCHES = (
     Wrong("03-branch", "the given kernel, unchanged", _ruled("i % 2 == 0", "int i = t;"), "budget", "Warps still run both sides"),
     Wrong("03-branch", "guards the thread instead of the element", _ruled("i % 2 == 0", _PAIRED, "if (t >= n) return;"), "results",
-          "the element that the thread really processes"),
-    Wrong("03-branch", "no guard", _ruled("i % 2 == 0", _PAIRED, ""), "results", "really processes"),
+          "the element that the thread really handles"),
+    Wrong("03-branch", "no guard", _ruled("i % 2 == 0", _PAIRED, ""), "results", "really handles"),
     Wrong("03-branch", "rule by warp, element unchanged", _ruled("t / 32 % 2 == 0", "int i = t;"), "results", ""),
     Wrong("03-branch", "only even elements", _ruled("i % 2 == 0", "int i = 2 * t;"), "results", "had no thread"),
     Wrong("03-branch", "both at the same place", _ruled("i % 2 == 0", "int i = t / 64 * 64 + t % 32 * 2;"), "results",

@@ -17,7 +17,7 @@ PREDICTIONS = (
         "01-lazy",
         "A new kernel is launched many times. Divide the time of its first launch by the time of a later "
         "launch. How large is the result?",
-        "It took {times} times as long, because the first launch compiles the kernel. Warm up before you "
+        "The first launch took {times} times as long, because it compiles the kernel. Warm up before you "
         "measure a time.",
         choices=("less than 4 times", "4 to 30 times", "more than 30 times"),
         comparison="less than 4 times",
