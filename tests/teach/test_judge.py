@@ -88,7 +88,7 @@ def test_the_garbage_of_an_output_cannot_be_relied_on() -> None:
     body = "int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) atomicAdd(&out[i], i);"
     verdict = judge(exercise, f'extern "C" __global__ void last_block(int* out, int n) {{ {body} }}')
     assert verdict.failed_stage == "results"
-    assert "It adds to the initial contents of the output" in verdict.message
+    assert "adds to the initial contents of the output" in verdict.message
 
 
 @needs_nvrtc

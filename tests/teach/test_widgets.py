@@ -219,7 +219,7 @@ def test_a_form_shows_that_answers_are_not_saved(tmp_path: Path, monkeypatch: py
     form = asking_form(guess)
     say(form, value="7", sure=True)
     assert guess.value == 7
-    assert "not saved" in form.notice
+    assert "cannot be saved" in form.notice
     say(form)
     say(form, value="8", sure=True)
     assert form.notice == "", "said once a session"
