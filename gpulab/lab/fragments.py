@@ -46,7 +46,8 @@ def fragments(
         ``record`` has the executions (`virtualgpu.records.fragments.FragmentTrace`), for example
         ``record.values(record.executions[0], "a")``. Registers and addresses are those of the virtual GPU,
         which on a real GPU replays the launch. PTX defines the layouts of ``mma.sync``, ``ldmatrix`` and
-        ``stmatrix``, so they are the same on every GPU. It does not define the layout of ``wmma``.
+        ``stmatrix``, so they are the same on every GPU. It does not define the layout of ``wmma``: the
+        virtual GPU uses the one that was recorded on an H200.
 
     Raises
     ------

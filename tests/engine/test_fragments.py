@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,7 +12,9 @@ import pytest
 
 import gpulab as gl
 from gpulab import cp, session
+from tools.recordings import wmma_layouts as recording
 from virtualgpu.compile import nvrtc
+from virtualgpu.engine.lower.ops.matrices import wmma_layouts
 from virtualgpu.protocol import Fragments, Launch
 from virtualgpu.records.fragments import FragmentTrace, MatrixExecution, decoded
 
@@ -476,6 +479,43 @@ def test_wmma_fragments_of_a_chosen_warp() -> None:
     lane, element = trace.of(product).matrices[3].holder(3, 5)
     stored = decoded(product.bits[3], "f32")
     assert stored[element, lane] == exact[3, 5]
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape"),
+    [
+        ("f16", (16, 16, 16)),
+        ("f16", (32, 8, 16)),
+        ("f16", (8, 32, 16)),
+        ("bf16", (16, 16, 16)),
+        ("s8", (32, 8, 16)),
+        ("u8", (8, 32, 16)),
+        ("tf32", (16, 16, 8)),
+    ],
+)
+def test_wmma_has_the_elements_that_an_h200_has(kind: str, shape: tuple[int, int, int]) -> None:
+    """`recorded` also compares results with NumPy after each x[i] was replaced."""
+    known = json.loads(wmma_layouts.RECORD.read_text(encoding="utf-8"))
+    assert known["device"] == "NVIDIA H200"
+    case = next(case for case in recording.cases(kind) if case.shape == shape)
+    layouts = dict(recording.recorded(recording.kernels([case])[0], case))
+    assert len(layouts) == 3
+    assert layouts == {name: known["layouts"][name] for name in layouts}
+
+
+@pytest.mark.parametrize(
+    ("kind", "k", "of_mma"),
+    [("f16", 16, "m16n8k16 f16"), ("bf16", 16, "m16n8k16 bf16"), ("tf32", 8, "m16n8k8 tf32")],
+)
+def test_wmma_on_an_h200_has_the_layouts_of_two_mma(kind: str, k: int, of_mma: str) -> None:
+    _, _, _, a_count, a_at, b_count, b_at, d_at = LAYOUTS[of_mma]
+    sums = "c", "f32", 4, d_at
+    for name, element_kind, count, formula in (("a", kind, a_count, a_at), ("b", kind, b_count, b_at), sums):
+        row, column = wmma_layouts.positions_of(name, (16, 16, k), element_kind)
+        for lane, element in np.ndindex(row.shape):
+            expected_row, expected_column = formula(lane // 4, lane % 4, element % count)
+            assert row[lane, element] == expected_row
+            assert column[lane, element] == expected_column + 8 * (element // count)
 
 
 def test_a_trace_ends_after_the_most_steps() -> None:

@@ -136,13 +136,23 @@ def test_ordinary_accesses_show_their_lanes() -> None:
 
 
 def test_wmma_has_a_note_about_real_gpus() -> None:
-    args = (cp.ones((16, 16), cp.float16), cp.ones((16, 16), cp.float16), cp.zeros((2, 16, 16), cp.float32))
-    view = gl.fragments(cp.RawKernel(WMMA, "k"), 1, 64, args, warp=1)
+    def view_of_wmma() -> FragmentView:
+        halves = cp.ones((16, 16), cp.float16)
+        return gl.fragments(
+            cp.RawKernel(WMMA, "k"), 1, 64, (halves, halves, cp.zeros((2, 16, 16), "f4")), warp=1
+        )
+
+    view = view_of_wmma()
     assert "wmma" in view.caption
+    assert "assum" in view.caption
     assert "wmma" not in tile_view().caption
     assert "warp 1 of block 0: 1 multiplication" in repr(view)
     (load,) = (row for row in view.rows if "load b" in row.cells[2])
     assert load.cells[4:] == ("–", "–")
+    with session.on_device("virtual:H200"):
+        caption = view_of_wmma().caption
+    assert "recorded on an H200" in caption
+    assert "assum" not in caption
 
 
 def test_the_device_shows_what_its_kernel_executes() -> None:

@@ -22,9 +22,12 @@ from virtualgpu.records.fragments import FragmentTrace, MatrixExecution, decoded
 MAX_PICTURE_ROWS = 8
 _TRUNCATION_NOTE = "The warp continued after the steps that are shown."
 WMMA_NOTE = (
-    "PTX defines neither the lane of each element of a wmma fragment nor the accesses of its loads and "
-    "stores. Both are shown for the virtual GPU, and they differ on real GPUs."
+    "NVIDIA does not document the layout of wmma fragments. {layout} Fragments of halves can have more "
+    "elements than are shown. These repeat the shown ones, and the multiplication does not read them. "
+    "The virtual GPU accesses one element per lane at a time, but a real GPU can combine several."
 )
+RECORDED_LAYOUT = "It was recorded on an H200."
+ASSUMED_LAYOUT = "The shown layout was recorded on an H200; for other GPUs it is an assumption."
 
 
 class FragmentView(View, module="fragments/view"):
@@ -54,7 +57,7 @@ class FragmentView(View, module="fragments/view"):
         origin = trace.provenance.of_results
         notes = (
             f"{note.removesuffix('.')}." if note else "",
-            WMMA_NOTE if any(i.opcode.startswith("wmma") for i in trace.instructions) else "",
+            self._wmma_note(),
             _TRUNCATION_NOTE if trace.truncated else "",
         )
         super().__init__(
@@ -82,6 +85,12 @@ class FragmentView(View, module="fragments/view"):
         """The execution that is shown."""
         shown = self.chosen_row.shown
         return shown[min(self.execution, len(shown) - 1)]
+
+    def _wmma_note(self) -> str:
+        if not any(instruction.opcode.startswith("wmma") for instruction in self.trace.instructions):
+            return ""
+        is_recorded = self.trace.provenance.device.split()[-1] == "H200"
+        return WMMA_NOTE.format(layout=RECORDED_LAYOUT if is_recorded else ASSUMED_LAYOUT)
 
     def _warp_text(self) -> str:
         block = self.trace.block_index

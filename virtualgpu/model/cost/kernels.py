@@ -199,9 +199,8 @@ FRAGMENT_ROWS = 8  # rows of 16 or 32 bytes in one access to a fragment of wmma
 def machine_counters(counters: KernelCounters) -> KernelCounters:
     """Convert the counters of memory accesses from PTX to machine code.
 
-    Fragments are counted by element, of which each lane has consecutive ones. In machine code, a lane
-    accesses two halves or two sums at once, and a warp eight rows. From shared memory, ``ldmatrix`` loads
-    fragments.
+    Fragments are counted by element. In machine code, a lane accesses two halves or two sums at once, and a
+    warp eight rows. From shared memory, ``ldmatrix`` loads fragments.
     Accesses with ``.cg`` request all their sectors from L2.
     """
     return replace(counters, accesses=tuple(map(_machine_access, counters.accesses)))
@@ -215,8 +214,7 @@ def _machine_access(access: AccessCounters) -> AccessCounters:
     is_pair = access.size_bytes < 4 or ".store" in access.text or ".load.c" in access.text
     requests = max(access.requests // (2 if is_pair else 1), 1)
     sectors = min(FRAGMENT_ROWS * requests, access.sectors)
-    passes = access.wavefronts / access.requests
-    wavefronts = round(requests * (1.0 if passes <= 4.0 else passes / 2.0)) if access.wavefronts else 0
+    wavefronts = round(requests * access.wavefronts / access.requests)
     return replace(
         access,
         requests=requests,

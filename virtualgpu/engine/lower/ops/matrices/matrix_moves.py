@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from virtualgpu.compile.ptx import ir
 from virtualgpu.engine.ir import checks, lanes, layout
-from virtualgpu.engine.ir.text import IOTA, load_field, splat
+from virtualgpu.engine.ir.matrix_product import ElementPositions
+from virtualgpu.engine.ir.text import load_field, splat
 from virtualgpu.engine.lower import fragments
 from virtualgpu.engine.lower.ops import memory_ops
 from virtualgpu.engine.lower.warp_code import WarpCode
@@ -20,21 +24,26 @@ from virtualgpu.records.access import Rule
 class Move:
     """The parameters of an LLVM function that loads or stores matrix fragments.
 
-    ``columns`` is the width of the matrix, of which each lane has consecutive elements. ``by_row`` means that
-    memory contains one row after the other.
+    ``matrix`` names the matrix and the shape of the multiplication, ``positions`` are the rows and columns of
+    each lane's elements. ``by_row`` means that memory contains one row after the other.
     """
 
+    matrix: str
     access: ir.Instruction
     space: str
     kind: str
-    elements: int
+    positions: ElementPositions
     registers: int
-    columns: int
     by_row: bool
 
     @property
     def size(self) -> int:
         return ir.TYPE_BYTES[self.kind]
+
+    @property
+    def elements(self) -> int:
+        """Number of different elements of a lane."""
+        return self.positions[0].shape[1]
 
     @property
     def is_load(self) -> bool:
@@ -48,7 +57,7 @@ class Move:
     @property
     def name(self) -> str:
         order = "row" if self.by_row else "column"
-        return f"wmma_{self.access.root}_{self.columns}_{order}_{self.space}_{self.kind}_{self.elements}_{self.registers}"
+        return f"wmma_{self.access.root}_{self.matrix}_{order}_{self.space}_{self.kind}_{self.registers}"
 
 
 def call(
@@ -95,7 +104,10 @@ def _move_function(code: WarpCode, move: Move) -> str:
     ]
     parameters += ["i32 %mask", "i32 %function", "i32 %pc", "i32 %site", "ptr %registers"]
     move_text = _load_text(code, move, raw) if move.is_load else _store_text(code, move, raw)
+    rows, columns = (_table(axis.T) for axis in move.positions)
     return f"""
+@{move.name}.row = internal constant {rows}
+@{move.name}.column = internal constant {columns}
 define internal i1 @{move.name}({", ".join(parameters)}) noinline {{
 entry:
   %parts = alloca [{part_count} x <32 x {raw}>], align 64
@@ -120,6 +132,12 @@ fail:
 """
 
 
+def _table(numbers: npt.NDArray[np.int64]) -> str:
+    """Return an LLVM array with a row of lanes for each element."""
+    rows = [f"<32 x i64> <{', '.join(f'i64 {n}' for n in row)}>" for row in numbers.tolist()]
+    return f"[{len(rows)} x <32 x i64>] [{', '.join(rows)}]"
+
+
 def _element_address(code: WarpCode, move: Move) -> str:
     """Return LLVM text that computes ``%a``, the address of element ``%n`` in each lane."""
     llvm = move.address
@@ -127,11 +145,10 @@ def _element_address(code: WarpCode, move: Move) -> str:
     narrow = (
         "trunc <32 x i64> %bytes to <32 x i32>" if llvm == "i32" else "add <32 x i64> %bytes, zeroinitializer"
     )
-    return f"""  %n64 = zext i32 %n to i64
-{splat("i64", "%n64", "%ns")}  %lane.first = mul <32 x i64> {IOTA}, splat (i64 {move.elements})
-  %index = add <32 x i64> %lane.first, %ns
-  %row = lshr <32 x i64> %index, splat (i64 {move.columns.bit_length() - 1})
-  %column = and <32 x i64> %index, splat (i64 {move.columns - 1})
+    return f"""  %rows = getelementptr <32 x i64>, ptr @{move.name}.row, i32 %n
+  %row = load <32 x i64>, ptr %rows
+  %columns = getelementptr <32 x i64>, ptr @{move.name}.column, i32 %n
+  %column = load <32 x i64>, ptr %columns
   %stride = zext <32 x i32> %stride32 to <32 x i64>
   %lines = mul <32 x i64> %stride, %{major}
   %items = add <32 x i64> %lines, %{minor}

@@ -14,7 +14,7 @@ from virtualgpu.engine.ir import matrix_product as matrix_ir
 from virtualgpu.engine.ir.matrix_product import BYTES, FP8_TYPES, ElementPositions, elements_per_register
 from virtualgpu.engine.lower import fragments
 from virtualgpu.engine.lower.ops import memory_ops
-from virtualgpu.engine.lower.ops.matrices import matrix_moves, matrix_rows
+from virtualgpu.engine.lower.ops.matrices import matrix_moves, matrix_rows, wmma_layouts
 from virtualgpu.engine.lower.warp_code import WarpCode
 from virtualgpu.errors import NotSupportedError, PtxError
 
@@ -72,17 +72,6 @@ def extent_of(name: str, shape: tuple[int, int, int]) -> tuple[int, int]:
     return {"a": (m, k), "b": (k, n)}.get(name, (m, n))
 
 
-def _wmma_positions(name: str, shape: tuple[int, int, int]) -> ElementPositions:
-    """Return the rows and columns of each lane's elements of a ``wmma`` fragment, shape (32, elements).
-
-    PTX does not define this layout; here each lane holds consecutive elements of the row-major matrix.
-    """
-    rows, columns = extent_of(name, shape)
-    per_lane = rows * columns // 32
-    index = np.arange(32)[:, None] * per_lane + np.arange(per_lane)
-    return index // columns, index % columns
-
-
 def _mma_positions(name: str, shape: tuple[int, int, int], kind: str) -> ElementPositions:
     """Return the rows and columns of each lane's elements of an ``mma.sync`` operand."""
     lane = np.arange(32)[:, None]
@@ -115,9 +104,12 @@ def _mma_positions(name: str, shape: tuple[int, int, int], kind: str) -> Element
 def positions_of(instruction: ir.Instruction, name: str) -> ElementPositions:
     """Return the rows and columns of each lane's matrix elements, as arrays of shape (32, elements)."""
     shape = shape_of(instruction)
-    if instruction.root == "wmma":
-        return _wmma_positions(name, shape)
-    return _mma_positions(name, shape, types_of(instruction)[1])
+    if instruction.root == "mma":
+        return _mma_positions(name, shape, types_of(instruction)[1])
+    kind = instruction.type
+    if is_product(instruction):
+        kind = dict(zip("dabc", types_of(instruction), strict=True))[name]
+    return wmma_layouts.positions_of(name, shape, kind)
 
 
 def rows_positions(instruction: ir.Instruction) -> ElementPositions:
@@ -159,19 +151,20 @@ def _wmma_load_or_store(code: WarpCode, instruction: ir.Instruction) -> None:
     operands = list(instruction.operands)
     fragment = operands.pop(0 if is_load else 1)
     assert isinstance(fragment, ir.Vector)
-    rows, columns = extent_of(name, shape_of(instruction))
+    shape = shape_of(instruction)
+    rows, columns = extent_of(name, shape)
     by_row = "row" in instruction.parts
     base_address = memory_ops.address_of(code, operands[0], space)
     stride = (
         code.get(operands[1], "u32") if len(operands) > 1 else f"splat (i32 {columns if by_row else rows})"
     )
     matrix_move = matrix_moves.Move(
+        f"{name}_{'x'.join(map(str, shape))}_{instruction.type}",
         memory_ops.as_access(instruction, "ld" if is_load else "st", space, ir.TYPE_BYTES[element_type]),
         space,
         element_type,
-        rows * columns // 32,
+        positions_of(instruction, name),
         len(fragment.items),
-        columns,
         by_row,
     )
     matrix_moves.call(code, instruction, matrix_move, base_address, stride, fragment)

@@ -1,0 +1,61 @@
+"""The layouts of the fragments of ``wmma``: the matrix element in each ``x[i]`` of each lane.
+
+NVIDIA does not document these layouts. `RECORD` has those of an H200, recorded by
+``tools.recordings.wmma_layouts``. The virtual GPU uses them for all GPUs. A layout does not depend on whether
+memory contains the matrix by row or by column.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from virtualgpu.engine.ir import layout
+from virtualgpu.engine.ir.matrix_product import ElementPositions
+from virtualgpu.errors import NotSupportedError
+
+RECORD = Path(__file__).with_name("wmma_layouts.json")
+
+
+def positions(bits: Mapping[str, Sequence[Sequence[int]]]) -> ElementPositions:
+    """Return the rows and columns of each lane's elements, as arrays of shape (32, elements).
+
+    Each bit of the lane's number and of the element's index adds a row and a column. A bit of the index that
+    adds nothing repeats elements.
+    """
+    lane = np.arange(layout.LANES)[:, None]
+    element = np.arange(1 << len(bits["element"]))
+    row, column = np.zeros((2, layout.LANES, len(element)), np.int64)
+    for index, name in ((lane, "lane"), (element, "element")):
+        for bit, (rows, columns) in enumerate(bits[name]):
+            row += rows * (index >> bit & 1)
+            column += columns * (index >> bit & 1)
+    return row, column
+
+
+@functools.cache
+def _layouts() -> dict[str, dict[str, list[list[int]]]]:
+    layouts: dict[str, dict[str, list[list[int]]]] = json.loads(RECORD.read_text(encoding="utf-8"))["layouts"]
+    return layouts
+
+
+def key(name: str, shape: tuple[int, int, int], kind: str) -> str:
+    """Return the name of the layout of matrix a, b, c or d in `RECORD`."""
+    m, n, k = shape
+    return f"{'c' if name == 'd' else name} m{m}n{n}k{k} {kind}"
+
+
+def positions_of(name: str, shape: tuple[int, int, int], kind: str) -> ElementPositions:
+    """Return the rows and columns of the elements in a fragment of matrix a, b, c or d, without repeats."""
+    bits = _layouts().get(key(name, shape, kind))
+    if bits is None:
+        raise NotSupportedError(
+            f"The virtual GPU does not support wmma with the fragment {key(name, shape, kind)}."
+        )
+    row, column = positions(bits)
+    count = 1 << sum(bit != [0, 0] for bit in bits["element"])
+    return row[:, :count], column[:, :count]
