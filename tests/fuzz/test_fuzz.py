@@ -54,7 +54,8 @@ def packs() -> list[int]:
         return all_packs
     levels = processor.levels()
     if sample.is_on():
-        return sample.part(all_packs, ONE_IN, lambda first: f"{chosen} {first}")
+        one_in = ONE_IN if chosen == "native" else 2 * ONE_IN
+        return sample.part(all_packs, one_in, lambda first: f"{chosen} {first}")
     native_packs = [*all_packs[:QUICK_PACKS], *all_packs[QUICK_PACKS::SAMPLE]]
     if chosen == "native":
         return native_packs

@@ -22,20 +22,19 @@ from virtualgpu.sanitizer import sanitize
 pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="needs NVRTC")
 
 FIRST = 200
-SEEDS = range(FIRST, FIRST + generator.PACK)
+SEEDS = range(FIRST, FIRST + generator.PACK // 2)  # what a machine does in some seconds
 OTHER_TARGETS = (75, 100)
+
+
+def answers(target: int = 90, **options: Any) -> dict[int, str]:
+    program, kernels = virtual_run.compiled(FIRST, target)
+    return {seed: generator.digest(virtual_run.run(program, kernels[seed], **options)) for seed in SEEDS}
 
 
 @lru_cache
 def expected() -> dict[int, str]:
     """Answers for 9.0, blocks in order, nothing watched."""
-    program, kernels = virtual_run.compiled(FIRST, 90)
-    return {seed: generator.digest(virtual_run.run(program, k)) for seed, k in kernels.items()}
-
-
-def answers(target: int = 90, **options: Any) -> dict[int, str]:
-    program, kernels = virtual_run.compiled(FIRST, target)
-    return {seed: generator.digest(virtual_run.run(program, k, **options)) for seed, k in kernels.items()}
+    return answers()
 
 
 @pytest.mark.parametrize("target", OTHER_TARGETS)
@@ -45,8 +44,8 @@ def test_every_target_gives_the_same(target: int) -> None:
 
 def test_the_order_of_blocks_does_not_matter() -> None:
     program, kernels = virtual_run.compiled(FIRST, 90)
-    several = [k for k in kernels.values() if np.prod(k.grid) > 1]
-    assert len(several) >= 10
+    several = [kernels[seed] for seed in SEEDS if np.prod(kernels[seed].grid) > 1]
+    assert len(several) >= 5
     for k in several:
         blocks = int(np.prod(k.grid))
         shuffled = np.random.default_rng(k.seed).permutation(blocks).astype(np.int64)
@@ -63,7 +62,8 @@ def test_counting_does_not_change_results() -> None:
 def test_tracing_does_not_change_results() -> None:
     results = {}
     program, kernels = virtual_run.compiled(FIRST, 90)
-    for seed, k in kernels.items():
+    for seed in SEEDS:
+        k = kernels[seed]
         last = tuple(n - 1 for n in k.grid)
         request = TraceRequest(block_index=last, warp_index=0, max_steps=2000)  # type: ignore[arg-type]
         results[seed] = generator.digest(virtual_run.run(program, k, trace=request))

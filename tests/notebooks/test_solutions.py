@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import dis
+import functools
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,10 +66,12 @@ def test_the_notebook_runs_with_its_solutions(
     assert not shipped_ptx.problems(shipped_ptx.title(path.name, device), compiling.noted(noted))
 
 
+@functools.cache
 def folded() -> dict[str, str]:
     return {name: code for path in NOTEBOOKS for name, code in solutions(read(path)).items()}
 
 
+@functools.cache
 def checked() -> dict[str, str]:
     """What each exercise's cell hands to ``gl.check``, as it is written there."""
     cells = {name: cell for path in NOTEBOOKS for name, cell in exercises(read(path)).items()}

@@ -91,8 +91,10 @@ def test_one_number_and_many_are_rounded_alike(form: Format) -> None:
 @narrow
 def test_neighbours_are_the_next_codes(form: Format) -> None:
     ordered = sorted({float(form.value(c)) for c in range(2**form.bits) if math.isfinite(form.value(c))})
-    for low, number, high in zip(ordered[:-2], ordered[1:-1], ordered[2:], strict=True):
-        assert form.neighbours(number) == (low, high)
+    step = 1 if form.bits == 8 else 61  # of 65,536 numbers some thousand
+    for index in range(1, len(ordered) - 1, step):
+        assert form.neighbours(ordered[index]) == (ordered[index - 1], ordered[index + 1])
+    assert form.neighbours(ordered[-2]) == (ordered[-3], ordered[-1])
     assert same(form.neighbours(form.largest)[1], math.inf if form.has_infinity else math.nan)
 
 

@@ -175,7 +175,7 @@ def sleeps() -> None:
         (forked, "processes that were still running", 3),
         (both_return, "", 3),
         # A third of the limit is the watchdog's, which is reached first on a busy machine, too.
-        (endless, "cudaErrorLaunchTimeout", 9),
+        (endless, "cudaErrorLaunchTimeout", 4.5),
         (unpicklable, "a generator, cannot leave the sandbox", 3),
         (memory, "GiB of memory", 20),
         (sleeps, "it waits", 3),

@@ -222,30 +222,12 @@ def test_summary_ends_with_the_totals() -> None:
     assert "FAILED" in lines[-3]
 
 
-@pytest.mark.parametrize(
-    ("body", "ok"),
-    [
-        ("def test_it():\n    assert True\n", True),
-        ("def test_it():\n    assert False\n", False),
-    ],
-)
-def test_a_failing_stage_fails_the_suite(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, ok: bool
-) -> None:
-    path = tmp_path / "test_example.py"
-    path.write_text(body)
-    command = suite.pytest("-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(path))
-    monkeypatch.setitem(suite.STAGES, "unit", lambda: [command])
-    assert suite.run("unit", dict(os.environ)).ok is ok
-
-
-@pytest.mark.parametrize("stage", ["gpu", "notebooks"])
 def test_a_broken_installation_is_reported_once(
-    stage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "gpulab.py").write_text("raise ImportError('half an installation')\n")
-    monkeypatch.setitem(suite.STAGES, stage, lambda: pytest.fail("ran"))
-    ended = suite.run(stage, {**os.environ, "PYTHONPATH": str(tmp_path)})
+    monkeypatch.setitem(suite.STAGES, "notebooks", lambda: pytest.fail("ran"))
+    ended = suite.run("notebooks", {**os.environ, "PYTHONPATH": str(tmp_path)})
     assert not ended.ok
     assert "Nothing can run" in ended.closing
     assert "half an installation" in ended.closing
@@ -269,31 +251,3 @@ def test_chromium_named_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert chromium.find() == str(tmp_path / "my-browser")
     monkeypatch.setenv("GPULAB_NO_APT", "1")
     assert chromium.apt_prefix() is None
-
-
-@pytest.mark.parametrize("gpu", [False, True])
-def test_gpu_tests_are_skipped_with_a_reason_and_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpu: bool
-) -> None:
-    """With and without a GPU: a stage that leaves them to another one still says how many there are."""
-    (tmp_path / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text(encoding="utf-8"))
-    (tmp_path / "test_example.py").write_text(
-        "import pytest\n\n@pytest.mark.gpu\n@pytest.mark.parametrize('n', range(3))\n"
-        "def test_on_a_gpu(n):\n    assert False\n\n@pytest.mark.browser\ndef test_in_a_browser():\n"
-        "    assert False\n\ndef test_anywhere():\n    pass\n"
-    )
-    (tmp_path / "cupy.py").write_text(f"class cuda:\n    is_available = staticmethod(lambda: {gpu})\n")
-    monkeypatch.setattr(suite, "workers", lambda *_: [])
-    command = [*suite.unit()[0][:-1], "-p", "no:cacheprovider", "--rootdir", str(tmp_path)]
-    done = subprocess.run(
-        [*command, str(tmp_path)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"},
-    )
-    assert suite.counts(done.stdout.splitlines()[-1]) == {"passed": 1, "skipped": 3, "deselected": 1}
-    assert (
-        f"   3  {'needs the GPU for itself' if gpu else 'needs an NVIDIA GPU; CuPy finds none'}"
-        in done.stdout
-    )
