@@ -173,7 +173,7 @@ def test_every_exit_is_covered() -> None:
 
 
 def test_an_unknown_kernel_is_named() -> None:
-    with pytest.raises(PtxError, match="nothing.*vector_add"):
+    with pytest.raises(PtxError, match=r"nothing.*vector_add"):
         instrument.trace_blocks(ptx_of("vector_add", 90), "nothing")
 
 
