@@ -282,7 +282,7 @@ def busy() -> dict[str, Any]:
         stream.synchronize()
         return round(took_us, 1)
 
-    def copied(target: int, source: int, size: int, kind: int) -> float:
+    def time_copy(target: int, source: int, size: int, kind: int) -> float:
         return min(
             call_us(partial(runtime.memcpyAsync, target, source, size, kind, stream.ptr)) for _ in range(2)
         )
@@ -290,8 +290,8 @@ def busy() -> dict[str, Any]:
     for name, host in hosts.items():
         address = host.ctypes.data
         for size in (1 << 12, 1 << 16, (1 << 16) + 1, 1 << 20, 1 << 22, 1 << 24, 1 << 26):
-            results[f"HtoD {name} {size}"] = copied(x.data.ptr, address, size, runtime.memcpyHostToDevice)
-            results[f"DtoH {name} {size}"] = copied(address, x.data.ptr, size, runtime.memcpyDeviceToHost)
+            results[f"HtoD {name} {size}"] = time_copy(x.data.ptr, address, size, runtime.memcpyHostToDevice)
+            results[f"DtoH {name} {size}"] = time_copy(address, x.data.ptr, size, runtime.memcpyDeviceToHost)
     host = hosts["pageable"]
     pinned = hosts["pinned"]
     results["asarray pageable 64 MiB"] = call_us(lambda: cp.asarray(host))
@@ -398,8 +398,8 @@ def managed() -> dict[str, Any]:
         arguments = (x, count, np.int64(step))
         return round(watch.once(lambda: every_kernel((blocks,), (32,), arguments))[0], 1)
 
-    warm, host = fresh()
-    kernel(warm), touched(host), kernel(warm), strided(warm, 1024)
+    warm_up_array, host = fresh()
+    kernel(warm_up_array), touched(host), kernel(warm_up_array), strided(warm_up_array, 1024)
     for row in range(3):
         x, host = fresh()
         steps: dict[str, Any] = {"host writes first": touched(host), "host writes again": touched(host)}

@@ -260,9 +260,7 @@ EXERCISES = (
         ),
         measured=Measured(1 << 12, (256, 1, 1), lanes=0.4),
         advice=(
-            Advice(
-                advice.out_of_bounds, "The guard must check the element that the thread really handles."
-            ),
+            Advice(advice.out_of_bounds, "The guard must check the element that the thread really handles."),
             Advice(
                 advice.partly_unwritten,
                 "Some elements had no thread: 64 neighbouring threads must still process 64 neighbouring "

@@ -426,7 +426,7 @@ def pool_case(random_data: Draw, count: int) -> ProgramCase:
 
 
 def run_recorded(recorder: Any, program: Callable[..., Any], requests: tuple[pool.Request, ...]) -> Any:
-    """Run a trace on two pools, and count their driver calls in a recorder."""
+    """Run a trace of requests on two pools, and record the number of their driver calls."""
     return recorder.watched(lambda: pool.drive(program, requests))
 
 

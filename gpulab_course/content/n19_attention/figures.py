@@ -281,7 +281,8 @@ def decode_launch(keys: int, blocks: int, warps: int = 4) -> dict[str, Any]:
 
 
 def parts(row: Any, splits: int) -> Picture:
-    """Draw a row of scores in parts, with the maximum and the sum of each part and of the whole row.
+    """Draw a row of scores that is split into parts, with the maximum and the sum of each part and of the
+    row.
 
     Parameters
     ----------

@@ -179,7 +179,7 @@ Samples = list[dict[str, float]]
 
 
 def throttled_shares(samples: Samples) -> tuple[float, float]:
-    """Return the shares of the busy time in which power and temperature limited the clocks.
+    """Return the shares of the busy time in which power and in which temperature limited the clocks.
 
     Each sample lasts until the next one.
     """

@@ -63,7 +63,7 @@ _STAGE_CAUSES: dict[str, CauseKind] = {"atomics": "atomics", "latency": "latency
 def other_right_answers(
     diagnosis_table: DiagnosisTable, later_tables: list[DiagnosisTable]
 ) -> tuple[str, ...]:
-    """Return other right answers: causes of nearly equal gain, and the limit that the next kernel eases."""
+    """Return other right answers: causes of nearly equal gain, and the limit that the next kernel removes."""
     names = set(also_right(diagnosis_table))
     if any(diagnosis_table.time_ns >= MIN_GAIN * later_table.time_ns for later_table in later_tables):
         names.discard(NOTHING)
