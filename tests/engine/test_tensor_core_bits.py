@@ -113,3 +113,44 @@ def test_the_record_names_its_machine() -> None:
     assert RECORDED["device"] == "NVIDIA H200"
     assert set(RECORDED["kinds"]) == set(KINDS)
     assert all(set(known["classes"]) == set(CLASSES) for known in RECORDED["kinds"].values())
+
+
+# SHA-256 of the results of `double_results` on an H200 (driver 580.159.04, 29 November 2026).
+DOUBLES = {
+    (8, 4): "3321f377d5d813e21b21a5f84146080d",
+    (16, 4): "5f8265afe559d8b1babad3f689de1312",
+    (16, 8): "001fb930c151256b254b23b8c1744684",
+    (16, 16): "57767d845523711d3c9744ef9b7be1ec",
+}
+
+
+def double_results(cp: Any, m: int, k: int, tiles: int = 64) -> Any:
+    """Return the products of random doubles of very different sizes."""
+    counts = m // 4, m * k // 32, k // 4
+    names = iter(f"%{number}" for number in range(sum(counts)))
+    sums, left, right = ("{" + ",".join(next(names) for _ in range(count)) + "}" for count in counts)
+    outputs = ", ".join(f'"+d"(d[{i}])' for i in range(counts[0]))
+    inputs = ", ".join(
+        f'"d"({name}[{i}])' for name, count in zip("ab", counts[1:], strict=True) for i in range(count)
+    )
+    code = f"""extern "C" __global__ void k(const double* fa, const double* fb, double* fd) {{
+        double a[{counts[1]}], b[{counts[2]}], d[{counts[0]}];
+        fa += blockIdx.x * {m * k}; fb += blockIdx.x * {8 * k}; fd += blockIdx.x * {8 * m};
+        int g = threadIdx.x / 4, t = threadIdx.x % 4, rows = {m // 8};
+        for (int i = 0; i < {counts[1]}; ++i) a[i] = fa[(g + 8 * (i % rows)) * {k} + t + 4 * (i / rows)];
+        for (int i = 0; i < {counts[2]}; ++i) b[i] = fb[(t + 4 * i) * 8 + g];
+        for (int i = 0; i < {counts[0]}; ++i) d[i] = fd[(g + 8 * (i / 2)) * 8 + 2 * t + i % 2];
+        asm volatile("mma.sync.aligned.m{m}n8k{k}.row.col.f64.f64.f64.f64 {sums}, {left}, {right}, {sums};"
+                     : {outputs} : {inputs});
+        for (int i = 0; i < {counts[0]}; ++i) fd[(g + 8 * (i / 2)) * 8 + 2 * t + i % 2] = d[i];
+    }}"""
+    rng = np.random.default_rng(m + k)
+    shapes = (tiles, m, k), (tiles, k, 8), (tiles, m, 8)
+    a, b, d = (cp.asarray(rng.standard_normal(s) * 2.0 ** rng.integers(-20, 20, s)) for s in shapes)
+    cp.RawKernel(code, "k")((tiles,), (32,), (a, b, d))
+    return cp.asnumpy(d)
+
+
+@pytest.mark.parametrize(("m", "k"), DOUBLES)
+def test_sums_of_doubles_are_an_h200s(cp: Any, m: int, k: int) -> None:
+    assert digest(double_results(cp, m, k)) == DOUBLES[m, k]

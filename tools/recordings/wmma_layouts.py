@@ -200,7 +200,7 @@ def recorded(kernel: Any, case: Case) -> Iterator[tuple[str, dict[str, Any]]]:
     yield wmma_layouts.key("c", case.shape, case.sum_kind), bits_of(position["c"], n)
 
 
-def check(case: Case, result: Integers, expected: Integers) -> None:
+def check(case: Case, result: npt.NDArray[Any], expected: npt.NDArray[Any]) -> None:
     """Stop the program unless a result is the expected one."""
     if not np.array_equal(result, expected):
         raise SystemExit(f"{case}: {result} instead of {expected}")

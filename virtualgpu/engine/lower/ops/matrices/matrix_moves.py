@@ -43,7 +43,7 @@ class Move:
     @property
     def elements(self) -> int:
         """Number of different elements of a lane."""
-        return self.positions[0].shape[1]
+        return int(self.positions[0].shape[1])
 
     @property
     def is_load(self) -> bool:

@@ -211,7 +211,7 @@ _MMA_SHAPES = {
 
 
 def _double_product(code: WarpCode, instruction: ir.Instruction) -> None:
-    """Emit ``mma`` of doubles: for each element of D, fused multiply-adds in the order of k."""
+    """Emit ``mma`` of doubles: for each element of D, fused multiply-adds in the order of k, as on an H200."""
     m, _, k = shape = shape_of(instruction)
     if shape not in _MMA_SHAPES["f64"] or "sp" in instruction.parts:
         raise NotSupportedError(f"The virtual GPU does not support {instruction.opcode}.")
