@@ -95,19 +95,6 @@ _LOAD_A = "for (int i = 0; i < 4; ++i) fa[i] = *(const unsigned*)(a + (g + i % 2
 _PAIR = "__halves2half2(b[(s + 8 * i) * 8 + g], b[(s + 8 * i + 1) * 8 + g])"
 _STORE = "for (int i = 0; i < 2; ++i) *(float2*)(d + (g + 8 * i) * 8 + s) = make_float2(sum[2 * i], sum[2 * i + 1]);"
 _NAIVE_TILE = _source("tile_naive.cu")
-_WMMA = kernel_text("tile(const half* a, const half* b, float* d, int n)")
-_LDMATRIX = """
-    __shared__ half box[32][16 * 24];
-    half* at = box[threadIdx.x / 32];
-    for (int i = lane; i < 256; i += 32) at[i] = a[i];
-    for (int i = lane; i < 128; i += 32) at[256 + i] = b[i];
-    __syncwarp();
-    unsigned of_a = __cvta_generic_to_shared(at + lane % 16 * 16 + lane / 16 * 8);
-    unsigned of_b = __cvta_generic_to_shared(at + 256 + lane % 16 * 8);
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-        : "=r"(fa[0]), "=r"(fa[1]), "=r"(fa[2]), "=r"(fa[3]) : "r"(of_a) : "memory");
-    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];" : "=r"(fb[0]), "=r"(fb[1]) : "r"(of_b) : "memory");
-"""
 _LOAD_B = f"""for (int i = 0; i < 2; ++i) {{
         half2 pair = {_PAIR};
         fb[i] = *(unsigned*)&pair;

@@ -27,7 +27,6 @@ _DTYPES = {
     "b64": np.uint64,
     "f64": np.float64,
 }
-_PREFIX = {1: "h", 2: "h", 4: "r", 8: "d"}
 
 
 def dtype_of(kind: str) -> Any:

@@ -21,7 +21,6 @@ from virtualgpu.records.timeline import StreamInfo
 
 pytestmark = pytest.mark.gpu
 CALLS = {1: "cudaMemsetAsync", 2: "cudaDeviceSynchronize"}
-AHEAD_NS = 5_000_000
 
 
 @pytest.fixture(autouse=True)

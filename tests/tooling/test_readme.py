@@ -20,7 +20,6 @@ DOCUMENTS = [path.read_text(encoding="utf-8") for path in PATHS]
 MAKE_TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT = PYPROJECT["project"]
-TOOL = PYPROJECT["tool"]
 
 
 def test_make_commands_exist() -> None:
