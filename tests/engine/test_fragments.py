@@ -481,6 +481,38 @@ def test_wmma_fragments_of_a_chosen_warp() -> None:
     assert stored[element, lane] == exact[3, 5]
 
 
+def test_wmma_fragments_of_doubles() -> None:
+    code = r"""
+    #include <mma.h>
+    using namespace nvcuda;
+    extern "C" __global__ void k(const double* a, const double* b, double* d) {
+        __shared__ double tile[8 * 5];
+        for (int i = threadIdx.x; i < 32; i += 32) tile[i / 4 * 5 + i % 4] = a[i];
+        __syncwarp();
+        wmma::fragment<wmma::matrix_a, 8, 8, 4, double, wmma::row_major> fa;
+        wmma::fragment<wmma::matrix_b, 8, 8, 4, double, wmma::row_major> fb;
+        wmma::fragment<wmma::accumulator, 8, 8, 4, double> sum;
+        wmma::load_matrix_sync(fa, tile, 5);
+        wmma::load_matrix_sync(fb, b, 8);
+        wmma::load_matrix_sync(sum, d, 8, wmma::mem_col_major);
+        wmma::mma_sync(sum, fa, fb, sum);
+        wmma::store_matrix_sync(d, sum, 8, wmma::mem_row_major);
+    }"""
+    rng = np.random.default_rng(11)
+    a, b, c = (rng.integers(-9, 10, shape).astype(np.float64) for shape in ((8, 4), (4, 8), (8, 8)))
+    args = tuple(map(cp.asarray, (a, b, c)))
+    trace = traced(cp.RawKernel(code, "k"), 32, args)
+    (product,) = with_role(trace, "multiply")
+    np.testing.assert_array_equal(cp.asnumpy(args[2]), a @ b + c.T)
+    for name, expected in {"a": a, "b": b, "c": c.T, "d": a @ b + c.T}.items():
+        np.testing.assert_array_equal(trace.values(product, name), expected)
+    matrix = trace.of(product).matrices[0]
+    address = product.address[0]
+    np.testing.assert_array_equal(address - address.min(), 40 * matrix.row + 8 * matrix.column)
+    counters = gl.count(cp.RawKernel(code, "k"), 1, 32, args).record
+    assert counters.tensor_operations == {"f64 to f64": 2 * 8 * 8 * 4}
+
+
 @pytest.mark.parametrize(
     ("kind", "shape"),
     [
@@ -491,6 +523,7 @@ def test_wmma_fragments_of_a_chosen_warp() -> None:
         ("s8", (32, 8, 16)),
         ("u8", (8, 32, 16)),
         ("tf32", (16, 16, 8)),
+        ("f64", (8, 8, 4)),
     ],
 )
 def test_wmma_has_the_elements_that_an_h200_has(kind: str, shape: tuple[int, int, int]) -> None:

@@ -169,6 +169,7 @@ _FORMS = {
     "wmma": (
         rf"\.(load\.[abc]|store\.d)\.sync\.aligned\.(row|col){_SHAPE}(\.global|{_SHARED})?{_MATRIX_TYPE}"
         rf"|\.mma\.sync\.aligned\.(row|col)\.(row|col){_SHAPE}(({_MATRIX_TYPE}){{2}}|({_MATRIX_TYPE}){{4}})"
+        rf"|\.mma\.sync\.aligned\.(row|col)\.(row|col){_SHAPE}(\.f64){{4}}\.rn"
         rf"|\.mma\.sync\.aligned\.(row|col)\.(row|col){_SHAPE}\.s32\.[su]8\.[su]8\.s32\.satfinite"
     ),
     "mma": (rf"\.sync\.aligned{_SHAPE}\.row\.col(({_MATRIX_TYPE}){{4}}|\.satfinite\.s32\.[su]8\.[su]8\.s32)"),

@@ -212,7 +212,7 @@ class _Replay:
             elements = [_shared_offset(step.addresses[0], n * size) for n in range(len(names))]
         elif i.root in tensor.ROOTS:
             size = KIND_BITS[i.type] // 8
-            per_register = _REGISTER_BYTES // size
+            per_register = max(_REGISTER_BYTES // size, 1)
             elements = [address for addresses in _matrix_addresses(step, len(names)) for address in addresses]
             # Several registers of wmma can contain the same element.
             elements = [elements[n % len(elements)] for n in range(per_register * len(names))]

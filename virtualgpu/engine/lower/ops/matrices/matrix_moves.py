@@ -93,6 +93,31 @@ def call(
         fragments.finish_output(code, fragment, registers)
 
 
+def move_doubles(
+    code: WarpCode, instruction: ir.Instruction, move: Move, base: str, stride: str, fragment: ir.Operand
+) -> None:
+    """Emit a load or a store of a fragment of doubles, with the parameters of `call`."""
+    emitter = code.emitter
+    mask = code.executed(instruction)
+    strides = emitter.cast(stride, "i32", move.address)
+    majors, minors = move.positions if move.by_row else move.positions[::-1]
+    for register, major, minor in zip(fragments.items_of(fragment), majors.T, minors.T, strict=True):
+        line = emitter.binary("mul", move.address, strides, _lanes(move.address, major))
+        element = emitter.binary("add", move.address, line, _lanes(move.address, minor))
+        offset = emitter.binary("mul", move.address, element, f"splat ({move.address} {move.size})")
+        address = emitter.binary("add", move.address, base, offset)
+        host = memory_ops.host_addresses(code, move.access, address, move.space, move.size, mask=mask)
+        if move.is_load:
+            code.set(register, memory_ops.gather(code, host, mask, "f64"), "f64")
+        else:
+            memory_ops.scatter(code, code.get(register, "f64"), host, mask, "f64")
+
+
+def _lanes(llvm: str, numbers: npt.NDArray[np.int64]) -> str:
+    """Return an LLVM vector with a number for each lane."""
+    return f"<{', '.join(f'{llvm} {number}' for number in numbers.tolist())}>"
+
+
 def _move_function(code: WarpCode, move: Move) -> str:
     """Return the LLVM text of a function that loads or stores a fragment, and returns true after a fault."""
     raw = f"i{8 * move.size}"
@@ -134,7 +159,7 @@ fail:
 
 def _table(numbers: npt.NDArray[np.int64]) -> str:
     """Return an LLVM array with a row of lanes for each element."""
-    rows = [f"<32 x i64> <{', '.join(f'i64 {n}' for n in row)}>" for row in numbers.tolist()]
+    rows = [f"<32 x i64> {_lanes('i64', row)}" for row in numbers]
     return f"[{len(rows)} x <32 x i64>] [{', '.join(rows)}]"
 
 

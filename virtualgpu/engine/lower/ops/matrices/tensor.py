@@ -17,9 +17,10 @@ from virtualgpu.engine.lower.ops import memory_ops
 from virtualgpu.engine.lower.ops.matrices import matrix_moves, matrix_rows, wmma_layouts
 from virtualgpu.engine.lower.warp_code import WarpCode
 from virtualgpu.errors import NotSupportedError, PtxError
+from virtualgpu.records.fragments import KIND_BITS
 
 _INPUTS = ("f16", "bf16", "tf32")
-_SUPPORTED_TYPES = "it supports f16, bf16, tf32, e4m3, e5m2, s8 and u8, and f64 for mma"
+_SUPPORTED_TYPES = "it supports f16, bf16, tf32, e4m3, e5m2, s8, u8 and f64"
 _SHAPES = ((16, 16, 16), (32, 8, 16), (8, 32, 16), (16, 16, 8))
 
 
@@ -142,10 +143,8 @@ def _wmma_load_or_store(code: WarpCode, instruction: ir.Instruction) -> None:
     """Emit ``wmma.load`` or ``wmma.store``."""
     is_load = instruction.parts[1] == "load"
     name = instruction.parts[2]
-    element_type = {"tf32": "b32", "f32": "b32", "s32": "b32", "s8": "b8", "u8": "b8"}.get(
-        instruction.type, "b16"
-    )
-    if instruction.type not in (*_INPUTS, *BYTES, "f32", "s32"):
+    element_type = f"b{KIND_BITS.get(instruction.type)}"
+    if instruction.type not in (*_INPUTS, *BYTES, "f32", "s32", "f64"):
         raise NotSupportedError(f"The virtual GPU does not support {instruction.opcode}; {_SUPPORTED_TYPES}.")
     space = _memory_space(instruction)
     operands = list(instruction.operands)
@@ -167,7 +166,8 @@ def _wmma_load_or_store(code: WarpCode, instruction: ir.Instruction) -> None:
         len(fragment.items),
         by_row,
     )
-    matrix_moves.call(code, instruction, matrix_move, base_address, stride, fragment)
+    move_fragment = matrix_moves.move_doubles if instruction.type == "f64" else matrix_moves.call
+    move_fragment(code, instruction, matrix_move, base_address, stride, fragment)
 
 
 # -- the product -------------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ def types_of(instruction: ir.Instruction) -> tuple[str, str, str, str]:
         is_float_product |= (
             {a_type, b_type} <= set(FP8_TYPES) and result == sum_type == "f32" and instruction.root == "mma"
         )
-        is_double_product = {*types} == {"f64"} and instruction.root == "mma"
+        is_double_product = {*types} == {"f64"}
         if (
             is_float_product
             or is_double_product
@@ -211,7 +211,7 @@ _MMA_SHAPES = {
 
 
 def _double_product(code: WarpCode, instruction: ir.Instruction) -> None:
-    """Emit ``mma`` of doubles: for each element of D, fused multiply-adds in the order of k, as on an H200."""
+    """Emit a product of doubles: for each element of D, fused multiply-adds in the order of k, as on an H200."""
     m, _, k = shape = shape_of(instruction)
     if shape not in _MMA_SHAPES["f64"] or "sp" in instruction.parts:
         raise NotSupportedError(f"The virtual GPU does not support {instruction.opcode}.")
