@@ -374,21 +374,21 @@ def wrong_choices(part: Part) -> list[str]:
 
 @pytest.mark.parametrize("index", range(len(diagnoses.CARDS)))
 def test_a_hidden_kernels_own_flaw_is_the_right_answer(index: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(SHEETS)[index % 2 :: 2]:
-        for module in (flawed, laid_out):
-            if hasattr(module, "DEVICES"):
-                monkeypatch.setattr(module, "DEVICES", (name,))
-        draw = diagnoses.CARDS[index].drawn(3)
-        cause = (*diagnoses.CAUSES, diagnoses.SOUND)[index]
-        part = measured(draw.parts[0])
-        model = NAMES.get(cause, diagnoses.NOTHING)  # type: ignore[call-overload]
-        assert right(part, model), (name, draw.parameters, model)
-        assert right(part, part.choices.index(model) + 1)
-        assert len(wrong_choices(part)) >= 2
-        for gain in map(measured, draw.parts[1:]):
-            value = gain.outcome(1).said.split(" times")[0].replace(",", "")
-            assert right(gain, f"{1.2 * float(value):.2f} ×")
-            assert not right(gain, 3 * float(value))
+    name = list(SHEETS)[index % len(SHEETS)]
+    for module in (flawed, laid_out):
+        if hasattr(module, "DEVICES"):
+            monkeypatch.setattr(module, "DEVICES", (name,))
+    draw = diagnoses.CARDS[index].drawn(3)
+    cause = (*diagnoses.CAUSES, diagnoses.SOUND)[index]
+    part = measured(draw.parts[0])
+    model = NAMES.get(cause, diagnoses.NOTHING)  # type: ignore[call-overload]
+    assert right(part, model), (name, draw.parameters, model)
+    assert right(part, part.choices.index(model) + 1)
+    assert len(wrong_choices(part)) >= 2
+    for gain in map(measured, draw.parts[1:]):
+        value = gain.outcome(1).said.split(" times")[0].replace(",", "")
+        assert right(gain, f"{1.2 * float(value):.2f} ×")
+        assert not right(gain, 3 * float(value))
 
 
 @pytest.mark.parametrize(
@@ -456,7 +456,10 @@ def test_a_textbooks_kernel_passes_with_its_own_launch(index: int) -> None:
     (part,) = WHITEBOARDS[index].drawn(1).parts
     name = WHITEBOARDS[index].key.removeprefix("whiteboard-")
     code, launch = whiteboards.RIGHT[name]
-    for answer, how in ((part.model, {}), (code, launch)):
+    answers: list[tuple[str, Any]] = [(code, launch)]
+    if name not in bugs.BUGS:  # whose model is judged as the repair of a bug
+        answers.append((part.model, {}))
+    for answer, how in answers:
         outcome = part.outcome(part.valid(answer), **how)
         assert outcome.right, (name, outcome)
     for wrong in whiteboards.wrong(name):
