@@ -112,7 +112,7 @@ def __getattr__(name: str) -> Any:
     if name == "__version__":
         return _version()
     if name == "__all__":
-        return _public()
+        return _public_names()
     if name in _HOMES:
         value = load(_HOMES[name], name)
     elif not name.startswith("_") and name in (entry_points := course_functions()):
@@ -121,17 +121,17 @@ def __getattr__(name: str) -> Any:
         load("gpulab._deprecated", "warn")(f"gl.{name}", f"gl.{renamed[name]}")
         return getattr(sys.modules[__name__], renamed[name])
     else:
-        raise AttributeError(course_missing(name) or _unknown(name), name=name)
+        raise AttributeError(course_missing(name) or _unknown_message(name), name=name)
     globals()[name] = value
     return value
 
 
-def _public() -> list[str]:
+def _public_names() -> list[str]:
     """Return the public names, which include the names of the course if it is installed."""
     return sorted([*_HOMES, "cp", "cupyx", *course_functions()])
 
 
-def _unknown(name: str) -> str:
+def _unknown_message(name: str) -> str:
     """Return the error message for an unknown name, with a similar known name."""
     text = f"module 'gpulab' has no attribute {name!r}."
     if name.startswith("_"):
@@ -140,7 +140,7 @@ def _unknown(name: str) -> str:
 
     if any(hasattr(sys.modules.get(module), name) for module in ("cupy", "virtualgpu.cp")):
         return f"{text} cp has this attribute: write cp.{name} after `from gpulab import cp`."
-    names = _public()
+    names = _public_names()
     suggestion = did_you_mean(name, names, cutoff=0.6).replace("'", "'gl.", 1)
     return text + (suggestion or f" Its public names are {', '.join(names)}.")
 

@@ -27,7 +27,7 @@ QUIET_S = 2.0
 _AGAIN_S = 1.0
 # Pause between looks whether a cell still runs.
 _IDLE_S = 0.2
-_STOP = "To stop it: Kernel > Interrupt, or press I twice."
+_STOP_HINT = "To stop it: Kernel > Interrupt, or press I twice."
 _CODE_CHARACTERS = 60
 # What the innermost frame of a package does; the first entry that matches counts.
 _ACTIVITIES = (
@@ -53,15 +53,15 @@ class _Display:
     """An output of the running cell, which is updated and is removed at the end."""
 
     def __init__(self) -> None:
-        self._transient: dict[str, str] = {}
+        self._display_id: dict[str, str] = {}
 
     def show(self, data: dict[str, Any], metadata: dict[str, Any] | None = None) -> None:
-        update = bool(self._transient)
-        self._transient = self._transient or {"display_id": uuid.uuid4().hex}
-        _shell().display_pub.publish(data, metadata or {}, transient=self._transient, update=update)
+        update = bool(self._display_id)
+        self._display_id = self._display_id or {"display_id": uuid.uuid4().hex}
+        _shell().display_pub.publish(data, metadata or {}, transient=self._display_id, update=update)
 
     def end(self) -> None:
-        if self._transient:
+        if self._display_id:
             self.show({"text/plain": ""})
 
 
@@ -99,7 +99,7 @@ class _Cell:
             with self._lock:
                 if not self._ended.is_set():
                     self.is_shown = True
-                    self._line.show({"text/plain": f"{text} {_STOP}"})
+                    self._line.show({"text/plain": f"{text} {_STOP_HINT}"})
 
     def show_picture(self, bundle: Bundle) -> None:
         """Show a picture of the results so far."""

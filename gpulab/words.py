@@ -24,7 +24,7 @@ __all__ = [
     "time_unit",
 ]
 
-_CHOICE = re.compile(r"<(\w+) ([^|>]*)\|([^>]*)>")
+_CHOICE_PATTERN = re.compile(r"<(\w+) ([^|>]*)\|([^>]*)>")
 _NAME = re.compile(r"\{(\w+)\}")
 
 
@@ -71,7 +71,7 @@ def filled(text: str, words: Mapping[str, int | str]) -> str:
     >>> filled("{sectors} <sectors sector|sectors> a request", {"sectors": 4})
     '4 sectors a request'
     """
-    text_with_plurals = _CHOICE.sub(lambda match: match[2 if words[match[1]] == 1 else 3], text)
+    text_with_plurals = _CHOICE_PATTERN.sub(lambda match: match[2 if words[match[1]] == 1 else 3], text)
 
     def put(match: re.Match[str]) -> str:
         replacement = words[match[1]]

@@ -6,7 +6,7 @@ import numpy as np
 
 from virtualgpu.records.memory import ACTIONS, Action, AllocatorEvents, Stack
 
-_CODES = {action: code for code, action in enumerate(ACTIONS)}
+_ACTION_CODES = {action: code for code, action in enumerate(ACTIONS)}
 
 
 class EventLog:
@@ -34,7 +34,7 @@ class EventLog:
     def emit(self, action: Action, address: int, size_bytes: int, requested_bytes: int, stream: int) -> None:
         """Append an event to the log, with the current time and stack trace."""
         self._rows.append(
-            (_CODES[action], address, size_bytes, requested_bytes, stream, self.time_ns, self.stack)
+            (_ACTION_CODES[action], address, size_bytes, requested_bytes, stream, self.time_ns, self.stack)
         )
 
     def stack_number(self, stack: Stack) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 
 from virtualgpu.records.memory import ACTIONS, AllocatorEvents, BlockMap
 
-_FREED = ACTIONS.index("segment_free")
+_SEGMENT_FREE_CODE = ACTIONS.index("segment_free")
 Row = tuple[int, int, int, int, int, int, int]
 
 
@@ -48,7 +48,7 @@ def name_released_segments(first: BlockMap, events: AllocatorEvents) -> tuple[Al
         events.actions.tolist(), *(column.tolist() for column in event_columns), strict=True
     ):
         address, size, _, stream, time_ns, stack = row
-        if action_code != _FREED or address:
+        if action_code != _SEGMENT_FREE_CODE or address:
             segments.note(ACTIONS[action_code], address, size, stream)
             rows.append((action_code, *row))
             continue
@@ -57,7 +57,7 @@ def name_released_segments(first: BlockMap, events: AllocatorEvents) -> tuple[Al
         for start in starts:
             size, stream = segments.segments[start]
             segments.note("segment_free", start, size, stream)
-            rows.append((_FREED, start, size, 0, stream, time_ns, stack))
+            rows.append((_SEGMENT_FREE_CODE, start, size, 0, stream, time_ns, stack))
     table = np.array(rows, np.int64).reshape(-1, 7)
     address_column, sizes, requested_sizes, streams, times = (
         np.ascontiguousarray(table[:, index]) for index in range(1, 6)

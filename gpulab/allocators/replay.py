@@ -179,7 +179,7 @@ def requests_of(trace: AllocatorTrace) -> list[Request]:
     """
     events = trace.events
     codes = events.actions.tolist()
-    completed_by_index, completed_by_address = _completions(events)
+    completed_by_index, completed_by_address = _completion_events(events)
     releases = release_starts(trace)
     last_index = len(codes) - 1
     requests: list[Request] = []
@@ -248,7 +248,7 @@ def requests_of(trace: AllocatorTrace) -> list[Request]:
     return requests
 
 
-def _completions(events: AllocatorEvents) -> tuple[dict[int, int], dict[int, int]]:
+def _completion_events(events: AllocatorEvents) -> tuple[dict[int, int], dict[int, int]]:
     """Return the event that completed each free, by the index of its ``free_requested``, or by address."""
     completed_code = ACTIONS.index("free_completed")
     by_index: dict[int, int] = {}

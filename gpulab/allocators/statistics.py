@@ -105,7 +105,7 @@ class _Counter:
         self.freed_addresses: set[int] = set()  # those of them that the program has freed
 
     def count(self) -> AllocatorStatistics:
-        self._begin()
+        self._count_initial_state()
         for action, address, size, requested, _, _, _ in self.trace.events.rows():
             match action:
                 case "alloc":
@@ -139,7 +139,7 @@ class _Counter:
             note=trace.note,
         )
 
-    def _begin(self) -> None:
+    def _count_initial_state(self) -> None:
         """Count the segments and blocks that exist before the first event."""
         for segment in self.trace.first.segments:
             if not segment.is_expandable:
@@ -152,12 +152,12 @@ class _Counter:
                 if block.state == "waiting":
                     self._request_free(block.address)
         self.counts = dict.fromkeys(self.counts, 0)
-        for tally in self._all():
+        for tally in self._all_tallies():
             tally.peak = tally.current
             tally.allocated = 0
             tally.freed = 0
 
-    def _all(self) -> Iterator[Tally]:
+    def _all_tallies(self) -> Iterator[Tally]:
         for tallies in self.tallies.values():
             yield from tallies.values()
         yield from self.oversize.values()
@@ -201,7 +201,7 @@ class _Counter:
             gap_start, gap_end = segment.gap(address, end_address)
             insort(segment.used, (address, end_address))
             split_count, size_bytes = segment.split_off((gap_start, gap_end))
-            self._split(
+            self._count_split(
                 pool,
                 (-split_count, -size_bytes),
                 segment.split_off((gap_start, address), (end_address, gap_end)),
@@ -237,13 +237,13 @@ class _Counter:
             segment.used.remove((address, end_address))
             gap_start, gap_end = segment.gap(address, end_address)
             split_count, size_bytes = segment.split_off((gap_start, address), (end_address, gap_end))
-            self._split(pool, (-split_count, -size_bytes), segment.split_off((gap_start, gap_end)))
+            self._count_split(pool, (-split_count, -size_bytes), segment.split_off((gap_start, gap_end)))
         for metric, amount in _active_amounts(size, requested):
             self._change(metric, pool, -amount)
 
     # Figures
 
-    def _split(self, pool: str, removed_pieces: tuple[int, int], added_pieces: tuple[int, int]) -> None:
+    def _count_split(self, pool: str, removed_pieces: tuple[int, int], added_pieces: tuple[int, int]) -> None:
         self._change("inactive_split", pool, removed_pieces[0] + added_pieces[0])
         self._change("inactive_split_bytes", pool, removed_pieces[1] + added_pieces[1])
 

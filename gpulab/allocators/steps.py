@@ -42,7 +42,7 @@ def history(trace: AllocatorTrace) -> AllocatorHistory:
     >>> at(history(trace), 3).used_bytes
     4096
     """
-    return _Lives(trace).history()
+    return _Lifetimes(trace).history()
 
 
 def at(history: AllocatorHistory, step: int) -> BlockMap:
@@ -90,7 +90,7 @@ def tail(trace: AllocatorTrace, max_events: int) -> AllocatorTrace:
     allocations = allocations[~np.isin(addresses[allocations], freed_addresses)]
     segments = np.flatnonzero((codes != alloc_code) & (codes != request_code) & (codes != free_code))
     rows = np.concatenate((segments, np.sort(allocations), np.sort(waiting_rows)))
-    first_map = _without_blocks(trace.first, {*freed_addresses.tolist(), *addresses[allocations].tolist()})
+    first_map = _remove_blocks(trace.first, {*freed_addresses.tolist(), *addresses[allocations].tolist()})
     earlier_history = history(replace(trace, first=first_map, events=_select_rows(events, rows)))
     time_ns = int(events.time_ns[start - 1])
     first_map = replace(at(earlier_history, earlier_history.last_step), time_ns=time_ns)
@@ -114,7 +114,7 @@ def _select_rows(events: AllocatorEvents, rows: npt.NDArray[np.intp]) -> Allocat
     )
 
 
-def _without_blocks(first_map: BlockMap, addresses: set[int]) -> BlockMap:
+def _remove_blocks(first_map: BlockMap, addresses: set[int]) -> BlockMap:
     """Return a copy of a block map in which the blocks at some addresses are free."""
     segments = tuple(
         replace(
@@ -183,7 +183,7 @@ def _blocks(history: AllocatorHistory, step: int) -> dict[int, list[Block]]:
 def _segment(
     history: AllocatorHistory, segment_index: int, spans: list[tuple[int, int]], blocks: list[Block]
 ) -> Segment:
-    tiles = tuple(_tiles(spans, blocks))
+    tiles = tuple(_fill_spans(spans, blocks))
     kinds = history.segments
     start = spans[0][0]
     return Segment(
@@ -196,7 +196,7 @@ def _segment(
     )
 
 
-def _tiles(spans: list[tuple[int, int]], blocks: list[Block]) -> Iterator[Block]:
+def _fill_spans(spans: list[tuple[int, int]], blocks: list[Block]) -> Iterator[Block]:
     """Return the blocks of a segment together with the free and the unmapped ranges between them."""
     address = spans[0][0]
     index = 0
@@ -216,7 +216,7 @@ def _tiles(spans: list[tuple[int, int]], blocks: list[Block]) -> Iterator[Block]
             address = end
 
 
-class _Lives:
+class _Lifetimes:
     """Search for the lifetimes of all blocks, ranges and segments in one pass over a trace."""
 
     def __init__(self, trace: AllocatorTrace) -> None:
@@ -238,7 +238,9 @@ class _Lives:
         self.range_rows: dict[int, int] = {}  # start -> row of ranges
         for segment in trace.first.segments:
             self._add_first_segment(segment)
-        self.event_blocks = [self._handle(step, *row) for step, row in enumerate(trace.events.rows(), 1)]
+        self.event_blocks = [
+            self._handle_event(step, *row) for step, row in enumerate(trace.events.rows(), 1)
+        ]
 
     def _add_first_segment(self, segment: Segment) -> None:
         segment_kind = (segment.stream, segment.pool, segment.is_expandable, True)
@@ -270,7 +272,7 @@ class _Lives:
                 if block.label:
                     self.labels[row] = block.label
 
-    def _handle(
+    def _handle_event(
         self, step: int, action: str, address: int, size: int, requested: int, stream: int, _: int, stack: int
     ) -> int:
         if size <= 0 and not action.startswith("free"):
@@ -322,7 +324,7 @@ class _Lives:
     def _end_block(self, row: int, step: int) -> None:
         block = self.blocks[row]
         block[7], block[8] = min(step, block[7]), step
-        self.used_blocks[self._root(block[5])] -= 1
+        self.used_blocks[self._root_segment(block[5])] -= 1
 
     # Segments and ranges
 
@@ -332,7 +334,7 @@ class _Lives:
         self.used_blocks.append(0)
         return len(self.parents) - 1
 
-    def _root(self, segment_index: int) -> int:
+    def _root_segment(self, segment_index: int) -> int:
         while self.parents[segment_index] != segment_index:
             segment_index = self.parents[segment_index]
         return segment_index
@@ -355,7 +357,7 @@ class _Lives:
         neighbours = []
         for start in self.starts[max(0, index - 1) : index + 1]:
             _, length, segment_index, *_ = self.ranges[self.range_rows[start]]
-            segment_index = self._root(segment_index)
+            segment_index = self._root_segment(segment_index)
             is_adjacent = start + length >= address and start <= address + size
             if (
                 self.kinds[segment_index] == segment_kind
@@ -382,7 +384,7 @@ class _Lives:
             start = self.starts[index - 1] if index else -1
             row = self.ranges[self.range_rows[start]] if index else None
             if row is not None and start + row[1] > position:
-                segment = self._root(row[2]) if segment < 0 else segment
+                segment = self._root_segment(row[2]) if segment < 0 else segment
                 position = start + row[1]
                 continue
             end_address = (
@@ -409,7 +411,7 @@ class _Lives:
             # The remaining parts on both sides continue as separate ranges.
             self._map(start, address - start, row[2], step)
             self._map(end_address, range_end - end_address, row[2], step)
-            if self.used_blocks[self._root(row[2])]:
+            if self.used_blocks[self._root_segment(row[2])]:
                 self._end_blocks(max(start, address), min(range_end, end_address), step)
 
     def _end_blocks(self, start_address: int, end_address: int, step: int) -> None:
@@ -427,7 +429,7 @@ class _Lives:
         new_rows = np.full(len(blocks) + 1, -1, np.int32)  # the last one stands for none
         new_rows[order] = np.arange(len(order), dtype=np.int32)
         roots = np.array(
-            [self._root(segment_index) for segment_index in range(len(self.parents))] or [0], np.int32
+            [self._root_segment(segment_index) for segment_index in range(len(self.parents))] or [0], np.int32
         )
         streams, pools, is_expandable, is_seen = (
             zip(*self.kinds, strict=True) if self.kinds else ((), (), (), ())

@@ -57,12 +57,12 @@ def advice(timeline: Timeline) -> tuple[Advice, ...]:
     device_operations = [a for a in timeline.activities if engine_of(a) is not None]
     idle_gaps = [gap for gap in gaps_of(flow, {"device": device_operations}) if gap.before]
     candidates = [
-        *_pin(flow, path),
-        *_waits(flow, idle_gaps),
-        *_graph(flow, idle_gaps),
-        *_host(idle_gaps),
-        *_overlap(flow, path),
-        *_stream(flow, gaps_of(flow, by_stream(timeline))),
+        *_pinning_advice(flow, path),
+        *_wait_advice(flow, idle_gaps),
+        *_graph_advice(flow, idle_gaps),
+        *_host_advice(idle_gaps),
+        *_overlap_advice(flow, path),
+        *_stream_advice(flow, gaps_of(flow, by_stream(timeline))),
     ]
     total_ns = timeline.duration_ns
     candidates = [
@@ -90,7 +90,7 @@ def _path_operations(flow: Flow, path: Sequence[PathStep]) -> list[Activity]:
     return [flow.operations[step.correlation_id] for step in path if step.kind == "operation"]
 
 
-def _pin(flow: Flow, path: Sequence[PathStep]) -> Iterable[Advice]:
+def _pinning_advice(flow: Flow, path: Sequence[PathStep]) -> Iterable[Advice]:
     copies = [
         a for a in _path_operations(flow, path) if a.pinned is False and a.size_bytes >= _MIN_COPY_BYTES
     ]
@@ -124,7 +124,7 @@ def _pinned_gb_s(flow: Flow, copy_kind: CopyKind | None) -> float:
     return next((speed for name, speed in _PINNED_GB_S_OF.items() if name in device), PINNED_GB_S)
 
 
-def _waits(flow: Flow, idle_gaps: Sequence[Gap]) -> Iterable[Advice]:
+def _wait_advice(flow: Flow, idle_gaps: Sequence[Gap]) -> Iterable[Advice]:
     by_line: dict[SourceLine | None, list[Gap]] = defaultdict(list)
     for gap in idle_gaps:
         if gap.cause in _WAIT_CAUSES:
@@ -150,7 +150,7 @@ def _waits(flow: Flow, idle_gaps: Sequence[Gap]) -> Iterable[Advice]:
         yield Advice("wait", text, saved_ns, _distinct_lines([line]))
 
 
-def _graph(flow: Flow, idle_gaps: Sequence[Gap]) -> Iterable[Advice]:
+def _graph_advice(flow: Flow, idle_gaps: Sequence[Gap]) -> Iterable[Advice]:
     launch_bound = [gap for gap in idle_gaps if gap.cause == "launch-bound"]
     launches = [gap for gap in launch_bound if not flow.operations[gap.before].graph_id]
     if len(launches) >= _MIN_LAUNCHES:
@@ -166,7 +166,7 @@ def _graph(flow: Flow, idle_gaps: Sequence[Gap]) -> Iterable[Advice]:
         yield Advice("graph", text, _total_ns(launches) - node_spacing_ns, _distinct_lines(lines))
 
 
-def _host(idle_gaps: Sequence[Gap]) -> Iterable[Advice]:
+def _host_advice(idle_gaps: Sequence[Gap]) -> Iterable[Advice]:
     gaps = [gap for gap in idle_gaps if gap.cause == "host computing"]
     if gaps:
         lines = [gap.source for gap in gaps]
@@ -175,7 +175,7 @@ def _host(idle_gaps: Sequence[Gap]) -> Iterable[Advice]:
         yield Advice("host", text, _total_ns(gaps), _distinct_lines(lines))
 
 
-def _overlap(flow: Flow, path: Sequence[PathStep]) -> Iterable[Advice]:
+def _overlap_advice(flow: Flow, path: Sequence[PathStep]) -> Iterable[Advice]:
     busy_ns: Counter[str] = Counter()
     for operation in _path_operations(flow, path):
         engine = engine_of(operation)
@@ -202,7 +202,7 @@ def _overlap(flow: Flow, path: Sequence[PathStep]) -> Iterable[Advice]:
     yield Advice("overlap", text, round(min(saved_ns, flow.timeline.duration_ns - shortest_ns)))
 
 
-def _stream(flow: Flow, gaps: Sequence[Gap]) -> Iterable[Advice]:
+def _stream_advice(flow: Flow, gaps: Sequence[Gap]) -> Iterable[Advice]:
     rule_gaps = [gap for gap in gaps if gap.cause == "default stream"]
     if rule_gaps:
         streams = listing(list(dict.fromkeys(gap.where for gap in rule_gaps)))

@@ -26,10 +26,10 @@ def critical_path(timeline: Timeline) -> tuple[PathStep, ...]:
     >>> sum(step.duration_ns for step in critical_path(timeline)) == timeline.duration_ns
     True
     """
-    return _Walk(Flow(timeline)).steps()
+    return _PathSearch(Flow(timeline)).steps()
 
 
-class _Walk:
+class _PathSearch:
     """Search for the critical path, which follows a timeline backwards from its end and collects steps."""
 
     def __init__(self, flow: Flow) -> None:

@@ -92,15 +92,15 @@ def _conflict_text(
         use = f"{later_use.stream} uses {array} ({later_use.name}{_comma_line(later_use.source)})"
         return f"{use}, whose memory was freed or given to another array{_in_line(earlier_use.source)}: "
     if hazard_kind == "freed too early":
-        return f"{_capital(array)} is freed{_in_line(later_use.source)} while {pending_use}: "
+        return f"{_capitalize(array)} is freed{_in_line(later_use.source)} while {pending_use}: "
     if hazard_kind == "reused too early":
         user = later_use.stream or "the host"
         reuse = f"{user} uses its memory again ({later_use.name}{_comma_line(later_use.source)})"
-        return f"{_capital(array)} was freed{_in_line(free_source)}, and {reuse} while {pending_use}: "
+        return f"{_capitalize(array)} was freed{_in_line(free_source)}, and {reuse} while {pending_use}: "
     if not later_use.stream:
         return f"The host {later_use.name} ({array}{_comma_line(later_use.source)}) while {pending_use}: "
     verb = "writes" if later_use.writes else "reads"
-    use = f"{_capital(later_use.stream)} {verb} {array} ({later_use.name}{_comma_line(later_use.source)})"
+    use = f"{_capitalize(later_use.stream)} {verb} {array} ({later_use.name}{_comma_line(later_use.source)})"
     return f"{use} while {pending_use}: "
 
 
@@ -189,5 +189,5 @@ def _comma_line(source: SourceLine | None) -> str:
     return f", line {source.line}" if source else ""
 
 
-def _capital(text: str) -> str:
+def _capitalize(text: str) -> str:
     return text[:1].upper() + text[1:] if text.startswith("the ") else text

@@ -230,13 +230,13 @@ class Flow:
             if candidate.end_ns > middle_ns and 2 * covered_ns >= end_ns - start_ns:
                 return candidate.name
             index = parents[index]
-        own_ns: Counter[str] = Counter()
+        ns_by_range: Counter[str] = Counter()
         for index in range(bisect_left(starts, start_ns), bisect_left(starts, end_ns)):
             length_ns = min(ranges[index].end_ns, end_ns) - ranges[index].start_ns
-            own_ns[ranges[index].name] += length_ns
+            ns_by_range[ranges[index].name] += length_ns
             if parents[index] >= 0 and starts[parents[index]] >= start_ns:
-                own_ns[ranges[parents[index]].name] -= length_ns
-        return f"{own_ns.most_common(1)[0][0]} and others" if own_ns else ""
+                ns_by_range[ranges[parents[index]].name] -= length_ns
+        return f"{ns_by_range.most_common(1)[0][0]} and others" if ns_by_range else ""
 
     @cached_property
     def _ranges_of(self) -> dict[int, tuple[list[NvtxRange], list[int], list[int]]]:
@@ -257,7 +257,7 @@ class Flow:
     # The device
 
     @cached_property
-    def _by_engine(self) -> dict[tuple[int, str | None], tuple[list[Activity], list[int]]]:
+    def _operations_by_engine(self) -> dict[tuple[int, str | None], tuple[list[Activity], list[int]]]:
         """Return the operations of each device and engine, sorted by end, and their ends."""
         by_engine: dict[tuple[int, str | None], list[Activity]] = {}
         for activity in sorted(self.timeline.activities, key=lambda a: a.end_ns):
@@ -269,7 +269,7 @@ class Flow:
         engine = engine_of(activity)
         if engine is None:
             return None
-        operations, end_times_ns = self._by_engine[activity.device_id, engine]
+        operations, end_times_ns = self._operations_by_engine[activity.device_id, engine]
         index = bisect_right(end_times_ns, activity.start_ns) - 1
         return operations[index] if index >= 0 and operations[index] is not activity else None
 

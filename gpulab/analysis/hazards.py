@@ -88,7 +88,7 @@ class StreamChecker:
         order.index += 1
         match act:
             case Work():
-                self._work(act)
+                self._handle_work(act)
             case HostWait():
                 order.host_wait(act)
             case EventRecord():
@@ -98,14 +98,14 @@ class StreamChecker:
             case Allocation():
                 self._allocate(act)
             case Release():
-                self._release(act)
+                self._handle_release(act)
             case GraphLaunch():
-                self._graph(act)
+                self._handle_graph(act)
             case GraphMade():
                 self._built_index[act.graph_id] = order.index
             case HostUse():
                 moment = order.host_use()
-                self._use(act.reads, act.writes, moment, act.name, None, act.source)
+                self._add_uses(act.reads, act.writes, moment, act.name, None, act.source)
             case NewStream():
                 order.announce(act)
                 if act.name:
@@ -118,16 +118,16 @@ class StreamChecker:
         streams = tuple(explain.stream_words(key, self.names) for key in self._streams)
         return StreamReport(provenance, tuple(self._findings.values()), self.operations, streams, left_out)
 
-    def _work(self, act: Work) -> None:
+    def _handle_work(self, act: Work) -> None:
         self.operations += 1
         key = self._register_stream(act.device_id, act.stream_id)
         devices: set[int] = set()
         if act.is_peer_copy:
             devices = {region.memory for region in (*act.reads, *act.writes)} - {HOST}
         moment = self._order.work(act, devices)
-        self._use(act.reads, act.writes, moment, act.name, key, act.source, act.atomics)
+        self._add_uses(act.reads, act.writes, moment, act.name, key, act.source, act.atomics)
 
-    def _graph(self, act: GraphLaunch) -> None:
+    def _handle_graph(self, act: GraphLaunch) -> None:
         key = self._register_stream(act.device_id, act.stream_id)
         self.operations += len(act.nodes)
         launch = self._order.index
@@ -136,7 +136,7 @@ class StreamChecker:
             capture_stream = self._register_stream(node.device_id, node.stream_id)
             source_line = node.source or act.source
             use_args = node.reads, node.writes, moment, node.name
-            self._use(*use_args, key, source_line, node.atomics, launch, capture_stream, built_index)
+            self._add_uses(*use_args, key, source_line, node.atomics, launch, capture_stream, built_index)
 
     def _register_stream(self, device_id: int, stream_id: int) -> StreamKey:
         """Add a stream to the streams of the report, with a name, and return its key."""
@@ -147,7 +147,7 @@ class StreamChecker:
             self.names[key] = f"stream {self._unnamed_streams}"
         return key
 
-    def _use(
+    def _add_uses(
         self,
         reads: Iterable[Region],
         writes: Iterable[Region],
@@ -178,9 +178,9 @@ class StreamChecker:
             )
             if stream is not None and (self._free_blocks or launch):
                 self._check_freed(use, built_index)
-            self._compare(use)
+            self._compare_uses(use)
 
-    def _compare(self, later_use: Use) -> None:
+    def _compare_uses(self, later_use: Use) -> None:
         """Compare a use of memory with earlier uses, and keep it for comparison with later uses."""
         region = later_use.region
         clock = later_use.moment.clock
@@ -198,7 +198,7 @@ class StreamChecker:
                 if earlier_use.region.start < region_end and start < earlier_use.region.end:
                     if not earlier_use.moment.before(clock):
                         if later_use.clashes(earlier_use) and overlap(earlier_use.region, region):
-                            self._clash(earlier_use, later_use)
+                            self._report_conflict(earlier_use, later_use)
                     elif (
                         later_use.hides(earlier_use)
                         and earlier_use.index < later_use.index
@@ -209,10 +209,10 @@ class StreamChecker:
             uses[:] = remaining_uses
         earlier_uses.add(region, later_use)
 
-    def _clash(self, earlier_use: Use, later_use: Use) -> None:
+    def _report_conflict(self, earlier_use: Use, later_use: Use) -> None:
         release = self._release_between(earlier_use, later_use)
         if release is not None:
-            self._drop_release(earlier_use, release)
+            self._withdraw_release(earlier_use, release)
             hazard_kind: StreamHazardKind = "reused too early"
         elif later_use.stream is None:
             hazard_kind = "host changed too early" if later_use.writes else "host read too early"
@@ -220,9 +220,9 @@ class StreamChecker:
             hazard_kind = "write after write" if earlier_use.writes else "write after read"
         else:
             hazard_kind = "read after write"
-        self._add(hazard_kind, earlier_use, later_use, release.source if release else None)
+        self._add_finding(hazard_kind, earlier_use, later_use, release.source if release else None)
 
-    def _add(
+    def _add_finding(
         self,
         hazard_kind: StreamHazardKind,
         earlier_use: Use,
@@ -250,7 +250,7 @@ class StreamChecker:
 
     # Allocations and frees
 
-    def _release(self, act: Release) -> None:
+    def _handle_release(self, act: Release) -> None:
         region = act.region
         index = self._order.index
         stream = None if act.stream_id is None else self._key(act.device_id, act.stream_id)
@@ -262,7 +262,7 @@ class StreamChecker:
         for uses in earlier_uses.overlapping(region) if earlier_uses is not None else ():
             for earlier_use in uses:
                 if not earlier_use.moment.before(clock) and overlap(earlier_use.region, region):
-                    self._add("freed too early", earlier_use, free)
+                    self._add_finding("freed too early", earlier_use, free)
         self._releases.append(block)
         if len(self._releases) > _MAX_RELEASES:
             del self._releases[: _MAX_RELEASES // 2]
@@ -296,7 +296,7 @@ class StreamChecker:
                 ]
         for block in blocks:
             free = Use(block.region, True, Moment(None, 0, {}), block.index, "free", None, block.source)
-            self._add("used after it was freed", free, use)
+            self._add_finding("used after it was freed", free, use)
 
     def _release_between(self, earlier_use: Use, later_use: Use) -> Block | None:
         """Return the release of the memory between two uses, or None."""
@@ -311,7 +311,7 @@ class StreamChecker:
                 return release
         return None
 
-    def _drop_release(self, earlier_use: Use, release: Block) -> None:
+    def _withdraw_release(self, earlier_use: Use, release: Block) -> None:
         """Remove the hazard of a release, because that of the memory's next use replaces it."""
         key = (earlier_use.source or earlier_use.name, release.source or "free", True)
         self._findings.pop(key, None)

@@ -19,7 +19,7 @@ from virtualgpu.records import Activity, NvtxRange, Timeline
 from virtualgpu.records.analysis import Overlap
 
 _COPY_ENGINES = {"HtoD": "H2D", "DtoH": "D2H", "DtoD": "D2D", "PtoP": "P2P"}
-_ENGINES = {"CONCURRENT_KERNEL": "compute", "MEMSET": "memset", "RANGE": "range"}
+_ENGINE_OF_KIND = {"CONCURRENT_KERNEL": "compute", "MEMSET": "memset", "RANGE": "range"}
 ENGINES = ("compute", "H2D", "D2H", "D2D", "P2P", "memset", "range", "other copies")
 
 # Largest number of streams that are compared: the number of pairs grows with its square.
@@ -35,7 +35,7 @@ def engine_of(activity: Activity) -> str | None:
     """
     if activity.kind in ("MEMCPY", "MEMCPY2"):
         return _COPY_ENGINES.get(activity.copy_kind or "", "other copies")
-    return _ENGINES.get(activity.kind)
+    return _ENGINE_OF_KIND.get(activity.kind)
 
 
 def stream_names(timeline: Timeline) -> dict[tuple[int, int], str]:
@@ -110,10 +110,10 @@ def pairs(groups: Mapping[str, Sequence[Activity]]) -> tuple[Overlap, ...]:
     busy_ns = {name: int((spans[1] - spans[0]).sum()) for name, spans in unions.items()}
     overlaps = []
     for first_group, second_group in combinations(groups, 2):
-        either_ns = length_ns(np.concatenate([unions[first_group], unions[second_group]], axis=1))
-        both_ns = busy_ns[first_group] + busy_ns[second_group] - either_ns
+        union_ns = length_ns(np.concatenate([unions[first_group], unions[second_group]], axis=1))
+        overlap_ns = busy_ns[first_group] + busy_ns[second_group] - union_ns
         overlaps.append(
-            Overlap(first_group, second_group, busy_ns[first_group], busy_ns[second_group], both_ns)
+            Overlap(first_group, second_group, busy_ns[first_group], busy_ns[second_group], overlap_ns)
         )
     return tuple(overlaps)
 
@@ -131,5 +131,5 @@ def overlap(timeline: Timeline) -> tuple[Overlap, ...]:
     """
     streams = by_stream(timeline)
     busiest = {*sorted(streams, key=lambda name: -len(streams[name]))[:MAX_STREAMS]}
-    compared = {name: streams[name] for name in streams if name in busiest}
-    return (*pairs(by_engine(timeline)), *pairs(compared))
+    busiest_streams = {name: streams[name] for name in streams if name in busiest}
+    return (*pairs(by_engine(timeline)), *pairs(busiest_streams))

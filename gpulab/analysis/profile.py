@@ -52,11 +52,11 @@ def profile(
     """
     flow = Flow(timeline)
     operations = timeline.activities
-    kernels = _groups(
+    kernels = _group_by(
         (a for a in operations if a.kind == "CONCURRENT_KERNEL"),
         lambda a: (a.name, a.grid, a.block) if by_shape else (a.name, None, None),
     )
-    copies = _groups(
+    copies = _group_by(
         (a for a in operations if a.kind in ("MEMCPY", "MEMCPY2", "MEMSET")),
         lambda a: (a.copy_kind, a.pinned),
     )
@@ -77,7 +77,7 @@ def profile(
     )
 
 
-def _groups(items: Iterable[T], key: Callable[[T], K]) -> list[list[T]]:
+def _group_by(items: Iterable[T], key: Callable[[T], K]) -> list[list[T]]:
     items_by_key: dict[K, list[T]] = {}
     for item in items:
         items_by_key.setdefault(key(item), []).append(item)
@@ -126,7 +126,7 @@ def _sum(values: Sequence[int | None]) -> int | None:
 def _mean_occupancy(group: Sequence[Activity], occupancy: Callable[[Activity], float | None]) -> float | None:
     """Return the mean occupancy, weighted by device time, or None if it is not known for a launch."""
     total_ns = weighted_sum = 0.0
-    for launches in _groups(group, lambda a: (a.block, a.registers_per_thread, a.shared_bytes)):
+    for launches in _group_by(group, lambda a: (a.block, a.registers_per_thread, a.shared_bytes)):
         launch_occupancy = occupancy(launches[0])
         weight_ns = _device_ns(launches) or 1
         if launch_occupancy is None:
@@ -157,7 +157,7 @@ def _lines(flow: Flow) -> tuple[ProfiledLine, ...]:
 
 
 def _waits(timeline: Timeline) -> tuple[ProfiledWait, ...]:
-    wait_groups = _groups(
+    wait_groups = _group_by(
         (wait for wait in timeline.synchronizations if wait.type != "STREAM_WAIT_EVENT"),
         lambda wait: (wait.name or wait.type, wait.source, wait.hidden),
     )
@@ -188,7 +188,7 @@ def _ranges(flow: Flow) -> tuple[ProfiledRange, ...]:
         thread: [start for start, _ in thread_calls] for thread, thread_calls in issued_operations.items()
     }
     rows = []
-    for ranges_of_name in _groups(
+    for ranges_of_name in _group_by(
         (time_range for time_range in timeline.ranges if not time_range.is_mark),
         lambda time_range: time_range.name,
     ):

@@ -14,13 +14,13 @@ _KINDS = {
     "HOST_LAUNCH": ("host function", "host functions"),
     "RANGE": ("range between events", "ranges between events"),
 }
-_COPIES = {"HtoD": "H2D", "DtoH": "D2H", "DtoD": "D2D", "PtoP": "P2P"}
+_DIRECTIONS = {"HtoD": "H2D", "DtoH": "D2H", "DtoD": "D2D", "PtoP": "P2P"}
 
 
 def operations_text(activities: Sequence[Activity]) -> str:
     """Return the numbers of operations in words: ``3 kernels, 2 copies (1 H2D, 1 D2H)``, or ``nothing``."""
     kind_counts = Counter("COPY" if a.kind in ("MEMCPY", "MEMCPY2") else a.kind for a in activities)
-    direction_counts = Counter(_COPIES.get(a.copy_kind, "other") for a in activities if a.copy_kind)
+    direction_counts = Counter(_DIRECTIONS.get(a.copy_kind, "other") for a in activities if a.copy_kind)
     count_texts = [count(kind_counts[kind], *nouns) for kind, nouns in _KINDS.items() if kind_counts[kind]]
     if kind_counts["COPY"]:
         directions_text = ", ".join(

@@ -157,12 +157,12 @@ class Blocks:
 
     def overlapping(self, region: Region) -> list[Block]:
         """Return the blocks that overlap a region."""
-        first_index, end_index = self._span(region)
+        first_index, end_index = self._index_range(region)
         return [self._blocks[start] for start in self._starts[first_index:end_index]]
 
     def take(self, region: Region) -> list[Block]:
         """Remove the blocks that overlap a region, and return them."""
-        first_index, end_index = self._span(region)
+        first_index, end_index = self._index_range(region)
         removed = [self._blocks.pop(start) for start in self._starts[first_index:end_index]]
         del self._starts[first_index:end_index]
         return removed
@@ -173,7 +173,7 @@ class Blocks:
         insort(self._starts, block.region.start)
         self._blocks[block.region.start] = block
 
-    def _span(self, region: Region) -> tuple[int, int]:
+    def _index_range(self, region: Region) -> tuple[int, int]:
         """Return the range of indices of the blocks that overlap a region."""
         first_index = max(bisect_right(self._starts, region.start) - 1, 0)
         if (

@@ -31,7 +31,7 @@ Status = Literal["ok", "missing", "wrong"]
 REAL_GPU = "real GPU"
 VIRTUAL_GPU = "virtual GPU"
 FIRST_CELL = "first cell"
-_SIDES = {"cuda": "real", "virtual": "virtual"}
+_DEVICE_WORDS = {"cuda": "real", "virtual": "virtual"}
 DRIVER = "NVIDIA driver"
 NO_DRIVER = "no driver library (libcuda)"
 GPU_SUBJECTS = (DRIVER, "CUDA version", "NVML", "GPU sharing", "CuPy", "CuPy's NVRTC", REAL_GPU, "CUPTI")
@@ -51,8 +51,8 @@ _INSTALL_HEADERS = (
     "pip install nvidia-cuda-runtime nvidia-cuda-cccl nvidia-cuda-crt "
     "(conda: cuda-cudart-dev, cuda-cccl and cuda-crt)"
 )
-_THREADS = 1000
-_BLOCK = 128
+_THREAD_COUNT = 1000
+_BLOCK_SIZE = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,9 +238,9 @@ def check_real_gpu() -> Result:
     import cupy
 
     x, expected = _self_test_data()
-    y = cupy.zeros(_THREADS, cupy.float32)
+    y = cupy.zeros(_THREAD_COUNT, cupy.float32)
     kernel = cupy.RawKernel(_SELF_TEST, "scale")
-    kernel((-(-_THREADS // _BLOCK),), (_BLOCK,), (cupy.asarray(x), y, np.int32(_THREADS)))
+    kernel((-(-_THREAD_COUNT // _BLOCK_SIZE),), (_BLOCK_SIZE,), (cupy.asarray(x), y, np.int32(_THREAD_COUNT)))
     if not np.array_equal(y.get(), expected):
         remedy = "Check the GPU's health: `nvidia-smi -q`."
         return "wrong", f"{device.device} computes other results than NumPy", remedy
@@ -327,9 +327,9 @@ def check_virtual_gpu() -> Result:
         memory.track(address, x.nbytes, label)
     memory.view(addresses[0], x.nbytes)[:] = x.view(np.uint8)
     program = Program(image.ptx, _SELF_TEST)
-    blocks = -(-_THREADS // _BLOCK)
-    params = struct.pack("<QQi", *addresses, _THREADS)
-    program.launch(PackedLaunch("scale", (blocks, 1, 1), (_BLOCK, 1, 1), params), memory)
+    blocks = -(-_THREAD_COUNT // _BLOCK_SIZE)
+    params = struct.pack("<QQi", *addresses, _THREAD_COUNT)
+    program.launch(PackedLaunch("scale", (blocks, 1, 1), (_BLOCK_SIZE, 1, 1), params), memory)
     result = memory.view(addresses[1], x.nbytes).view(np.float32)
     if not np.array_equal(result, expected):
         return "wrong", "its results differ from NumPy's", "pip install --force-reinstall llvmlite"
@@ -339,7 +339,7 @@ def check_virtual_gpu() -> Result:
 
 def _self_test_data() -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
     # Multiples of 1/8, so that no operation rounds and the answer is exact.
-    index = np.arange(_THREADS)
+    index = np.arange(_THREAD_COUNT)
     x = (index / 8 - 50).astype(np.float32)
     return x, (3 * x + index % 7).astype(np.float32)
 
@@ -361,7 +361,7 @@ def check_cell() -> Result:
         return "wrong", _error_text(error), remedy
     if array_sum != 6:
         return "wrong", f"0 + 1 + 2 + 3 is {array_sum} on the {device.device}", "See the lines above."
-    return "ok", f"`from gpulab import cp` works, on the {_SIDES[device.kind]} {device.device}", ""
+    return "ok", f"`from gpulab import cp` works, on the {_DEVICE_WORDS[device.kind]} {device.device}", ""
 
 
 # --- Jupyter ---

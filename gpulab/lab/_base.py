@@ -81,18 +81,18 @@ class Recorded(Pictured, Generic[R]):
     recording starts when the object is displayed, and stops when its view is closed.
     """
 
-    _what: ClassVar[str]
-    _write: ClassVar[str]
-    _live: ClassVar[bool]
-    _display: ClassVar[bool]
+    _recording_name: ClassVar[str]
+    _start_code: ClassVar[str]
+    _is_live: ClassVar[bool]
+    _starts_on_display: ClassVar[bool]
 
     def __init_subclass__(
         cls, what: str, write: str, live: bool = False, display: bool = False, **kwargs: Any
     ) -> None:
-        cls._what = what
-        cls._write = write
-        cls._live = live
-        cls._display = display
+        cls._recording_name = what
+        cls._start_code = write
+        cls._is_live = live
+        cls._starts_on_display = display
         super().__init_subclass__(**kwargs)
 
     def __init__(self, record: R | None = None) -> None:
@@ -119,7 +119,7 @@ class Recorded(Pictured, Generic[R]):
         GpulabError
             If the block has not ended. A live recording needs only to have begun.
         """
-        if self._live and self._recorder is not None:
+        if self._is_live and self._recorder is not None:
             record: R = self._recorder.record()
             return record
         if self._record is None:
@@ -129,9 +129,11 @@ class Recorded(Pictured, Generic[R]):
     def start(self) -> None:
         """Begin the recording, as entering the ``with`` block does."""
         if self._is_going:
-            raise GpulabError(f"This {self._what} is already being recorded.")
+            raise GpulabError(f"This {self._recording_name} is already being recorded.")
         if not self._is_new:
-            raise GpulabError(f"This {self._what} already has a recording. Create a new one: {self._write}")
+            raise GpulabError(
+                f"This {self._recording_name} already has a recording. Create a new one: {self._start_code}"
+            )
         recorder = self._recorder_of_now()
         self._device = session.which_device()
         recorder.start()
@@ -157,7 +159,7 @@ class Recorded(Pictured, Generic[R]):
             )
             record = replace(record, note=" ".join(filter(None, (record.note, move_note))))
         self._record = record
-        if not self._live:
+        if not self._is_live:
             self._recorder = None
 
     def __enter__(self) -> Self:
@@ -172,16 +174,18 @@ class Recorded(Pictured, Generic[R]):
         if getattr(self, "_is_going", False) and not sys.is_finalizing():
             self.stop()
             warnings.warn(
-                f"A {self._what} was started but never stopped: {self._write}", ResourceWarning, stacklevel=2
+                f"A {self._recording_name} was started but never stopped: {self._start_code}",
+                ResourceWarning,
+                stacklevel=2,
             )
 
     @property
     def _has_record(self) -> bool:
-        return self._record is not None or (self._live and self._recorder is not None)
+        return self._record is not None or (self._is_live and self._recorder is not None)
 
     def _picture(self) -> Any:
         picture: Any = super()._picture()
-        if self._display:
+        if self._starts_on_display:
             picture.on_close = self.stop
         return picture
 
@@ -192,12 +196,13 @@ class Recorded(Pictured, Generic[R]):
         if self._has_record:
             return self._sentence()
         if self._is_going:
-            return f"{self._what.capitalize()} that is being recorded."
-        display_hint = " or display it" if self._display else ""
-        return f"{self._what.capitalize()} that has not started. Start it with `{self._write}`{display_hint}."
+            return f"{self._recording_name.capitalize()} that is being recorded."
+        display_hint = " or display it" if self._starts_on_display else ""
+        name = self._recording_name.capitalize()
+        return f"{name} that has not started. Start it with `{self._start_code}`{display_hint}."
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Bundle | None:
-        if self._display and self._is_new:
+        if self._starts_on_display and self._is_new:
             self.start()
         bundle = super()._repr_mimebundle_(**kwargs) if self._has_record else None
         if bundle is None or "text/html" in bundle[0]:
@@ -213,11 +218,11 @@ class Sampled(Recorded[R], what="recording", write=""):
     `_show_state` in addition to the methods that `Recorded` needs.
     """
 
-    _another: str
+    _restart_code: str
 
     def __init_subclass__(cls, another: str = "", **kwargs: Any) -> None:
         super().__init_subclass__(live=True, display=True, **kwargs)
-        cls._another = another
+        cls._restart_code = another
 
     def __init__(self, rate_hz: float, record: R | None = None) -> None:
         super().__init__(record)
@@ -248,14 +253,15 @@ class Sampled(Recorded[R], what="recording", write=""):
             self._show_state()
 
     def _switch(self, action: str) -> None:
-        getattr(self._going().sampler, action)()
+        getattr(self._active_recorder().sampler, action)()
         self._show_state()
 
-    def _going(self) -> Any:
+    def _active_recorder(self) -> Any:
         """Return the recorder; raise an error if the recording has not started or has ended."""
         if not self._is_going:
-            noun = self._what.split()[-1]
+            noun = self._recording_name.split()[-1]
             raise GpulabError(
-                f"This {noun} has not started, or has already ended. {self._another} creates another one."
+                f"This {noun} has not started, or has already ended. "
+                f"{self._restart_code} creates another one."
             )
         return self._recorder

@@ -68,7 +68,7 @@ class GraphPool:
                 graph = stream.end_capture()
             except RuntimeError as error:
                 if session.real_cp() is not None:
-                    error.add_note(_spoiler(fn, arrays, stream))
+                    error.add_note(_find_illegal_line(fn, arrays, stream))
                 raise
         return Capture(graph, result, session.backend().graph(graph))
 
@@ -112,7 +112,7 @@ def restored(arrays: Iterable[Any]) -> Iterator[None]:
         cp.cuda.Stream.null.synchronize()
 
 
-def _spoiler(fn: Callable[..., Any], arrays: tuple[Any, ...], stream: Any) -> str:
+def _find_illegal_line(fn: Callable[..., Any], arrays: tuple[Any, ...], stream: Any) -> str:
     """Return a sentence that names the line of `fn` that makes a capture invalid.
 
     A real GPU does not report the call, so the function is captured again and checked at each line.
@@ -166,11 +166,11 @@ def check_shapes(first: list[tuple[Any, Any]], second: list[tuple[Any, Any]]) ->
     """
     if first != second:
         raise ValueError(
-            f"fn returned arrays of {_kinds(first)} in the warm-up and of "
-            f"{_kinds(second)} in the capture: a graph has one set of shapes. Make fn "
+            f"fn returned arrays of {_shapes_text(first)} in the warm-up and of "
+            f"{_shapes_text(second)} in the capture: a graph has one set of shapes. Make fn "
             "depend only on its arguments."
         )
 
 
-def _kinds(kinds: list[tuple[Any, Any]]) -> str:
+def _shapes_text(kinds: list[tuple[Any, Any]]) -> str:
     return ", ".join(f"{shape} {dtype}" for shape, dtype in kinds) or "no shape"

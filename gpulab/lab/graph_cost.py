@@ -110,19 +110,19 @@ def numbered(replay: Timeline, graph: GraphRecord) -> Timeline:
     pending_nodes: dict[object, list[int]] = defaultdict(list)
     layers = graph.layers
     for node in sorted(graph.nodes, key=lambda node: (layers[node.number], node.number)):
-        pending_nodes[_of_node(node)].append(node.number)
+        pending_nodes[_node_key(node)].append(node.number)
     activities = []
     for activity in replay.activities:
-        node_numbers = pending_nodes.get(_of_activity(activity)) if activity.graph_id else None
+        node_numbers = pending_nodes.get(_activity_key(activity)) if activity.graph_id else None
         activities.append(replace(activity, graph_node_id=node_numbers.pop(0)) if node_numbers else activity)
     return replace(replay, activities=tuple(activities))
 
 
-def _of_node(node: GraphNode) -> object:
+def _node_key(node: GraphNode) -> object:
     return node.kind, node.name if node.kind == "KERNEL" else node.copy_kind
 
 
-def _of_activity(activity: Activity) -> object:
+def _activity_key(activity: Activity) -> object:
     operation_kind = {"CONCURRENT_KERNEL": "KERNEL", "HOST_LAUNCH": "HOST"}.get(activity.kind, activity.kind)
     operation_kind = "MEMCPY" if operation_kind in _COPIES else operation_kind
     return operation_kind, activity.name if operation_kind == "KERNEL" else activity.copy_kind

@@ -122,10 +122,10 @@ class CapturedGraph(Pictured):
         self._session_context = session.here()
         self.stream = pool.stream
         self._captured: Capture | None = None
-        self._compared: ComparedGraph | None = None
+        self._last_comparison: ComparedGraph | None = None
         with restored(name.array for name in names):
             warm = shapes(pool.warm_up(fn, arrays))
-        self._captured = self._template = pool.capture(fn, arrays)
+        self._captured = self._template_capture = pool.capture(fn, arrays)
         self._name_others(fn)
         check_shapes(warm, shapes(self._captured.result))
         if not self._captured.record.nodes and not self._captured.record.note:
@@ -206,7 +206,7 @@ class CapturedGraph(Pictured):
         self.arrays = ()
         self._names = {}
         self.pool = None
-        self._compared = None
+        self._last_comparison = None
 
     @property
     def _require_capture(self) -> Capture:
@@ -238,7 +238,7 @@ class CapturedGraph(Pictured):
             One entry per name, with the nodes that still read or write the old array; empty if there is no
             problem.
         """
-        return self._dangling(self.record, self._by_name(now))
+        return self._dangling(self.record, self._check_names(now))
 
     def _dangling(self, record: GraphRecord, current_arrays: Mapping[str, Any]) -> tuple[DanglingArray, ...]:
         dangling_arrays = []
@@ -299,19 +299,19 @@ class CapturedGraph(Pictured):
                 new_template = self.pool.capture(fn, arrays)
                 session.backend().update_graph(graph.graph, new_template.graph)
                 self._captured = Capture(graph.graph, new_template.result, new_template.record)
-                self._template = new_template
+                self._template_capture = new_template
                 self.fn = fn
                 self.arrays = arrays
                 self._names = {n.name: n for n in named_arrays(fn, arrays, sys._getframe(1), cp.ndarray)}
                 self._name_others(fn)
                 return
-            names = self._by_name(names)
+            names = self._check_names(names)
             for name, array in names.items():
                 _same_kind(name, self._names[name].array, array)
             for name, array in names.items():
                 self._rebind(self._names[name], array)
 
-    def _by_name(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    def _check_names(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
         """Return the given arrays by their names in the graph; parameter names are accepted, too.
 
         Raises
@@ -343,7 +343,7 @@ class CapturedGraph(Pictured):
 
     def _set(self, node: GraphNode) -> None:
         graph = self._require_capture
-        session.backend().set_graph_node(graph.graph, node, self._template.graph)
+        session.backend().set_graph_node(graph.graph, node, self._template_capture.graph)
         graph.record = graph.record.replaced({node.number: node})
 
     # What it costs
@@ -367,8 +367,8 @@ class CapturedGraph(Pictured):
         launch = self.graph.launch
         with self._session_context(), restored(name.array for name in self._names.values()), self.stream:
             comparison = compared(record, lambda: self.fn(*self.arrays), launch, self.stream, repeats)
-        self._compared = ComparedGraph(comparison, record, self._name)
-        return self._compared
+        self._last_comparison = ComparedGraph(comparison, record, self._name)
+        return self._last_comparison
 
     # Its picture
 
@@ -378,7 +378,9 @@ class CapturedGraph(Pictured):
 
     def view(self) -> views.GraphView:
         """The picture as a widget, with the timelines of the last `compare` if it was called."""
-        return views.GraphView(self.record, self._compared.record if self._compared else None, self._name)
+        return views.GraphView(
+            self.record, self._last_comparison.record if self._last_comparison else None, self._name
+        )
 
     _picture = view
 

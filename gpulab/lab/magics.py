@@ -11,7 +11,7 @@ from IPython.core.magic_arguments import argument, magic_arguments, parse_argstr
 
 from virtualgpu.errors import GpulabError
 
-_NAME = re.compile(r"[^\W\d]\w*")
+_NAME_PATTERN = re.compile(r"[^\W\d]\w*")
 _OLD_SANDBOX_LINE = re.compile(
     r"\s*(?P<name>[^\W\d]\w*)?\s*(?P<blocking>--blocking)?\s*(?:-o\s+(?P<results>\w+(?:[\s,]+\w+)*))?\s*"
 )
@@ -53,7 +53,7 @@ class GpuMagics(Magics):
         from gpulab.lab.faults.jobs import Cell, used_by
         from gpulab.lab.faults.sandbox import LIMIT_S, MEMORY_BYTES, run
 
-        line = _sandbox_line(line, cell)
+        line = _convert_old_line(line, cell)
         options = parse_argstring(self.gpu_sandbox, line)
         names = tuple(re.findall(r"\w+", options.names or ""))
         _check_name("gpu_sandbox", options.output)
@@ -110,7 +110,7 @@ def register(shell: Any) -> None:
 
 
 def _check_name(magic: str, name: str | None) -> None:
-    if name is not None and not _NAME.fullmatch(name):
+    if name is not None and not _NAME_PATTERN.fullmatch(name):
         raise GpulabError(f"%%{magic} -o needs the name of a variable, not {name!r}.")
 
 
@@ -123,18 +123,18 @@ def _deprecated_name(magic: str, words: list[str]) -> str:
     return name
 
 
-def _assigns(cell: str, name: str) -> bool:
+def _assigns_name(cell: str, name: str) -> bool:
     """Return whether the cell assigns the name; ``-o name`` of version 1.0 then means a result."""
     return re.search(rf"^{re.escape(name)}\s*=(?!=)", cell, re.MULTILINE) is not None
 
 
-def _sandbox_line(line: str, cell: str) -> str:
+def _convert_old_line(line: str, cell: str) -> str:
     """Convert a line in the syntax of version 1.0, such as ``s -o x, y``, to the current ``-o s -r x,y``."""
     line_match = _OLD_SANDBOX_LINE.fullmatch(line)
     if line_match is None:
         return line
     results = re.findall(r"\w+", line_match["results"] or "")
-    if not line_match["name"] and len(results) < 2 and not any(_assigns(cell, name) for name in results):
+    if not line_match["name"] and len(results) < 2 and not any(_assigns_name(cell, name) for name in results):
         return line
     new_line = " ".join(
         [

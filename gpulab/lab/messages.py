@@ -27,28 +27,28 @@ WIDTH = 72
 _PACKAGES = ("gpulab", "gpulab_course", "virtualgpu")
 _PACKAGE = Path(__file__).resolve().parents[1]
 # Frames of these folders are left out of tracebacks, besides those of `virtualgpu`.
-_FOLDERS = [_PACKAGE, _PACKAGE.with_name("gpulab_course")]
-_COLOURS = re.compile(r"\x1b\[[\d;]*m")
+_OWN_FOLDERS = [_PACKAGE, _PACKAGE.with_name("gpulab_course")]
+_COLOUR_CODES = re.compile(r"\x1b\[[\d;]*m")
 # IPython's, of 75 columns.
-_HEADING = re.compile(r"-+|\w+ +Traceback \(most recent call last\)")
-_CUPY = (
+_HEADING_PATTERN = re.compile(r"-+|\w+ +Traceback \(most recent call last\)")
+_CUPY_ADVICE = (
     "This session uses a virtual GPU, without CuPy: write `from gpulab import cp`, which has CuPy's "
     "interface. For unchanged programs run `import virtualgpu; virtualgpu.as_cupy()` first; cupy and cupyx "
     "can then be imported."
 )
-_OTHERS = (
+_OTHER_ADVICE = (
     "{} cannot run on the virtual GPU. Write `from gpulab import cp`, which has NumPy's functions for arrays "
     "on the GPU, and cp.RawKernel for kernels."
 )
-_ADVICE = {
-    "cupy": _CUPY,
-    "cupyx": _CUPY,
-    "torch": _OTHERS.format("PyTorch"),
-    "tensorflow": _OTHERS.format("TensorFlow"),
-    "jax": _OTHERS.format("JAX"),
-    "numba": _OTHERS.format("Numba"),
-    "pycuda": _OTHERS.format("PyCUDA"),
-    "triton": _OTHERS.format("Triton"),
+_ADVICE_BY_MODULE = {
+    "cupy": _CUPY_ADVICE,
+    "cupyx": _CUPY_ADVICE,
+    "torch": _OTHER_ADVICE.format("PyTorch"),
+    "tensorflow": _OTHER_ADVICE.format("TensorFlow"),
+    "jax": _OTHER_ADVICE.format("JAX"),
+    "numba": _OTHER_ADVICE.format("Numba"),
+    "pycuda": _OTHER_ADVICE.format("PyCUDA"),
+    "triton": _OTHER_ADVICE.format("Triton"),
 }
 
 
@@ -70,7 +70,7 @@ def use_in_ipython(shell: Any = None) -> None:
     if not shell.custom_exceptions:
         shell.set_custom_exc((Exception, KeyboardInterrupt), _show)
     if threading.excepthook.__module__ != __name__:
-        threading.excepthook = _of_threads(threading.excepthook)
+        threading.excepthook = _make_thread_hook(threading.excepthook)
 
 
 def _function_loaders() -> Iterator[Callable[[], object]]:
@@ -84,14 +84,14 @@ def _function_loaders() -> Iterator[Callable[[], object]]:
             yield functools.partial(getattr, package, name)
 
 
-def _of_threads(before: Callable[[threading.ExceptHookArgs], object]) -> Callable[[Any], None]:
+def _make_thread_hook(before: Callable[[threading.ExceptHookArgs], object]) -> Callable[[Any], None]:
     """Return a handler for errors in threads, which calls the previous handler without gpulab's frames."""
 
     def show(args: threading.ExceptHookArgs) -> None:
         if args.exc_value is None:
             before(args)
             return
-        with trimmed(args.exc_value, _FOLDERS, trim_libraries=True):
+        with trimmed(args.exc_value, _OWN_FOLDERS, trim_libraries=True):
             own_traceback = args.exc_value.__traceback__
             before(threading.ExceptHookArgs((args.exc_type, args.exc_value, own_traceback, args.thread)))
 
@@ -108,7 +108,7 @@ def _show(
     if getattr(shell.InteractiveTB, "mode", "") == "Verbose" or isinstance(error, SyntaxError):
         shell.showtraceback((error_type, error, tb), tb_offset=tb_offset)
         return
-    with trimmed(error, _FOLDERS, trim_libraries=True) as is_shortened:
+    with trimmed(error, _OWN_FOLDERS, trim_libraries=True) as is_shortened:
         if not (is_shortened or advice or type(error).__module__.startswith(_PACKAGES)):
             shell.showtraceback((error_type, error, tb), tb_offset=tb_offset)
             return
@@ -131,10 +131,10 @@ def _wrap_messages(traceback_text: str, long_lines: set[str]) -> str:
     """Wrap the long lines of a traceback that belong to a message; source text is not wrapped."""
     lines = []
     for line in traceback_text.split("\n"):
-        text = _COLOURS.sub("", line)
+        text = _COLOUR_CODES.sub("", line)
         if text in long_lines:
             line = _wrap_line(line)
-        elif len(text) > WIDTH and _HEADING.fullmatch(text):
+        elif len(text) > WIDTH and _HEADING_PATTERN.fullmatch(text):
             fill_letter = "-" if text.startswith("-") else " "
             line = line.replace(fill_letter * (len(text) - WIDTH + 2), fill_letter * 2, 1)
         lines.append(line)
@@ -146,7 +146,7 @@ def _wrap_line(line: str) -> str:
         return line
     # Colours, which have no width on the screen, stand around the first word, the error's name.
     first_word, _, message = line.partition(" ")
-    placeholder = "-" * len(_COLOURS.sub("", first_word))
+    placeholder = "-" * len(_COLOUR_CODES.sub("", first_word))
     text = textwrap.fill(f"{placeholder} {message}", WIDTH, break_long_words=False, break_on_hyphens=False)
     return first_word + text[len(placeholder) :]
 
@@ -155,13 +155,13 @@ def _advice(error: BaseException) -> str:
     """Return advice about a failed import or a compiler error, or an empty string."""
     if isinstance(error, ModuleNotFoundError):
         missing_package = (error.name or "").partition(".")[0]
-        if missing_package not in _ADVICE or missing_package in sys.modules:
+        if missing_package not in _ADVICE_BY_MODULE or missing_package in sys.modules:
             return ""
         with suppress(Exception):
             from gpulab.session import which_device
 
             if which_device().kind == "virtual":
-                return _ADVICE[missing_package]
+                return _ADVICE_BY_MODULE[missing_package]
     elif isinstance(error, ImportError):
         match = re.match(r"cannot import name '(\w+)' from '((?:gpulab|virtualgpu)[\w.]*)'", str(error))
         if match:

@@ -232,7 +232,7 @@ def records() -> tuple[RecordedLaunch, ...]:
     """Return all shipped records of launches, in the order of the index."""
     data = json.loads((_folder() / INDEX).read_text(encoding="utf-8"))
     io.check_version(data, FORMAT, INDEX)
-    return tuple(map(_of_entry, data["launches"]))
+    return tuple(map(_launch_of_entry, data["launches"]))
 
 
 @functools.cache
@@ -255,7 +255,7 @@ def _session() -> RecordedSession:
     return RecordedSession(sessions.RECORDED, description, recording.provenance.device, recording.date)
 
 
-def _of_entry(entry: dict[str, Any]) -> RecordedLaunch:
+def _launch_of_entry(entry: dict[str, Any]) -> RecordedLaunch:
     record_fields: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()
     }

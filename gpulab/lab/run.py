@@ -129,7 +129,7 @@ class Run(LaunchChart):
         stop: str | Sequence[str] = (),
     ) -> views.WarpStepper:
         """Step through one warp of the launch; the options are those of `gpulab.warps`."""
-        return self._ask(
+        return self._observe_again(
             kernels.warps,
             block_index=block_index,
             warp=warp,
@@ -141,7 +141,7 @@ class Run(LaunchChart):
 
     def count(self, *, caches: Literal["cold", "warm"] = "cold") -> CounterTable:
         """Count the launch's instructions, memory requests and conflicts. See `gpulab.count`."""
-        return self._ask(kernels.count, caches=caches)
+        return self._observe_again(kernels.count, caches=caches)
 
     def access(
         self,
@@ -152,7 +152,7 @@ class Run(LaunchChart):
         space: str = "both",
     ) -> views.AccessMicroscope:
         """Show which sectors and banks the lanes of each access use. See `gpulab.access`."""
-        return self._ask(access, line=line, warp=warp, block_index=block_index, space=space)
+        return self._observe_again(access, line=line, warp=warp, block_index=block_index, space=space)
 
     def fragments(
         self,
@@ -163,15 +163,17 @@ class Run(LaunchChart):
         max_steps: int = 20_000,
     ) -> views.FragmentView:
         """Show which lane and register holds each element of matrix instructions. See `gpulab.fragments`."""
-        return self._ask(fragments, line=line, warp=warp, block_index=block_index, max_steps=max_steps)
+        return self._observe_again(
+            fragments, line=line, warp=warp, block_index=block_index, max_steps=max_steps
+        )
 
     def pipeline(self, *, block_index: Shape = (0, 0, 0), max_steps: int | None = None) -> views.PipelineView:
         """Show how a block fills and uses its buffers in shared memory. See `gpulab.pipeline`."""
-        return self._ask(pipeline, block_index=block_index, max_steps=max_steps)
+        return self._observe_again(pipeline, block_index=block_index, max_steps=max_steps)
 
     def machine_code(self) -> AsRunTable:
         """Compare the counts in PTX with those in machine code. See `gpulab.machine_code`."""
-        return self._ask(kernels.machine_code)
+        return self._observe_again(kernels.machine_code)
 
     def sanitize(
         self,
@@ -183,13 +185,13 @@ class Run(LaunchChart):
         tool: str = "",
     ) -> SanitizerTable:
         """Check the launch for errors that a normal run may not show. See `gpulab.sanitize`."""
-        return self._ask(
+        return self._observe_again(
             kernels.sanitize, tools=tools, block_order=block_order, seed=seed, nan=nan, tool=tool
         )
 
     def diagnose(self, *, caches: Literal["cold", "warm"] = "cold", baseline: Any = None) -> DiagnosisTable:
         """Explain the time of the launch, or compare it with the run `baseline`. See `gpulab.diagnose`."""
-        return self._ask(diagnose, caches=caches, baseline=baseline)
+        return self._observe_again(diagnose, caches=caches, baseline=baseline)
 
     def roofline(self, *, caches: Literal["cold", "warm"] = "cold") -> views.RooflineChart:
         """Show the launch in a roofline chart; ``gl.roofline(run, other)`` shows several launches."""
@@ -200,7 +202,7 @@ class Run(LaunchChart):
         super().close()
         self.kept.drop()
 
-    def _ask(self, question: Callable[..., T], **options: Any) -> T:
+    def _observe_again(self, question: Callable[..., T], **options: Any) -> T:
         """Run an analysis of the launch with the arrays as they were before the launch."""
         with self.kept.again() as launch:
             return question(

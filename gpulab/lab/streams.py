@@ -47,7 +47,7 @@ def check_streams() -> StreamCheck:
     return StreamCheck()
 
 
-class _Checking:
+class _CheckRecorder:
     """A recorder that watches all streams and collects the findings about them."""
 
     def __init__(self) -> None:
@@ -64,8 +64,8 @@ class _Checking:
 class StreamCheck(Recorded[StreamReport], what="check of streams", write="with gl.check_streams() as found:"):
     """The check of the streams in a ``with`` block, with its findings."""
 
-    def _recorder_of_now(self) -> _Checking:
-        return _Checking()
+    def _recorder_of_now(self) -> _CheckRecorder:
+        return _CheckRecorder()
 
     def _make_picture(self) -> StreamTable:
         return StreamTable.of(self.record)

@@ -27,8 +27,8 @@ _CPU_S = 60  # limit on the processor time of each process, in case the parent i
 
 def main() -> None:
     """Read requests of the parent, execute them, and send the results."""
-    requests = os.fdopen(_high_descriptor(0), "rb")
-    replies = _high_descriptor(1)
+    requests = os.fdopen(_move_to_high_fd(0), "rb")
+    replies = _move_to_high_fd(1)
     # From here on the answer's output and input are its own.
     os.dup2(2, 1)
     null_fd = os.open(os.devnull, os.O_RDONLY)
@@ -136,7 +136,7 @@ def _send(replies: int, nonce: bytes, reply: bytes) -> None:
         os._exit(LINE_CLOSED)
 
 
-def _high_descriptor(fd: int) -> int:
+def _move_to_high_fd(fd: int) -> int:
     """Duplicate a file descriptor to a high number that an answer is unlikely to use, and return it."""
     try:
         import fcntl

@@ -32,7 +32,7 @@ from virtualgpu.compile import nvrtc
 
 MAIN = "gpulab.processes.child"
 # Modules that most functions need.
-_PRELOADED = (
+_PRELOADED_MODULES = (
     MAIN,
     "cloudpickle",
     "concurrent.futures.thread",
@@ -46,7 +46,7 @@ _PRELOADED = (
     "virtualgpu.sanitizer",
 )
 _MESSAGE_BYTES = 1 << 20
-_FDS = 4
+_MAX_FDS = 4
 _START_S = 60.0  # limit on the start of a process, which a busy machine can delay
 _CHECK_INTERVAL_S = 0.1
 _PR_SET_PDEATHSIG = 1
@@ -210,7 +210,7 @@ def _fork_process(
             server.end()
             _server.cache_clear()
             server = _server(os.getpid())
-        pipes = [os.pipe() for _ in range(_FDS)]
+        pipes = [os.pipe() for _ in range(_MAX_FDS)]
         (stdin, parent_stdin), *output_pipes = pipes
         child_ends = [stdin, *(write for _, write in output_pipes)]
         parent_ends = [parent_stdin, *(read for read, _ in output_pipes)]
@@ -253,14 +253,14 @@ def serve(server_socket: socket.socket) -> None:
     arrives.
     """
     loaded_modules: set[str] = set()
-    _load(_PRELOADED, loaded_modules)
+    _load(_PRELOADED_MODULES, loaded_modules)
     nvrtc.available()  # searches for NVRTC once for all processes
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     keeper_pids: set[int] = set()
     while True:
         while not select.select([server_socket], [], [], _CHECK_INTERVAL_S if keeper_pids else None)[0]:
             _reap_keepers(keeper_pids)
-        message, fds, _, _ = socket.recv_fds(server_socket, _MESSAGE_BYTES, _FDS)
+        message, fds, _, _ = socket.recv_fds(server_socket, _MESSAGE_BYTES, _MAX_FDS)
         if not message:
             break
         request = json.loads(message)
@@ -324,11 +324,11 @@ def _run_keeper(request: dict[str, Any], stdin: int, stdout: int, stderr: int, p
     listener = select.poll()
     listener.register(parent_line, 0)  # an error there means that nobody reads it any more
     status = None
-    wake_fd, wake_write_fd = os.pipe()
-    os.set_blocking(wake_write_fd, False)
-    signal.set_wakeup_fd(wake_write_fd)
+    signal_read_fd, signal_write_fd = os.pipe()
+    os.set_blocking(signal_write_fd, False)
+    signal.set_wakeup_fd(signal_write_fd)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    listener.register(wake_fd, select.POLLIN)
+    listener.register(signal_read_fd, select.POLLIN)
     while status is None:
         with contextlib.suppress(ChildProcessError):
             while status is None and (child_status := os.waitpid(-1, os.WNOHANG))[0]:
@@ -337,8 +337,8 @@ def _run_keeper(request: dict[str, Any], stdin: int, stdout: int, stderr: int, p
         if status is None and any(fd == parent_line for fd, _ in listener.poll(1000)):
             break
         with contextlib.suppress(OSError):
-            os.set_blocking(wake_fd, False)
-            os.read(wake_fd, 1 << 10)
+            os.set_blocking(signal_read_fd, False)
+            os.read(signal_read_fd, 1 << 10)
     end_descendants(keeper_pid)
     if status is not None:
         with contextlib.suppress(OSError):
@@ -360,5 +360,5 @@ def _take_environment(request: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    with socket.socket(fileno=int(sys.argv[1])) as to_parent:
-        serve(to_parent)
+    with socket.socket(fileno=int(sys.argv[1])) as parent_socket:
+        serve(parent_socket)

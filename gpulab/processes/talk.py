@@ -26,7 +26,7 @@ _START_S = 60.0  # limit on the start of the process, which a busy machine can d
 _WAIT_FACTOR = 2  # a waiting answer may take this multiple of its processor time limit
 LONGEST_S = 20.0  # limit on the elapsed time, however busy the machine is
 _CHUNK_BYTES = 1 << 16
-_CONTROL = re.compile(r"\x1b\[[\d;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
+_CONTROL_CHARACTERS = re.compile(r"\x1b\[[\d;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
 
 
 class Talk:
@@ -253,7 +253,7 @@ class Talk:
         """End the process; return the first lines that it printed, and their total number."""
         self._process.kill()
         self._printed.thread.join(1)
-        return _CONTROL.sub("", self._printed.bytes.decode(errors="replace")), self._printed.lines
+        return _CONTROL_CHARACTERS.sub("", self._printed.bytes.decode(errors="replace")), self._printed.lines
 
 
 def _call_back(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[bool, Any]:

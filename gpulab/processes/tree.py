@@ -15,7 +15,7 @@ MOST_PROCESSES = 200
 _PROC = Path("/proc")
 _KILL_ROUNDS = 200  # attempts to kill all descendants; each finds processes that were started since
 _PAUSE_S = 0.005
-_WORKING = (psutil.STATUS_RUNNING, psutil.STATUS_DISK_SLEEP)
+_WORKING_STATES = (psutil.STATUS_RUNNING, psutil.STATUS_DISK_SLEEP)
 
 
 def descendants(pid: int) -> list[int]:
@@ -124,7 +124,7 @@ class Watch:
 
 def _is_working(process: psutil.Process) -> bool:
     """Return whether a thread of a process is running or ready to run."""
-    if process.status() in _WORKING:
+    if process.status() in _WORKING_STATES:
         return True
     tasks = _PROC / str(process.pid) / "task"
     with contextlib.suppress(OSError):

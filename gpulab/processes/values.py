@@ -21,7 +21,7 @@ _MOST_PARTS = 100_000
 _MOST_BITS = 4096
 _MAX_DEPTH = 20
 _LENGTH_BYTES = 8
-_KINDS = "biufcSU"  # of arrays: what needs no Python objects
+_DTYPE_KINDS = "biufcSU"  # of arrays: what needs no Python objects
 
 
 class TooMuchError(ValueError):
@@ -78,12 +78,12 @@ class _Parts:
 
     def __init__(self, arrays: list[bytes]) -> None:
         self._arrays = arrays
-        self._remaining = _MOST_PARTS
-        self._bytes = 0
+        self._free_parts = _MOST_PARTS
+        self._array_bytes = 0
 
     def of(self, value: Any, depth: int) -> Any:
-        self._remaining -= 1
-        if self._remaining < 0 or depth > _MAX_DEPTH:
+        self._free_parts -= 1
+        if self._free_parts < 0 or depth > _MAX_DEPTH:
             raise TooMuchError("too many parts")
         value_type = type(value)  # the real type, which `__class__` can hide
         if value is None or value_type is bool:
@@ -110,17 +110,17 @@ class _Parts:
                 [self.of(key, depth + 1), self.of(element, depth + 1)] for key, element in dict.items(value)
             ]
             return ["dict", items]
-        if issubclass(value_type, np.ndarray) and value.dtype.kind in _KINDS:
+        if issubclass(value_type, np.ndarray) and value.dtype.kind in _DTYPE_KINDS:
             return self._array("array", np.array(value, subok=False))
         if value_type is OnDevice:
             return self._array("device", value.values)
         return ["other", value_type.__name__]
 
     def _array(self, tag: str, array: npt.NDArray[Any]) -> list[Any]:
-        if array.dtype.kind not in _KINDS:
+        if array.dtype.kind not in _DTYPE_KINDS:
             return ["other", array.dtype.name]
-        self._bytes += array.nbytes
-        if self._bytes > MOST_BYTES:
+        self._array_bytes += array.nbytes
+        if self._array_bytes > MOST_BYTES:
             raise TooMuchError(f"more than {MOST_BYTES >> 20} MiB")
         buffer = io.BytesIO()
         np.lib.format.write_array(buffer, array, allow_pickle=False)
@@ -163,7 +163,7 @@ def _array(arrays: io.BytesIO, length: int) -> npt.NDArray[Any]:
     if version != (1, 0):
         raise DamagedError("an array has an unknown format")
     shape, fortran, dtype = np.lib.format.read_array_header_1_0(buffer)
-    if dtype.kind not in _KINDS or math.prod(shape) * dtype.itemsize != length - buffer.tell():
+    if dtype.kind not in _DTYPE_KINDS or math.prod(shape) * dtype.itemsize != length - buffer.tell():
         raise DamagedError("an array does not have the size in its header")
     elements = (
         np.frombuffer(buffer.read(), dtype) if math.prod(shape) and dtype.itemsize else np.zeros(0, dtype)

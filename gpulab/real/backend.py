@@ -91,10 +91,10 @@ class CudaBackend:
         return self._nvml.metrics(self.provenance)
 
     def setup(self) -> DeviceMetrics:
-        cut_up = () if self._nvml is None else self._nvml.setup()
+        device_setup = () if self._nvml is None else self._nvml.setup()
         with self._device:
             limits = driver_limits(cupy.cuda.runtime)
-        return DeviceMetrics(self.provenance, time.time_ns(), (*cut_up, *limits))
+        return DeviceMetrics(self.provenance, time.time_ns(), (*device_setup, *limits))
 
     def kernel_stats(self, kernel: Any) -> KernelStats:
         with self._device:

@@ -24,7 +24,7 @@ NOTE = (
     "measured with pairs of events around NVTX ranges and gl.launch, which show when a range began and ended "
     "on its stream; single operations, copies, calls and waits are not recorded"
 )
-_PATCHED = ("RangePush", "RangePushC", "RangePop")
+_PATCHED_FUNCTIONS = ("RangePush", "RangePushC", "RangePop")
 
 
 def recording() -> bool:
@@ -32,7 +32,7 @@ def recording() -> bool:
     return getattr(nvtx.RangePush, "__module__", "") == __name__
 
 
-class _Open:
+class _OpenRange:
     """An open range: its name, the host's time at its start, and the event at its start in a stream."""
 
     def __init__(self, name: str) -> None:
@@ -56,9 +56,9 @@ class EventRecorder:
     def __init__(self, provenance: Provenance, why: str) -> None:
         self._provenance = provenance
         self._reason = why
-        self._open: dict[int, list[_Open]] = {}
-        self._ended_ranges: list[tuple[_Open, Any, int, int, int]] = []
-        self._originals: dict[str, Callable[..., Any]] = {}
+        self._open_ranges: dict[int, list[_OpenRange]] = {}
+        self._ended_ranges: list[tuple[_OpenRange, Any, int, int, int]] = []
+        self._original_functions: dict[str, Callable[..., Any]] = {}
 
     def start(self) -> None:
         """Start the recording; until `stop`, NVTX's functions also record events in the current stream."""
@@ -66,8 +66,8 @@ class EventRecorder:
         self._base_event.record(cupy.cuda.Stream.null)
         self._base_event.synchronize()
         self._start_ns = time.time_ns()
-        self._originals = {name: getattr(nvtx, name) for name in _PATCHED}
-        push, push_c, pop = self._originals.values()
+        self._original_functions = {name: getattr(nvtx, name) for name in _PATCHED_FUNCTIONS}
+        push, push_c, pop = self._original_functions.values()
 
         def range_push(message: str, id_color: int = -1) -> None:
             push(message, id_color)
@@ -87,7 +87,7 @@ class EventRecorder:
 
     def stop(self) -> Timeline:
         """Wait for the device, end the recording, and return the timeline."""
-        for name, original in self._originals.items():
+        for name, original in self._original_functions.items():
             setattr(nvtx, name, original)
         end_ns = time.time_ns()
         cupy.cuda.runtime.deviceSynchronize()
@@ -143,10 +143,10 @@ class EventRecorder:
             self._pop()
 
     def _push(self, name: str) -> None:
-        self._open.setdefault(threading.get_ident(), []).append(_Open(name))
+        self._open_ranges.setdefault(threading.get_ident(), []).append(_OpenRange(name))
 
     def _pop(self) -> None:
-        stack = self._open.get(threading.get_ident())
+        stack = self._open_ranges.get(threading.get_ident())
         if stack:
             start_mark = stack.pop()
             end_mark = _mark(start_mark.stream)

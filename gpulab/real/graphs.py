@@ -79,15 +79,15 @@ def set_node(graph: Any, node: GraphNode, template: Any) -> None:
     first_parameter, *other_parameters = node.parameters
     if node.kind == "MEMSET":
         params = checked(driver.cuGraphMemsetNodeGetParams(template_handle))[0]
-        params.dst = driver.CUdeviceptr(_word(first_parameter))
+        params.dst = driver.CUdeviceptr(_parameter_int(first_parameter))
         checked(driver.cuGraphExecMemsetNodeSetParams(executable, handle, params, _context()))
     elif node.kind == "MEMCPY":
         params = checked(driver.cuGraphMemcpyNodeGetParams(template_handle))[0]
         for name, parameter in (("src", first_parameter), ("dst", other_parameters[0])):
             if parameter.addresses:
-                setattr(params, f"{name}Device", driver.CUdeviceptr(_word(parameter)))
+                setattr(params, f"{name}Device", driver.CUdeviceptr(_parameter_int(parameter)))
             else:
-                setattr(params, f"{name}Host", _word(parameter))
+                setattr(params, f"{name}Host", _parameter_int(parameter))
         checked(driver.cuGraphExecMemcpyNodeSetParams(executable, handle, params, _context()))
 
 
@@ -104,7 +104,7 @@ def take_parameters(graph: Any, other: Any) -> None:
     if int(status) == _UPDATE_FAILURE:
         # cuda-bindings gives no reason with this status.
         no_origin = Provenance("measured", "")
-        raise _error(status, record(graph, no_origin).cannot_become(record(other, no_origin)))
+        raise _cuda_error(status, record(graph, no_origin).cannot_become(record(other, no_origin)))
     checked((status,))
 
 
@@ -200,7 +200,7 @@ def _pointer(name: str, address: int) -> NodeParameter:
     )
 
 
-def _word(parameter: NodeParameter) -> int:
+def _parameter_int(parameter: NodeParameter) -> int:
     return int.from_bytes(parameter.data, "little")
 
 
@@ -224,11 +224,11 @@ def checked(answer: tuple[Any, ...]) -> tuple[Any, ...]:
     """Check the status of a driver call: return its other results, or raise CuPy's error."""
     status, *values = answer
     if int(status):
-        raise _error(status)
+        raise _cuda_error(status)
     return tuple(values)
 
 
-def _error(status: Any, reason: str = "") -> Exception:
+def _cuda_error(status: Any, reason: str = "") -> Exception:
     """Return CuPy's error for a status of the driver."""
     error = cupy.cuda.driver.CUDADriverError(int(status))
     if reason:

@@ -66,7 +66,7 @@ class LoadReader:
         self._device = device
         self.missing: dict[str, str] = {}
         self.processes: tuple[tuple[int, float | None], ...] = ()
-        self._slowly: dict[str, float | None] = {}
+        self._slow_values: dict[str, float | None] = {}
         self._slow_s = -_SLOWLY_S
         self._gpm = _Gpm.of(device)
         if self._gpm is None:
@@ -110,8 +110,8 @@ class LoadReader:
             )
         if is_slow_due:
             readings["processes"] = self._count_processes()
-            self._slow_s, self._slowly = now_s, {name: readings.get(name) for name in _SLOW_READINGS}
-        return [readings.get(name, self._slowly.get(name)) for name in LOAD_COLUMNS]
+            self._slow_s, self._slow_values = now_s, {name: readings.get(name) for name in _SLOW_READINGS}
+        return [readings.get(name, self._slow_values.get(name)) for name in LOAD_COLUMNS]
 
     def _count_processes(self) -> float | None:
         process_infos = self._guarded(
@@ -155,7 +155,7 @@ class _Gpm:
         self._request.version, self._request.numMetrics = nvml.NVML_GPM_METRICS_GET_VERSION, len(_GPM)
         for metric_index, metric_id in enumerate(_GPM.values()):
             self._request.metrics[metric_index].metricId = metric_id
-        self._at_s = -1.0
+        self._last_sample_s = -1.0
         self._values: dict[str, float | None] = {}
 
     @classmethod
@@ -170,13 +170,13 @@ class _Gpm:
     def __call__(self) -> dict[str, float | None]:
         now_s = time.monotonic()
         nvml = self._device.nvml
-        if self._at_s >= 0 and now_s - self._at_s < _LEAST_APART_S:
+        if self._last_sample_s >= 0 and now_s - self._last_sample_s < _LEAST_APART_S:
             return self._values
         previous_sample, older_sample = self._samples
         nvml.nvmlGpmSampleGet(self._device.handle, previous_sample)  # the one before is behind it from now on
         self._samples = [older_sample, previous_sample]
-        is_first = self._at_s < 0
-        self._at_s = now_s
+        is_first = self._last_sample_s < 0
+        self._last_sample_s = now_s
         if not is_first:
             self._values = self._between(older_sample, previous_sample)
         return self._values

@@ -14,7 +14,7 @@ from virtualgpu.protocol import Launch, kernel_source
 from virtualgpu.records import Provenance, Timeline
 
 _log = logging.getLogger(__name__)
-_MISSING = "CUPTI is not installed (pip install nvidia-cuda-cupti)"
+_MISSING_MESSAGE = "CUPTI is not installed (pip install nvidia-cuda-cupti)"
 
 
 class RealRecorder:
@@ -47,7 +47,9 @@ class RealRecorder:
                 "A timeline is already being recorded, and recordings cannot be nested. "
                 "End that recording first: leave its `with` block, or call stop()."
             )
-        reason = _MISSING if cupti is None else f"CUPTI is in use by {rival_tool}" if rival_tool else ""
+        reason = (
+            _MISSING_MESSAGE if cupti is None else f"CUPTI is in use by {rival_tool}" if rival_tool else ""
+        )
         if cupti is not None and not rival_tool:
             recorder = CuptiRecorder(cupti, self._provenance)
             try:

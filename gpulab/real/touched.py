@@ -26,7 +26,7 @@ from virtualgpu.protocol import kernel_source
 from virtualgpu.records.acts import Region
 
 Regions = tuple[Region, ...]
-_WORD = 8
+_WORD_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,26 +53,26 @@ class Kernels:
         self._device_id = device_id
         self._ptx = ptx
         self._uses: dict[int, list[int] | None] = {}
-        self._cupys: dict[int, bool] = {}
+        self._is_cupy_function: dict[int, bool] = {}
         # Blocks of memory by their start, with the size, and what the device itself gave out.
         self.blocks: dict[int, int] = {}
         self.segments: dict[int, int] = {}
 
     def is_cupys(self, function: int, symbol: str) -> bool:
         """Return whether CuPy has loaded a function; only the parameters of such functions can be read."""
-        if function not in self._cupys:
+        if function not in self._is_cupy_function:
             names = (symbol, kernel_name(symbol))
-            self._cupys[function] = symbol.startswith("cupy_") or any(
+            self._is_cupy_function[function] = symbol.startswith("cupy_") or any(
                 kernel.name in names if type(kernel) is cupy.RawKernel else kernel.ptr == function
                 for kernel in _live_objects(cupy.cuda.function.Function, cupy.RawKernel)
             )
-        return self._cupys[function]
+        return self._is_cupy_function[function]
 
     def touched(self, function: int, symbol: str, params: Sequence[bytes]) -> Touched:
         """Return the memory that a kernel launch accesses."""
         arrays = [array for array in map(self._carray, params) if array is not None]
         if arrays:
-            return self._of_cupys(symbol, arrays)
+            return self._cupy_regions(symbol, arrays)
         uses = self._uses_of(function, symbol)
         regions = self._arguments(params)
         if uses is None or len(uses) != len(params):
@@ -92,9 +92,9 @@ class Kernels:
     def _carray(self, param: bytes) -> Region | None:
         """Return the region of a parameter with CuPy's type ``CArray`` (cupy/carray.cuh), or None."""
         size = len(param)
-        if size < 2 * _WORD or size % (2 * _WORD):
+        if size < 2 * _WORD_BYTES or size % (2 * _WORD_BYTES):
             return None
-        address, elements, *layout = struct.unpack(f"<{size // _WORD}q", param)
+        address, elements, *layout = struct.unpack(f"<{size // _WORD_BYTES}q", param)
         shape = layout[: len(layout) // 2]
         strides = layout[len(layout) // 2 :]
         if math.prod(shape) != elements or not elements or self._block(address) is None:
@@ -108,7 +108,7 @@ class Kernels:
         return Region.of_array(self._device_id, address, item_bytes, tuple(shape), tuple(strides))
 
     @staticmethod
-    def _of_cupys(symbol: str, arrays: list[Region]) -> Touched:
+    def _cupy_regions(symbol: str, arrays: list[Region]) -> Touched:
         """Divide the array arguments of a CuPy kernel into inputs and results; results come last.
 
         A ufunc has one result or `nout` results.
@@ -135,7 +135,7 @@ class Kernels:
 
     def _arguments(self, params: Sequence[bytes]) -> list[Region | None]:
         """Return the memory region of each parameter that is an address."""
-        values = [struct.unpack("<Q", param)[0] if len(param) == _WORD else 0 for param in params]
+        values = [struct.unpack("<Q", param)[0] if len(param) == _WORD_BYTES else 0 for param in params]
         return list(map(self._region, values, _arguments_passed(values) or values))
 
     def _region(self, value: int, argument: Any) -> Region | None:

@@ -30,9 +30,9 @@ from virtualgpu.records import ActivityKind, SourceLine
 from virtualgpu.records.acts import HOST, Act, Region, Work
 
 _P = c_void_p
-_PINNED = runtime.memoryTypeHost
-_DEVICE = runtime.memoryTypeDevice
-_MANAGED = runtime.memoryTypeManaged
+_PINNED_MEMORY = runtime.memoryTypeHost
+_DEVICE_MEMORY = runtime.memoryTypeDevice
+_MANAGED_MEMORY = runtime.memoryTypeManaged
 _LEGACY = 0
 _ALIAS = 1
 _PER_THREAD = 2
@@ -104,11 +104,11 @@ class _DeviceWatch(Watch):
 
     def __init__(self) -> None:
         memories = [_Unlabelled() for _ in range(runtime.getDeviceCount())]
-        super().__init__(memories, _is_pinned, _no_launches)
+        super().__init__(memories, _is_pinned, _reject_launch)
 
     def memory_of(self, address: int) -> int:
         attributes = _attributes(address)
-        return int(attributes.device) if attributes.type in (_DEVICE, _MANAGED) else HOST
+        return int(attributes.device) if attributes.type in (_DEVICE_MEMORY, _MANAGED_MEMORY) else HOST
 
 
 class RealWatcher:
@@ -125,7 +125,7 @@ class RealWatcher:
     def __init__(self, device_id: int, ptx: Callable[[Any], str]) -> None:
         self._device_id = device_id
         self._kernels = Kernels(device_id, ptx)
-        self._open = ExitStack()
+        self._exit_stack = ExitStack()
         self._events: dict[int, _Event] = {}
         self._handle_reuses: dict[int, int] = {}  # how often a stream's handle was given away
         self._stream_refs: dict[int, StreamRef] = {}
@@ -136,8 +136,8 @@ class RealWatcher:
         self._captures: dict[int, _Capture] = {}
         self._graphs: dict[int, _Capture] = {}
         self._graph_ids = itertools.count(1)
-        self._number = 0
-        self._guessed = 0
+        self._operation_count = 0
+        self._guessed_kernels = 0
         # Host memory that work of a stream may still change: ranges of addresses, by the stream's handle.
         self._host_writes: dict[int, set[tuple[int, int]]] = {}
         self._event_writes: dict[int, tuple[int, frozenset[tuple[int, int]]]] = {}  # those before an event
@@ -169,13 +169,13 @@ class RealWatcher:
             if type(live_object) is cupy.ndarray and getattr(live_object.data.mem, "ptr", None):
                 self._kernels.blocks[int(live_object.data.mem.ptr)] = int(live_object.data.mem.size)
             elif type(live_object) is cupy.cuda.Stream and getattr(live_object, "ptr", 0) > _PER_THREAD:
-                self._note_stream(int(live_object.ptr), runtime.streamGetFlags(live_object.ptr))
+                self._register_stream(int(live_object.ptr), runtime.streamGetFlags(live_object.ptr))
         self._watch = _DeviceWatch()
         self._on_act = see
         self._watch.begin(see)
         with ExitStack() as stack:
             try:
-                stack.enter_context(subscribed(cupti, _FUNCTIONS, self._on_call))
+                stack.enter_context(subscribed(cupti, _WATCHED_FUNCTIONS, self._on_call))
             except library.CuptiError as error:
                 if error.result != library.TAKEN:
                     raise
@@ -184,19 +184,19 @@ class RealWatcher:
                     "is already subscribed. End that check or tool first."
                 ) from error
             stack.enter_context(_Hook(self))
-            stack.enter_context(_own_reductions())
-            self._open = stack.pop_all()
+            stack.enter_context(_use_own_reductions())
+            self._exit_stack = stack.pop_all()
 
     def stop(self) -> str:
         """Stop the observation, and return a note about what could not be observed."""
-        self._open.close()
+        self._exit_stack.close()
         self._watch.finish()
         self._watch.end(self._on_act)
         notes = [_UNOBSERVED]
-        if self._guessed:
+        if self._guessed_kernels:
             notes.append(
-                f"The arrays that {count(self._guessed, 'kernel')} of libraries read are not known. Arrays "
-                "that they write are known only if the same line created them."
+                f"The arrays that {count(self._guessed_kernels, 'kernel')} of libraries read are not known. "
+                "Arrays that they write are known only if the same line created them."
             )
         if self._errors:
             notes.append(f"{count(len(self._errors), 'call')} could not be read ({self._errors[0]}).")
@@ -236,13 +236,13 @@ class RealWatcher:
         if self._kernels.is_cupys(function, symbol):
             touched = self._kernels.touched(function, symbol, read_parameters(self._driver, function, values))
         else:
-            self._guessed += 1
-            touched = Touched(writes=self._fresh_here())
+            self._guessed_kernels += 1
+            touched = Touched(writes=self._unwritten_regions())
         for region in (*touched.writes, *touched.atomics):
             self._unwritten_blocks.pop(region.address, None)
         self._on_operation(stream, _Operation("CONCURRENT_KERNEL", symbol, touched))
 
-    def _fresh_here(self) -> Regions:
+    def _unwritten_regions(self) -> Regions:
         """Return blocks that the current source line allocated and no kernel has written: library results."""
         source_line = self._watch.here()
         return tuple(
@@ -251,12 +251,12 @@ class RealWatcher:
             if line == source_line and start in self._kernels.blocks
         )
 
-    def _copied_at_once(self, target_address: int, source_address: int, size: int, copy_kind: int) -> None:
-        self._copied(target_address, source_address, size, copy_kind, _LEGACY)
-        self._watch.host_waited("work", number=self._number)
+    def _record_sync_copy(self, target_address: int, source_address: int, size: int, copy_kind: int) -> None:
+        self._record_copy(target_address, source_address, size, copy_kind, _LEGACY)
+        self._watch.host_waited("work", number=self._operation_count)
         self._host_writes.get(_LEGACY, set()).discard((target_address, target_address + size))
 
-    def _copied(
+    def _record_copy(
         self, target_address: int, source_address: int, size: int, copy_kind: int, stream: int | None
     ) -> None:
         if not size:
@@ -264,23 +264,25 @@ class RealWatcher:
         types = [_attributes(address).type for address in (target_address, source_address)]
         arrays: list[Any] = []
         for address, kind_of in zip((target_address, source_address), types, strict=True):
-            if kind_of in (_DEVICE, _MANAGED):
+            if kind_of in (_DEVICE_MEMORY, _MANAGED_MEMORY):
                 arrays.append((_Bytes(address, size),))
             else:
                 # The call itself has read or filled pageable memory when it returns.
-                arrays.append((_host_bytes(address, size),) if kind_of == _PINNED else ())
-        if types[0] == _PINNED:
+                arrays.append((_host_bytes(address, size),) if kind_of == _PINNED_MEMORY else ())
+        if types[0] == _PINNED_MEMORY:
             self._writes_host(stream or 0, target_address, target_address + size)
-        direction = "".join("D" if kind_of in (_DEVICE, _MANAGED) else "H" for kind_of in reversed(types))
+        direction = "".join(
+            "D" if kind_of in (_DEVICE_MEMORY, _MANAGED_MEMORY) else "H" for kind_of in reversed(types)
+        )
         self._unwritten_blocks.pop(target_address, None)
         self._on_operation(
             stream or 0,
             _Operation("MEMCPY", f"Memcpy {direction[0]}to{direction[1]}", None, arrays[1], arrays[0]),
         )
-        if types[0] not in (_DEVICE, _MANAGED, _PINNED):
-            self._watch.host_waited("work", number=self._number)
+        if types[0] not in (_DEVICE_MEMORY, _MANAGED_MEMORY, _PINNED_MEMORY):
+            self._watch.host_waited("work", number=self._operation_count)
 
-    def _copied_between_devices(
+    def _record_peer_copy(
         self, target: int, _: int, source: int, __: int, size: int, stream: int | None
     ) -> None:
         reads = (_Bytes(source, size),)
@@ -294,12 +296,12 @@ class RealWatcher:
                 stream or 0, _Operation("MEMSET", "Memset", None, (), (_Bytes(address, size),))
             )
 
-    def _event_made(self, event: Any, _: int) -> None:
+    def _event_created(self, event: Any, _: int) -> None:
         new_event = self._events[event.contents.value or 0] = _Event()
         new_event.is_new = True
 
     def _record_event(self, event: int, stream: int | None) -> None:
-        capture = self._capturing(stream or 0)
+        capture = self._active_capture(stream or 0)
         if capture is not None:
             capture.events[event] = capture.frontiers.get(stream or 0, ())
             return
@@ -330,16 +332,16 @@ class RealWatcher:
         self._watch.host_waited("device", self._stream_ref(_LEGACY))
         self._host_writes.clear()
 
-    def _event_gone(self, event: int) -> None:
+    def _event_destroyed(self, event: int) -> None:
         self._events.pop(event, None)
 
-    def _stream_made(self, stream_pointer: Any, flags: int = 0, _: int = 0) -> None:
+    def _stream_created(self, stream_pointer: Any, flags: int = 0, _: int = 0) -> None:
         handle = stream_pointer.contents.value or 0
         if handle in self._stream_refs:  # it was another stream's before
             self._handle_reuses[handle] = self._handle_reuses.get(handle, 0) + 1
-        self._note_stream(handle, flags)
+        self._register_stream(handle, flags)
 
-    def _stream_gone(self, stream: int) -> None:
+    def _stream_destroyed(self, stream: int) -> None:
         # Blocks may still go back to its arena: the place stays until the handle is another stream's.
         self._captures.pop(stream, None)
 
@@ -349,25 +351,25 @@ class RealWatcher:
         self._kernels.segments[address.contents.value] = size
         self._watch.allocated(self._device_id, address.contents.value, size)
 
-    def _freed(self, address: int | None) -> None:
+    def _record_free(self, address: int | None) -> None:
         size = self._kernels.segments.pop(address or 0, 0)
         if size:
             self._watch.released(self._device_id, address or 0, size, None)
         elif address:
             self._watch.host_waited("device", self._stream_ref(_LEGACY))
 
-    def _taken_in_order(self, address: Any, size: int, stream: int | None) -> None:
+    def _record_async_malloc(self, address: Any, size: int, stream: int | None) -> None:
         start = address.contents.value
         self._kernels.blocks[start] = size
         self._unwritten_blocks[start] = self._watch.here()
         self._watch.allocated(self._device_id, start, size, self._stream_ref(stream or 0).stream_id)
 
-    def _freed_in_order(self, address: int | None, stream: int | None) -> None:
+    def _record_async_free(self, address: int | None, stream: int | None) -> None:
         size = self._kernels.blocks.pop(address or 0, 0)
         if size:
             self._watch.released(self._device_id, address or 0, size, self._stream_ref(stream or 0).stream_id)
 
-    def _host_freed(self, address: int) -> None:
+    def _record_host_free(self, address: int) -> None:
         self._watch.host_released(address, 1)
         self._watch.forget_buffers()  # how far the memory reaches is not told
 
@@ -409,26 +411,26 @@ class RealWatcher:
     def _graph_launched(self, graph: int, stream: int | None) -> None:
         capture = self._graphs.get(graph)
         if capture is not None:
-            self._number += len(capture.nodes)
+            self._operation_count += len(capture.nodes)
             self._watch.launched(
                 self._stream_ref(stream or 0), capture.nodes, capture.edges, capture.graph_id
             )
 
-    def _capturing(self, stream: int) -> _Capture | None:
+    def _active_capture(self, stream: int) -> _Capture | None:
         return next((capture for capture in self._captures.values() if stream in capture.frontiers), None)
 
     # Operations and places
 
     def _on_operation(self, stream: int, operation: _Operation) -> None:
-        self._number += 1
-        capture = self._capturing(stream)
+        self._operation_count += 1
+        capture = self._active_capture(stream)
         stream_ref = self._stream_ref(stream)
         if capture is None:
-            self._watch.run(stream_ref, self._number, operation)
+            self._watch.run(stream_ref, self._operation_count, operation)
             for start, end in set().union(*self._host_writes.values()):
                 self._watch.forget_buffers(start, end)
             return
-        _, node = self._watch.node(stream_ref, self._number, operation, None)
+        _, node = self._watch.node(stream_ref, self._operation_count, operation, None)
         capture.edges += [(predecessor, len(capture.nodes)) for predecessor in capture.frontiers[stream]]
         capture.frontiers[stream] = (len(capture.nodes),)
         capture.nodes.append(node)
@@ -452,10 +454,10 @@ class RealWatcher:
         """
         handle = _LEGACY if handle == _ALIAS else handle
         if handle not in self._stream_refs:
-            self._note_stream(handle, 0)
+            self._register_stream(handle, 0)
         return self._stream_refs[handle]
 
-    def _note_stream(self, handle: int, flags: int) -> None:
+    def _register_stream(self, handle: int, flags: int) -> None:
         """Give a stream a unique number, even if its handle belonged to an earlier stream."""
         stream_number = handle + (self._handle_reuses.get(handle, 0) << 48)
         blocking = not flags & runtime.streamNonBlocking
@@ -463,7 +465,7 @@ class RealWatcher:
 
 
 @contextmanager
-def _own_reductions() -> Iterator[None]:
+def _use_own_reductions() -> Iterator[None]:
     """Make CuPy use its own kernels for sums and sorting instead of CUB's, whose arrays are unknown."""
     core = cupy._core
     reductions = core.get_reduction_accelerators()
@@ -511,10 +513,10 @@ def _attributes(address: int) -> Any:
 
 
 def _is_pinned(address: int) -> bool:
-    return bool(_attributes(address).type == _PINNED)
+    return bool(_attributes(address).type == _PINNED_MEMORY)
 
 
-def _no_launches(launch: Any, options: Any) -> tuple[Any, tuple[Regions, ...]]:
+def _reject_launch(launch: Any, options: Any) -> tuple[Any, tuple[Regions, ...]]:
     raise AssertionError("A RealWatcher cannot run a launch: CUDA runs it.")
 
 
@@ -541,32 +543,32 @@ _CALLS = {
     "cuLaunchCooperativeKernel": _Call(
         RealWatcher._record_launch, (_P, *(c_uint,) * 7, _P, POINTER(_P)), before=True
     ),
-    "cudaMemcpy": _Call(RealWatcher._copied_at_once, (_P, _P, c_size_t, c_int)),
-    "cudaMemcpyAsync": _Call(RealWatcher._copied, (_P, _P, c_size_t, c_int, _P)),
-    "cudaMemcpyPeerAsync": _Call(RealWatcher._copied_between_devices, (_P, c_int, _P, c_int, c_size_t, _P)),
+    "cudaMemcpy": _Call(RealWatcher._record_sync_copy, (_P, _P, c_size_t, c_int)),
+    "cudaMemcpyAsync": _Call(RealWatcher._record_copy, (_P, _P, c_size_t, c_int, _P)),
+    "cudaMemcpyPeerAsync": _Call(RealWatcher._record_peer_copy, (_P, c_int, _P, c_int, c_size_t, _P)),
     "cudaMemsetAsync": _Call(RealWatcher._set, (_P, c_int, c_size_t, _P)),
-    "cudaEventCreateWithFlags": _Call(RealWatcher._event_made, (POINTER(_P), c_uint)),
+    "cudaEventCreateWithFlags": _Call(RealWatcher._event_created, (POINTER(_P), c_uint)),
     "cudaEventRecord": _Call(RealWatcher._record_event, (_P, _P)),
     "cudaEventQuery": _Call(RealWatcher._event_awaited, (_P,)),
     "cudaEventSynchronize": _Call(RealWatcher._event_awaited, (_P,)),
-    "cudaEventDestroy": _Call(RealWatcher._event_gone, (_P,)),
+    "cudaEventDestroy": _Call(RealWatcher._event_destroyed, (_P,)),
     "cudaStreamWaitEvent": _Call(RealWatcher._stream_waits, (_P, _P, c_uint)),
     "cudaStreamQuery": _Call(RealWatcher._stream_awaited, (_P,)),
     "cudaStreamSynchronize": _Call(RealWatcher._stream_awaited, (_P,)),
-    "cudaStreamCreate": _Call(RealWatcher._stream_made, (POINTER(_P),)),
-    "cudaStreamCreateWithFlags": _Call(RealWatcher._stream_made, (POINTER(_P), c_uint)),
-    "cudaStreamCreateWithPriority": _Call(RealWatcher._stream_made, (POINTER(_P), c_uint, c_int)),
-    "cudaStreamDestroy": _Call(RealWatcher._stream_gone, (_P,)),
+    "cudaStreamCreate": _Call(RealWatcher._stream_created, (POINTER(_P),)),
+    "cudaStreamCreateWithFlags": _Call(RealWatcher._stream_created, (POINTER(_P), c_uint)),
+    "cudaStreamCreateWithPriority": _Call(RealWatcher._stream_created, (POINTER(_P), c_uint, c_int)),
+    "cudaStreamDestroy": _Call(RealWatcher._stream_destroyed, (_P,)),
     "cudaDeviceSynchronize": _Call(RealWatcher._device_awaited),
     "cudaMalloc": _Call(RealWatcher._on_allocation, (POINTER(_P), c_size_t)),
-    "cudaFree": _Call(RealWatcher._freed, (_P,), before=True),
-    "cudaMallocAsync": _Call(RealWatcher._taken_in_order, (POINTER(_P), c_size_t, _P)),
-    "cudaFreeAsync": _Call(RealWatcher._freed_in_order, (_P, _P), before=True),
-    "cudaFreeHost": _Call(RealWatcher._host_freed, (_P,), before=True),
+    "cudaFree": _Call(RealWatcher._record_free, (_P,), before=True),
+    "cudaMallocAsync": _Call(RealWatcher._record_async_malloc, (POINTER(_P), c_size_t, _P)),
+    "cudaFreeAsync": _Call(RealWatcher._record_async_free, (_P, _P), before=True),
+    "cudaFreeHost": _Call(RealWatcher._record_host_free, (_P,), before=True),
     "cudaLaunchHostFunc": _Call(RealWatcher._host_function, (_P, _P, _P)),
     "cudaStreamBeginCapture": _Call(RealWatcher._capture_begun, (_P, c_int)),
     "cudaStreamEndCapture": _Call(RealWatcher._capture_ended, (_P, POINTER(_P))),
     "cudaGraphInstantiate": _Call(RealWatcher._instantiated, (POINTER(_P), _P)),
     "cudaGraphLaunch": _Call(RealWatcher._graph_launched, (_P, _P)),
 }
-_FUNCTIONS = library.by_api(_CALLS)
+_WATCHED_FUNCTIONS = library.by_api(_CALLS)

@@ -33,7 +33,9 @@ class Arguments:
         self, args: Sequence[Any], is_array: Callable[[Any], bool], recent: deque[list[Any]]
     ) -> None:
         own_numbers = [
-            argument_index for argument_index, references in enumerate(_holders(args)) if references <= _ALONE
+            argument_index
+            for argument_index, references in enumerate(_reference_counts(args))
+            if references <= _UNSHARED_COUNT
         ]
         arrays = {argument_index for argument_index, argument in enumerate(args) if is_array(argument)}
         self._other_arguments = [
@@ -66,13 +68,13 @@ def recent_arrays() -> deque[list[Any]]:
     return deque(maxlen=_LAST_LAUNCHES)
 
 
-def _holders(args: Sequence[Any]) -> list[int]:
+def _reference_counts(args: Sequence[Any]) -> list[int]:
     """Return the number of references to each argument."""
     return [sys.getrefcount(argument) for argument in args]
 
 
 # The same of an object that only a tuple has.
-(_ALONE,) = _holders((object(),))
+(_UNSHARED_COUNT,) = _reference_counts((object(),))
 
 
 def _memory_bytes(array: Any) -> int:

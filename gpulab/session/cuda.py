@@ -61,7 +61,7 @@ def open_cuda_device(index: int = 0) -> DeviceChoice:
     properties = runtime.getDeviceProperties(index)
     name = text(properties["name"])
     capability = (int(properties["major"]), int(properties["minor"]))
-    return DeviceChoice("cuda", name, capability, index, device_count, caution=_caution(device))
+    return DeviceChoice("cuda", name, capability, index, device_count, caution=_sharing_note(device))
 
 
 def _import_cupy() -> Any:
@@ -108,7 +108,7 @@ def _first_line(error: Exception) -> str:
     return lines[0].rstrip(".") if lines else type(error).__name__
 
 
-def _caution(device: Any) -> str:
+def _sharing_note(device: Any) -> str:
     # NVML numbers all GPUs of the machine and CUDA only those that CUDA_VISIBLE_DEVICES lets
     # through, so the two meet by PCI bus id.
     with suppress(Exception):

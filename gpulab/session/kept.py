@@ -25,7 +25,7 @@ _TOO_LARGE = (
     "Call the function with the kernel instead, as in gl.count(kernel, grid, block, args): it starts from "
     "the arrays as they are now."
 )
-_DROPPED = (
+_DROPPED_MESSAGE = (
     "The copies of this launch's arrays have been deleted, because gpulab keeps at most "
     "{} of copies, for the latest launches. Run the cell of the launch again."
 )
@@ -101,7 +101,7 @@ class _Contents:
         """Free the copies."""
         if self.memory is not None:
             self.memory = None
-            self.why_not = _DROPPED.format(size(MOST_BYTES))
+            self.why_not = _DROPPED_MESSAGE.format(size(MOST_BYTES))
 
     def _make_room(self) -> None:
         """Drop the contents of the oldest launches until there is enough memory for these contents."""
@@ -123,7 +123,7 @@ def _read(launch: Launch) -> list[npt.NDArray[np.uint8]]:
     memory = memory_of(launch.args, current.cp())
     if machine is None:
         return [array.get() for array in memory]
-    return [_view(machine, array).copy() for array in memory]
+    return [_array_bytes(machine, array).copy() for array in memory]
 
 
 def _write(launch: Launch, saved_contents: list[npt.NDArray[np.uint8]]) -> None:
@@ -133,10 +133,10 @@ def _write(launch: Launch, saved_contents: list[npt.NDArray[np.uint8]]) -> None:
         if machine is None:
             array.set(data)
         else:
-            _view(machine, array)[:] = data
+            _array_bytes(machine, array)[:] = data
 
 
-def _view(machine: Any, array: Any) -> npt.NDArray[np.uint8]:
+def _array_bytes(machine: Any, array: Any) -> npt.NDArray[np.uint8]:
     """Return the bytes of an array on a virtual device as a NumPy array that shares its memory."""
     view: npt.NDArray[np.uint8] = machine.devices[array.device.id].memory.view(array.data.ptr, array.nbytes)
     return view

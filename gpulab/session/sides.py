@@ -248,7 +248,7 @@ class _Replay:
         if not self.has_plain_args:
             return
         try:
-            self.twin.prepared(self._on_twin(placeholders(self.launch.args, self.cp, self.twin.cp)))
+            self.twin.prepared(self._launch_on_twin(placeholders(self.launch.args, self.cp, self.twin.cp)))
         except Exception as error:
             if isinstance(error, TypeError | Warning) or getattr(error, "status", None) in REFUSED:
                 raise
@@ -308,10 +308,10 @@ class _Replay:
         """Replay the launch with the given copies of its arrays, or with copies of their present contents."""
         with self.use_device_again():
             args = (copies or Copies(self.launch.args, self.cp)).on(self.twin.cp)
-            records = self.twin.observe(self._on_twin(args), *self.observations)
+            records = self.twin.observe(self._launch_on_twin(args), *self.observations)
         return dict(
             zip(self.observations, records if len(self.observations) > 1 else (records,), strict=True)
         )
 
-    def _on_twin(self, args: tuple[Any, ...]) -> Launch:
+    def _launch_on_twin(self, args: tuple[Any, ...]) -> Launch:
         return replace(self.launch, kernel=self.launch.source, args=args, stream=None)

@@ -26,11 +26,11 @@ WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
 # Data and metadata of an output.
 Bundle = tuple[dict[str, Any], dict[str, Any]]
 
-_HERE = files("gpulab.views")
-_IMPORT = re.compile(r'^import \{[^}]*\} from "((?:\.{1,2}|gpulab)/[\w./]+\.js)";\n', re.MULTILINE)
+_VIEWS_FOLDER = files("gpulab.views")
+_IMPORT_PATTERN = re.compile(r'^import \{[^}]*\} from "((?:\.{1,2}|gpulab)/[\w./]+\.js)";\n', re.MULTILINE)
 
 
-def module_text(name: str, folder: Traversable = _HERE) -> str:
+def module_text(name: str, folder: Traversable = _VIEWS_FOLDER) -> str:
     """Return the source of the ES module ``<name>.js``, preceded by the modules that it imports.
 
     A widget ships one module, and its code must work offline. The imports are therefore joined here; a module
@@ -40,13 +40,13 @@ def module_text(name: str, folder: Traversable = _HERE) -> str:
     modules: dict[str, str] = {}
 
     def join(path: str, text: str) -> None:
-        for import_path in _IMPORT.findall(text):
+        for import_path in _IMPORT_PATTERN.findall(text):
             module_path = import_path.removeprefix("gpulab/")
             if module_path == import_path:
                 module_path = normpath(f"{dirname(path)}/{import_path}")
             if module_path not in modules:
-                join(module_path, _HERE.joinpath(module_path).read_text(encoding="utf-8"))
-        modules[path] = _IMPORT.sub("", text)
+                join(module_path, _VIEWS_FOLDER.joinpath(module_path).read_text(encoding="utf-8"))
+        modules[path] = _IMPORT_PATTERN.sub("", text)
 
     join(f"{name}.js", (folder / f"{name}.js").read_text(encoding="utf-8"))
     *imported_modules, main_module = modules.values()
@@ -58,7 +58,9 @@ def module_text(name: str, folder: Traversable = _HERE) -> str:
 
 def style_text(name: str) -> str:
     """Return the style sheet of a view: colours, shared styles, and its own styles if there are any."""
-    sheets = [_HERE.joinpath(f"{sheet_name}.css") for sheet_name in ("parts/card", "parts/parts", name)]
+    sheets = [
+        _VIEWS_FOLDER.joinpath(f"{sheet_name}.css") for sheet_name in ("parts/card", "parts/parts", name)
+    ]
     return palette.css() + "\n".join(sheet.read_text(encoding="utf-8") for sheet in sheets if sheet.is_file())
 
 
@@ -68,7 +70,7 @@ class View(anywidget.AnyWidget, Tabular, Savable):
     Subclasses implement `record`, `sentence`, `describe` and `draw`, and call `redraw` as soon as they have
     their record. A view with its own browser code names its module
     (``class DeviceCard(View, module="device/card")``). Callbacks from the browser may come on any thread:
-    they hold ``self._lock`` and run inside ``self._reporting(...)``, which shows an error in the widget
+    they hold ``self._lock`` and run inside ``self._show_errors(...)``, which shows an error in the widget
     instead of raising it.
     """
 
@@ -192,7 +194,7 @@ class View(anywidget.AnyWidget, Tabular, Savable):
             self.on_close()
 
     @contextmanager
-    def _reporting(self, action: str) -> Iterator[None]:
+    def _show_errors(self, action: str) -> Iterator[None]:
         """Return a context that shows an error of its block in the widget, or removes the last error."""
         try:
             yield

@@ -235,21 +235,21 @@ def _data_url(png: bytes) -> str:
 def _settings(theme: Theme) -> dict[str, Any]:
     """Return the matplotlib settings for the colours of a theme."""
     index = ("light", "dark").index(theme)
-    fg, muted, bg, rule, grid = (
+    foreground, muted, background, rule, grid = (
         palette.COLOURS[name][index] for name in ("fg", "muted", "bg", "rule", "grid")
     )
     return {
-        "figure.facecolor": bg,
-        "savefig.facecolor": bg,
-        "axes.facecolor": bg,
+        "figure.facecolor": background,
+        "savefig.facecolor": background,
+        "axes.facecolor": background,
         "axes.edgecolor": rule,
         "axes.labelcolor": muted,
-        "axes.titlecolor": fg,
-        "text.color": fg,
+        "axes.titlecolor": foreground,
+        "text.color": foreground,
         "xtick.color": rule,
         "ytick.color": rule,
-        "xtick.labelcolor": fg,
-        "ytick.labelcolor": fg,
+        "xtick.labelcolor": foreground,
+        "ytick.labelcolor": foreground,
         "grid.color": grid,
         "axes.spines.top": False,
         "axes.spines.right": False,

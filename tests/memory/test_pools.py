@@ -339,7 +339,7 @@ def test_segments_that_a_pool_gave_back_are_noticed_at_the_next_event(
 ) -> None:
     recorder = PoolRecorder()
     recorder.pool = silent = Silent(3000)
-    recorder._total = 3000
+    recorder._total_bytes = 3000
     reported = 0
 
     def news() -> list[tuple[Any, ...]]:
@@ -379,7 +379,7 @@ def test_the_limit_of_a_trace_is_the_last_one_that_refused() -> None:
         recorder = PoolRecorder()
         recorder.first = recorder.first.__class__(recorder.first.provenance, 0, 0, first, ())
         recorder.pool = silent = Silent(0)
-        recorder._total = 0
+        recorder._total_bytes = 0
         for number, (limit_bytes, granted) in enumerate(steps):
             silent.limit = limit_bytes
             recorder.allocated(0, 10, 512, 1000 + number, granted)
@@ -396,7 +396,7 @@ def test_the_limit_of_a_trace_is_the_last_one_that_refused() -> None:
 def test_notes_of_a_trace() -> None:
     recorder = PoolRecorder()
     recorder.pool = Silent(100)
-    recorder._total = 300
+    recorder._total_bytes = 300
     trace = recorder.stop()
     assert "200 bytes that the pool returned to the device are still shown" in trace.note
     assert (trace.allocator, trace.device_id) == ("CuPy's pool", 0)

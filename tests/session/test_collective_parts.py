@@ -44,7 +44,7 @@ def gpus_for(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Any, ...]]:
     def stop(*arguments: Any) -> None:
         raise Called(*arguments)
 
-    monkeypatch.setattr(collective, "_gpus", stop)
+    monkeypatch.setattr(collective, "_use_gpus", stop)
 
     def call(*arguments: Any, real: int = 0, **options: Any) -> tuple[Any, ...]:
         runtime = SimpleNamespace(getDeviceCount=lambda: real)
@@ -188,7 +188,7 @@ def test_real_gpus_run_ten_rounds_or_for_a_second(
 def test_times_are_medians_without_the_first_round(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = iter([0, 10**9, 0, 15, 0, 19, *[0] * 9])
     monkeypatch.setattr(collective, "Run", MadeUpRun)
-    monkeypatch.setattr(collective, "_ROUNDS", 3)
+    monkeypatch.setattr(collective, "_TIMED_RUNS", 3)
     monkeypatch.setattr(collective, "_MOST_NS", 10**10)
     monkeypatch.setattr(collective, "time", SimpleNamespace(perf_counter_ns=lambda: next(ticks)))
     record = collective.by_schedule(None, "reduce", "m", 2, [0, 1], [[Move(0, 1, 0)]])

@@ -121,7 +121,7 @@ def test_a_diagnosis_is_saved_as_page_and_text(tmp_path: Path) -> None:
     ("options", "error", "message"),
     [
         ({"baseline": 3}, TypeError, "`baseline` must be a launch, not int"),
-        ({"baseline": (1, 2)}, TypeError, "`baseline` has 2 parts"),
+        ({"baseline": (1, 2)}, TypeError, "`baseline` is a sequence of 2 elements"),
         ({"baseline": (None, 1, 1, ())}, TypeError, "Expected a kernel, but got None"),
         ({"shared_mem": -1}, ValueError, "shared_mem"),
     ],

@@ -59,7 +59,7 @@ CASES = {
     "cp.RawModule(path='a.cubin').get_function('k')": "CUDA_ERROR_FILE_NOT_FOUND: file not found: a.cubin",
     "cp.arrange(3)": "arange",
     "gl.lanch(f, 1, 1, ())": "Did you mean 'gl.launch'?",
-    "gl.zeros(3)": "write cp.zeros, after `from gpulab import cp`",
+    "gl.zeros(3)": "write cp.zeros after `from gpulab import cp`",
     "from gpulab import lanch": "Did you mean 'gl.launch'?",
     "cp.cuda.Device(7).use()": "CUDARuntimeError: cudaErrorInvalidDevice",
     "x + np.ones(100)": "TypeError",

@@ -70,7 +70,7 @@ def test_a_notebook_of_version_1_imports_and_is_warned_once() -> None:
     process = subprocess.run(command, capture_output=True, text=True, check=True)
     assert process.stdout == "gpulab_course.content.story\n"
     warned = [line.partition("DeprecationWarning: ")[2] for line in process.stderr.splitlines()]
-    assert [line.split(" is ")[0] for line in warned if line.startswith(("gpulab", "virtualgpu"))] == [
+    assert [line.split(" has ")[0] for line in warned if line.startswith(("gpulab", "virtualgpu"))] == [
         "gpulab.course",
         "gpulab.course.n12_fusion.compiler",
         "virtualgpu.records.formats",

@@ -130,8 +130,8 @@ def test_missing_and_odd_values_are_left_out() -> None:
         (file(record(PAST_END, 4))[:-30], "incomplete or damaged"),
         (b"", "incomplete or damaged"),
         (b"\xff\xfe\x00", "incomplete or damaged"),
-        (b"<other/>", "not a file of compute-sanitizer"),
-        (file("<a>" * 100 + "</a>" * 100), "not a file of compute-sanitizer"),
+        (b"<other/>", "not written by compute-sanitizer"),
+        (file("<a>" * 100 + "</a>" * 100), "not written by compute-sanitizer"),
         (b" " * ((16 << 20) + 1), "bytes, but at most 16,777,216 can be read"),
     ],
 )
@@ -228,7 +228,7 @@ def test_arguments_reach_the_process_with_the_memory_around_them(tool: Callable[
     refuses = 'extern "C" __global__ void k(int* x, int* y) { if (x[-32] != y[0] || x[0] != 32) __trap(); }'
     assert checked(kernel=gl.cp.RawKernel(refuses.replace("x[-32]", "x[0] - 32"), "k")).clean
     view = gl.cp.arange(64, dtype=np.int32)[::-2]
-    (low, high), whole, offset = nvidia._by_value((view,))[0]
+    (low, high), whole, offset = nvidia._detach_arguments((view,))[0]
     assert (high - low, offset) == (4 * 63, 4 * 62)
     assert whole.view(np.int32)[-1] == 63
 
@@ -292,9 +292,9 @@ def test_output_of_a_tool_that_works_is_no_refusal() -> None:
     assert ncu.refusal('==PROF== Connected\n"ID","Kernel Name"') == ""
 
 
-LD = ncu._SECTORS[0]
-DRAM = ncu._DRAM[0]
-L1 = ncu._L1
+LD = ncu._SECTOR_METRICS[0]
+DRAM = ncu._DRAM_METRICS[0]
+L1 = ncu._L1_HIT_METRIC
 FFMA = "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"
 ADD = "void add<float>(float *, int)"
 COUNTED = (

@@ -114,7 +114,7 @@ def test_points_have_distinct_names() -> None:
     [
         ((), {}, ValueError, "at least one launch"),
         ((3,), {}, TypeError, "Launch 1 must be a launch, not int"),
-        (((1, 2),), {}, TypeError, "Launch 1 has 2 parts"),
+        (((1, 2),), {}, TypeError, "Launch 1 is a sequence of 2 elements"),
         (({"grid": 1},), {}, TypeError, "no value for 'kernel'"),
         (("dense",), {"names": "dense"}, ValueError, "one name per launch"),
         (("dense",), {"names": ("a", "b")}, ValueError, "one name per launch"),

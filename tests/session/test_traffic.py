@@ -413,7 +413,7 @@ def test_operations_are_counted_by_what_is_computed(
     function: Callable[..., Any], shapes: list[tuple[int, ...]], flop: int
 ) -> None:
     trace = traced(function, *(cp.ones(shape, dtype=cp.float32) for shape in shapes))
-    assert traffic._flop(Plan(trace, "single"), trace.nodes[-1]) == flop
+    assert traffic._count_flop(Plan(trace, "single"), trace.nodes[-1]) == flop
 
 
 def test_the_time_of_a_kernel_is_that_of_the_work_launched_in_its_range(

@@ -212,7 +212,7 @@ def test_a_launch_over_copies_gives_the_same_result(monkeypatch: pytest.MonkeyPa
     gl.use_device("virtual:A100")
     cp = gl.cp
     whole = cp.arange(100, dtype="f4")
-    args = nvidia._by_value((whole[10:40], whole[60:2:-1], np.float32(5)))
+    args = nvidia._detach_arguments((whole[10:40], whole[60:2:-1], np.float32(5)))
     (bounds, data, offset), (other, more, start), by = args
     assert (bounds[1] - bounds[0], offset, by) == (120, 0, 5)
     assert data.view("f4").tolist() == list(range(10, 40))
@@ -240,7 +240,7 @@ def test_a_launch_gets_its_shared_memory(static: int, shared: int, monkeypatch: 
     copies: list[Any] = []
     asarray = gl.cp.asarray
     monkeypatch.setattr(gl.cp, "asarray", lambda data: copies.append(asarray(data)) or copies[-1])  # type: ignore[func-returns-value]
-    args = nvidia._by_value((gl.cp.zeros(4, dtype="f4")[1:],))
+    args = nvidia._detach_arguments((gl.cp.zeros(4, dtype="f4")[1:],))
     source = KernelSource("k", PLAIN, (f"-DSTATIC={static}",))
     nvidia.launched(source, (1, 1, 1), (1, 1, 1), args, shared)
     assert copies[0].view("f4").tolist() == [2, 0, 0]

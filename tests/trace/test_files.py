@@ -611,7 +611,7 @@ def test_a_hostile_value_takes_no_more_memory_than_the_file(busy: Timeline, file
 
 def test_events_are_not_all_kept_at_once(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bomb of empty lists and one of events whose arguments are not used."""
-    monkeypatch.setattr("gpulab.analysis.files.events._PIECE", 1 << 13)
+    monkeypatch.setattr("gpulab.analysis.files.events._READ_CHARACTERS", 1 << 13)
     heavy = json.dumps(event("kernel", "k", 1, 1, 0, 7, junk=[[]] * 500))
     for text in ("[" + "[]," * 9_999 + "[]]", "[" + ",".join([heavy] * 30) + "]"):
         file.write_text(text)
@@ -634,5 +634,5 @@ def test_pieces_of_a_file_are_put_together(file: Path, monkeypatch: pytest.Monke
     file.write_text(json.dumps({**data, "late": [True, None, 12345678]}, ensure_ascii=False, indent=1))
     whole = open_file(file)
     for size in (1, 2, 7, 64):
-        monkeypatch.setattr("gpulab.analysis.files.events._PIECE", size)
+        monkeypatch.setattr("gpulab.analysis.files.events._READ_CHARACTERS", size)
         assert open_file(file) == whole

@@ -56,7 +56,7 @@ def history(tables: DeviceTables, settings: Settings) -> History:
         if block.state != FREE
     }
     last_blocks = {address: LiveBlock(b.size, b.requested, b.state, b.stack) for address, b in blocks.items()}
-    mismatch_count = _undo(tables, ranges, blocks)
+    mismatch_count = _undo_events(tables, ranges, blocks)
     first_ranges = list(ranges)
     large_segments = _LargeSegments(
         [
@@ -70,11 +70,11 @@ def history(tables: DeviceTables, settings: Settings) -> History:
         if not block.size:
             block.size = large_segments.size_of(address, block.requested, settings)
         large_segments.put(address)
-    sizes = _redo(tables, blocks, large_segments, settings, last_blocks)
+    sizes = _redo_events(tables, blocks, large_segments, settings, last_blocks)
     return History(first_ranges, blocks, tables.segments, last_blocks, sizes, mismatch_count)
 
 
-def _undo(tables: DeviceTables, ranges: Ranges, blocks: dict[int, LiveBlock]) -> int:
+def _undo_events(tables: DeviceTables, ranges: Ranges, blocks: dict[int, LiveBlock]) -> int:
     contradictions = 0
     block_sizes = tables.block_sizes or [0] * len(tables.sizes)
     rows = zip(tables.actions, tables.addresses, tables.sizes, tables.streams, block_sizes, strict=True)
@@ -97,7 +97,7 @@ def _undo(tables: DeviceTables, ranges: Ranges, blocks: dict[int, LiveBlock]) ->
     return contradictions
 
 
-def _redo(
+def _redo_events(
     tables: DeviceTables,
     first_blocks: dict[int, LiveBlock],
     large_segments: _LargeSegments,

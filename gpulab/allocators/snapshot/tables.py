@@ -69,7 +69,7 @@ class Tables:
         self.pools: dict[str, int] = {"small": 0, "large": 1}
         self._frame_numbers: dict[int, int] = {}
         self._stack_numbers: dict[int, int] = {}
-        self._alike: dict[tuple[int, ...], list[tuple[list[Any], int]]] = {}
+        self._stacks_by_sample: dict[tuple[int, ...], list[tuple[list[Any], int]]] = {}
         self.allocator = _short_text(snapshot.get("allocator", "PyTorch's caching allocator"), 60)
         provenance = snapshot.get("provenance", ())
         self.provenance = (
@@ -79,17 +79,17 @@ class Tables:
         )
         self.settings = _settings(snapshot.get("allocator_settings"))
         self.devices: dict[int, DeviceTables] = {}
-        traces = _checked(list, snapshot.get("device_traces", []), "device_traces")
+        traces = _check_type(list, snapshot.get("device_traces", []), "device_traces")
         if len(traces) > _MAX_DEVICES:
             raise SnapshotError(
                 f"This file has traces of {len(traces):,} devices, but at most {_MAX_DEVICES} can exist. It "
                 "is damaged, or it is not a snapshot."
             )
-        for segment in _checked(list, snapshot["segments"], "segments"):
-            self._segment(_checked(dict, segment, "segment"))
+        for segment in _check_type(list, snapshot["segments"], "segments"):
+            self._segment(_check_type(dict, segment, "segment"))
         for device, trace in enumerate(traces):
             if trace:
-                self._trace(self._device(device), _checked(list, trace, "trace"))
+                self._trace(self._device(device), _check_type(list, trace, "trace"))
         for tables in self.devices.values():
             tables.segments.sort()
             tables.blocks.sort()
@@ -124,15 +124,17 @@ class Tables:
             )
         )
         position = address
-        for block in _checked(list, segment.get("blocks", []), "blocks"):
-            block = _checked(dict, block, "block")
+        for block in _check_type(list, segment.get("blocks", []), "blocks"):
+            block = _check_type(dict, block, "block")
             block_state = _short_text(block.get("state"))
             if block_state not in _STATES:
                 raise SnapshotError(f"This snapshot is damaged: a block has the state {block_state!r}.")
             length = _number(block, "size")
             # Before PyTorch 2.1 a block had a history instead of its own size and frames.
             history = block.get("history")
-            origin = _checked(dict, history[0], "history") if isinstance(history, list) and history else block
+            origin = (
+                _check_type(dict, history[0], "history") if isinstance(history, list) and history else block
+            )
             requested_bytes = block.get("requested_size", origin.get("real_size", length))
             requested_bytes = _number(
                 {"requested_size": _nonnegative(requested_bytes, length)}, "requested_size"
@@ -179,7 +181,7 @@ class Tables:
             return -1
         stack_number = self._stack_numbers.get(id(frames))
         if stack_number is None:
-            stack_number = self._new_stack(_checked(list, frames, "frames"))
+            stack_number = self._new_stack(_check_type(list, frames, "frames"))
             self._stack_numbers[id(frames)] = stack_number
         return stack_number
 
@@ -188,7 +190,7 @@ class Tables:
         # The snapshot keeps its objects, so that their identities stay theirs. Some frames of each list tell
         # most lists apart; to hash them all would take most of the time that a large snapshot takes.
         sample = (len(frames), *map(id, frames[:: len(frames) // 8 + 1]))
-        candidates = self._alike.setdefault(sample, [])
+        candidates = self._stacks_by_sample.setdefault(sample, [])
         for known_frames, stack_number in candidates:
             if known_frames == frames:  # identical frames cost nothing to compare
                 return stack_number
@@ -200,7 +202,7 @@ class Tables:
     def _frame(self, frame: Any) -> int:
         frame_number = self._frame_numbers.get(id(frame))
         if frame_number is None:
-            frame = _checked(dict, frame, "frame")
+            frame = _check_type(dict, frame, "frame")
             line = _number(frame, "line", 0)
             key = (
                 _short_text(frame.get("filename", ""), 1000),
@@ -212,7 +214,7 @@ class Tables:
         return frame_number
 
 
-def _checked(expected_type: type, value: Any, name: str) -> Any:
+def _check_type(expected_type: type, value: Any, name: str) -> Any:
     if not isinstance(value, expected_type):
         raise SnapshotError(
             f"{name!r} of this snapshot is a {type(value).__name__}, not a {expected_type.__name__}."

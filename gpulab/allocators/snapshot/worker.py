@@ -68,8 +68,8 @@ def _device(
     _map(result, prefix + "last_", device_history.last_ranges, device_history.last_blocks)
     notes = []
     if device_history.strange:
-        verb_do = noun(device_history.strange, "does", "do")
-        notes.append(f"{count(device_history.strange, 'event')} {verb_do} not match the final state.")
+        auxiliary_verb = noun(device_history.strange, "does", "do")
+        notes.append(f"{count(device_history.strange, 'event')} {auxiliary_verb} not match the final state.")
     if tables.impossible:
         verb = noun(tables.impossible, "was", "were")
         subject = f"{count(tables.impossible, 'event')} with an impossible size or address"

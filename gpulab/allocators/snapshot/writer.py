@@ -12,7 +12,7 @@ from virtualgpu.records.memory import AllocatorTrace, Block, BlockMap, Segment
 
 _STATES = {"used": "active_allocated", "waiting": "active_pending_free", "free": "inactive"}
 # The viewer's own reader of pickles knows protocols 2 to 4.
-_PROTOCOL = 4
+_PICKLE_PROTOCOL = 4
 
 
 def write_snapshot(path: str | os.PathLike[str], trace: AllocatorTrace, last: BlockMap) -> Path:
@@ -51,7 +51,7 @@ def write_snapshot(path: str | os.PathLike[str], trace: AllocatorTrace, last: Bl
         "provenance": (trace.provenance.source, trace.provenance.device, trace.provenance.detail),
     }
     snapshot_path = Path(path)
-    snapshot_path.write_bytes(pickle.dumps(snapshot, protocol=_PROTOCOL))
+    snapshot_path.write_bytes(pickle.dumps(snapshot, protocol=_PICKLE_PROTOCOL))
     return snapshot_path
 
 

@@ -110,13 +110,13 @@ class TorchAllocator:
         if block is None:
             if self._limit is not None and self._settings.garbage_collection_threshold > 0:
                 self._collect_garbage(self._limit)
-            block = self._from_device(pool, stream, size, segment_bytes)
+            block = self._allocate_segment_block(pool, stream, size, segment_bytes)
         if block is None and self._release_available(pool, stream, size):
-            block = self._from_device(pool, stream, size, segment_bytes)
+            block = self._allocate_segment_block(pool, stream, size, segment_bytes)
         if block is None:
             self._release_cached()
             self.statistics.num_alloc_retries += 1
-            block = self._from_device(pool, stream, size, segment_bytes)
+            block = self._allocate_segment_block(pool, stream, size, segment_bytes)
         if block is None:
             self.sink("oom", self._device.free_bytes, size, size_bytes, stream)
             self.statistics.num_ooms += 1
@@ -132,7 +132,7 @@ class TorchAllocator:
         """Free a block, after the other streams that use it have finished."""
         if address == 0:
             return
-        block = self._in_use(address)
+        block = self._used_block(address)
         block.is_allocated = False
         pool = block.pool.name
         self.statistics.take("allocation", pool, 1)
@@ -152,7 +152,7 @@ class TorchAllocator:
     def record_stream(self, address: int, stream: int) -> None:
         if address == 0:
             return
-        block = self._in_use(address)
+        block = self._used_block(address)
         if stream != block.stream:
             block.uses.add(stream)
 
@@ -218,7 +218,7 @@ class TorchAllocator:
                 return block
             block = candidate
 
-    def _from_device(self, pool: Pool, stream: int, size: int, segment_bytes: int) -> Block | None:
+    def _allocate_segment_block(self, pool: Pool, stream: int, size: int, segment_bytes: int) -> Block | None:
         if self._limit is not None and self._reserved + segment_bytes > self._limit:
             return None
         if self._settings.expandable_segments:
@@ -370,7 +370,7 @@ class TorchAllocator:
 
     # --- freeing blocks
 
-    def _in_use(self, address: int) -> Block:
+    def _used_block(self, address: int) -> Block:
         block = self._active.get(address)
         if block is None or not block.is_allocated:
             raise RequestError(
@@ -459,13 +459,13 @@ class TorchAllocator:
         """Wait for the streams, and then release every segment that is completely free."""
         self._synchronize_events()
         for pool in (self._large, self._small):
-            to_unmap = []
+            unused_ranges = []
             for block in pool:
                 if block.expandable:
-                    to_unmap.append(block)
+                    unused_ranges.append(block)
                 elif not block.is_split:
                     self._release(block)
-            for block in to_unmap:
+            for block in unused_ranges:
                 self._unmap(block)
                 if not block.is_split and not block.is_mapped:
                     pool.remove_hole(block)

@@ -7,7 +7,7 @@ from bisect import bisect_left, insort
 TOP_ADDRESS = 0x7F00_0000_0000
 """Address below which the regions of ``cudaMalloc`` are placed, from top to bottom."""
 _FIRST_RESERVED_ADDRESS = 0x0A00_0000_0000
-_GRAIN = 2 << 20
+_PAGE_BYTES = 2 << 20
 _REGION_GRAIN = 32 << 20
 _CONTEXT_BYTES = 10 << 20
 """Part of the first region that the CUDA context takes; a program gets the remaining part first."""
@@ -61,7 +61,7 @@ class Device:
         """
         if not self.create(size_bytes):
             return None
-        size = -(-size_bytes // _GRAIN) * _GRAIN
+        size = -(-size_bytes // _PAGE_BYTES) * _PAGE_BYTES
         for region in self._newest_first:
             address = region.gap(size)
             if address is not None:
@@ -109,7 +109,7 @@ class Device:
         """Reserve the lowest free range of addresses without memory (``cuMemAddressReserve``), and return its
         first address.
         """
-        size = -(-size_bytes // _GRAIN) * _GRAIN
+        size = -(-size_bytes // _PAGE_BYTES) * _PAGE_BYTES
         address = _FIRST_RESERVED_ADDRESS
         for range_start, range_end in self._reserved:
             if range_start - address >= size:

@@ -15,8 +15,8 @@ MIN_LARGE_REQUEST_BYTES = 10 * MIB
 LARGE_ROUNDING_BYTES = 2 * MIB
 # `roundup_power2_divisions` has an entry for each power of two from 1 MiB to 32 GiB, the last one also for
 # what is above.
-_INTERVALS = 16
-_IGNORED = {
+_INTERVAL_COUNT = 16
+_IGNORED_SETTINGS = {
     "backend",
     "release_lock_on_cudamalloc",
     "pinned_use_cuda_host_register",
@@ -64,7 +64,7 @@ class Settings:
 
     max_split_size_mb: int | None = None
     max_non_split_rounding_mb: int | None = None
-    roundup_power2_divisions: tuple[int, ...] = (0,) * _INTERVALS
+    roundup_power2_divisions: tuple[int, ...] = (0,) * _INTERVAL_COUNT
     garbage_collection_threshold: float = 0.0
     expandable_segments: bool = False
     large_segment_size_mb: int = 20
@@ -93,9 +93,9 @@ class Settings:
                 f"per_process_memory_fraction:{self.per_process_memory_fraction} is not between 0 and 1."
             )
         invalid_divisions = [n for n in self.roundup_power2_divisions if n < 0 or n & (n - 1)]
-        if invalid_divisions or len(self.roundup_power2_divisions) != _INTERVALS:
+        if invalid_divisions or len(self.roundup_power2_divisions) != _INTERVAL_COUNT:
             raise SettingsError(
-                f"roundup_power2_divisions must contain {_INTERVALS} powers of two (or 0 "
+                f"roundup_power2_divisions must contain {_INTERVAL_COUNT} powers of two (or 0 "
                 "for off), not "
                 f"{invalid_divisions[0] if invalid_divisions else len(self.roundup_power2_divisions)}."
             )
@@ -128,7 +128,7 @@ class Settings:
                     raise SettingsError(
                         f"backend:{value} is another allocator; this model supports only backend:native."
                     )
-                case _ if name in _IGNORED:
+                case _ if name in _IGNORED_SETTINGS:
                     pass
                 case _:
                     names = [field.name for field in fields(cls)]
@@ -155,7 +155,7 @@ class Settings:
                 )
         divisions = settings.get("roundup_power2_divisions")
         if isinstance(divisions, int):
-            settings["roundup_power2_divisions"] = (divisions,) * _INTERVALS
+            settings["roundup_power2_divisions"] = (divisions,) * _INTERVAL_COUNT
         return replace(cls.parse(text), **settings)
 
     @property
@@ -190,7 +190,7 @@ class Settings:
         if size_bytes < MIN_BLOCK_BYTES:
             return MIN_BLOCK_BYTES
         power = size_bytes.bit_length() - 1
-        divisions = self.roundup_power2_divisions[min(max(power - 20, 0), _INTERVALS - 1)]
+        divisions = self.roundup_power2_divisions[min(max(power - 20, 0), _INTERVAL_COUNT - 1)]
         if divisions > 1 and size_bytes > MIN_BLOCK_BYTES * divisions:
             step_bytes = (1 << power) // divisions
             return (size_bytes + step_bytes - 1) // step_bytes * step_bytes
@@ -259,8 +259,8 @@ def _divisions(value: str) -> tuple[int, ...]:
         division_count = _integer("roundup_power2_divisions", value)
         if not division_count or division_count & (division_count - 1):
             raise SettingsError(f"roundup_power2_divisions:{value} is not a power of two.")
-        return (division_count,) * _INTERVALS
-    table = [0] * _INTERVALS
+        return (division_count,) * _INTERVAL_COUNT
+    table = [0] * _INTERVAL_COUNT
     last_index: int | None = None
     for interval in value[1:-1].split(","):
         bound, colon, text = interval.partition(":")
@@ -273,14 +273,14 @@ def _divisions(value: str) -> tuple[int, ...]:
             )
         if bound == ">":
             start = 0 if last_index is None else last_index + 1
-            table[start:] = [division_count] * (_INTERVALS - start)
+            table[start:] = [division_count] * (_INTERVAL_COUNT - start)
             continue
         size = _integer("roundup_power2_divisions", bound)
         if not size or size & (size - 1):
             raise SettingsError(
                 f"roundup_power2_divisions has an entry for {bound} MiB, which is not a power of two."
             )
-        index = min(size.bit_length() - 1, _INTERVALS - 1)
+        index = min(size.bit_length() - 1, _INTERVAL_COUNT - 1)
         if last_index is None:
             table[:index] = [division_count] * index
         table[index] = division_count

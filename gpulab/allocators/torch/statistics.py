@@ -42,7 +42,7 @@ class Figure:
         return {"current": self.current, "peak": self.peak, "allocated": self.allocated, "freed": self.freed}
 
 
-def _by_pool() -> dict[str, Figure]:
+def _figures_by_pool() -> dict[str, Figure]:
     return {pool: Figure() for pool in POOLS}
 
 
@@ -52,7 +52,7 @@ class Statistics:
 
     max_split_bytes: int = -1
     figures: dict[str, dict[str, Figure]] = field(
-        default_factory=lambda: {metric: _by_pool() for metric in METRICS}
+        default_factory=lambda: {metric: _figures_by_pool() for metric in METRICS}
     )
     oversize_allocations: Figure = field(default_factory=Figure)
     oversize_segments: Figure = field(default_factory=Figure)

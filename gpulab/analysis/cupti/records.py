@@ -26,7 +26,7 @@ from virtualgpu.records.timeline import (
 )
 
 # CUpti_ActivityMemcpyKind; copies within the host are not work of a device.
-_COPIES: dict[int, CopyKind] = {
+_COPY_KINDS: dict[int, CopyKind] = {
     1: "HtoD",
     2: "DtoH",
     3: "HtoD",
@@ -38,21 +38,21 @@ _COPIES: dict[int, CopyKind] = {
     10: "PtoP",
 }
 # CUpti_ActivityMemoryKind
-_PAGEABLE = 1
-_PINNED = 2
-_WAITS: dict[int, SynchronizationType] = {
+_PAGEABLE_MEMORY = 1
+_PINNED_MEMORY = 2
+_WAIT_TYPES: dict[int, SynchronizationType] = {
     1: "EVENT_SYNCHRONIZE",
     2: "STREAM_WAIT_EVENT",
     3: "STREAM_SYNCHRONIZE",
     4: "CONTEXT_SYNCHRONIZE",
 }
-_NONE = 0xFFFFFFFF
+_NO_ID = 0xFFFFFFFF
 _OF_THREAD = 2  # CUPTI_ACTIVITY_OBJECT_THREAD
 # CUpti_ActivityFlag of a marker
-_MARK = 1
-_BEGIN = 2
-_END = 4
-_ARGB = 2
+_IS_INSTANT = 1
+_IS_START = 2
+_IS_END = 4
+_ARGB_FORMAT = 2
 _NON_BLOCKING = 2  # CUpti_ActivityStreamFlag
 # Calls that wait for the device implicitly, because they free memory that work may still use.
 _FREEING_CALLS = frozenset({"cudaFree", "cudaFreeHost", "cudaHostUnregister"})
@@ -206,7 +206,7 @@ class Records:
                 target_memory,
                 size,
             ) = row
-            copy_kind = "PtoP" if kind_name == "MEMCPY2" else _COPIES.get(direction)
+            copy_kind = "PtoP" if kind_name == "MEMCPY2" else _COPY_KINDS.get(direction)
             if copy_kind is None:
                 continue
             host_memory = {"HtoD": source_memory, "DtoH": target_memory}.get(copy_kind)
@@ -215,7 +215,7 @@ class Records:
                 "copy_kind": copy_kind,
                 "graph_id": graph,
                 "graph_node_id": node,
-                "pinned": {_PAGEABLE: False, _PINNED: True}.get(host_memory or 0),
+                "pinned": {_PAGEABLE_MEMORY: False, _PINNED_MEMORY: True}.get(host_memory or 0),
             }
             operations.append(
                 _Operation(
@@ -361,16 +361,16 @@ class Records:
     ) -> None:
         wait_kind, start, end, _, context, stream, event, sync, status = row
         name = call.name if call is not None else ""
-        if wait_kind not in _WAITS or status or name.endswith("Query"):
+        if wait_kind not in _WAIT_TYPES or status or name.endswith("Query"):
             return
         if not start and call is not None:
             start = call.start_ns
             end = call.end_ns
         device = contexts.get(context, 0)
-        waiting_stream = None if stream == _NONE else stream
-        event_id = 0 if event == _NONE else event
+        waiting_stream = None if stream == _NO_ID else stream
+        event_id = 0 if event == _NO_ID else event
         source_line = call.source if call is not None else None
-        if _WAITS[wait_kind] == "STREAM_WAIT_EVENT":
+        if _WAIT_TYPES[wait_kind] == "STREAM_WAIT_EVENT":
             event_stream, predecessors = order.wait((context, stream), sync)
             parts.synchronizations.append(
                 Synchronization(
@@ -393,7 +393,7 @@ class Records:
         predecessors = order.frontier((context, stream)) if waiting_stream is not None else ()
         parts.synchronizations.append(
             Synchronization(
-                type=_WAITS[wait_kind],
+                type=_WAIT_TYPES[wait_kind],
                 device_id=device,
                 stream_id=waiting_stream,
                 start_ns=start,
@@ -465,7 +465,7 @@ class Records:
         colors = {
             range_number: color
             for flags, range_number, color in self._rows[cupti.MARKER_DATA]
-            if flags & _ARGB
+            if flags & _ARGB_FORMAT
         }
         open_ranges: dict[int, tuple[str, int, int, int]] = {}
         depths: dict[int, int] = defaultdict(int)
@@ -474,7 +474,7 @@ class Records:
             self._rows[cupti.MARKER], key=lambda row: row[1]
         ):
             owner_thread = host_info.threads.get(thread, thread) if object_kind == _OF_THREAD else 0
-            if flags & _MARK:
+            if flags & _IS_INSTANT:
                 ranges.append(
                     NvtxRange(
                         name=self._string(name),
@@ -486,7 +486,7 @@ class Records:
                         is_mark=True,
                     )
                 )
-            elif flags & _BEGIN:
+            elif flags & _IS_START:
                 open_ranges[range_number] = self._string(name), time, owner_thread, depths[owner_thread]
                 depths[owner_thread] += 1
             elif range_number in open_ranges:  # the flag of an end is missing in some versions

@@ -29,7 +29,7 @@ class StreamOrder:
         for context, stream in non_blocking:
             self._order.announce(NewStream(context, stream, blocking=False))
         self._positions: dict[tuple[Chain, int], tuple[int, Clock]] = {}
-        self._newest: tuple[StreamKey | None, int] = None, 0
+        self._newest_operation: tuple[StreamKey | None, int] = None, 0
         self._events: dict[int, tuple[StreamKey, tuple[int, ...]]] = {}
 
     def operation(self, stream: StreamKey, number: int) -> tuple[int, ...]:
@@ -37,9 +37,11 @@ class StreamOrder:
         starts.
         """
         # An operation right after another one of the same stream follows only that one.
-        predecessors = (self._newest[1],) if self._newest[0] == stream else self.frontier(stream)
-        self._remember(self._order.work(self._work(stream, number)), number)
-        self._newest = stream, number
+        predecessors = (
+            (self._newest_operation[1],) if self._newest_operation[0] == stream else self.frontier(stream)
+        )
+        self._store_moment(self._order.work(self._make_work(stream, number)), number)
+        self._newest_operation = stream, number
         return predecessors
 
     def graph(self, stream: StreamKey, spans: Sequence[tuple[int, int, int]]) -> dict[int, tuple[int, ...]]:
@@ -52,10 +54,10 @@ class StreamOrder:
         spans
             Number, start and end of each node, by their starts.
         """
-        self._newest = None, 0
+        self._newest_operation = None, 0
         predecessors = within_graph(spans, self.frontier(stream))
         index_of_node = {node_number: index for index, (node_number, _, _) in enumerate(spans)}
-        nodes = tuple(self._work(stream, node_number) for node_number, _, _ in spans)
+        nodes = tuple(self._make_work(stream, node_number) for node_number, _, _ in spans)
         edges = tuple(
             (index_of_node[predecessor], index)
             for node_number, index in index_of_node.items()
@@ -64,12 +66,12 @@ class StreamOrder:
         )
         moments = self._order.graph(GraphLaunch(*self._key(stream), nodes, edges))
         for (node_number, _, _), moment in zip(spans, moments, strict=True):
-            self._remember(moment, node_number)
+            self._store_moment(moment, node_number)
         return predecessors
 
     def record(self, stream: StreamKey, sync_id: int) -> None:
         """Record an event in a stream."""
-        self._newest = None, 0
+        self._newest_operation = None, 0
         self._events[sync_id] = stream, self.frontier(stream)
         self._order.record(EventRecord(sync_id, *self._key(stream)))
 
@@ -77,7 +79,7 @@ class StreamOrder:
         """Make a stream wait for an event. Return the stream of the event, and the operations that precede
         the event.
         """
-        self._newest = None, 0
+        self._newest_operation = None, 0
         self._order.wait(EventWait(sync_id, *self._key(stream)))
         return self._events.get(sync_id, (None, ()))
 
@@ -104,11 +106,11 @@ class StreamOrder:
     def _key(self, stream: StreamKey) -> StreamKey:
         return (stream[0], _LEGACY) if stream in self._legacy else stream
 
-    def _work(self, stream: StreamKey, operation_number: int) -> Work:
+    def _make_work(self, stream: StreamKey, operation_number: int) -> Work:
         device, handle = self._key(stream)
         return Work(number=operation_number, name="", device_id=device, stream_id=handle)
 
-    def _remember(self, moment: Moment, operation_number: int) -> None:
+    def _store_moment(self, moment: Moment, operation_number: int) -> None:
         self._positions[moment.chain, moment.tick] = operation_number, moment.clock
 
 

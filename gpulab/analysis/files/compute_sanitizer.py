@@ -30,9 +30,9 @@ MAX_BYTES = 16 << 20
 MAX_RECORDS = 20_000
 _MAX_DEPTH = 32
 _MAX_MESSAGE = 300  # largest number of characters of a message
-_ROOT = "ComputeSanitizerOutput"
+_ROOT_TAG = "ComputeSanitizerOutput"
 # Patterns of the tool's messages, and the kind of hazard in our reports; the first match is used.
-_KINDS = (
+_KIND_PATTERNS = (
     (r"misaligned", "misaligned"),
     (r"stack overflow", "stack overflow"),
     (r"out of bounds|Invalid __\w+__|Invalid (read|write|atomic)|nearest allocation", "out of bounds"),
@@ -46,19 +46,19 @@ _KINDS = (
     (r"assert", "assert"),
     (r"trap", "trap"),
 )
-_SITE = re.compile(
+_SITE_PATTERN = re.compile(
     r"(Read|Write|Atomic)\w*(?: Thread \((\d+),(\d+),(\d+)\))?.*?\bin [^\s:]+:(\d+)", re.DOTALL
 )
-_SPACE = re.compile(r"__(\w+)__")
+_SPACE_PATTERN = re.compile(r"__(\w+)__")
 
 
-_LIMITS = (
+_LIMITS_NOTE = (
     "This tool detects races only in shared memory, and uninitialized values only in "
     "global memory. Each argument was copied to its own initialized memory before the "
     "check."
 )
-_FAULT = re.compile(r"CUDA(Driver|Runtime)Error|cudaError|CUDA_ERROR")
-_REFUSAL = re.compile(
+_FAULT_PATTERN = re.compile(r"CUDA(Driver|Runtime)Error|cudaError|CUDA_ERROR")
+_REFUSAL_PATTERN = re.compile(
     r"^=* ?Error: (.*(not supported|unsupported|incompatible|[Ff]ailed to|[Uu]nable to).*)$", re.M
 )
 
@@ -81,12 +81,12 @@ class ToolRun:
     @property
     def is_fault(self) -> bool:
         """Whether a kernel caused the error. If not, the program could not launch the kernel."""
-        return bool(_FAULT.search(self.raised))
+        return bool(_FAULT_PATTERN.search(self.raised))
 
 
 def refusal(text: str) -> str:
     """Return the reason why the tool checked nothing, or an empty string if it checked the launch."""
-    match = _REFUSAL.search(text)
+    match = _REFUSAL_PATTERN.search(text)
     return (
         f"{match[1].rstrip('. ')}; install a CUDA Toolkit that supports this GPU and driver" if match else ""
     )
@@ -113,7 +113,7 @@ def with_findings(report: SanitizerReport, runs: Sequence[ToolRun]) -> Sanitizer
         tools=tuple(run.tool for run in completed_runs),
         hazards=tuple(hazard for run in completed_runs for hazard in run.hazards),
         fault=next((run.raised.partition("\n")[0][:120] for run in completed_runs if run.raised), ""),
-        left_out=" ".join([_LIMITS, *(f"Not done: {failure}." for failure in failures)]),
+        left_out=" ".join([_LIMITS_NOTE, *(f"Not done: {failure}." for failure in failures)]),
     )
 
 
@@ -176,7 +176,7 @@ def _parsed(data: bytes) -> Element:
     def begin(tag: str, attributes: dict[str, str]) -> None:
         nonlocal depth
         depth += 1
-        if depth > _MAX_DEPTH or (depth == 1 and tag != _ROOT):
+        if depth > _MAX_DEPTH or (depth == 1 and tag != _ROOT_TAG):
             raise SanitizerFileError(
                 f"This file was not written by {CHECKER}: <{tag[:40]}> is at depth {depth}."
             )
@@ -204,11 +204,12 @@ def _hazard(record: Element, tool: str, lines: Sequence[str], kernel: str) -> Ha
     """Return the hazard of a record, or None for a host error, which is only a consequence of a fault."""
     fragments = _texts(record.find("what")) or _texts(record)
     text = " ".join(fragments)
-    found_kind = next(
-        (hazard_kind for pattern, hazard_kind in _KINDS if re.search(pattern, text, re.IGNORECASE)), ""
+    known_kind = next(
+        (hazard_kind for pattern, hazard_kind in _KIND_PATTERNS if re.search(pattern, text, re.IGNORECASE)),
+        "",
     )
     code_places = _places(record, lines)
-    if not found_kind and ((record.findtext("kind") or "").lower().startswith("api") or not code_places):
+    if not known_kind and ((record.findtext("kind") or "").lower().startswith("api") or not code_places):
         return None
     message_places = [
         Place(
@@ -217,7 +218,7 @@ def _hazard(record: Element, tool: str, lines: Sequence[str], kernel: str) -> Ha
             code_places[0].block if code_places else (0, 0, 0),
             (int(x or 0), int(y or 0), int(z or 0)),
         )
-        for _, x, y, z, line in _SITE.findall(text)[:2]
+        for _, x, y, z, line in _SITE_PATTERN.findall(text)[:2]
     ]
     if tool == "race" and len(message_places) < 2 and len(code_places) > 1:
         message_places = code_places[:2]
@@ -227,7 +228,7 @@ def _hazard(record: Element, tool: str, lines: Sequence[str], kernel: str) -> Ha
         if first_place
         else next(iter((*code_places, *message_places)), Place(0, "", (0, 0, 0), (0, 0, 0)))
     )
-    space = _SPACE.search(text)
+    space = _SPACE_PATTERN.search(text)
     # The tool checks for races in shared memory only, but its records do not name the memory.
     space_name = space[1] if space else (record.findtext("what/space") or "").strip("_")
     space_name = space_name or ("shared" if tool == "race" else "")
@@ -237,7 +238,7 @@ def _hazard(record: Element, tool: str, lines: Sequence[str], kernel: str) -> Ha
     is_warning = "warn" in f"{record.findtext('level') or ''} {text[:40]}".lower()
     return Hazard(
         tool=tool,
-        kind=found_kind or text[:60].strip() or "unknown",
+        kind=known_kind or text[:60].strip() or "unknown",
         severity="warning" if is_warning else "error",
         space=space_name.lower()[:20],
         kernel=(record.findtext("where/func") or kernel)[:200],

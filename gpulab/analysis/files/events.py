@@ -23,7 +23,7 @@ from virtualgpu.records.io import TraceFormatError
 MAX_BYTES = 512 << 20
 MAX_PART = 4 << 20
 MAX_ABOUT = 8 << 20
-_PIECE = 1 << 20
+_READ_CHARACTERS = 1 << 20
 _GZIP = b"\x1f\x8b"
 _OTHER_FORMATS = {
     b"PK\x03\x04": "a zip archive",
@@ -31,7 +31,7 @@ _OTHER_FORMATS = {
 }
 _TEXT_SIGNATURES = (b"\x0a",)  # JSON may begin like this
 _SPACE = re.compile(r"[ \t\n\r]*")
-_EVENTS = "traceEvents"
+_EVENTS_KEY = "traceEvents"
 
 
 def _refuse(constant: str) -> NoReturn:
@@ -91,7 +91,7 @@ class Document:
             If the file is empty, damaged, too large or not JSON.
         """
         try:
-            first_character = self._next()
+            first_character = self._next_character()
             if not first_character:
                 raise TraceFormatError(f"{self._name} is empty.")
             if first_character == "[":
@@ -100,7 +100,7 @@ class Document:
                 yield from self._object()
             else:
                 self._value(MAX_PART)
-            if self._next():
+            if self._next_character():
                 self._fail("it has data after its end")
         except RecursionError as error:
             raise TraceFormatError(
@@ -110,21 +110,21 @@ class Document:
     def _object(self) -> Iterator[Any]:
         """Yield the events of an object, and store its other values in ``about``."""
         self._index += 1
-        if self._next() == "}":
+        if self._next_character() == "}":
             self._index += 1
             return
         while True:
             key = self._value(MAX_PART)
-            if not isinstance(key, str) or self._next() != ":":
+            if not isinstance(key, str) or self._next_character() != ":":
                 self._fail()
             self._index += 1
-            if key == _EVENTS and self._next() == "[":
+            if key == _EVENTS_KEY and self._next_character() == "[":
                 yield from self._array(is_whole_file=False)
             else:
                 value_start = self._dropped_characters + self._index
                 self.about[key] = self._value(MAX_ABOUT - self._about_characters)
                 self._about_characters += self._dropped_characters + self._index - value_start
-            delimiter = self._next()
+            delimiter = self._next_character()
             self._index += 1
             if delimiter == "}":
                 return
@@ -136,16 +136,16 @@ class Document:
         self.has_events = True
         self._index += 1
         element: Any = None
-        if self._next() == "]":
+        if self._next_character() == "]":
             self._index += 1
             return
         while True:
             element = self._value(MAX_PART)
             yield element
-            delimiter = self._next()
+            delimiter = self._next_character()
             if delimiter == ",":
                 self._index += 1
-                delimiter = self._next()
+                delimiter = self._next_character()
                 if delimiter:
                     continue
             if not delimiter and is_whole_file and isinstance(element, dict):
@@ -155,7 +155,7 @@ class Document:
             self._index += 1
             return
 
-    def _next(self) -> str:
+    def _next_character(self) -> str:
         """Return the next character that is not a space, or an empty string at the end."""
         while True:
             spaces = _SPACE.match(self._text, self._index)
@@ -168,18 +168,18 @@ class Document:
 
     def _value(self, max_characters: int) -> Any:
         """Return the JSON value at this position, of a limited number of characters."""
-        self._next()
+        self._next_character()
         while True:
             try:
                 value, end = self._scan(self._text, self._index)
                 if end < len(self._text) or not isinstance(value, (int, float)) or not self._read_piece():
                     if end - self._index > max_characters:
-                        self._too_large()
+                        self._raise_too_large()
                     self._index = end
                     return value
             except (StopIteration, json.JSONDecodeError) as error:
                 if len(self._text) - self._index > max_characters:
-                    self._too_large()
+                    self._raise_too_large()
                 if not self._read_piece():
                     self._fail("", error.pos if isinstance(error, json.JSONDecodeError) else self._index)
             except ValueError as error:
@@ -190,7 +190,7 @@ class Document:
         if self._is_at_end:
             return False
         try:
-            new_text = self._file.read(_PIECE)
+            new_text = self._file.read(_READ_CHARACTERS)
         except UnicodeDecodeError as error:
             self._refuse_bytes(error)
         except EOFError as error:
@@ -221,7 +221,7 @@ class Document:
             "as JSON."
         ) from error
 
-    def _too_large(self) -> NoReturn:
+    def _raise_too_large(self) -> NoReturn:
         raise TraceFormatError(
             f"{self._name} is not a trace: a single item in it is larger than {MAX_PART >> 20} MB."
         )

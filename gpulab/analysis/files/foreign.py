@@ -40,8 +40,8 @@ _OPERATIONS: dict[str, ActivityKind] = {
     "gpu_memcpy": "MEMCPY",
     "gpu_memset": "MEMSET",
 }
-_TORCH = "PyTorch profiler"
-_CALLS = ("cuda_runtime", "cuda_driver", "runtime", "driver")
+_TORCH_TOOL = "PyTorch profiler"
+_CALL_CATEGORIES = ("cuda_runtime", "cuda_driver", "runtime", "driver")
 # Categories as PyTorch 1.8 to 1.11 wrote them.
 _OLD_CATEGORIES = {
     "Kernel": "kernel",
@@ -78,7 +78,7 @@ _OMITTED_CATEGORIES = (
     "fwdbwd",
 )
 # Names of Python functions in a profile with_stack=True, such as `train.py(12): main`; files of libraries.
-_FUNCTION = re.compile(r"(.+)\((\d{1,9})\): (.+)")
+_FUNCTION_PATTERN = re.compile(r"(.+)\((\d{1,9})\): (.+)")
 _NOT_THE_USERS = re.compile(r"(?:^|/)(?:torch|site-packages|dist-packages|lib/python\d[^/]*)/|^<")
 _COPY_KINDS: tuple[CopyKind, ...] = ("HtoD", "DtoH", "DtoD", "PtoP")
 _MAX_NS = 1 << 61
@@ -147,7 +147,7 @@ class Contents:
             self.until_ns = self.slices[-1].start_ns
 
 
-def timeline(contents: Contents, header: dict[str, Any], name: str, tool: str = _TORCH) -> Timeline:
+def timeline(contents: Contents, header: dict[str, Any], name: str, tool: str = _TORCH_TOOL) -> Timeline:
     """Build a timeline from the contents of a trace file that another tool wrote.
 
     Raises
@@ -178,7 +178,7 @@ def timeline(contents: Contents, header: dict[str, Any], name: str, tool: str = 
         synchronizations=tuple(wait for wait, _ in waits),
         ranges=tuple(_ranges(contents.slices, threads)),
         streams=_streams(activities, contents.tracks),
-        note=_note(contents, name, bool(activities) or tool != _TORCH),
+        note=_note(contents, name, bool(activities) or tool != _TORCH_TOOL),
     )
 
 
@@ -190,7 +190,7 @@ def _timeless_text(file_contents: Contents) -> str:
 def _note(file_contents: Contents, name: str, has_operations: bool) -> str:
     """Return sentences about the events of the file that are missing in the timeline."""
     sentences = []
-    is_torch = any(record.category in (*_CALLS, "cpu_op") for record in file_contents.slices)
+    is_torch = any(record.category in (*_CALL_CATEGORIES, "cpu_op") for record in file_contents.slices)
     if not has_operations and is_torch:
         sentences.append(_NO_GPU)
     if file_contents.timeless:
@@ -429,7 +429,7 @@ def _calls(
             stack.pop()
         if record.category == "python_function":
             stack.append(record)
-        elif record.category in _CALLS:
+        elif record.category in _CALL_CATEGORIES:
             operation = first_operations.get(_int(record.args.get("correlation")))
             operation_number = 0 if operation is None else operation.correlation_id
             thread = _thread(record, threads)
@@ -444,7 +444,7 @@ def _source(stack: list[_Slice]) -> SourceLine | None:
     """Return the innermost function of the user's code in a stack with its first line, or None."""
     for frame in reversed(stack):
         name = frame.name.replace("\\", "/")
-        function_match = None if _NOT_THE_USERS.search(name) else _FUNCTION.fullmatch(name)
+        function_match = None if _NOT_THE_USERS.search(name) else _FUNCTION_PATTERN.fullmatch(name)
         if function_match is not None:
             return SourceLine(function_match[1], int(function_match[2]), f"in {function_match[3]}")
     return None
@@ -535,15 +535,15 @@ def _sort_operations(operations: _Operations, waits: tuple[_Wait, ...]) -> tuple
 
 def _ranges(slices: list[_Slice], threads: dict[tuple[Any, Any], int]) -> Iterator[NvtxRange]:
     """Yield the slices that are not operations, calls or waits as ranges, with their nesting depth."""
-    open_until: dict[tuple[Any, Any], list[int]] = defaultdict(list)
+    open_end_times: dict[tuple[Any, Any], list[int]] = defaultdict(list)
     for record in slices:
         if (
             record.category in _OPERATIONS
-            or record.category in _CALLS
+            or record.category in _CALL_CATEGORIES
             or record.category in _OMITTED_CATEGORIES
         ):
             continue
-        stack = open_until[record.pid, record.tid]
+        stack = open_end_times[record.pid, record.tid]
         while stack and stack[-1] <= record.start_ns:
             stack.pop()
         thread = _thread(record, threads)

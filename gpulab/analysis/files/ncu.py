@@ -11,24 +11,32 @@ from gpulab.analysis.cupti.names import kernel_name
 from virtualgpu.records.profile import HardwareCounters, Profile
 
 DURATION = "gpu__time_duration.sum"
-_SECTORS = tuple(f"l1tex__t_sectors_pipe_lsu_mem_global_op_{op}.sum" for op in ("ld", "st"))
-_DRAM = ("dram__bytes_read.sum", "dram__bytes_write.sum")
-_INSTRUCTIONS = "smsp__inst_executed.sum"
-_L1 = "l1tex__t_sector_hit_rate.pct"
-_L2 = "lts__t_sector_hit_rate.pct"
-_FLOP = {
+_SECTOR_METRICS = tuple(f"l1tex__t_sectors_pipe_lsu_mem_global_op_{op}.sum" for op in ("ld", "st"))
+_DRAM_METRICS = ("dram__bytes_read.sum", "dram__bytes_write.sum")
+_INSTRUCTION_METRIC = "smsp__inst_executed.sum"
+_L1_HIT_METRIC = "l1tex__t_sector_hit_rate.pct"
+_L2_HIT_METRIC = "lts__t_sector_hit_rate.pct"
+_FLOP_METRICS = {
     f"smsp__sass_thread_inst_executed_op_{form}{op}_pred_on.sum": 2 if op == "fma" else 1
     for form in "fdh"
     for op in ("add", "mul", "fma")
 }
-_REFUSALS = {
+_REFUSAL_REASONS = {
     "ERR_NVGPUCTRPERM": "this user has no permission to read counters (ERR_NVGPUCTRPERM): an administrator "
     "can allow it with the driver's option NVreg_RestrictProfilingToAdminUsers=0, or run the program as root",
     "No kernels were profiled": "no kernel ran",
     "Unsupported GPU": "ncu does not support this GPU: install a version that is as new as the driver",
     "InterprocessLockFailed": "another profiler is running on this machine: end that profiler first",
 }
-METRICS = (*_SECTORS, *_DRAM, _INSTRUCTIONS, _L1, _L2, *_FLOP, DURATION)
+METRICS = (
+    *_SECTOR_METRICS,
+    *_DRAM_METRICS,
+    _INSTRUCTION_METRIC,
+    _L1_HIT_METRIC,
+    _L2_HIT_METRIC,
+    *_FLOP_METRICS,
+    DURATION,
+)
 
 
 OPTIONS = (
@@ -115,7 +123,9 @@ def refusal(text: str) -> str:
     message = next(
         (line.partition("==ERROR==")[2].strip() for line in text.splitlines() if "==ERROR==" in line), ""
     )
-    return next((reason for message_part, reason in _REFUSALS.items() if message_part in text), message[:200])
+    return next(
+        (reason for message_part, reason in _REFUSAL_REASONS.items() if message_part in text), message[:200]
+    )
 
 
 def with_counters(profile: Profile, data: bytes, error: str, unavailable_reason: str) -> Profile:
@@ -141,12 +151,12 @@ def _kernel_counters(key: str, launches: Sequence[Launch]) -> HardwareCounters:
     return HardwareCounters(
         key=key,
         count=len(launches),
-        sectors=_weighted_sum(launches, *_SECTORS),
-        dram_bytes=_weighted_sum(launches, *_DRAM),
-        warp_instructions=_weighted_sum(launches, _INSTRUCTIONS),
-        flop=_weighted_sum(launches, *_FLOP),
-        l1_hit_rate=_rate(launches, _L1),
-        l2_hit_rate=_rate(launches, _L2),
+        sectors=_weighted_sum(launches, *_SECTOR_METRICS),
+        dram_bytes=_weighted_sum(launches, *_DRAM_METRICS),
+        warp_instructions=_weighted_sum(launches, _INSTRUCTION_METRIC),
+        flop=_weighted_sum(launches, *_FLOP_METRICS),
+        l1_hit_rate=_rate(launches, _L1_HIT_METRIC),
+        l2_hit_rate=_rate(launches, _L2_HIT_METRIC),
         time_ns=_weighted_sum(launches, DURATION),
     )
 
@@ -159,7 +169,7 @@ def _weighted_sum(launches: Sequence[Launch], *metrics: str) -> int | None:
     """Return the sum of metrics over launches, or None if none was counted; an FMA counts as two FLOP."""
     if not any(metric in launch.metrics for launch in launches for metric in metrics):
         return None
-    return round(sum(_sum(launches, metric) * _FLOP.get(metric, 1) for metric in metrics))
+    return round(sum(_sum(launches, metric) * _FLOP_METRICS.get(metric, 1) for metric in metrics))
 
 
 def _rate(launches: Sequence[Launch], metric: str) -> float | None:

@@ -20,21 +20,21 @@ from virtualgpu.records.io import TraceFormatError
 SIGNATURE = b"SQLite format 3\0"
 _COPY_KINDS = {1: "HtoD", 2: "DtoH", 8: "DtoD", 10: "PtoP"}
 _MEMORY_KINDS = {0: "Pageable", 1: "Pinned", 2: "Device", 3: "Array", 4: "Managed"}
-_VERSION = re.compile(r"_v\d+$|_ptsz$")
-_KERNELS = """
+_VERSION_SUFFIX = re.compile(r"_v\d+$|_ptsz$")
+_KERNEL_QUERY = """
     SELECT start, end, deviceId, streamId, correlationId, s.value, registersPerThread,
         staticSharedMemory + dynamicSharedMemory, gridX, gridY, gridZ, blockX, blockY, blockZ
     FROM CUPTI_ACTIVITY_KIND_KERNEL JOIN StringIds s ON s.id = demangledName ORDER BY start"""
-_COPIES = """
+_COPY_QUERY = """
     SELECT start, end, deviceId, streamId, correlationId, bytes, copyKind, srcKind, dstKind
     FROM CUPTI_ACTIVITY_KIND_MEMCPY ORDER BY start"""
-_FILLS = """
+_FILL_QUERY = """
     SELECT start, end, deviceId, streamId, correlationId, bytes
     FROM CUPTI_ACTIVITY_KIND_MEMSET ORDER BY start"""
-_CALLS = """
+_CALL_QUERY = """
     SELECT start, end, globalTid, correlationId, s.value
     FROM CUPTI_ACTIVITY_KIND_RUNTIME JOIN StringIds s ON s.id = nameId ORDER BY start"""
-_RANGES = """
+_RANGE_QUERY = """
     SELECT start, end, globalTid, coalesce(text, s.value)
     FROM NVTX_EVENTS LEFT JOIN StringIds s ON s.id = textId
     WHERE coalesce(text, s.value) NOT NULL ORDER BY start"""
@@ -55,8 +55,8 @@ STRINGS = (
     ("NVTX_EVENTS", "textId"),
 )
 """The columns that refer to strings, with their tables."""
-_GPUS = "SELECT name FROM TARGET_INFO_GPU"
-_START = "SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME"
+_GPU_QUERY = "SELECT name FROM TARGET_INFO_GPU"
+_START_QUERY = "SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME"
 
 
 def read(path: Path, most_events: int) -> Timeline:
@@ -94,9 +94,9 @@ def _rows(database: sqlite3.Connection, tables: set[str], query: str) -> Iterato
 
 def _header(database: sqlite3.Connection, tables: set[str]) -> dict[str, Any]:
     """Return the devices and the start of the recording, named as in a file of the PyTorch profiler."""
-    starts_ns = [row[0] for row in _rows(database, tables, _START)]
+    starts_ns = [row[0] for row in _rows(database, tables, _START_QUERY)]
     return {
-        "deviceProperties": [{"name": name} for (name,) in _rows(database, tables, _GPUS)],
+        "deviceProperties": [{"name": name} for (name,) in _rows(database, tables, _GPU_QUERY)],
         "baseTimeNanoseconds": starts_ns[0] if starts_ns else 0,
     }
 
@@ -114,21 +114,21 @@ def _events(database: sqlite3.Connection, tables: set[str]) -> Iterator[dict[str
         block_x,
         block_y,
         block_z,
-    ) in _rows(database, tables, _KERNELS):
+    ) in _rows(database, tables, _KERNEL_QUERY):
         resources = {"registers per thread": registers, "shared memory": shared_bytes}
         args = resources | {"grid": [grid_x, grid_y, grid_z], "block": [block_x, block_y, block_z]}
         yield _operation("kernel", name, operation_fields, args)
-    for *operation_fields, size, kind, source, target in _rows(database, tables, _COPIES):
+    for *operation_fields, size, kind, source, target in _rows(database, tables, _COPY_QUERY):
         memory_kinds = " -> ".join(_MEMORY_KINDS.get(end_kind, "Unknown") for end_kind in (source, target))
         name = f"Memcpy {_COPY_KINDS.get(kind, 'other')} ({memory_kinds})"
         yield _operation("gpu_memcpy", name, operation_fields, {"bytes": size})
-    for *operation_fields, size in _rows(database, tables, _FILLS):
+    for *operation_fields, size in _rows(database, tables, _FILL_QUERY):
         yield _operation("gpu_memset", "Memset (Device)", operation_fields, {"bytes": size})
-    for start_ns, end_ns, thread, call, name in _rows(database, tables, _CALLS):
-        plain_name = _VERSION.sub("", str(name))
+    for start_ns, end_ns, thread, call, name in _rows(database, tables, _CALL_QUERY):
+        plain_name = _VERSION_SUFFIX.sub("", str(name))
         event = _event("cuda_runtime", plain_name, start_ns, end_ns, 0, _thread(thread))
         yield event | {"args": {"correlation": call}}
-    for start_ns, end_ns, thread, name in _rows(database, tables, _RANGES):
+    for start_ns, end_ns, thread, name in _rows(database, tables, _RANGE_QUERY):
         last_ns = start_ns if end_ns is None else end_ns
         event = _event("user_annotation", name, start_ns, last_ns, 0, _thread(thread))
         yield event | {"ph": "i"} if end_ns is None else event

@@ -136,8 +136,8 @@ def _slice(record: Any, category: str, pid: int, tid: int, timeline_start_ns: in
         "name": record.name or getattr(record, "type", category),
         "pid": pid,
         "tid": tid,
-        "ts": _us(start_ns - timeline_start_ns),
-        "dur": _us(record.end_ns - start_ns),
+        "ts": _microseconds(start_ns - timeline_start_ns),
+        "dur": _microseconds(record.end_ns - start_ns),
         "args": args,
     }
 
@@ -147,18 +147,24 @@ def _arrow(
 ) -> Iterator[Event]:
     """Yield the two events of an arrow between slices; each end is a process, a track and a time."""
     common_fields = {"cat": category, "name": category, "id": arrow_number}
-    yield {"ph": "s", "pid": source_end[0], "tid": source_end[1], "ts": _us(source_end[2]), **common_fields}
+    yield {
+        "ph": "s",
+        "pid": source_end[0],
+        "tid": source_end[1],
+        "ts": _microseconds(source_end[2]),
+        **common_fields,
+    }
     yield {
         "ph": "f",
         "bp": "e",
         "pid": target_end[0],
         "tid": target_end[1],
-        "ts": _us(target_end[2]),
+        "ts": _microseconds(target_end[2]),
         **common_fields,
     }
 
 
-def _us(time_ns: int) -> float:
+def _microseconds(time_ns: int) -> float:
     return time_ns / 1_000
 
 
@@ -181,7 +187,7 @@ class _Tracks:
         self._timeline = timeline
         self._names = stream_names(timeline)
         self._ends: dict[tuple[int, str, int], list[list[int]]] = {}
-        self._tids: dict[tuple[int, str, int, int], int] = {}
+        self._track_ids: dict[tuple[int, str, int, int], int] = {}
 
     def of_stream(self, activity: Activity) -> tuple[int, int]:
         pid = activity.device_id + 1
@@ -204,19 +210,19 @@ class _Tracks:
         if lane == len(lane_ends):
             lane_ends.append([])
         lane_ends[lane].append(end_ns)
-        return self._tids.setdefault((pid, name, thread, lane), len(self._tids) + 1)
+        return self._track_ids.setdefault((pid, name, thread, lane), len(self._track_ids) + 1)
 
     def names(self) -> Iterable[Event]:
         device = self._timeline.provenance.device
-        processes = {pid: f"device {pid - 1}: {device}" for pid, *_ in self._tids if pid != HOST_PID}
+        processes = {pid: f"device {pid - 1}: {device}" for pid, *_ in self._track_ids if pid != HOST_PID}
         threads = list(
-            dict.fromkeys(thread for pid, _, thread, _ in self._tids if pid == HOST_PID and thread)
+            dict.fromkeys(thread for pid, _, thread, _ in self._track_ids if pid == HOST_PID and thread)
         )
         for pid, name in {**processes, HOST_PID: "host"}.items():
             yield _metadata(pid, 0, "process_name", name=name)
             yield _metadata(pid, 0, "process_labels", labels=self._timeline.provenance.label)
             yield _metadata(pid, 0, "process_sort_index", sort_index=0 if pid == HOST_PID else pid)
-        for (pid, name, thread, lane), tid in self._tids.items():
+        for (pid, name, thread, lane), tid in self._track_ids.items():
             thread_text = f" of thread {threads.index(thread) + 1}" if thread and len(threads) > 1 else ""
             lane_text = f" ({lane + 1})" if lane else ""
             yield _metadata(pid, tid, "thread_name", name=f"{name}{thread_text}{lane_text}")

@@ -82,7 +82,7 @@ class Buffers:
         self.read_step: Ints = access_step[is_read]
         written_pieces = self._pieces(accesses.offset[~is_read], accesses.width_bytes[~is_read])
         read_pieces = self._pieces(accesses.offset[is_read], accesses.width_bytes[is_read])
-        self.buffer_of_piece = self._group(written_pieces, read_pieces, epoch[is_read])
+        self.buffer_of_piece = self._group_pieces(written_pieces, read_pieces, epoch[is_read])
         self.written = written_pieces
         is_buffer = self.buffer_of_piece[read_pieces.piece] >= 0
         self.read = Pieces(read_pieces.row[is_buffer], read_pieces.piece[is_buffer])
@@ -101,7 +101,7 @@ class Buffers:
         row_piece_keys = np.unique(rows * np.int64(self.count) + piece)
         return Pieces(row_piece_keys // self.count, row_piece_keys % self.count)
 
-    def _group(self, written: Pieces, read: Pieces, read_epoch: Ints) -> Ints:
+    def _group_pieces(self, written: Pieces, read: Pieces, read_epoch: Ints) -> Ints:
         """Return the buffer of each piece; buffers are numbered by their first byte.
 
         `read_epoch` is the number of waits before each row that reads.

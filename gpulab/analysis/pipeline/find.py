@@ -71,7 +71,7 @@ def _fills(steps: Steps, buffers: Buffers) -> tuple[Fill, ...]:
     writes = buffers.writes
     buffer = buffers.buffer_of_piece[buffers.written.piece]
     result = []
-    for (buffer_number, fill), rows in _rows_by_pair(buffer, buffers.fill, buffers.written.row):
+    for (buffer_number, fill), rows in _group_rows(buffer, buffers.fill, buffers.written.row):
         waits = writes.wait_step[rows]
         is_asynchronous = bool(writes.asynchronous[rows].any())
         result.append(
@@ -81,9 +81,9 @@ def _fills(steps: Steps, buffers: Buffers) -> tuple[Fill, ...]:
                 asynchronous=is_asynchronous,
                 start=int(steps.position[writes.step[rows]].min()),
                 landed=None if (waits < 0).any() else int(steps.position[waits].max()),
-                warps=_sorted(steps.warp[writes.step[rows]]),
-                lines=_sorted(steps.line[writes.step[rows]]),
-                wait_lines=_sorted(steps.line[waits[waits >= 0]]) if is_asynchronous else (),
+                warps=_sorted_tuple(steps.warp[writes.step[rows]]),
+                lines=_sorted_tuple(steps.line[writes.step[rows]]),
+                wait_lines=_sorted_tuple(steps.line[waits[waits >= 0]]) if is_asynchronous else (),
             )
         )
     return tuple(result)
@@ -92,7 +92,7 @@ def _fills(steps: Steps, buffers: Buffers) -> tuple[Fill, ...]:
 def _uses(steps: Steps, buffers: Buffers, used_fill: Ints) -> tuple[Use, ...]:
     buffer = buffers.buffer_of_piece[buffers.read.piece]
     result = []
-    for (buffer_number, fill), rows in _rows_by_pair(buffer, used_fill, buffers.read.row):
+    for (buffer_number, fill), rows in _group_rows(buffer, used_fill, buffers.read.row):
         read_steps = buffers.read_step[rows]
         result.append(
             Use(
@@ -100,16 +100,14 @@ def _uses(steps: Steps, buffers: Buffers, used_fill: Ints) -> tuple[Use, ...]:
                 fill=fill,
                 start=int(steps.position[read_steps].min()),
                 end=int(steps.position[read_steps].max()) + 1,
-                warps=_sorted(steps.warp[read_steps]),
-                lines=_sorted(steps.line[read_steps]),
+                warps=_sorted_tuple(steps.warp[read_steps]),
+                lines=_sorted_tuple(steps.line[read_steps]),
             )
         )
     return tuple(result)
 
 
-def _rows_by_pair(
-    first_column: Ints, second_column: Ints, row: Ints
-) -> Iterable[tuple[tuple[int, int], Ints]]:
+def _group_rows(first_column: Ints, second_column: Ints, row: Ints) -> Iterable[tuple[tuple[int, int], Ints]]:
     """Yield each pair of two columns' values, with the distinct rows in which it occurs."""
     columns = np.unique(np.stack([first_column, second_column, row], axis=1), axis=0)
     changes = np.flatnonzero((np.diff(columns[:, :2], axis=0) != 0).any(axis=1)) + 1
@@ -117,7 +115,7 @@ def _rows_by_pair(
         yield (int(pair_rows[0, 0]), int(pair_rows[0, 1])), pair_rows[:, 2]
 
 
-def _sorted(numbers: Ints) -> tuple[int, ...]:
+def _sorted_tuple(numbers: Ints) -> tuple[int, ...]:
     return tuple(np.unique(numbers).tolist())
 
 
@@ -150,7 +148,7 @@ def _iterations(steps: Steps, buffers: Buffers) -> tuple[Iteration, ...]:
     other_positions = {mark.position for mark in own_marks if mark.kind not in _WAITS} | {
         *accesses[is_own].tolist()
     }
-    work_positions = np.array(sorted(other_positions), np.int64)
+    other_marks = np.array(sorted(other_positions), np.int64)
     index = np.unique(np.searchsorted(waits, reads) - 1)
     positions = waits[index[index >= 0]].tolist()
     if not positions:
@@ -160,9 +158,7 @@ def _iterations(steps: Steps, buffers: Buffers) -> tuple[Iteration, ...]:
     starts = [positions[0], *(position for position in positions[1:] if line_at[position] == line)]
     # The first of the waits and barriers after the step before that does something else.
     first_waits = waits[
-        np.searchsorted(
-            waits, np.append(-1, work_positions)[np.searchsorted(work_positions, starts)], side="right"
-        )
+        np.searchsorted(waits, np.append(-1, other_marks)[np.searchsorted(other_marks, starts)], side="right")
     ]
     return tuple(
         Iteration(position=start_position, line=line_at[start_position])

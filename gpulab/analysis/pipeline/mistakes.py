@@ -12,7 +12,7 @@ from gpulab.analysis.pipeline.order import Ints, Steps
 from gpulab.analysis.pipeline.record import Mistake, Site
 
 Kind = Literal["early", "overwritten"]
-_NEVER = np.iinfo(np.int64).max
+_NEVER_TICK = np.iinfo(np.int64).max
 
 
 class _Parts:
@@ -29,7 +29,7 @@ class _Parts:
         writes = buffers.writes
         write_step = writes.step[rows]
         ticks_by_part: dict[tuple[int, int, int], list[int]] = {}
-        landing_tick = np.where(writes.landing_step[rows] < 0, _NEVER, writes.landing_tick[rows])
+        landing_tick = np.where(writes.landing_step[rows] < 0, _NEVER_TICK, writes.landing_tick[rows])
         for fill, warp, tick, chain, landed_tick in np.unique(
             np.stack(
                 [

@@ -25,7 +25,7 @@ ActionKind = Literal[
     "commit", "wait", "barrier", "barrier arrival", "arrival", "wait for arrivals", "bulk copy"
 ]
 # PTX instructions; the group is the number of pending groups, or the number of the barrier.
-_ACTIONS: tuple[tuple[ActionKind, str], ...] = (
+_ACTION_REGEXES: tuple[tuple[ActionKind, str], ...] = (
     ("commit", r"cp\.async\.commit_group()"),
     ("wait", r"cp\.async\.wait_group\s+(\d+)"),
     ("wait", r"cp\.async\.wait_all()"),
@@ -35,14 +35,14 @@ _ACTIONS: tuple[tuple[ActionKind, str], ...] = (
     ("wait for arrivals", r"mbarrier\.(?:test|try)_wait([^\[]*\[[^\]]*\],\s*[^,;\s]+)"),
     ("bulk copy", r"cp\.async\.bulk\S*mbarrier()"),
 )
-_GUARD = r"(?:@!?%\w+\s+)?"
-_PATTERNS = [(kind, re.compile(_GUARD + pattern)) for kind, pattern in _ACTIONS]
-_USES_MBARRIER = re.compile(rf"{_GUARD}\S*mbarrier")
-_USES_FLAG = re.compile(rf"{_GUARD}(?:ld|st)\.(?:volatile|relaxed|acquire|release)")
+_GUARD_REGEX = r"(?:@!?%\w+\s+)?"
+_ACTION_PATTERNS = [(kind, re.compile(_GUARD_REGEX + pattern)) for kind, pattern in _ACTION_REGEXES]
+_USES_MBARRIER = re.compile(rf"{_GUARD_REGEX}\S*mbarrier")
+_USES_FLAG = re.compile(rf"{_GUARD_REGEX}(?:ld|st)\.(?:volatile|relaxed|acquire|release)")
 _MBARRIER_BYTES = 8
 # Bits of an mbarrier that count its phases, on the virtual GPU.
 _PHASE_SHIFT = 40
-_PHASES = 8
+_MAX_PHASES = 8
 _ATOMIC = SHARED_ACCESSES.index("atomic")
 
 
@@ -165,7 +165,7 @@ class Steps:
         is_poll = _matches(
             instruction_texts, lambda n: (a := actions[n]) is not None and a.kind == "wait for arrivals"
         )
-        is_true = np.concatenate([_any_true(warp.value, len(warp)) for warp in warps])[order]
+        is_true = np.concatenate([_is_any_lane_true(warp.value, len(warp)) for warp in warps])[order]
         is_step = is_action & (is_true | ~is_poll[text_of_step])
         is_step[self.accesses.sequence] = True
         self.sequence: Ints = np.flatnonzero(is_step)
@@ -224,7 +224,7 @@ class Steps:
             sequence = int(shared.sequence[row])
             lane = _first_lane(int(shared.mask[row]))
             if self._mbarrier_at.get(sequence) == shared.offset[row, lane]:
-                self._phase_bits[sequence] = int(shared.value[row, lane]) >> _PHASE_SHIFT & _PHASES - 1
+                self._phase_bits[sequence] = int(shared.value[row, lane]) >> _PHASE_SHIFT & _MAX_PHASES - 1
 
     def _awaited_phase(self, operand: str, sequence: int, warp: int, mbarrier: _Mbarrier) -> int:
         """Return the phase of an mbarrier for which a warp waits; -1 for the one before the first.
@@ -237,7 +237,7 @@ class Steps:
         last_phase = mbarrier.waited_phases.get(warp, -1)
         if value is None:
             return last_phase + 1
-        period = 2 if is_parity else _PHASES
+        period = 2 if is_parity else _MAX_PHASES
         bits = value if is_parity else value >> _PHASE_SHIFT
         return last_phase + (bits - last_phase) % period
 
@@ -303,7 +303,7 @@ class Steps:
                 self.mbarrier_chain[step] = mbarrier.chain
                 self.phase[step] = len(mbarrier.phases)
                 bits = self._phase_bits.get(sequence, len(mbarrier.phases))
-                mbarrier.complete(len(mbarrier.phases) + (bits - len(mbarrier.phases)) % _PHASES)
+                mbarrier.complete(len(mbarrier.phases) + (bits - len(mbarrier.phases)) % _MAX_PHASES)
             if action is None or action_kind is None or action_kind == "bulk copy":
                 continue
             if action_kind == "barrier" or action_kind == "barrier arrival":
@@ -345,7 +345,7 @@ def _first_lane(mask: int) -> int:
 
 def _action(text: str) -> _Action | None:
     """Return the effect of a PTX instruction on the order of steps, or None if it has none."""
-    for action_kind, pattern in _PATTERNS:
+    for action_kind, pattern in _ACTION_PATTERNS:
         if match := pattern.match(text.strip()):
             return _Action(action_kind, match[1].strip())
     return None
@@ -356,6 +356,6 @@ def _matches(texts: Sequence[str], condition: Callable[[int], bool]) -> npt.NDAr
     return np.array([condition(n) for n in range(len(texts))], np.bool_)
 
 
-def _any_true(value: npt.NDArray[np.uint64] | None, count: int) -> npt.NDArray[np.bool_]:
+def _is_any_lane_true(value: npt.NDArray[np.uint64] | None, count: int) -> npt.NDArray[np.bool_]:
     """Return for each step of a warp whether its first result is not zero in any lane."""
     return np.zeros(count, np.bool_) if value is None else (value != 0).any(axis=1)

@@ -17,8 +17,8 @@ from gpulab import session
 from gpulab.processes.errors import exit_message
 from gpulab.processes.tree import children
 
-_COMPILER = "virtualgpu/compile/"
-_LONGEST = 4000  # characters of an error's text
+_COMPILER_FOLDER = "virtualgpu/compile/"
+_MAX_CHARACTERS = 4000  # characters of an error's text
 _MOST_FIGURES = 16
 _FIGURE_DPI = 72
 
@@ -85,7 +85,7 @@ def run(_: Any, job_bytes: bytes, returns: bool, blocking: bool, watchdog_s: flo
 def _compiles(pid: int) -> bool:
     """Return whether a process runs the compiler of the virtual GPU, or has ended."""
     try:
-        return any(_COMPILER in argument for argument in psutil.Process(pid).cmdline())
+        return any(_COMPILER_FOLDER in argument for argument in psutil.Process(pid).cmdline())
     except psutil.Error:
         return True
 
@@ -104,7 +104,7 @@ def _finish_work(cp: Any, outcome: dict[str, Any]) -> None:
 def _add_error(error: BaseException, outcome: dict[str, Any]) -> None:
     """Add an error, and the lines of the program that led to it, to the outcome."""
     try:
-        text = str(error)[:_LONGEST]
+        text = str(error)[:_MAX_CHARACTERS]
     except BaseException:  # its text is made by the program
         text = ""
     if isinstance(error, SystemExit):

@@ -17,7 +17,7 @@ from gpulab.lab.faults.child import DisplayOutput
 from virtualgpu.errors import GpulabError
 
 MOST_BYTES = 256 << 20
-_HANDLES = (
+_HANDLE_TYPES = (
     "Stream",
     "ExternalStream",
     "Event",
@@ -169,7 +169,7 @@ def _size_bytes(value: Any) -> int:
     import cloudpickle
 
     module = type(value).__module__
-    if type(value).__name__ in _HANDLES and module.startswith(("cupy", "virtualgpu")):
+    if type(value).__name__ in _HANDLE_TYPES and module.startswith(("cupy", "virtualgpu")):
         raise GpulabError(f"a {type(value).__name__}")
     if hasattr(value, "nbytes") and module.startswith(("cupy", "virtualgpu", "numpy")):
         return int(value.nbytes)

@@ -33,7 +33,8 @@ def check(launch: Launch, tools: Sequence[str], limit_s: float = LIMIT_S) -> San
 
     def job() -> Call:
         return Call(
-            launched, (kernel_source, launch.grid, launch.block, _by_value(launch.args), launch.shared_bytes)
+            launched,
+            (kernel_source, launch.grid, launch.block, _detach_arguments(launch.args), launch.shared_bytes),
         )
 
     def run_tool(tool: str) -> ToolRun:
@@ -65,7 +66,7 @@ def launched(source: KernelSource, grid: Any, block: Any, args: tuple[Any, ...],
     kernel(grid, block, values, shared_mem=shared_bytes)
 
 
-def _by_value(args: Sequence[Any]) -> tuple[Any, ...]:
+def _detach_arguments(args: Sequence[Any]) -> tuple[Any, ...]:
     """Return copies of the arguments for another process.
 
     An array becomes the bounds of its memory, the bytes between them, and the offset of its first element.

@@ -31,7 +31,7 @@ MOST_S = 50.0
 LIMIT_S = 20.0
 MEMORY_BYTES = 4 << 30
 _KEPT_BYTES = 64 << 10
-_PATIENCE = 3  # seconds that pass, for each of processor time
+_ELAPSED_FACTOR = 3  # seconds that pass, for each of processor time
 _START_S = 60.0
 # A second context takes memory of the device: with less than this free, none is made beforehand.
 _ROOM_BYTES = 2 << 30
@@ -110,7 +110,7 @@ def run(
     if type(memory_bytes) is not int or memory_bytes < 1:
         raise ValueError(f"memory_bytes must be a positive number of bytes, not {memory_bytes!r}.")
     job_bytes = pack_job(job)
-    limits = (limit_s, _PATIENCE * limit_s, memory_bytes)
+    limits = (limit_s, _ELAPSED_FACTOR * limit_s, memory_bytes)
     record, outcome = _run_once(job_bytes, name, returns, blocking, limits)
     if record.sticky and record.culprit is None:
         blocking_record = record if blocking else _run_once(job_bytes, name, False, True, limits)[0]
@@ -252,7 +252,7 @@ class _SpareProcess:
             if waiting[0] == key and _is_responsive(waiting[1]):
                 return waiting[1]
             waiting[1].__exit__()
-        return _started_talk(key)
+        return _start_talk(key)
 
     def prepare(self) -> None:
         """Start the process for the next job in the background."""
@@ -260,7 +260,7 @@ class _SpareProcess:
             return
         with contextlib.suppress(Exception):  # a busy computer starts it when it is needed
             key = _device_key(False)
-            talk = _started_talk(key)
+            talk = _start_talk(key)
             thread = threading.Thread(target=_warm_up, args=(talk, key), daemon=True)
             thread.start()
             self._waiting = key, talk, thread
@@ -281,7 +281,7 @@ def _warm_up(talk: Talk, key: tuple[Any, ...]) -> None:
             talk.ask("", child.warm, key[1])
 
 
-def _started_talk(key: tuple[Any, ...]) -> Talk:
+def _start_talk(key: tuple[Any, ...]) -> Talk:
     device, device_count, blocking, _ = key
     variables = {"MPLBACKEND": "Agg"} | ({"CUDA_LAUNCH_BLOCKING": "1"} if blocking else {})
     talk = Talk(device, MOST_S, _START_S, MEMORY_BYTES, _KEPT_BYTES, variables)

@@ -205,7 +205,7 @@ def _expression(node: Node, plan: Plan, step: tuple[tuple[str, ...], int] | None
         launches=step[0] if step else (),
         read_bytes=bytes_moved[0],
         written_bytes=bytes_moved[1],
-        flop=_flop(plan, node),
+        flop=_count_flop(plan, node),
         time_ns=step[1] if step else 0,
         kernel=kernel,
     )
@@ -254,7 +254,7 @@ def _arrays(plan: Plan, value: Any) -> Any:
     return result.copy() if isinstance(result, session.cp().ndarray) else result
 
 
-def _flop(plan: Plan, node: Node) -> int:
+def _count_flop(plan: Plan, node: Node) -> int:
     """Return the number of operations of an expression: one per element that it computes or sums."""
     if node.kind == "map":
         return 0 if node.name in ("copy", "copyto", "astype") else math.prod(node.shape)

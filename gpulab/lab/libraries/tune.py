@@ -21,7 +21,7 @@ from virtualgpu.records.libraries import Candidate, Choice, Tuning
 
 Way = Callable[..., Any]
 FORMAT = "gpulab-tuning"
-_ERROR = {"float16": 2e-2, "float32": 1e-4, "complex64": 1e-4}  # relative to the largest element
+_MAX_RELATIVE_ERROR = {"float16": 2e-2, "float32": 1e-4, "complex64": 1e-4}  # relative to the largest element
 
 
 def tune(
@@ -144,7 +144,7 @@ class Tuner(Pictured):
         stopped_early = [
             candidate.name for candidate in correct_candidates if len(candidate.times_ns) < self.repeats
         ]
-        early_note = (
+        limit_note = (
             f"Because of max_ms={number(self.max_ms)}, fewer than {self.repeats} calls were timed for "
             f"{', '.join(stopped_early)}."
             if stopped_early
@@ -155,7 +155,7 @@ class Tuner(Pictured):
             key=key,
             candidates=tuple(candidates),
             best=best_candidate.name,
-            note=early_note,
+            note=limit_note,
         )
 
     def _candidate(self, name: str, function: Way, args: tuple[Any, ...], expected: list[Any]) -> Candidate:
@@ -190,7 +190,11 @@ class Tuner(Pictured):
         """Return the number of elements whose error is larger than the tolerance."""
         if expected.dtype.kind not in "fc":
             return int(np.count_nonzero(result != expected))
-        error = _ERROR.get(expected.dtype.name, 1e-10) if self._tolerance is None else self._tolerance
+        error = (
+            _MAX_RELATIVE_ERROR.get(expected.dtype.name, 1e-10)
+            if self._tolerance is None
+            else self._tolerance
+        )
         largest_value = float(np.abs(expected[np.isfinite(expected)]).max(initial=0))
         with np.errstate(all="ignore"):
             return int(
@@ -267,10 +271,10 @@ def key_of(args: Iterable[Any]) -> tuple[str, ...]:
     name = session.backend().provenance.device
     capability = f"sm_{properties['major']}{properties['minor']}, {properties['multiProcessorCount']} SMs"
     versions = f"CuPy {cp.__version__}, CUDA {cp.cuda.runtime.runtimeGetVersion()}"
-    return f"{name} ({capability})", versions, *map(_of_argument, args)
+    return f"{name} ({capability})", versions, *map(_argument_key, args)
 
 
-def _of_argument(value: Any) -> str:
+def _argument_key(value: Any) -> str:
     if not isinstance(value, session.cp().ndarray):
         return f"{type(value).__name__} {value!r}"
     order = (

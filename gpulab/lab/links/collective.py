@@ -25,7 +25,7 @@ from virtualgpu.records.traffic.schedules import Steps, messages
 
 MOST_BYTES = 1 << 30  # in all arrays together
 # in one go, the first of them unmeasured
-_ROUNDS = 10
+_TIMED_RUNS = 10
 _MOST_NS = 10**9
 
 
@@ -118,9 +118,9 @@ def collective(
     elements -= elements % gpus if library and checked_operation in ("all-gather", "reduce-scatter") else 0
     bounds = bounds_of(elements, steps, least_chunks)
     virtual_side: Any
-    with _gpus(gpus, real_gpus, links) as virtual_side:
+    with _use_gpus(gpus, real_gpus, links) as virtual_side:
         if library:
-            record = _by_library(virtual_side, checked_operation, gpus, bounds, steps)
+            record = _run_library(virtual_side, checked_operation, gpus, bounds, steps)
         else:
             record = by_schedule(virtual_side, checked_operation, name, gpus, bounds, steps)
     if virtual_side is not None and real_gpus:
@@ -135,7 +135,7 @@ def _real_gpus() -> int:
     return 0 if real_cp is None else int(real_cp.cuda.runtime.getDeviceCount())
 
 
-def _gpus(gpus: int, real_gpus: int, links: LinkKind | None) -> AbstractContextManager[Any]:
+def _use_gpus(gpus: int, real_gpus: int, links: LinkKind | None) -> AbstractContextManager[Any]:
     """Return a context with virtual GPUs. Its value is None if the session has enough real GPUs."""
     if real_gpus >= gpus:
         return nullcontext()
@@ -151,13 +151,13 @@ def by_schedule(
     """
     cp = session.cp() if side is None else side.cp
     run = Run(cp, gpus, bounds)
-    from_host_ns = graph_ns = 0
+    host_submit_ns = graph_ns = 0
     verdicts = []
 
     def median_time_ns(run_once: Callable[[], int]) -> int:
         """Return the median time of several runs. The first run is not timed, but its results are checked."""
         times_ns: list[int] = []
-        while len(times_ns) < 2 or (len(times_ns) < _ROUNDS and sum(times_ns) < _MOST_NS):
+        while len(times_ns) < 2 or (len(times_ns) < _TIMED_RUNS and sum(times_ns) < _MOST_NS):
             times_ns.append(run_once())
             if len(times_ns) == 1:
                 verdicts.append(run.right(operation))
@@ -172,7 +172,7 @@ def by_schedule(
         return time.perf_counter_ns() - begin_ns
 
     if side is None:
-        from_host_ns = median_time_ns(from_host)
+        host_submit_ns = median_time_ns(from_host)
         with suppress(cp.cuda.runtime.CUDARuntimeError):  # a driver that cannot capture such copies
             graph_ns = median_time_ns(run.as_graph(steps, run.slices))
     crossings: list[Crossing] = []
@@ -201,7 +201,7 @@ def by_schedule(
         steps=tuple(times),
         begins=tuple(step_begins),
         in_one_go_ns=graph_ns,
-        from_host_ns=from_host_ns,
+        from_host_ns=host_submit_ns,
         bytes_are="counted at the ports" if side is not None else "computed from the moves",
     )
 
@@ -231,7 +231,7 @@ def _modelled(virtual_side: Any, run: Run, step: Sequence[Move]) -> tuple[Collec
     return CollectiveStep(tuple(step), whole_ns, copies_ns), crossings
 
 
-def _by_library(
+def _run_library(
     virtual_side: Any, operation: Operation, gpus: int, bounds: Sequence[int], steps: Steps
 ) -> Collective:
     """Run the operation with NCCL; the bytes on each link are computed from the `steps` of a ring."""

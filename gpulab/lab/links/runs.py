@@ -157,7 +157,7 @@ class Run:
                             1,
                             target_array,
                             own_array,
-                            partial(self._take_in, move, element_slice, box),
+                            partial(self._add_or_copy, move, element_slice, box),
                         )
                     )
             for arrival in arrivals:
@@ -209,7 +209,7 @@ class Run:
                 stream.ptr,
             )
 
-    def _take_in(self, move: Move, element_slice: slice, box: int, _: Any) -> None:
+    def _add_or_copy(self, move: Move, element_slice: slice, box: int, _: Any) -> None:
         target_slice = self._array(move.target)[element_slice]
         received = self._array(move.target, box)[element_slice]
         if move.add:

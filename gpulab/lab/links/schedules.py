@@ -15,7 +15,7 @@ ALGORITHMS = ("ring", "tree", "naive")
 MOST_STEPS = 1_000
 MOST_MOVES = 10_000
 MOST_CELLS = 200_000
-_HOWS = {"add": True, "copy": False}
+_IS_ADD = {"add": True, "copy": False}
 
 
 def check_operation(operation: Any) -> Operation:
@@ -111,7 +111,7 @@ def _own_step(number: int, step: Any, gpus: int, most_moves: int) -> list[Move]:
         )
     for entry in step:
         move_fields = tuple(entry) if isinstance(entry, list | tuple) else ()
-        if len(move_fields) != 4 or not isinstance(move_fields[3], str) or move_fields[3] not in _HOWS:
+        if len(move_fields) != 4 or not isinstance(move_fields[3], str) or move_fields[3] not in _IS_ADD:
             raise ValueError(
                 f"Step {number}: a move must be (source, target, chunk, 'add' or 'copy'), not {entry!r}."
             )
@@ -127,7 +127,7 @@ def _own_step(number: int, step: Any, gpus: int, most_moves: int) -> list[Move]:
             )
         if len(moves) == most_moves:
             raise ValueError(f"Step {number}: a schedule has at most {MOST_MOVES:,} moves in all its steps.")
-        moves.append(Move(source_gpu, target_gpu, chunk, _HOWS[move_fields[3]]))
+        moves.append(Move(source_gpu, target_gpu, chunk, _IS_ADD[move_fields[3]]))
         writes_by_chunk[target_gpu, chunk] += move_fields[3] == "copy"
     for move in moves:
         if writes_by_chunk[move.target, move.chunk] > (1 if not move.add else 0):

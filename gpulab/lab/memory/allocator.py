@@ -182,7 +182,7 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
                     f"{', '.join(settings)}: settings can be used only with the name of an "
                     "allocator, not with another recording."
                 )
-            return self._beside_map(other if isinstance(other, AllocatorReport) else AllocatorReport(other))
+            return self._compare_maps(other if isinstance(other, AllocatorReport) else AllocatorReport(other))
         record = self.record
         requests = self.requests
         other_record = self._replayed(other, settings)
@@ -198,7 +198,7 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
         ]
         return views.AllocatorView(Maps(panels, requests))
 
-    def _beside_map(self, other_report: AllocatorReport) -> views.AllocatorView:
+    def _compare_maps(self, other_report: AllocatorReport) -> views.AllocatorView:
         reports = []
         for report, name in ((self, "this"), (other_report, "the other")):
             record = report.record

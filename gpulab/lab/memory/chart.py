@@ -88,7 +88,7 @@ class MemoryRecording(
 
     # Buttons of the chart
 
-    def _act(self, action: str, size: str) -> str:
+    def _perform_action(self, action: str, size: str) -> str:
         """Perform the action of a button in the calling thread, and return the text to show."""
         if action == "pause":
             self.pause()
@@ -123,7 +123,7 @@ class MemoryRecording(
 
     def _make_picture(self) -> views.MemoryChart:
         lines = len(self.record.lines)
-        view = views.MemoryChart(lambda: self.record, self.state, self._act)
+        view = views.MemoryChart(lambda: self.record, self.state, self._perform_action)
         self._recorder.tell(view.tick, lines)
         return view
 

@@ -70,10 +70,10 @@ def measure() -> MemoryLadder:
     """
     info = session.backend().device_info()
     virtual = session.which_device().kind == "virtual"
-    twice_l2 = 1 << (2 * info.l2_bytes - 1).bit_length()
+    largest_set = 1 << (2 * info.l2_bytes - 1).bit_length()
     effort = _REAL
     if virtual:
-        effort = _Effort(1, twice_l2, 1, info.l2_bytes // 40, 32, 2 * twice_l2, 3, 1, _WINDOW_LINES)
+        effort = _Effort(1, largest_set, 1, info.l2_bytes // 40, 32, 2 * largest_set, 3, 1, _WINDOW_LINES)
     bench = _Bench(info, effort)
     with session.steps(bench.sizes.size + 1, "gl.memory_hierarchy") as begin:
         times = bench.latencies(begin)
@@ -164,8 +164,8 @@ class _Bench:
         next_lines[order // LINE_BYTES] = np.roll(order, -1) + np.uint64(start_address)
         chain_array[: lines * 16 : 16] = cp.asarray(next_lines)
         warm = min(lines, WARM_LOADS)
-        beyond_l2 = lines * LINE_BYTES > self.info.l2_bytes
-        load_count = self.effort.chain if beyond_l2 else min(self.effort.chain, 4096)
+        exceeds_l2 = lines * LINE_BYTES > self.info.l2_bytes
+        load_count = self.effort.chain if exceeds_l2 else min(self.effort.chain, 4096)
 
         def read_working_set() -> None:
             self._read(chain_array, lines * LINE_BYTES // VECTOR_BYTES, 1)

@@ -11,7 +11,7 @@ from gpulab.lab.recorded import NotRecordedError
 from virtualgpu.records import io
 from virtualgpu.records.memory import MemoryLadder
 
-_ENDING = ".npz"
+_EXTENSION = ".npz"
 
 
 def memory_hierarchy(device: str | None = None, *, beside: str | None = None) -> views.LadderChart:
@@ -53,8 +53,8 @@ def memory_hierarchy(device: str | None = None, *, beside: str | None = None) ->
 
 def recorded_names() -> list[str]:
     """Return the names of GPUs with a shipped recording, which `memory_hierarchy` accepts."""
-    names = (file.name for file in _folder().iterdir() if file.name.endswith(_ENDING))
-    return sorted((name.removesuffix(_ENDING).upper() for name in names), reverse=True)
+    names = (file.name for file in _folder().iterdir() if file.name.endswith(_EXTENSION))
+    return sorted((name.removesuffix(_EXTENSION).upper() for name in names), reverse=True)
 
 
 def recorded_ladder(device: str) -> MemoryLadder:
@@ -72,7 +72,7 @@ def recorded_ladder(device: str) -> MemoryLadder:
             f"There is no recording of the memory hierarchy of {device!r}. There are "
             f"recordings of {recorded_list}."
         )
-    ladder: MemoryLadder = io.read((_folder() / f"{name.lower()}{_ENDING}").read_bytes(), name)
+    ladder: MemoryLadder = io.read((_folder() / f"{name.lower()}{_EXTENSION}").read_bytes(), name)
     return ladder
 
 

@@ -35,7 +35,7 @@ KEPT_EVENTS = 1_000_000
 LOOK_S = 0.05
 LOOK_PART = 0.1
 NEAR = 1.02
-_MEMBER = re.compile(r"\[[^]]*\](?=.*: )")  # of a list that has a name
+_INDEX_PATTERN = re.compile(r"\[[^]]*\](?=.*: )")  # of a list that has a name
 # What the driver takes of a GPU of the table; see `CONTEXT_BYTES` of the virtual machine.
 DRIVER_BYTES = 512 << 20
 
@@ -73,12 +73,12 @@ def memory_report(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> MemoryRe
     if not callable(fn):
         raise TypeError(f"gl.memory_report needs a function and its arguments, not {type(fn).__name__}.")
     run = _Run(getattr(fn, "__name__", type(fn).__name__))
-    ran_out: type[Exception] = session.cp().cuda.memory.OutOfMemoryError
+    memory_error: type[Exception] = session.cp().cuda.memory.OutOfMemoryError
     try:
         with run.seen:
             _result = fn(*args, **kwargs)  # there until its end has been read
             run.end()
-    except ran_out as error:
+    except memory_error as error:
         return run.report(str(error))
     except Exception as error:
         run.end()
@@ -211,7 +211,7 @@ class _Run:
             fate: Stay = stay or ("temporary" if address in next_events else "kept")
             freed_ns = times[next_events[address]] if address in next_events else np.inf
             arrays = self._arrays.at(address, times[event_index], freed_ns)
-            blocks_by_group[stack, _MEMBER.sub("[…]", arrays), fate].append((arrays, size, requested))
+            blocks_by_group[stack, _INDEX_PATTERN.sub("[…]", arrays), fate].append((arrays, size, requested))
         groups_of_blocks = []
         for (stack, array_names, fate), blocks in blocks_by_group.items():
             source_line, frames = self._source_and_stack(stack)
@@ -316,20 +316,20 @@ class _Arrays:
             for sighting in self._names_by_address.get(address, ())
             if allocated_ns <= sighting[0] <= freed_ns
         ]
-        return _named_one(sightings)[1] if sightings else ""
+        return _best_sighting(sightings)[1] if sightings else ""
 
     def older(self, excluded: set[int]) -> list[tuple[str, int, int]]:
         """Return the arrays whose addresses are not in `excluded`, each with the size of its block and of its
         data.
         """
         names = [
-            _named_one(named_array)[1:]
+            _best_sighting(named_array)[1:]
             for address, named_array in self._names_by_address.items()
             if address and address not in excluded
         ]
         return sorted(names, key=lambda row: (-row[1], ": " not in row[0]))
 
 
-def _named_one(sightings: Sequence[tuple[int, str, int, int]]) -> tuple[int, str, int, int]:
+def _best_sighting(sightings: Sequence[tuple[int, str, int, int]]) -> tuple[int, str, int, int]:
     """Return the largest array that had a name when it was found, or the first array if none had a name."""
     return max(sightings, key=lambda sighting: sighting[3] if ": " in sighting[1] else -1)

@@ -75,7 +75,7 @@ class Monitor(Sampled[LoadSamples], what="monitor", write="with gl.monitor() as 
         GpulabError
             If the monitor is not taking readings.
         """
-        self._going().mark(str(name))
+        self._active_recorder().mark(str(name))
 
     def table(self) -> Table:
         """Return a table of the phases, with the mean readings of each.
@@ -87,7 +87,7 @@ class Monitor(Sampled[LoadSamples], what="monitor", write="with gl.monitor() as 
         return phases(self.record)
 
     def _switch(self, action: str) -> None:
-        if self._going().state != "recorded":
+        if self._active_recorder().state != "recorded":
             super()._switch(action)
 
     def _show_state(self) -> None:

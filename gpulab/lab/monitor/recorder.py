@@ -98,9 +98,9 @@ class LoadRecorder:
         """Return a sentence about a failed or late reading, or an empty string."""
         if self.sampler.failure:
             return f"The last reading failed: {self.sampler.failure}"
-        silent_s = (self.sampler.now_ns - last_ns) / 1e9
-        if self.state == "live" and silent_s > _SILENT_S + self._period_s:
-            return f"NVML has not returned a value for {silent_s:.0f} s. NVML or the driver hangs."
+        no_value_s = (self.sampler.now_ns - last_ns) / 1e9
+        if self.state == "live" and no_value_s > _SILENT_S + self._period_s:
+            return f"NVML has not returned a value for {no_value_s:.0f} s. NVML or the driver hangs."
         return ""
 
 

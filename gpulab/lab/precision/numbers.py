@@ -11,7 +11,7 @@ from gpulab import views
 from gpulab.analysis.formats import FORMATS, Format, Number
 from virtualgpu.errors import did_you_mean
 
-_LONGEST = 400  # digits and exponents of what is typed: beyond every format's range
+_MAX_DIGITS = 400  # digits and exponents of what is typed: beyond every format's range
 
 
 def precision(value: Any, formats: Sequence[str] = ()) -> views.PrecisionView:
@@ -51,19 +51,21 @@ def precision(value: Any, formats: Sequence[str] = ()) -> views.PrecisionView:
 
 
 def _format(name: str) -> Format:
-    form_found = next((form for form in FORMATS if name.upper() in (form.name, form.name.split()[-1])), None)
-    if form_found is None:
+    known_format = next(
+        (form for form in FORMATS if name.upper() in (form.name, form.name.split()[-1])), None
+    )
+    if known_format is None:
         names = [form.name for form in FORMATS]
         raise ValueError(
             f"There is no format {name!r}.{did_you_mean(name, names)} The formats are {', '.join(names)}."
         )
-    return form_found
+    return known_format
 
 
 def _exact_number(value: Any) -> Number:
     """Return the exact value of the argument; infinities, NaN and negative zero remain floats."""
     if isinstance(value, str):
-        return _typed(value)
+        return _parse_number(value)
     if isinstance(value, (int, Fraction)) and not isinstance(value, bool):
         return Fraction(value)
     try:
@@ -75,7 +77,7 @@ def _exact_number(value: Any) -> Number:
     return Fraction(approximation) if math.isfinite(approximation) and approximation else approximation
 
 
-def _typed(text: str) -> Number:
+def _parse_number(text: str) -> Number:
     clean_text = text.strip().replace("_", "").replace("\N{MINUS SIGN}", "-")
     try:
         if "x" in clean_text.lower() or clean_text.lower().lstrip("+-") in (
@@ -90,7 +92,7 @@ def _typed(text: str) -> Number:
                 Fraction(approximation) if math.isfinite(approximation) and approximation else approximation
             )
         power = clean_text.lower().partition("e")[2]
-        if len(clean_text) > _LONGEST or (power and abs(int(power)) > _LONGEST):
+        if len(clean_text) > _MAX_DIGITS or (power and abs(int(power)) > _MAX_DIGITS):
             raise ValueError
         return Fraction(clean_text)
     except (ValueError, ZeroDivisionError, OverflowError):

@@ -10,9 +10,9 @@ from gpulab import session
 from gpulab._deprecated import warn
 from virtualgpu.protocol import Launch
 
-_NAMES = ("kernel", "grid", "block", "args", "shared_mem", "stream")
-_REQUIRED = _NAMES[:3]
-_WRITE = "pass the result of gl.launch, or (kernel, grid, block, args)"
+_LAUNCH_KEYS = ("kernel", "grid", "block", "args", "shared_mem", "stream")
+_REQUIRED_KEYS = _LAUNCH_KEYS[:3]
+_REMEDY = "pass the result of gl.launch, or (kernel, grid, block, args)"
 
 
 def launch_of(label: str, description: Any) -> Launch | session.KeptLaunch:
@@ -46,23 +46,23 @@ def launch_of(label: str, description: Any) -> Launch | session.KeptLaunch:
         if "shared_bytes" in options:
             warn("'shared_bytes' of a launch", "'shared_mem'")
             options["shared_mem"] = options.pop("shared_bytes")
-        unknown_names = [str(name) for name in options if name not in _NAMES]
-        missing_names = [name for name in _REQUIRED if name not in options]
+        unknown_names = [str(name) for name in options if name not in _LAUNCH_KEYS]
+        missing_names = [name for name in _REQUIRED_KEYS if name not in options]
         if missing_names:
             raise TypeError(
                 f"{label} has no value for {missing_names[0]!r}. A launch can have these values: "
-                f"{', '.join(_NAMES)}."
+                f"{', '.join(_LAUNCH_KEYS)}."
             )
         if unknown_names:
             raise TypeError(
                 f"{label} has an unknown name {unknown_names[0]!r}. A launch can have "
-                f"these values: {', '.join(_NAMES)}."
+                f"these values: {', '.join(_LAUNCH_KEYS)}."
             )
         return Launch.of(**options)
     if not isinstance(description, tuple | list):
-        raise TypeError(f"{label} must be a launch, not {type(description).__name__}: {_WRITE}.")
-    if not len(_REQUIRED) <= len(description) <= len(_NAMES):
-        raise TypeError(f"{label} is a sequence of {len(description)} elements: {_WRITE}.")
+        raise TypeError(f"{label} must be a launch, not {type(description).__name__}: {_REMEDY}.")
+    if not len(_REQUIRED_KEYS) <= len(description) <= len(_LAUNCH_KEYS):
+        raise TypeError(f"{label} is a sequence of {len(description)} elements: {_REMEDY}.")
     return Launch.of(*description)
 
 

@@ -31,11 +31,11 @@ _ZEROED_BUFFERS = 5  # CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER
 # A launch takes some 260 bytes; so many buffers are made ready before the recording begins.
 _BUFFER_BYTES: Final = 8 << 20
 _READY_BUFFERS = 4
-_INJECTION = "NVTX_INJECTION64_PATH"
-_VERSIONED = re.compile(r"(_v\d+)?(_ptsz|_ptds)?(_v\d+)?$")
+_INJECTION_VARIABLE = "NVTX_INJECTION64_PATH"
+_VERSION_SUFFIX = re.compile(r"(_v\d+)?(_ptsz|_ptds)?(_v\d+)?$")
 
-_Requested = ctypes.CFUNCTYPE(None, POINTER(c_void_p), POINTER(c_size_t), POINTER(c_size_t))
-_Completed = ctypes.CFUNCTYPE(None, c_void_p, c_uint32, c_void_p, c_size_t, c_size_t)
+_RequestCallback = ctypes.CFUNCTYPE(None, POINTER(c_void_p), POINTER(c_size_t), POINTER(c_size_t))
+_CompleteCallback = ctypes.CFUNCTYPE(None, c_void_p, c_uint32, c_void_p, c_size_t, c_size_t)
 
 
 class CuptiError(GpulabError):
@@ -61,7 +61,7 @@ class Cupti:
         self._buffers: dict[int, Any] = {}  # those that CUPTI writes to, by address
         self._full_buffers: deque[tuple[int, int]] = deque()
         # CUPTI keeps their addresses: they live as long as the process.
-        self._callbacks = _Requested(self._provide_buffer), _Completed(self._take_buffer)
+        self._callbacks = _RequestCallback(self._provide_buffer), _CompleteCallback(self._take_buffer)
         self._registered = False
         self._kinds: list[int] = []
         self._names: dict[int, dict[int, str]] = {}
@@ -199,7 +199,7 @@ class Cupti:
                     continue
                 text = (name.value or b"").decode()
                 if text and text != "INVALID":
-                    names[cbid] = _VERSIONED.sub("", text)
+                    names[cbid] = _VERSION_SUFFIX.sub("", text)
             self._names[domain] = names
         return self._names[domain]
 
@@ -228,7 +228,7 @@ def load() -> Cupti | None:
     except (ImportError, RuntimeError, OSError):  # DynamicLibNotFoundError is a RuntimeError
         return None
     # NVTX looks here at its first call, and from then on tells CUPTI of ranges.
-    os.environ.setdefault(_INJECTION, library.abs_path)
+    os.environ.setdefault(_INJECTION_VARIABLE, library.abs_path)
     return Cupti(ctypes.CDLL(library.abs_path))
 
 

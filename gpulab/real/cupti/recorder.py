@@ -38,8 +38,8 @@ _KINDS = (
 )
 # What gives work to a stream, waits, or takes long. CuPy asks for much more, such as the current device.
 _CALLS = cupti.by_api([name for (name,) in rows("timeline_calls.tsv")])
-_ALIAS = 1  # cudaStreamLegacy, another handle of the default stream
-_DEFAULT = {0: "default stream", _ALIAS: "default stream", 2: "per-thread default stream"}
+_LEGACY_HANDLE = 1  # cudaStreamLegacy, another handle of the default stream
+_DEFAULT_NAMES = {0: "default stream", _LEGACY_HANDLE: "default stream", 2: "per-thread default stream"}
 
 
 class CuptiRecorder:
@@ -83,7 +83,7 @@ class CuptiRecorder:
             runtime.deviceSynchronize()
         finally:
             self._cupti.stop()
-        with _without_collector():
+        with _pause_collector():
             records = Records(self._cupti.call_names)
             for buffer, offsets in self._cupti.buffers():
                 records.add(buffer, offsets)
@@ -136,7 +136,7 @@ class CuptiRecorder:
 
 
 @contextlib.contextmanager
-def _without_collector() -> Iterator[None]:
+def _pause_collector() -> Iterator[None]:
     """Disable the garbage collector in a ``with`` block; it would double the time for many records."""
     was_enabled = gc.isenabled()
     gc.disable()
@@ -157,13 +157,13 @@ def _mark_streams() -> list[StreamInfo]:
     streams: list[Any] = [entry for entry in gc.get_objects() if issubclass(type(entry), cupy.cuda.Stream)]
     # One that could not be made has no handle.
     by_handle = {(int(entry.device_id), int(entry.ptr)): entry for entry in streams if hasattr(entry, "ptr")}
-    by_handle = {key: entry for key, entry in by_handle.items() if key[1] not in _DEFAULT}
+    by_handle = {key: entry for key, entry in by_handle.items() if key[1] not in _DEFAULT_NAMES}
     stream_infos: list[StreamInfo] = []
     for default_stream in (cupy.cuda.Stream.null, cupy.cuda.Stream.ptds):
         with contextlib.suppress(runtime.CUDARuntimeError):
             cupy.cuda.Event(disable_timing=True).record(default_stream)
             stream_infos.append(
-                StreamInfo(device, int(default_stream.ptr), _DEFAULT[int(default_stream.ptr)])
+                StreamInfo(device, int(default_stream.ptr), _DEFAULT_NAMES[int(default_stream.ptr)])
             )
     for (context, handle), stream in sorted(by_handle.items(), key=lambda entry: entry[0]):
         with (
@@ -175,7 +175,11 @@ def _mark_streams() -> list[StreamInfo]:
             cupy.cuda.Event(disable_timing=True).record(stream)
             non_blocking = bool(flags & runtime.streamNonBlocking)
             stream_number = (
-                sum(info.device_id == context and info.stream_id not in _DEFAULT for info in stream_infos) + 1
+                sum(
+                    info.device_id == context and info.stream_id not in _DEFAULT_NAMES
+                    for info in stream_infos
+                )
+                + 1
             )
             stream_infos.append(
                 StreamInfo(context, handle, f"stream {stream_number}", non_blocking, int(priority))

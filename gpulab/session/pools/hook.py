@@ -32,7 +32,7 @@ MOST_FRAMES = 64
 MOST_STACKS = 20_000  # the lines of later ones are not kept
 MOST_FOREIGN = 16  # a stack ends where so many frames in a row are not the program's
 _COLUMNS = 8
-_ROW = struct.Struct(f"{_COLUMNS}q")
+_ROW_STRUCT = struct.Struct(f"{_COLUMNS}q")
 
 Row = tuple[int, int, int, int, int, int, int, int]
 """Action, address, size, requested bytes, stream, time, stack and device of an event."""
@@ -78,14 +78,14 @@ class AllocationRecorder:
         self._lock = threading.RLock()
         self._live_blocks: dict[tuple[int, int], tuple[int, int]] = {}  # (device, address): requested, stream
         self._lines = current.program_lines()
-        self._kinds: dict[int, int] = {}  # by the id of a code object, see _kind
-        self._codes: list[CodeType] = []  # those, kept alive
+        self._frame_kinds: dict[int, int] = {}  # by the id of a code object, see _kind
+        self._code_objects: list[CodeType] = []  # those, kept alive
         self._numbers: dict[tuple[int, ...], int] = {}  # by code and place in it
         self._stack_numbers: dict[Stack, int] = {}  # by lines
         self.stacks: list[Stack] = []
         self.sources: list[SourceLine] = []
         self.missed = self.failed = 0
-        self._unpooled = False
+        self._has_no_pool = False
         self._device = device
         self.held = self.most_held = 0
         """Bytes allocated less bytes freed on the device since the start, and the most that it has been."""
@@ -98,7 +98,7 @@ class AllocationRecorder:
         effect.
         """
         allocator = getattr(self._cp.cuda.get_allocator(), "__self__", None)
-        self._unpooled = not isinstance(allocator, self._cp.cuda.MemoryPool)
+        self._has_no_pool = not isinstance(allocator, self._cp.cuda.MemoryPool)
         hook = self._new_hook()
         if hook is not None:
             self._hooks.append(hook)
@@ -190,7 +190,7 @@ class AllocationRecorder:
     def _add(self, *rows: Row) -> None:
         for row in rows:
             # One call, in which no other thread runs, nor the garbage collector, which may come in here.
-            self._rows.frombytes(_ROW.pack(*row))
+            self._rows.frombytes(_ROW_STRUCT.pack(*row))
         if self._max_events is not None and len(self._rows) > 2 * _COLUMNS * self._max_events:
             with self._lock:
                 excess_events = max(0, len(self._rows) // _COLUMNS - self._max_events)
@@ -203,7 +203,7 @@ class AllocationRecorder:
         """Return the index of the calling thread's stack of program lines, or -1 if it has none."""
         key: list[int] = []
         frames: list[FrameType] = []
-        frame_kinds = self._kinds
+        frame_kinds = self._frame_kinds
         foreign = 0
         frame: FrameType | None = sys._getframe(2)
         while frame is not None:
@@ -240,8 +240,8 @@ class AllocationRecorder:
             and frame.f_globals.get("__name__") == "__main__"
         ):
             frame_kind = 2
-        self._codes.append(code_object)
-        self._kinds[id(code_object)] = frame_kind
+        self._code_objects.append(code_object)
+        self._frame_kinds[id(code_object)] = frame_kind
         return frame_kind
 
     def _new_stack(self, key: tuple[int, ...], frames: list[FrameType]) -> int:
@@ -294,7 +294,7 @@ class AllocationRecorder:
     def note(self) -> str:
         """Return a note about events that could not be recorded; empty if there are none."""
         sentences = []
-        if self._unpooled:
+        if self._has_no_pool:
             sentences.append(
                 "Allocations do not use a MemoryPool here, and only the allocations of "
                 "memory pools can be recorded."

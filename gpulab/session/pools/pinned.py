@@ -16,7 +16,7 @@ from gpulab.allocators.log import EventLog
 from gpulab.session import current
 from virtualgpu.records.memory import Action, AllocatorTrace, BlockMap
 
-_PORTABLE = 1  # cudaHostAllocPortable, as CuPy's own pool asks for it
+_PORTABLE_FLAG = 1  # cudaHostAllocPortable, as CuPy's own pool asks for it
 
 
 class PinnedRecorder:
@@ -61,7 +61,7 @@ class PinnedRecorder:
         """Allocate a pinned buffer from the driver, for the pool."""
         cuda = self._cp.cuda
         emit = self._emit
-        memory = cuda.PinnedMemory(size, _PORTABLE)
+        memory = cuda.PinnedMemory(size, _PORTABLE_FLAG)
         emit("segment_alloc", memory.ptr, size, 0)
         weakref.finalize(memory, emit, "segment_free", memory.ptr, size, 0).atexit = False
         return cuda.PinnedMemoryPointer(memory, 0)

@@ -104,11 +104,11 @@ class SegmentRecorder(AllocationRecorder):
         self.device = int(current.cp().cuda.Device().id)
         super().__init__(keep, self.device, at_event=self.look)
         self.pool = current_pool()
-        self._total = int(self.pool.total_bytes())
+        self._total_bytes = int(self.pool.total_bytes())
 
     def taken(self, device: int, size: int, address: int) -> None:
         if address and device == self.device:
-            self._total += size
+            self._total_bytes += size
             self.look()
         super().taken(device, size, address)
 
@@ -121,8 +121,8 @@ class SegmentRecorder(AllocationRecorder):
         if self._cp.cuda.runtime.getDevice() != self.device:
             return  # a pool reports the current device
         total_bytes = int(self.pool.total_bytes())
-        released_bytes = self._total - total_bytes
-        self._total = total_bytes
+        released_bytes = self._total_bytes - total_bytes
+        self._total_bytes = total_bytes
         if released_bytes > 0:
             self._add(
                 (SEGMENT_FREE, 0, released_bytes, 0, 0, time.perf_counter_ns(), self._stack(), self.device)
@@ -137,7 +137,7 @@ class PoolRecorder(SegmentRecorder):
         self._provenance = provenance()
         self.first, self.unknown = block_map(self.pool)
         self._refused_at = 0
-        self.capacity_bytes = self._total + int(self._cp.cuda.runtime.memGetInfo()[0])
+        self.capacity_bytes = self._total_bytes + int(self._cp.cuda.runtime.memGetInfo()[0])
 
     def stop(self) -> AllocatorTrace:
         """Stop recording, and return all events. If it was not started, return the contents of the pool."""

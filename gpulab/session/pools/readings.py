@@ -36,7 +36,7 @@ class MemoryRecorder:
         self._device_id = int(current.cp().cuda.Device().id)
         self.seen = SegmentRecorder(KEPT_EVENTS)
         self._marks = Ring(len(MARKS), KEPT_MARKS)
-        self._next = self._lines = 0  # of the events and lines: what the next reading begins with
+        self._next_event = self._lines = 0  # of the events and lines: what the next reading begins with
         self._tick: Tick | None = None
         reference = weakref.ref(self)  # the thread of readings must not keep it alive
 
@@ -81,7 +81,7 @@ class MemoryRecorder:
 
     def _on_reading(self, reading_number: int, row: Row) -> None:
         """Process the allocations since the previous reading; runs in the sampler's thread."""
-        events, self._next = self.seen.news(self._next, self._device_id)
+        events, self._next_event = self.seen.news(self._next_event, self._device_id)
         has_space = self._marks.added + len(events) <= DETAILED_MARKS
         marks = marks_of(events, self.sampler.began_ns, is_detailed=has_space)
         for mark in marks:

@@ -163,10 +163,10 @@ class AccessMicroscope(View, module="access/view"):
         original = self.trace.access(int(requests[min(self.request, requests.size - 1)]))
         if not self.edited:
             return original
-        edited = self.pattern.access(original.space, original.rule)
-        address_pairs = zip(edited.addresses, original.addresses, strict=True)
+        edited_access = self.pattern.access(original.space, original.rule)
+        address_pairs = zip(edited_access.addresses, original.addresses, strict=True)
         return replace(
-            edited,
+            edited_access,
             addresses=tuple(
                 edited_address if original_address >= 0 else -1
                 for edited_address, original_address in address_pairs

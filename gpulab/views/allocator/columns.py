@@ -129,9 +129,9 @@ def _moments(maps: Maps, streams: dict[int, int]) -> dict[str, Any]:
 
 
 def _stream_indices(handles: Column, streams: dict[int, int]) -> Column:
-    distinct_handles, inverse = np.unique(handles, return_inverse=True)
+    distinct_handles, handle_index = np.unique(handles, return_inverse=True)
     stream_indices = np.array([streams.get(handle, -1) for handle in distinct_handles.tolist()], np.int32)
-    return stream_indices[inverse] if stream_indices.size else np.empty(0, np.int32)
+    return stream_indices[handle_index] if stream_indices.size else np.empty(0, np.int32)
 
 
 def limit_of(panel: PoolPanel) -> int:
@@ -258,8 +258,8 @@ def curve(maps: Maps) -> Plot:
         7,
     )
     x = np.append(bounds, last_position)
-    refused = np.array(maps.refusals(), np.int64)
-    _, mark_indices = np.unique(refused * MAX_MARKS // (last_position + 1), return_index=True)
+    refused_positions = np.array(maps.refusals(), np.int64)
+    _, mark_indices = np.unique(refused_positions * MAX_MARKS // (last_position + 1), return_index=True)
     lines = zip(reserved_curves, RESERVED_COLOURS, strict=False)
     return axes.plot(
         Line(x, axes.y(used_bytes), CURVE_COLOUR, width=0, fill=CURVE_COLOUR, base=axes.bottom, step=True),
@@ -268,7 +268,7 @@ def curve(maps: Maps) -> Plot:
         if top_bytes == limit_bytes
         else None,
         Labels(
-            refused[mark_indices],
+            refused_positions[mark_indices],
             0 * mark_indices + 5,
             ["▼"] * mark_indices.size,
             anchor="middle",

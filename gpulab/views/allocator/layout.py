@@ -71,11 +71,11 @@ class _Extents:
 def map_layouts(histories: Sequence[AllocatorHistory], max_rows: int = MAX_ROWS) -> list[MapLayout]:
     """Return the layouts of maps that are shown together, with the same number of bytes per row."""
     extents = [_extents(history) for history in histories]
-    largest = max((int(extent.size_bytes.max(initial=0)) for extent in extents), default=0) or 1
+    largest_bytes = max((int(extent.size_bytes.max(initial=0)) for extent in extents), default=0) or 1
     is_crowded = max(extent.blocks for extent in extents) > CROWDED_BLOCKS
     for doublings in range(64):
         for min_share in MIN_SHARES:
-            layouts = [_layout(extent, largest << doublings, min_share) for extent in extents]
+            layouts = [_layout(extent, largest_bytes << doublings, min_share) for extent in extents]
             if sum(extent.rows for extent in layouts) > max_rows:
                 continue
             while is_crowded and not doublings and sum(extent.rows for extent in layouts) * 2 <= max_rows:
@@ -101,8 +101,8 @@ def _extents(history: AllocatorHistory) -> _Extents:
     for key, size in zip(group_keys, (high_addresses - low_addresses).tolist(), strict=True):
         bytes_of_group[key] = bytes_of_group.get(key, 0) + max(0, size)
     if len(bytes_of_group) > MAX_GROUPS:
-        own_groups = set(sorted(bytes_of_group, key=lambda key: -bytes_of_group[key])[: MAX_GROUPS - 1])
-        group_keys = [key if key in own_groups else OTHER_GROUPS for key in group_keys]
+        shown_groups = set(sorted(bytes_of_group, key=lambda key: -bytes_of_group[key])[: MAX_GROUPS - 1])
+        group_keys = [key if key in shown_groups else OTHER_GROUPS for key in group_keys]
     block_changes = np.zeros(history.last_step + 3, np.int64)
     np.add.at(block_changes, history.blocks.begins, 1)
     np.add.at(block_changes, history.blocks.ends, -1)

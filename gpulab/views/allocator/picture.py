@@ -47,8 +47,8 @@ def draw(maps: Maps, position: int, colour_by: str) -> Box:
     map_boxes: list[Box] = [paragraph(maps.position_text(position), "heading")] if maps.last else []
     if maps.last:
         curve = columns.curve(maps)
-        cursor = Rules([position], [0], [position], [columns.CURVE_PX], "fg", width=2)
-        map_boxes.append(replace(curve, items=[*curve.items, cursor]))
+        cursor_line = Rules([position], [0], [position], [columns.CURVE_PX], "fg", width=2)
+        map_boxes.append(replace(curve, items=[*curve.items, cursor_line]))
     for panel, layout in zip(maps.panels, maps.layouts, strict=True):
         name = f"{panel.name}: " if len(maps.panels) > 1 else ""
         _, fragmentation = maps.map_at(panel, position)

@@ -67,8 +67,8 @@ PAGE = {
 
 def operation_text(kind: str, size_bytes: int, requested_bytes: int, stream: str, owner: str) -> str:
     """Return an operation in words, such as ``4 MiB allocated (3.9 MiB requested), stream 0, a.py:12``."""
-    differs = requested_bytes and size(requested_bytes) != size(size_bytes)
-    requested_text = filled(PAGE["asked"], {"asked": size(requested_bytes)}) if differs else ""
+    is_rounded = requested_bytes and size(requested_bytes) != size(size_bytes)
+    requested_text = filled(PAGE["asked"], {"asked": size(requested_bytes)}) if is_rounded else ""
     owner_text = f", {owner}" if owner else ""
     return filled(
         OPERATIONS[kind],

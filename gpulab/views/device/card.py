@@ -68,7 +68,7 @@ class DeviceCard(View, module="device/card"):
         """Take a snapshot of the live readings, and show an error in the view if this fails."""
         if self._metrics is None:
             return
-        with self._lock, self._reporting("Reading the device"):
+        with self._lock, self._show_errors("Reading the device"):
             snapshot = self._metrics()
             self.readings = {
                 "label": snapshot.provenance.label,

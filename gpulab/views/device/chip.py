@@ -46,7 +46,7 @@ def chip(info: DeviceInfo) -> Box:
     memory_text = f"{size(info.memory_bytes)} of {info.memory_type or 'memory'}"
     tiles_text = f"{count(info.sm_count, 'SM')}, one tile each"
     return column(
-        _sms_and_l2(info, f"{tiles_text}: point at one, or use the arrow keys."),
+        _draw_chip(info, f"{tiles_text}: point at one, or use the arrow keys."),
         words(tiles_text, "note", only="picture"),
         _memory(info, memory_text),
     )
@@ -60,7 +60,7 @@ def scales(info: DeviceInfo) -> str:
     )
 
 
-def _sms_and_l2(info: DeviceInfo, hint: str) -> Plot:
+def _draw_chip(info: DeviceInfo, hint: str) -> Plot:
     tiles, l2_width = layout(info, NOMINAL_PX, CHIP_PX)
     x, y, tile_width, tile_height = tiles.T
     l2_x = NOMINAL_PX - l2_width

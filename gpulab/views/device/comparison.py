@@ -90,15 +90,17 @@ class DeviceComparison(FigureView):
         return Table("Devices", columns, overview), *limit_tables
 
     def _group(self, heading: str, quantities: Sequence[facts.Quantity]) -> Table:
-        different = facts.differing(quantities, self.devices)
+        differing_quantities = facts.differing(quantities, self.devices)
         rows = tuple(
             (
-                Cell(quantity.heading, quantity.heading + (DIFFERS if quantity in different else "")),
+                Cell(
+                    quantity.heading, quantity.heading + (DIFFERS if quantity in differing_quantities else "")
+                ),
                 *(Cell(quantity.of(device), quantity.figure(device)) for device in self.devices),
             )
             for quantity in quantities
         )
-        title = f"{heading}: {len(different)} of {len(rows)} differ"
+        title = f"{heading}: {len(differing_quantities)} of {len(rows)} differ"
         return Table(title, (Column("", "quantity"), *self.names), rows)
 
     def painters(self) -> tuple[Painter, ...]:
@@ -108,7 +110,7 @@ class DeviceComparison(FigureView):
         """Draw a row for each device and a column for each quantity, with bars up to the largest value."""
         for column, quantity in enumerate(facts.QUANTITIES):
             values = [quantity.of(device) for device in self.devices]
-            largest = (
+            largest_values = (
                 max(
                     (number_value for number_value in values if isinstance(number_value, (int, float))),
                     default=0,
@@ -116,7 +118,7 @@ class DeviceComparison(FigureView):
                 or 1
             )
             for row, (device, value) in enumerate(zip(self.devices, values, strict=True)):
-                share_of_largest = value / largest if isinstance(value, (int, float)) else 0
+                share_of_largest = value / largest_values if isinstance(value, (int, float)) else 0
                 ax.barh(row, 0.48 * share_of_largest, 0.6, left=column, color=colour("accent"))
                 ax.text(column + 0.48 * share_of_largest + 0.03, row, quantity.figure(device), va="center")
         names = [f"{name} ({gpu.capability})" for name, gpu in zip(self.names, self.devices, strict=True)]

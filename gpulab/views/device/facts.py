@@ -14,7 +14,7 @@ UNKNOWN = "not known"
 KIB = 1 << 10
 MIB = 1 << 20
 
-_SPARE = re.compile(r"NVIDIA |GeForce |Tesla |Quadro |\(.*?\)|\b\d+ ?GB\b")
+_OMITTED_WORDS = re.compile(r"NVIDIA |GeForce |Tesla |Quadro |\(.*?\)|\b\d+ ?GB\b")
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def fp32_tflops(info: DeviceInfo) -> float | None:
     return 2 * info.fp32_lanes_per_sm * info.sm_count * info.boost_clock_mhz * 1e6 / 1e12
 
 
-def _dims(dim: Dim3) -> str:
+def _dims_text(dim: Dim3) -> str:
     # 2³¹−1 is shorter and clearer than its digits.
     return " × ".join("(2³¹−1)" if extent == 2**31 - 1 else number(extent) for extent in dim)
 
@@ -94,8 +94,8 @@ QUANTITIES: tuple[Quantity, ...] = (
 LIMITS: dict[str, tuple[Quantity, ...]] = {
     "Launch limits": (
         Quantity("Threads per block", "", lambda d: d.max_threads_per_block),
-        Quantity("Block (x, y, z)", "", lambda d: _dims(d.max_block_dim)),
-        Quantity("Grid (x, y, z)", "", lambda d: _dims(d.max_grid_dim)),
+        Quantity("Block (x, y, z)", "", lambda d: _dims_text(d.max_block_dim)),
+        Quantity("Grid (x, y, z)", "", lambda d: _dims_text(d.max_grid_dim)),
         Quantity("Shared per block", "KiB", lambda d: d.shared_per_block_bytes / KIB),
         Quantity("Shared per block, opted in", "KiB", lambda d: d.shared_per_block_optin_bytes / KIB),
         Quantity("Shared per block, reserved", "KiB", lambda d: d.reserved_shared_per_block_bytes / KIB),
@@ -189,8 +189,8 @@ def without_twins(info: DeviceInfo, others: Sequence[DeviceInfo]) -> tuple[Devic
 
 def short_names(devices: Sequence[DeviceInfo]) -> list[str]:
     """Return device names without maker, brand and memory size, or full names if two would be equal."""
-    shorts = [_SPARE.sub("", device.name).strip(" -") or device.name for device in devices]
+    candidates = [_OMITTED_WORDS.sub("", device.name).strip(" -") or device.name for device in devices]
     return [
-        short if shorts.count(short) == 1 else device.name
-        for short, device in zip(shorts, devices, strict=True)
+        short_name if candidates.count(short_name) == 1 else device.name
+        for short_name, device in zip(candidates, devices, strict=True)
     ]

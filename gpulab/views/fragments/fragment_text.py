@@ -97,12 +97,12 @@ def element_sentence(
     instruction = trace.of(execution)
     matrix = instruction.matrices[index]
     width = KIND_BITS[matrix.kind]
-    part = element % matrix.per_register
+    part_index = element % matrix.per_register
     address = int(execution.address[index][element, lane])
     before = ""
     if matrix.name == "d" and instruction.role == "multiply":
-        previous = decoded(execution.bits[index - 1], instruction.matrices[index - 1].kind)
-        before = filled(BEFORE, {"before": value_text(float(previous[element, lane]))})
+        previous_values = decoded(execution.bits[index - 1], instruction.matrices[index - 1].kind)
+        before = filled(BEFORE, {"before": value_text(float(previous_values[element, lane]))})
     return filled(
         ELEMENT,
         {
@@ -114,7 +114,7 @@ def element_sentence(
             "lane": lane,
             "register": first_register(matrix) + element // matrix.per_register,
             "name": matrix.registers[element // matrix.per_register],
-            "bits": filled(BITS, {"first": part * width, "last": (part + 1) * width - 1})
+            "bits": filled(BITS, {"first": part_index * width, "last": (part_index + 1) * width - 1})
             if width < 32
             else "",
             "memory": filled(

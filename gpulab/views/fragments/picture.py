@@ -151,11 +151,11 @@ def runs(trace: FragmentTrace, execution: MatrixExecution) -> list[Run]:
             rows, columns = (
                 np.unique(axis.ravel()[members]).tolist() for axis in (matrix.row, matrix.column)
             )
-            short = f"{_interval(rows)}: {_interval(columns)}"
+            short_label = f"{_interval(rows)}: {_interval(columns)}"
             address = int(execution.address[index].ravel()[members[0]])
             # Lane 8m + r of ldmatrix passes the address of row r of matrix m.
             piece = piece_of_lane.get(8 * index + rows[0])
-            text = f"{prefix}{short}\n{short}" if prefix else short
+            text = f"{prefix}{short_label}\n{short_label}" if prefix else short_label
             is_conflict = piece is not None and bool(piece.depth)
             if piece is not None:
                 text = _labelled(text, piece.row, is_conflict)
@@ -232,7 +232,7 @@ def memory_plot(trace: FragmentTrace, execution: MatrixExecution) -> Plot | None
     return plot(
         TOP_PX + height * int(lines.size) + 1,
         domain,
-        _ground(int(lines.size), height),
+        _line_backgrounds(int(lines.size), height),
         cells,
         boxes(frames[False], ["bg"], outline=True) if frames[False] else None,
         texts(labels, colour="on-lane", size=LABEL_PX),
@@ -253,7 +253,7 @@ def memory_plot(trace: FragmentTrace, execution: MatrixExecution) -> Plot | None
     )
 
 
-def _ground(lines: int, height: int) -> Rects:
+def _line_backgrounds(lines: int, height: int) -> Rects:
     """Return the banks of some lines of shared memory."""
     line, bank = (axis.ravel() for axis in np.indices((lines, BANKS)))
     return Rects(
@@ -304,7 +304,7 @@ def with_texts(box: Plot, cell_labels: list[str], lane: int) -> Plot:
         ((left + right) / 2, (top + bottom) / 2, text, 1.25)
         for left, right, top, bottom, text in zip(x0, x1, y0, y1, cell_labels, strict=True)
     ]
-    inverted = [(x0[n], x1[n], y0[n], y1[n], 0) for n in np.flatnonzero(of_lane).tolist()]
+    inverted_cells = [(x0[n], x1[n], y0[n], y1[n], 0) for n in np.flatnonzero(of_lane).tolist()]
     labels = [
         texts(
             [
@@ -317,7 +317,7 @@ def with_texts(box: Plot, cell_labels: list[str], lane: int) -> Plot:
         )
         for inverts, colour in ((False, "on-lane"), (True, "bg"))
     ]
-    return _changed(box, [*box.items, boxes(inverted, ["fg"], inset=0.5), *labels])
+    return _replace_items(box, [*box.items, boxes(inverted_cells, ["fg"], inset=0.5), *labels])
 
 
 def with_lane(box: Plot, lane: int) -> Plot:
@@ -326,12 +326,12 @@ def with_lane(box: Plot, lane: int) -> Plot:
     assert isinstance(cells, Rects)
     x0, x1, y0, y1 = (np.asarray(axis).tolist() for axis in (cells.x0, cells.x1, cells.y0, cells.y1))
     of_lane = np.flatnonzero(np.asarray(cells.columns["lane"]) == lane).tolist()
-    return _changed(
+    return _replace_items(
         box, [*box.items, boxes([(x0[n], x1[n], y0[n], y1[n], 0) for n in of_lane], ["fg"], outline=True)]
     )
 
 
-def _changed(box: Plot, items: list[Item]) -> Plot:
+def _replace_items(box: Plot, items: list[Item]) -> Plot:
     return Plot(box.height, box.domain, box.left, box.right, box.label, box.zoom, items)
 
 

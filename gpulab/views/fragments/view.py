@@ -164,12 +164,12 @@ class FragmentView(View, module="fragments/view"):
     def _execution_text(self) -> str:
         """Return a description of the execution that is shown."""
         row = self.chosen_row
-        place = min(self.execution, len(row.shown) - 1) + 1
-        parts = [
-            f"Line {row.cells[0]}, {row.cells[2]}: execution {place} of {number(len(row.executions))}",
+        ordinal = min(self.execution, len(row.shown) - 1) + 1
+        phrases = [
+            f"Line {row.cells[0]}, {row.cells[2]}: execution {ordinal} of {number(len(row.executions))}",
             self._costs(self.chosen),
         ]
-        return "; ".join(filter(None, parts))
+        return "; ".join(filter(None, phrases))
 
     def _selection_sentences(self) -> list[str]:
         """Return sentences about the selected element and about all elements of its lane."""
@@ -177,9 +177,9 @@ class FragmentView(View, module="fragments/view"):
         execution = self.chosen
         if trace.of(execution).role == "access":
             return [fragment_text.access_sentences(trace, execution)[self.lane]]
-        drawn = picture.drawn(trace, execution)
-        index = drawn[min(self.matrix, len(drawn) - 1)]
-        matrices = [trace.of(execution).matrices[number] for number in drawn]
+        drawn_indices = picture.drawn(trace, execution)
+        index = drawn_indices[min(self.matrix, len(drawn_indices) - 1)]
+        matrices = [trace.of(execution).matrices[number] for number in drawn_indices]
         element = min(self.element, len(trace.of(execution).matrices[index].row) - 1)
         return [
             fragment_text.element_sentence(trace, execution, index, element, self.lane),
@@ -187,8 +187,8 @@ class FragmentView(View, module="fragments/view"):
         ]
 
     def sentence(self) -> str:
-        worst = max(self.rows, key=lambda row: row.is_wasteful)
-        conflict_text = f", bank conflicts on line {worst.cells[0]}" if worst.is_wasteful else ""
+        worst_row = max(self.rows, key=lambda row: row.is_wasteful)
+        conflict_text = f", bank conflicts on line {worst_row.cells[0]}" if worst_row.is_wasteful else ""
         products = sum(len(row.executions) for row in self.rows if row.instruction.role == "multiply")
         moves = sum(len(row.executions) for row in self.rows if row.instruction.role in ("load", "store"))
         counts = [
@@ -204,8 +204,8 @@ class FragmentView(View, module="fragments/view"):
         sentences = [self.sentence()]
         for row in self.rows:
             costs = "" if row.cells[4] == NOTHING else f", {row.cells[4]} passes each, at best {row.cells[5]}"
-            executed = count(len(row.executions), "time")
-            sentences.append(f"Line {row.cells[0]}, {row.cells[2]}: executed {executed}{costs}.")
+            times_text = count(len(row.executions), "time")
+            sentences.append(f"Line {row.cells[0]}, {row.cells[2]}: executed {times_text}{costs}.")
         sentences.append(f"Shown: {self._execution_text()}.")
         sentences += self._selection_sentences()[:1]
         trace = self.trace
@@ -217,10 +217,10 @@ class FragmentView(View, module="fragments/view"):
 
     def draw(self) -> Box:
         shown_rows = [list(row.cells) for row in self.rows[:MAX_PICTURE_ROWS]]
-        omitted = len(self.rows) - len(shown_rows)
+        omitted_count = len(self.rows) - len(shown_rows)
         return column(
             table(shown_rows, HEADINGS),
-            paragraph(f"and {omitted} more", "note") if omitted > 0 else None,
+            paragraph(f"and {omitted_count} more", "note") if omitted_count > 0 else None,
             paragraph(self._execution_text(), "heading"),
             picture.draw(
                 self.trace, self.chosen, self.lane, self.shown, " ".join(self._selection_sentences())
@@ -231,5 +231,9 @@ class FragmentView(View, module="fragments/view"):
 
 def _compact(values: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
     """Return values as single-precision floats if that loses nothing; only large integers need more."""
-    singles = values.astype(np.float32)
-    return singles if np.array_equal(singles.astype(np.float64), values, equal_nan=True) else values
+    float32_values = values.astype(np.float32)
+    return (
+        float32_values
+        if np.array_equal(float32_values.astype(np.float64), values, equal_nan=True)
+        else values
+    )

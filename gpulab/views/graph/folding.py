@@ -101,7 +101,7 @@ def _fold_chain(record: GraphRecord, chain: Sequence[int], separate_nodes: froze
     while index < len(chain):
         pattern_length, repetitions = max(
             (
-                _repeats(node_keys, index, pattern_length)
+                _count_repeats(node_keys, index, pattern_length)
                 for pattern_length in range(1, MAX_PATTERN_LENGTH + 1)
             ),
             key=lambda group: (group[0] * group[1], -group[0]) if group[1] > 1 else (0, 0),
@@ -109,15 +109,15 @@ def _fold_chain(record: GraphRecord, chain: Sequence[int], separate_nodes: froze
         if pattern_length * repetitions < MIN_FOLDED:
             pattern_length = 1
             repetitions = 1
-        end = index + pattern_length * repetitions
+        end_index = index + pattern_length * repetitions
         result.append(
-            Group(tuple(chain[index:end]), tuple(nodes[index : index + pattern_length]), repetitions)
+            Group(tuple(chain[index:end_index]), tuple(nodes[index : index + pattern_length]), repetitions)
         )
-        index = end
+        index = end_index
     return result
 
 
-def _repeats(node_keys: Sequence[object], start: int, length: int) -> tuple[int, int]:
+def _count_repeats(node_keys: Sequence[object], start: int, length: int) -> tuple[int, int]:
     """Return the pattern's length and the number of its repetitions in a row from index `start`."""
     pattern = node_keys[start : start + length]
     repetitions = 1
@@ -150,11 +150,11 @@ def _fans(
     return [
         group
         for indices in groups_by_key.values()
-        for group in _as_fan([group_list[index] for index in indices])
+        for group in _merge_fan([group_list[index] for index in indices])
     ]
 
 
-def _as_fan(similar_groups: list[Group]) -> list[Group]:
+def _merge_fan(similar_groups: list[Group]) -> list[Group]:
     """Return similar groups as one fan if there are enough of them; otherwise return them unchanged."""
     if len(similar_groups) < MIN_FOLDED:
         return similar_groups

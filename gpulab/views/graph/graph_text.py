@@ -42,21 +42,21 @@ _KINDS = {
     "CONDITIONAL": "conditional node",
     "OTHER": "node",
 }
-_LENGTH = re.compile(r"\d+")
+_DIGITS_PATTERN = re.compile(r"\d+")
 
 
 def name_of(node: GraphNode) -> str:
     """Return the name that is shown on a node."""
     if node.kind == "KERNEL":
         match = OF_CUPY.fullmatch(node.name)
-        return match[1] if match else _unmangled_name(node.name)
+        return match[1] if match else _demangled_name(node.name)
     return f"copy {node.copy_kind or ''}".strip() if node.kind == "MEMCPY" else node.name.lower()
 
 
-def _unmangled_name(name: str) -> str:
+def _demangled_name(name: str) -> str:
     """Return the function name in a mangled C++ symbol, without namespaces: ``scale`` for ``_Z5scalePf``."""
     index = 3 if name.startswith("_ZN") else 2
-    while name.startswith("_Z") and (length := _LENGTH.match(name, index)):
+    while name.startswith("_Z") and (length := _DIGITS_PATTERN.match(name, index)):
         index = length.end() + int(length[0])
         base_name = name[length.end() : index]
     return base_name if name.startswith("_Z") and index > 3 else name
@@ -123,7 +123,7 @@ def parameter_text(record: GraphRecord, parameter: NodeParameter) -> str:
     """Return a parameter as text with its array or value, such as ``x = a (float32 1,024)``."""
     prefix = f"{parameter.name} = " if parameter.name else ""
     if parameter.addresses:
-        return prefix + " and ".join(_place(record, address) for address in parameter.addresses)
+        return prefix + " and ".join(_array_text(record, address) for address in parameter.addresses)
     dtype_name = _TYPES.get(parameter.type)
     if dtype_name and np.dtype(dtype_name).itemsize == len(parameter.data):
         return f"{prefix}{np.frombuffer(parameter.data, dtype_name)[0]:g}"
@@ -132,7 +132,7 @@ def parameter_text(record: GraphRecord, parameter: NodeParameter) -> str:
     return f"{prefix}0x{int.from_bytes(parameter.data, 'little'):x}"
 
 
-def _place(record: GraphRecord, address: int) -> str:
+def _array_text(record: GraphRecord, address: int) -> str:
     array = record.array_at(address)
     if array is None:
         return f"temporary at {address:#x}"

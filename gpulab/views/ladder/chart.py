@@ -249,7 +249,7 @@ class LadderChart(FigureView):
         ax.set_ylim(len(levels) - 0.4, -0.6)
         ax.set_xlim(lowest_gbps, max(rates) * 4)
         decades = range(math.ceil(math.log10(lowest_gbps)), math.ceil(math.log10(max(rates) * 4)))
-        ax.set_xticks([10.0**decade for decade in decades if decade % 2])
+        ax.set_xticks([10.0**exponent for exponent in decades if exponent % 2])
         ax.xaxis.set_major_formatter(lambda gbps, _: number(gbps))
         ax.xaxis.set_minor_locator(NullLocator())
         ax.grid(axis="x")

@@ -98,7 +98,7 @@ class LaunchChart(Steered):
 
         The view shows an error of the function.
         """
-        with self._lock, self._reporting("The other launch"):
+        with self._lock, self._show_errors("The other launch"):
             other_trace = other() if callable(other) else other
             if other_trace is not None:
                 self._other_waves = Waves(other_trace)
@@ -113,14 +113,14 @@ class LaunchChart(Steered):
     def _on_block_threads(self, change: Any) -> None:
         with self._lock, self.hold_sync():
             try:
-                with self._reporting(f"The launch with {count(change['new'], 'thread')} per block"):
+                with self._show_errors(f"The launch with {count(change['new'], 'thread')} per block"):
                     if self._at_block_size is None:
                         raise TypeError("this view was made without at_block_size")
                     self._show(self._at_block_size(int(change["new"])))
             finally:
-                displayed = count(math.prod(self.trace.block), "thread")
+                displayed_text = count(math.prod(self.trace.block), "thread")
                 error_text = self.error.partition(" failed. ")[2].partition(":")[0]
-                self.failed = f"failed: {error_text}; still showing {displayed}" if error_text else ""
+                self.failed = f"failed: {error_text}; still showing {displayed_text}" if error_text else ""
                 self.answer({"block_threads": math.prod(self.trace.block)})
 
     def _show(self, trace: LaunchTrace) -> None:
@@ -170,22 +170,24 @@ class LaunchChart(Steered):
         if self._other_waves is None:
             return column(_legend(launches), _panel(self.waves, span_ns))
         is_steered = self._at_block_size is not None
-        return column(_legend(launches), *_side_by_side(self.waves, self._other_waves, span_ns, is_steered))
+        return column(
+            _legend(launches), *_compare_launches(self.waves, self._other_waves, span_ns, is_steered)
+        )
 
 
 def _legend(launches: list[Waves]) -> Box:
     """Return a legend of the colours that occur in the chart."""
     has_many_waves = any(waves.full_waves > 1 for waves in launches)
     has_tail = any(waves.in_tail.any() for waves in launches)
-    sampled = max(waves.sample.trace.sampled for waves in launches)
+    sampling_step = max(waves.sample.trace.sampled for waves in launches)
     return legend(
         [
             ("accent", "odd waves" if has_many_waves else "first wave"),
             *([("accent-2", "even waves")] if has_many_waves else []),
             *([("tail", "tail: last, partly filled wave")] if has_tail else []),
             *(
-                [("other", f"busy (1 of {number(sampled)} blocks is drawn, on every SM)")]
-                if sampled > 1
+                [("other", f"busy (1 of {number(sampling_step)} blocks is drawn, on every SM)")]
+                if sampling_step > 1
                 else []
             ),
             ("grid", "idle"),
@@ -200,12 +202,12 @@ def _occupancy_words(waves: Waves) -> str:
 
 def _panel(waves: Waves, span_ns: int) -> Box:
     """Return the picture, numbers and limits of one launch; in a narrow view the numbers are above."""
-    picture = column(words(_head(waves), name="waves"), _chart(waves, span_ns, _rows_px(waves, ROWS_PX)))
+    picture = column(words(_heading(waves), name="waves"), _chart(waves, span_ns, _rows_px(waves, ROWS_PX)))
     numbers_box = column(numbers(waves.numbers(), least=168), _limits(waves), gap=8)
     return row(picture, numbers_box, weights=[2.6, 1], least=[440, 200], above=True)
 
 
-def _side_by_side(left: Waves, right: Waves, span_ns: int, is_steered: bool) -> list[Box]:
+def _compare_launches(left: Waves, right: Waves, span_ns: int, is_steered: bool) -> list[Box]:
     """Return the pictures of two launches on the same time axis, and their numbers in a table."""
     # The date and the driver are in the caption, so that the two headings fit on one line.
     launches = (left, right)
@@ -213,7 +215,7 @@ def _side_by_side(left: Waves, right: Waves, span_ns: int, is_steered: bool) -> 
     headings = [f"{origin.source.capitalize()} on {origin.device}" for origin in origins]
     note_boxes = [None, words(_fixed_text(right), "note", only="page") if is_steered else None]
     heading_boxes = [
-        column(words(heading, "strong"), words(_head(waves), name="waves"), note_box, gap=2)
+        column(words(heading, "strong"), words(_heading(waves), name="waves"), note_box, gap=2)
         for heading, waves, note_box in zip(headings, launches, note_boxes, strict=True)
     ]
     rows_px = max(_rows_px(waves, NARROW_ROWS_PX) for waves in launches)
@@ -237,7 +239,7 @@ def _fixed_text(waves: Waves) -> str:
     return f"{count(math.prod(waves.trace.block), 'thread')} per block; the slider does not change it."
 
 
-def _head(waves: Waves) -> str:
+def _heading(waves: Waves) -> str:
     text = f"{count(math.prod(waves.trace.block), 'thread')} per block: {waves.wave_words()}"
     most_running = float(waves.running()[1].max(initial=0))
     if waves.full_waves and most_running < 0.6 * waves.trace.blocks_per_wave:
@@ -251,12 +253,12 @@ def _limits(waves: Waves) -> Box:
     occupancy = waves.trace.occupancy
     registers = count(occupancy.registers_per_thread, "register")
     resources_text = f"{registers} per thread and {size(occupancy.shared_bytes)} of shared memory"
-    inner = column(
+    contents = column(
         words(f"Blocks per SM that each limit alone would allow, with {resources_text} per block:", "note"),
         bars(limit_bars(occupancy), label=0.44),
         gap=3,
     )
-    return fold(f"Theoretical occupancy {limiter_words(occupancy)}", inner, opened=False)
+    return fold(f"Theoretical occupancy {limiter_words(occupancy)}", contents, opened=False)
 
 
 def _rows(waves: Waves) -> npt.NDArray[Any]:
@@ -304,10 +306,10 @@ def _chart(waves: Waves, span_ns: int, height: float, idle_px: float | None = No
 
 
 def _blocks(waves: Waves, sms: npt.NDArray[Any], height: float) -> Item:
-    busy = None
+    busy_spans = None
     if waves.sample is not waves:
         sm, start_ns, end = waves.trace.busy(waves.trace.span_ns / 2000)
-        busy = {
+        busy_spans = {
             "row": np.searchsorted(sms, sm).astype(np.int32),
             "x0": start_ns,
             "x1": end,
@@ -342,7 +344,7 @@ def _blocks(waves: Waves, sms: npt.NDArray[Any], height: float) -> Item:
         height=height,
         lane=waves.slot.astype(np.uint16),
         lanes=max(1, slots_per_sm, int(waves.slot.max(initial=0)) + 1),
-        busy=busy,
+        busy=busy_spans,
         row_names=[f"SM {sm}" for sm in sms.tolist()],
         written=index_pieces,
         columns={f"block_{name}": axes[name].astype(time_type) for name in used_axes}
@@ -392,10 +394,10 @@ def _occupancy(waves: Waves, top: float, domain: tuple[float, float]) -> list[It
     """Return a plot of warps per busy SM over time, with a line at the maximum and a mark at the tail."""
     trace = waves.trace
     occupancy = waves.trace.occupancy
-    times, running = waves.running_on_busy()
-    warp_counts = running * trace.warps_per_block
-    highest = max(1.0, occupancy.warps_per_sm, float(warp_counts.max(initial=0)))
-    vertical = Axis(0, highest, {occupancy.warps_per_sm: number(occupancy.warps_per_sm), 0: "0"})
+    times, running_warps = waves.running_on_busy()
+    warp_counts = running_warps * trace.warps_per_block
+    axis_top = max(1.0, occupancy.warps_per_sm, float(warp_counts.max(initial=0)))
+    vertical = Axis(0, axis_top, {occupancy.warps_per_sm: number(occupancy.warps_per_sm), 0: "0"})
     axes = Axes(Axis(*domain), vertical, RUNNING_PX - 8, top + 8)
     line_y = float(axes.y(occupancy.warps_per_sm))
     bottom = axes.bottom

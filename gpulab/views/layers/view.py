@@ -26,28 +26,28 @@ class LayersView(View):
     """
 
     def __init__(self, record: Sequence[Followed]) -> None:
-        self._followed = tuple(record)
-        first_stack = self._followed[0]
+        self._call_stacks = tuple(record)
+        first_stack = self._call_stacks[0]
         super().__init__(
             title=f"Layer by layer: {first_stack.call}",
             source=first_stack.provenance.source,
             caption="Each layer's symbols in the order of their first call; calls that only query a "
             "value are last. "
-            + " ".join(f"{stack.package}: {stack.provenance.label}." for stack in self._followed),
+            + " ".join(f"{stack.package}: {stack.provenance.label}." for stack in self._call_stacks),
         )
         self.redraw()
 
     @property
     def record(self) -> tuple[Followed, ...]:
         """The layers of each call."""
-        return self._followed
+        return self._call_stacks
 
     def sentence(self) -> str:
-        return " ".join(f"{_stack_text(stack)}; {stack.provenance.label}." for stack in self._followed)
+        return " ".join(f"{_stack_text(stack)}; {stack.provenance.label}." for stack in self._call_stacks)
 
     def describe(self) -> str:
         lines = [self.sentence()]
-        for stack in self._followed:
+        for stack in self._call_stacks:
             for layer, symbols in zip(LAYERS, stack.layers, strict=True):
                 calls = (
                     listing([_symbol_text(*symbol) for symbol in symbols])
@@ -59,7 +59,7 @@ class LayersView(View):
         return "\n".join(lines)
 
     def draw(self) -> Box:
-        first_stack, *other_stacks = self._followed
+        first_stack, *other_stacks = self._call_stacks
         return column(
             self._stack(first_stack),
             *(

@@ -148,10 +148,10 @@ class MemoryChart(View, module="memory/chart"):
             self.redraw()
         elif self._perform is not None and content.get("kind") == "act":
             action = str(content.get("what"))
-            answer = ""
-            with self._lock, self._reporting(action.capitalize()):
-                answer = self._perform(action, str(content.get("size", "")))
-            self.send({"kind": "answer", "text": answer})
+            status_text = ""
+            with self._lock, self._show_errors(action.capitalize()):
+                status_text = self._perform(action, str(content.get("size", "")))
+            self.send({"kind": "answer", "text": status_text})
 
     def html(self) -> str:
         with self._lock:
@@ -231,11 +231,14 @@ def by_event(record: MemorySamples) -> MemorySamples:
         "others_bytes": record.others_bytes[reading],
     }
     # The last step ends at a reading of its own, which repeats it.
-    repeated: dict[str, Any] = {
+    repeated_columns: dict[str, Any] = {
         name: np.append(column, column[-1:]) for name, column in columns.items() if name != "time_ns"
     }
     return replace(
-        record, time_ns=event_numbers, marks=replace(event_marks, time_ns=event_numbers[1:-1]), **repeated
+        record,
+        time_ns=event_numbers,
+        marks=replace(event_marks, time_ns=event_numbers[1:-1]),
+        **repeated_columns,
     )
 
 
@@ -252,7 +255,7 @@ def _plot(record: MemorySamples, axis: str, label: str) -> Box:
     stacks = [record.used_bytes, record.reserved_bytes, record.device_bytes]
     bounds = np.unique(np.linspace(0, len(record), PICTURE_POINTS, endpoint=False).astype(np.int64))
     time_ns, peak_bytes, limit_bytes, *top_curves = (
-        _highest(values, bounds)
+        _interval_maxima(values, bounds)
         for values in (record.time_ns, record.peak_bytes, record.limit_bytes, *stacks)
     )
     axis_top = scale(top_curves[1], top_curves[2], peak_bytes, limit_bytes, record.capacity_bytes)
@@ -276,7 +279,7 @@ def _plot(record: MemorySamples, axis: str, label: str) -> Box:
             time_ns[interval], time_ns[min(interval.stop, len(time_ns) - 1)]
         )  # valid until the next reading
         for area_top, (_, colour) in zip(reversed(top_curves), reversed(AREAS), strict=True):
-            y = _filled(heights(area_top[interval]), bottom)
+            y = _area_points(heights(area_top[interval]), bottom)
             plot_items.append(Line(x, y, colour, width=0, fill=colour, base=bottom, step=True))
         has_limit = limit_bytes[interval] > 0
         y = heights(limit_bytes[interval])[has_limit]
@@ -286,7 +289,7 @@ def _plot(record: MemorySamples, axis: str, label: str) -> Box:
         plot_items.append(Rules([0.0], y, [end_ns], y, "tail", dash=True, width=2))
     excess_bytes = float(np.nanmax(top_curves[2], initial=0)) - axis_top
     if excess_bytes > 0:
-        plot_items.append(_torn_edge(end_ns))
+        plot_items.append(_draw_torn_edge(end_ns))
         text = memory_text.BEYOND.format(size=size(excess_bytes))
         plot_items.append(Labels([0.0], [MARKS_PX + 16.0], [text], dx=6))
     horizontal = (
@@ -298,7 +301,7 @@ def _plot(record: MemorySamples, axis: str, label: str) -> Box:
     return axes.plot(*plot_items, label=label, left=LEFT_PX, right=14, below_px=AXIS_PX)
 
 
-def _highest(values: Any, bounds: Any) -> Any:
+def _interval_maxima(values: Any, bounds: Any) -> Any:
     """Return the highest value of each interval, or NaN for an interval with a gap."""
     return np.maximum.reduceat(values, bounds) if len(values) else values
 
@@ -312,13 +315,13 @@ def _runs(gap: Any) -> list[slice]:
     ]
 
 
-def _filled(y: Any, base_y: float) -> Any:
+def _area_points(y: Any, base_y: float) -> Any:
     """Return heights in which NaN is replaced by `base_y`, and repeat the last height."""
     heights = np.where(np.isnan(y), base_y, y)
     return np.append(heights, heights[-1])
 
 
-def _torn_edge(end: float) -> Item:
+def _draw_torn_edge(end: float) -> Item:
     """Return a zigzag line at the upper edge, which marks areas that exceed the chart."""
     x = np.linspace(0, end, 2 * ZIGZAG_TEETH + 1)
     return Line(x, MARKS_PX + 5.0 * (np.arange(x.size) % 2), "bg", width=3)

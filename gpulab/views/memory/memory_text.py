@@ -89,10 +89,10 @@ def by_line(record: MemorySamples, max_lines: int = 5) -> list[str]:
             line_sums = sums_by_line.setdefault(int(line), [0, 0])
             line_sums[0] += allocation_count
             line_sums[1] += total_bytes
-    largest = sorted(sums_by_line.items(), key=lambda item: -item[1][1])[:max_lines]
+    largest_sums = sorted(sums_by_line.items(), key=lambda item: -item[1][1])[:max_lines]
     return [
         f"{line_text(record, line)}: {count(int(allocation_count), 'allocation')}, {size(total_bytes)}."
-        for line, (allocation_count, total_bytes) in largest
+        for line, (allocation_count, total_bytes) in largest_sums
     ]
 
 

@@ -161,7 +161,7 @@ class LoadChart(Steered):
                 self.redraw()
 
     def _on_slider(self, change: Any) -> None:
-        with self._lock, self.hold_sync(), self._reporting("Changing the chart"):
+        with self._lock, self.hold_sync(), self._show_errors("Changing the chart"):
             if change["name"] == "paused" and bool(self.paused) != (self._state == "paused"):
                 self._pause(bool(self.paused))
             self.redraw()
@@ -222,17 +222,17 @@ class LoadChart(Steered):
         ticks = list[tuple[float, str]]()
         values = list[tuple[float, _Strip]]()
         for strip in strips:
-            highest = 100.0 if strip.is_percentage else _axis_top(record, strip)
-            tick_values = [0.0, 50.0, 100.0] if strip.is_percentage else [0.0, nice_ticks(highest, 3)[-1]]
+            axis_top = 100.0 if strip.is_percentage else _axis_top(record, strip)
+            tick_values = [0.0, 50.0, 100.0] if strip.is_percentage else [0.0, nice_ticks(axis_top, 3)[-1]]
             axes = Axes(
                 horizontal,
-                Axis(0, highest, {value: number(value) for value in tick_values}, grid=True),
+                Axis(0, axis_top, {value: number(value) for value in tick_values}, grid=True),
                 strip.height_px,
                 strip_top,
             )
             plot_items += [*axes.grid(), *_lines(record, strip, axes, window_start_ns)]
-            hidden = f"; below {MIN_DRAWN_PERCENT:g} is not drawn" if len(strip.lines) > 1 else ""
-            strip_name = f"{strip.title} ({strip.unit}{hidden})"
+            hidden_text = f"; below {MIN_DRAWN_PERCENT:g} is not drawn" if len(strip.lines) > 1 else ""
+            strip_name = f"{strip.title} ({strip.unit}{hidden_text})"
             values.append((strip_top - 8, strip))
             plot_items.append(
                 Labels([window_start_ns], [strip_top - 8], [strip_name], colour="muted", dx=2, pin=True)
@@ -289,8 +289,8 @@ def _latest_readings(record: LoadSamples) -> list[tuple[str, str, str]]:
 
 def _axis_top(record: LoadSamples, strip: _Strip) -> float:
     """Return the upper end of a strip's axis: slightly above all readings."""
-    largest = max(float(np.nanmax(record[name], initial=0.0)) for name, *_ in strip.lines)
-    return max(1.0, 1.08 * largest)
+    largest_value = max(float(np.nanmax(record[name], initial=0.0)) for name, *_ in strip.lines)
+    return max(1.0, 1.08 * largest_value)
 
 
 def _visible(record: LoadSamples, window_start_ns: float) -> Any:
@@ -307,13 +307,13 @@ def _lines(record: LoadSamples, strip: _Strip, axes: Axes, window_start_ns: floa
     lines: list[Item] = []
     for name, colour, _ in strip.lines:
         values = record[name][visible]
-        valid = np.flatnonzero(~np.isnan(values))
+        valid_indices = np.flatnonzero(~np.isnan(values))
         if len(strip.lines) > 1:
             # A reading above the limit, and the ones next to it, so that its edges are drawn.
             is_drawn = values >= MIN_DRAWN_PERCENT
             is_drawn |= np.append(is_drawn[1:], False) | np.append(False, is_drawn[:-1])
-            valid = valid[is_drawn[valid]]
-        for segment in np.split(valid, np.flatnonzero(np.diff(valid) > 1) + 1):
+            valid_indices = valid_indices[is_drawn[valid_indices]]
+        for segment in np.split(valid_indices, np.flatnonzero(np.diff(valid_indices) > 1) + 1):
             if len(segment):
                 x = np.append(
                     np.maximum(interval_starts[visible[segment]], window_start_ns), time[visible[segment[-1]]]
@@ -348,11 +348,11 @@ def _readings(
     reasons = [monitor_text.limits_text(bits) for bits in record["clock_reasons"][visible].tolist()]
     sentence: list[Any] = ["At ", ["time_ns", "time"], ["phase", "phases"]]
     for number_, (y, texts_of_strip) in enumerate([*texts_by_strip, (None, reasons)]):
-        distinct = list(dict.fromkeys(["", *texts_of_strip]))
-        indices = {text: index for index, text in enumerate(distinct)}
+        distinct_texts = list(dict.fromkeys(["", *texts_of_strip]))
+        indices = {text: index for index, text in enumerate(distinct_texts)}
         name = f"text{number_}"
         columns[name] = np.array([indices[text] for text in texts_of_strip], np.uint16)
-        columns[f"{name}s"] = distinct
+        columns[f"{name}s"] = distinct_texts
         sentence += [": " if not number_ else "; ", [name, f"{name}s"]]
         if y is not None:
             values.append((y, name, f"{name}s"))

@@ -163,11 +163,11 @@ class OccupancyChart(FigureView):
                 ax.bar(indices, heights, 0.86, color=colour(LIMIT_COLOURS.get(limiter, "other")), label=name)
         index_of = {point.block_threads: index for index, point in enumerate(points)}
         for other_index, (other_points, marker) in enumerate(zip(self.others, OTHER_MARKS, strict=False)):
-            fitting = [point for point in other_points if point.block_threads in index_of]
+            charted_points = [point for point in other_points if point.block_threads in index_of]
             offset = 0.3 * (other_index - (len(self.others) - 1) / 2)  # marks of equal height are all visible
             ax.plot(
-                [index_of[point.block_threads] + offset for point in fitting],
-                [point.fraction for point in fitting],
+                [index_of[point.block_threads] + offset for point in charted_points],
+                [point.fraction for point in charted_points],
                 marker,
                 color=colour("bg"),
                 markersize=3.6,

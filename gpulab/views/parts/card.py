@@ -18,10 +18,10 @@ from gpulab.views.parts import palette
 
 CONTEXT_LINES = 2
 """Lines of a listing before and after each marked line."""
-_COLOUR = re.compile(r"var\(--gl-([\w-]+)")
-_CLASS = re.compile(r"\bgl-[\w-]+")
+_COLOUR_PATTERN = re.compile(r"var\(--gl-([\w-]+)")
+_CLASS_PATTERN = re.compile(r"\bgl-[\w-]+")
 # A rule, or a group of rules under a condition.
-_RULE = re.compile(r"([^{}]+)\{(?:[^{}]|\{[^{}]*\})*\}")
+_RULE_PATTERN = re.compile(r"([^{}]+)\{(?:[^{}]|\{[^{}]*\})*\}")
 
 
 @lru_cache(1)
@@ -36,14 +36,16 @@ def _rules() -> tuple[tuple[str, frozenset[str]], ...]:
     )
     text = (shared_css + html_css).replace(".gpulab-view", ".gpulab-card.gpulab-card")
     text = re.sub(r"/\*.*?\*/|\n\s*", "", text)
-    return tuple((rule[0], frozenset(_CLASS.findall(rule[1]))) for rule in _RULE.finditer(text))
+    return tuple(
+        (rule[0], frozenset(_CLASS_PATTERN.findall(rule[1]))) for rule in _RULE_PATTERN.finditer(text)
+    )
 
 
 def _style(card_html: str) -> str:
     """Return a style sheet with only the rules and colours that some HTML uses."""
-    classes = frozenset(_CLASS.findall(card_html))
-    sheet = "".join(text for text, own_classes in _rules() if not own_classes or own_classes & classes)
-    colours = sorted(set(_COLOUR.findall(sheet + card_html)))
+    classes = frozenset(_CLASS_PATTERN.findall(card_html))
+    sheet = "".join(text for text, rule_classes in _rules() if not rule_classes or rule_classes & classes)
+    colours = sorted(set(_COLOUR_PATTERN.findall(sheet + card_html)))
     return palette.rules(".gpulab-card", colours) + sheet
 
 

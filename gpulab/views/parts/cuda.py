@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-_WORDS = {
+_WORDS_OF_KIND = {
     "keyword": """__global__ __device__ __host__ __shared__ __constant__ __managed__ __restrict__
         __forceinline__ __noinline__ __launch_bounds__ __grid_constant__ alignas alignof asm auto break case
         class const const_cast consteval constexpr constinit continue decltype default delete do dynamic_cast
@@ -20,12 +20,12 @@ _WORDS = {
         size_t ptrdiff_t half half2 __half __half2 __nv_bfloat16 __nv_bfloat162 dim3 cudaStream_t clock_t""",
     "builtin": "threadIdx blockIdx blockDim gridDim warpSize",
 }
-_KIND = {word: kind for kind, words in _WORDS.items() for word in words.split()}
-_TYPE = re.compile(
+_KIND_OF_WORD = {word: kind for kind, words in _WORDS_OF_KIND.items() for word in words.split()}
+_TYPE_PATTERN = re.compile(
     r"u?int\d+(?:_fast|_least)?_t|u?(?:char|short|int|long|longlong)[1-4]|(?:float|double)[1-4]"
 )
 # Alternatives are tried in this order: comments and strings hide everything inside them.
-_TOKEN = re.compile(
+_TOKEN_PATTERN = re.compile(
     r"(?P<comment>//[^\n]*|/\*(?s:.*?)(?:\*/|\Z))"
     r"|(?P<meta>^[ \t]*\#(?:\\\n|[^\n/]|/(?![/*]))*)"
     r"|(?P<string>\"(?:\\.|[^\"\\\n])*\"?|'(?:\\.|[^'\\\n])+'?)"
@@ -51,10 +51,11 @@ def tokens(code: str) -> list[list[tuple[str, str]]]:
         operators and spaces is an empty text. The texts of a line together are the line.
     """
     lines: list[list[tuple[str, str]]] = [[]]
-    for match in _TOKEN.finditer(code):
+    for match in _TOKEN_PATTERN.finditer(code):
         group_name = str(match.lastgroup)
-        token_kind = _KIND.get(
-            match[0], "type" if _TYPE.fullmatch(match[0]) else "" if group_name == "plain" else group_name
+        token_kind = _KIND_OF_WORD.get(
+            match[0],
+            "type" if _TYPE_PATTERN.fullmatch(match[0]) else "" if group_name == "plain" else group_name,
         )
         first_text, *later_texts = match[0].split("\n")
         lines[-1] += [(token_kind, first_text)] if first_text else []

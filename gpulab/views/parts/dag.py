@@ -62,7 +62,7 @@ class DrawnNode:
     span: tuple[float, float] = (-1, -1)
 
 
-Leg = tuple[float, float, float, float]
+Segment = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class _Arrow:
     """An arrow as line segments, with x in columns and y in pixels; the last segment has the head."""
 
     ends: tuple[int, int]
-    legs: list[Leg]
+    segments: list[Segment]
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,11 +181,19 @@ def dag(
 
 
 def _arrows(arrows: Sequence[_Arrow], colour: str, width: float) -> list[Item]:
-    lines = np.array([leg for arrow in arrows for leg in arrow.legs[:-1]] or np.empty((0, 4)))
-    heads = np.array([arrow.legs[-1] for arrow in arrows] or np.empty((0, 4)))
+    lines = np.array([segment for arrow in arrows for segment in arrow.segments[:-1]] or np.empty((0, 4)))
+    heads = np.array([arrow.segments[-1] for arrow in arrows] or np.empty((0, 4)))
     return [
-        Rules(legs[:, 0], legs[:, 1], legs[:, 2], legs[:, 3], colour, width, arrow=legs is heads)
-        for legs in (lines, heads)
+        Rules(
+            segment_table[:, 0],
+            segment_table[:, 1],
+            segment_table[:, 2],
+            segment_table[:, 3],
+            colour,
+            width,
+            arrow=segment_table is heads,
+        )
+        for segment_table in (lines, heads)
     ]
 
 
@@ -206,29 +214,29 @@ def _positions(
         *(layer_position for path in paths for layer_position in path),
     ):
         rows_of_band[layer // COLUMNS].append(row)
-    tops = []
+    band_tops = []
     y = EDGE_PX
-    for band in rows_of_band:
-        tops.append(y - min(band) * row_pitch)
-        y += (max(band) - min(band) + 1) * row_pitch + BAND_PX
+    for band_rows in rows_of_band:
+        band_tops.append(y - min(band_rows) * row_pitch)
+        y += (max(band_rows) - min(band_rows) + 1) * row_pitch + BAND_PX
 
     def position(layer: int, row: float) -> tuple[float, float]:
-        return float(layer % COLUMNS), tops[layer // COLUMNS] + row * row_pitch
+        return float(layer % COLUMNS), band_tops[layer // COLUMNS] + row * row_pitch
 
     arrows = []
-    for ends, path in zip(edges, paths, strict=True):
-        legs: list[Leg] = []
+    for edge, path in zip(edges, paths, strict=True):
+        segments: list[Segment] = []
         for layer_position, next_position in pairwise(path):
             (x0, y0), (x1, y1) = position(*layer_position), position(*next_position)
             y0 = y0 + node_px / 2
             y1 = y1 + node_px / 2
             if x1 > x0:
-                legs.append((x0 + NODE_WIDTH, y0, x1, y1))
+                segments.append((x0 + NODE_WIDTH, y0, x1, y1))
             else:  # on the next band: out at the right, in again at the left
-                legs += [(x0 + NODE_WIDTH, y0, x0 + NODE_WIDTH + 0.12, y0), (-0.12, y1, x1, y1)]
+                segments += [(x0 + NODE_WIDTH, y0, x0 + NODE_WIDTH + 0.12, y0), (-0.12, y1, x1, y1)]
             if next_position is not path[-1]:
-                legs.append((x1, y1, x1 + NODE_WIDTH, y1))
-        arrows.append(_Arrow(ends, legs))
+                segments.append((x1, y1, x1 + NODE_WIDTH, y1))
+        arrows.append(_Arrow(edge, segments))
     node_positions = [
         position(layer, row) for layer, row in zip(node_layers.layer, node_layers.row, strict=True)
     ]

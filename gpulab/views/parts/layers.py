@@ -101,11 +101,11 @@ def _reduce_crossings(initial_order: list[list[int]], layer_edges: Sequence[Edge
     """Return the order of nodes with the fewest crossings among the results of several sweeps."""
     left_neighbours, right_neighbours = _neighbours(layer_edges)
     best_order = initial_order
-    fewest = crossings(initial_order, layer_edges)
+    fewest_crossings = crossings(initial_order, layer_edges)
     settings = [(centre, is_backward) for centre in (_median, _mean) for is_backward in (False, True)]
     for centre, is_backward in settings if len(left_neighbours) <= MAX_TRIAL_NODES else settings[:1]:
         candidate = [list(nodes) for nodes in initial_order]
-        for sweep in range(SWEEPS if fewest else 0):
+        for sweep in range(SWEEPS if fewest_crossings else 0):
             is_forward = (sweep % 2 == 0) is not is_backward
             for index in range(1, len(candidate)) if is_forward else range(len(candidate) - 2, -1, -1):
                 fixed_layer = candidate[index - 1] if is_forward else candidate[index + 1]
@@ -120,36 +120,43 @@ def _reduce_crossings(initial_order: list[list[int]], layer_edges: Sequence[Edge
                 candidate[index].sort(key=weight.__getitem__)
                 _exchange(candidate, index, left_neighbours, right_neighbours)
             crossing_count = crossings(candidate, layer_edges)
-            if crossing_count < fewest:
+            if crossing_count < fewest_crossings:
                 best_order = [list(nodes) for nodes in candidate]
-                fewest = crossing_count
-    previous_crossings = fewest + 1
-    while fewest < previous_crossings:
+                fewest_crossings = crossing_count
+    previous_crossings = fewest_crossings + 1
+    while fewest_crossings < previous_crossings:
         for index in range(len(best_order)):
             _exchange(best_order, index, left_neighbours, right_neighbours)
-        previous_crossings = fewest
-        fewest = crossings(best_order, layer_edges)
+        previous_crossings = fewest_crossings
+        fewest_crossings = crossings(best_order, layer_edges)
     return best_order
 
 
 def _median(values: Sequence[float]) -> float:
     values = sorted(values)
-    middle = len(values) // 2
-    return float(values[middle]) if len(values) % 2 else (values[middle - 1] + values[middle]) / 2
+    middle_index = len(values) // 2
+    return (
+        float(values[middle_index])
+        if len(values) % 2
+        else (values[middle_index - 1] + values[middle_index]) / 2
+    )
 
 
 def _exchange(
-    order: list[list[int]], index: int, left: dict[int, list[int]], right: dict[int, list[int]]
+    order: list[list[int]],
+    index: int,
+    left_neighbours: dict[int, list[int]],
+    right_neighbours: dict[int, list[int]],
 ) -> None:
     """Exchange neighbouring nodes in a layer as long as that reduces the number of crossings."""
-    adjacent = [
+    neighbour_rows = [
         (neighbours, order[adjacent_index])
-        for neighbours, adjacent_index in ((left, index - 1), (right, index + 1))
+        for neighbours, adjacent_index in ((left_neighbours, index - 1), (right_neighbours, index + 1))
         if 0 <= adjacent_index < len(order)
     ]
     positions = [
         (neighbours, {node: position for position, node in enumerate(nodes)})
-        for neighbours, nodes in adjacent
+        for neighbours, nodes in neighbour_rows
     ]
 
     def crossed(a: int, b: int) -> int:
@@ -180,13 +187,13 @@ def _rows(order: list[list[int]], layer_edges: Sequence[Edge]) -> dict[int, floa
     for sweep in range(SWEEPS):
         neighbours = (left_neighbours, right_neighbours)[sweep % 2]
         for nodes in order if sweep % 2 == 0 else reversed(order):
-            ideal = [
+            ideal_rows = [
                 _mean([row[neighbour] for neighbour in neighbours[layer_node]])
                 if layer_node in neighbours
                 else row[layer_node]
                 for layer_node in nodes
             ]
-            row.update(zip(nodes, _spaced_rows(ideal), strict=True))
+            row.update(zip(nodes, _spaced_rows(ideal_rows), strict=True))
     top_row = min(row.values(), default=0.0)
     return {node: position - top_row for node, position in row.items()}
 
@@ -195,12 +202,12 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def _spaced_rows(ideal: list[float]) -> list[float]:
+def _spaced_rows(ideal_rows: list[float]) -> list[float]:
     """Return rows in the same order, at least 1 apart, that are nearest to the ideal rows (least squares)."""
     blocks: list[
         tuple[float, int]
     ] = []  # mean of the starts that are ideal for its members, and their number
-    for index, position in enumerate(ideal):
+    for index, position in enumerate(ideal_rows):
         mean = position - index
         size = 1
         while blocks and blocks[-1][0] > mean:

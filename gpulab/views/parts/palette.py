@@ -125,12 +125,12 @@ NEEDS_LIGHT = {"needs_background": "light"}
 """Metadata of an output with a picture on a light background."""
 # JupyterLab turns the metadata into a CSS class. In a dark theme, the picture's lightness is inverted and its
 # hues stay.
-_PICTURES = (
+_PICTURE_RULE = (
     'body[data-jp-theme-light="false"] .jp-RenderedImage img.jp-needs-light-background '
     "{ filter: invert(0.87) hue-rotate(180deg); }"
 )
 # Sources of the dark theme: JupyterLab, VS Code, or else the system.
-_DARK = 'body[data-jp-theme-light="false"] {0}, body.vscode-dark {0}'
+_DARK_SELECTORS = 'body[data-jp-theme-light="false"] {0}, body.vscode-dark {0}'
 _SYSTEM_DARK = 'body:not([data-jp-theme-light]):not([class*="vscode"]) {0}'
 
 
@@ -147,7 +147,7 @@ def ink(name: str) -> str:
 def in_dark(selector: str, declarations: str) -> str:
     """Return a style rule for the elements of `selector` on a page with a dark theme."""
     return (
-        f"{_DARK.format(selector)} {{ {declarations} }}\n"
+        f"{_DARK_SELECTORS.format(selector)} {{ {declarations} }}\n"
         f"@media (prefers-color-scheme: dark) {{ {_SYSTEM_DARK.format(selector)} {{ {declarations} }} }}\n"
     )
 
@@ -164,4 +164,4 @@ def rules(root: str, names: Iterable[str]) -> str:
 
 def css(root: str = ".gpulab-view") -> str:
     """Return the style sheet of all colours, and the rule for pictures on a dark page."""
-    return f"{rules(root, COLOURS)}{_PICTURES}\n"
+    return f"{rules(root, COLOURS)}{_PICTURE_RULE}\n"

@@ -13,7 +13,7 @@ from gpulab.views.parts import palette
 
 # Factor of the pixels, so that an enlarged picture stays sharp.
 SHARPNESS = 2
-_ANCHORS = {"start": "lm", "middle": "mm", "end": "rm"}
+_PIL_ANCHORS = {"start": "lm", "middle": "mm", "end": "rm"}
 
 
 @cache
@@ -40,12 +40,12 @@ def wrap(text: str, width: float, size: float, weight: str = "normal") -> list[s
     for paragraph in text.split("\n"):
         line = ""
         for word in paragraph.split(" "):
-            longer = f"{line} {word}" if line else word
-            if line and text_width(longer, size, weight) > width:
+            longer_line = f"{line} {word}" if line else word
+            if line and text_width(longer_line, size, weight) > width:
                 lines.append(line)
                 line = word
             else:
-                line = longer
+                line = longer_line
         lines.append(line)
     return lines
 
@@ -96,11 +96,11 @@ class Pen:
     ) -> None:
         """Draw the head of an arrow from `start` to `end`."""
         angle = math.atan2(end[1] - start[1], end[0] - start[0])
-        wings = [
+        wing_points = [
             (end[0] + length * math.cos(angle + offset), end[1] + length * math.sin(angle + offset))
             for offset in (2.7, -2.7)
         ]
-        self.polygon([end, *wings], colour)
+        self.polygon([end, *wing_points], colour)
 
     def disc(self, x: float, y: float, radius: float, colour: str, outline: str) -> None:
         """Draw a filled circle with an outline."""
@@ -128,7 +128,7 @@ class Pen:
                 text,
                 palette.light(colour),
                 font(size, weight),
-                anchor=_ANCHORS[anchor],
+                anchor=_PIL_ANCHORS[anchor],
             )
             return
         width_px = round(text_width(text, size, weight) * SHARPNESS) + 4

@@ -36,7 +36,7 @@ WIDTH_PX = 900
 MARGIN_PX = 14
 # Text in these colours on these backgrounds keeps its smooth edges.
 _TEXT_COLOURS = ("fg", "muted", "tail-text", "on-accent", "error")
-_BACKGROUNDS = ("bg", "grid", "other", "accent", "accent-2")
+_BACKGROUND_COLOURS = ("bg", "grid", "other", "accent", "accent-2")
 _STYLES = {
     # style -> size, weight, colour
     "plain": (11.5, "normal", "fg"),
@@ -59,7 +59,7 @@ def lay(box: Box, width: float) -> tuple[float, Painter]:
     return _LAYOUTS[type(box)](box, width)
 
 
-def _stacked(boxes: list[Box], width: float, gap: float) -> tuple[float, Painter]:
+def _stack_boxes(boxes: list[Box], width: float, gap: float) -> tuple[float, Painter]:
     layouts = [lay(box, width) for box in boxes]
     layouts = [layout for layout in layouts if layout[0]]
     height = sum(box_height for box_height, _ in layouts) + gap * max(0, len(layouts) - 1)
@@ -167,25 +167,25 @@ def _bars(box: Bars, width: float) -> tuple[float, Painter]:
 
     def paint(pen: Pen, x: float, y: float) -> None:
         for index, bar in enumerate(rows):
-            middle = y + 16 * index + 8
+            middle_y = y + 16 * index + 8
             is_strong = bool(bar.get("strong"))
             weight = "bold" if is_strong else "normal"
-            pen.text(x, middle, shorten(bar["label"], label_width - 4, 11, weight), size=11, weight=weight)
+            pen.text(x, middle_y, shorten(bar["label"], label_width - 4, 11, weight), size=11, weight=weight)
             left_px = x + label_width
             if bar["share"] is not None:
-                pen.rect(left_px, middle - 4.5, left_px + track_width, middle + 4.5, "grid")
+                pen.rect(left_px, middle_y - 4.5, left_px + track_width, middle_y + 4.5, "grid")
                 filled_width = track_width * min(1.0, max(0.0, bar["share"]))
                 pen.rect(
                     left_px,
-                    middle - 4.5,
+                    middle_y - 4.5,
                     left_px + filled_width,
-                    middle + 4.5,
+                    middle_y + 4.5,
                     bar.get("colour") or ("accent" if is_strong else "other"),
                 )
             mark_text = f" {bar['mark']}" if bar.get("mark") else ""
-            pen.text(x + width, middle, mark_text, size=11, weight=weight, colour="tail-text", anchor="end")
-            end = x + width - text_width(mark_text, 11, weight)
-            pen.text(end, middle, bar["value"], size=11, weight=weight, anchor="end")
+            pen.text(x + width, middle_y, mark_text, size=11, weight=weight, colour="tail-text", anchor="end")
+            end_x = x + width - text_width(mark_text, 11, weight)
+            pen.text(end_x, middle_y, bar["value"], size=11, weight=weight, anchor="end")
 
     return 16.0 * len(rows), paint
 
@@ -273,7 +273,7 @@ def _matrix(box: Matrix, width: float) -> tuple[float, Painter]:
 
 
 _LAYOUTS: dict[type[Box], Callable[[Any, float], tuple[float, Painter]]] = {
-    Column: lambda box, width: _stacked(box.boxes, width, box.gap),
+    Column: lambda box, width: _stack_boxes(box.boxes, width, box.gap),
     Row: _row,
     Words: _words,
     Legend: _legend,
@@ -281,12 +281,12 @@ _LAYOUTS: dict[type[Box], Callable[[Any, float], tuple[float, Painter]]] = {
     Bars: _bars,
     Cells: _table,
     Matrix: _matrix,
-    Remarks: lambda box, width: _stacked(
+    Remarks: lambda box, width: _stack_boxes(
         [words(box.title, "heading"), *(words(f"{i}. {text}") for i, text in enumerate(box.texts, 1))],
         width,
         4,
     ),
-    Fold: lambda box, width: _stacked([words(box.summary, "heading"), box.inner], width, 2),
+    Fold: lambda box, width: _stack_boxes([words(box.summary, "heading"), box.inner], width, 2),
     Switch: lambda box, width: lay(box.cases[box.chosen], width),
     Plot: lambda box, width: (box.height, lambda pen, x, y: paint_plot(pen, box, x, y, width)),
 }
@@ -311,15 +311,17 @@ def png(scene: Box, title: str, caption: str) -> bytes:
 def _inks() -> Any:
     """Return an image whose palette has every colour, and mixed colours for the edges of text."""
     colours = [*map(_rgb, palette.COLOURS)]
-    for text, ground in ((_rgb(text), _rgb(ground)) for text in _TEXT_COLOURS for ground in _BACKGROUNDS):
+    for text, ground in (
+        (_rgb(text), _rgb(ground)) for text in _TEXT_COLOURS for ground in _BACKGROUND_COLOURS
+    ):
         for mix_step in range(1, 9):
-            mixture = tuple(round(a + (b - a) * mix_step / 9) for a, b in zip(text, ground, strict=True))
+            mixed_colour = tuple(round(a + (b - a) * mix_step / 9) for a, b in zip(text, ground, strict=True))
             # Pillow searches colours in boxes, and confuses colours that are too close.
             if all(
-                max(abs(a - b) for a, b in zip(mixture, known_colour, strict=True)) > 14
+                max(abs(a - b) for a, b in zip(mixed_colour, known_colour, strict=True)) > 14
                 for known_colour in colours
             ):
-                colours.append(mixture)
+                colours.append(mixed_colour)
     inks = Image.new("P", (1, 1))
     inks.putpalette([component for colour in colours[:256] for component in colour])
     return inks
@@ -332,8 +334,8 @@ def _rgb(name: str) -> tuple[int, ...]:
 def encode(image: Image.Image) -> bytes:
     """Encode an image as a PNG with a palette, which is smaller and faster than full colour."""
     buffer = io.BytesIO()
-    indexed = image.quantize(palette=_inks(), dither=Image.Dither.NONE)
-    indexed.save(buffer, format="PNG", compress_level=3)
+    palette_image = image.quantize(palette=_inks(), dither=Image.Dither.NONE)
+    palette_image.save(buffer, format="PNG", compress_level=3)
     return buffer.getvalue()
 
 

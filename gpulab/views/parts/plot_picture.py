@@ -45,12 +45,12 @@ def paint_plot(pen: Pen, box: Plot, left: float, top: float, width: float) -> No
     for item in box.items:
         _PAINTERS[type(item)](pen, item, scale)
     if box.chosen is not None:
-        _selection(pen, box, box.chosen, scale)
+        _paint_selection(pen, box, box.chosen, scale)
 
 
-def _spans(pen: Pen, item: Spans, scale: Scale) -> None:
+def _paint_spans(pen: Pen, item: Spans, scale: Scale) -> None:
     if item.lane is not None and not item.busy and int(item.height / item.rows * SHARPNESS) < item.lanes:
-        _shares(pen, item, scale)
+        _paint_shares(pen, item, scale)
         return
     width = max(1, round(scale.width * SHARPNESS))
     rows = item.rows
@@ -115,19 +115,19 @@ def _spans(pen: Pen, item: Spans, scale: Scale) -> None:
         bitmap.convert("RGB"), (round(scale.left * SHARPNESS), round(scale.top * SHARPNESS) + top_px)
     )
     if item.written and row_height / item.lanes >= MIN_NAMED_PX:
-        _span_names(pen, item, scale, row_height, inner_height)
+        _paint_span_names(pen, item, scale, row_height, inner_height)
 
 
-def _shares(pen: Pen, item: Spans, scale: Scale) -> None:
+def _paint_shares(pen: Pen, item: Spans, scale: Scale) -> None:
     """Paint rows that are too low for their lanes; the colour shows the share of lanes in use."""
     width = max(1, round(scale.width * SHARPNESS))
     top_px = round(item.top * SHARPNESS)
     height_px = max(1, round((item.top + item.height) * SHARPNESS) - top_px)
-    ground, *colours = (
+    background, *colours = (
         np.frombuffer(bytes.fromhex(palette.light(name)[1:]), np.uint8).astype(float)
         for name in (item.ground, *item.colours)
     )
-    offsets = (np.array(colours) - ground) / item.lanes
+    offsets = (np.array(colours) - background) / item.lanes
     row = np.asarray(item.row, np.int64)
     is_visible = (row >= 0) & (row < item.rows)
     row = row[is_visible]
@@ -140,9 +140,9 @@ def _shares(pen: Pen, item: Spans, scale: Scale) -> None:
         pixel_share = (position - pixel)[:, None]
         np.add.at(change, (row, pixel), edge_sign * offset * (1 - pixel_share))
         np.add.at(change, (row, pixel + 1), edge_sign * offset * pixel_share)
-    row_pixels = np.clip(np.rint(ground + change.cumsum(axis=1)[:, :-1]), 0, 255).astype(np.uint8)
+    row_pixels = np.clip(np.rint(background + change.cumsum(axis=1)[:, :-1]), 0, 255).astype(np.uint8)
     picture = np.empty((height_px, width, 3), np.uint8)
-    picture[:] = ground
+    picture[:] = background
     row_height = item.height / item.rows
     inner_height = row_height - (1 if row_height > ROW_GAP_FROM_PX and not item.joined else 0)
     for index in range(item.rows):
@@ -161,7 +161,7 @@ def _span_colours(item: Spans) -> list[str]:
     return [item.ground, *item.colours, *([item.busy["colour"]] if item.busy else [])]
 
 
-def _span_names(pen: Pen, item: Spans, scale: Scale, row_height: float, inner_height: float) -> None:
+def _paint_span_names(pen: Pen, item: Spans, scale: Scale, row_height: float, inner_height: float) -> None:
     """Draw the texts of spans that have enough space for them."""
     lane = item.lane if item.lane is not None else np.zeros(len(item.row), int)
     lane_height = inner_height / item.lanes
@@ -201,7 +201,7 @@ def element_sentence(item: Item, index: int, pieces: Sequence[Any]) -> str:
     return "".join(phrases)
 
 
-def _rects(pen: Pen, item: Rects, scale: Scale) -> None:
+def _paint_rects(pen: Pen, item: Rects, scale: Scale) -> None:
     for x0, x1, y0, y1, colour in zip(item.x0, item.x1, item.y0, item.y1, item.colour, strict=True):
         left_px = scale.x(x0) + item.inset
         right_px = max(left_px + 1, scale.x(x1) - item.inset)
@@ -210,12 +210,12 @@ def _rects(pen: Pen, item: Rects, scale: Scale) -> None:
                 pen.outline(left_px, scale.top + y0, right_px, scale.top + y1, item.colours[int(colour)], 1)
             continue
         if item.hatch:
-            _hatch(pen, left_px, right_px, scale.top + y0, scale.top + y1, item.colours[int(colour)])
+            _paint_hatch(pen, left_px, right_px, scale.top + y0, scale.top + y1, item.colours[int(colour)])
             continue
         pen.rect(left_px, scale.top + y0, right_px, scale.top + y1, item.colours[int(colour)])
 
 
-def _hatch(pen: Pen, left: float, right: float, top: float, bottom: float, colour: str) -> None:
+def _paint_hatch(pen: Pen, left: float, right: float, top: float, bottom: float, colour: str) -> None:
     """Draw slanted lines across a rectangle; the lines of adjacent rectangles continue each other."""
     offset = (left + top) // HATCH_PX * HATCH_PX
     while offset < right + bottom:
@@ -227,7 +227,7 @@ def _hatch(pen: Pen, left: float, right: float, top: float, bottom: float, colou
         offset += HATCH_PX
 
 
-def _line(pen: Pen, item: Line, scale: Scale) -> None:
+def _paint_line(pen: Pen, item: Line, scale: Scale) -> None:
     if not len(item.x):
         return
     xs: npt.NDArray[np.float64] = scale.left + (np.asarray(item.x, np.float64) - scale.low) * scale.px
@@ -243,7 +243,7 @@ def _line(pen: Pen, item: Line, scale: Scale) -> None:
         pen.line(line_points, item.colour, item.width)
 
 
-def _rules(pen: Pen, item: Rules, scale: Scale) -> None:
+def _paint_rules(pen: Pen, item: Rules, scale: Scale) -> None:
     if item.most and len(item.x0) > item.most:
         return
     for x0, y0, x1, y1 in zip(item.x0, item.y0, item.x1, item.y1, strict=True):
@@ -269,14 +269,14 @@ def _rules(pen: Pen, item: Rules, scale: Scale) -> None:
             pen.arrow_head(start, end, item.colour)
 
 
-def _labels(pen: Pen, item: Labels, scale: Scale) -> None:
+def _paint_labels(pen: Pen, item: Labels, scale: Scale) -> None:
     weight = "mono" if item.mono else item.weight
     size = item.size - (1 if item.mono else 0)
     right_edges: dict[float, float] = {}
     for index, text_forms in enumerate(item.text):
         max_width = math.inf if item.room is None else item.room[index] * scale.px - 4
         candidates = (
-            _broken(text_form, max_width, item.lines, size, weight) for text_form in text_forms.split("\n")
+            _fit_lines(text_form, max_width, item.lines, size, weight) for text_form in text_forms.split("\n")
         )
         lines = next((candidate for candidate in candidates if candidate), None)
         if not lines or not lines[0]:
@@ -301,7 +301,7 @@ def _labels(pen: Pen, item: Labels, scale: Scale) -> None:
             )
 
 
-def _broken(text: str, max_width: float, max_lines: int, size: float, weight: str) -> list[str] | None:
+def _fit_lines(text: str, max_width: float, max_lines: int, size: float, weight: str) -> list[str] | None:
     """Return a text in at most `max_lines` lines, each at most `max_width` wide; None if it does not fit."""
     lines = wrap(text, max_width, size, weight) if max_lines > 1 else [text]
     is_fitting = len(lines) <= max_lines and all(
@@ -310,7 +310,7 @@ def _broken(text: str, max_width: float, max_lines: int, size: float, weight: st
     return lines if is_fitting else None
 
 
-def _axis(pen: Pen, item: Ticks, scale: Scale) -> None:
+def _paint_ticks(pen: Pen, item: Ticks, scale: Scale) -> None:
     selected_level = item.levels[0]
     for level in item.levels:
         tick_texts = level[1]
@@ -333,7 +333,7 @@ def _axis(pen: Pen, item: Ticks, scale: Scale) -> None:
     pen.text(scale.left, y + 26, title, colour="muted")
 
 
-def _selection(pen: Pen, box: Plot, index: int, scale: Scale) -> None:
+def _paint_selection(pen: Pen, box: Plot, index: int, scale: Scale) -> None:
     rects = next(rects for rects in box.items if isinstance(rects, Rects) and rects.say)
     left_px = scale.x(rects.x0[index]) + rects.inset
     right_px = scale.x(rects.x1[index]) - rects.inset
@@ -353,7 +353,7 @@ def _selection(pen: Pen, box: Plot, index: int, scale: Scale) -> None:
     )
 
 
-def _nodes(pen: Pen, item: Nodes, scale: Scale) -> None:
+def _paint_nodes(pen: Pen, item: Nodes, scale: Scale) -> None:
     for index, (text, detail) in enumerate(zip(item.text, item.detail, strict=True)):
         left_px = scale.x(item.x0[index])
         right_px = scale.x(item.x1[index])
@@ -371,10 +371,10 @@ def _nodes(pen: Pen, item: Nodes, scale: Scale) -> None:
         text_width_px = right_px - left_px - 10 - (SLANT_PX if shape in (1, 2, 4) else 0)
         lines = [(line_text, font_px) for line_text, font_px in ((text, 11), (detail, 10)) if line_text]
         for line, (line_text, font_px) in enumerate(lines):
-            middle = (top_px + bottom_px) / 2 + (line - (len(lines) - 1) / 2) * 14
+            middle_y = (top_px + bottom_px) / 2 + (line - (len(lines) - 1) / 2) * 14
             pen.text(
                 (left_px + right_px) / 2,
-                middle,
+                middle_y,
                 shorten(line_text, text_width_px, font_px),
                 size=font_px,
                 colour=palette.ink(colour),
@@ -384,20 +384,20 @@ def _nodes(pen: Pen, item: Nodes, scale: Scale) -> None:
 
 def _outline(shape: int, left: float, top: float, right: float, bottom: float) -> list[tuple[float, float]]:
     """Return the corners of a node's shape; ``outline`` in ``dag.js`` returns the same corners."""
-    slant = min(SLANT_PX, (right - left) / 4)
-    middle = (top + bottom) / 2
+    slant_px = min(SLANT_PX, (right - left) / 4)
+    middle_y = (top + bottom) / 2
     if shape == 1:
-        return [(left + slant, top), (right - slant, top), (right, bottom), (left, bottom)]
+        return [(left + slant_px, top), (right - slant_px, top), (right, bottom), (left, bottom)]
     if shape == 2:
-        return [(left, top), (right, top), (right - slant, bottom), (left + slant, bottom)]
+        return [(left, top), (right, top), (right - slant_px, bottom), (left + slant_px, bottom)]
     if shape == 4:
         return [
-            (left, middle),
-            (left + slant, top),
-            (right - slant, top),
-            (right, middle),
-            (right - slant, bottom),
-            (left + slant, bottom),
+            (left, middle_y),
+            (left + slant_px, top),
+            (right - slant_px, top),
+            (right, middle_y),
+            (right - slant_px, bottom),
+            (left + slant_px, bottom),
         ]
     radius = (bottom - top) / 2 if shape == 3 else 5
     arcs = (
@@ -417,15 +417,15 @@ def _outline(shape: int, left: float, top: float, right: float, bottom: float) -
 
 
 _PAINTERS: dict[type[Item], Callable[[Pen, Any, Scale], None]] = {
-    Spans: _spans,
-    Rects: _rects,
-    Line: _line,
-    Rules: _rules,
-    Labels: _labels,
-    Ticks: _axis,
+    Spans: _paint_spans,
+    Rects: _paint_rects,
+    Line: _paint_line,
+    Rules: _paint_rules,
+    Labels: _paint_labels,
+    Ticks: _paint_ticks,
     Tracks: paint_tracks,
     Time: paint_time,
-    Nodes: _nodes,
+    Nodes: _paint_nodes,
     Readings: lambda *_: None,  # only the browser selects one
     Ring: paint_ring,
 }

@@ -116,9 +116,9 @@ def time_ticks(low: float, high: float, count: float, since: str) -> tuple[str, 
     If the times are large compared with the visible interval, they are counted from a round time before it.
     """
     time_unit_name, scale = time_unit(high - low)
-    larger = scale * 1000
+    larger_scale = scale * 1000
     larger_unit = {"ns": "µs", "µs": "ms"}.get(time_unit_name, "s")
-    base_ns = math.floor(low / larger) * larger if scale < 1e9 else 0.0
+    base_ns = math.floor(low / larger_scale) * larger_scale if scale < 1e9 else 0.0
     step_ns = max(1.0, nice_step((high - low) / max(1.0, count)))
     digits = max(0, -math.floor(math.log10(step_ns / scale) + 1e-9))
     first_tick = math.ceil((low - base_ns) / step_ns - 1e-9)
@@ -127,7 +127,7 @@ def time_ticks(low: float, high: float, count: float, since: str) -> tuple[str, 
         (base_ns + tick * step_ns, f"{tick * step_ns / scale:,.{digits}f}")
         for tick in range(first_tick, last_tick + 1)
     ]
-    base_text = f" + {base_ns / larger:,.0f} {larger_unit}" if base_ns else ""
+    base_text = f" + {base_ns / larger_scale:,.0f} {larger_unit}" if base_ns else ""
     return f"time since {since}{base_text} ({time_unit_name})", ticks
 
 

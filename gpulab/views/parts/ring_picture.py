@@ -28,21 +28,21 @@ def paint_ring(pen: Pen, item: Ring, scale: Scale) -> None:
     mark_px = min(MARK_PX, MARK * distance_px)
     head_px = min(HEAD_PX, HEAD * distance_px)
     font_px = 9 if node_px < NODE_PX - 1 else 10
-    middle = (scale.left + scale.width / 2, scale.top + scale.box.height / 2)
+    centre = (scale.left + scale.width / 2, scale.top + scale.box.height / 2)
     centres = [
-        (middle[0] + radius * math.sin(angle), middle[1] - radius * math.cos(angle))
+        (centre[0] + radius * math.sin(angle), centre[1] - radius * math.cos(angle))
         for angle in (2 * math.pi * index / device_count for index in range(device_count))
     ]
     for source_device, target_device in item.links:
         pen.line([centres[source_device], centres[target_device]], "rule", 2)
     for (x, y), name in zip(centres, item.names, strict=True):
         pen.disc(x, y, node_px, "panel", "muted")
-        forms = name.split("\n")
+        name_forms = name.split("\n")
         fitting_forms = [
-            name_form for name_form in forms if text_width(name_form, font_px) <= 2 * node_px - 3
+            name_form for name_form in name_forms if text_width(name_form, font_px) <= 2 * node_px - 3
         ]
-        pen.text(x, y, (fitting_forms or forms[-1:])[0], size=font_px, anchor="middle")
-    places: Counter[tuple[int, int]] = Counter()
+        pen.text(x, y, (fitting_forms or name_forms[-1:])[0], size=font_px, anchor="middle")
+    marks_at_pair: Counter[tuple[int, int]] = Counter()
     for source_device, target_device, text, colour in zip(
         item.source, item.target, item.text, item.colour, strict=True
     ):
@@ -60,15 +60,15 @@ def paint_ring(pen: Pen, item: Ring, scale: Scale) -> None:
                     - node_px
                     - head_px
                     - mark_px / 2
-                    - places[source_device, target_device] * (mark_px + 1),
+                    - marks_at_pair[source_device, target_device] * (mark_px + 1),
                 ),
                 length - node_px,
             )
         )
-        if not places[source_device, target_device]:
+        if not marks_at_pair[source_device, target_device]:
             pen.line([start, end], "muted", 1.5)
             pen.arrow_head(start, end, "muted", head_px)
-        places[source_device, target_device] += 1
+        marks_at_pair[source_device, target_device] += 1
         mark_left, mark_top = (value - mark_px / 2 for value in mark_centre)
         pen.rect(mark_left, mark_top, mark_left + mark_px, mark_top + mark_px, item.colours[colour])
         pen.outline(mark_left, mark_top, mark_left + mark_px, mark_top + mark_px, "fg", 2)

@@ -45,7 +45,7 @@ def paint_tracks(pen: Pen, item: Tracks, scale: Scale) -> None:
     colour = np.asarray(item.colour, np.int64)
     first_lanes = np.concatenate([[0], np.cumsum(item.lanes)])
     key = first_lanes[np.asarray(item.row, np.int64)] + np.asarray(item.lane, np.int64)
-    inks = [item.ground, *(f"{name}{pale}" for name in item.colours for pale in ("", "-pale"))]
+    inks = [item.ground, *(f"{name}{suffix}" for name in item.colours for suffix in ("", "-pale"))]
     left_px = round(scale.left * SHARPNESS)
     top_px = round(scale.top * SHARPNESS)
     labels: list[tuple[int, float]] = []
@@ -83,8 +83,8 @@ def _shades(
         intervals = colour == shade
         # Total length of the intervals left of each pixel's edge.
         edges = np.maximum.accumulate(np.column_stack((starts[intervals], ends[intervals])).ravel())
-        cumulative = np.concatenate([[0], np.cumsum(np.diff(edges) * (np.arange(edges.size - 1) % 2 == 0))])
-        coverage[shade] = np.diff(np.interp(np.arange(width + 1), edges, cumulative))
+        covered_px = np.concatenate([[0], np.cumsum(np.diff(edges) * (np.arange(edges.size - 1) % 2 == 0))])
+        coverage[shade] = np.diff(np.interp(np.arange(width + 1), edges, covered_px))
     total_coverage = coverage.sum(axis=0)
     return np.where(total_coverage > 0, 1 + 2 * coverage.argmax(axis=0) + (total_coverage < 0.5), 0).astype(
         np.uint8

@@ -47,7 +47,7 @@ class PeersChart(FigureView):
         provenance: Provenance,
         link: str = "direct",
     ) -> None:
-        self._reach = dict(reach)
+        self._has_direct_access = dict(reach)
         self.rates = dict(rates)
         self.provenance = provenance
         self.link = link
@@ -68,7 +68,7 @@ class PeersChart(FigureView):
     @property
     def record(self) -> dict[tuple[int, int], bool]:
         """For each pair of GPUs, whether the first can access the memory of the second directly."""
-        return self._reach
+        return self._has_direct_access
 
     @property
     def groups(self) -> list[list[int]]:
@@ -76,7 +76,9 @@ class PeersChart(FigureView):
         gpu_groups: list[list[int]] = []
         for gpu in self.gpus:
             direct_gpus = [
-                peer_gpu for peer_gpu in self.gpus if peer_gpu == gpu or self._reach[gpu, peer_gpu]
+                peer_gpu
+                for peer_gpu in self.gpus
+                if peer_gpu == gpu or self._has_direct_access[gpu, peer_gpu]
             ]
             if direct_gpus not in gpu_groups:
                 gpu_groups.append(direct_gpus)
@@ -86,8 +88,8 @@ class PeersChart(FigureView):
     def sentence(self) -> str:
         if len(self.gpus) == 1:
             return f"This machine has one GPU, so there are no links between GPUs; {self.provenance.label}."
-        gpu_pairs = [gpu_pair for gpu_pair in self._reach if gpu_pair[0] != gpu_pair[1]]
-        direct_count = sum(self._reach[gpu_pair] for gpu_pair in gpu_pairs)
+        gpu_pairs = [gpu_pair for gpu_pair in self._has_direct_access if gpu_pair[0] != gpu_pair[1]]
+        direct_count = sum(self._has_direct_access[gpu_pair] for gpu_pair in gpu_pairs)
         text = f"{direct_count} of {len(gpu_pairs)} directions are direct{self._rate_text(True)}"
         clauses = [text if direct_count else "no GPU accesses the memory of another GPU directly"]
         if direct_count < len(gpu_pairs):
@@ -103,7 +105,9 @@ class PeersChart(FigureView):
         lines = [self.sentence()]
         for gpu in self.gpus if len(self.gpus) > 1 else ():
             for direct, route in ((True, "directly"), (False, "through the host")):
-                reached_gpus = [f"GPU {b}" for b in self.gpus if b != gpu and self._reach[gpu, b] == direct]
+                reached_gpus = [
+                    f"GPU {b}" for b in self.gpus if b != gpu and self._has_direct_access[gpu, b] == direct
+                ]
                 if reached_gpus:
                     lines.append(f"GPU {gpu} accesses {listing(reached_gpus)} {route}.")
         return "\n".join(lines)
@@ -123,7 +127,7 @@ class PeersChart(FigureView):
             link_texts = {True: number(self.rates[True]), False: f"{number(self.rates[False])}, host"}
 
         def cell(source_gpu: int, target_gpu: int) -> Cell | None:
-            direct = self._reach[source_gpu, target_gpu]
+            direct = self._has_direct_access[source_gpu, target_gpu]
             return (
                 None if source_gpu == target_gpu else Cell(self.rates.get(direct, direct), link_texts[direct])
             )
@@ -141,7 +145,7 @@ class PeersChart(FigureView):
     def _paint(self, ax: Axes) -> None:
         """Draw the GPUs in a row, their direct links above them, and the host below them."""
         last_gpu = self.gpus[-1]
-        direct_pairs = [gpu_pair for gpu_pair, direct in self._reach.items() if direct]
+        direct_pairs = [gpu_pair for gpu_pair, direct in self._has_direct_access.items() if direct]
         for gpu_group in self.groups:
             text = self.link
             if self.rates:
@@ -152,7 +156,7 @@ class PeersChart(FigureView):
         if not self.groups:
             for source_gpu, target_gpu in direct_pairs:
                 if source_gpu < target_gpu or (target_gpu, source_gpu) not in direct_pairs:
-                    self._arc(ax, source_gpu, target_gpu, both=(target_gpu, source_gpu) in direct_pairs)
+                    self._arc(ax, source_gpu, target_gpu, is_mutual=(target_gpu, source_gpu) in direct_pairs)
         host_text = "host"
         if len(self.gpus) > 1:
             host_text = "host, over PCIe"
@@ -174,13 +178,13 @@ class PeersChart(FigureView):
             return PLAIN_POINTS
         return max(0.6, WIDEST_POINTS * self.rates[direct] / max(self.rates.values()))
 
-    def _arc(self, ax: Axes, source_gpu: int, target_gpu: int, both: bool) -> None:
+    def _arc(self, ax: Axes, source_gpu: int, target_gpu: int, is_mutual: bool) -> None:
         ax.annotate(
             "",
             (target_gpu, GPU_Y + BOX_HEIGHT / 2),
             (source_gpu, GPU_Y + BOX_HEIGHT / 2),
             arrowprops={
-                "arrowstyle": "-" if both else "-|>",
+                "arrowstyle": "-" if is_mutual else "-|>",
                 "connectionstyle": f"arc3,rad={-0.4 if source_gpu < target_gpu else 0.4}",
                 "color": colour(DIRECT),
                 "linewidth": self._width(True),

@@ -40,8 +40,8 @@ class PipelineText:
         """
         if not self.pipeline.iterations:
             return ""
-        started = sum(iteration.position <= position for iteration in self.pipeline.iterations)
-        return f" (iteration {started - 1})" if started else " (before the loop)"
+        started_count = sum(iteration.position <= position for iteration in self.pipeline.iterations)
+        return f" (iteration {started_count - 1})" if started_count else " (before the loop)"
 
     def fill(self, fill: Fill) -> str:
         """Describe a fill: the warps and lines that start it, and those that wait for it."""
@@ -88,11 +88,11 @@ class PipelineText:
         )
         noun = "copy" if is_copy else "store"
         owner = "its own" if (use.warp, mistake.kind) == (fill.warp, "early") else f"warp {fill.warp}'s"
-        place = f"line {use.line}{self.iteration(use.position)}"
+        use_text = f"line {use.line}{self.iteration(use.position)}"
         if mistake.kind == "early":
             text = (
-                f"Used too early: warp {use.warp} reads buffer {first_buffer} at {place} without waiting for "
-                f"{owner} {noun} of line {fill.line}."
+                f"Used too early: warp {use.warp} reads buffer {first_buffer} at {use_text} "
+                f"without waiting for {owner} {noun} of line {fill.line}."
             )
             if use.warp == fill.warp:
                 remedy = f"Wait for the {noun} between lines {fill.line} and {use.line}."
@@ -106,9 +106,11 @@ class PipelineText:
         else:
             text = (
                 f"Overwritten while in use: {owner} {noun} of line {fill.line} fills buffer {first_buffer} "
-                f"without waiting until warp {use.warp} has read it at {place}."
+                f"without waiting until warp {use.warp} has read it at {use_text}."
             )
             remedy = f"A barrier must come after line {use.line} and before line {fill.line}."
         buffers = sorted({number for number, _ in mistake.fills})
-        where = f"buffer{'s' if len(buffers) > 1 else ''} {listing([str(number) for number in buffers])}"
-        return f"{text} {remedy} {count(mistake.count, 'read')} of {where} in total."
+        buffers_text = (
+            f"buffer{'s' if len(buffers) > 1 else ''} {listing([str(number) for number in buffers])}"
+        )
+        return f"{text} {remedy} {count(mistake.count, 'read')} of {buffers_text} in total."

@@ -179,14 +179,16 @@ class PipelineView(View):
             *([(MISTAKE, "mistake")] if pipeline.mistakes else []),
         ]
         marks = [(colour, MARK_MEANINGS[kind]) for kind, colour in MARK_COLOURS.items() if kind in kinds]
-        first_of_kind = {mistake.kind: mistake for mistake in reversed(pipeline.mistakes)}
-        mistakes = [self._text.mistake(mistake) for mistake in reversed(first_of_kind.values())]
-        others = len(pipeline.mistakes) - len(mistakes)
-        others_text = f"{count(others, 'more mistake')} at other lines; each marked bar names its own lines."
+        mistake_of_kind = {mistake.kind: mistake for mistake in reversed(pipeline.mistakes)}
+        mistakes = [self._text.mistake(mistake) for mistake in reversed(mistake_of_kind.values())]
+        other_count = len(pipeline.mistakes) - len(mistakes)
+        others_text = (
+            f"{count(other_count, 'more mistake')} at other lines; each marked bar names its own lines."
+        )
         verdict = "No mistake found: every use waits for its fill, and every fill for the use before it."
         return column(
             *(words(text, "strong") for text in mistakes or [verdict]),
-            words(others_text, "note", only="page") if others else None,
+            words(others_text, "note", only="page") if other_count else None,
             legend([*entries, *marks]),
             self._plot(),
             self._lines(),
@@ -207,7 +209,7 @@ class PipelineView(View):
             domain,
             *self._iterations(bottom),
             *self._barriers(bottom),
-            *self._landed(),
+            *self._landed_items(),
             *self._rects(self._bars(groups, top_of_warps)),
             y_ticks(middles, names, domain),
             x_axis(
@@ -248,7 +250,7 @@ class PipelineView(View):
             [Rules(barriers, top, barriers, ends, "muted", dash=True, most=MAX_BARRIERS)] if barriers else []
         )
 
-    def _landed(self) -> list[Item]:
+    def _landed_items(self) -> list[Item]:
         """Return bars from the end of each fill to its first use, or to the next fill if it is never used."""
         pipeline = self.pipeline
         first_use = {(use.buffer, use.fill): use.start for use in pipeline.uses}
@@ -352,8 +354,8 @@ def _groups(marks: Iterable[Mark]) -> list[tuple[int, ...]]:
 
 
 def _bytes_text(start: int, end: int, size_bytes: int) -> str:
-    part = f"{size(size_bytes)} of " if size_bytes < end - start else ""
-    return f"{part}bytes {start:,} to {end - 1:,} of shared memory"
+    size_text = f"{size(size_bytes)} of " if size_bytes < end - start else ""
+    return f"{size_text}bytes {start:,} to {end - 1:,} of shared memory"
 
 
 def _index_text(trace: BlockTrace) -> str:

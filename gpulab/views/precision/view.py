@@ -172,7 +172,7 @@ class PrecisionView(Steered):
 
     def _on_slider(self, _: Any) -> None:
         with self._lock, self.hold_sync():
-            with self._reporting("Moving the number"):
+            with self._show_errors("Moving the number"):
                 self.redraw()
             self.answer({"step": self.step, "power": self.power})
 
@@ -208,11 +208,9 @@ class PrecisionView(Steered):
             **speaking(sentences),
         )
         bit_labels: list[Item] = []
-        for ink_name, digits_of_ink in digits.items():
-            xs, ys, bits_of_ink = zip(*digits_of_ink, strict=True)
-            bit_labels.append(
-                Labels(xs, ys, bits_of_ink, anchor="middle", colour=ink_name, size=10, mono=True)
-            )
+        for ink_name, ink_digits in digits.items():
+            xs, ys, bit_texts = zip(*ink_digits, strict=True)
+            bit_labels.append(Labels(xs, ys, bit_texts, anchor="middle", colour=ink_name, size=10, mono=True))
         middles = [row * ROW_PX + 2 + CELL_PX / 2 for row in range(len(record))]
         names = y_ticks(middles, [rounded.form.name for rounded in record], (0, MAX_BITS))
         return plot(
@@ -260,10 +258,10 @@ def _text(value: Number, form: Format | None = None) -> str:
 def _error(rounded: Rounded) -> str:
     if rounded.error is None:
         return "too large" if _finite(rounded.number) else "none"
-    exact = Fraction(rounded.value) - Fraction(rounded.number)
-    if not exact:
+    exact_error = Fraction(rounded.value) - Fraction(rounded.number)
+    if not exact_error:
         return "0"
-    percentage = float(100 * abs(exact / Fraction(rounded.number)))
+    percentage = float(100 * abs(exact_error / Fraction(rounded.number)))
     percent = f"{percentage:.2g}" if percentage < 99.5 else f"{percentage:.0f}"
     error_text = f"{rounded.error:+.3g}" if rounded.error else "less than FP64 can show"
     return f"{error_text} ({percent} %)".replace("-", "\N{MINUS SIGN}")

@@ -82,9 +82,9 @@ class RooflineChart(FigureView):
 
     def sentence(self) -> str:
         count_text = count(len(self._points), "kernel")
-        achieved = f": {self.point_sentence(self._points[-1])}" if self._points else ""
+        achieved_text = f": {self.point_sentence(self._points[-1])}" if self._points else ""
         origins = listing([*dict.fromkeys(point.provenance.label for point in self.roofline.points)])
-        return f"Roofline of {count_text}{achieved}; {origins}."
+        return f"Roofline of {count_text}{achieved_text}; {origins}."
 
     def point_sentence(self, point: RooflinePoint) -> str:
         """Return a sentence about one launch."""
@@ -145,7 +145,7 @@ class RooflineChart(FigureView):
     def _pairs(self) -> list[tuple[RooflinePoint, RooflinePoint]]:
         return [*zip(self._points, self._points[1:], strict=False)] if self.roofline.path else []
 
-    def _left_out(self) -> list[str]:
+    def _omission_sentences(self) -> list[str]:
         sentences = []
         for point in self.roofline.points:
             if point in self._points:
@@ -193,7 +193,7 @@ class RooflineChart(FigureView):
 
     def notes(self) -> list[str]:
         """Return sentences about changes between launches, and about launches that are not in the chart."""
-        return [*self._changes(), *self._left_out()]
+        return [*self._changes(), *self._omission_sentences()]
 
     def painters(self) -> tuple[Painter, ...]:
         return (self._paint,)
@@ -362,12 +362,14 @@ def _modelled(point: RooflinePoint) -> float:
 
 def _names(points: Sequence[RooflinePoint]) -> dict[float, str]:
     """Return the labels by GFLOP/s. Launches with nearly the same rate share a label of at most two names."""
-    names_at = dict[float, list[str]]()
+    names_by_x = dict[float, list[str]]()
     for point in points:
-        close_rates = (rate for rate in names_at if abs(math.log10(rate / point.gflops)) < SAME_POSITION / 2)
-        names_at.setdefault(next(close_rates, point.gflops), []).append(point.name)
+        close_rates = (
+            rate for rate in names_by_x if abs(math.log10(rate / point.gflops)) < SAME_POSITION / 2
+        )
+        names_by_x.setdefault(next(close_rates, point.gflops), []).append(point.name)
     labels = dict[float, str]()
-    for rate, names in names_at.items():
+    for rate, names in names_by_x.items():
         distinct_names = list(dict.fromkeys(names))
         others_text = f" and {len(distinct_names) - 2} more" if len(distinct_names) > 2 else ""
         labels[rate] = ", ".join(distinct_names[:2]) + others_text
@@ -376,13 +378,13 @@ def _names(points: Sequence[RooflinePoint]) -> dict[float, str]:
 
 def _spaced_heights(heights: Sequence[float]) -> list[float]:
     """Return label heights (0 to 1) that are at least a line apart, each near its original value."""
-    spaced = [*heights]
-    previous = math.inf
+    spaced_heights = [*heights]
+    previous_height = math.inf
     order = sorted(range(len(heights)), key=heights.__getitem__)
     for index in reversed(order):
-        spaced[index] = previous = min(heights[index], previous - LINE_HEIGHT)
+        spaced_heights[index] = previous_height = min(heights[index], previous_height - LINE_HEIGHT)
     lower_bound = LINE_HEIGHT / 2
     for index in order:
-        spaced[index] = lower_bound = max(spaced[index], lower_bound)
+        spaced_heights[index] = lower_bound = max(spaced_heights[index], lower_bound)
         lower_bound += LINE_HEIGHT
-    return spaced
+    return spaced_heights

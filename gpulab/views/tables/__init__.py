@@ -19,7 +19,7 @@ Record = TypeVar("Record")
 
 SOURCE_CHARACTERS = 60
 NOTHING = "–"
-_ACCESS = re.compile(r"\w\s*\[|\b(?:atomic|__ld|__st)\w*\s*\(|=\s*\*|\*\w+\s*=")
+_ACCESS_PATTERN = re.compile(r"\w\s*\[|\b(?:atomic|__ld|__st)\w*\s*\(|=\s*\*|\*\w+\s*=")
 # Text that a narrow page may break into lines, but not within words.
 _WIDTHS = {"source": "min-width:11em;", "meaning": "min-width:11em;", "access": "min-width:6em;"}
 _DARK_PAGE = f"background: {COLOURS['bg'][1]}; color: {COLOURS['fg'][1]}"
@@ -138,17 +138,19 @@ class Table:
     def html(self) -> str:
         """Return the table as HTML, in the colours of the page."""
         # A number stays next to its unit.
-        aligns = ["right;white-space:nowrap" if is_right else "left" for is_right in self._right_aligned()]
+        alignments = [
+            "right;white-space:nowrap" if is_right else "left" for is_right in self._right_aligned()
+        ]
         headings = self.headings
         head_html = "".join(
             f'<th scope="col" style="text-align:{align.partition(";")[0]}">{_html_heading(heading)}</th>'
-            for heading, align in zip(headings, aligns, strict=True)
+            for heading, align in zip(headings, alignments, strict=True)
         )
         body_html = "".join(
             "<tr>"
             + "".join(
                 f'<td style="{_WIDTHS.get(heading, "")}text-align:{align}">{_html_cell(cell, bars)}</td>'
-                for cell, bars, align, heading in zip(row, row_bars, aligns, headings, strict=True)
+                for cell, bars, align, heading in zip(row, row_bars, alignments, headings, strict=True)
             )
             + "</tr>"
             + (self._inner_row(inner) if inner else "")
@@ -177,9 +179,9 @@ class Table:
 
     def _texts(self) -> list[tuple[str, ...]]:
         """Return the texts of the visible rows, with all columns."""
-        shows = [column.show for column in self._columns()]
+        formatters = [column.show for column in self._columns()]
         return [
-            tuple(_text(value, show) for value, show in zip(row, shows, strict=True))
+            tuple(_text(value, show) for value, show in zip(row, formatters, strict=True))
             for row in self._shown_rows()
         ]
 
@@ -307,7 +309,7 @@ def place(code: str, line: int, text: str, column: int = 1, access: bool = False
     """
     lines = code.split("\n")  # as NVRTC counts them: at no other character
     line_text = lines[line - 1] if 1 <= line <= len(lines) else ""
-    if access and (subscript := _ACCESS.search(line_text, max(0, column - 1))):
+    if access and (subscript := _ACCESS_PATTERN.search(line_text, max(0, column - 1))):
         column = subscript.start() + 1
     return line or None, Cell(line_text.strip() or text, short(line_text, column) or text)
 

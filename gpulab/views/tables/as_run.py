@@ -12,8 +12,8 @@ from gpulab.words import number, shape
 from virtualgpu.records.as_run import AccessAsRun, AsRun, BranchAsRun
 
 _NOT_KNOWN = "not known"
-_WRITTEN = Column("as written", "written", number)
-_RUN = Column("as run", "executed", number)
+_WRITTEN_COLUMN = Column("as written", "written", number)
+_RUN_COLUMN = Column("as run", "executed", number)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -70,15 +70,20 @@ class AsRunTable(RecordTable[AsRun], AsRun):
                     (
                         f"{space} {name}",
                         written_count,
-                        _known_or_text(execution_count),
-                        _known_or_text(request_count),
+                        _number_or_text(execution_count),
+                        _number_or_text(request_count),
                     )
                 )
         if self.branches:
             written_count = sum(branch.written for branch in self.branches)
-            divergent_count = _known_or_text(self.divergent_branches)
+            divergent_count = _number_or_text(self.divergent_branches)
             rows.append(("divergent branches", written_count, divergent_count, Cell(None, "")))
-        columns = ("counter", _WRITTEN, _RUN, Column("with an active lane", "active_requests", number))
+        columns = (
+            "counter",
+            _WRITTEN_COLUMN,
+            _RUN_COLUMN,
+            Column("with an active lane", "active_requests", number),
+        )
         return Table("", columns, tuple(rows))
 
     def _accesses(self) -> Table:
@@ -93,20 +98,20 @@ class AsRunTable(RecordTable[AsRun], AsRun):
                 (
                     *place(self.code, line, members[0].text, members[0].column, access=True),
                     f"{space} {access_kind}",
-                    _counted_names(ptx_opcodes),
+                    _names_text(ptx_opcodes),
                     sum(counted_access.written for counted_access in members),
-                    _counted_names(opcodes) or "none",
-                    _known_or_text(_sum([counted_access.executions for counted_access in members])),
+                    _names_text(opcodes) or "none",
+                    _number_or_text(_sum([counted_access.executions for counted_access in members])),
                 )
             )
-        columns = ("line", SOURCE, "access", "PTX", _WRITTEN, "machine code", _RUN)
+        columns = ("line", SOURCE, "access", "PTX", _WRITTEN_COLUMN, "machine code", _RUN_COLUMN)
         return Table("Memory accesses", columns, tuple(rows))
 
     def _branches(self) -> Table:
         branches_by_line: dict[int, list[BranchAsRun]] = {}
         for branch in self.branches:
             branches_by_line.setdefault(branch.line, []).append(branch)
-        columns = ("line", SOURCE, "PTX", _WRITTEN, "machine code", _RUN)
+        columns = ("line", SOURCE, "PTX", _WRITTEN_COLUMN, "machine code", _RUN_COLUMN)
         return Table("Divergent branches", columns, tuple(map(self._branch_row, branches_by_line.values())))
 
     def _branch_row(self, branches: Sequence[BranchAsRun]) -> tuple[Any, ...]:
@@ -116,8 +121,8 @@ class AsRunTable(RecordTable[AsRun], AsRun):
             *place(self.code, first_branch.line, first_branch.text, first_branch.column),
             times(len(branches), "bra"),
             sum(branch.written for branch in branches),
-            _counted_names(opcodes) or "none",
-            _known_or_text(_sum([branch.divergent for branch in branches])),
+            _names_text(opcodes) or "none",
+            _number_or_text(_sum([branch.divergent for branch in branches])),
         )
 
 
@@ -127,7 +132,7 @@ def _opcode(text: str) -> str:
     return text_parts[1] if text_parts[0].startswith("@") else text_parts[0]
 
 
-def _counted_names(names: Counter[str]) -> str:
+def _names_text(names: Counter[str]) -> str:
     return ", ".join(times(name_count, name) for name, name_count in sorted(names.items()))
 
 
@@ -135,5 +140,5 @@ def _sum(values: Sequence[int | None]) -> int | None:
     return None if None in values else sum(value for value in values if value is not None)
 
 
-def _known_or_text(value: int | None) -> Any:
+def _number_or_text(value: int | None) -> Any:
     return Cell(None, _NOT_KNOWN) if value is None else value

@@ -23,7 +23,7 @@ def _percent(fraction: float) -> str:
     return f"{100 * fraction:.0f} %"
 
 
-def _two_digits(value: float) -> str:
+def _two_digits_text(value: float) -> str:
     return f"{value:.2f}"
 
 
@@ -34,11 +34,11 @@ _ACCESS = (
     Column("requests", show=number),
     Column("sectors", show=number),
     Column("at best", "ideal_sectors", number),
-    Column("per request", "sectors_per_request", _two_digits),
+    Column("per request", "sectors_per_request", _two_digits_text),
     Column("L1 hits", "l1_hit_rate", _percent),
     Column("conflicts", "bank_conflicts", number),
 )
-_BRANCH = ("line", SOURCE, Column("executed", show=number), Column("divergent", show=number))
+_BRANCH_COLUMNS = ("line", SOURCE, Column("executed", show=number), Column("divergent", show=number))
 
 _LEGEND = legend(
     [
@@ -86,18 +86,18 @@ class CounterTable(RecordTable[KernelCounters], KernelCounters):
 
         The compiler copies loop bodies. Copies that never ran are left out; the others are in an inner table.
         """
-        accesses = _by_line(
+        accesses = _group_by_line(
             self.accesses,
             lambda access: (access.line, access.space, access.kind),
             lambda access: access.requests,
             self._access_row,
         )
-        branches = _by_line(
+        branches = _group_by_line(
             self.branches, lambda branch: branch.line, lambda branch: branch.executed, self._branch_row
         )
         by_line = (
             _table("Memory accesses", _ACCESS, accesses, "accesses"),
-            _table("Conditional branches", _BRANCH, branches, "branches"),
+            _table("Conditional branches", _BRANCH_COLUMNS, branches, "branches"),
         )
         return self._totals(), *(table for table in by_line if table.rows)
 
@@ -161,16 +161,16 @@ class CounterTable(RecordTable[KernelCounters], KernelCounters):
             *place(self.code, first_access.line, first_access.text, first_access.column, access=True),
             f"{times(len(accesses), f'{first_access.space} {first_access.kind}')}, {sizes} B",
             requests,
-            _pair_cell(sectors, ideal_sectors, self._most("sectors")) if in_sectors else None,
+            _pair_cell(sectors, ideal_sectors, self._largest_count("sectors")) if in_sectors else None,
             ideal_sectors if in_sectors else None,
             sectors / max(1, requests) if in_sectors else None,
             self._l1_hit_rate(accesses),
-            _pair_cell(wavefronts, ideal_wavefronts, self._most("wavefronts"), conflicts)
+            _pair_cell(wavefronts, ideal_wavefronts, self._largest_count("wavefronts"), conflicts)
             if first_access.space == "shared"
             else None,
         )
 
-    def _most(self, counter: str) -> int:
+    def _largest_count(self, counter: str) -> int:
         """Return the largest value of a counter among the source lines, which gets the longest bar."""
         totals: dict[Hashable, int] = {}
         for access in self.accesses:
@@ -241,7 +241,7 @@ def _cache_rows(caches: CacheCounters) -> list[tuple[Any, ...]]:
     return rows
 
 
-def _by_line(
+def _group_by_line(
     counters: Iterable[Counted],
     key: Callable[[Counted], Hashable],
     executions: Callable[[Counted], int],

@@ -209,19 +209,19 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
         colour = "good" if self.time_ns <= self.baseline.time_ns else "tail"
         lines = source_lines(self.baseline_code, _names_by_line(self.baseline))
         before = f"before: {self.baseline.kernel_name}", self.baseline.time_ns
-        after = f"after: {self.kernel_name}", self.time_ns
+        after_bar = f"after: {self.kernel_name}", self.time_ns
         return beside(
             paragraph(f"{self.baseline.kernel_name}, before", "heading") + lines if lines else "",
-            before_and_after(before, after, colour) + "".join(map(paragraph, self._changes())),
+            before_and_after(before, after_bar, colour) + "".join(map(paragraph, self._changes())),
         )
 
     def _finding(self, index: int, cause: Cause) -> str:
         """Return a cause as HTML: its line in the source, the times with and without it, and the remedy."""
         count_text, remedy = _EXPLANATIONS[cause.kind](cause, self)
-        gain = f"{index}. {NAMES[cause.kind]}: {number(cause.gain)} × as fast without it, modelled"
+        gain_text = f"{index}. {NAMES[cause.kind]}: {number(cause.gain)} × as fast without it, modelled"
         return beside(
             source_lines(self.code, {cause.line: ""}, {cause.line: cause.text}) if cause.line else "",
-            paragraph(gain, "strong")
+            paragraph(gain_text, "strong")
             + before_and_after(("now", cause.before_ns), ("without it", cause.after_ns), "good")
             + paragraph(f"{_sentence(count_text)}.")
             + paragraph(f"{remedy}. Notebook {NOTEBOOKS[cause.kind]} shows how."),
@@ -312,10 +312,10 @@ def _rereading(cause: Cause, _: DiagnosisTable) -> Explanation:
 
 def _conflicts(cause: Cause, _: DiagnosisTable) -> Explanation:
     wavefronts = number(cause.figures["wavefronts"])
-    ideal = number(cause.figures["ideal"])
+    ideal_text = number(cause.figures["ideal"])
     moves_matrices = cause.text.startswith(("ldmatrix", "stmatrix"))
     count_text = (
-        f"a request takes {wavefronts} wavefronts where {ideal} would be enough, "
+        f"a request takes {wavefronts} wavefronts where {ideal_text} would be enough, "
         f"because {'rows' if moves_matrices else 'lanes'} use different words of a bank"
     )
     padding = "16 bytes" if moves_matrices else "a word"
@@ -406,8 +406,8 @@ def _grid(cause: Cause, _: DiagnosisTable) -> Explanation:
 
 def _tail(cause: Cause, _: DiagnosisTable) -> Explanation:
     if cause.figures["longest"] >= UNEVEN_FACTOR:
-        longest = number(cause.figures["longest"])
-        count_text = f"the longest block takes {longest} times the mean, and the launch waits for it"
+        longest_text = number(cause.figures["longest"])
+        count_text = f"the longest block takes {longest_text} times the mean, and the launch waits for it"
         return count_text, "Distribute the work evenly, or start the long blocks first"
     waves_text = f"{count(cause.figures['blocks'], 'block')} make {number(cause.figures['waves'])} waves"
     return f"{waves_text}, and the last wave leaves slots empty", (

@@ -44,8 +44,8 @@ class CallsTable(RecordTable[Calls], Calls):
     def sentences(self) -> Sequence[str]:
         """Return sentences about operations that were not recorded, with the nearest recorded ones."""
         sentences = []
-        unrecorded = [ending for ending in self.endings if ending.recorded is False]
-        for ending in dict.fromkeys(unrecorded):
+        unrecorded_calls = [ending for ending in self.endings if ending.recorded is False]
+        for ending in dict.fromkeys(unrecorded_calls):
             nearest_text = f"; the nearest that was: {ending.nearest}" if ending.nearest else ""
             sentences.append(f"{ending.operation} was not recorded{nearest_text}.")
         if not self.endings:
@@ -100,14 +100,14 @@ class TuningTable(RecordTable[Tuning], Tuning):
 
 
 def _choice(choice: Choice) -> Table:
-    fastest = min(
+    fastest_ns = min(
         (candidate.median_ns for candidate in choice.candidates if candidate.median_ns), default=None
     )
     sorted_candidates = sorted(
         choice.candidates, key=lambda candidate: (bool(candidate.why), candidate.median_ns or 0)
     )
-    slowest = max((candidate.median_ns or 0.0 for candidate in choice.candidates), default=0.0)
-    rows = tuple(_candidate(candidate, fastest, slowest) for candidate in sorted_candidates)
+    slowest_ns = max((candidate.median_ns or 0.0 for candidate in choice.candidates), default=0.0)
+    rows = tuple(_candidate(candidate, fastest_ns, slowest_ns) for candidate in sorted_candidates)
     columns = (
         "candidate",
         "result",
@@ -120,12 +120,12 @@ def _choice(choice: Choice) -> Table:
     return Table("; ".join(choice.key), columns, rows)
 
 
-def _candidate(candidate: Candidate, fastest: float | None, slowest: float) -> tuple[Any, ...]:
+def _candidate(candidate: Candidate, fastest_ns: float | None, slowest_ns: float) -> tuple[Any, ...]:
     if candidate.median_ns is None:
         return candidate.name, candidate.why or "right", *(None,) * 5
-    factor = candidate.median_ns / fastest if fastest else None
-    colour = "good" if candidate.median_ns == fastest else "accent"
-    bar = ((candidate.median_ns / slowest, colour),) if slowest else ()
+    factor = candidate.median_ns / fastest_ns if fastest_ns else None
+    colour = "good" if candidate.median_ns == fastest_ns else "accent"
+    bar = ((candidate.median_ns / slowest_ns, colour),) if slowest_ns else ()
     median = Cell(candidate.median_ns, duration(candidate.median_ns), bar)
     times_ns = (median, min(candidate.times_ns), max(candidate.times_ns))
     return candidate.name, candidate.why or "right", *times_ns, len(candidate.times_ns), factor

@@ -43,11 +43,13 @@ class MemoryReportTable(RecordTable[MemoryReport], MemoryReport):
 
     def tables(self) -> tuple[Table, ...]:
         """Return a table of the memory in use at the peak, and a table of GPUs on which the call fits."""
-        return tuple(table for table in (self._alive(), self._rooms()) if table.rows)
+        return tuple(table for table in (self._alive_table(), self._rooms()) if table.rows)
 
     def sentences(self) -> Sequence[str]:
         """Return explanations of the source line of the peak, the temporary memory, and the assumptions."""
-        return list(filter(None, (self._peak_sentence(), self._temporaries(), self._fit(), self.note)))
+        return list(
+            filter(None, (self._peak_sentence(), self._temporaries(), self._room_sentence(), self.note))
+        )
 
     def _peak_sentence(self) -> str:
         if self.failed is not None:
@@ -72,7 +74,7 @@ class MemoryReportTable(RecordTable[MemoryReport], MemoryReport):
             f"when the call returned. {count(self.allocations, 'allocation')}, {count(self.frees, 'free')}."
         )
 
-    def _fit(self) -> str:
+    def _room_sentence(self) -> str:
         device_room = self.rooms[0]
         if device_room.times is None:
             return ""
@@ -88,7 +90,7 @@ class MemoryReportTable(RecordTable[MemoryReport], MemoryReport):
             "for the driver. Rounding and fragmentation are not included."
         )
 
-    def _alive(self) -> Table:
+    def _alive_table(self) -> Table:
         title = "Alive when it failed" if self.failed is not None else "Alive at the peak"
         total_bytes = self.peak_bytes - (self.failed.size_bytes if self.failed is not None else 0)
         rows = tuple(

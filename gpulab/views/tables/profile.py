@@ -112,7 +112,7 @@ class ProfileTable(RecordTable[Profile], Profile):
         ]
         columns = (
             "key",
-            _COUNT,
+            _COUNT_COLUMN,
             Column("sectors", show=_integer),
             Column("DRAM bytes", "dram_bytes", _integer),
             Column("warp instructions", "warp_instructions", _integer),
@@ -141,7 +141,7 @@ class ProfileTable(RecordTable[Profile], Profile):
         ]
         columns = (
             "key",
-            _COUNT,
+            _COUNT_COLUMN,
             _DEVICE_TIME,
             Column("device_time", "device_time_ns", duration),
             Column("of device", "share_of_device", percent),
@@ -167,7 +167,7 @@ class ProfileTable(RecordTable[Profile], Profile):
         ]
         columns = (
             "key",
-            _COUNT,
+            _COUNT_COLUMN,
             _DEVICE_TIME,
             _OF_WALL,
             Column("bytes", "size_bytes", size),
@@ -188,7 +188,7 @@ class ProfileTable(RecordTable[Profile], Profile):
             )
             for wait in self.waits
         ]
-        columns = ("key", _COUNT, _CPU_TIME, _OF_WALL, "wait", "line", SOURCE)
+        columns = ("key", _COUNT_COLUMN, _CPU_TIME, _OF_WALL, "wait", "line", SOURCE)
         return _table("Waits of the host", columns, rows)
 
     def _ranges(self) -> Table:
@@ -196,7 +196,7 @@ class ProfileTable(RecordTable[Profile], Profile):
             (span.key, span.count, span.cpu_time_total_ns, span.device_time_total_ns, span.operations)
             for span in self.ranges
         ]
-        columns = ("key", _COUNT, _CPU_TIME, _DEVICE_TIME, Column("operations", show=number))
+        columns = ("key", _COUNT_COLUMN, _CPU_TIME, _DEVICE_TIME, Column("operations", show=number))
         return _table(
             "NVTX ranges: the host's time in them, and that of the work launched in them", columns, rows
         )
@@ -213,7 +213,7 @@ class ProfileTable(RecordTable[Profile], Profile):
             )
             for line in self.lines
         ]
-        columns = ("line", SOURCE, _COUNT, _DEVICE_TIME, _OF_WALL, Column("gives", "keys"))
+        columns = ("line", SOURCE, _COUNT_COLUMN, _DEVICE_TIME, _OF_WALL, Column("gives", "keys"))
         return _table("Lines that launch work on the device", columns, rows)
 
 
@@ -371,7 +371,7 @@ def _launch(grid: Dim3 | None, block: Dim3 | None) -> str | None:
     return f"{shape(grid)} × {shape(block)}" if grid and block else None
 
 
-_COUNT = Column("count", show=number)
+_COUNT_COLUMN = Column("count", show=number)
 _DEVICE_TIME = Column("device_time_total", "device_time_total_ns", duration)
 _CPU_TIME = Column("cpu_time_total", "cpu_time_total_ns", duration)
 _OF_WALL = Column("of wall", "share_of_wall", percent)

@@ -128,10 +128,10 @@ class SanitizerTable(RecordTable[SanitizerReport], SanitizerReport):
         text_of_line: dict[int, str] = {}
         for place, role in _places(hazard):
             position = f"block {_index(place.block)}, thread {_index(place.thread)}"
-            place_note = f"{role}: {position}" if role else position
+            place_text = f"{role}: {position}" if role else position
             if place.line:
                 marks_by_line[place.line] = "; ".join(
-                    filter(None, [marks_by_line.get(place.line), place_note])
+                    filter(None, [marks_by_line.get(place.line), place_text])
                 )
                 text_of_line[place.line] = place.source.strip()
         times = f"{hazard.severity}, {_times_text(hazard.count)}"

@@ -105,7 +105,7 @@ def gaps(records: Iterable[Gap], timeline: Timeline) -> Answers[Gap]:
         return gap.where, gap.cause, _line(gap.source), reason
 
     rows = _sums_by_key(records, key, timeline)
-    columns = ("where", "cause", "line", "why", *_SUMS)
+    columns = ("where", "cause", "line", "why", *_SUM_COLUMNS)
     return Answers.of(records, "Gaps by cause", timeline, Table("", columns, rows))
 
 
@@ -117,7 +117,7 @@ def path(records: Iterable[PathStep], timeline: Timeline) -> Answers[PathStep]:
         return step.name, step.where, _line(step.source)
 
     rows = _sums_by_key(records, key, timeline)
-    columns = ("link", "where", "line", *_SUMS)
+    columns = ("link", "where", "line", *_SUM_COLUMNS)
     caption = "Critical path: the operations that determine the total time"
     return Answers.of(records, caption, timeline, Table("", columns, rows))
 
@@ -128,10 +128,10 @@ def advice(records: Iterable[Advice], timeline: Timeline) -> Answers[Advice]:
     sentences = tuple(record.text for record in records)
     heading = "Changes that would help, each by itself"
     has_no_work = not timeline.activities and timeline.method == "file"
-    nothing = "there is no GPU work to analyse" if has_no_work else "no single change would help much"
+    empty_text = "there is no GPU work to analyse" if has_no_work else "no single change would help much"
     rows = tuple((record.topic, record.gain_ns, record.text) for record in records)
     columns = ("topic", Column("gain", "gain_ns", duration), "advice")
-    return Answers.of(records, heading, timeline, Table("", columns, rows), sentences, nothing)
+    return Answers.of(records, heading, timeline, Table("", columns, rows), sentences, empty_text)
 
 
 def _sums_by_key(
@@ -149,15 +149,15 @@ def _sums_by_key(
     )
 
 
-def _unbroken(quantity: str) -> str:
+def _join_words(quantity: str) -> str:
     """Return a number and its unit, without a line break between them."""
     return quantity.replace(" ", "\N{NO-BREAK SPACE}")
 
 
-_SUMS = (
+_SUM_COLUMNS = (
     Column("times", "count", number),
-    Column("together", "total_ns", lambda time_ns: _unbroken(duration(time_ns))),
-    Column("of all", "share", lambda share: _unbroken(percent(share))),
+    Column("together", "total_ns", lambda time_ns: _join_words(duration(time_ns))),
+    Column("of all", "share", lambda share: _join_words(percent(share))),
 )
 
 

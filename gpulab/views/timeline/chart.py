@@ -115,8 +115,8 @@ def chart(
         float(track.x0.min(initial=0)),
         float(max(1, track.x1.max(initial=0), *(lanes.record.duration_ns for lanes in panels))),
     )
-    widest = max((text_width(name, 11) for name in track.row_names), default=0.0)
-    left_px = round(min(MAX_LEFT_PX, max(MIN_LEFT_PX, widest + 12)))
+    widest_px = max((text_width(name, 11) for name in track.row_names), default=0.0)
+    left_px = round(min(MAX_LEFT_PX, max(MIN_LEFT_PX, widest_px + 12)))
     names = [shorten(name, left_px - 8, 11) for name in track.row_names]
     middles = [row_top + height / 2 for row_top, height in zip(rows.tops, rows.heights, strict=True)]
     return plots.plot(
@@ -170,16 +170,16 @@ def _tracks(
         for name, texts_of_column in texts_by_column.items():
             texts_of_column += getattr(lanes, name)
     order = np.argsort(np.concatenate(columns["x0"]), kind="stable")
-    merged: dict[str, Any] = {
+    merged_columns: dict[str, Any] = {
         name: _compact(np.concatenate(column_parts)[order]) for name, column_parts in columns.items()
     }
     # A kernel's name has the same colour in every panel.
     colour_of_kernel = kernel_colours(name for lanes in panels for name in lanes.kernels)
     colours = np.array([colour_of_kernel.get(name, 0) for name in texts_by_column["names"]], np.uint8)
-    is_kernel = merged["colour"] == 0
-    merged["colour"][is_kernel] = colours[merged["name"][is_kernel]]
-    device_names = {*np.unique(merged["name"][merged["colour"] < DEVICE_ENGINES]).tolist()}
-    shorts = [
+    is_kernel = merged_columns["colour"] == 0
+    merged_columns["colour"][is_kernel] = colours[merged_columns["name"][is_kernel]]
+    device_names = {*np.unique(merged_columns["name"][merged_columns["colour"] < DEVICE_ENGINES]).tolist()}
+    short_names = [
         _short_name(name) if index in device_names else name
         for index, name in enumerate(texts_by_column["names"])
     ]
@@ -189,11 +189,11 @@ def _tracks(
         heights=rows.heights,
         lanes=[lane_count for lanes in panels for lane_count in lanes.lanes],
         row_names=[lanes.row_name(row_key) for lanes in panels for row_key in lanes.row_keys],
-        **{name: merged.pop(name) for name in ("x0", "x1", "row", "lane", "colour")},
+        **{name: merged_columns.pop(name) for name in ("x0", "x1", "row", "lane", "colour")},
         columns={
-            **merged,
+            **merged_columns,
             **texts_by_column,
-            "shorts": shorts,
+            "shorts": short_names,
             "picks": dict(picks),
             "moment": moment,
             "measured": _measured_names(panels),
@@ -235,15 +235,15 @@ def _advised_lines(panels: Sequence[Lanes], advice: Advice) -> list[int]:
 
 def _compact(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return integers in the smallest type that can store all of them."""
-    extremes = (int(column.min()), int(column.max())) if column.size else (0, 0)
-    fits_int32 = extremes[0] >= -(1 << 31) and extremes[1] < 1 << 31
-    return column.astype(np.result_type(*map(np.min_scalar_type, extremes))) if fits_int32 else column
+    value_range = (int(column.min()), int(column.max())) if column.size else (0, 0)
+    fits_int32 = value_range[0] >= -(1 << 31) and value_range[1] < 1 << 31
+    return column.astype(np.result_type(*map(np.min_scalar_type, value_range))) if fits_int32 else column
 
 
 # Names of CuPy's own kernels, such as cupy_multiply__float32_float32_float32.
 OF_CUPY = re.compile(r"cupy_(\w+?)(?:__\w+)?")
 _COPY = re.compile(r"(?i)\W*(?:cuda )?memcpy (\w)to(\w)")
-_ARGUMENTS = re.compile(r"<[^<>]*>|\([^()]*\)")
+_ARGUMENTS_PATTERN = re.compile(r"<[^<>]*>|\([^()]*\)")
 _LEGEND_LETTERS = 56  # of a kernel's name; those of libraries have more than a hundred
 
 
@@ -254,7 +254,7 @@ def _short_name(name: str) -> str:
     if match := _COPY.match(name):
         return f"{match[1]}2{match[2]}".upper()
     bare_name = name
-    while (shortened := _ARGUMENTS.sub("", bare_name)) != bare_name:
+    while (shortened := _ARGUMENTS_PATTERN.sub("", bare_name)) != bare_name:
         bare_name = shortened
     return (
         bare_name.strip().split(" ")[-1].split("::")[-1] if "::" in bare_name or bare_name != name else name
@@ -354,8 +354,8 @@ def kernel_legend(names: Sequence[str]) -> list[tuple[str, str]]:
         name if len(name) <= _LEGEND_LETTERS else f"{name[: _LEGEND_LETTERS - 1]}…" for name in short_names
     ]
     entries = [(colour, f"kernel {label}") for colour, label in zip(KERNELS, labels, strict=False)]
-    if further := len(names) - len(shown_names):
-        entries.append((KERNELS[-1], f"{further} further kernels"))
+    if more_count := len(names) - len(shown_names):
+        entries.append((KERNELS[-1], f"{more_count} further kernels"))
     return entries
 
 
@@ -367,10 +367,10 @@ def legend_entries(plot: Plot) -> list[tuple[str, str]]:
     names = tracks.columns["name"][is_kernel]
     kernel_names = tracks.columns["names"]
     colour_names = sorted({*zip(colours.tolist(), names.tolist(), strict=True)})
-    ordered = dict.fromkeys(kernel_names[name] for _, name in colour_names)
+    ordered_names = dict.fromkeys(kernel_names[name] for _, name in colour_names)
     entries = [*ENGINES.values()]
     other_engines = np.unique(tracks.colour[~is_kernel]).tolist()
-    return [*kernel_legend([*ordered]), *(entries[index] for index in other_engines)]
+    return [*kernel_legend([*ordered_names]), *(entries[index] for index in other_engines)]
 
 
 def arrow_words(panels: Sequence[Lanes]) -> str:

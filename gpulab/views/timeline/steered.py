@@ -57,10 +57,10 @@ class SteeredTimeline(TimelineView, Steered):
 
     def _on_slider(self, _: Any) -> None:
         with self._lock, self.hold_sync():
-            displayed = self.pictured
+            previous_settings = self.pictured
             try:
-                with self._reporting(self.chosen()):
+                with self._show_errors(self.chosen()):
                     self.show_chosen()
-                    displayed = self._settings()
+                    previous_settings = self._settings()
             finally:
-                self.answer(displayed)
+                self.answer(previous_settings)

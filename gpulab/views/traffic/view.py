@@ -65,7 +65,7 @@ class TrafficView(View):
 
     def draw(self) -> Box:
         record = self._traffic
-        executed = [item for item in record.expressions if item.kernel >= 0]
+        kernel_expressions = [item for item in record.expressions if item.kernel >= 0]
         rows = [
             (
                 item.name,
@@ -74,7 +74,7 @@ class TrafficView(View):
                 duration(item.time_ns),
                 f"kernel {item.kernel + 1}",
             )
-            for item in executed
+            for item in kernel_expressions
         ]
         return column(
             self._ways(),
@@ -116,9 +116,9 @@ class TrafficView(View):
         Without data per kernel, there is one part with the kernel index -1.
         """
         record = self._traffic
-        executed = [expression for expression in record.expressions if expression.kernel >= 0]
+        kernel_expressions = [expression for expression in record.expressions if expression.kernel >= 0]
         kernels = list(record.kernels)
-        for kernel_parts in (executed, kernels):
+        for kernel_parts in (kernel_expressions, kernels):
             moved_bytes = sum(map(_moved_bytes, kernel_parts))
             if (len(kernel_parts), moved_bytes) == (kernel_set.kernels, kernel_set.moved_bytes):
                 return [

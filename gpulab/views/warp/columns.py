@@ -17,8 +17,10 @@ from virtualgpu.records.warp.loops import Ints, calls_of
 
 Columns = dict[str, npt.NDArray[Any]]
 
-_LANES = np.arange(WARP_SIZE)
-_NARROW = [(int(np.iinfo(k).min), int(np.iinfo(k).max), k) for k in ("u1", "i1", "u2", "i2", "u4", "i4")]
+_LANE_INDICES = np.arange(WARP_SIZE)
+_INTEGER_TYPES = [
+    (int(np.iinfo(k).min), int(np.iinfo(k).max), k) for k in ("u1", "i1", "u2", "i2", "u4", "i4")
+]
 
 
 class Texts:
@@ -43,12 +45,12 @@ def narrow(columns: Columns) -> Columns:
     """Return columns of integers in the smallest types that can represent them."""
     for name, column in columns.items():
         minimum, maximum = (int(column.min()), int(column.max())) if column.size else (0, 0)
-        fitting = (
+        fitting_type = (
             column.astype(integer_type)
-            for type_minimum, type_maximum, integer_type in _NARROW
+            for type_minimum, type_maximum, integer_type in _INTEGER_TYPES
             if type_minimum <= minimum and maximum <= type_maximum
         )
-        columns[name] = next(fitting, column)
+        columns[name] = next(fitting_type, column)
     return columns
 
 
@@ -66,7 +68,7 @@ def lane_rows(name: str, values: npt.NDArray[np.uint64], masks: npt.NDArray[np.u
     signed = values.view(np.int64)
     lanes = lanes_of(masks)
     first_lane = np.argmax(lanes, axis=1)
-    later_lanes = lanes & (first_lane[:, None] < _LANES)
+    later_lanes = lanes & (first_lane[:, None] < _LANE_INDICES)
     has_second = later_lanes.any(axis=1)
     second_lane = np.where(has_second, np.argmax(later_lanes, axis=1), first_lane + 1)
     rows = np.arange(len(signed))
@@ -74,7 +76,9 @@ def lane_rows(name: str, values: npt.NDArray[np.uint64], masks: npt.NDArray[np.u
     difference = np.where(has_second, signed[rows, second_lane % WARP_SIZE] - start, 0)
     stride = difference // (second_lane - first_lane)
     first_lane_value = start - stride * first_lane
-    is_linear = np.all((first_lane_value[:, None] + stride[:, None] * _LANES == signed) | ~lanes, axis=1)
+    is_linear = np.all(
+        (first_lane_value[:, None] + stride[:, None] * _LANE_INDICES == signed) | ~lanes, axis=1
+    )
     other_values = values[~is_linear]
     has_high_half = (other_values >> np.uint64(32)).any(axis=1)
     table_row = np.concatenate([[0], np.cumsum(1 + has_high_half)])
@@ -86,13 +90,13 @@ def lane_rows(name: str, values: npt.NDArray[np.uint64], masks: npt.NDArray[np.u
         ~np.arange(int(is_linear.sum()), dtype=np.int32),
         table_row[:-1] << 1 | has_high_half,
     )
-    packed = {
+    encoded_columns = {
         "at": row_codes,
         "base": first_lane_value[is_linear],
         "stride": stride[is_linear],
         "table": table.reshape(-1),
     }
-    return {f"{name}_{suffix}": column for suffix, column in packed.items()}
+    return {f"{name}_{suffix}": column for suffix, column in encoded_columns.items()}
 
 
 def of_warp(steps: WarpSteps, texts: Texts, shared: SharedStates | None = None) -> Columns:
@@ -106,8 +110,8 @@ def of_warp(steps: WarpSteps, texts: Texts, shared: SharedStates | None = None) 
     first_steps = steps.sites.first
     first_of_mask = steps.masks.first
     step_numbers = np.arange(len(steps), dtype=np.int32)
-    active = trace.active_mask[first_of_mask]
-    executed = trace.executed_mask[first_of_mask]
+    active_masks = trace.active_mask[first_of_mask]
+    executed_masks = trace.executed_mask[first_of_mask]
     instructions = (trace.instruction[text].strip() for text in trace.text_index[first_steps].tolist())
     columns: Columns = {
         "site": steps.sites.of,
@@ -121,11 +125,11 @@ def of_warp(steps: WarpSteps, texts: Texts, shared: SharedStates | None = None) 
         "site_words": texts.numbers(steps.site_words),
         "site_code": texts.numbers(instructions),
         "mask": steps.masks.of,
-        "mask_active": active,
-        "mask_executed": executed,
+        "mask_active": active_masks,
+        "mask_executed": executed_masks,
         "mask_words": texts.numbers(steps.lanes_words),
-        "mask_lanes": np.bitwise_count(active),
-        "mask_ran": np.bitwise_count(executed),
+        "mask_lanes": np.bitwise_count(active_masks),
+        "mask_ran": np.bitwise_count(executed_masks),
         **{name: target_steps - step_numbers for name, target_steps in steps.moves.items()},
     }
     visits = steps.visits

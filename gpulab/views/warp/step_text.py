@@ -28,7 +28,7 @@ WIDE_NOTE = "Accesses wider than 4 bytes per lane are split into halves or quart
 
 # Cache of texts, because all warps of a block need the same ones.
 _cached = lru_cache(4096)
-_PREDICATE = re.compile(r"^@!?%?\w+\s+")
+_PREDICATE_PATTERN = re.compile(r"^@!?%?\w+\s+")
 _TYPE = re.compile(r"\.([fsu])(?:8|16|32|64)\b")
 _SPACE_WORDS = {"const": "constant", "generic": "generic-address"}
 _VERBS = {"load": ("loads", "from"), "store": ("stores", "to"), "atomic": ("updates atomically", "in")}
@@ -52,7 +52,7 @@ class Access(NamedTuple):
 @_cached
 def bare_text(text: str) -> str:
     """Return an instruction without its predicate and semicolon."""
-    return _PREDICATE.sub("", text.strip().rstrip(";"))
+    return _PREDICATE_PATTERN.sub("", text.strip().rstrip(";"))
 
 
 @_cached
@@ -215,8 +215,8 @@ def watched_words(trace: WarpTrace, step: int, lane: int) -> list[str]:
         if row >= 0 and watch.known[row] >> lane & 1:
             value_text = read_bits(int(watch.value[row, lane]), watch.kind)
         else:
-            outside = row >= 0 and watch.outside[row] >> lane & 1
-            value_text = watch.note if outside or row < 0 else "not known here"
+            is_outside = row >= 0 and watch.outside[row] >> lane & 1
+            value_text = watch.note if is_outside or row < 0 else "not known here"
         values.append(f"{watch.text} in lane {lane}: {value_text}")
     return values
 
@@ -269,9 +269,9 @@ def confirm(predicted: WarpTrace, measured: WarpTrace) -> str:
     )
     measured_visits = list(zip(measured.pc.tolist(), measured.active_mask.tolist(), strict=True))
     if measured.truncated or predicted.truncated:
-        shorter = min(len(predicted_visits), len(measured_visits))
-        predicted_visits = predicted_visits[:shorter]
-        measured_visits = measured_visits[:shorter]
+        common_length = min(len(predicted_visits), len(measured_visits))
+        predicted_visits = predicted_visits[:common_length]
+        measured_visits = measured_visits[:common_length]
     device = measured.provenance.device
     total_text = number(max(len(predicted_visits), len(measured_visits)))
     confirmed = f"Masks confirmed by {device}: {total_text} of {total_text} basic blocks equal"

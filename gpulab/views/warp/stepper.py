@@ -209,7 +209,7 @@ class WarpStepper(View, module="warp/stepper"):
             str(warp): columns.of_warp(warp_steps, text_table, shared)
             for warp, warp_steps in self._warps.items()
         }
-        noted_trace = next(
+        first_note_trace = next(
             (warp_steps.trace for warp_steps in all_steps if warp_steps.trace.truncated), first_trace
         )
         has_loops = any(len(warp_steps.loops) for warp_steps in all_steps)
@@ -230,7 +230,7 @@ class WarpStepper(View, module="warp/stepper"):
             "line_sentence": step_text.LINE_SENTENCE,
             "empty": step_text.EMPTY,
             "optimized_out": [step_text.OPTIMIZED_OUT, step_text.OPTIMIZED_OUT_HELP],
-            "notes": self._notes(noted_trace),
+            "notes": self._notes(first_note_trace),
             "most_briefs": step_text.MAX_BRIEFS,
             "variables": [
                 [

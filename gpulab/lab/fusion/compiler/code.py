@@ -38,7 +38,7 @@ _COMMON_OPERATIONS = {
     "logical_or": "{0} != 0 || {1} != 0",
     "sign": "({0} > 0) - ({0} < 0)",
 }
-_REAL = {
+_REAL_OPERATIONS = {
     **{
         name: f"{name}({{0}})"
         for name in (
@@ -70,17 +70,17 @@ _REAL = {
     "reciprocal": "1 / {0}",
     "sign": "{0} != {0} ? {0} : ({0} > 0) - ({0} < 0)",
 }
-_INTEGER = {"absolute": "{0} < 0 ? -{0} : {0}"}
+_INTEGER_OPERATIONS = {"absolute": "{0} < 0 ? -{0} : {0}"}
 # Of a reduction: how two become one, from what it begins, and what becomes of the result.
-_REDUCE = {
+_REDUCE_OPERATORS = {
     "sum": ("a + b", "0"),
     "mean": ("a + b", "0"),
     "prod": ("a * b", "1"),
     **dict.fromkeys(("max", "amax"), ("(a != a || a > b) ? a : b", "")),
     **dict.fromkeys(("min", "amin"), ("(a != a || a < b) ? a : b", "")),
 }
-_LETTERS = frozenset("bcdghkmpqrstuvwxyz")
-_TAKEN = frozenset(
+_NAME_LETTERS = frozenset("bcdghkmpqrstuvwxyz")
+_RESERVED_NAMES = frozenset(
     {
         *("in", "is", "and", "or", "not", "new", "int", "long", "short", "char", "float", "double", "auto"),
         *("bool", "void", "this", "union", "enum", "struct", "before", "behind"),
@@ -102,7 +102,7 @@ _C_NAMES = {
 
 
 # CuPy includes it for types that its own parameters have, and one of a preamble's is none.
-_HALVES = "#if __has_include(<cupy/float16.cuh>)\n#include <cupy/float16.cuh>\n#endif\n"
+_HALF_INCLUDE = "#if __has_include(<cupy/float16.cuh>)\n#include <cupy/float16.cuh>\n#endif\n"
 
 
 class NoCodeError(Exception):
@@ -187,7 +187,7 @@ def _reduction(
     array_numbers: tuple[tuple[int, ...], tuple[int, ...]],
     name: str,
 ) -> Generated:
-    operator = _REDUCE.get(node.name)
+    operator = _REDUCE_OPERATORS.get(node.name)
     axis = node.kwargs.get("axis", node.args[1] if len(node.args) > 1 else None)
     if operator is None or {*node.kwargs} - {"axis", "keepdims"} or len(node.args) > 2:
         raise NoCodeError(f"No C++ code can be generated for {node.name!r} with these arguments.")
@@ -205,7 +205,7 @@ def _reduction(
         f"__device__ void behind({c_type} a{results}) {{ {' '.join([*statements[True], *stores])} }}\n"
     )
     if any(n.dtype.name == "float16" for n in (*input_nodes, *output_nodes)):
-        preamble = f"{_HALVES}{preamble}"
+        preamble = f"{_HALF_INCLUDE}{preamble}"
     # CuPy puts in0 and out0 in these names' place, wherever it finds their letters, and lacks their types
     # where that is what they are called.
     inputs = [f"in_{k}" for k in range(len(input_nodes))]
@@ -239,7 +239,9 @@ def _extreme_value(dtype: np.dtype[Any], name: str) -> str:
 
 def _statement(plan: Plan, node: Node, names: dict[int, str], inputs: list[Node]) -> str:
     loop = _loop_type(plan, node)
-    pattern = {**_COMMON_OPERATIONS, **(_REAL if loop.kind == "f" else _INTEGER)}.get(node.name)
+    pattern = {**_COMMON_OPERATIONS, **(_REAL_OPERATIONS if loop.kind == "f" else _INTEGER_OPERATIONS)}.get(
+        node.name
+    )
     extra_options = {*node.kwargs} - {"out"}
     if pattern is None or extra_options or (loop.kind not in "fiu" and node.name not in _PLAIN):
         raise NoCodeError(f"No C++ code can be generated for {node.name!r} of type {loop}.")
@@ -261,10 +263,10 @@ def _statement(plan: Plan, node: Node, names: dict[int, str], inputs: list[Node]
 
 def _input(node: Node, index: int) -> str:
     """Return the C++ name of an input: its own name if C++ allows that, otherwise ``in`` and a number."""
-    is_plain_name = (node.kind == "input" and len(node.name) > 1) or node.name in _LETTERS
+    is_plain_name = (node.kind == "input" and len(node.name) > 1) or node.name in _NAME_LETTERS
     return (
         node.name
-        if is_plain_name and re.fullmatch(r"[a-z][a-z_]*", node.name) and node.name not in _TAKEN
+        if is_plain_name and re.fullmatch(r"[a-z][a-z_]*", node.name) and node.name not in _RESERVED_NAMES
         else f"in{index}"
     )
 

@@ -17,7 +17,7 @@ from gpulab.lab.fusion.compiler.trace import Trace, overlaps, traced
 from gpulab.views.tables import Table
 from gpulab.words import count
 
-_SHARED = "share memory"
+_SHARED_SUFFIX = "share memory"
 MOST_ENTRIES = 8  # as of PyTorch's recompile_limit
 
 
@@ -92,7 +92,7 @@ class Compiled:
     def _compile(self, args: Sequence[Any], guards: dict[str, Any], reason: str) -> Entry:
         cp = session.cp()
         trace = traced(self.function, *(a.copy() if isinstance(a, cp.ndarray) else a for a in args))
-        if any(shared for name, shared in guards.items() if name.endswith(_SHARED)):
+        if any(shared for name, shared in guards.items() if name.endswith(_SHARED_SUFFIX)):
             trace.breaks.append("two arguments share memory")
         program = None if trace.breaks else Program(Plan(trace))
         return Entry(guards, trace, program, reason, names=trace.used)
@@ -160,7 +160,7 @@ def guards_of(function: Callable[..., Any], args: Sequence[Any]) -> dict[str, An
                 (type(argument).__name__, argument) if isinstance(argument, np.generic) else argument
             )
     for (a, argument), (b, other_array) in combinations(arrays, 2):
-        guards[f"{a} and {b} {_SHARED}"] = overlaps(argument, other_array)
+        guards[f"{a} and {b} {_SHARED_SUFFIX}"] = overlaps(argument, other_array)
     return guards
 
 

@@ -108,12 +108,14 @@ class Plan:
         if (first_node.stream, first_node.device) != (second_node.stream, second_node.device):
             return STREAM
         members = [*self._members(first_node.number), *self._members(second_node.number)]
-        reason = self._one_loop(members, first_node, second_node, source)
+        reason = self._reduction_obstacle(members, first_node, second_node, source)
         if reason and self.way == "rows":
             reason = self._rows(members)
         return reason or self.alias(members) or self._cycle_message({n.number for n in members}, members)
 
-    def _one_loop(self, members: list[Node], first_node: Node, second_node: Node, source_node: Node) -> str:
+    def _reduction_obstacle(
+        self, members: list[Node], first_node: Node, second_node: Node, source_node: Node
+    ) -> str:
         reductions = [n for n in members if n.kind == "reduce"]
         if (first_node.kind == "reduce" and second_node.shape != first_node.shape) or len(reductions) > 1:
             return REDUCTION
@@ -229,7 +231,7 @@ class Plan:
     def reads(self, group: Sequence[int]) -> list[Node]:
         """Return the nodes whose arrays a kernel reads from memory, without duplicates."""
         read_numbers = dict.fromkeys(n for node_number in group for n in self.nodes[node_number].before)
-        return [*_distinct(self.nodes[n] for n in read_numbers if _origin(self.nodes, n) not in group)]
+        return [*_distinct_nodes(self.nodes[n] for n in read_numbers if _origin(self.nodes, n) not in group)]
 
     def writes(self, group: Sequence[int]) -> list[Node]:
         """Return the nodes whose arrays a kernel stores, because they are results, are kept, or are read by
@@ -240,7 +242,7 @@ class Plan:
             for n in reversed(group)  # of several changes of one array the last is stored
             if n in self.kept or self.nodes[n].writes is not None or self.consumers[n] - {*group}
         ]
-        return [*_distinct(outputs)][::-1]
+        return [*_distinct_nodes(outputs)][::-1]
 
     def moved_bytes(self, bytes_by_node: Mapping[int, int]) -> int:
         """Return the total of bytes that all kernels read and write.
@@ -268,7 +270,7 @@ def _origin(nodes: list[Node], node_number: int) -> int:
     return node_number
 
 
-def _distinct(nodes: Iterable[Node]) -> Iterator[Node]:
+def _distinct_nodes(nodes: Iterable[Node]) -> Iterator[Node]:
     distinct_nodes: list[Node] = []
     for node in nodes:
         if not any(same_elements(node.result, listed_node.result) for listed_node in distinct_nodes):

@@ -21,7 +21,7 @@ from virtualgpu.errors import GpulabError
 
 Kind = Literal["input", "map", "reduce", "matmul", "view", "kernel", "other", "host"]
 MOST_NODES = 400
-_REDUCTIONS = frozenset(
+_REDUCTION_FUNCTIONS = frozenset(
     {
         *(
             "sum",
@@ -41,15 +41,15 @@ _REDUCTIONS = frozenset(
         *("nansum", "nanmax", "nanmin", "median"),
     }
 )
-_PRODUCTS = frozenset({"matmul", "dot", "inner", "outer", "tensordot", "einsum", "vdot", "kron"})
-_MAPS = frozenset(
+_PRODUCT_FUNCTIONS = frozenset({"matmul", "dot", "inner", "outer", "tensordot", "einsum", "vdot", "kron"})
+_MAP_FUNCTIONS = frozenset(
     {
         *("where", "clip", "astype", "copy", "copyto", "array", "ascontiguousarray", "nan_to_num", "round"),
         "conj",
     }
 )
 _HOST_READS = frozenset({"get", "item", "tolist", "tobytes", "asnumpy"})
-_MAKERS = frozenset({"ElementwiseKernel", "ReductionKernel", "RawKernel", "fuse"})
+_KERNEL_MAKERS = frozenset({"ElementwiseKernel", "ReductionKernel", "RawKernel", "fuse"})
 _HOST_METHODS = ("__bool__", "__float__", "__int__", "__index__", "__complex__")
 
 
@@ -156,14 +156,14 @@ class Trace:
             if values and not isinstance(result, (str, bool, type(None))):
                 self.asked(name, values[0])
             return result
-        details = {"call": function, "args": _mapped(args, _ref), "kwargs": _mapped(kwargs, _ref)}
+        details = {"call": function, "args": _mapped(args, _make_ref), "kwargs": _mapped(kwargs, _make_ref)}
         if isinstance(result, self.cp.ndarray):
             node_kind = self._node_kind(name, values, result)
             if name in ("empty", "empty_like"):  # memory alone: nothing is launched
                 return self.add(name, "view", result, (), **details)
             output_value = next((v for v in values if v._array is result), None)
             if output_value is not None:
-                return self._wrote(output_value, name, node_kind, predecessors, details)
+                return self._record_write(output_value, name, node_kind, predecessors, details)
             return self.add(name, node_kind, result, predecessors, **details)
         if isinstance(result, (tuple, list)) and any(
             isinstance(element, self.cp.ndarray) for element in result
@@ -184,13 +184,13 @@ class Trace:
         for value in values:
             if _is_within(result, value._array) and result is not value._array:
                 return "view"
-        if name in _PRODUCTS:
+        if name in _PRODUCT_FUNCTIONS:
             return "matmul"
-        if name in _REDUCTIONS:
+        if name in _REDUCTION_FUNCTIONS:
             return "reduce"
-        return "map" if values and (name in _MAPS or _is_ufunc(name)) else "other"
+        return "map" if values and (name in _MAP_FUNCTIONS or _is_ufunc(name)) else "other"
 
-    def _wrote(
+    def _record_write(
         self,
         output_value: Value,
         name: str,
@@ -215,7 +215,7 @@ class Trace:
         """Launch a kernel that the learner wrote, and record it as one operation that is never fused."""
         values = list(_values((*args, *kwargs.values())))
         result = function(*_mapped(args, _real_array), **_mapped(kwargs, _real_array))
-        details = {"call": function, "args": _mapped(args, _ref), "kwargs": _mapped(kwargs, _ref)}
+        details = {"call": function, "args": _mapped(args, _make_ref), "kwargs": _mapped(kwargs, _make_ref)}
         predecessors = [v._node.number for v in values]
         if isinstance(result, self.cp.ndarray):
             return self.add(name, "kernel", result, predecessors, **details)
@@ -246,7 +246,7 @@ class Trace:
             is_array = isinstance(value, self.cp.ndarray)
             arguments.append(self.add(_name(function, index), "input", value) if is_array else value)
         try:
-            self.returned = _Rebound(self).function(function)(*arguments)
+            self.returned = _FunctionCopies(self).function(function)(*arguments)
         except TypeError as error:
             if "Value" not in str(error):
                 raise
@@ -372,18 +372,20 @@ def _define_operators() -> None:
     }
     compare = {"lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal", "eq": "equal"}
     for method_name, name in {**binary_functions, **compare, "ne": "not_equal"}.items():
-        setattr(Value, f"__{method_name}__", _forward(name, lambda a, b: (a, b)))
+        setattr(Value, f"__{method_name}__", _make_operator(name, lambda a, b: (a, b)))
         if method_name in binary_functions:
-            setattr(Value, f"__r{method_name}__", _forward(name, lambda a, b: (b, a)))
+            setattr(Value, f"__r{method_name}__", _make_operator(name, lambda a, b: (b, a)))
             if name != "matmul":
-                setattr(Value, f"__i{method_name}__", _forward(name, lambda a, b: (a, b), in_place=True))
+                setattr(
+                    Value, f"__i{method_name}__", _make_operator(name, lambda a, b: (a, b), in_place=True)
+                )
     for method_name, name in {"neg": "negative", "abs": "absolute", "invert": "invert"}.items():
-        setattr(Value, f"__{method_name}__", _forward(name, lambda a: (a,)))
+        setattr(Value, f"__{method_name}__", _make_operator(name, lambda a: (a,)))
     for name in _HOST_METHODS:
-        setattr(Value, name, _host(name))
+        setattr(Value, name, _make_host_method(name))
 
 
-def _forward(name: str, order: Callable[..., tuple[Any, ...]], in_place: bool = False) -> Any:
+def _make_operator(name: str, order: Callable[..., tuple[Any, ...]], in_place: bool = False) -> Any:
     def operator(self: Value, *operands: Any) -> Any:
         function = getattr(self._trace.cp, name)
         return self._trace.call(name, function, order(self, *operands), {"out": self} if in_place else {})
@@ -391,7 +393,7 @@ def _forward(name: str, order: Callable[..., tuple[Any, ...]], in_place: bool = 
     return operator
 
 
-def _host(name: str) -> Any:
+def _make_host_method(name: str) -> Any:
     def read_value(self: Value) -> Any:
         self._trace.asked(name.strip("_"), self)
         return getattr(self._array, name)()
@@ -415,7 +417,7 @@ class _Module:
         attribute = getattr(self.__module, name)
         if isinstance(attribute, types.ModuleType):
             return _Module(self.__trace, attribute, self.__wrap, f"{self.__path}{name}.")
-        if name in _MAKERS:
+        if name in _KERNEL_MAKERS:
             return lambda *args, **kwargs: self.__wrap(attribute(*args, **kwargs))
         if isinstance(attribute, type) or not callable(attribute):
             return attribute
@@ -426,7 +428,7 @@ class _Module:
         return function
 
 
-class _Rebound:
+class _FunctionCopies:
     """Copies of a function, and of functions that it calls, with stand-ins for ``cp`` and for kernels."""
 
     def __init__(self, trace: Trace) -> None:
@@ -539,7 +541,7 @@ def _real_array(value: Value) -> Any:
     return value._array
 
 
-def _ref(value: Value) -> Ref:
+def _make_ref(value: Value) -> Ref:
     return Ref(value._node.number)
 
 
