@@ -116,7 +116,7 @@ class Order:
         return reversed(self._stream(key).waits)
 
     def next_in(self, key: StreamKey) -> Clock:
-        """Return the clock that the next operation of a stream will have. No operation is added."""
+        """Return the clock that the next operation of a stream will have, without adding an operation."""
         return self._next_clock(self._stream(key))
 
     def work(self, act: Work, devices: Iterable[int] = ()) -> Moment:

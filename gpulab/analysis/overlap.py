@@ -99,7 +99,7 @@ def union(spans: Intervals) -> Intervals:
 
 
 def length_ns(spans: Intervals) -> int:
-    """Return the total time in ns that the intervals cover. Overlapping parts count once."""
+    """Return the total time in ns that the intervals cover. Overlapping parts are counted once."""
     disjoint_spans = union(spans)
     return int((disjoint_spans[1] - disjoint_spans[0]).sum())
 

@@ -79,7 +79,7 @@ class GraphPool:
         return int(self.pool.used_bytes())
 
     def total_bytes(self) -> int:
-        """Return the bytes that the pool has taken from the device."""
+        """Return the bytes that the pool has allocated on the device."""
         return int(self.pool.total_bytes())
 
     def __repr__(self) -> str:

@@ -341,7 +341,7 @@ def block_order(order: str, seed: int = 0) -> Iterator[None]:
 
 @contextmanager
 def lockstep_warps(watchdog_s: float = 2.0) -> Iterator[None]:
-    """Schedule warps on the virtual GPU in lockstep, as GPUs before Volta did, within a ``with`` block.
+    """Schedule warps on the virtual GPU in lockstep within a ``with`` block, as GPUs before Volta did.
 
     The lanes of a warp then share one program counter. Where a warp has diverged, one side runs until it
     meets the other again, so lanes of a warp that wait for each other hang::

@@ -30,7 +30,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def children(pid: int) -> list[int]:
-    """Return the processes that `pid` has started, or that were reparented to it."""
+    """Return the child processes of `pid`, including processes that were reparented to it."""
     try:
         lists = [(task / "children").read_text() for task in (_PROC / str(pid) / "task").iterdir()]
     except OSError:  # the process has ended, or this system does not list children

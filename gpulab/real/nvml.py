@@ -170,7 +170,7 @@ def sharing(pci_bus_id: str | None = None) -> Sharing:
 
 
 def text(value: str | bytes) -> str:
-    """Convert text that NVML and CUDA return as bytes in some versions to a string."""
+    """Convert text from NVML or CUDA to a string. Some of their versions return bytes."""
     return value.decode() if isinstance(value, bytes) else str(value)
 
 

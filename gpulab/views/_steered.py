@@ -26,6 +26,6 @@ class Steered(View):
     failed = traitlets.Unicode("").tag(sync=True)
 
     def answer(self, pictured: dict[str, int]) -> None:
-        """Tell the browser which slider values are displayed. The browser then sends the next values."""
+        """Send the displayed slider values to the browser, which then sends the next values."""
         self.pictured = pictured
         self.pictures += 1

@@ -56,7 +56,7 @@ class Run:
         self.forget()
 
     def forget(self) -> None:
-        """Forget the events of earlier work, so that later operations do not wait for it."""
+        """Discard the events of earlier work, so that later operations do not wait for that work."""
         # Streams with their events: of the last that wrote a place, and of all that have read it since.
         self._write_events: dict[Place, tuple[Any, Any]] = {}
         self._read_events: defaultdict[Place, list[tuple[Any, Any]]] = defaultdict(list)

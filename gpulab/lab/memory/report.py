@@ -293,7 +293,7 @@ class _Arrays:
             self.look(self._spent_s <= allowed_s)
 
     def look(self, everywhere: bool = False) -> None:
-        """Record the addresses and names of recently created arrays. With `everywhere`, record all arrays."""
+        """Record the addresses and names of recently created arrays or, with `everywhere`, of all arrays."""
         start_s = time.perf_counter()
         now_ns = time.perf_counter_ns()
         self._names.look_again(sys._getframe())

@@ -140,7 +140,9 @@ class PoolRecorder(SegmentRecorder):
         self.capacity_bytes = self._total_bytes + int(self._cp.cuda.runtime.memGetInfo()[0])
 
     def stop(self) -> AllocatorTrace:
-        """Stop recording, and return all events. If it was not started, return the contents of the pool."""
+        """Stop recording, and return all events. If the recorder was not started, return the contents of the
+        pool.
+        """
         super().stop()
         self.look()
         # The limit that refused something, or else the last one that there was.

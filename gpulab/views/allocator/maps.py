@@ -225,7 +225,9 @@ class Maps:
 
     @cached_property
     def default_position(self) -> int:
-        """The slider position that is shown first: a failed request, or the one with the most used memory."""
+        """The slider position that is shown first: the first failed request, or the position with the most
+        used memory.
+        """
         refusals = self.refusals()
         if refusals:
             return refusals[0]

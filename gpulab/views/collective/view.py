@@ -61,14 +61,14 @@ class CollectiveView(View):
         self._links: tuple[Over, ...] = tuple(
             dict.fromkeys(crossing.over for crossing in record.traffic.crossings)
         )
-        clock_text = "without the host's share"
+        clock_text = "without the time of the host"
         if record.provenance.source == "measured":
             clock_text = "by the host's clock"
         if record.in_one_go_ns:
             clock_text += f"; as one CUDA graph, in which they may overlap, {duration(record.in_one_go_ns)}"
         if record.from_host_ns:
             clock_text += f"; without waiting between steps, from Python, {duration(record.from_host_ns)}"
-        steps_text = f"Steps one after another, {clock_text}"
+        steps_text = f"Steps run one after another, {clock_text}"
         if record.opaque:
             steps_text = f"One call of {record.algorithm}, between events"
             if record.provenance.source == "modelled":

@@ -35,7 +35,7 @@ class Group:
 
 
 def kind_of(node: GraphNode) -> object:
-    """Return a key that is equal for nodes with the same operation."""
+    """Return a key for a node's operation. Nodes with the same operation have equal keys."""
     return node.kind, node.name, node.grid, node.block, node.size_bytes, node.copy_kind
 
 

@@ -377,7 +377,7 @@ def _marks(record: MemorySamples, end: float) -> list[Item]:
 
 
 def scale(reserved: Any, device: Any, peak: Any, limit: Any, capacity: float) -> float:
-    """Return the number of bytes that the chart's full height represents."""
+    """Return the number of bytes at the upper edge of the chart."""
     pool_bytes = max(np.nanmax(reserved, initial=0), np.nanmax(peak, initial=0), 1 << 20)
     largest_limit = np.nanmax(limit, initial=0)
     top_bytes = max(pool_bytes, largest_limit if largest_limit <= MAX_OUTSIDE_FACTOR * pool_bytes else 0)

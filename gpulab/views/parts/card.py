@@ -134,7 +134,7 @@ def beside(*parts: str) -> str:
 
 
 def strip(cells: Iterable[tuple[str, str, str]]) -> str:
-    """Return values in the order of time as an HTML list. Each value has a text, a note and a colour."""
+    """Return values in chronological order as an HTML list. Each value has a text, a note and a colour."""
     items_html = "".join(
         f'<li style="border-top-color:var(--gl-{colour})"><b>{escape(text)}</b> '
         f"<small>{escape(note)}</small></li>"

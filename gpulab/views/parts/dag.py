@@ -94,7 +94,7 @@ def dag(
     marked: Collection[str | tuple[str, str]] = (),
     **options: Any,
 ) -> Plot:
-    """Draw a graph in layers from left to right, with each node as far left as its predecessors allow.
+    """Draw a graph in layers from left to right. Each node is as far left as its predecessors allow.
 
     Parameters
     ----------

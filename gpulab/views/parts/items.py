@@ -302,7 +302,7 @@ class Nodes(Item):
 
 @dataclass(frozen=True, kw_only=True)
 class Ring(Item):
-    """Devices on a circle and the data that moves between them; the plot's domain does not matter.
+    """Devices on a circle and the data that moves between them. The domain of the plot is not used.
 
     Parameters
     ----------

@@ -51,7 +51,7 @@ def wrap(text: str, width: float, size: float, weight: str = "normal") -> list[s
 
 
 def shorten(text: str, width: float, size: float, weight: str = "normal") -> str:
-    """Return the text, cut and ended with an ellipsis if it is too wide."""
+    """Return the text, or a shortened text with an ellipsis if the text is too wide."""
     if text_width(text, size, weight) <= width:
         return text
     while text and text_width(f"{text}…", size, weight) > width:

@@ -219,7 +219,7 @@ def _pair_cell(actual: int, ideal: int, largest_count: int, value: int | None = 
 
 def _cache_rows(caches: CacheCounters) -> list[tuple[Any, ...]]:
     """Return the rows of the cache model, whose numbers are modelled and not counted."""
-    start_text = "from empty caches" if caches.start == "cold" else "with the data left in L2"
+    start_text = "from empty caches" if caches.start == "cold" else "with data in L2 from earlier launches"
     part_text = "" if caches.one_in == 1 else f", from one line in {caches.one_in}"
     method = f"modelled {start_text}{part_text}"
     rows: list[tuple[Any, ...]] = []

@@ -314,7 +314,7 @@ class Lanes:
 
     @cached_property
     def arrows(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-        """Return pairs of operations, as indices, that run in different streams but have a defined order.
+        """Return the pairs of operations, as indices, that run in different streams but have a defined order.
 
         Returns
         -------

@@ -229,7 +229,7 @@ class Trace:
         return result
 
     def asked(self, how: str, value: Value) -> None:
-        """Record that Python needs the value of an array, for which the host must wait."""
+        """Record that Python reads the value of an array, for which the host must wait."""
         self.add(how, "host", value._array, (value._node.number,))
         self.breaks.append(f"{how} of the result of {value._node.name!r}")
 
