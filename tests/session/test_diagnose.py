@@ -184,6 +184,16 @@ def test_tensor_cores_that_wait_for_conflicting_rows_have_them_as_the_cause(devi
     assert conflicts.time_ns / padded.time_ns == pytest.approx(conflicts.main.gain, rel=0.05)
 
 
+@pytest.mark.parametrize("device", ["A100", "H100"], indirect=True)
+def test_a_kernel_bound_by_tensor_cores_is_told_what_mma_sync_reached(device: None) -> None:
+    diagnosis = tensor_diagnosis(144, 0, 300)
+    assert diagnosis.bound == "tensor"
+    has_faster_instructions = session.backend().device_info().compute_capability >= (9, 0)
+    assert ("mma.sync reached 65 %" in diagnosis.verdict) is has_faster_instructions
+    assert ("wgmma" in repr(diagnosis)) is has_faster_instructions
+    assert "mma.sync" not in gl.diagnose(*Strided(16).step).verdict
+
+
 def test_a_kernel_without_tensor_cores_is_not_said_to_use_them() -> None:
     diagnosis = gl.diagnose(*Strided(16).step)
     assert "tensor" not in diagnosis.stages

@@ -195,6 +195,22 @@ def test_a_kernel_on_tensor_cores_is_compared_with_their_ceiling() -> None:
     assert "wait" not in limited({"f32": 1_000_000_000}, round(80e3 * 33454))
 
 
+def test_ceilings_that_mma_sync_does_not_reach_have_a_note() -> None:
+    def notes(arithmetic_type: str, **shares: float) -> str:
+        first, *_ = synthetic.roofline().points
+        point = dataclasses.replace(first, name="k", flops={arithmetic_type: 1_000_000})
+        ceilings = dataclasses.replace(tensor_roofline().ceilings, mma_sync_shares=shares)
+        return RooflineChart(Roofline(ceilings=ceilings, points=(point,))).describe()
+
+    shares = {"f16 to f32": 0.617, "tf32 to f32": 0.613}
+    assert "mma.sync reached 62 % of the published rate for f16 to f32 (recorded)" in notes(
+        "tensor f16 to f32", **shares
+    )
+    assert "mma.sync" not in notes("tensor s8 to s32", **shares)
+    assert "mma.sync" not in notes("f32", **shares)
+    assert "mma.sync" not in notes("tensor f16 to f32")
+
+
 def test_cuda_cores_work_while_tensor_cores_multiply() -> None:
     roofline = tensor_roofline()
     first, *_ = roofline.points

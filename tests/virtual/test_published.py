@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tools.timing.compare import recorded
 from virtualgpu import cp
 from virtualgpu.compile import nvrtc
 from virtualgpu.model.architectures import ARCHITECTURES
 from virtualgpu.model.devices import MIB, device_info, device_spec
 from virtualgpu.model.machine import Machine
-from virtualgpu.model.tensor_rates import tensor_tflops
+from virtualgpu.model.tensor_rates import MMA_SYNC_TFLOPS, mma_sync_shares, tensor_tflops
 from virtualgpu.records.counters import TENSOR_FORMATS
 
 # Datasheets and deviceQuery: capability, SMs, L2 in MiB, memory in GiB, bus in bits, memory and boost
@@ -90,6 +91,31 @@ def test_rates_of_tensor_cores_follow_from_their_lanes(name: str) -> None:
         derived = 2e-6 * lanes_per_sm * info.sm_count * (clock_mhz or info.boost_clock_mhz or 0)
         # FP64 of the H100 is published at 1,980 MHz.
         assert rates[format_name] == pytest.approx(derived, rel=0.09 if "f64" in format_name else 0.03)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "k"),
+    [
+        ("f16", "f16 to f32", 16),
+        ("f16_sum", "f16 to f16", 16),
+        ("bf16", "bf16 to f32", 16),
+        ("tf32", "tf32 to f32", 8),
+        ("s8", "s8 to s32", 32),
+    ],
+)
+def test_rates_of_mma_sync_are_those_of_one_sm(kind: str, name: str, k: int) -> None:
+    """On one SM, 16 warps need this much longer than 8 warps, each for 1,024 multiplications."""
+    launches = recorded("h200_tensor")["launches"]
+    time_16, time_8 = (launches[f"mma {kind}, 4 sums, {warps} warps"]["warm_ns"] for warps in (16, 8))
+    of_one_sm = 8 * 1024 * 2 * 16 * 8 * k / (time_16 - time_8) / 1e3
+    assert pytest.approx(132 * of_one_sm, rel=0.06) == MMA_SYNC_TFLOPS[name]
+
+
+def test_only_gpus_with_faster_instructions_have_shares_of_mma_sync() -> None:
+    with_shares = {name for name in PUBLISHED if mma_sync_shares(device_info(name))}
+    assert with_shares == {"H100", "H200", "B200"}
+    assert mma_sync_shares(device_info("B200")) == mma_sync_shares(device_info("H200"))
+    assert all(0.4 < share < 0.8 for share in mma_sync_shares(device_info("H100")).values())
 
 
 def test_a_gpu_that_is_not_listed_has_the_rates_of_its_architecture() -> None:

@@ -4,8 +4,7 @@ All rates are dense, at the clock that NVIDIA's documents assume; sparse rates w
 an FP32 accumulator is in the table of GPUs (`virtualgpu.model.devices`).
 
 ``mma.sync`` does not reach the rates of Hopper and Blackwell, whose own instructions (``wgmma``, ``tcgen05``)
-read shared memory directly. Measured on an H200, it reaches 62 % with FP16, BF16 and TF32 factors, 63 % with
-INT8, 75 % with FP8 and 49 % with FP64.
+read shared memory directly. `MMA_SYNC_TFLOPS` has the rates that it reached on an H200.
 """
 
 from __future__ import annotations
@@ -14,10 +13,23 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from virtualgpu.errors import UnknownDeviceError
-from virtualgpu.model.devices import DEVICES, device_spec
+from virtualgpu.model.devices import DEVICES, device_info, device_spec
 from virtualgpu.records import DeviceInfo
 
 REFERENCE_FORMAT = "f16 to f32"
+MMA_SYNC_TFLOPS: Mapping[str, float] = {
+    "f16 to f32": 644.6,
+    "f16 to f16": 644.6,
+    "bf16 to f32": 644.4,
+    "tf32 to f32": 322.4,
+    "f8 to f32": 1510.8,
+    "s8 to s32": 1282.7,
+}
+"""Rates of ``mma.sync`` by format, recorded on an H200 (driver 580.159.04, `tools.recordings.mma_rates`).
+
+With FP64 factors, ``mma.sync`` reached the published rate.
+"""
+_WITH_FASTER_INSTRUCTIONS = ((9, 0), (10, 0))
 
 # TFLOP/s, or TOP/s of integers. A format that the device's tensor cores do not have is absent.
 _H100 = {"f16 to f16": 989, "bf16 to f32": 989, "tf32 to f32": 494.5, "f8 to f32": 1979, "s8 to s32": 1979}
@@ -98,3 +110,22 @@ def tensor_tflops(info: DeviceInfo) -> Mapping[str, float]:
     clock_mhz = info.boost_clock_mhz or nearest.boost_clock_mhz
     factor = info.sm_count * clock_mhz / (nearest.sm_count * nearest.boost_clock_mhz)
     return {name: rate * factor for name, rate in tensor_tflops(nearest.info).items()}
+
+
+def mma_sync_shares(info: DeviceInfo) -> Mapping[str, float]:
+    """Return the share of the published rate that ``mma.sync`` reached on an H200, by format.
+
+    The result is empty for GPUs on which no other instruction is faster.
+
+    Examples
+    --------
+    >>> from virtualgpu.model.devices import device_info
+    >>> round(mma_sync_shares(device_info("H100"))["f16 to f32"], 2)
+    0.65
+    >>> mma_sync_shares(device_info("A100"))
+    {}
+    """
+    if info.compute_capability not in _WITH_FASTER_INSTRUCTIONS:
+        return {}
+    published_tflops = tensor_tflops(device_info("H200"))
+    return {name: tflops / published_tflops[name] for name, tflops in MMA_SYNC_TFLOPS.items()}

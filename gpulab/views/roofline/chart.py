@@ -10,6 +10,7 @@ import numpy as np
 
 from gpulab._deprecated import old_method
 from gpulab.views._figure import SMALL_POINTS, FigureView, Painter, colour, number_ticks
+from gpulab.views.parts.mma_sync import mma_sync_sentence
 from gpulab.views.tables import Column, Table
 from gpulab.words import count, duration, listing, number, percent, size
 from virtualgpu.records.counters import INTEGER_FORMATS
@@ -193,7 +194,13 @@ class RooflineChart(FigureView):
 
     def notes(self) -> list[str]:
         """Return sentences about changes between launches, and about launches that are not in the chart."""
-        return [*self._changes(), *self._omission_sentences()]
+        return [*self._changes(), *self._omission_sentences(), *filter(None, [self._mma_sync_text()])]
+
+    def _mma_sync_text(self) -> str:
+        """Return how much of the ceilings of tensor cores ``mma.sync`` reaches, if the device has more."""
+        shares = self.roofline.ceilings.mma_sync_shares
+        formats = [kind.removeprefix(TENSOR) for kind in self._kinds() if kind.startswith(TENSOR)]
+        return mma_sync_sentence({name: shares[name] for name in formats if name in shares})
 
     def painters(self) -> tuple[Painter, ...]:
         return (self._paint,)

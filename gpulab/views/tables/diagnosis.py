@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from gpulab._deprecated import old_method, old_property
 from gpulab.views.parts.card import beside, items, paragraph, source_lines
+from gpulab.views.parts.mma_sync import mma_sync_sentence
 from gpulab.views.tables import SOURCE, Cell, Column, RecordTable, Table, before_and_after, place
 from gpulab.words import count, duration, listing, noun, number, percent, shape
 from virtualgpu.records.launch.causes import Cause, CauseKind, LaunchCosts
@@ -166,13 +167,12 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
             other_count = len(self.worth_fixing) - 1
             others_text = f", and {count(other_count, 'lesser cause')}" if other_count else ""
             return f"Main cause: {NAMES[self.main.kind]}{others_text}. The kernel is {bound_text}."
-        hint = (
-            " Only moving fewer bytes would help: use narrower types, or fuse the kernel with the one "
-            "before or after it."
-            if self.bound == "DRAM"
-            else ""
-        )
-        return f"No cause is worth fixing. The kernel is {bound_text}.{hint}"
+        hints = {
+            "DRAM": " Only moving fewer bytes would help: use narrower types, or fuse the kernel with the "
+            "one before or after it.",
+            "tensor": f" {mma_sync_sentence(self.mma_sync_shares)}".rstrip(),
+        }
+        return f"No cause is worth fixing. The kernel is {bound_text}.{hints.get(self.bound, '')}"
 
     def _tensor_wait(self) -> str:
         """Return what the tensor cores wait for, if the kernel uses them and they are not its limit."""

@@ -22,6 +22,7 @@ from virtualgpu.model.cost.kernels import KernelWork
 from virtualgpu.model.cost.pace import LATENCIES
 from virtualgpu.model.cost.rates import clock_ghz
 from virtualgpu.model.placement import place_blocks
+from virtualgpu.model.tensor_rates import mma_sync_shares
 from virtualgpu.records import SECTOR_BYTES, WARP_SIZE, AccessCounters, DeviceInfo, Occupancy
 from virtualgpu.records.launch.causes import Cause, CauseKind, LaunchCosts
 
@@ -123,6 +124,9 @@ def costs(info: DeviceInfo, work: KernelWork, occupancy: Occupancy, code: str = 
         occupancy=occupancy,
         stages=_stage_times(launch),
         shared_share=_shared_share(launch),
+        mma_sync_shares={
+            name: share for name, share in mma_sync_shares(info).items() if name in counters.tensor_operations
+        },
         causes=tuple(sorted(causes, key=lambda cause: -cause.remaining)),
     )
 

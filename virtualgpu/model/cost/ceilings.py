@@ -5,7 +5,7 @@ from __future__ import annotations
 from virtualgpu.model.cost.instructions import WARP, pipe_clk
 from virtualgpu.model.cost.kernels import L2_SECTOR_CLK
 from virtualgpu.model.cost.rates import clock_ghz, peak_gbps
-from virtualgpu.model.tensor_rates import tensor_tflops
+from virtualgpu.model.tensor_rates import mma_sync_shares, tensor_tflops
 from virtualgpu.records import SECTOR_BYTES, DeviceInfo
 from virtualgpu.records.launch.roofline import TENSOR, WAVEFRONT_BYTES, Ceilings
 
@@ -39,4 +39,5 @@ def ceilings(info: DeviceInfo) -> Ceilings:
             "shared": WAVEFRONT_BYTES * clocks_per_ns,
         },
         gflops=gflops,
+        mma_sync_shares=mma_sync_shares(info),
     )

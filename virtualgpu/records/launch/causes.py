@@ -83,6 +83,9 @@ class LaunchCosts:
         ``constant``, ``L2``, ``atomics`` and ``DRAM``.
     shared_share : float
         Share of the ``load/store`` stage in which the unit accesses shared memory, 0 to 1.
+    mma_sync_shares : mapping
+        Share of the published rate that ``mma.sync`` reached on an H200, for the formats of tensor cores that
+        the launch uses. It is empty for devices on which no other instruction is faster.
     causes : tuple of Cause
         Causes whose remedy changes the time, the most profitable first.
     """
@@ -99,6 +102,7 @@ class LaunchCosts:
     spilled_bytes: int = 0
     stages: Mapping[str, float] = field(default_factory=dict)
     shared_share: float = 0.0
+    mma_sync_shares: Mapping[str, float] = field(default_factory=dict)
     causes: tuple[Cause, ...] = ()
 
     @property

@@ -34,11 +34,15 @@ class Ceilings:
         Operations by type in GFLOP/s: ``f32``, ``f64``, ``f16``, ``bf16`` of CUDA cores, and those of tensor
         cores by format, such as ``tensor f16 to f32``; integers in billions per second. A format that the
         device does not have is absent.
+    mma_sync_shares : mapping
+        Share of the rate of tensor cores that ``mma.sync`` reached on an H200, by format. It is empty for
+        devices on which no other instruction is faster.
     """
 
     device: str
     gbps: Mapping[Level, float]
     gflops: Mapping[str, float]
+    mma_sync_shares: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

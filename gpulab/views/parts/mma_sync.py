@@ -1,0 +1,18 @@
+"""The sentence that says how much of the published rate of tensor cores ``mma.sync`` reaches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gpulab.words import listing, percent
+
+
+def mma_sync_sentence(shares: Mapping[str, float]) -> str:
+    """Return a sentence about the given shares of published rates by format, or "" if there are none."""
+    if not shares:
+        return ""
+    rates = listing([f"{percent(share)} of the published rate for {name}" for name, share in shares.items()])
+    return (
+        f"On an H200, mma.sync reached {rates} (recorded). Only wgmma (Hopper) and tcgen05 (Blackwell) reach "
+        "more."
+    )
