@@ -284,6 +284,8 @@ def stage_environment(scratch: str) -> dict[str, str]:
     environment.setdefault("GPULAB_CACHE_DIR", str(ROOT / ".cache" / "tests"))
     environment["IPYTHONDIR"] = str(Path(scratch) / "ipython")
     environment["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"
+    # Tests run on all cores already. Threads of OpenBLAS would wait for each other, and take processor time.
+    environment.setdefault("OPENBLAS_NUM_THREADS", "1")
     if environment.get(sample.ALL):
         environment.pop(sample.VARIABLE, None)
     else:
