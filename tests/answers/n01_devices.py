@@ -457,7 +457,7 @@ def _lifts_the_limit(cp: Any, device_id: int, n: int) -> Any:
 
 _SELECTED = (
     Wrong(
-        "01-select", "hides that memory ran out", _swallows, "", "returns nothing: let the exception through"
+        "01-select", "hides that memory ran out", _swallows, "", "returns nothing: do not catch the exception"
     ),
     Wrong("01-select", "falls back to the caller's device", _falls_back, "", "elements on device"),
     Wrong("01-select", "kept by size", _kept_for(lambda device_id, n: n), "", "makes the array on device"),

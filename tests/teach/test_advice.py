@@ -97,7 +97,7 @@ def test_each_matcher_knows_its_failure_among_all(name: str) -> None:
 def test_general_advice_follows_the_exercises_own() -> None:
     assert advice.advised((), TWICE) == "said. Each element must be written by only one thread."
     assert advice.advised((), AS_BEFORE).startswith("said. Nothing was written")
-    assert advice.advised((), ADDED).startswith("said. It adds to the initial contents of the output")
+    assert advice.advised((), ADDED).startswith("said. The kernel adds to the initial contents of the output")
     given = mistake(WANTED + START, case=case(y=START))  # it is told what the output holds
     assert advice.advised((), given) == "said."
     own = (advice.Advice(advice.unchanged, "Store it."), advice.Advice(advice.unchanged, "Later."))

@@ -63,9 +63,7 @@ def test_sectors_and_issue_slots_are_counted() -> None:
     caption = repr(n02_figures.sectors_of_warps({"rows": lanes, "columns": lanes * 64}, cols=64))
     assert "rows: 4 sectors; columns: 32 sectors" in caption
     caption = repr(n02_figures.waiting_warps((1, 12), latency=8))
-    assert caption.endswith(
-        "with 1 warp it issues in 1 of 8 cycles; with 12 warps it issues in 8 of 8 cycles."
-    )
+    assert all(f"issues in {busy} of 8 cycles" in caption for busy in (1, 8))
     caption = repr(n02_figures.inside_sm(session.table_info("A100")))
     assert "4 warp schedulers, each with 16 warp slots, 16 FP32 units" in caption
 
@@ -134,8 +132,8 @@ def test_an_enlarged_block_names_the_pixel_of_its_thread() -> None:
 
 def test_writes_after_an_array_are_counted() -> None:
     caption = repr(figures.after_the_end([(1000, 1024, 1024), (1100, 1280, 1152)]))
-    assert "24 spare threads, room for 24 more elements, none of the writes beyond it" in caption
-    assert caption.endswith("180 spare threads, room for 52 more elements, 128 of the writes beyond it.")
+    assert "24 spare threads, unused memory for 24 more elements, and none of the writes" in caption
+    assert "180 spare threads, unused memory for 52 more elements, and 128 of the writes" in caption
 
 
 def test_the_small_card_shows_three_numbers_and_their_origin() -> None:
@@ -152,7 +150,8 @@ def test_traffic_counts_each_array_once() -> None:
     y = np.zeros((5, 20), np.float64)
     assert n05_figures.least_bytes((x, y, x, np.int32(7))) == 400 + 800
     picture_ = n05_figures.traffic({"copy": 800, "turn": 6400}, {"copy": 800, "turn": 800}, MODELLED)
-    assert repr(picture_).endswith("modelled on virtual T4: copy 1 times, turn 8 times what it needs.")
+    assert "modelled on virtual T4" in repr(picture_)
+    assert repr(picture_).endswith(": copy 1 times, turn 8 times.")
 
 
 def test_a_graph_breaks_even_when_it_has_saved_its_cost() -> None:

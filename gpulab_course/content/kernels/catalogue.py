@@ -117,7 +117,11 @@ LADDERS = (
                 "transpose_tiled", "a tile in shared memory, both sides coalesced", "sectors", 73_728, 16_384
             ),
             Rung(
-                "transpose_padded", "one unused column shifts each row by a bank", "bank conflicts", 63_488, 0
+                "transpose_padded",
+                "one unused column shifts each row by one bank",
+                "bank conflicts",
+                63_488,
+                0,
             ),
             Rung(
                 "transpose_vectors",

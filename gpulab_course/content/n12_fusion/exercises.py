@@ -842,7 +842,10 @@ EXERCISES = (
                 advice.both(advice.out_of_bounds, advice.fault("out of bounds", "x")),
                 "A row has cols elements, which can be more or fewer than the threads of the block.",
             ),
-            Advice(advice.out_of_bounds, "A row has cols elements, and so has its space in shared memory."),
+            Advice(
+                advice.out_of_bounds,
+                "A row has cols elements, and its array in shared memory must have as many.",
+            ),
             Advice(advice.written_twice, "Each element must be written by only one thread."),
             Advice(advice.hazard("RAW", "WAR", "WAW"), _SHARED_MEMORY_ADVICE),
             Advice(_make_matcher(_unscaled_softmax), "This is the softmax of x. Apply scale and bias first."),

@@ -17,7 +17,7 @@ SHOWN = (
     ShownAnswer("12-softmax", "does not subtract the largest score", "results", ""),
     ShownAnswer("12-softmax", "uses only the first warp's sum", "results", "add up to 1"),
     ShownAnswer("12-softmax", "takes the absolute value of scale", "results", "but with other weights"),
-    ShownAnswer("12-softmax", "shared memory for 8,192 columns only", "results", "space in shared memory"),
+    ShownAnswer("12-softmax", "shared memory for 8,192 columns only", "results", "array in shared memory"),
     ShownAnswer("12-guards", "a key without the dtype", "", "dtype belongs"),
     ShownAnswer("12-guards", "a key without the shape", "", "contains the whole shape"),
     ShownAnswer("12-guards", "a key without the layout", "", "c_contiguous"),

@@ -623,7 +623,7 @@ def _shard_lesson(result: Any, inputs: npt.NDArray[Any], own_rows: slice) -> str
             f"The scores are divided by √{rows}. d is the length of a row, {d}.",
         ),
         (_attention(inputs, root=d), f"The scores are divided by {d}, not by its root."),
-        (_attention(inputs, gelu_last=False), "The last step is missing, gelu."),
+        (_attention(inputs, gelu_last=False), "The last step, gelu, is missing."),
         (_attention(inputs, gelu_first=True), "Apply gelu last: to the result of the matrix multiplication."),
         (
             _attention(inputs, gelu_between=True),

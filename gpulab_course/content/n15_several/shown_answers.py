@@ -23,7 +23,7 @@ SHOWN = (
     ShownAnswer("15-place", "returns booleans", "", "once"),
     ShownAnswer("15-shard", "gathers the rows twice", "", "Gather these rows once"),
     ShownAnswer("15-shard", "does not divide by √d", "", "not divided by √d"),
-    ShownAnswer("15-shard", "does not apply GELU", "", "The last step is missing"),
+    ShownAnswer("15-shard", "does not apply GELU", "", "The last step, gelu, is missing"),
     ShownAnswer("15-shard", "writes into the parts", "", "belong to the caller"),
     ShownAnswer("15-shard", "results on the wrong GPUs", "", "entry k on GPU k"),
 )

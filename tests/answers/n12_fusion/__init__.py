@@ -108,7 +108,7 @@ _SOFTMAX = (
     Wrong("12-softmax", "largest begins at −99,999", _soft(("most = __int_as_float(0xff800000)", "most = -99999.0f")), "results", ""),
     Wrong("12-softmax", "takes the absolute value of scale", _soft(("* scale", "* fabsf(scale)")), "results", "but with other weights"),
     Wrong("12-softmax", "the bias is scaled, too", _soft(("+ bias[i]", "+ bias[i] * scale")), "results", "but with other weights"),
-    Wrong("12-softmax", "shared memory for 8,192 columns only", _soft(("extern __shared__ float row[];", "__shared__ float row[8192];")), "results", "space in shared memory"),
+    Wrong("12-softmax", "shared memory for 8,192 columns only", _soft(("extern __shared__ float row[];", "__shared__ float row[8192];")), "results", "array in shared memory"),
     Wrong("12-softmax", "row too short", _soft(("extern __shared__ float row[];", "__shared__ float row[1024];")), "results", ""),
     Right("12-softmax", "the row in shared memory", _FUSED),
     Right("12-softmax", "fast exponentials", _soft(("expf(", "__expf("))),

@@ -566,7 +566,7 @@ _SHARD = (
     Wrong("15-shard", "less the maximum of its own rows", answers.shard_with(own_maximum=True), "", "subtract their maximum"),
     Wrong("15-shard", "made in a stream that nobody waits for", answers.shard_with(nobody_waits=True), "", "may still be"),
     Wrong("15-shard", "a little more in each element", answers.shard_with(more=1e-5), "", "is right"),
-    Wrong("15-shard", "does not apply GELU", answers.shard_with(gelu=False), "", "The last step is missing"),
+    Wrong("15-shard", "does not apply GELU", answers.shard_with(gelu=False), "", "The last step, gelu, is missing"),
     Wrong("15-shard", "all rows everywhere", answers.shard_with(all=True), "", "has shape"),
     Wrong("15-shard", "GPU 0 does it all", answers.on_zero, "", ""),
     Wrong("15-shard", "through the host", answers.host_gather, "", "through the host's memory"),
