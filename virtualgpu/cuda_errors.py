@@ -50,11 +50,11 @@ class OutOfMemoryError(_PicklableError, MemoryError):
     """Error for a request that a memory pool cannot satisfy. `message` replaces the default text."""
 
     def __init__(self, size_bytes: int, total_bytes: int, limit_bytes: int = 0, message: str = "") -> None:
-        text = f"Out of memory allocating {size_bytes:,} bytes"
+        default_message = f"Out of memory allocating {size_bytes:,} bytes"
         if limit_bytes or total_bytes != -1:
-            text += f" (allocated so far: {total_bytes:,} bytes"
-            text += f", limit set to: {limit_bytes:,} bytes)." if limit_bytes else ")."
-        super().__init__(message or text)
+            default_message += f" (allocated so far: {total_bytes:,} bytes"
+            default_message += f", limit set to: {limit_bytes:,} bytes)." if limit_bytes else ")."
+        super().__init__(message or default_message)
         self.size_bytes = size_bytes
         self.total_bytes = total_bytes
         self.limit_bytes = limit_bytes

@@ -130,8 +130,8 @@ def _program_frames(
         program_frames.pop()
         are_libraries.pop()
     result = None
-    for frame_part in reversed(program_frames):
-        result = TracebackType(result, frame_part.tb_frame, frame_part.tb_lasti, frame_part.tb_lineno)
+    for frame_entry in reversed(program_frames):
+        result = TracebackType(result, frame_entry.tb_frame, frame_entry.tb_lasti, frame_entry.tb_lineno)
     return result
 
 

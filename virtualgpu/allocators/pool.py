@@ -49,7 +49,7 @@ class ChunkPool(Generic[Mem]):
         # chunk comes back to the pool then, and its segment must not be finalised with the rest.
         self._segments: set[Chunk[Mem]] = set()  # their first chunks
         self._mutex = threading.RLock()
-        self._changing = False
+        self._is_changing = False
 
     def take(self, size: int, stream: int, allocate: Callable[[int], Mem | None]) -> Chunk[Mem] | None:
         """Return a free chunk of the stream with handle `stream`, or allocate a new segment.
@@ -81,7 +81,7 @@ class ChunkPool(Generic[Mem]):
         self._pending.append(chunk)
         if self._mutex.acquire(blocking=False):
             try:
-                if not self._changing:
+                if not self._is_changing:
                     self._take_in_pending()
             finally:
                 self._mutex.release()
@@ -93,24 +93,24 @@ class ChunkPool(Generic[Mem]):
         The result is False within another call of the same thread; see the notes of the class.
         """
         with self._mutex:
-            is_alone = not self._changing
+            is_alone = not self._is_changing
             if is_alone:
                 self._take_in_pending()
-            self._changing = True
+            self._is_changing = True
             try:
                 yield is_alone
             finally:
-                self._changing = not is_alone
+                self._is_changing = not is_alone
 
     def _take_in_pending(self) -> None:
-        self._changing = True
+        self._is_changing = True
         try:
             while self._pending:
                 chunk = self._pending.pop()
                 self._used -= chunk.size
                 chunk.arena.give(chunk)
         finally:
-            self._changing = False
+            self._is_changing = False
 
     def _new_segment(self, size: int, allocate: Callable[[int], Mem | None]) -> Mem | None:
         """Allocate a segment on the device; free blocks are released if there is not enough memory."""

@@ -249,13 +249,13 @@ def _parameter_edit(entry: EntryText, names: _Names) -> tuple[int, str]:
 def _lowest_lane(names: _Names) -> str:
     """Return PTX that sets a predicate in the lowest active lane only, and a register to the active mask."""
     mask = names("mask")
-    lower = names("lower")
+    lower_lanes = names("lower")
     lowest = names("lowest")
     return f"""\
 	activemask.b32 %{mask};
-	mov.u32 %{lower}, %lanemask_lt;
-	and.b32 %{lower}, %{lower}, %{mask};
-	setp.eq.u32 %{lowest}, %{lower}, 0;
+	mov.u32 %{lower_lanes}, %lanemask_lt;
+	and.b32 %{lower_lanes}, %{lower_lanes}, %{mask};
+	setp.eq.u32 %{lowest}, %{lower_lanes}, 0;
 """
 
 
@@ -325,16 +325,16 @@ def _block_epilogue(names: _Names, statement_index: int) -> str:
     lowest = names(f"lowest_{statement_index}")
     time = names(f"time_{statement_index}")
     mask = names(f"mask_{statement_index}")
-    lower = names(f"lower_{statement_index}")
+    lower_lanes = names(f"lower_{statement_index}")
     return f"""{{
 	.reg .pred %{lowest};
-	.reg .b32 %{mask}, %{lower};
+	.reg .b32 %{mask}, %{lower_lanes};
 	.reg .b64 %{time};
 	mov.u64 %{time}, %globaltimer;
 	activemask.b32 %{mask};
-	mov.u32 %{lower}, %lanemask_lt;
-	and.b32 %{lower}, %{lower}, %{mask};
-	setp.eq.u32 %{lowest}, %{lower}, 0;
+	mov.u32 %{lower_lanes}, %lanemask_lt;
+	and.b32 %{lower_lanes}, %{lower_lanes}, %{mask};
+	setp.eq.u32 %{lowest}, %{lower_lanes}, 0;
 	and.pred %{lowest}, %{lowest}, %{names("wanted")};
 	@%{lowest} red.global.max.u64 [%{names("row")}+{8 * _BLOCK_HEADER + 8}], %{time};
 	}}
@@ -371,13 +371,13 @@ def _warp_prologue(names: _Names) -> str:
 
 def _warp_probe(names: _Names, block_index: int) -> str:
     lowest = names("lowest")
-    fits_name = names("fits")
+    fits_predicate = names("fits")
     event_address = names("place")
     event_word = names("word")
     clock = names("clock")
     base = names("base")
     return f"""{{
-	.reg .pred %{lowest}, %{fits_name};
+	.reg .pred %{lowest}, %{fits_predicate};
 	.reg .b32 %{names("mask")}, %{names("lower")}, %{names("number")};
 	.reg .b64 %{event_address}, %{event_word}, %{clock};
 {_lowest_lane(names)}	and.pred %{lowest}, %{lowest}, %{names("mine")};
@@ -386,12 +386,12 @@ def _warp_probe(names: _Names, block_index: int) -> str:
 	mov.u64 %{event_word}, 0;
 	@%{lowest} atom.global.add.u64 %{event_address}, [%{base}], 1;
 	@%{lowest} ld.global.u64 %{event_word}, [%{base}+8];
-	setp.lt.and.u64 %{fits_name}, %{event_address}, %{event_word}, %{lowest};
+	setp.lt.and.u64 %{fits_predicate}, %{event_address}, %{event_word}, %{lowest};
 	mad.lo.u64 %{event_address}, %{event_address}, {8 * _WARP_WORDS}, %{base};
-	@%{fits_name} st.global.u64 [%{event_address}+{8 * _WARP_HEADER}], %{clock};
+	@%{fits_predicate} st.global.u64 [%{event_address}+{8 * _WARP_HEADER}], %{clock};
 	mov.u32 %{names("number")}, {block_index};
 	mov.b64 %{event_word}, {{%{names("mask")}, %{names("number")}}};
-	@%{fits_name} st.global.u64 [%{event_address}+{8 * _WARP_HEADER + 8}], %{event_word};
+	@%{fits_predicate} st.global.u64 [%{event_address}+{8 * _WARP_HEADER + 8}], %{event_word};
 	}}
 	"""
 

@@ -183,8 +183,8 @@ def compile_ptx(
     if not available():
         return _find_shipped(code, target, options, name_expressions)
     flags = [f"--gpu-architecture=compute_{target}", "-lineinfo", *options]
-    (text,), log, lowered = _compile(code, file_name, flags, name_expressions, ("PTX",))
-    return PtxImage(text.rstrip(b"\0").decode(), target, log, lowered)
+    (ptx_bytes,), log, lowered = _compile(code, file_name, flags, name_expressions, ("PTX",))
+    return PtxImage(ptx_bytes.rstrip(b"\0").decode(), target, log, lowered)
 
 
 def compile_both(
@@ -205,8 +205,8 @@ def _compile_both(
     if not available():
         return _find_shipped(code, target, options, name_expressions), None
     flags = [f"--gpu-architecture=sm_{target}", "-lineinfo", *options]
-    (text, cubin), log, lowered = _compile(code, "kernel.cu", flags, name_expressions, ("PTX", "CUBIN"))
-    ptx = PtxImage(text.rstrip(b"\0").decode(), target, log, lowered)
+    (ptx_bytes, cubin), log, lowered = _compile(code, "kernel.cu", flags, name_expressions, ("PTX", "CUBIN"))
+    ptx = PtxImage(ptx_bytes.rstrip(b"\0").decode(), target, log, lowered)
     return ptx, CubinImage(cubin, target, log, lowered)
 
 
@@ -307,14 +307,14 @@ def _compile_now(
             "<cuda_fp16.h>."
         ) from None
     if "over" in reply:
-        usage = f"{limit_s:g} s of processor time"
+        used_amount = f"{limit_s:g} s of processor time"
         remedy = ""
         if reply["over"] == "memory":
-            usage = f"{limit_bytes / 2**30:.2g} GiB of memory"
+            used_amount = f"{limit_bytes / 2**30:.2g} GiB of memory"
         elif not _temporary_limits:
             remedy = f"; if the source is only long, set {LIMIT_VARIABLE} to a larger number of seconds"
         raise NvrtcCompileError(
-            f"NVRTC was stopped after it had used {usage}. Look for macros or templates "
+            f"NVRTC was stopped after it had used {used_amount}. Look for macros or templates "
             f"that expand into one another{remedy}."
         )
     if "failed" in reply:
@@ -340,9 +340,9 @@ def _limit_s() -> float:
     """Return the processor time in seconds that the compilation of a source may take."""
     if "limit_s" in _temporary_limits:
         return _temporary_limits["limit_s"]
-    text = os.environ.get(LIMIT_VARIABLE, "")
+    limit_text = os.environ.get(LIMIT_VARIABLE, "")
     try:
-        return max(float(text), 0.1)
+        return max(float(limit_text), 0.1)
     except ValueError:
         return _LIMIT_S
 

@@ -100,8 +100,8 @@ def pack(images: Iterable[tuple[str, ShippedImage]], nvrtc: str) -> bytes:
         "targets": list(TARGETS),
         "images": {key: {**asdict(image), "ptx": strip(image.ptx)} for key, image in sorted(images)},
     }
-    text = json.dumps(store_content, sort_keys=True, separators=(",", ":"))
-    return lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME)
+    json_text = json.dumps(store_content, sort_keys=True, separators=(",", ":"))
+    return lzma.compress(json_text.encode(), preset=9 | lzma.PRESET_EXTREME)
 
 
 def strip(ptx: str) -> str:
@@ -124,8 +124,8 @@ def remove_comments(code: str) -> str:
     """Remove comments and trailing spaces from source text without changing line numbers."""
 
     def replacement(match: re.Match[str]) -> str:
-        text = match[0]
-        return "\n" * text.count("\n") if text.startswith(("//", "/*")) else text
+        token = match[0]
+        return "\n" * token.count("\n") if token.startswith(("//", "/*")) else token
 
     return "\n".join(line.rstrip() for line in _TOKENS.sub(replacement, code).split("\n")).rstrip()
 

@@ -31,13 +31,13 @@ __all__ = [
 LinAlgError = np.linalg.LinAlgError
 
 
-def _minimum_ns(first_us: float, column_us: float = 0.0) -> _Callable[..., float]:
+def _minimum_ns(fixed_us: float, column_us: float = 0.0) -> _Callable[..., float]:
     """Return a function that computes the minimum time of a factorization with dependent columns.
 
     The numbers come from times of CuPy 14.2 on an H200 with matrices of 64 rows and, if `column_us` is given,
     of 512 rows.
     """
-    return lambda a, *_, **__: 1e3 * (first_us + column_us * np.shape(a)[-1])
+    return lambda a, *_, **__: 1e3 * (fixed_us + column_us * np.shape(a)[-1])
 
 
 norm = lift(np.linalg.norm)

@@ -56,12 +56,12 @@ class BenchmarkResult:
 
 def _format_times(name: str, times_s: npt.NDArray[np.float64]) -> str:
     times_us = times_s * 1e6
-    text = f"    {name}: {times_us.mean():9.03f} us"
+    line = f"    {name}: {times_us.mean():9.03f} us"
     if times_us.size > 1:
-        text += (
+        line += (
             f"   +/- {times_us.std():6.03f} (min: {times_us.min():9.03f} / max: {times_us.max():9.03f}) us"
         )
-    return text
+    return line
 
 
 def benchmark(

@@ -161,10 +161,10 @@ class CompiledModule:
         )
 
     def _target_text(self, info: DeviceInfo) -> str:
-        text = f"sm_{self.target}"
+        target_text = f"sm_{self.target}"
         if 10 * info.compute_capability[0] + info.compute_capability[1] < self.target:
-            return f"{text}, its oldest target; the device itself is {info.capability}"
-        return text
+            return f"{target_text}, its oldest target; the device itself is {info.capability}"
+        return target_text
 
     def _missing_message(self, name: str) -> str:
         symbols = set(self.resources)

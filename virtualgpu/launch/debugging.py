@@ -93,7 +93,9 @@ def run_debug_build(prepared: PreparedLaunch, request: TraceRequest) -> DebugBui
         return DebugBuild(missing_reason=f"its debug build failed ({type(error).__name__}).")
     block_trace = finished.block_trace
     single_trace = finished.trace
-    scalars = [declaration for declaration in declarations if declaration.kind and declaration.function]
+    scalar_declarations = [
+        declaration for declaration in declarations if declaration.kind and declaration.function
+    ]
     debug_warps: tuple[WarpTrace, ...] = ()
     if block_trace is not None:
         debug_warps = block_trace.warps
@@ -109,7 +111,7 @@ def run_debug_build(prepared: PreparedLaunch, request: TraceRequest) -> DebugBui
         debug_run = TracedRun(same_warps, program.traced_kernel(packed.name, count=False))
         if not same_warps:
             return warps
-        variables = find_variables(optimized_run, debug_run, scalars, program.module)
+        variables = find_variables(optimized_run, debug_run, scalar_declarations, program.module)
         factors = unroll_factors(optimized_run, debug_run) if len(same_warps) == len(warps) else ()
         return tuple(
             replace(

@@ -248,7 +248,7 @@ def _chain_clk(piece: _Piece, latency: float, clk: Mapping[str, float], store_cl
     tensor_clk = ISSUE_PER_CLK * clk["tensor"]
     ready: dict[str, float] = {}
     compared_clk: dict[str, float] = {}
-    sums: set[str] = set()  # of tensor cores, which the next piece usually does not need
+    sum_registers: set[str] = set()  # of tensor cores, which the next piece usually does not need
     start_clk = 0.0
     iteration_clk = [0.0]
     # Properties of each instruction, computed once since long blocks are simulated many times.
@@ -336,7 +336,7 @@ def _chain_clk(piece: _Piece, latency: float, clk: Mapping[str, float], store_cl
                 for name in defined_names:
                     ready[name] = done_clk
                     if is_tensor:
-                        sums.add(name)
+                        sum_registers.add(name)
                     if is_comparison:
                         compared_clk[name] = done_clk
         start_clk = max(issue_clk, fence_clk, start_clk + busy_clk * piece.copies)
@@ -345,7 +345,7 @@ def _chain_clk(piece: _Piece, latency: float, clk: Mapping[str, float], store_cl
         iteration_clk.append(start_clk)
     if piece.is_loop:
         return (iteration_clk[-1] - iteration_clk[2]) / (SIMULATED_ITERATIONS - 2) / piece.copies
-    return max([start_clk, end_clk, *(clk for name, clk in ready.items() if name not in sums)])
+    return max([start_clk, end_clk, *(clk for name, clk in ready.items() if name not in sum_registers)])
 
 
 def _loops_of(blocks: Sequence[tuple[int, Block]], function: int) -> list[range]:
@@ -367,7 +367,7 @@ def _phases(functions: Sequence[ir.Function], blocks: Sequence[tuple[int, Block]
     row_of = {(function, block.number): row for row, (function, block) in enumerate(blocks)}
     parents = list(range(len(blocks)))
 
-    def root(row: int) -> int:
+    def find_root(row: int) -> int:
         while parents[row] != row:
             parents[row] = parents[parents[row]]
             row = parents[row]
@@ -377,9 +377,9 @@ def _phases(functions: Sequence[ir.Function], blocks: Sequence[tuple[int, Block]
         if block.end > block.first and cfg.is_block_barrier(functions[function].instructions[block.end - 1]):
             continue
         for successor in block.successors:
-            first, second = sorted((root(row), root(row_of[function, successor])))
+            first, second = sorted((find_root(row), find_root(row_of[function, successor])))
             parents[second] = first
-    return tuple(map(root, range(len(blocks))))
+    return tuple(map(find_root, range(len(blocks))))
 
 
 def _copy_waits(

@@ -53,12 +53,12 @@ class SourceParam:
 @functools.lru_cache(maxsize=512)
 def source_params(code: str, kernel: str) -> tuple[SourceParam, ...] | None:
     """Return the parameters of a kernel in CUDA C++ source, or None if its definition is not found."""
-    text = _COMMENT.sub(" ", code)
-    for match in re.finditer(rf"\b{re.escape(kernel)}\s*\(", text):
-        preceding_text = text[max(0, match.start() - 200) : match.start()]
+    clean_code = _COMMENT.sub(" ", code)
+    for match in re.finditer(rf"\b{re.escape(kernel)}\s*\(", clean_code):
+        preceding_text = clean_code[max(0, match.start() - 200) : match.start()]
         if "__global__" not in re.split(r"[;{}]", preceding_text)[-1]:
             continue
-        parameter_text = _text_in_parentheses(text, match.end())
+        parameter_text = _text_in_parentheses(clean_code, match.end())
         if parameter_text is None:
             return None
         if parameter_text.strip() in ("", "void"):
@@ -69,8 +69,8 @@ def source_params(code: str, kernel: str) -> tuple[SourceParam, ...] | None:
 
 def kernel_names(code: str) -> tuple[str, ...]:
     """Return the names of the ``__global__`` functions in the source, in order."""
-    text = _LAUNCH_BOUNDS.sub(" ", _COMMENT.sub(" ", code))
-    return tuple(dict.fromkeys(re.findall(r"__global__\s[\w\s]*?(\w+)\s*\(", text)))
+    clean_code = _LAUNCH_BOUNDS.sub(" ", _COMMENT.sub(" ", code))
+    return tuple(dict.fromkeys(re.findall(r"__global__\s[\w\s]*?(\w+)\s*\(", clean_code)))
 
 
 def _text_in_parentheses(text: str, start: int) -> str | None:

@@ -33,12 +33,12 @@ def device_infos(name: str | None = None, count: int | None = None) -> list[Devi
     """
     if name is None:
         name = os.environ.get(DEVICE_VARIABLE, "").strip() or DEFAULT_DEVICE
-    text = os.environ.get(COUNT_VARIABLE, "").strip() or "1" if count is None else str(count)
-    if not text.isdecimal() or int(text) < 1:
+    count_text = os.environ.get(COUNT_VARIABLE, "").strip() or "1" if count is None else str(count)
+    if not count_text.isdecimal() or int(count_text) < 1:
         raise ValueError(
-            f"The number of virtual GPUs ({COUNT_VARIABLE}) must be an integer above 0, not {text}."
+            f"The number of virtual GPUs ({COUNT_VARIABLE}) must be an integer above 0, not {count_text}."
         )
-    return [device_info(name)] * int(text)
+    return [device_info(name)] * int(count_text)
 
 
 def initial_watchdog_s() -> float:
@@ -49,11 +49,11 @@ def initial_watchdog_s() -> float:
     ValueError
         If the variable is not a number above 0.
     """
-    text = os.environ.get(WATCHDOG_VARIABLE, "").strip()
+    limit_text = os.environ.get(WATCHDOG_VARIABLE, "").strip()
     try:
-        seconds = float(text or DEFAULT_WATCHDOG_S)
+        seconds = float(limit_text or DEFAULT_WATCHDOG_S)
     except ValueError:
         seconds = 0.0
     if not seconds > 0:
-        raise ValueError(f"{WATCHDOG_VARIABLE} must be a number of seconds above 0, not {text}.")
+        raise ValueError(f"{WATCHDOG_VARIABLE} must be a number of seconds above 0, not {limit_text}.")
     return seconds

@@ -170,7 +170,7 @@ class Schedule:
         }
         self._last_end_ns = 0
         self._retired_tail_ns = 0
-        self._retired: tuple[int, ...] = ()
+        self._retired_operations: tuple[int, ...] = ()
         self._per_thread: dict[int, int] = {}
         # Work whose times may still change; None as long as all streams have one priority.
         self._pending: dict[int, Work] | None = None
@@ -222,10 +222,10 @@ class Schedule:
                 # The legacy default stream still waits for work of a destroyed blocking stream.
                 self._retired_tail_ns = max(self._retired_tail_ns, queue.tail_ns)
                 last_number = self._queues[LEGACY_QUEUE].last
-                self._retired = (
+                self._retired_operations = (
                     *(
                         operation_number
-                        for operation_number in self._retired
+                        for operation_number in self._retired_operations
                         if operation_number > last_number
                     ),
                     *queue.frontier,
@@ -479,9 +479,13 @@ class Schedule:
             for other_queue in other_queues
             if other_queue.blocking and (other_queue.waits or other_queue.last > queue.last)
         ]
-        if queue is legacy and self._retired:
+        if queue is legacy and self._retired_operations:
             new_operations.append(
-                tuple(operation_number for operation_number in self._retired if operation_number > queue.last)
+                tuple(
+                    operation_number
+                    for operation_number in self._retired_operations
+                    if operation_number > queue.last
+                )
             )
         if not new_operations:
             return queue.frontier

@@ -78,18 +78,18 @@ class _FunctionCopier:
     """A copier of functions that applies `change` to the arrays in their cells, defaults and containers."""
 
     def __init__(self, change: Callable[[View], View]) -> None:
-        self._change = change
-        self._copies: dict[int, tuple[Any, Any]] = {}  # original and copy by id of the original
+        self._change_view = change
+        self._copies_by_id: dict[int, tuple[Any, Any]] = {}  # original and copy by id of the original
 
     def changed(self, value: Any) -> Any:
-        if id(value) not in self._copies:
-            self._copies[id(value)] = value, value  # for a function that refers to itself
-            self._copies[id(value)] = value, self._make_copy(value)
-        return self._copies[id(value)][1]
+        if id(value) not in self._copies_by_id:
+            self._copies_by_id[id(value)] = value, value  # for a function that refers to itself
+            self._copies_by_id[id(value)] = value, self._make_copy(value)
+        return self._copies_by_id[id(value)][1]
 
     def _make_copy(self, value: Any) -> Any:
         if isinstance(value, np.ndarray):
-            return self._change(value)
+            return self._change_view(value)
         if hasattr(value, "_view_anywhere"):
             return value._view_anywhere(self.changed(value._host))
         if isinstance(value, tuple) and hasattr(value, "_fields"):

@@ -318,11 +318,11 @@ def device_spec(name: str) -> DeviceSpec:
         If no row matches; the message names the nearest.
     """
     key = _name_key(name)
-    by_key = {_name_key(alias): spec for spec in DEVICES for alias in (spec.name, *spec.aliases)}
-    if key in by_key:
-        return by_key[key]
-    nearest = difflib.get_close_matches(key, list(by_key), n=1, cutoff=0.4)
-    hint = f" Did you mean {by_key[nearest[0]].name!r}?" if nearest else ""
+    specs_by_key = {_name_key(alias): spec for spec in DEVICES for alias in (spec.name, *spec.aliases)}
+    if key in specs_by_key:
+        return specs_by_key[key]
+    nearest_keys = difflib.get_close_matches(key, list(specs_by_key), n=1, cutoff=0.4)
+    hint = f" Did you mean {specs_by_key[nearest_keys[0]].name!r}?" if nearest_keys else ""
     raise UnknownDeviceError(
         f"No GPU in the table has the name {name!r}.{hint} Known GPUs: {', '.join(names())}."
     )

@@ -333,8 +333,8 @@ class Capture:
             self.remedy = remedy
             line, function_name = self.lines.here()
             if line is not None:
-                text = f", `{line.text}`" if line.text else ""
-                self.spoiler = f": {description or function_name or 'a call'} in {line}{text}"
+                quoted_line = f", `{line.text}`" if line.text else ""
+                self.spoiler = f": {description or function_name or 'a call'} in {line}{quoted_line}"
 
     def lost(self, driver: bool = False) -> CUDARuntimeError | CUDADriverError:
         """Return error 901 for a call in an invalidated capture, with the name of the invalidating call."""

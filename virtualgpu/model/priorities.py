@@ -88,11 +88,11 @@ class _Run:
         """Start no more blocks of the operation, so that it pauses at the end of its current wave."""
         done_ns = (now_ns - self.since_ns) * self.engine_share / self.work.share
         wave_ns = self.work.duration_ns / self.work.waves
-        rest_ns = floor((self.left_ns - done_ns) / wave_ns + 1e-6) * wave_ns
-        if rest_ns > _TINY and not self.yields:
+        remaining_ns = floor((self.left_ns - done_ns) / wave_ns + 1e-6) * wave_ns
+        if remaining_ns > _TINY and not self.yields:
             self.yields = True
             self.next_ns = self.since_ns + ceil(
-                (self.left_ns - rest_ns) * self.work.share / self.engine_share - _TINY
+                (self.left_ns - remaining_ns) * self.work.share / self.engine_share - _TINY
             )
 
 
@@ -169,14 +169,14 @@ class _Engine:
             share_changes[start] += reserved_share
             share_changes[end] -= reserved_share
         self.changes = sorted(share_changes)
-        self._loads = [0.0, *accumulate(share_changes[time_ns] for time_ns in self.changes)]
+        self._reserved_shares = [0.0, *accumulate(share_changes[time_ns] for time_ns in self.changes)]
         self.running: list[_Run] = []
-        self._ready: list[_Run] = []
+        self._ready_runs: list[_Run] = []
         self.stale = False
 
     def add(self, run: _Run) -> None:
         """Add an operation that is ready to the waiting ones."""
-        insort(self._ready, run, key=lambda waiting_run: waiting_run.sort_key)
+        insort(self._ready_runs, run, key=lambda waiting_run: waiting_run.sort_key)
 
     def remove_due(self, now_ns: int) -> list[_Run]:
         """Remove and return the operations that have ended or paused by `now_ns`."""
@@ -201,27 +201,25 @@ class _Engine:
             run.pause(now_ns)
             self.add(run)
         is_limited = self.name != "none"
-        load = self._loads[bisect_right(self.changes, now_ns)]
+        load = self._reserved_shares[bisect_right(self.changes, now_ns)]
         free_share = 1.0 - load - sum(run.engine_share for run in self.running) if is_limited else 1.0
-        waiting_runs = self._ready
-        self._ready = []
+        waiting_runs = self._ready_runs
+        self._ready_runs = []
         most_urgent: int | None = None
         for run in waiting_runs:
             urgency, is_fresh, _ = run.sort_key
-            was_overtaken = not is_fresh
+            is_continued = not is_fresh
             if most_urgent is not None and urgency > most_urgent:
-                self._ready.append(run)
+                self._ready_runs.append(run)
             elif (
-                not is_limited
-                or run.work.share <= free_share + _TINY
-                or (was_overtaken and free_share > 1e-3)
+                not is_limited or run.work.share <= free_share + _TINY or (is_continued and free_share > 1e-3)
             ):
                 engine_share = run.work.share if not is_limited else min(run.work.share, free_share)
                 run.begin(now_ns, engine_share)
                 self.running.append(run)
                 free_share -= engine_share if is_limited else 0.0
             else:
-                self._ready.append(run)
+                self._ready_runs.append(run)
                 most_urgent = urgency
                 for running_work in self.running if self.name == "compute" else ():
                     if running_work.work.priority > urgency and running_work.work.waves > 1:

@@ -103,13 +103,13 @@ def tensor_tflops(info: DeviceInfo) -> Mapping[str, float]:
         spec = device_spec(info.name)
         if spec.compute_capability == info.compute_capability:
             return {REFERENCE_FORMAT: spec.fp16_tensor_tflops, **_TFLOPS[spec.name]}
-    nearest = max(
+    nearest_device = max(
         (spec for spec in DEVICES if spec.compute_capability <= max(info.compute_capability, (7, 0))),
         key=lambda spec: spec.compute_capability,
     )
-    clock_mhz = info.boost_clock_mhz or nearest.boost_clock_mhz
-    factor = info.sm_count * clock_mhz / (nearest.sm_count * nearest.boost_clock_mhz)
-    return {name: rate * factor for name, rate in tensor_tflops(nearest.info).items()}
+    clock_mhz = info.boost_clock_mhz or nearest_device.boost_clock_mhz
+    factor = info.sm_count * clock_mhz / (nearest_device.sm_count * nearest_device.boost_clock_mhz)
+    return {name: rate * factor for name, rate in tensor_tflops(nearest_device.info).items()}
 
 
 def mma_sync_shares(info: DeviceInfo) -> Mapping[str, float]:

@@ -89,8 +89,8 @@ class Access:
     def banks(self) -> BankCost:
         """Return the cost of the access in shared memory."""
         passes = 0
-        ideal = 0
-        ways = 0
+        ideal_passes = 0
+        max_words = 0
         access_words = self._words
         units = self._units
         for lane_group in self._lane_groups():
@@ -100,11 +100,11 @@ class Access:
             uses_by_bank = Counter([unit * access_words % BANKS for unit in group_units])
             group_passes = max(uses_by_bank.values(), default=0)
             passes = passes + group_passes
-            ideal = ideal + bool(lane_group)
-            ways = max(ways, group_passes)
+            ideal_passes = ideal_passes + bool(lane_group)
+            max_words = max(max_words, group_passes)
         if self.rule == "swap":
-            return BankCost(2 * passes, passes + ideal, ways, passes)
-        return BankCost(passes, ideal, ways, passes)
+            return BankCost(2 * passes, passes + ideal_passes, max_words, passes)
+        return BankCost(passes, ideal_passes, max_words, passes)
 
     def pieces(self) -> tuple[BankPiece, ...]:
         """Return the bank and pass of each lane's words. A bank processes words in the order of the lanes."""

@@ -178,7 +178,7 @@ class Checker:
         self.sites: list[Site] = []
         self.left_out = 0
         self._numbers: dict[int, int] = {}
-        self._collects = races or unwritten or strays or heap
+        self._collects_findings = races or unwritten or strays or heap
         self._written_granules: dict[int, npt.NDArray[np.uint8]] = {}
         self._tables: list[npt.NDArray[Any]] = []
         warps = -(-shape.threads // layout.LANES)
@@ -317,7 +317,7 @@ class Checker:
         site_number = self._site_number(i, lambda new_number: self._site(new_number, i, stores_scalar))
         site = self.sites[site_number]
         row.number = site_number
-        row.space = _SPACES[site.space if self._collects else ""]
+        row.space = _SPACES[site.space if self._collects_findings else ""]
         row.parts = max(site.size_bytes // self.granule_bytes, 1)
         row.scalar = site.scalar
         row.reads = site.reads

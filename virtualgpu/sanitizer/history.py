@@ -211,7 +211,9 @@ class _ElementObserver:
         assert lanes is not None
         access_site = self._sites[ELEMENT_WRITE - site]
         history = self._history
-        text = self._code[access_site.line - 1].strip() if 0 < access_site.line <= len(self._code) else ""
+        line_text = (
+            self._code[access_site.line - 1].strip() if 0 < access_site.line <= len(self._code) else ""
+        )
         atomic = access_site.instruction.root in ("atom", "red")
         is_first = True
         for lane in range(layout.LANES):
@@ -223,7 +225,7 @@ class _ElementObserver:
                 is_first = False
                 place = Place(
                     access_site.line,
-                    text,
+                    line_text,
                     unlinear(block, self._launch.grid),
                     unlinear(warp * layout.LANES + lane, self._launch.block),
                 )

@@ -121,7 +121,7 @@ class AccessRecorder:
 
     def __init__(self, device: VirtualDevice, accesses: list[ir.Instruction]) -> None:
         self._device = device
-        self._unit = granule_bytes(accesses)
+        self._granule_bytes = granule_bytes(accesses)
         self._starts, self._ends = device.memory.live()
         self._maps: dict[int, npt.NDArray[np.uint8]] = {}
         allocation_count = max(len(self._starts), 1)
@@ -144,7 +144,7 @@ class AccessRecorder:
         self, block: int, warp: int, what: int, lanes: npt.NDArray[np.int64] | None, mask: int, extra: int
     ) -> None:
         size = int(self._ends[mask] - self._starts[mask])
-        shift = self._unit.bit_length() - 1
+        shift = self._granule_bytes.bit_length() - 1
         while size >> shift > _MAX_GRANULES:
             shift += 1
         # The host maps pages of zeros at the first write.

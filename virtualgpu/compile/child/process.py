@@ -42,19 +42,19 @@ class Compiler:
         OSError
             If no process can be started.
         """
-        text = json.dumps(request).encode() + b"\n"
+        request_bytes = json.dumps(request).encode() + b"\n"
         with self._lock:
             self._interrupted = False
             process = self._ensure_running(library_path)
             assert process.stdin is not None
             assert process.stdout is not None
             try:
-                process.stdin.write(text)
+                process.stdin.write(request_bytes)
                 process.stdin.flush()
-                line = process.stdout.readline()
-                if not line.endswith(b"\n"):
+                reply_line = process.stdout.readline()
+                if not reply_line.endswith(b"\n"):
                     raise BrokenPipeError
-                reply = json.loads(line)
+                reply = json.loads(reply_line)
                 images = [process.stdout.read(size) for size in reply.get("sizes", ())]
             except (BrokenPipeError, ValueError):
                 self.stop()

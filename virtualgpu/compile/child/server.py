@@ -73,8 +73,8 @@ def _read_output(library: ctypes.CDLL, program: ctypes.c_void_p, output_kind: st
 
 
 def _failure_reason(library: ctypes.CDLL, status: int) -> str:
-    text: bytes = library.nvrtcGetErrorString(status)
-    return text.decode()
+    error_text: bytes = library.nvrtcGetErrorString(status)
+    return error_text.decode()
 
 
 def _check_status(library: ctypes.CDLL, status: int) -> None:

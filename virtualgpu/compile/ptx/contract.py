@@ -101,7 +101,7 @@ class _FusionChooser:
 
     def run(self) -> dict[int, tuple[int, int]]:
         fused: dict[int, tuple[int, int]] = {}
-        for most_uses in (1, len(self.code)):
+        for max_uses in (1, len(self.code)):
             for sum_index in self.sums:
                 if sum_index not in self.unfused:
                     continue
@@ -109,7 +109,7 @@ class _FusionChooser:
                     (self.uses[name], operand_index, product_index)
                     for operand_index, name in enumerate(self._summand_names(sum_index))
                     if (product_index := self._product_index(name)) >= 0
-                    and len(self.readers[name]) <= most_uses
+                    and len(self.readers[name]) <= max_uses
                     and all(self._can_fuse(user, product_index) for user in self.readers[name])
                 ]
                 if candidates:

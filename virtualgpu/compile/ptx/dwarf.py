@@ -108,7 +108,7 @@ def declared_variables(ptx: str) -> tuple[list[DeclaredVariable], dict[int, CTyp
 
     Both are empty if the PTX has no debug sections.
     """
-    sections = {name: _assemble(text) for name, text in _SECTION.findall(ptx)}
+    sections = {name: _assemble(section_text) for name, section_text in _SECTION.findall(ptx)}
     if not {"info", "abbrev"} <= sections.keys():
         return [], {}
     lists = sections.get("loc", _Section()).data  # missing if no variable moves
@@ -178,9 +178,9 @@ class _Block(bytes):
     symbol = ""
 
 
-def _assemble(text: str) -> _Section:
+def _assemble(section_text: str) -> _Section:
     section = _Section()
-    for width, values in _DATA.findall(text):
+    for width, values in _DATA.findall(section_text):
         size = int(width) // 8
         for value in values.split(","):
             token = value.strip()
@@ -258,18 +258,18 @@ def _read_value(info: _Section, offset: int, form: int) -> tuple[object, int]:
         end = data.index(0, offset)
         return data[offset:end].decode("latin-1"), end + 1
     if form in (0x0A, 0x03, 0x04):  # a block with its length before it
-        width = {0x0A: 1, 0x03: 2, 0x04: 4}[form]
-        size = int.from_bytes(data[offset : offset + width], "little")
-        block = _Block(data[offset + width : offset + width + size])
-        block.symbol = info.names.get(offset + width + 1, "")
-        return block, offset + width + size
+        size_bytes = {0x0A: 1, 0x03: 2, 0x04: 4}[form]
+        size = int.from_bytes(data[offset : offset + size_bytes], "little")
+        block = _Block(data[offset + size_bytes : offset + size_bytes + size])
+        block.symbol = info.names.get(offset + size_bytes + 1, "")
+        return block, offset + size_bytes + size
     if form in (0x0D, 0x0F):
         return _read_uleb(data, offset)
-    width = _FORM_BYTES[form]
+    size_bytes = _FORM_BYTES[form]
     name = info.names.get(offset, "")
     if form == 0x01:
-        return name, offset + width
-    return int.from_bytes(data[offset : offset + width], "little"), offset + width
+        return name, offset + size_bytes
+    return int.from_bytes(data[offset : offset + size_bytes], "little"), offset + size_bytes
 
 
 def _read_types(entries: dict[int, _Entry]) -> dict[int, CType]:
@@ -324,8 +324,8 @@ def _read_type(
     elif entry.tag == _ARRAY:
         ctype = _read_array_type(entries, children_of, types, entry)
     elif entry.tag in (_TYPEDEF, _CONST, _VOLATILE):
-        inner = _read_type(entries, children_of, types, inner_key)
-        ctype = replace(inner, name=name if entry.tag == _TYPEDEF else inner.name)
+        target_type = _read_type(entries, children_of, types, inner_key)
+        ctype = replace(target_type, name=name if entry.tag == _TYPEDEF else target_type.name)
     types[entry_offset] = ctype
     return ctype
 
@@ -341,13 +341,13 @@ def _read_array_type(
     for dimension in reversed(
         [dimension for dimension in children_of.get(id(entry), []) if dimension.tag == _SUBRANGE]
     ):
-        upper = dimension.values.get(_AT_UPPER)
+        upper_index = dimension.values.get(_AT_UPPER)
         element_count = dimension.values.get(_AT_COUNT)
         length = 0
         if element_count is not None:
             length = int(str(element_count))
-        elif upper is not None:
-            length = int(str(upper)) + 1
+        elif upper_index is not None:
+            length = int(str(upper_index)) + 1
         shape = f"[{length or ''}]{shape}"
         ctype = CType(
             f"{element.name}{shape}", length * ctype.size_bytes, inner_key=int(str(key)), count=length

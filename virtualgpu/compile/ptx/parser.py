@@ -443,6 +443,8 @@ class _Parser:
         if index == len(
             function.instructions
         ):  # NVRTC ends a function like this after a call of a null pointer
-            end = ir.Instruction(index, "ret", ("ret",), (), None, False, self.line, self.column, "ret")
-            function.instructions.append(end)
+            final_return = ir.Instruction(
+                index, "ret", ("ret",), (), None, False, self.line, self.column, "ret"
+            )
+            function.instructions.append(final_return)
         return index

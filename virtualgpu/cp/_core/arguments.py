@@ -44,19 +44,19 @@ def check_device(array: HostAccess, device: VirtualDevice | None = None) -> None
         return
     if owner.machine is not device.machine:
         raise other_machine_error(owner)
-    residence = (
+    location_sentence = (
         f"The device where the array resides ({owner.id}) is different from the current device ({device.id})."
     )
     links = device.machine.links
     if not links.can_access(device.id, owner.id):
         raise ValueError(
-            f"{residence} Peer access is unavailable between these devices. Use the array "
+            f"{location_sentence} Peer access is unavailable between these devices. Use the array "
             f"inside `with cp.cuda.Device({owner.id}):`, or copy the array with "
             "cp.asarray."
         )
     links.enable(device.id, owner.id)
     warnings.warn(
-        f"{residence} Peer access has been activated automatically.", PerformanceWarning, stacklevel=4
+        f"{location_sentence} Peer access has been activated automatically.", PerformanceWarning, stacklevel=4
     )
 
 

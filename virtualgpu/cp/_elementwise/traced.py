@@ -124,11 +124,13 @@ class Trace:
         loop = _ufunc_loop(function, operands)
         operand_dtype = loop[0]
         result_dtype = checked_dtype(loop[-1])
-        text = expression(function, operand_dtype)
-        if text is None or any(k != operand_dtype for k in loop[1 : function.nin]):
+        cpp_text = expression(function, operand_dtype)
+        if cpp_text is None or any(k != operand_dtype for k in loop[1 : function.nin]):
             raise NotOneLoop
-        terms = [operand.converted(operand_dtype) for operand in operands]
-        traced = self.value(_convert_text(text.format(*terms), result_dtype), result_dtype, operands)
+        operand_texts = [operand.converted(operand_dtype) for operand in operands]
+        traced = self.value(
+            _convert_text(cpp_text.format(*operand_texts), result_dtype), result_dtype, operands
+        )
         return traced if out is None else self.assign(out, traced)
 
     def assign(self, target: Any, value: Traced) -> Traced:
@@ -152,9 +154,11 @@ class Trace:
                 "x != 0."
             )
         dtype = _narrowest_loop([(type_letter, type_letter) for type_letter in "?bBhHiIlLefdFD"], choices)[0]
-        terms = [operand.converted(dtype) for operand in choices]
+        choice_texts = [operand.converted(dtype) for operand in choices]
         return self.value(
-            f"{condition_value.name} ? {terms[0]} : {terms[1]}", dtype, [condition_value, *choices]
+            f"{condition_value.name} ? {choice_texts[0]} : {choice_texts[1]}",
+            dtype,
+            [condition_value, *choices],
         )
 
     def reduce(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
@@ -170,21 +174,23 @@ class Trace:
             raise NotOneLoop
         dtype = value.dtype
         if name in _SUM_REDUCTIONS:
-            text, identity = _SUM_REDUCTIONS[name]
+            reduction_text, identity = _SUM_REDUCTIONS[name]
             if options.get("dtype") is None:  # with one, CuPy's kernel keeps the elements' type
                 dtype = getattr(np, name)(np.zeros(1, dtype)).dtype
         elif name in _EXTREMES and dtype.kind != "c":
-            text = _EXTREMES[name]
+            reduction_text = _EXTREMES[name]
             identity = _extreme_value(dtype, lowest=name == "max")
         elif name in _BOOLEAN_REDUCTIONS and dtype.kind != "c":
-            (text, identity), dtype = _BOOLEAN_REDUCTIONS[name], np.dtype(bool)
+            (reduction_text, identity), dtype = _BOOLEAN_REDUCTIONS[name], np.dtype(bool)
         else:
             raise NotOneLoop
         axis = options.get("axis")
         ndim = 0 if axis is None else value.ndim - (len(axis) if isinstance(axis, (tuple, list)) else 1)
         if ndim < 0:
             raise NotOneLoop
-        self.reduction = Reduction(value, text, identity, checked_dtype(dtype), axis, name in _EXTREMES)
+        self.reduction = Reduction(
+            value, reduction_text, identity, checked_dtype(dtype), axis, name in _EXTREMES
+        )
         return (TracedArray if ndim else Traced)(self, "a", dtype, ndim or -1, None, 1, None)
 
 

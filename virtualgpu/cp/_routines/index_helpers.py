@@ -91,17 +91,21 @@ def apply_along_axis(
             f"`arr` must be a device array, not {type(arr).__name__}. Convert it with cp.asarray(a)."
         )
     lines = moveaxis(arr, axis, -1)
-    outer = lines.shape[:-1]
-    if 0 in outer:
+    outer_shape = lines.shape[:-1]
+    if 0 in outer_shape:
         raise ValueError("Cannot apply_along_axis when any iteration dimensions are 0")
-    values = [func1d(lines[index], *args, **kwargs) for index in np.ndindex(outer)]
+    values = [func1d(lines[index], *args, **kwargs) for index in np.ndindex(outer_shape)]
     results = [value if isinstance(value, ndarray) else array(value) for value in values]
     stacked: ndarray = stack(results)
-    stacked = stacked.reshape(outer + results[0].shape)
+    stacked = stacked.reshape(outer_shape + results[0].shape)
     position = axis if axis >= 0 else axis + arr.ndim
     result_ndim = results[0].ndim
     # The axes of a result replace the axis.
-    order = (*range(position), *range(len(outer), len(outer) + result_ndim), *range(position, len(outer)))
+    order = (
+        *range(position),
+        *range(len(outer_shape), len(outer_shape) + result_ndim),
+        *range(position, len(outer_shape)),
+    )
     return stacked.transpose(order)
 
 

@@ -152,9 +152,9 @@ class Module:
                 "This PTX is compressed, and the virtual GPU cannot read it. Compile it "
                 "with nvcc --no-compress."
             )
-        text = (image.data if image else cubin).rstrip(b"\0").decode(errors="replace")
+        ptx_text = (image.data if image else cubin).rstrip(b"\0").decode(errors="replace")
         try:
-            module = parse_cached(text)
+            module = parse_cached(ptx_text)
         except PtxError as error:
             raise CUDADriverError(
                 218, "CUDA_ERROR_INVALID_PTX", f"a PTX JIT compilation failed: {error}"
@@ -162,14 +162,14 @@ class Module:
         version = module.version
         isa = tuple(int(part) for part in version.split("."))
         if isa > _newest_isa():
-            newest = ".".join(map(str, _newest_isa()))
+            newest_version = ".".join(map(str, _newest_isa()))
             raise CUDADriverError(
                 222,
                 "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
                 "the provided PTX was compiled with an unsupported toolchain: its "
-                f"version is {version}, but this driver supports versions up to {newest}.",
+                f"version is {version}, but this driver supports versions up to {newest_version}.",
             )
-        compiled = load_ptx_module(text, module)
+        compiled = load_ptx_module(ptx_text, module)
         loaded = Module.from_compiled(compiled, device)
         self._compiled, self._device, self.ptr = loaded._compiled, loaded._device, id(self)
         device.machine.own(LoadedCode)[self.ptr] = self

@@ -47,7 +47,7 @@ class Graph:
     def _from_nodes(cls, nodes: Sequence[Node], machine: Machine, current: Callable[[], Any]) -> Graph:
         graph = cls.__new__(cls)
         graph._nodes = tuple(nodes)
-        graph._executable = list(nodes)
+        graph._executable_nodes = list(nodes)
         graph._machine = machine
         graph._is_uploaded = False
         graph._current = current
@@ -60,7 +60,7 @@ class Graph:
         return graph
 
     _nodes: tuple[Node, ...]  # in the state of the capture
-    _executable: list[Node]  # in the state of the last update
+    _executable_nodes: list[Node]  # in the state of the last update
     _machine: Machine
     _is_uploaded: bool
     _current: Callable[[], Any]
@@ -68,7 +68,7 @@ class Graph:
 
     def launch(self, stream: Any = None) -> None:
         """Run all nodes in `stream` (default: the current one), each after the nodes that it depends on."""
-        (stream or self._current()).launch_graph(self._id, self._executable, self._upload_ns)
+        (stream or self._current()).launch_graph(self._id, self._executable_nodes, self._upload_ns)
         self._is_uploaded = True
 
     def upload(self, stream: Any = None) -> None:
@@ -92,14 +92,16 @@ class Graph:
         return GraphRecord(provenance, tuple(nodes), tuple(edges))
 
     def _record_of(self, node_number: int) -> GraphNode:
-        node = self._executable[node_number]
+        node = self._executable_nodes[node_number]
         return node.record(node_number, self._machine.device(node.device_id).memory)
 
     def _set_node(self, node: GraphNode) -> None:
         """Set the parameters of a node for later launches, like ``cuGraphExecKernelNodeSetParams``."""
         current_record = self._record_of(node.number)
         memory = self._machine.device(node.device_id).memory
-        self._executable[node.number] = self._executable[node.number].changed(current_record, node, memory)
+        self._executable_nodes[node.number] = self._executable_nodes[node.number].changed(
+            current_record, node, memory
+        )
 
     def _update(self, other: Graph) -> None:
         """Copy the parameters of another graph with the same nodes and edges, like ``cuGraphExecUpdate``.
@@ -118,7 +120,7 @@ class Graph:
                 "the graph update was not performed because it included changes which violated constraints "
                 f"specific to instantiated graph update: {reason}.",
             )
-        self._executable = list(other._nodes)
+        self._executable_nodes = list(other._nodes)
 
     def debug_dot_str(self, flags: int = 0) -> str:
         """Return the graph in the DOT language, in the format of ``cudaGraphDebugDotPrint``.

@@ -354,7 +354,8 @@ class NcclCommunicator:
             raise OverflowError("can't convert negative value to size_t")
         if not 0 <= datatype < len(DTYPES):
             raise NcclError(
-                INVALID_ARGUMENT, f"{subject}: {datatype} is not a type; write NCCL_FLOAT32, for example."
+                INVALID_ARGUMENT,
+                f"{subject}: {datatype} is not a type; write NCCL_FLOAT32, for example.",
             )
         if op is not None and not 0 <= _as_index(op) < len(OPS):
             raise NcclError(

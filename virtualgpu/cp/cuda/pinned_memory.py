@@ -148,7 +148,7 @@ class PinnedMemoryPool:
 
     def __init__(self, allocator: Callable[[int], PinnedMemoryPointer] | None = None) -> None:
         self._allocator = allocator or _malloc
-        self._free: dict[int, list[Any]] = {}
+        self._free_buffers: dict[int, list[Any]] = {}
 
     def malloc(self, size: int) -> PinnedMemoryPointer:
         """Allocate `size` bytes, rounded up to a power of two of at least 512."""
@@ -156,7 +156,7 @@ class PinnedMemoryPool:
         if size == 0:
             return pinned_pointer(PinnedMemory(0))
         rounded_size = round_pinned_size(size)
-        free_buffers = self._free.get(rounded_size)
+        free_buffers = self._free_buffers.get(rounded_size)
         mem = free_buffers.pop() if free_buffers else self._allocate(rounded_size)
         return pinned_pointer(PooledPinnedMemory(mem, weakref.ref(self)))
 
@@ -170,14 +170,14 @@ class PinnedMemoryPool:
         return self._allocator(size).mem
 
     def _return_buffer(self, mem: Any) -> None:
-        self._free.setdefault(mem.size, []).append(mem)
+        self._free_buffers.setdefault(mem.size, []).append(mem)
 
     def free_all_blocks(self) -> None:
         """Unpin and free all buffers that are not in use."""
-        self._free.clear()
+        self._free_buffers.clear()
 
     def n_free_blocks(self) -> int:
-        return sum(len(blocks) for blocks in self._free.values())
+        return sum(len(blocks) for blocks in self._free_buffers.values())
 
 
 def _malloc(size: int) -> PinnedMemoryPointer:

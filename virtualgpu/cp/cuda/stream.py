@@ -472,7 +472,7 @@ class Stream(_BaseStream):
         priority: int | None = None,
     ) -> None:
         self._owner: VirtualDevice | None = None
-        self._foreign: Any = None
+        self._foreign_stream: Any = None
         if null or ptds:
             super().__init__(LEGACY_QUEUE if null else PER_THREAD_QUEUE, -1)
             return
@@ -507,7 +507,7 @@ class Stream(_BaseStream):
         stream = cls.__new__(cls)
         _BaseStream.__init__(stream, ptr, -1)
         stream._owner = None
-        stream._foreign = obj  # kept alive as long as this stream
+        stream._foreign_stream = obj  # kept alive as long as this stream
         return stream
 
 

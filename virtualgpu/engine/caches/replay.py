@@ -49,7 +49,16 @@ SIDE_SMS = 6  # consecutive SMs that are next to the same part of L2
 # Columns of counts for each instruction.
 COLUMNS = ("asked", "l1", "l1_hit", "l2", "l2_hit", "far", "far_hit", "dram")
 SITE_BYTES = 8 * len(COLUMNS)
-_ASKED, _L1, _L1_HIT, _L2, _L2_HIT, _FAR, _FAR_HIT, _DRAM = range(0, SITE_BYTES, 8)
+(
+    _REQUESTED_COLUMN,
+    _L1_COLUMN,
+    _L1_HIT_COLUMN,
+    _L2_COLUMN,
+    _L2_HIT_COLUMN,
+    _FAR_COLUMN,
+    _FAR_HIT_COLUMN,
+    _DRAM_COLUMN,
+) = range(0, SITE_BYTES, 8)
 _SITE_MASK = 0xFFFFFFFF
 _LINE_BIT = 10
 _BYTES_BIT = 4
@@ -234,42 +243,42 @@ def read_l2(player: ReplayState, site: int, sm: int, line: int, sectors: int) ->
     near_part = load64(player.sides + 8 * sm)
     entry = l2_entry(player, l2_set(player, near_part, line), line)
     entry_state = load64(entry + 8)
-    add_sectors(player, site, _L2, sectors)
-    add_sectors(player, site, _L2_HIT, sectors & entry_state)
+    add_sectors(player, site, _L2_COLUMN, sectors)
+    add_sectors(player, site, _L2_HIT_COLUMN, sectors & entry_state)
     missing_sectors = sectors & (15 - (entry_state & 15))
     if missing_sectors == 0:
         return
     # Memory transfers 64 bytes at a time.
     sector_pairs = missing_sectors | ((missing_sectors & 5) << 1) | ((missing_sectors & 10) >> 1)
-    home = home_part(player, line)
-    if home != near_part:
-        home_entry = l2_entry(player, l2_set(player, home, line), line)
+    home_part_number = home_part(player, line)
+    if home_part_number != near_part:
+        home_entry = l2_entry(player, l2_set(player, home_part_number, line), line)
         entry_state = load64(home_entry + 8)
-        add_sectors(player, site, _FAR, sector_pairs)
-        add_sectors(player, site, _FAR_HIT, sector_pairs & entry_state)
+        add_sectors(player, site, _FAR_COLUMN, sector_pairs)
+        add_sectors(player, site, _FAR_HIT_COLUMN, sector_pairs & entry_state)
         missing_sectors = missing_sectors & (15 - (entry_state & 15))
         fetched = (missing_sectors | ((missing_sectors & 5) << 1) | ((missing_sectors & 10) >> 1)) & (
             15 - (entry_state & 15)
         )
         store64(home_entry + 8, entry_state | fetched)
-        add_sectors(player, site, _DRAM, fetched)
+        add_sectors(player, site, _DRAM_COLUMN, fetched)
     else:
-        add_sectors(player, site, _DRAM, sector_pairs & (15 - (entry_state & 15)))
+        add_sectors(player, site, _DRAM_COLUMN, sector_pairs & (15 - (entry_state & 15)))
     store64(entry + 8, load64(entry + 8) | sector_pairs)
 
 
 def write_l2(player: ReplayState, site: int, sm: int, line: int, sectors: int, size: int) -> None:
     """Store sectors to the part of L2 next to an SM, and to their home part, which writes to memory."""
     near_part = load64(player.sides + 8 * sm)
-    add_sectors(player, site, _L2, sectors)
-    add_sectors(player, site, _L2_HIT, sectors)
-    home = home_part(player, line)
-    if home != near_part:
-        add_sectors(player, site, _FAR, sectors)
-        add_sectors(player, site, _FAR_HIT, sectors)
+    add_sectors(player, site, _L2_COLUMN, sectors)
+    add_sectors(player, site, _L2_HIT_COLUMN, sectors)
+    home_part_number = home_part(player, line)
+    if home_part_number != near_part:
+        add_sectors(player, site, _FAR_COLUMN, sectors)
+        add_sectors(player, site, _FAR_HIT_COLUMN, sectors)
         entry = l2_entry(player, l2_set(player, near_part, line), line)
         store64(entry + 8, state_after_store(load64(entry + 8), sectors, size))
-    first_entry = l2_set(player, home, line)
+    first_entry = l2_set(player, home_part_number, line)
     store_l2(player, first_entry, l2_entry(player, first_entry, line), sectors, size)
 
 
@@ -278,22 +287,22 @@ def change_l2(player: ReplayState, site: int, sm: int, line: int, sectors: int) 
 
     The part of L2 next to the SM only forwards them.
     """
-    home = home_part(player, line)
-    first_entry = l2_set(player, home, line)
+    home_part_number = home_part(player, line)
+    first_entry = l2_set(player, home_part_number, line)
     entry = l2_entry(player, first_entry, line)
     entry_state = load64(entry + 8)
-    add_sectors(player, site, _L2, sectors)
-    if home == load64(player.sides + 8 * sm):
-        add_sectors(player, site, _L2_HIT, sectors & entry_state)
+    add_sectors(player, site, _L2_COLUMN, sectors)
+    if home_part_number == load64(player.sides + 8 * sm):
+        add_sectors(player, site, _L2_HIT_COLUMN, sectors & entry_state)
     else:
-        add_sectors(player, site, _L2_HIT, sectors)
-        add_sectors(player, site, _FAR, sectors)
-        add_sectors(player, site, _FAR_HIT, sectors & entry_state)
+        add_sectors(player, site, _L2_HIT_COLUMN, sectors)
+        add_sectors(player, site, _FAR_COLUMN, sectors)
+        add_sectors(player, site, _FAR_HIT_COLUMN, sectors & entry_state)
     missing_sectors = sectors & (15 - (entry_state & 15))
     fetched = (missing_sectors | ((missing_sectors & 5) << 1) | ((missing_sectors & 10) >> 1)) & (
         15 - (entry_state & 15)
     )
-    add_sectors(player, site, _DRAM, fetched)
+    add_sectors(player, site, _DRAM_COLUMN, fetched)
     store64(entry + 8, entry_state | fetched)
     store_l2(player, first_entry, entry, sectors, FULL)
 
@@ -327,7 +336,7 @@ def play_notes(player: ReplayState, number: int, lanes: int, mask: int, values: 
         time = load64(note_address + 16)
         access_kind = load64(player.kinds + 8 * site)
         note_address += 24
-        add_sectors(player, site, _ASKED, sectors)
+        add_sectors(player, site, _REQUESTED_COLUMN, sectors)
         l1 = player.l1 + sm * player.l1_sets * SET_BYTES
         if access_kind in (notes.LOAD, notes.LOAD_LOCAL, notes.STORE_LOCAL):
             entry = find_entry(
@@ -343,15 +352,15 @@ def play_notes(player: ReplayState, number: int, lanes: int, mask: int, values: 
             if access_kind == notes.STORE_LOCAL:
                 write_l2(player, site, sm, line, sectors, size)
             else:
-                add_sectors(player, site, _L1, sectors)
-                add_sectors(player, site, _L1_HIT, sectors & entry_state)
+                add_sectors(player, site, _L1_COLUMN, sectors)
+                add_sectors(player, site, _L1_HIT_COLUMN, sectors & entry_state)
                 sectors = sectors & (15 - entry_state)
                 if sectors:
                     sectors = unmerged_sectors(player, sm, line, sectors, time)
                     if sectors:
                         read_l2(player, site, sm, line, sectors)
         elif access_kind == notes.PAST_L1:
-            add_sectors(player, site, _L1, sectors)
+            add_sectors(player, site, _L1_COLUMN, sectors)
             read_l2(player, site, sm, line, sectors)
         elif access_kind == notes.STORE:
             if size >= FULL:

@@ -19,12 +19,12 @@ def count_shared(size: int, rule: Rule) -> str:
     """
     words_per_lane = max(1, size // 4)
     shift = max(size, 4).bit_length() - 1
-    text = add_to_memory("%cnt", "1", "req")
-    text += "  %pop = call i32 @llvm.ctpop.i32(i32 %mask)\n  %pop64 = zext i32 %pop to i64\n"
-    text += "  %cnt.l = getelementptr i64, ptr %cnt, i64 4\n" + add_to_memory("%cnt.l", "%pop64", "lan")
-    text += f"  %unit = lshr <32 x i32> %a, splat (i32 {shift})\n"
+    llvm_text = add_to_memory("%cnt", "1", "req")
+    llvm_text += "  %pop = call i32 @llvm.ctpop.i32(i32 %mask)\n  %pop64 = zext i32 %pop to i64\n"
+    llvm_text += "  %cnt.l = getelementptr i64, ptr %cnt, i64 4\n" + add_to_memory("%cnt.l", "%pop64", "lan")
+    llvm_text += f"  %unit = lshr <32 x i32> %a, splat (i32 {shift})\n"
     if words_per_lane == 1 and rule not in ("atomic", "swap"):
-        text += """  %act = bitcast i32 %mask to <32 x i1>
+        llvm_text += """  %act = bitcast i32 %mask to <32 x i1>
   %hi = select <32 x i1> %act, <32 x i32> %unit, <32 x i32> zeroinitializer
   %lo = select <32 x i1> %act, <32 x i32> %unit, <32 x i32> splat (i32 -1)
   %max = call i32 @llvm.vector.reduce.umax.v32i32(<32 x i32> %hi)
@@ -41,12 +41,12 @@ counted:
 """
     else:
         function = "bank_lanes" if rule in ("atomic", "swap") else "bank_passes"
-        wide = "0"
+        extra_waves = "0"
         if rule == "load":
-            text += "  %agree = call i1 @neighbours_agree(<32 x i32> %unit, i32 %mask)\n"
-            text += "  %wide = zext i1 %agree to i32\n"
-            wide = "%wide"
-        text += f"""  %lanes = shl i32 {32 // words_per_lane}, {wide}
+            llvm_text += "  %agree = call i1 @neighbours_agree(<32 x i32> %unit, i32 %mask)\n"
+            llvm_text += "  %wide = zext i1 %agree to i32\n"
+            extra_waves = "%wide"
+        llvm_text += f"""  %lanes = shl i32 {32 // words_per_lane}, {extra_waves}
   br label %loop
 loop:
   %start = phi i32 [0, %inside], [%start1, %loop]
@@ -69,13 +69,17 @@ loop:
 counted:
 """
         if rule == "swap":
-            text += "  %waves = shl i32 %sum1, 1\n  %ideal = add i32 %sum1, %parts1\n"
+            llvm_text += "  %waves = shl i32 %sum1, 1\n  %ideal = add i32 %sum1, %parts1\n"
         else:
-            text += "  %waves = add i32 %sum1, 0\n  %ideal = add i32 %parts1, 0\n"
-    text += "  %waves64 = zext i32 %waves to i64\n  %ideal64 = zext i32 %ideal to i64\n"
-    text += "  %cnt.w = getelementptr i64, ptr %cnt, i64 2\n" + add_to_memory("%cnt.w", "%waves64", "wav")
-    text += "  %cnt.d = getelementptr i64, ptr %cnt, i64 3\n" + add_to_memory("%cnt.d", "%ideal64", "ide")
-    return text + field("wavefronts", "%tot") + add_to_memory("%tot", "%waves64", "all")
+            llvm_text += "  %waves = add i32 %sum1, 0\n  %ideal = add i32 %parts1, 0\n"
+    llvm_text += "  %waves64 = zext i32 %waves to i64\n  %ideal64 = zext i32 %ideal to i64\n"
+    llvm_text += "  %cnt.w = getelementptr i64, ptr %cnt, i64 2\n" + add_to_memory(
+        "%cnt.w", "%waves64", "wav"
+    )
+    llvm_text += "  %cnt.d = getelementptr i64, ptr %cnt, i64 3\n" + add_to_memory(
+        "%cnt.d", "%ideal64", "ide"
+    )
+    return llvm_text + field("wavefronts", "%tot") + add_to_memory("%tot", "%waves64", "all")
 
 
 def _swap_bits(step: int, low: int) -> str:

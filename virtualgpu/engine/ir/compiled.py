@@ -202,13 +202,13 @@ class _Body:
             raise NotSupportedError(f"{ast.unparse(node)!r} cannot be compiled.")
 
     def _compile_if(self, node: ast.If) -> None:
-        if_true, if_false, end = (self._new_name("l") for _ in range(3))
+        if_true, if_false, end_label = (self._new_name("l") for _ in range(3))
         self._compile_branch(node.test, if_true, if_false)
         self.lines.append(f"{if_true}:")
         self._compile_block(node.body)
-        self.lines += [f"br label %{end}", f"{if_false}:"]
+        self.lines += [f"br label %{end_label}", f"{if_false}:"]
         self._compile_block(node.orelse)
-        self._begin(end)
+        self._begin(end_label)
 
     def _compile_branch(self, test: ast.expr, if_true: str, if_false: str) -> None:
         if isinstance(test, ast.BoolOp):
@@ -354,8 +354,8 @@ def translate(
 
     `layouts` describes structures that are not made by `struct`.
     """
-    by_name = {function.__name__: function for function in functions}
-    function_texts = [_Body(function, by_name, layouts).text() for function in functions]
+    functions_by_name = {function.__name__: function for function in functions}
+    function_texts = [_Body(function, functions_by_name, layouts).text() for function in functions]
     exported_function = f"""define void @entry_of(ptr %ctx, i32 %site, ptr %lanes, i32 %mask, ptr %values) {{
   %c = ptrtoint ptr %ctx to i64
   %s = sext i32 %site to i64

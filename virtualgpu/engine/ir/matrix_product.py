@@ -164,13 +164,13 @@ def _product_loop(
 """
 
 
-def _exact_sum(columns: int, inner: int) -> str:
+def _exact_sum(columns: int, inner_length: int) -> str:
     """Return LLVM text that computes the exact sum of the products in a row: ``%total``."""
     row_type = f"<{columns} x double>"
     step_text = f"  %terms = fmul contract {row_type} %step.xs, %step.ys\n  %sum1 = fadd contract {row_type} %sum, %terms\n"
     phis = f"  %sum = phi {row_type} [zeroinitializer, %row], [%sum1, %step]\n"
     return (
-        _product_loop("step", "row", inner, 0, row_type, phis, step_text)
+        _product_loop("step", "row", inner_length, 0, row_type, phis, step_text)
         + f"  %total = fadd {row_type} %sum1, %cs\n"
     )
 
@@ -198,13 +198,13 @@ def _keep_exponent(columns: int, value: str, result: str, kind: str) -> str:
 """
 
 
-def _cut_sum(columns: int, inner: int, kinds: dict[str, str]) -> str:
+def _cut_sum(columns: int, inner_length: int, kinds: dict[str, str]) -> str:
     """Return LLVM text that computes the sum of a row as tensor cores do, with cut terms: ``%total``."""
     row_type = f"<{columns} x double>"
     float_type = f"<{columns} x float>"
     is_fp8 = kinds["a"] in FP8_TYPES
-    term_groups = ((0, 16), (16, 16)) if is_fp8 else ((0, inner),)
-    text = ""
+    term_groups = ((0, 16), (16, 16)) if is_fp8 else ((0, inner_length),)
+    llvm_text = ""
     accumulator = "%cs"
     previous_label = "row"
     sum_type = kinds["c"]
@@ -213,11 +213,11 @@ def _cut_sum(columns: int, inner: int, kinds: dict[str, str]) -> str:
         sum_type = "f32"
     for group_index, (start, term_count) in enumerate(term_groups):
         if is_fp8 and not group_index:
-            text += f"  %c0 = fadd {row_type} zeroinitializer, zeroinitializer\n"
+            llvm_text += f"  %c0 = fadd {row_type} zeroinitializer, zeroinitializer\n"
             accumulator = "%c0"
         max_label = f"top{group_index}"
         sum_label = f"sum{group_index}"
-        text += _keep_exponent(columns, accumulator, f"%{max_label}.c", sum_type)
+        llvm_text += _keep_exponent(columns, accumulator, f"%{max_label}.c", sum_type)
         step_text = (
             _keep_exponent(columns, f"%{max_label}.xs", f"%{max_label}.px", kinds["a"])
             + _keep_exponent(columns, f"%{max_label}.ys", f"%{max_label}.py", kinds["b"])
@@ -225,9 +225,9 @@ def _cut_sum(columns: int, inner: int, kinds: dict[str, str]) -> str:
             f"  %{max_label}.m1 = call {row_type} @llvm.maxnum.v{columns}f64({row_type} %{max_label}.m, {row_type} %{max_label}.pp)\n"
         )
         phis = f"  %{max_label}.m = phi {row_type} [%{max_label}.c, %{previous_label}], [%{max_label}.m1, %{max_label}]\n"
-        text += _product_loop(max_label, previous_label, term_count, start, row_type, phis, step_text)
+        llvm_text += _product_loop(max_label, previous_label, term_count, start, row_type, phis, step_text)
         # One where all is 0.
-        text += f"""  %{max_label}.most = call {row_type} @llvm.maxnum.v{columns}f64({row_type} %{max_label}.m1, {row_type} {_splat_constant(2.0**-400)})
+        llvm_text += f"""  %{max_label}.most = call {row_type} @llvm.maxnum.v{columns}f64({row_type} %{max_label}.m1, {row_type} {_splat_constant(2.0**-400)})
   %{max_label}.unit = fmul {row_type} %{max_label}.most, {_splat_constant(2.0**-KEPT_BITS)}
   %{max_label}.per = fdiv {row_type} {_splat_constant(1.0)}, %{max_label}.unit
   %{max_label}.cu = fmul {row_type} {accumulator}, %{max_label}.per
@@ -241,18 +241,20 @@ def _cut_sum(columns: int, inner: int, kinds: dict[str, str]) -> str:
             f"  %{sum_label}.s1 = fadd {row_type} %{sum_label}.s, %{sum_label}.t\n"
         )
         phis = f"  %{sum_label}.s = phi {row_type} [%{max_label}.begin, %{max_label}.done], [%{sum_label}.s1, %{sum_label}]\n"
-        text += _product_loop(sum_label, f"{max_label}.done", term_count, start, row_type, phis, step_text)
-        text += f"  %{sum_label}.exact = fmul {row_type} %{sum_label}.s1, %{max_label}.unit\n"
+        llvm_text += _product_loop(
+            sum_label, f"{max_label}.done", term_count, start, row_type, phis, step_text
+        )
+        llvm_text += f"  %{sum_label}.exact = fmul {row_type} %{sum_label}.s1, %{max_label}.unit\n"
         accumulator = f"%{sum_label}.exact"
         previous_label = f"{sum_label}.done"
         sum_type = "f32"
         if kinds["d"] == "f32":
-            text += _cut_to_single(columns, accumulator, f"%{sum_label}.cut")
+            llvm_text += _cut_to_single(columns, accumulator, f"%{sum_label}.cut")
             accumulator = f"%{sum_label}.cut"
     if not is_fp8:
-        return text + f"  %total = fadd {row_type} {accumulator}, {_splat_constant(-0.0)}\n"
+        return llvm_text + f"  %total = fadd {row_type} {accumulator}, {_splat_constant(-0.0)}\n"
     return (
-        text
+        llvm_text
         + f"""  %d1 = fptrunc {row_type} {accumulator} to {float_type}
   %c1 = fptrunc {row_type} %cs to {float_type}
   %added = fadd {float_type} %d1, %c1
@@ -313,7 +315,7 @@ def product(
         Number of registers that hold D in each lane; only those of lanes in the mask are written.
     """
     m, n, k = shape
-    text = ""
+    llvm_text = ""
     for matrix, columns, element_count in (
         ("a", k, m * k),
         ("b", n, k * n),
@@ -321,9 +323,11 @@ def product(
         ("d", n, m * n),
     ):
         element_type = kinds[matrix]
-        text += _offset_table(f"{name}.{matrix}", positions[matrix], columns, element_count, element_type)
+        llvm_text += _offset_table(
+            f"{name}.{matrix}", positions[matrix], columns, element_count, element_type
+        )
         loop_of = _pack if matrix == "d" else _unpack
-        text += loop_of(f"{name}.{matrix}.each", element_count, f"{name}.{matrix}", element_type)
+        llvm_text += loop_of(f"{name}.{matrix}.each", element_count, f"{name}.{matrix}", element_type)
     row_type = f"<{n} x double>"
     merge = "".join(
         f"  %from{register_index} = getelementptr i8, ptr %packed, i64 {ROW_BYTES * register_index}\n"
@@ -335,8 +339,8 @@ def product(
     )
     for intrinsic in () if kinds["a"] in BYTES else ("fabs", "trunc", "maxnum", "minnum"):
         second_operand = "" if intrinsic in ("fabs", "trunc") else f", {row_type}"
-        text += f"declare {row_type} @llvm.{intrinsic}.v{n}f64({row_type}{second_operand})\n"
-    return f"""{text}
+        llvm_text += f"declare {row_type} @llvm.{intrinsic}.v{n}f64({row_type}{second_operand})\n"
+    return f"""{llvm_text}
 declare void @llvm.masked.store.v32i32.p0(<32 x i32>, ptr, <32 x i1>)
 define internal void @{name}(i32 %mask, ptr %d, ptr %a, ptr %b, ptr %c) noinline {{
 entry:

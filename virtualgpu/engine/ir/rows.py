@@ -16,7 +16,7 @@ HALF = layout.LANES // 2
 
 def all_zero(llvm: str, count: int, value: str, result: str) -> str:
     """Return LLVM text that tests whether all elements of a vector are zero, by one test of 256 bits."""
-    text = ""
+    llvm_text = ""
     width = bits(llvm)
     while count * width > 256:
         count //= 2
@@ -24,11 +24,11 @@ def all_zero(llvm: str, count: int, value: str, result: str) -> str:
         name = f"{result}.v{count}"
         for half, start in (("l", 0), ("h", count)):
             order = _shuffle_order(start, start + count)
-            text += f"  {name}{half} = shufflevector {vector_type} {value}, {vector_type} poison, <{count} x i32> {order}\n"
-        text += f"  {name} = or <{count} x {llvm}> {name}l, {name}h\n"
+            llvm_text += f"  {name}{half} = shufflevector {vector_type} {value}, {vector_type} poison, <{count} x i32> {order}\n"
+        llvm_text += f"  {name} = or <{count} x {llvm}> {name}l, {name}h\n"
         value = name
-    text += f"  {result}.i = bitcast <{count} x {llvm}> {value} to i{count * width}\n"
-    return text + f"  {result} = icmp eq i{count * width} {result}.i, 0\n"
+    llvm_text += f"  {result}.i = bitcast <{count} x {llvm}> {value} to i{count * width}\n"
+    return llvm_text + f"  {result} = icmp eq i{count * width} {result}.i, 0\n"
 
 
 def _shuffle_order(start: int, end: int) -> str:
@@ -162,8 +162,8 @@ def load_shared(llvm: str, count: bool) -> tuple[str, str]:
             + add_to_memory("%tot", "1", "sum")
         )
     pointers, bounds_checks = (
-        [text.format(n=n) for n in range(2)]
-        for text in (
+        [half_text.format(n=n) for n in range(2)]
+        for half_text in (
             "  %w{n} = zext i32 %p{n} to i64\n  %q{n} = getelementptr i8, ptr %shared, i64 %w{n}\n",
             "  %f{n} = zext i32 %e{n} to i64\n  %in{n} = icmp sle i64 %f{n}, %limit\n",
         )

@@ -66,21 +66,21 @@ def shared_layout(module: ir.Module, functions: list[ir.Function]) -> tuple[dict
     for function in functions:
         variables += function.shared.values()
     offsets: dict[str, int] = {}
-    end = 0
+    total_bytes = 0
     if layout.RESERVED_SHARED in used_names:
         offsets[layout.RESERVED_SHARED] = 0
-        end = layout.RESERVED_SHARED_BYTES
+        total_bytes = layout.RESERVED_SHARED_BYTES
     for variable in variables:
         if not variable.dynamic:
-            end = -(-end // variable.align) * variable.align
-            offsets[variable.name] = end
-            end += variable.size_bytes
+            total_bytes = -(-total_bytes // variable.align) * variable.align
+            offsets[variable.name] = total_bytes
+            total_bytes += variable.size_bytes
     dynamic = [v for v in variables if v.dynamic]
     if dynamic:
         align = max(SHARED_ALIGN, *(v.align for v in dynamic))
-        end = -(-end // align) * align
-        offsets.update({v.name: end for v in dynamic})
-    return offsets, end
+        total_bytes = -(-total_bytes // align) * align
+        offsets.update({v.name: total_bytes for v in dynamic})
+    return offsets, total_bytes
 
 
 def _symbols_in(operand: ir.Operand | None) -> list[str]:
@@ -130,10 +130,10 @@ def generate(
     tables.shared, static_shared = shared_layout(module, functions)
     options = Options(count=count, trace=trace, observe=observe, trap_nan=trap_nan, masked=masked)
     declarations: set[str] = set()
-    bodies = []
+    function_texts = []
     for function in functions:
         compiler = FunctionCompiler(module, plans[function.name], plans, tables, options)
-        bodies.append(compiler.compile())
+        function_texts.append(compiler.compile())
         declarations |= compiler.emitter.declared
     depth = _call_depth(functions, plans)
     entry_plan = plans[entry]
@@ -143,15 +143,22 @@ def generate(
     local_bytes = entry_plan.local_bytes + depth * max(
         (callee_plan.local_bytes for callee_plan in plans.values()), default=0
     )
-    sections = [common_ir.COMMON, *tables.support.values(), *bodies, driver_ir.driver(entry_plan.symbol)]
+    sections = [
+        common_ir.COMMON,
+        *tables.support.values(),
+        *function_texts,
+        driver_ir.driver(entry_plan.symbol),
+    ]
     if trace:
         sections.append(driver_ir.TRACE)
     lines = "\n".join(sections).split("\n")
     declarations |= {line for line in lines if line.startswith("declare ")}
-    text = "\n".join([*sorted(declarations), *(line for line in lines if not line.startswith("declare "))])
+    llvm_text = "\n".join(
+        [*sorted(declarations), *(line for line in lines if not line.startswith("declare "))]
+    )
     return Kernel(
         entry,
-        text,
+        llvm_text,
         tuple(plans.values()),
         tables,
         static_shared,

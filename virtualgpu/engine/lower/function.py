@@ -183,27 +183,27 @@ class FunctionCompiler(WarpCode):
         targets = target
         if self.guard is None and status is not None:
             whole_label = emitter.name("whole")
-            rest_label = emitter.name("rest")
+            other_label = emitter.name("rest")
             is_full = emitter.op(f"icmp eq i32 {self.mask}, -1")
-            emitter.raw(f"br i1 {is_full}, label %{whole_label}, label %{rest_label}")
+            emitter.raw(f"br i1 {is_full}, label %{whole_label}, label %{other_label}")
             self.begin(whole_label)
             emitter.raw(f"store <32 x i32> {target}, ptr %frame, align 64")
             emitter.raw(f"ret i32 {status}")
-            self.begin(rest_label)
+            self.begin(other_label)
         if self.guard is not None:
             targets = emitter.select("i32", self.guard, target, constant("i32", max(self.next_block(), 0)))
         self.store_pcs(self.active_lanes, targets)
         emitter.raw("br label %dispatch")
 
     def terminate(self, instruction: ir.Instruction | None) -> None:
-        root = instruction.root if instruction else ""
-        if instruction is not None and root == "bra":
+        mnemonic = instruction.root if instruction else ""
+        if instruction is not None and mnemonic == "bra":
             target_block = self.flow.number_of[instruction.target]
             if self.guard is not None and self.next_block() >= 0:
                 self.branch(instruction, target_block, self.next_block())
             else:
                 self.go_to(target_block)
-        elif instruction is not None and root == "brx":
+        elif instruction is not None and mnemonic == "brx":
             branch_index = self.get(instruction.operands[0], "u32")
             targets = constant("i32", self.flow.number_of[instruction.targets[0]])
             for target_index, instruction_index in enumerate(instruction.targets[1:], 1):
@@ -212,14 +212,14 @@ class FunctionCompiler(WarpCode):
                     "i32", matches, constant("i32", self.flow.number_of[instruction_index]), targets
                 )
             self.leave(targets)
-        elif root in ("ret", "exit"):
-            if root == "exit" and instruction is not None:
+        elif mnemonic in ("ret", "exit"):
+            if mnemonic == "exit" and instruction is not None:
                 exited = self.emitter.op(
                     f"or i32 {self.emitter.context_load('exited')}, {self.executed(instruction)}"
                 )
                 self.emitter.context_store("exited", exited)
             self.leave(constant("i32", layout.EXITED), layout.DONE)
-        elif instruction is not None and root == "trap":
+        elif instruction is not None and mnemonic == "trap":
             self.trap(instruction)
         elif instruction is not None and cfg.is_block_barrier(instruction):
             self.barrier(instruction)

@@ -72,18 +72,18 @@ def plan(function: ir.Function, index: int, memory_results: frozenset[str] = fro
         if cfg.is_block_barrier(instruction) and "red" in instruction.parts
         for name in cfg.definitions_and_uses(instruction)[0]
     }
-    end = layout.FRAME_HEADER
+    frame_end = layout.FRAME_HEADER
     records: dict[str, tuple[int, int]] = {}
     parameters = () if function.is_entry else (*function.params, *function.returns)
     for param in (*parameters, *function.call_params.values()):
         size = -(-param.size_bytes // 8) * 8
-        records[param.name] = (end, size)
-        end += 32 * size
-    slots, end = fragment_places.allocate(function, live_across_blocks, end)
+        records[param.name] = (frame_end, size)
+        frame_end += 32 * size
+    slots, frame_end = fragment_places.allocate(function, live_across_blocks, frame_end)
     for name, register_type in function.registers.items():
         if name in live_across_blocks and name not in slots:
-            slots[name] = end
-            end += -(-max(4, 4 * bits(llvm_of(register_type))) // 64) * 64
+            slots[name] = frame_end
+            frame_end += -(-max(4, 4 * bits(llvm_of(register_type))) // 64) * 64
     local_offsets = {}
     local_end = 0
     for variable in function.local.values():
@@ -98,7 +98,7 @@ def plan(function: ir.Function, index: int, memory_results: frozenset[str] = fro
         live_registers,
         slots,
         records,
-        -(-end // 64) * 64,
+        -(-frame_end // 64) * 64,
         local_offsets,
         local_bytes,
         memory_results,

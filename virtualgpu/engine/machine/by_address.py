@@ -446,11 +446,11 @@ class _Function:
     def _call(self, match: re.Match[str]) -> None:
         operands: list[_Operand] = []
         arguments: list[str] = []
-        end = 0
+        text_end = 0
         for argument in _ARGUMENT.finditer(match["rest"]):
-            if argument.start() != end:
+            if argument.start() != text_end:
                 raise UnreadableError(match[0])
-            end = argument.end()
+            text_end = argument.end()
             argument_type, attributes, value = argument.groups()
             if (
                 value[0] != "%"
@@ -462,7 +462,7 @@ class _Function:
                 continue
             arguments.append(f"{argument_type}{attributes} {{{len(operands)}}}")
             operands.append(self._operand(argument_type, value))
-        if end != len(match["rest"]):
+        if text_end != len(match["rest"]):
             raise UnreadableError(match[0])
         self._add_operation(
             match["result"] or "",

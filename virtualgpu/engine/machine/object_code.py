@@ -57,15 +57,15 @@ def symbols(code: bytes) -> tuple[set[str], set[str]]:
     """
     sections = {section.name(): section.data() for section in llvm.ObjectFileRef.from_data(code).sections()}
     table = sections.get(b".symtab")
-    text = sections.get(b".strtab")
-    if not table or not text:
+    name_section = sections.get(b".strtab")
+    if not table or not name_section:
         return set(), set()
     entries = np.frombuffer(table, _SYMBOL)
     used_names = set[str]()
     names = set[str]()
     for start, section in zip(entries["name"].tolist(), entries["section"].tolist(), strict=True):
         if start:
-            name = text[start : text.index(b"\0", start)].decode()
+            name = name_section[start : name_section.index(b"\0", start)].decode()
             if section:
                 names.add(name)
             else:

@@ -175,8 +175,8 @@ def _processor_of_name(name: str) -> Processor:
 
 def _feature_titles(features: Iterable[str]) -> str:
     """Return the common names of features; all features of AVX-512 count as one."""
-    titles = {_NAMES.get(f, "AVX-512" if f.startswith("avx512") else f.upper()) for f in features}
-    return ", ".join(sorted(titles))
+    distinct_titles = {_NAMES.get(f, "AVX-512" if f.startswith("avx512") else f.upper()) for f in features}
+    return ", ".join(sorted(distinct_titles))
 
 
 def _join_alternatives(names: Iterable[str]) -> str:

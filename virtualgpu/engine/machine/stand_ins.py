@@ -38,8 +38,8 @@ def adapt(text: str, target_processor: Processor) -> str:
     known_declarations = set(re.findall(r"^declare .*", text, re.MULTILINE))
     lines = "\n".join(functions.values()).split("\n")
     declarations = {line for line in lines if line.startswith("declare ")} - known_declarations
-    bodies = [line for line in lines if not line.startswith("declare ")]
-    return "\n".join([*sorted(declarations), text, *bodies])
+    definition_lines = [line for line in lines if not line.startswith("declare ")]
+    return "\n".join([*sorted(declarations), text, *definition_lines])
 
 
 def _conversion_call(match: re.Match[str], functions: dict[str, str]) -> str:
@@ -51,9 +51,9 @@ def _conversion_call(match: re.Match[str], functions: dict[str, str]) -> str:
     if name not in functions:
         kinds = {"half": _vector_type(lane_count, "half"), "i16": _vector_type(lane_count, "i16")}
         kinds |= {"i32": _vector_type(lane_count, "i32"), "float": _vector_type(lane_count, "float")}
-        splats = _Splats(lane_count)
+        splat_values = _Splats(lane_count)
         functions[name] = (_WIDEN if widens else _NARROW).format(
-            name=name, n=splats, **kinds, i1=_vector_type(lane_count, "i1")
+            name=name, n=splat_values, **kinds, i1=_vector_type(lane_count, "i1")
         )
     return f"call {target_type} @{name}({source_type} {match['value']})"
 

@@ -49,9 +49,9 @@ def requests(launch: RunningLaunch, warp_index: int | None = None) -> Iterator[R
     rows = rows[np.argsort(rows["step"], kind="stable")]
     step_records = raw.steps[rows["step"]]
     if warp_index is not None:
-        of_warp = step_records["warp"] == warp_index
-        rows = rows[of_warp]
-        step_records = step_records[of_warp]
+        is_of_warp = step_records["warp"] == warp_index
+        rows = rows[is_of_warp]
+        step_records = step_records[is_of_warp]
     previous_step = -1
     access_in_step = 0
     bits = np.arange(layout.LANES, dtype=np.uint32)

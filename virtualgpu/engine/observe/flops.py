@@ -32,16 +32,16 @@ def operations(instruction: ir.Instruction) -> tuple[str, int]:
     # product.
     tokens = instruction.text.split()
     opcode_parts = (tokens[1] if tokens[0].startswith("@") else tokens[0]).rstrip(";").split(".")
-    root = opcode_parts[0]
+    mnemonic = opcode_parts[0]
     number_type, numbers_per_lane = _TYPES.get(instruction.type, ("", 0))
-    if root in ("atom", "red"):
+    if mnemonic in ("atom", "red"):
         return (number_type, numbers_per_lane) if "add" in opcode_parts else ("", 0)
-    per_number = 0
-    if root in _SINGLE_OPERATIONS:
-        per_number = 1
-    elif root in _DOUBLE_OPERATIONS:
-        per_number = 2
-    return (number_type, per_number * numbers_per_lane) if per_number and number_type else ("", 0)
+    flops_per_number = 0
+    if mnemonic in _SINGLE_OPERATIONS:
+        flops_per_number = 1
+    elif mnemonic in _DOUBLE_OPERATIONS:
+        flops_per_number = 2
+    return (number_type, flops_per_number * numbers_per_lane) if flops_per_number and number_type else ("", 0)
 
 
 def tensor_operations(instruction: ir.Instruction) -> tuple[str, int]:

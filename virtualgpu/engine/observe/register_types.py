@@ -23,7 +23,7 @@ def infer(function: ir.Function) -> dict[str, str]:
     """
     parents = {name: name for name in function.registers}
 
-    def root(name: str) -> str:
+    def find_root(name: str) -> str:
         while parents[name] != name:
             parents[name] = parents[parents[name]]
             name = parents[name]
@@ -35,7 +35,7 @@ def infer(function: ir.Function) -> dict[str, str]:
             names = [o.name for o in _registers_of(instruction.operands[:3]) if o.name in parents]
             names = [n for n in names if function.registers[n] == function.registers[names[0]]]
             for name_ in names[1:] if instruction.root != "shfl" else names[1:2]:
-                parents[root(name_)] = root(names[0])
+                parents[find_root(name_)] = find_root(names[0])
             continue
         for register, used_type in _typed_registers(instruction):
             if used_type[1:].isdigit() and int(used_type[1:]) == _type_bits(
@@ -44,9 +44,9 @@ def infer(function: ir.Function) -> dict[str, str]:
                 evidence[register].add(used_type[0])
     kinds_of_root: dict[str, set[str]] = {}
     for name, evidence_kinds in evidence.items():
-        kinds_of_root.setdefault(root(name), set()).update(evidence_kinds)
+        kinds_of_root.setdefault(find_root(name), set()).update(evidence_kinds)
     return {
-        name: _inferred_type(declared_type, kinds_of_root[root(name)])
+        name: _inferred_type(declared_type, kinds_of_root[find_root(name)])
         for name, declared_type in function.registers.items()
     }
 

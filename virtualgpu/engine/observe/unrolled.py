@@ -49,15 +49,15 @@ def unroll_factors(optimised: TracedRun, debug_build: TracedRun) -> tuple[int, .
     factors = [0] * len(loops)
     if not (optimised.is_complete and debug_build.is_complete):
         return tuple(factors)
-    of_source: dict[int, list[int]] = {}
+    loops_by_source: dict[int, list[int]] = {}
     source_loops = sorted(_traced_loops(debug_build), key=lambda loop: -len(loop.lines))
     for loop_index, loop in enumerate(loops):
         matching = [
             n for n, source_loop in enumerate(source_loops) if min(source_loop.lines, default=0) in loop.lines
         ]
         if matching:  # the outermost loop of the source that is in this one
-            of_source.setdefault(matching[0], []).append(loop_index)
-    for source_number, loop_indices in of_source.items():
+            loops_by_source.setdefault(matching[0], []).append(loop_index)
+    for source_number, loop_indices in loops_by_source.items():
         # Iterations that do not fill an unrolled one run in a second loop, with one source iteration each.
         main, *other_loops = sorted(loop_indices, key=lambda number: -loops[number].instruction_count)
         remaining_count = source_loops[source_number].iterations - sum(
@@ -75,12 +75,12 @@ def _traced_loops(run: TracedRun) -> Iterator[TracedLoop]:
     first_position = 0
     for plan in run.kernel.plans:
         blocks = plan.flow.blocks
-        latches: dict[int, list[int]] = {}
+        latches_by_head: dict[int, list[int]] = {}
         for block in blocks:
             for successor in block.successors:
                 if successor <= block.number:
-                    latches.setdefault(successor, []).append(block.number)
-        for head_block, last_blocks in sorted(latches.items()):
+                    latches_by_head.setdefault(successor, []).append(block.number)
+        for head_block, last_blocks in sorted(latches_by_head.items()):
             positions = [
                 first_position + index
                 for block in blocks[head_block : max(last_blocks) + 1]

@@ -305,26 +305,28 @@ def _fits_type(register: str, kind: str) -> bool:
 
     Bytes have registers of 16 bits, because PTX has no 8-bit registers.
     """
-    same_width = register[1:] == ("16" if kind[1:] == "8" else kind[1:])
-    return same_width and (register[0] == "f") == (kind[0] == "f" and register[0] != "b")
+    has_same_width = register[1:] == ("16" if kind[1:] == "8" else kind[1:])
+    return has_same_width and (register[0] == "f") == (kind[0] == "f" and register[0] != "b")
 
 
 def _guess_writers(matching: list[Definition], line: int) -> Iterator[list[int]]:
     """Yield sets of instructions that possibly write a variable in a line."""
-    of_line = [definition for definition in matching if definition.instruction.line == line]
+    line_definitions = [definition for definition in matching if definition.instruction.line == line]
     read_names = {
-        name for definition in of_line for name in cfg.definitions_and_uses(definition.instruction)[1]
+        name
+        for definition in line_definitions
+        for name in cfg.definitions_and_uses(definition.instruction)[1]
     }
     yield [
         definition.position
-        for definition in of_line
+        for definition in line_definitions
         if not {*cfg.definitions_and_uses(definition.instruction)[0]} & read_names
     ]
-    by_opcode: dict[str, list[int]] = {}
-    for definition in of_line:
-        by_opcode.setdefault(definition.instruction.opcode, []).append(definition.position)
-    yield from by_opcode.values()
-    yield from ([position] for same_opcode in by_opcode.values() for position in same_opcode)
+    positions_by_opcode: dict[str, list[int]] = {}
+    for definition in line_definitions:
+        positions_by_opcode.setdefault(definition.instruction.opcode, []).append(definition.position)
+    yield from positions_by_opcode.values()
+    yield from ([position] for same_opcode in positions_by_opcode.values() for position in same_opcode)
     yield from ([definition.position] for definition in matching if definition.instruction.line == 0)
 
 

@@ -50,9 +50,9 @@ _pool_lock = threading.Lock()
 
 def cores() -> int:
     """Return the number of CPU cores that run kernels: those of this process, or ``VIRTUALGPU_THREADS``."""
-    setting = os.environ.get("VIRTUALGPU_THREADS", "")
-    if setting.isdecimal() and int(setting):
-        return int(setting)
+    thread_setting = os.environ.get("VIRTUALGPU_THREADS", "")
+    if thread_setting.isdecimal() and int(thread_setting):
+        return int(thread_setting)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -131,14 +131,14 @@ class Crew:
         turns_without_progress = 0  # turns since a block made progress
         while position < len(order) or suspended_workers:
             current = worker
-            starts_block = position < len(order) and len(suspended_workers) < capacity
-            if random is not None and starts_block and suspended_workers:
-                starts_block = turns_without_progress > len(suspended_workers) or (
+            can_start_block = position < len(order) and len(suspended_workers) < capacity
+            if random is not None and can_start_block and suspended_workers:
+                can_start_block = turns_without_progress > len(suspended_workers) or (
                     len(suspended_workers) < _IN_FLIGHT and random.random() < 0.5
                 )
             if random is not None and not turns_without_progress:
                 suspended_workers.rotate(int(random.integers(len(suspended_workers) + 1)))
-            if starts_block:
+            if can_start_block:
                 self._first_position = position
                 self._running = worker
                 self.latest = worker
@@ -306,6 +306,6 @@ def _current_position(launch: RunningLaunch, crews: Sequence[Crew], watchdog: Wa
 
 
 def _print(launch: RunningLaunch) -> None:
-    text = launch.printed.text()
-    if text and launch.options.stdout is not None:
-        launch.options.stdout(text)
+    output = launch.printed.text()
+    if output and launch.options.stdout is not None:
+        launch.options.stdout(output)

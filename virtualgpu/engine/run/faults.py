@@ -74,7 +74,7 @@ def site_of(fault: Fault, kernel: str, code: str) -> FaultSite:
     """Return the location of a fault, including the line in the learner's source."""
     line = fault.instruction.line if fault.instruction else 0
     lines = code.split("\n")
-    text = lines[line - 1].strip() if 0 < line <= len(lines) else ""
+    source_text = lines[line - 1].strip() if 0 < line <= len(lines) else ""
     has_address = fault.code in (
         layout.ILLEGAL_GLOBAL,
         layout.ILLEGAL_SHARED,
@@ -82,7 +82,7 @@ def site_of(fault: Fault, kernel: str, code: str) -> FaultSite:
         layout.MISALIGNED,
     )
     return FaultSite(
-        kernel, line, text, fault.block, fault.thread, fault.signed_address if has_address else None
+        kernel, line, source_text, fault.block, fault.thread, fault.signed_address if has_address else None
     )
 
 

@@ -47,26 +47,26 @@ class PrintBuffer:
 
     def text(self) -> str:
         """Return all output, and a last line with the number of discarded calls."""
-        text = "".join(self._texts)
+        output = "".join(self._texts)
         if self.dropped:
-            text += (
+            output += (
                 f"\n[the printf buffer of 1 MiB is full: the output of {self.dropped:,} more calls was "
                 "discarded]\n"
             )
-        return text
+        return output
 
 
 def read_string(read: Callable[[int, int], bytes], address: int) -> str:
     """Return the NUL-terminated string at a device address, or a marker if it cannot be read."""
-    text = bytearray()
-    while len(text) < MAX_STRING_BYTES:
-        byte = read(address + len(text), 1)
+    string_bytes = bytearray()
+    while len(string_bytes) < MAX_STRING_BYTES:
+        byte = read(address + len(string_bytes), 1)
         if not byte:
-            return "(unreadable string)" if not text else text.decode(errors="replace")
+            return "(unreadable string)" if not string_bytes else string_bytes.decode(errors="replace")
         if byte == b"\0":
             break
-        text += byte
-    return text.decode(errors="replace")
+        string_bytes += byte
+    return string_bytes.decode(errors="replace")
 
 
 @functools.lru_cache(maxsize=256)
@@ -99,11 +99,11 @@ def _format_integer(spec: str, conversion: str, value: int) -> str:
 
 def _format_hexadecimal(float_value: float, conversion: str) -> str:
     """Format a floating-point number as ``%a`` does, with no more digits than necessary."""
-    text = float_value.hex()
-    if "p" in text:
-        digits, exponent = text.split("p")
-        text = digits.rstrip("0").rstrip(".") + "p" + exponent if "." in digits else text
-    return text.upper() if conversion == "A" else text
+    hex_text = float_value.hex()
+    if "p" in hex_text:
+        digits, exponent = hex_text.split("p")
+        hex_text = digits.rstrip("0").rstrip(".") + "p" + exponent if "." in digits else hex_text
+    return hex_text.upper() if conversion == "A" else hex_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,16 +117,16 @@ class _PythonFormat:
 @functools.lru_cache(maxsize=256)
 def _python_format(template: str) -> _PythonFormat | None:
     """Return a C format as a Python format, or None if Python has no equivalent."""
-    text: list[str] = []
+    format_parts: list[str] = []
     struct_format = "<"
     offset = 0
-    end = 0
+    text_end = 0
     for match in _SPECIFIER.finditer(template):
         flags, width, precision, length, conversion = match.groups()
-        text.append(template[end : match.start()].replace("%", "%%"))
-        end = match.end()
+        format_parts.append(template[text_end : match.start()].replace("%", "%%"))
+        text_end = match.end()
         if conversion == "%":
-            text.append("%%")
+            format_parts.append("%%")
             continue
         is_unsigned = conversion in "uoxX"
         is_integer = conversion in _INTEGERS
@@ -147,8 +147,10 @@ def _python_format(template: str) -> _PythonFormat | None:
         width = _limit_width(width)
         precision = _limit_width(precision)
         columns = (width or "") + (f".{precision}" if precision is not None else "")
-        text.append(f"%{flags}{columns}{'d' if conversion == 'u' else conversion}")
-    return _PythonFormat("".join([*text, template[end:].replace("%", "%%")]), struct.Struct(struct_format))
+        format_parts.append(f"%{flags}{columns}{'d' if conversion == 'u' else conversion}")
+    return _PythonFormat(
+        "".join([*format_parts, template[text_end:].replace("%", "%%")]), struct.Struct(struct_format)
+    )
 
 
 def format_text(template: str, buffer: bytes, read: Callable[[int, int], bytes]) -> str:

@@ -21,17 +21,17 @@ class Stopwatch:
         if hasattr(time, "pthread_getcpuclockid"):
             self._clock = time.pthread_getcpuclockid(threading.get_ident())
         self._read_s = 0.0
-        self._runs = True
+        self._is_running = True
         self._begun_s = time.monotonic() if self._clock is None else time.clock_gettime(self._clock)
 
     def stop(self) -> None:
         """Stop at the current time, because the thread continues with other work."""
         self._read_s = self.spent_s
-        self._runs = False
+        self._is_running = False
 
     @property
     def spent_s(self) -> float:
-        if self._runs:
+        if self._is_running:
             with contextlib.suppress(OSError):  # the thread has ended
                 now_s = time.monotonic() if self._clock is None else time.clock_gettime(self._clock)
                 self._read_s = now_s - self._begun_s

@@ -57,7 +57,7 @@ class Watchdog:
     def __init__(self, launch: RunningLaunch) -> None:
         self._launch = launch
         self._limit_s = launch.options.watchdog_s
-        self._patient = launch.options.patient
+        self._is_patient = launch.options.patient
         self._idle_limit_s = launch.options.idle_s or math.inf
         self._crews: Sequence[Crew] = ()
         self._states: list[tuple[int, int, int]] = []
@@ -115,7 +115,7 @@ class Watchdog:
         wall_limit_exceeded = (
             self._wall_s > max(self._limit_s, _MIN_WALL_S) and spent_s > _MIN_CPU_SHARE * self._limit_s
         )
-        is_exceeded = spent_s > self._limit_s and not (self._patient and not self._is_still(spent_s))
+        is_exceeded = spent_s > self._limit_s and not (self._is_patient and not self._is_still(spent_s))
         if is_exceeded or idle_s > self._idle_limit_s or (wall_limit_exceeded and self._is_still(spent_s)):
             # As of this moment: workers may take long to stop on a busy machine, and memory checks take a
             # while.

@@ -98,7 +98,7 @@ class Worker:
         self._lane_views: dict[int, npt.NDArray[np.int64]] = {}
         self.readable = starts, ends
         self.own_memory = shared, local  # memory of its blocks, which no other worker accesses
-        self._keep = [cache, l1, frames, local, copies, shared, tids, params, starts, ends]
+        self._kept_buffers = [cache, l1, frames, local, copies, shared, tids, params, starts, ends]
         buffers: dict[str, npt.NDArray[Any]] = {
             "params": params,
             "access_counters": self.accesses,
@@ -336,9 +336,9 @@ class Worker:
         thread_index = int(row["warp"]) * 32 + (int(row["fault_lane"]) & 31)
         message = str(self.error) if self.error else self.report
         if row["fault_code"] == layout.ASSERTED:
-            text, file, line, _ = (int(v) for v in row["fault_extra"][:4])
-            name = PurePath(printf.read_string(self.read, file)).name
-            message = f"`{printf.read_string(self.read, text)}` ({name}:{line & 0xFFFFFFFF})"
+            text_address, file_address, line, _ = (int(v) for v in row["fault_extra"][:4])
+            name = PurePath(printf.read_string(self.read, file_address)).name
+            message = f"`{printf.read_string(self.read, text_address)}` ({name}:{line & 0xFFFFFFFF})"
         return faults.Fault(
             int(row["fault_code"]),
             function,

@@ -109,43 +109,43 @@ class Evaluator:
 
     def _evaluate_logic(self, node: ast.BoolOp) -> Lanes:
         operands = [self._value(operand) for operand in node.values]
-        truths = [
+        truth_values = [
             replace(operand, type=BOOL, value=lanes.truth_of(operand), address=None) for operand in operands
         ]
-        return self._combine(truths, isinstance(node.op, ast.And))
+        return self._combine(truth_values, isinstance(node.op, ast.And))
 
     @staticmethod
-    def _combine(truths: list[Lanes], is_and: bool) -> Lanes:
+    def _combine(truth_values: list[Lanes], is_and: bool) -> Lanes:
         """Combine truth values with "and" or "or".
 
         As in C, the right value is not needed if the left one decides.
         """
-        result = truths[0]
-        for truth in truths[1:]:
+        result = truth_values[0]
+        for truth_value in truth_values[1:]:
             a = result.numbers
-            b = truth.numbers
+            b = truth_value.numbers
             decided_lanes = result.known & (~a if is_and else a)
             result = Lanes(
                 BOOL,
                 a & b if is_and else a | b,
-                decided_lanes | (result.known & truth.known),
-                result.outside | (truth.outside & ~decided_lanes),
+                decided_lanes | (result.known & truth_value.known),
+                result.outside | (truth_value.outside & ~decided_lanes),
             )
         return result
 
     def _evaluate_operation(self, node: ast.BinOp) -> Lanes:
         a = self._evaluate(node.left)
         b = self._evaluate(node.right)
-        for pointer, operand, swapped in ((a, b, False), (b, a, True)):
+        for pointer, operand, is_swapped in ((a, b, False), (b, a, True)):
             address = self._pointer(pointer)
             if (
                 address is None
                 or not isinstance(node.op, (ast.Add, ast.Sub))
-                or (swapped and isinstance(node.op, ast.Sub))
+                or (is_swapped and isinstance(node.op, ast.Sub))
             ):
                 continue
             if self._pointer(operand) is None:
-                index = self._as_number(operand, ast.unparse(node.left if swapped else node.right))
+                index = self._as_number(operand, ast.unparse(node.left if is_swapped else node.right))
                 offset = index.numbers.astype(np.int64) * self._pointed_type(pointer, node).size_bytes
                 moved_address = address.numbers.astype(np.int64) + (
                     offset if isinstance(node.op, ast.Add) else -offset
@@ -182,11 +182,11 @@ class Evaluator:
 
     def _evaluate_element(self, node: ast.Subscript) -> Lanes:
         base_lanes = self._evaluate(node.value)
-        text = ast.unparse(node.value)
+        base_text = ast.unparse(node.value)
         address = self._pointer(base_lanes)
         if address is None:
             raise self._fail(
-                f"`{text}` is neither an array nor a pointer: it is {_with_article(base_lanes.type)}."
+                f"`{base_text}` is neither an array nor a pointer: it is {_with_article(base_lanes.type)}."
             )
         element_type = self._pointed_type(base_lanes, node)
         index = self._value(node.slice)
@@ -195,7 +195,7 @@ class Evaluator:
         indices = index.numbers.astype(np.int64)
         start = addresses_of_pointers(np.broadcast_to(address.numbers, (address.numbers.shape[0], WARP_SIZE)))
         element = start + indices * element_type.size_bytes
-        low_address, high_address, outside_text = self._index_bounds(base_lanes, start, element, text)
+        low_address, high_address, outside_text = self._index_bounds(base_lanes, start, element, base_text)
         known_lanes = address.known & index.known
         is_outside = known_lanes & ~(
             (element >= low_address) & (element + element_type.size_bytes <= high_address)
@@ -217,12 +217,12 @@ class Evaluator:
             return start, start + base.type.size_bytes, of_array
         if base.type.count == 0:
 
-            def of_dynamic(target: CType, is_outside: Bools) -> str:
+            def describe_dynamic(target: CType, is_outside: Bools) -> str:
                 return (
                     f"outside: {text} ends with the block's {number(scene.symbols.shared_bytes)} shared bytes"
                 )
 
-            return start, np.full_like(start, SHARED | scene.symbols.shared_bytes), of_dynamic
+            return start, np.full_like(start, SHARED | scene.symbols.shared_bytes), describe_dynamic
         arrays = sorted(scene.symbols.arrays.items())
         starts = np.array([address for address, _ in arrays], np.int64)
         ends = np.array([address + size for address, size in arrays], np.int64)
@@ -235,7 +235,7 @@ class Evaluator:
             low_address = np.where(in_array, starts[array_index], low_address)
             high_address = np.where(in_array, ends[array_index], high_address)
 
-        def of_pointer(target: CType, is_outside: Bools) -> str:
+        def describe_pointer(target: CType, is_outside: Bools) -> str:
             affected_lanes = (
                 np.broadcast_to(
                     in_array & (start == starts[array_index]) if ends.size else in_array, is_outside.shape
@@ -247,20 +247,20 @@ class Evaluator:
             sizes = np.broadcast_to(ends[array_index] - starts[array_index], is_outside.shape)[affected_lanes]
             return f"outside: the indices of {text} are 0 to {number(int(sizes[0]) // target.size_bytes - 1)}"
 
-        return low_address, high_address, of_pointer
+        return low_address, high_address, describe_pointer
 
     def _evaluate_member(self, node: ast.Attribute) -> Lanes:
         base_lanes = self._evaluate(node.value)
-        text = ast.unparse(node.value)
+        base_text = ast.unparse(node.value)
         if base_lanes.type.kind and base_lanes.type.inner_key is not None:  # p->x
             target_type = self._pointed_type(base_lanes, node)
-            address = self._as_number(base_lanes, text)
+            address = self._as_number(base_lanes, base_text)
             row = np.broadcast_to(address.numbers, (address.numbers.shape[0], WARP_SIZE))
             base_lanes = Lanes(target_type, None, address.known, address.outside, addresses_of_pointers(row))
         members = {name: (offset, key) for name, offset, key in base_lanes.type.members}
         if base_lanes.address is None or not members:
             raise self._fail(
-                f"`{text}` is {_with_article(base_lanes.type)}, which has no members. Use `.` "
+                f"`{base_text}` is {_with_article(base_lanes.type)}, which has no members. Use `.` "
                 "with structs, threadIdx, blockIdx, blockDim and gridDim."
             )
         if node.attr not in members:
@@ -353,9 +353,9 @@ def evaluate_stop(scene: Scene, stop: reading.Stop) -> Stop:
             stop_steps = np.flatnonzero(masks)
         else:
             assert stop.expression is not None
-            truth, is_true = _condition_lanes(scene, stop)
+            truth_lanes, is_true = _condition_lanes(scene, stop)
             stop_steps = np.flatnonzero(is_true & ~np.append(False, is_true[:-1]))
-            masks = _lane_masks(truth)
+            masks = _lane_masks(truth_lanes)
     except UnknownValueError as error:
         stop_note = str(error)
     return Stop(stop.text, stop.kind, stop_steps.astype(np.int32), masks[stop_steps], stop_note)
@@ -368,11 +368,12 @@ def _steps_at_line(scene: Scene, stop: reading.Stop) -> tuple[Ints, npt.NDArray[
     visits = scene.steps.visits
     visit_steps = visits.begin[visits.line == stop.line].astype(np.int64)
     executed_lines = sorted(set(visits.line.tolist()) - {0})
-    nearest = min(executed_lines, key=lambda line: abs(line - stop.line), default=0)
+    nearest_line = min(executed_lines, key=lambda line: abs(line - stop.line), default=0)
     stop_note = (
         ""
         if visit_steps.size or not executed_lines
-        else f"this warp executed no instruction of the line; the nearest line that it executed is {nearest}"
+        else "this warp executed no instruction of the line; the nearest line that it executed is "
+        f"{nearest_line}"
     )
     return visit_steps, scene.trace.active_mask, stop_note
 
@@ -389,11 +390,11 @@ def _condition_lanes(scene: Scene, stop: reading.Stop) -> tuple[Bools, Bools]:
         )
     shape = len(scene.trace), WARP_SIZE
     known_lanes = np.broadcast_to(value.known & ~value.outside, shape) & scene.threads
-    truth = np.broadcast_to(lanes.truth_of(value), shape) & known_lanes
-    is_true: Bools = np.asarray(truth.any(axis=1))
+    truth_lanes = np.broadcast_to(lanes.truth_of(value), shape) & known_lanes
+    is_true: Bools = np.asarray(truth_lanes.any(axis=1))
     if stop.kind == "all":
-        is_true = is_true & np.asarray((truth == known_lanes).all(axis=1))
-    return truth, is_true
+        is_true = is_true & np.asarray((truth_lanes == known_lanes).all(axis=1))
+    return truth_lanes, is_true
 
 
 def _lanes_that_write(scene: Scene, watched_place: reading.Expression) -> Bools:
@@ -420,7 +421,7 @@ def _lanes_that_write(scene: Scene, watched_place: reading.Expression) -> Bools:
     shape = writes.shape
     start = np.broadcast_to(value.address, shape)[stores]
     known_lanes = np.broadcast_to(value.known, shape)[stores]
-    end = start + value.type.size_bytes
+    end_address = start + value.type.size_bytes
     size = trace.access_size_bytes[stores].astype(np.int64)[:, None]
-    writes[stores] = (address >= 0) & known_lanes & (address < end) & (address + size > start)
+    writes[stores] = (address >= 0) & known_lanes & (address < end_address) & (address + size > start)
     return writes

@@ -145,8 +145,8 @@ def _combine_lanes(type_: CType, value: Array, *operands: Lanes) -> Lanes:
 def compare(op: ast.cmpop, left: Lanes, right: Lanes) -> Lanes:
     """Return the result of a comparison of two numbers."""
     dtype = dtype_of(_common_kind(left, right))
-    truth = _COMPARISONS[type(op)](left.numbers.astype(dtype), right.numbers.astype(dtype))
-    return _combine_lanes(BOOL, truth, left, right)
+    truth_values = _COMPARISONS[type(op)](left.numbers.astype(dtype), right.numbers.astype(dtype))
+    return _combine_lanes(BOOL, truth_values, left, right)
 
 
 def compute(op: ast.operator, left: Lanes, right: Lanes, text: str) -> Lanes:

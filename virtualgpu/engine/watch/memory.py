@@ -168,12 +168,14 @@ class Memory:
         time = np.concatenate([np.zeros(0, np.int64), *(event_part.time for event_part in event_parts)])
         event_kind = np.concatenate([np.zeros(0, np.int8), *(event_part.kind for event_part in event_parts)])
         order = np.lexsort((np.arange(time.size), time, address))
-        self._address = address[order]
-        self._byte = byte[order]
+        self._event_addresses = address[order]
+        self._event_bytes = byte[order]
         self._times = time[order]
         event_kind = event_kind[order]
-        self._addresses, first_event = np.unique(self._address, return_index=True)
-        self._key = (np.searchsorted(self._addresses, self._address) << np.int64(41)) + self._times
+        self._addresses, first_event = np.unique(self._event_addresses, return_index=True)
+        self._event_keys = (
+            np.searchsorted(self._addresses, self._event_addresses) << np.int64(41)
+        ) + self._times
         self._starts = np.array([region.start for region in regions], np.int64)
         self._ends = np.array([region.start + region.bytes_before.size for region in regions], np.int64)
         self._regions = regions
@@ -181,24 +183,24 @@ class Memory:
         bytes_before, bytes_after, is_recorded = self._recorded_bytes(self._addresses)
         # Whether each event's byte is valid until the next event: a store of this block, or the same value.
         last_event = np.append(first_event[1:], self._times.size) - 1
-        same_as_next = np.roll(self._byte, -1) == self._byte
+        matches_next = np.roll(self._event_bytes, -1) == self._event_bytes
         next_kind = np.roll(event_kind, -1)
         is_whole_grid = (
             bool(traces) and len(traces) * WARP_SIZE >= prod(traces[0].block) and prod(traces[0].grid) == 1
         )
         self._valid_after = (
             (next_kind == _STORE)
-            | ((next_kind == _LOAD) & same_as_next)
+            | ((next_kind == _LOAD) & matches_next)
             | ((next_kind == _ATOMIC) & is_whole_grid)
         )
         last_event = last_event[: first_event.size]  # empty if there are no events
         self._valid_after[last_event] = (
-            ~is_recorded | (bytes_after == self._byte[last_event]) | self._truncated
+            ~is_recorded | (bytes_after == self._event_bytes[last_event]) | self._truncated
         )
-        same_as_before = bytes_before == self._byte[first_event]
+        matches_start = bytes_before == self._event_bytes[first_event]
         self._valid_before_first = is_recorded & np.where(
             event_kind[first_event] == _LOAD,
-            same_as_before,
+            matches_start,
             (event_kind[first_event] == _STORE) | is_whole_grid,
         )
 
@@ -227,16 +229,16 @@ class Memory:
         address_index = np.searchsorted(self._addresses, address)
         has_events = address_index < self._addresses.size
         has_events[has_events] = self._addresses[address_index[has_events]] == address[has_events]
-        event = np.searchsorted(self._key, (address_index << np.int64(41)) + time, side="right") - 1
+        event = np.searchsorted(self._event_keys, (address_index << np.int64(41)) + time, side="right") - 1
         has_earlier_event = has_events & (event >= 0)
         has_earlier_event[has_earlier_event] = (
-            self._address[event[has_earlier_event]] == address[has_earlier_event]
+            self._event_addresses[event[has_earlier_event]] == address[has_earlier_event]
         )
         value, bytes_after, is_recorded = self._recorded_bytes(address)
         is_known = is_recorded & ((value == bytes_after) | self._truncated)
         before_first = has_events & ~has_earlier_event
         is_known[before_first] = self._valid_before_first[address_index[before_first]]
-        value[has_earlier_event] = self._byte[event[has_earlier_event]]
+        value[has_earlier_event] = self._event_bytes[event[has_earlier_event]]
         is_known[has_earlier_event] = self._valid_after[event[has_earlier_event]] | (
             self._times[event[has_earlier_event]] == time[has_earlier_event]
         )

@@ -169,7 +169,7 @@ def stop(text: str) -> Stop:
         return Stop(text, "line", int(condition))
     if stop_kind == "write":
         return Stop(text, "write", expression=expression(condition))
-    inner = condition[1:-1] if condition.startswith("(") and condition.endswith(")") else ""
-    if not inner.strip():
+    inner_text = condition[1:-1] if condition.startswith("(") and condition.endswith(")") else ""
+    if not inner_text.strip():
         raise WatchError(f"`{text}` has no condition: write {stop_kind}(i >= n).")
-    return Stop(text, "any" if stop_kind == "any" else "all", expression=expression(inner))
+    return Stop(text, "any" if stop_kind == "any" else "all", expression=expression(inner_text))

@@ -114,8 +114,8 @@ class Symbols:
             declaration_match = _DECLARATION.fullmatch(first_declaration.rstrip())
             if declaration_match is None:
                 continue
-            for text in (f"{declaration_match[2]}{declaration_match[3]}", *other_names):
-                name, *sizes = re.split(r"\[", text.strip())
+            for declaration_text in (f"{declaration_match[2]}{declaration_match[3]}", *other_names):
+                name, *sizes = re.split(r"\[", declaration_text.strip())
                 arrays.setdefault(name.strip(), (declaration_match[1], [size.strip(" ]") for size in sizes]))
         return arrays
 
@@ -214,11 +214,13 @@ class Symbols:
         ctype = self.type_of(key)
         if ctype is None or not ctype.size_bytes:
             return None, offset
-        extents = [self.number(text) for text in sizes]
-        for text, extent in reversed([*zip(sizes[1:], extents[1:], strict=True)]):
+        extents = [self.number(extent_text) for extent_text in sizes]
+        for extent_text, extent in reversed([*zip(sizes[1:], extents[1:], strict=True)]):
             if extent is None:
                 return None, offset
-            ctype = CType(f"{type_text}[{text}]", extent * ctype.size_bytes, inner_key=key, count=extent)
+            ctype = CType(
+                f"{type_text}[{extent_text}]", extent * ctype.size_bytes, inner_key=key, count=extent
+            )
             key = self._add_type(ctype)
         if sizes:
             element_count, remainder = divmod(size, ctype.size_bytes)
@@ -364,13 +366,15 @@ class Scene:
 
         For a line in none of the scopes, the previous scope continues.
         """
-        of_kernel = [
+        kernel_variables = [
             variable for variable in variables if variable.function == self.symbols.kernel
         ] or variables
-        of_one_type = [variable for variable in of_kernel if variable.type == of_kernel[0].type]
+        same_type_variables = [
+            variable for variable in kernel_variables if variable.type == kernel_variables[0].type
+        ]
         scope = np.full(len(self.trace), -1, np.int64)
         for variable_index, variable in enumerate(
-            sorted(of_one_type, key=lambda variable: variable.first_line)
+            sorted(same_type_variables, key=lambda variable: variable.first_line)
         ):
             scope[(self.steps.line >= variable.first_line) & (self.steps.line <= variable.last_line)] = (
                 variable_index
@@ -380,7 +384,7 @@ class Scene:
         value = np.zeros((scope.size, WARP_SIZE), np.uint64)
         known_lanes = np.zeros(value.shape, np.bool_)
         for variable_index, variable in enumerate(
-            sorted(of_one_type, key=lambda variable: variable.first_line)
+            sorted(same_type_variables, key=lambda variable: variable.first_line)
         ):
             in_scope = scope == variable_index
             bits, is_written = self.written(variable)
@@ -388,12 +392,15 @@ class Scene:
         key = next(
             d.ctype
             for d in self.symbols.declared
-            if (d.name, d.type) == (of_one_type[0].name, of_one_type[0].type)
+            if (d.name, d.type) == (same_type_variables[0].name, same_type_variables[0].type)
         )
         ctype = self.symbols.type_of(key)
         assert ctype is not None
         return Lanes(
-            ctype, lanes.from_bits(value, of_one_type[0].kind), known_lanes, np.zeros_like(known_lanes)
+            ctype,
+            lanes.from_bits(value, same_type_variables[0].kind),
+            known_lanes,
+            np.zeros_like(known_lanes),
         )
 
     def written(self, variable: Variable) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.bool_]]:

@@ -23,16 +23,18 @@ class L2Contents:
 
     def __init__(self, usable_bytes: float) -> None:
         self._usable_bytes = int(usable_bytes)
-        self._cached: dict[int, int] = {}  # bytes by address, most recent last
-        self._evicted: dict[int, None] = {}
+        self._cached_bytes: dict[int, int] = {}  # bytes by address, most recent last
+        self._evicted_addresses: dict[int, None] = {}
 
     def resident(self, arrays: Mapping[int, int]) -> dict[int, int]:
         """Return the number of cached bytes of each array.
 
         An array that is larger than the cache counts completely if it was the last one used.
         """
-        cached_bytes = {address: size for address, size in self._cached.items() if address in arrays}
-        complete = {address: size for address, size in arrays.items() if address not in self._evicted}
+        cached_bytes = {address: size for address, size in self._cached_bytes.items() if address in arrays}
+        complete = {
+            address: size for address, size in arrays.items() if address not in self._evicted_addresses
+        }
         partial = {
             address: size
             for address, size in cached_bytes.items()
@@ -44,24 +46,24 @@ class L2Contents:
         """Mark arrays (address -> bytes) as just used. Return the number of bytes that were not in L2."""
         missed_bytes = 0
         for address, size_bytes in arrays.items():
-            cached_bytes = self._cached.pop(address, 0)
-            if address in self._evicted:
-                del self._evicted[address]
+            cached_bytes = self._cached_bytes.pop(address, 0)
+            if address in self._evicted_addresses:
+                del self._evicted_addresses[address]
                 missed_bytes += size_bytes
             elif cached_bytes:
                 missed_bytes += max(min(size_bytes, self._usable_bytes) - cached_bytes, 0)
-            self._cached[address] = min(size_bytes, self._usable_bytes)
-        excess_bytes = sum(self._cached.values()) - self._usable_bytes
+            self._cached_bytes[address] = min(size_bytes, self._usable_bytes)
+        excess_bytes = sum(self._cached_bytes.values()) - self._usable_bytes
         while excess_bytes > 0:
-            address = next(iter(self._cached))
-            size_bytes = self._cached[address]
+            address = next(iter(self._cached_bytes))
+            size_bytes = self._cached_bytes[address]
             if size_bytes > excess_bytes:
-                self._cached[address] -= excess_bytes
+                self._cached_bytes[address] -= excess_bytes
                 break
-            del self._cached[address]
-            self._evicted[address] = None
+            del self._cached_bytes[address]
+            self._evicted_addresses[address] = None
             excess_bytes -= size_bytes
-        for table in (self._cached, self._evicted):
+        for table in (self._cached_bytes, self._evicted_addresses):
             while len(table) > MAX_ARRAYS:
                 del table[next(iter(table))]
         return missed_bytes

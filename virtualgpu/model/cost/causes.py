@@ -695,17 +695,17 @@ class _Search:
         lanes = sum(access.bytes_requested / access.size_bytes for access in sites)
         if not sites or moved_bytes >= WORD_BYTES * lanes:
             return []
-        widening = WORD_BYTES * lanes / moved_bytes
+        width_factor = WORD_BYTES * lanes / moved_bytes
 
         def change(launch: PricedLaunch) -> PricedLaunch:
             with_fewer_requests = _change_accesses(
-                launch, lambda access: replace(access, requests=max(1, round(access.requests / widening)))
+                launch, lambda access: replace(access, requests=max(1, round(access.requests / width_factor)))
             )
             widened_work = replace(
-                with_fewer_requests.work, executions=-(-launch.work.executions // round(widening))
+                with_fewer_requests.work, executions=-(-launch.work.executions // round(width_factor))
             )
             return replace(
-                with_fewer_requests, work=widened_work, merged_blocks=launch.merged_blocks * widening
+                with_fewer_requests, work=widened_work, merged_blocks=launch.merged_blocks * width_factor
             )
 
         narrow_line = _line_of(sites, lambda access: access.requests * (access.size_bytes < WORD_BYTES))
@@ -716,7 +716,7 @@ class _Search:
                 narrow_line,
                 detail="narrow",
                 size_bytes=moved_bytes / lanes,
-                wider=widening,
+                wider=width_factor,
             )
         ]
 
@@ -820,7 +820,7 @@ def _chain_shares(work: KernelWork) -> tuple[bool, float]:
     pace = work.pace
     waited_clk = 0.0
     own_clk = 0.0
-    chased_clk = 0.0
+    dependent_clk = 0.0
     for row in np.flatnonzero(work.executions[: len(pace.loads)]).tolist():
         executions = float(work.executions[row])
         clk = pace.chain_clk[row]
@@ -828,5 +828,7 @@ def _chain_shares(work: KernelWork) -> tuple[bool, float]:
         own_clk += executions * float(clk[2])
         waited_clk += wait_share
         if pace.loads[row]:
-            chased_clk += wait_share * len(pace.chased.intersection(pace.loads[row])) / len(pace.loads[row])
-    return chased_clk > 0.5 * waited_clk > 0.0, waited_clk / own_clk if own_clk else 0.0
+            dependent_clk += (
+                wait_share * len(pace.chased.intersection(pace.loads[row])) / len(pace.loads[row])
+            )
+    return dependent_clk > 0.5 * waited_clk > 0.0, waited_clk / own_clk if own_clk else 0.0

@@ -91,8 +91,8 @@ def copy_ns(info: DeviceInfo, kind: CopyKind, size_bytes: int, pinned: bool = Fa
 def _device_transfer_ns(info: DeviceInfo, moved_bytes: float, l2_gbps: float, efficiency: float) -> float:
     """Return the time in ns to move bytes within a device: at the rate of L2 if they fit, else of DRAM."""
     memory_ns = moved_bytes / (peak_gbps(info) * efficiency)
-    l2_room_bytes = info.l2_bytes * L2_SHARE
-    memory_share = min(max(moved_bytes / max(l2_room_bytes, 1.0) - 1.0, 0.0), 1.0)
+    l2_usable_bytes = info.l2_bytes * L2_SHARE
+    memory_share = min(max(moved_bytes / max(l2_usable_bytes, 1.0) - 1.0, 0.0), 1.0)
     scale = peak_gbps(info) / H200_GBPS
     return min(memory_ns, moved_bytes / (l2_gbps * scale) * (1.0 - memory_share) + memory_ns * memory_share)
 

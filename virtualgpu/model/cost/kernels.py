@@ -395,7 +395,7 @@ def piece_clocks(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
     """
     requested_bytes, _ = work.traffic
     dram_share = min(dram_bytes(info, work) / max(requested_bytes, 1.0), 1.0)
-    far_clk = L2_LATENCY_CLK + dram_share * (DRAM_LATENCY_CLK - L2_LATENCY_CLK)
+    miss_clk = L2_LATENCY_CLK + dram_share * (DRAM_LATENCY_CLK - L2_LATENCY_CLK)
     latency_spread = L2_SPREAD + dram_share * (DRAM_SPREAD - L2_SPREAD)
     miss_rates = {}
     lines = {}
@@ -420,7 +420,7 @@ def piece_clocks(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
             else:
                 miss_rate = 1.0 - (1.0 - sum(load_miss_rates) / len(load_miss_rates)) ** loads_together
             line_count = max(lines[pc] for pc in work.pace.loads[row] if pc in lines)
-            slowest_clk = far_clk * (1.0 + latency_spread * math.log2(line_count * loads_together))
+            slowest_clk = miss_clk * (1.0 + latency_spread * math.log2(line_count * loads_together))
             load_clk += LINE_CLK * (line_count - 1.0) + miss_rate * (slowest_clk - L1_LATENCY_CLK)
         piece_clk[row] = float(work.executions[row]) * float(np.interp(load_clk, LATENCIES, latency_clk))
     for access in work.counters.accesses:
@@ -431,7 +431,7 @@ def piece_clocks(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
         copies = [access for access in work.of("load") if access.pc in wait.copies]
         line_count = sum(access.requests * lines[access.pc] for access in copies)
         line_count = max(line_count / max(int(work.executions[wait.row]), 1), 1.0)
-        slowest_clk = far_clk * (1.0 + latency_spread * math.log2(line_count))
+        slowest_clk = miss_clk * (1.0 + latency_spread * math.log2(line_count))
         missed_share = sum(miss_rates[access.pc] for access in copies) / max(len(copies), 1)
         latency_clk = COPY_CLK + L1_LATENCY_CLK + missed_share * (slowest_clk - L1_LATENCY_CLK)
         waited_clk[wait.row] += _copy_wait_clk(work, wait, piece_clk, latency_clk)
@@ -457,10 +457,10 @@ def _copy_wait_clk(
     wait_count = int(work.executions[wait.row])
     if not wait_count:
         return 0.0
-    loop_clk, between_clk = (
+    loop_clk, code_clk = (
         float(piece_clk[list(rows)].sum()) / wait_count for rows in (wait.loop, wait.between)
     )
-    hidden_clk = wait.pending * loop_clk + between_clk
+    hidden_clk = wait.pending * loop_clk + code_clk
     return wait_count * max(latency_clk - hidden_clk, 0.0) / (wait.pending + 1)
 
 

@@ -91,9 +91,9 @@ class Links:
         self._devices = devices
         self._infos = [device.info for device in devices]
         self.kind = choose_topology(self._infos, kind)
-        self._out = [Engine() for _ in devices]
-        self._in = [Engine() for _ in devices]
-        self._access: set[tuple[int, int]] = set()
+        self._outgoing_ports = [Engine() for _ in devices]
+        self._incoming_ports = [Engine() for _ in devices]
+        self._enabled_access: set[tuple[int, int]] = set()
         self._recordings: list[list[Crossing]] = []
 
     # Peer access
@@ -104,7 +104,7 @@ class Links:
 
     def has_access(self, device: int, peer: int) -> bool:
         """Return whether kernels of `device` are permitted to access the memory of `peer`."""
-        return (device, peer) in self._access
+        return (device, peer) in self._enabled_access
 
     def enable(self, device: int, peer: int) -> bool:
         """Enable access of a device to a peer's memory, and return False if it was enabled already.
@@ -126,17 +126,17 @@ class Links:
                 f"links={self.kind!r} there is no link between {device} and {peer}, so "
                 "copies go through the host.",
             )
-        if (device, peer) in self._access:
+        if (device, peer) in self._enabled_access:
             return False
-        self._access.add((device, peer))
+        self._enabled_access.add((device, peer))
         self._devices[device].memory.peers.append(self._devices[peer].memory)
         return True
 
     def disable(self, device: int, peer: int) -> bool:
         """Disable access of a device to a peer's memory, and return False if it was not enabled."""
-        if (device, peer) not in self._access:
+        if (device, peer) not in self._enabled_access:
             return False
-        self._access.discard((device, peer))
+        self._enabled_access.discard((device, peer))
         self._devices[device].memory.peers.remove(self._devices[peer].memory)
         return True
 
@@ -144,13 +144,13 @@ class Links:
 
     def over(self, source: int, target: int) -> Over:
         """Return the route of a copy: NVLink if peer access is enabled in either direction, else the host."""
-        direct = (source, target) in self._access or (target, source) in self._access
+        direct = (source, target) in self._enabled_access or (target, source) in self._enabled_access
         return "NVLink" if direct else "PCIe"
 
     def ports(self, source: int, target: int, over: Over) -> tuple[Engine, Engine]:
         """Return the outgoing port of the source device and the incoming port of the target device."""
         if over == "NVLink":
-            return self._out[source], self._in[target]
+            return self._outgoing_ports[source], self._incoming_ports[target]
         outgoing = self._devices[source].schedule.engine("to host")
         incoming = self._devices[target].schedule.engine("to device")
         return outgoing, incoming

@@ -132,11 +132,11 @@ class DeviceMemory:
         self._arena = Arena(capacity_bytes - self.context_bytes)
         self._pages = _FreeRanges(PAGE_BYTES)
         self._pages.give(self._arena.address, self._arena.size_bytes)
-        self._small = _FreeRanges(SMALL_UNIT_BYTES)
+        self._small_ranges = _FreeRanges(SMALL_UNIT_BYTES)
         self._segments: dict[int, int] = {}
         self._segment_starts: list[int] = []
         self._page_bytes_used = 0
-        self._tracked: dict[int, Allocation] = {}
+        self._live_allocations: dict[int, Allocation] = {}
         self.ledger = Ledger()
         self._freed_allocations: deque[Allocation] = deque(maxlen=MAX_ENDED)
         self._starts: npt.NDArray[np.int64] | None = None
@@ -228,11 +228,11 @@ class DeviceMemory:
         with self.lock:
             if size_bytes < SMALL_LIMIT_BYTES:
                 size = _round_up(size_bytes, SMALL_UNIT_BYTES)
-                address = self._small.take(size)
+                address = self._small_ranges.take(size)
                 if address is None:
                     page = self._take_pages(PAGE_BYTES, size_bytes)
-                    self._small.give(page, PAGE_BYTES)
-                    address = self._small.take(size)
+                    self._small_ranges.give(page, PAGE_BYTES)
+                    address = self._small_ranges.take(size)
                     assert address is not None
             else:
                 size = _round_up(size_bytes, PAGE_BYTES)
@@ -293,12 +293,12 @@ class DeviceMemory:
             if size >= PAGE_BYTES:
                 self._release_pages(address, size)
                 return
-            start, merged_bytes = self._small.give(address, size)
+            start, merged_bytes = self._small_ranges.give(address, size)
             base_address = self._arena.address
             first_page = base_address + _round_up(start - base_address, PAGE_BYTES)
             last_page = base_address + (start + merged_bytes - base_address) // PAGE_BYTES * PAGE_BYTES
             if last_page > first_page:
-                self._small.remove(first_page, last_page - first_page)
+                self._small_ranges.remove(first_page, last_page - first_page)
                 self._release_pages(first_page, last_page - first_page)
 
     def check(self, address: int, size_bytes: int) -> None:
@@ -344,14 +344,14 @@ class DeviceMemory:
         with self.lock:
             label = f"page-locked host memory of {size_bytes:,} bytes"
             self.host_ranges[address] = size_bytes
-            self._tracked[address] = Allocation(address, size_bytes, label)
+            self._live_allocations[address] = Allocation(address, size_bytes, label)
             self._starts = None
 
     def unmap_host_memory(self, address: int) -> None:
         """Remove host memory that `map_host_memory` added; unknown addresses are ignored."""
         with self.lock:
             if self.host_ranges.pop(address, None) is not None:
-                self._freed_allocations.append(self._tracked.pop(address))
+                self._freed_allocations.append(self._live_allocations.pop(address))
                 self._starts = None
 
     @property
@@ -408,8 +408,8 @@ class DeviceMemory:
         if size_bytes <= 0:
             return
         with self.lock:
-            previous = self._tracked.get(address)
-            self._tracked[address] = Allocation(address, size_bytes, label)
+            previous = self._live_allocations.get(address)
+            self._live_allocations[address] = Allocation(address, size_bytes, label)
             if previous is None or previous.size_bytes != size_bytes:
                 self._starts = None
                 self.ledger.change_array_bytes(size_bytes - (0 if previous is None else previous.size_bytes))
@@ -417,7 +417,7 @@ class DeviceMemory:
     def untrack(self, address: int) -> None:
         """Remove a live allocation, so that kernels may not access it; unknown addresses are ignored."""
         with self.lock:
-            allocation = self._tracked.pop(address, None)
+            allocation = self._live_allocations.pop(address, None)
             if allocation is not None:
                 self._starts = None
                 self.ledger.change_array_bytes(-allocation.size_bytes)
@@ -430,14 +430,14 @@ class DeviceMemory:
             peer.name(address, parameter)
             return
         with self.lock:
-            allocation = self._tracked.get(address)
+            allocation = self._live_allocations.get(address)
             if allocation is not None:
                 label = f"{allocation.label.split(_PARAMETER_PREFIX)[0]}{_PARAMETER_PREFIX}{parameter})"
-                self._tracked[address] = Allocation(address, allocation.size_bytes, label)
+                self._live_allocations[address] = Allocation(address, allocation.size_bytes, label)
 
     def allocation(self, address: int) -> Allocation | None:
         """Return the live allocation that starts at `address`."""
-        return self._tracked.get(address)
+        return self._live_allocations.get(address)
 
     def ended(self, address: int) -> Allocation | None:
         """Return the allocation that contained `address` and was removed most recently."""
@@ -480,7 +480,10 @@ class DeviceMemory:
         """Return the sorted starts and ends of the live allocations in this device's own memory."""
         with self.lock:
             if self._starts is None:
-                bounds = [(allocation.address, allocation.end) for allocation in list(self._tracked.values())]
+                bounds = [
+                    (allocation.address, allocation.end)
+                    for allocation in list(self._live_allocations.values())
+                ]
                 table = np.array(bounds, dtype=np.int64).reshape(-1, 2)
                 table = table[np.argsort(table[:, 0])]
                 self._starts = np.ascontiguousarray(table[:, 0])
@@ -506,7 +509,7 @@ class DeviceMemory:
                 index = next_index - 1
             else:
                 index = next_index
-            return self._tracked[int(starts[index])]
+            return self._live_allocations[int(starts[index])]
 
     # Contents
 

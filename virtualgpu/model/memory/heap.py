@@ -102,13 +102,13 @@ class DeviceHeap:
     def checked(self) -> Iterator[None]:
         """Context manager that prevents the reuse of freed blocks, and restores the heap at its end."""
         free_before = list(self._free)
-        used_before = dict(self.used)
+        used_at_start = dict(self.used)
         saved_contents = self._contents.copy()
         self.freed = {}
         try:
             yield
         finally:
             self._free = free_before
-            self.used = used_before
+            self.used = used_at_start
             self.freed = None
             self._contents[:] = saved_contents

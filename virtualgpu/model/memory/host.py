@@ -44,11 +44,11 @@ def _remaining_group_bytes() -> Iterator[int]:
         _, controllers, path = line.split(":", 2)
         if controllers and "memory" not in controllers.split(","):
             continue
-        root = _GROUP_ROOT / "memory" if controllers else _GROUP_ROOT
+        groups_folder = _GROUP_ROOT / "memory" if controllers else _GROUP_ROOT
         limit_file, use_file, cache_entry = _FILES[bool(controllers)]
         control_group = PurePosixPath(path)
         for ancestor in (control_group, *control_group.parents):  # a limit applies to all groups within
-            folder = root / ancestor.relative_to("/")
+            folder = groups_folder / ancestor.relative_to("/")
             with contextlib.suppress(OSError, ValueError, KeyError):  # no file, or no limit ("max")
                 statistics = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
                 limit_bytes = int((folder / limit_file).read_text())

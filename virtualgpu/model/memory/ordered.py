@@ -82,14 +82,14 @@ class OrderedPool:
     def __init__(self, memory: Pages, clock: HostClock) -> None:
         self._memory = memory
         self._clock = clock
-        self._top = memory.base_address + memory.arena_bytes // GRANULE_BYTES * GRANULE_BYTES
+        self._top_address = memory.base_address + memory.arena_bytes // GRANULE_BYTES * GRANULE_BYTES
         self._granules: set[int] = set()
-        self._free: list[_Piece] = []  # in the order of their positions
+        self._free_pieces: list[_Piece] = []  # in the order of their positions
         self._blocks: dict[int, _Block] = {}  # by address
         self._waits = clock.waits
         self._used_bytes = self._used_high = self._reserved_high = 0
         self._settings = {1: 1, 2: 1, 3: 1, RELEASE_THRESHOLD: 0}
-        self._freed: list[tuple[int, _Block, _Piece]] = []  # not yet added to the free pieces
+        self._pending_frees: list[tuple[int, _Block, _Piece]] = []  # not yet added to the free pieces
         self._changing = False
 
     @property
@@ -125,7 +125,7 @@ class OrderedPool:
                     f"pool, {self._memory.free_bytes:,} bytes free on the device.",
                 )
             wait_ns = self._remove_range(start, start + size, stream)
-            address = self._top - start - size
+            address = self._top_address - start - size
             self._blocks[address] = _Block(start, start + size, size_bytes)
             self._memory.open_block(address, size)
             self._used_bytes += size_bytes
@@ -133,11 +133,13 @@ class OrderedPool:
             return address, wait_ns
 
     def _find_space(self, size: int, stream: int) -> int | None:
-        usable_pieces = [free_piece for free_piece in self._free if free_piece.stream in (None, stream)]
+        usable_pieces = [
+            free_piece for free_piece in self._free_pieces if free_piece.stream in (None, stream)
+        ]
         start = _first_range(usable_pieces, size)
         if start is None:
             start = self._grow(usable_pieces, size)
-        return _first_range(self._free, size) if start is None else start
+        return _first_range(self._free_pieces, size) if start is None else start
 
     def free(self, address: int, stream: int | None = None, ready_ns: int = 0) -> None:
         """Free a block of the pool.
@@ -146,7 +148,7 @@ class OrderedPool:
         """
         block = self._blocks.pop(address)
         free_piece = _Piece(block.start, block.end, stream, ready_ns, self._clock.waits)
-        self._freed.append((address, block, free_piece))
+        self._pending_frees.append((address, block, free_piece))
         self.settle()
 
     def settle(self) -> None:
@@ -174,14 +176,14 @@ class OrderedPool:
     def _apply_frees(self) -> None:
         now_ns = self._clock.now_ns
         waits = self._clock.waits
-        while self._freed:
-            address, block, free_piece = self._freed.pop(0)
+        while self._pending_frees:
+            address, block, free_piece = self._pending_frees.pop(0)
             if free_piece.waits < waits:  # freed before the host waited, and not used since
                 self._waits = min(self._waits, free_piece.waits)
             self._memory.close_block(address)
             self._used_bytes -= block.requested_bytes
             self._add(free_piece)
-        for free_piece in self._free:
+        for free_piece in self._free_pieces:
             if free_piece.ready_ns <= now_ns:
                 free_piece.stream = None
         if waits != self._waits:
@@ -200,7 +202,7 @@ class OrderedPool:
     def _release_granules(self, keep_bytes: int) -> None:
         unused_pieces = [
             free_piece
-            for free_piece in self._free
+            for free_piece in self._free_pieces
             if free_piece.stream is None and free_piece.waits < self._clock.waits
         ]
         runs = list(_contiguous_ranges(unused_pieces))
@@ -212,14 +214,18 @@ class OrderedPool:
             if any(run_start <= start and end <= run_end for run_start, run_end in runs):
                 self._remove_range(start, end, None)
                 self._granules.remove(granule)
-                self._memory.return_pages(self._top - end, GRANULE_BYTES)
+                self._memory.return_pages(self._top_address - end, GRANULE_BYTES)
 
     def _grow(self, usable_pieces: list[_Piece], size: int) -> int | None:
         """Reserve granules for `size` contiguous bytes; return their start, or None without free memory."""
         holes = []
         for page_start, page_end in self._memory.free_pages():
-            start = -(-(self._top - page_end) // GRANULE_BYTES) * GRANULE_BYTES if page_end < self._top else 0
-            end = (self._top - page_start) // GRANULE_BYTES * GRANULE_BYTES
+            start = (
+                -(-(self._top_address - page_end) // GRANULE_BYTES) * GRANULE_BYTES
+                if page_end < self._top_address
+                else 0
+            )
+            end = (self._top_address - page_start) // GRANULE_BYTES * GRANULE_BYTES
             if end > start:
                 holes.append(_Piece(start, end))
         run_start = _first_range(sorted([*usable_pieces, *holes], key=lambda piece: piece.start), size)
@@ -228,7 +234,7 @@ class OrderedPool:
         for granule in range(run_start // GRANULE_BYTES, -(-(run_start + size) // GRANULE_BYTES)):
             if granule not in self._granules:
                 end = (granule + 1) * GRANULE_BYTES
-                self._memory.take_pages_at(self._top - end, GRANULE_BYTES)
+                self._memory.take_pages_at(self._top_address - end, GRANULE_BYTES)
                 self._granules.add(granule)
                 self._add(_Piece(granule * GRANULE_BYTES, end))
         self._reserved_high = max(self._reserved_high, len(self._granules) * GRANULE_BYTES)
@@ -236,7 +242,7 @@ class OrderedPool:
 
     def _add(self, piece: _Piece) -> None:
         """Add a free range, and merge it with neighbours that can be used by the same stream."""
-        sorted_pieces = sorted([*self._free, piece], key=lambda free_piece: free_piece.start)
+        sorted_pieces = sorted([*self._free_pieces, piece], key=lambda free_piece: free_piece.start)
         merged_pieces = [sorted_pieces[0]]
         for piece in sorted_pieces[1:]:
             last_piece = merged_pieces[-1]
@@ -249,7 +255,7 @@ class OrderedPool:
                 last_piece.end = piece.end
             else:
                 merged_pieces.append(piece)
-        self._free = merged_pieces
+        self._free_pieces = merged_pieces
 
     def _remove_range(self, start: int, end: int, stream: int | None) -> int:
         """Remove a range from the free pieces.
@@ -258,16 +264,16 @@ class OrderedPool:
         """
         remaining_pieces = []
         wait_ns = 0
-        for free_piece in self._free:
+        for free_piece in self._free_pieces:
             if free_piece.end <= start or end <= free_piece.start:
                 remaining_pieces.append(free_piece)
                 continue
             if free_piece.stream not in (None, stream):
                 wait_ns = max(wait_ns, free_piece.ready_ns)
-            for rest_start, rest_end in ((free_piece.start, start), (end, free_piece.end)):
-                if rest_start < rest_end:
-                    remaining_pieces.append(replace(free_piece, start=rest_start, end=rest_end))
-        self._free = remaining_pieces
+            for part_start, part_end in ((free_piece.start, start), (end, free_piece.end)):
+                if part_start < part_end:
+                    remaining_pieces.append(replace(free_piece, start=part_start, end=part_end))
+        self._free_pieces = remaining_pieces
         return wait_ns
 
     # Attributes

@@ -45,7 +45,7 @@ class Deferral:
         if order not in STREAM_ORDERS:
             raise ValueError(f"The order of streams must be 'last first' or 'random', not {order!r}.")
         self._random = random.Random(seed) if order == "random" else None
-        self._delayed: dict[int, _DelayedOperation] = {}
+        self._delayed_operations: dict[int, _DelayedOperation] = {}
         self._lock = threading.RLock()
         self._running = False
 
@@ -63,8 +63,10 @@ class Deferral:
         `kernel`.
         """
         with self._lock:
-            self._delayed[number] = _DelayedOperation(
-                run, tuple(predecessor for predecessor in after if predecessor in self._delayed), keeps
+            self._delayed_operations[number] = _DelayedOperation(
+                run,
+                tuple(predecessor for predecessor in after if predecessor in self._delayed_operations),
+                keeps,
             )
 
     def run_before_free(self) -> None:
@@ -77,7 +79,7 @@ class Deferral:
             self.require(
                 [
                     operation_number
-                    for operation_number, operation in list(self._delayed.items())
+                    for operation_number, operation in list(self._delayed_operations.items())
                     if not operation.keeps
                 ]
             )
@@ -90,18 +92,18 @@ class Deferral:
         with self._lock:
             if self._running:
                 return
-            to_run = set(self._delayed) if numbers is None else self._needed_numbers(numbers)
+            to_run = set(self._delayed_operations) if numbers is None else self._needed_numbers(numbers)
             if numbers is not None and self._random is not None and to_run:
                 early_operations = [
                     delayed_number
-                    for delayed_number in self._delayed
+                    for delayed_number in self._delayed_operations
                     if delayed_number not in to_run and self._random.random() < _EARLY_PROBABILITY
                 ]
                 to_run |= self._needed_numbers(early_operations)
             self._run(to_run)
 
     def _needed_numbers(self, numbers: Iterable[int]) -> set[int]:
-        pending = [candidate for candidate in numbers if candidate in self._delayed]
+        pending = [candidate for candidate in numbers if candidate in self._delayed_operations]
         to_run = set[int]()
         while pending:
             operation_number = pending.pop()
@@ -109,8 +111,8 @@ class Deferral:
                 to_run.add(operation_number)
                 pending += [
                     candidate
-                    for candidate in self._delayed[operation_number].after
-                    if candidate in self._delayed
+                    for candidate in self._delayed_operations[operation_number].after
+                    if candidate in self._delayed_operations
                 ]
         return to_run
 
@@ -119,7 +121,9 @@ class Deferral:
         open_predecessors: dict[int, int] = {}
         for operation_number in numbers:
             predecessors = [
-                predecessor for predecessor in self._delayed[operation_number].after if predecessor in numbers
+                predecessor
+                for predecessor in self._delayed_operations[operation_number].after
+                if predecessor in numbers
             ]
             open_predecessors[operation_number] = len(predecessors)
             for predecessor in predecessors:
@@ -137,7 +141,7 @@ class Deferral:
         try:
             while ready:
                 _, operation_number = heappop(ready)
-                finished_operations.append(self._delayed.pop(operation_number))
+                finished_operations.append(self._delayed_operations.pop(operation_number))
                 finished_operations[-1].run()
                 for follower in followers.get(operation_number, ()):
                     open_predecessors[follower] -= 1

@@ -97,7 +97,7 @@ class LateFaults(Deferral):
             self.attempt(
                 [
                     operation_number
-                    for operation_number, operation in list(self._delayed.items())
+                    for operation_number, operation in list(self._delayed_operations.items())
                     if not operation.keeps
                 ]
             )
@@ -115,7 +115,7 @@ class LateFaults(Deferral):
             self.fault = fault
             self.faulty_launch = self._current_launch
             self._error = fault.status, fault.error_name
-            self._delayed.clear()
+            self._delayed_operations.clear()
 
     def require(self, numbers: Iterable[int] | None = None) -> None:
         """Run the operations `numbers` because a call waits for them.

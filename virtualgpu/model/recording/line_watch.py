@@ -44,7 +44,7 @@ class LineWatch:
             tuple[CodeType, int], int
         ] = {}  # time when the events of a line were switched off
         self._blind_from_ns: int | None = None
-        self._stop: Callable[[], None] = lambda: None
+        self._stop_callback: Callable[[], None] = lambda: None
         self._search: _LineSearch | None = None
 
     def start(self) -> None:
@@ -59,8 +59,8 @@ class LineWatch:
 
     def stop(self) -> None:
         """End the recording."""
-        self._stop()
-        self._stop = lambda: None
+        self._stop_callback()
+        self._stop_callback = lambda: None
 
     def line(self, thread: int, time_ns: int, call: str) -> SourceLine | None:
         """Return the source line of a call. Calls of one thread must be passed in the order of `time_ns`.
@@ -104,7 +104,7 @@ class LineWatch:
                 watch(code)
             return switch_off
 
-        def line_began(code: CodeType, line: int) -> Any:
+        def handle_line(code: CodeType, line: int) -> Any:
             return switch_off if self._begin(code, line) else None
 
         def function_left(code: CodeType, offset: int, _: Any) -> Any:
@@ -112,7 +112,7 @@ class LineWatch:
 
         callbacks = {
             events.PY_START: function_entered,
-            events.LINE: line_began,
+            events.LINE: handle_line,
             events.PY_RETURN: function_left,
             events.PY_YIELD: function_left,
         }
@@ -135,7 +135,7 @@ class LineWatch:
                 watch(frame.f_code)
             frame = frame.f_back
         monitoring.set_events(tool_id, events.PY_START)
-        self._stop = stop
+        self._stop_callback = stop
 
     def _start_tracing(self) -> None:
         def in_frame(frame: FrameType, event: str, _: Any) -> Any:
@@ -167,7 +167,7 @@ class LineWatch:
                 traced_frames.pop().f_trace = None
 
         sys.settrace(entered)
-        self._stop = stop
+        self._stop_callback = stop
 
     def _begin(self, code: CodeType, line: int, key: tuple[CodeType, int] | None = None) -> bool:
         """Record that the calling thread begins a line; return whether its events can be switched off."""

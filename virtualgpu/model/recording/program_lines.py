@@ -31,8 +31,8 @@ class ProgramLines:
         path_names = ("stdlib", "platstdlib", "purelib", "platlib")
         folders = {Path(sysconfig.get_path(name)).resolve() for name in path_names}
         # A module of this project that was started as a script is called __main__.
-        root = Path(__file__).resolve().parents[3]
-        folders |= {root / package for package in _OWN_PACKAGES}
+        project_folder = Path(__file__).resolve().parents[3]
+        folders |= {project_folder / package for package in _OWN_PACKAGES}
         self._libraries = tuple(f"{folder.as_posix()}/" for folder in folders)
         self._is_program: dict[str, bool] = {}  # whether a file belongs to the program, by name
         self._lines: dict[tuple[str, int], SourceLine] = {}
@@ -86,8 +86,8 @@ class ProgramLines:
         key = name, frame.f_lineno
         line = self._lines.get(key)
         if line is None:
-            text = linecache.getline(name, key[1], frame.f_globals).strip()
-            line = self._lines[key] = SourceLine(display_name(name), key[1], text)
+            line_text = linecache.getline(name, key[1], frame.f_globals).strip()
+            line = self._lines[key] = SourceLine(display_name(name), key[1], line_text)
         return line
 
     def is_learners(self, name: str, module: str) -> bool:

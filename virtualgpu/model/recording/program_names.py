@@ -105,7 +105,7 @@ class ProgramNames:
         self.changes = 0
         self._lines = lines
         self._key = key
-        self._looks: Counter[tuple[str, int]] = Counter()
+        self._look_counts: Counter[tuple[str, int]] = Counter()
         self._kinds: dict[type, str] = {}
         self._streams: _NameTable[tuple[int, int]] = _NameTable()
         self._arrays: _NameTable[int] = _NameTable()
@@ -115,8 +115,8 @@ class ProgramNames:
         frames = list(self._lines.outward(frame))
         for depth, program_frame in zip(range(len(frames), 0, -1), frames, strict=True):
             key = (program_frame.f_code.co_filename, program_frame.f_lineno)
-            if self._looks[key] < _LOOKS_PER_LINE:
-                self._looks[key] += 1
+            if self._look_counts[key] < _LOOKS_PER_LINE:
+                self._look_counts[key] += 1
                 self._look(program_frame, depth)
 
     def take(self, variables: Mapping[str, Any], depth: int = 0) -> None:
@@ -142,7 +142,7 @@ class ProgramNames:
 
     def look_again(self, frame: FrameType) -> None:
         """Forget the names of all arrays, and collect the names in a frame as `look` does."""
-        self._looks.clear()
+        self._look_counts.clear()
         self._arrays.forget(lambda _: True)
         self.look(frame)
 

@@ -136,10 +136,10 @@ class Watch:
         self._events: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._numbers = itertools.count(1)
         self._buffers: dict[tuple[int, int], _Buffer] = {}
-        self._private: set[tuple[int, int]] = set()
+        self._private_blocks: set[tuple[int, int]] = set()
         self._lock = threading.RLock()
         self._pending: deque[Act] = deque()
-        self._busy = False
+        self._is_reporting = False
         self.fills_host = False
 
     def begin(self, observer: Callable[[Act], None]) -> None:
@@ -256,9 +256,9 @@ class Watch:
         pool that the program uses only for some of its arrays.
         """
         if private:
-            self._private.add((device_id, address))
+            self._private_blocks.add((device_id, address))
         else:
-            self._private.discard((device_id, address))
+            self._private_blocks.discard((device_id, address))
         self._names.forget(address, address + size_bytes)
         self._report(Allocation(Region(device_id, address, size_bytes), device_id, stream_id, self.here()))
 
@@ -268,7 +268,7 @@ class Watch:
         if stream_id is None:
             self._report(HostWait("device", device_id, source=source_line))
         array = self._with_name(Region(device_id, address, size_bytes))
-        private = (device_id, address) in self._private
+        private = (device_id, address) in self._private_blocks
         self._report(Release(array, device_id, stream_id, source_line, private))
 
     def host_released(self, address: int, size_bytes: int) -> None:
@@ -421,16 +421,16 @@ class Watch:
         """
         with self._lock:
             self._pending.append(act)
-            if self._busy:
+            if self._is_reporting:
                 return
-            self._busy = True
+            self._is_reporting = True
             try:
                 while self._pending:
                     act = self._pending.popleft()
                     for observer in self._observers:
                         observer(act)
             finally:
-                self._busy = False
+                self._is_reporting = False
 
 
 def _bytes_at(address: int, size: int) -> npt.NDArray[np.uint8]:

@@ -84,7 +84,7 @@ class KnownCalls:
     def _nearest(self, operation: Operation) -> Operation | None:
         def similarity(other: Operation) -> int:
             fields = zip(_FIELD_WEIGHTS, astuple(operation), astuple(other), strict=True)
-            return sum(weight for weight, value, other_value in fields if value == other_value)
+            return sum(field_weight for field_weight, value, other_value in fields if value == other_value)
 
         recorded_operations = [ending.operation for ending in self.endings if ending.operation]
         same_name = [other for other in recorded_operations if other.name == operation.name]

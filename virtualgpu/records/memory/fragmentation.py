@@ -68,6 +68,6 @@ class Fragmentation:
         """The largest request of any stream that would succeed; None if not known."""
         if self.room_bytes is None:
             return None
-        by_arena = [arena.largest_request_bytes for arena in self.arenas]
-        known_bytes = [size_bytes for size_bytes in by_arena if size_bytes is not None]
+        arena_bytes = [arena.largest_request_bytes for arena in self.arenas]
+        known_bytes = [size_bytes for size_bytes in arena_bytes if size_bytes is not None]
         return max(known_bytes, default=self.room_bytes)

@@ -190,8 +190,10 @@ def is_right(
         elements = slice(bounds[chunk], bounds[chunk + 1])
         chunk_parts = expected_parts(operation, len(inputs), rank, chunk)
         if chunk_parts is not None:
-            sums = sum(array[elements] for array, count in zip(inputs, chunk_parts, strict=True) if count)
-            if not (result[elements] == sums).all():
+            sum_elements = sum(
+                array[elements] for array, count in zip(inputs, chunk_parts, strict=True) if count
+            )
+            if not (result[elements] == sum_elements).all():
                 return False
     return True
 

@@ -63,10 +63,10 @@ class PortTraffic:
     @property
     def matrix(self) -> tuple[tuple[int, ...], ...]:
         """Number of bytes from each GPU (row) to each other GPU (column)."""
-        sums = [[0] * self.devices for _ in range(self.devices)]
+        byte_matrix = [[0] * self.devices for _ in range(self.devices)]
         for crossing in self.crossings:
-            sums[crossing.source][crossing.target] += crossing.size_bytes
-        return tuple(map(tuple, sums))
+            byte_matrix[crossing.source][crossing.target] += crossing.size_bytes
+        return tuple(map(tuple, byte_matrix))
 
     @property
     def busiest_bytes(self) -> int:
@@ -79,10 +79,10 @@ class PortTraffic:
         return self._busiest_total(lambda crossing: crossing.end_ns - crossing.start_ns)
 
     def _busiest_total(self, quantity: Callable[[Crossing], int]) -> int:
-        sums: dict[tuple[int, Over, bool], int] = {}
+        total_by_port: dict[tuple[int, Over, bool], int] = {}
         for crossing in self.crossings:
             outgoing = (crossing.source, crossing.over, True)
             incoming = (crossing.target, crossing.over, False)
             for port in (outgoing, incoming):
-                sums[port] = sums.get(port, 0) + quantity(crossing)
-        return max(sums.values(), default=0)
+                total_by_port[port] = total_by_port.get(port, 0) + quantity(crossing)
+        return max(total_by_port.values(), default=0)

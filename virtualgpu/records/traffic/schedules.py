@@ -47,25 +47,25 @@ def star_or_tree(operation: Operation, gpus: int, algorithm: str) -> Steps:
         """Return the chunks of the GPUs in the subtree below a GPU."""
         return range(rank, min(rank + size, gpus))
 
-    to_root = [
+    steps_to_root = [
         [
-            Move(far_rank, near_rank, chunk, operation != "all-gather")
-            for near_rank, far_rank, size in step
-            for chunk in (subtree_chunks(far_rank, size) if operation == "all-gather" else all_chunks)
+            Move(child_rank, parent_rank, chunk, operation != "all-gather")
+            for parent_rank, child_rank, size in step
+            for chunk in (subtree_chunks(child_rank, size) if operation == "all-gather" else all_chunks)
         ]
         for step in rank_steps
     ]
-    from_root = [
+    steps_from_root = [
         [
-            Move(near_rank, far_rank, chunk)
-            for near_rank, far_rank, size in step
-            for chunk in (subtree_chunks(far_rank, size) if operation == "reduce-scatter" else all_chunks)
+            Move(parent_rank, child_rank, chunk)
+            for parent_rank, child_rank, size in step
+            for chunk in (subtree_chunks(child_rank, size) if operation == "reduce-scatter" else all_chunks)
         ]
         for step in reversed(rank_steps)
     ]
     if operation == "reduce":
-        return to_root
-    return from_root if operation == "broadcast" else to_root + from_root
+        return steps_to_root
+    return steps_from_root if operation == "broadcast" else steps_to_root + steps_from_root
 
 
 def _tree_levels(gpus: int) -> list[list[tuple[int, int, int]]]:

@@ -144,7 +144,7 @@ class SharedEvents:
         mask = mask[piece_index] >> np.uint64(WORD_BYTES) * (self.second > 0)
         self.word_events = np.searchsorted(self.word, np.arange(self.words + 1))
         self.moments, moment = np.unique(shared.sequence, return_inverse=True)
-        self._moment = moment[self.row] + 1
+        self._moment_numbers = moment[self.row] + 1
         self._compute_words(bits_in_word, mask)
 
     def _compute_words(self, bits_in_word: npt.NDArray[np.uint64], mask: npt.NDArray[np.uint64]) -> None:
@@ -165,7 +165,7 @@ class SharedEvents:
             )
             self.bits |= (value << shift).astype(np.uint32)
             word_index = self.word[is_written]
-            moment = self._moment[is_written]
+            moment = self._moment_numbers[is_written]
             is_new = np.diff(word_index, prepend=-1) > 0
             new_byte_counts += np.bincount(moment[is_new], minlength=new_byte_counts.size)
             change_counts += np.bincount(

@@ -136,8 +136,8 @@ def find_visits(trace: WarpTrace) -> Visits:
 
 def _matching_steps(trace: WarpTrace, pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
     """Return for each step whether its instruction matches a pattern."""
-    by_text = np.array([bool(pattern.match(text.strip())) for text in trace.instruction], np.bool_)
-    return by_text[trace.text_index]
+    matching_texts = np.array([bool(pattern.match(text.strip())) for text in trace.instruction], np.bool_)
+    return matching_texts[trace.text_index]
 
 
 def _step_lines(
@@ -150,8 +150,10 @@ def _step_lines(
     next_step = np.minimum.accumulate(np.where(has_line, step_indices, step_count)[::-1])[::-1]
     previous_step = np.maximum.accumulate(np.where(has_line, step_indices, -1))
     padded_turns = np.append(turns, -1)
-    in_same_turn = padded_turns[next_step] == turns
-    source_step = np.where(in_same_turn, next_step, np.where(previous_step >= 0, previous_step, next_step))
+    is_same_iteration = padded_turns[next_step] == turns
+    source_step = np.where(
+        is_same_iteration, next_step, np.where(previous_step >= 0, previous_step, next_step)
+    )
     return np.append(trace.line, 0)[source_step].astype(np.int64)
 
 
@@ -163,8 +165,10 @@ def _moved_parts(
     masks: npt.NDArray[np.uint32],
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
     """Return the parts of lines that join the next visit, and those that join the previous visit."""
-    source_lines = [_COMMENT.sub("", text) for text in code.splitlines()]
-    is_control = np.array([True, *(bool(_CONTROL.search(text)) for text in source_lines), True], np.bool_)
+    source_lines = [_COMMENT.sub("", line_text) for line_text in code.splitlines()]
+    is_control = np.array(
+        [True, *(bool(_CONTROL.search(line_text)) for line_text in source_lines), True], np.bool_
+    )
     is_plain = ~is_control[np.minimum(lines, len(source_lines) + 1)]
     order = np.lexsort((np.arange(lines.size), lines, runs))
     is_continued = np.zeros(lines.size, np.bool_)

@@ -61,8 +61,8 @@ def find_loops(trace: WarpTrace) -> Loops:
     """Return the loops of a trace; none if the trace does not describe the kernel's loops."""
     step_indices = np.arange(len(trace), dtype=np.int32)
     turn = np.full(len(trace), -1, np.int32)
-    next_turn = step_indices.copy()
-    previous_turn = step_indices.copy()
+    next_iteration = step_indices.copy()
+    previous_iteration = step_indices.copy()
     after_loop = step_indices.copy()
     begins = [step_indices[:0]]
     ends = [step_indices[:0]]
@@ -78,7 +78,9 @@ def find_loops(trace: WarpTrace) -> Loops:
         turn[loop_steps] = turn_offsets[-1] + np.maximum(
             np.searchsorted(head_steps, step_indices[loop_steps], side="right") - 1, 0
         )
-        next_turn[loop_steps], previous_turn[loop_steps] = neighbours(head_steps, step_indices[loop_steps])
+        next_iteration[loop_steps], previous_iteration[loop_steps] = neighbours(
+            head_steps, step_indices[loop_steps]
+        )
         after_loop[loop_steps] = min(last_step + 1, len(trace) - 1)
         begins.append(np.concatenate([[first_step], head_steps[1:]]))
         ends.append(np.concatenate([head_steps[1:] - 1, [last_step]]))
@@ -99,7 +101,11 @@ def find_loops(trace: WarpTrace) -> Loops:
     begin = np.concatenate(begins).astype(np.int32)
     end = np.concatenate(ends).astype(np.int32)
     run_of_turn = np.concatenate(runs).astype(np.int32)
-    moves = {"next_iteration": next_turn, "previous_iteration": previous_turn, "past_loop": after_loop}
+    moves = {
+        "next_iteration": next_iteration,
+        "previous_iteration": previous_iteration,
+        "past_loop": after_loop,
+    }
     starts = np.array(turn_offsets, np.int32)
     outer_turn_of_run = np.array(outer_turns, np.int32)
     return Loops(
@@ -173,11 +179,11 @@ def _ends_with_check(
     It stops before the end of every iteration, in the line of the ``for`` or ``while``, without an access to
     memory that other threads can see.
     """
-    furthest = np.maximum.reduceat(positions, np.searchsorted(run_steps, head_steps))
+    last_positions = np.maximum.reduceat(positions, np.searchsorted(run_steps, head_steps))
     last_turn = run_steps[run_steps >= head_steps[-1]]
     lines = set(trace.line[last_turn].tolist()) - {0}
     is_cut = trace.truncated and last_turn[-1] == len(trace) - 1
-    if is_cut or furthest[-1] >= furthest[:-1].min() or len(lines) != 1:
+    if is_cut or last_positions[-1] >= last_positions[:-1].min() or len(lines) != 1:
         return False
     if trace.access_space is not None:
         spaces = {trace.space[space] for space in trace.access_space[last_turn].tolist() if space >= 0}

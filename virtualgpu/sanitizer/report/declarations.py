@@ -138,11 +138,11 @@ class Declarations:
         If one name is unknown, its value is computed from `count`, the number of elements.
         """
         if extents and not extents[0].strip():  # an array of unknown length
-            inner = self._shape(extents[1:], 0)
-            if inner is None:
+            inner_shape = self._shape(extents[1:], 0)
+            if inner_shape is None:
                 return None
-            return [max(element_count // math.prod(inner), 1), *inner]
-        missing = {name for text in extents for name in self._unknown_names(text, ())}
+            return [max(element_count // math.prod(inner_shape), 1), *inner_shape]
+        missing = {name for extent_text in extents for name in self._unknown_names(extent_text, ())}
         if not missing:
             return self._evaluate_extents(extents, {})
         if len(missing) > 1 or not element_count:
@@ -157,7 +157,7 @@ class Declarations:
         return None
 
     def _evaluate_extents(self, extents: Sequence[str], known_values: Mapping[str, int]) -> list[int] | None:
-        values = [self._evaluate_text(text, known_values) for text in extents]
+        values = [self._evaluate_text(extent_text, known_values) for extent_text in extents]
         positive_values = [value for value in values if value is not None and value > 0]
         return positive_values if len(positive_values) == len(values) else None
 
@@ -212,16 +212,16 @@ class Declarations:
 
 def declarations(code: str) -> Declarations:
     """Return the declarations of variables in shared, global and constant memory in CUDA C++ source."""
-    text = _ALIGNMENT.sub(" ", _COMMENT.sub(" ", code.replace("\\\n", " ")))
-    constants = dict(_DEFINE.findall(text))
-    for declaration_text in _CONSTANTS.findall(text):
+    clean_code = _ALIGNMENT.sub(" ", _COMMENT.sub(" ", code.replace("\\\n", " ")))
+    constants = dict(_DEFINE.findall(clean_code))
+    for declaration_text in _CONSTANTS.findall(clean_code):
         constants |= {
             m[1]: m[2]
             for declarator in _split_at_commas(declaration_text)
             if (m := _CONSTANT.search(declarator))
         }
     variables: dict[str, list[Declaration]] = {}
-    for declaration_text in _DECLARATION.findall(text):
+    for declaration_text in _DECLARATION.findall(clean_code):
         type_name = ""
         for position, declarator in enumerate(_split_at_commas(_QUALIFIERS.sub(" ", declaration_text))):
             match = _DECLARATOR.match(declarator if position == 0 else f" {declarator.strip()}")

@@ -141,8 +141,8 @@ class Report:
         )
 
     def _place_at(self, line: int, block: Dim3, thread: Dim3) -> Place:
-        text = self.lines[line - 1].strip() if 0 < line <= len(self.lines) else ""
-        return Place(line, text, block, thread)
+        line_text = self.lines[line - 1].strip() if 0 < line <= len(self.lines) else ""
+        return Place(line, line_text, block, thread)
 
     # -- races ---------------------------------------------------------------------------------------
 
@@ -293,8 +293,8 @@ class Report:
         pcs_b = self._copied_pcs(b)
         if a is b and len(pcs_a) > 1:
             return True
-        alternate = max(pcs_a) > min(pcs_b) and max(pcs_b) > min(pcs_a)
-        is_unrolled = alternate and min(len(pcs_a), len(pcs_b)) > 1
+        is_interleaved = max(pcs_a) > min(pcs_b) and max(pcs_b) > min(pcs_a)
+        is_unrolled = is_interleaved and min(len(pcs_a), len(pcs_b)) > 1
         return is_unrolled or cfg.share_a_loop(self.flow, a.pc, b.pc)
 
     def _copied_pcs(self, i: ir.Instruction) -> list[int]:
@@ -437,11 +437,13 @@ def _merge_races(races: Iterable[_Race], site: Callable[[Access], Site]) -> Iter
             key = finding.space, race.kind, site(finding.first).line, site(finding.second).line
         race_groups.setdefault(key, []).append(race)
     for race_group in race_groups.values():
-        widest = max(race_group, key=lambda race: (race.relation, not race.found.agree))
+        widest_race = max(race_group, key=lambda race: (race.relation, not race.found.agree))
         occurrence_count = sum(race.found.count for race in race_group)
         agree = all(race.found.agree for race in race_group)
         accesses = [(race.found.first, race.found.second) for race in race_group if race.sort]
         line_pairs = frozenset((site(a).line, site(b).line) for a, b in accesses if a is not None)
         yield replace(
-            widest, found=replace(widest.found, count=occurrence_count, agree=agree), pairs=line_pairs
+            widest_race,
+            found=replace(widest_race.found, count=occurrence_count, agree=agree),
+            pairs=line_pairs,
         )

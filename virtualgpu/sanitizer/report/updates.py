@@ -85,16 +85,21 @@ def _source_load(
     for name in pending:
         if len(searched_names) > _MAX_INSTRUCTIONS:
             return None, ""
-        for maker in writers.by_register.get(name, ()):
-            if maker.root == "ld" and maker.operands[1] == target_address and atomic and maker.pc < pc:
-                return maker, atomic
-            if maker.root in ("ld", "atom", "call") or maker.pc > pc:
+        for definition in writers.by_register.get(name, ()):
+            if (
+                definition.root == "ld"
+                and definition.operands[1] == target_address
+                and atomic
+                and definition.pc < pc
+            ):
+                return definition, atomic
+            if definition.root in ("ld", "atom", "call") or definition.pc > pc:
                 continue
-            if not atomic and maker.root not in _MOVE_OPCODES:
-                atomic = _ATOMICS.get(maker.root, "none")
-                if atomic in _WITHOUT_FLOATS and maker.type.startswith(("f", "bf")):
+            if not atomic and definition.root not in _MOVE_OPCODES:
+                atomic = _ATOMICS.get(definition.root, "none")
+                if atomic in _WITHOUT_FLOATS and definition.type.startswith(("f", "bf")):
                     atomic = "none"
-            for operand in maker.operands[1:]:
+            for operand in definition.operands[1:]:
                 if isinstance(operand, ir.Register) and operand.name not in searched_names:
                     searched_names.add(operand.name)
                     pending.append(operand.name)
@@ -114,11 +119,11 @@ def _compared_load(
             continue
         for operand in i.operands[1:]:
             if isinstance(operand, ir.Register):
-                for maker in writers.by_register.get(operand.name, ()):
-                    is_target = maker.root == "ld" and maker.operands[1] == target_address
-                    code_between = function.instructions[maker.pc : store.pc]
-                    if is_target and code_between and not any(map(cfg.is_block_barrier, code_between)):
-                        return maker, "compare"
+                for definition in writers.by_register.get(operand.name, ()):
+                    is_target = definition.root == "ld" and definition.operands[1] == target_address
+                    skipped_code = function.instructions[definition.pc : store.pc]
+                    if is_target and skipped_code and not any(map(cfg.is_block_barrier, skipped_code)):
+                        return definition, "compare"
     return None, ""
 
 

@@ -61,8 +61,8 @@ class NcclError(_PicklableError, RuntimeError):
     """
 
     def __init__(self, status: int, reason: str = "") -> None:
-        name, text = _STATUS_TEXTS.get(status, ("NCCL_ERROR_SUCCESS", "no error"))
-        super().__init__(f"{name}: {text}" + (f". {reason}" if reason else ""))
+        name, status_text = _STATUS_TEXTS.get(status, ("NCCL_ERROR_SUCCESS", "no error"))
+        super().__init__(f"{name}: {status_text}" + (f". {reason}" if reason else ""))
         self.status = status
 
 

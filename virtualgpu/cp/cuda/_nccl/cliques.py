@@ -160,8 +160,8 @@ class Clique:
             self.world.changed.notify_all()
 
     def _run_collective(self) -> bool:
-        heads = [queue[0] for queue in self.queues if queue]
-        calls = [head for head in heads if isinstance(head, Call)]
+        first_items = [queue[0] for queue in self.queues if queue]
+        calls = [first_item for first_item in first_items if isinstance(first_item, Call)]
         for call in calls[1:]:
             if call.signature != calls[0].signature:
                 raise self.fail(
@@ -210,7 +210,8 @@ class Clique:
                 call_pairs = self._matched_pairs(batches)
                 if not call_pairs:
                     waiting_ranks = "; ".join(
-                        f"rank {r} waits in {self.queues[r][0].description}" for r in sorted(batches)
+                        f"rank {rank_number} waits in {self.queues[rank_number][0].description}"
+                        for rank_number in sorted(batches)
                     )
                     raise self.fail(
                         INVALID_USAGE,
@@ -223,12 +224,12 @@ class Clique:
                 work.exchange(call_pairs)
                 for call in calls:
                     call.done = True
-                for r in ranks:
-                    batch = self.queues[r][0]
+                for rank_number in ranks:
+                    batch = self.queues[rank_number][0]
                     assert isinstance(batch, Batch)
                     batch.calls = [call for call in batch.calls if not call.done]
                     if batch.done:
-                        self.queues[r].popleft()
+                        self.queues[rank_number].popleft()
                 return True
         return False
 
@@ -245,16 +246,18 @@ class Clique:
                 continue
             if not self.queues[rank]:
                 return None
-            head = self.queues[rank][0]
-            if isinstance(head, Call):
-                caller = next(r for r, b in batches.items() if any(c.other_rank == rank for c in b.calls))
+            first_item = self.queues[rank][0]
+            if isinstance(first_item, Call):
+                partner_rank = next(
+                    r for r, b in batches.items() if any(c.other_rank == rank for c in b.calls)
+                )
                 raise self.fail(
                     INVALID_USAGE,
-                    f"rank {caller} calls {batches[caller].description}, but rank {rank} "
-                    f"calls {head.description}: the two calls do not match.",
+                    f"rank {partner_rank} calls {batches[partner_rank].description}, but rank {rank} "
+                    f"calls {first_item.description}: the two calls do not match.",
                 )
-            batches[rank] = head
-            pending += [call.other_rank for call in head.calls if call.other_rank is not None]
+            batches[rank] = first_item
+            pending += [call.other_rank for call in first_item.calls if call.other_rank is not None]
         return batches
 
     def _matched_pairs(self, batches: dict[int, Batch]) -> list[tuple[Call, Call]]:

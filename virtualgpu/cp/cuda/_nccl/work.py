@@ -36,7 +36,7 @@ def buffer(call: Call, address: int, count: int, parameter: str) -> Array:
     size_bytes = count * call.item_bytes
     if not size_bytes:
         return np.empty(0, DTYPES[call.dtype][2])
-    subject = (
+    call_and_buffer = (
         f"{call.name} of rank {call.rank}: {parameter} ({count:,} x {DTYPES[call.dtype][0]} at {address:#x})"
     )
     allocation = device.memory.nearest(address)
@@ -45,19 +45,21 @@ def buffer(call: Call, address: int, count: int, parameter: str) -> Array:
         reason = "is not in a live array"
         if owner is not None and owner is not device:
             reason = f"is in the memory of device {owner.id}, but the rank's device is {device.id}"
-        raise NcclError(UNHANDLED_CUDA, f"{subject} {reason}. On a GPU this is an illegal memory access.")
+        raise NcclError(
+            UNHANDLED_CUDA, f"{call_and_buffer} {reason}. On a GPU this is an illegal memory access."
+        )
     if address + size_bytes > allocation.end:
         remaining_count = (allocation.end - address) // call.item_bytes
         raise NcclError(
             UNHANDLED_CUDA,
-            f"{subject} goes past the end of a {allocation.label}, which has only "
+            f"{call_and_buffer} goes past the end of a {allocation.label}, which has only "
             f"{remaining_count:,} elements from that address on. Counts are numbers of "
             "elements. A buffer for the data of n ranks (allGather, reduceScatter) must "
             "be n times as long.",
         )
     if address % call.item_bytes:
         raise NcclError(
-            UNHANDLED_CUDA, f"{subject} is not aligned to its element size, {call.item_bytes} bytes."
+            UNHANDLED_CUDA, f"{call_and_buffer} is not aligned to its element size, {call.item_bytes} bytes."
         )
     return device.memory.view(address, size_bytes).view(DTYPES[call.dtype][2])
 

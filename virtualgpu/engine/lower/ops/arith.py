@@ -151,14 +151,14 @@ def _integer_product(code: WarpCode, instruction: ir.Instruction) -> tuple[str, 
         )
     if "wide" in instruction.parts or "hi" in instruction.parts:
         double = f"i{2 * width}"
-        wide = emitter.binary(
+        wide_product = emitter.binary(
             "mul", double, emitter.convert(extend, llvm, a, double), emitter.convert(extend, llvm, b, double)
         )
         if "wide" in instruction.parts:
-            return wide, f"{ptx_type[0]}{2 * width}"
+            return wide_product, f"{ptx_type[0]}{2 * width}"
         # The 24-bit kinds have a product of 48 bits, of which the upper 32 are returned.
         low_bits = 16 if instruction.root in ("mul24", "mad24") else width
-        upper_bits = emitter.binary("lshr", double, wide, constant(double, low_bits))
+        upper_bits = emitter.binary("lshr", double, wide_product, constant(double, low_bits))
         return emitter.convert("trunc", double, upper_bits, llvm), ptx_type
     return emitter.binary("mul", llvm, a, b), ptx_type
 
@@ -215,18 +215,22 @@ def _div(code: WarpCode, instruction: ir.Instruction) -> None:
     if bits(llvm) <= 32:
         # Exact: a double holds every 32-bit quotient's integer part.
         to_double, to_integer = ("sitofp", "fptosi") if is_signed else ("uitofp", "fptoui")
-        ratio = emitter.binary(
+        float_quotient = emitter.binary(
             "fdiv",
             "double",
             emitter.convert(to_double, llvm, a, "double"),
             emitter.convert(to_double, llvm, divisor, "double"),
         )
-        quotient = emitter.convert("trunc", "i64", emitter.convert(to_integer, "double", ratio, "i64"), llvm)
+        quotient = emitter.convert(
+            "trunc", "i64", emitter.convert(to_integer, "double", float_quotient, "i64"), llvm
+        )
     elif is_signed:
         overflow = emitter.compare("eq", llvm, divisor, constant(llvm, -1))
         safe_divisor = emitter.select(llvm, overflow, constant(llvm, 1), divisor)
-        ordinary = emitter.binary("sdiv", llvm, a, safe_divisor)
-        quotient = emitter.select(llvm, overflow, emitter.binary("sub", llvm, constant(llvm, 0), a), ordinary)
+        int_quotient = emitter.binary("sdiv", llvm, a, safe_divisor)
+        quotient = emitter.select(
+            llvm, overflow, emitter.binary("sub", llvm, constant(llvm, 0), a), int_quotient
+        )
     else:
         quotient = emitter.binary("udiv", llvm, a, divisor)
     if instruction.root == "rem":
@@ -321,9 +325,9 @@ def _unary_function(code: WarpCode, instruction: ir.Instruction) -> None:
         else:
             value = emitter.binary("fdiv", llvm, float_one, a)
     elif instruction.root == "rsqrt":
-        wide = emitter.convert("fpext", llvm, a, "double") if llvm != "double" else a
-        root = emitter.intrinsic("sqrt", "double", wide)
-        value = emitter.binary("fdiv", "double", float_constant("double", floats.ONE["double"]), root)
+        double_value = emitter.convert("fpext", llvm, a, "double") if llvm != "double" else a
+        square_root = emitter.intrinsic("sqrt", "double", double_value)
+        value = emitter.binary("fdiv", "double", float_constant("double", floats.ONE["double"]), square_root)
         value = emitter.convert("fptrunc", "double", value, llvm) if llvm != "double" else value
     elif instruction.root == "sqrt" and floats.rounding(instruction) != "rn":
         value = directed(code, "sqrt", floats.rounding(instruction), llvm, llvm, a)
@@ -337,8 +341,8 @@ def _unary_function(code: WarpCode, instruction: ir.Instruction) -> None:
 
 
 def _approximate(code: WarpCode, root: str, value: str) -> str:
-    name, text = approximate.function(root)
-    code.add_support(name, text)
+    name, function_text = approximate.function(root)
+    code.add_support(name, function_text)
     return code.emitter.op(f"call <32 x float> @{name}(<32 x float> {value})")
 
 
@@ -397,9 +401,9 @@ def _setp(code: WarpCode, instruction: ir.Instruction) -> None:
         test = compare(code, instruction.parts[1], instruction.type, a, b, "ftz" in instruction.parts)
         opposite = code.emitter.binary("xor", "i1", test, constant("i1", 1))
         if combine:
-            combined_with = code.get(instruction.operands[3], "pred")
-            test = code.emitter.binary(combine, "i1", test, combined_with)
-            opposite = code.emitter.binary(combine, "i1", opposite, combined_with)
+            other_predicate = code.get(instruction.operands[3], "pred")
+            test = code.emitter.binary(combine, "i1", test, other_predicate)
+            opposite = code.emitter.binary(combine, "i1", opposite, other_predicate)
         if destination.first is not None:
             code.set(destination.first, test, "pred")
         if destination.second is not None:

@@ -111,8 +111,8 @@ def _copy(code: WarpCode, instruction: ir.Instruction) -> None:
         address = emitter.binary("add", "i64", from_host, constant("i64", byte))
         value = memory_ops.gather(code, address, mask, "b32")
         if source_bytes is not None:
-            inside = emitter.compare("ugt", "i32", source_bytes, constant("i32", byte))
-            value = emitter.select("i32", inside, value, constant("i32", 0))
+            has_source = emitter.compare("ugt", "i32", source_bytes, constant("i32", byte))
+            value = emitter.select("i32", has_source, value, constant("i32", 0))
         row = emitter.op(f"getelementptr i8, ptr {copied_words}, i64 {32 * byte}")
         emitter.raw(f"store <32 x i32> {value}, ptr {row}, align 64")
     emitter.raw(
@@ -302,10 +302,10 @@ def _update(code: WarpCode) -> str:
     """Return the name of the LLVM function that counts arrivals and bytes of mbarriers."""
     if "mbarrier_update" not in code.tables.support:
         limits_size = _binds_copies(code)
-        text = _UPDATE.replace("FROM", "on" if limits_size else "lane")
+        function_text = _UPDATE.replace("FROM", "on" if limits_size else "lane")
         code.add_support(
             "mbarrier_update",
-            text.replace("LAND", _LAND.format(land=copy_queue.land(code)) if limits_size else ""),
+            function_text.replace("LAND", _LAND.format(land=copy_queue.land(code)) if limits_size else ""),
         )
     return "mbarrier_update"
 

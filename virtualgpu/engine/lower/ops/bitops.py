@@ -30,8 +30,8 @@ def _not(code: WarpCode, instruction: ir.Instruction) -> None:
     llvm = llvm_of(instruction.type)
     a = code.get(instruction.operands[1], instruction.type)
     if instruction.root == "cnot":
-        zero = code.emitter.compare("eq", llvm, a, constant(llvm, 0))
-        code.set(instruction.operands[0], code.emitter.convert("zext", "i1", zero, llvm), instruction.type)
+        is_zero = code.emitter.compare("eq", llvm, a, constant(llvm, 0))
+        code.set(instruction.operands[0], code.emitter.convert("zext", "i1", is_zero, llvm), instruction.type)
     else:
         code.set(
             instruction.operands[0], code.emitter.binary("xor", llvm, a, constant(llvm, -1)), instruction.type
@@ -84,12 +84,12 @@ def _shift(code: WarpCode, instruction: ir.Instruction) -> None:
 def _funnel(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
     a, b, amount = (code.get(operand, "b32") for operand in instruction.operands[1:4])
-    to_left = "l" in instruction.parts
+    shifts_left = "l" in instruction.parts
     clamped_amount = emitter.binary("and", "i32", amount, constant("i32", 31))
-    value = emitter.intrinsic("fshl" if to_left else "fshr", "i32", b, a, clamped_amount)
+    value = emitter.intrinsic("fshl" if shifts_left else "fshr", "i32", b, a, clamped_amount)
     if "clamp" in instruction.parts:
         too_large = emitter.compare("ugt", "i32", amount, constant("i32", 31))
-        value = emitter.select("i32", too_large, a if to_left else b, value)
+        value = emitter.select("i32", too_large, a if shifts_left else b, value)
     code.set(instruction.operands[0], value, "b32")
 
 
@@ -172,21 +172,23 @@ def _bmsk(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
     start, bit_count = (code.get(operand, "b32") for operand in instruction.operands[1:3])
     first_bit, length = (emitter.binary("and", "i32", n, constant("i32", 31)) for n in (start, bit_count))
-    from_start = emitter.binary("shl", "i32", constant("i32", -1), first_bit)
-    end = emitter.binary("add", "i32", first_bit, length)
-    is_cut = emitter.compare("ugt", "i32", end, constant("i32", 31))
+    bits_from_start = emitter.binary("shl", "i32", constant("i32", -1), first_bit)
+    end_bit = emitter.binary("add", "i32", first_bit, length)
+    is_cut = emitter.compare("ugt", "i32", end_bit, constant("i32", 31))
     if "clamp" in instruction.parts:
         long = emitter.compare("ugt", "i32", bit_count, constant("i32", 31))
         is_cut = emitter.binary("or", "i1", is_cut, long)
-        starts_outside = emitter.compare("ugt", "i32", start, constant("i32", 31))
-        from_start = emitter.select("i32", starts_outside, constant("i32", 0), from_start)
-    end = emitter.binary("and", "i32", end, constant("i32", 31))
-    from_end = emitter.select(
-        "i32", is_cut, constant("i32", 0), emitter.binary("shl", "i32", constant("i32", -1), end)
+        is_start_outside = emitter.compare("ugt", "i32", start, constant("i32", 31))
+        bits_from_start = emitter.select("i32", is_start_outside, constant("i32", 0), bits_from_start)
+    end_bit = emitter.binary("and", "i32", end_bit, constant("i32", 31))
+    bits_from_end = emitter.select(
+        "i32", is_cut, constant("i32", 0), emitter.binary("shl", "i32", constant("i32", -1), end_bit)
     )
     code.set(
         instruction.operands[0],
-        emitter.binary("and", "i32", from_start, emitter.binary("xor", "i32", from_end, constant("i32", -1))),
+        emitter.binary(
+            "and", "i32", bits_from_start, emitter.binary("xor", "i32", bits_from_end, constant("i32", -1))
+        ),
         "b32",
     )
 

@@ -450,8 +450,8 @@ def _atomic(code: WarpCode, instruction: ir.Instruction) -> None:
     is_red = instruction.root == "red"
     operands = instruction.operands if is_red else instruction.operands[1:]
     values = operands[1].items if isinstance(operands[1], ir.Vector) else (operands[1],)
-    only_add = ptx_type in _HALVES or len(values) > 1
-    if operation is None or ptx_type == "b128" or (only_add and operation != "add"):
+    supports_only_add = ptx_type in _HALVES or len(values) > 1
+    if operation is None or ptx_type == "b128" or (supports_only_add and operation != "add"):
         raise NotSupportedError(f"The virtual GPU does not support {instruction.opcode}.")
     address = address_of(code, operands[0], space)
     host = host_addresses(code, instruction, address, space, size_of(instruction))

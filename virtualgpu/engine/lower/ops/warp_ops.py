@@ -182,15 +182,15 @@ def _shfl(code: WarpCode, instruction: ir.Instruction) -> None:
 
 def _shuffle_sources(emitter: Emitter, mode: str, delta: str, control: str) -> tuple[str, str]:
     """Return the source lane of each lane of a shuffle, and the lanes whose requested source is in range."""
-    five_bits = constant("i32", 31)
-    delta = emitter.binary("and", "i32", delta, five_bits)
-    segment = emitter.binary(
-        "and", "i32", emitter.binary("lshr", "i32", control, constant("i32", 8)), five_bits
+    lane_mask = constant("i32", 31)
+    delta = emitter.binary("and", "i32", delta, lane_mask)
+    segment_mask = emitter.binary(
+        "and", "i32", emitter.binary("lshr", "i32", control, constant("i32", 8)), lane_mask
     )
-    clamp = emitter.binary("and", "i32", control, five_bits)
-    lane_bits = emitter.binary("xor", "i32", segment, constant("i32", -1))
-    lowest_lane = emitter.binary("and", "i32", IOTA_I32, segment)
-    bound_lane = emitter.binary("or", "i32", lowest_lane, emitter.binary("and", "i32", clamp, lane_bits))
+    clamp_bits = emitter.binary("and", "i32", control, lane_mask)
+    lane_bits = emitter.binary("xor", "i32", segment_mask, constant("i32", -1))
+    lowest_lane = emitter.binary("and", "i32", IOTA_I32, segment_mask)
+    bound_lane = emitter.binary("or", "i32", lowest_lane, emitter.binary("and", "i32", clamp_bits, lane_bits))
     if mode == "up":
         source_lanes = emitter.binary("sub", "i32", IOTA_I32, delta)
         is_in_range = emitter.compare("sge", "i32", source_lanes, bound_lane)
@@ -213,18 +213,18 @@ def known_sources(mode: str, delta: int, control: int) -> tuple[list[int], int]:
     It computes the same as `_shuffle_sources`; the valid lanes are bits of a mask.
     """
     delta = delta & 31
-    segment = control >> 8 & 31
+    segment_mask = control >> 8 & 31
     clamp = control & 31
     sources = []
     in_range_lanes = 0
     for lane in range(layout.LANES):
-        lowest_lane = lane & segment
-        bound_lane = lowest_lane | (clamp & ~segment)
+        lowest_lane = lane & segment_mask
+        bound_lane = lowest_lane | (clamp & ~segment_mask)
         requested = {
             "up": lane - delta,
             "down": lane + delta,
             "bfly": lane ^ delta,
-            "idx": lowest_lane | (delta & ~segment),
+            "idx": lowest_lane | (delta & ~segment_mask),
         }[mode]
         in_range = requested >= bound_lane if mode == "up" else requested <= bound_lane
         in_range_lanes |= in_range << lane
@@ -425,13 +425,13 @@ def _activemask(code: WarpCode, instruction: ir.Instruction) -> None:
 
 def _elect(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
-    leader = emitter.intrinsic("cttz", "i32", _member_masks(code, instruction), extra=("i1 false",))
+    first_lane = emitter.intrinsic("cttz", "i32", _member_masks(code, instruction), extra=("i1 false",))
     destination = instruction.operands[0]
     assert isinstance(destination, ir.Pair)
     if destination.first is not None:
-        code.set(destination.first, leader, "b32")
+        code.set(destination.first, first_lane, "b32")
     if destination.second is not None:
-        code.set(destination.second, emitter.compare("eq", "i32", leader, IOTA_I32), "pred")
+        code.set(destination.second, emitter.compare("eq", "i32", first_lane, IOTA_I32), "pred")
 
 
 _FNS = (

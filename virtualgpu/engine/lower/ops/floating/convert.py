@@ -46,14 +46,14 @@ def _cvt(code: WarpCode, instruction: ir.Instruction) -> None:
         source_llvm = "float"
     if floats.is_float(source_type) and "ftz" in instruction.parts and source_type == "f32":
         value = floats.flush(code, source_llvm, value)
-    from_float = floats.is_float(source_type)
+    is_from_float = floats.is_float(source_type)
     to_float = floats.is_float(target_type)
     rounding = next((modifier for modifier in instruction.parts if modifier in _ROUND_TO_INTEGER), None)
-    if from_float and rounding:
+    if is_from_float and rounding:
         value = emitter.intrinsic(_ROUND_TO_INTEGER[rounding], source_llvm, value)
-    if from_float and to_float:
+    if is_from_float and to_float:
         value = _float_to_float(code, instruction, value, source_llvm, target_type)
-    elif from_float:
+    elif is_from_float:
         value = _float_to_integer(code, value, source_llvm, target_type)
     elif to_float:
         value = _integer_to_float(code, instruction, value, source_type, target_type)
@@ -79,14 +79,14 @@ def _float_to_float(
     elif bits(source_type) > bits(llvm) and mode != "rn" and llvm != "half":
         value = directed(code, "fptrunc", mode, llvm, source_type, value)
     elif bits(source_type) > bits(llvm):
-        nearest = emitter.convert("fptrunc", source_type, value, llvm)
+        nearest_value = emitter.convert("fptrunc", source_type, value, llvm)
         if mode != "rn":
-            widened = emitter.convert("fpext", llvm, nearest, source_type)
+            widened = emitter.convert("fpext", llvm, nearest_value, source_type)
             is_below, is_above = (
                 emitter.compare(predicate, source_type, value, widened) for predicate in ("olt", "ogt")
             )
-            nearest = floats.correct_rounding(code, llvm, nearest, is_below, is_above, mode)
-        value = nearest
+            nearest_value = floats.correct_rounding(code, llvm, nearest_value, is_below, is_above, mode)
+        value = nearest_value
     if "sat" in instruction.parts:
         value = floats.saturate(code, llvm, value)
     if "relu" in instruction.parts:
@@ -135,8 +135,10 @@ def _integer_to_float(
         as_float = emitter.convert(conversion, integer_type, value, "float")
     else:
         truncated = directed_from_integer(code, "rz", "float", source_type, value)
-        round_trip = _float_to_integer(code, truncated, "float", source_type)
-        as_float = floats.make_odd(code, truncated, emitter.compare("ne", integer_type, round_trip, value))
+        restored_integer = _float_to_integer(code, truncated, "float", source_type)
+        as_float = floats.make_odd(
+            code, truncated, emitter.compare("ne", integer_type, restored_integer, value)
+        )
     return _float_to_float(code, instruction, as_float, "float", target_type)
 
 

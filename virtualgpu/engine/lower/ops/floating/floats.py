@@ -47,9 +47,9 @@ def result(code: WarpCode, instruction: ir.Instruction, llvm: str, value: str) -
 
 def widen_bf16(code: WarpCode, value: str) -> str:
     """Emit the exact conversion of bf16 lanes to float."""
-    wide = code.emitter.convert("zext", "i16", value, "i32")
+    extended_bits = code.emitter.convert("zext", "i16", value, "i32")
     return code.emitter.convert(
-        "bitcast", "i32", code.emitter.binary("shl", "i32", wide, constant("i32", 16)), "float"
+        "bitcast", "i32", code.emitter.binary("shl", "i32", extended_bits, constant("i32", 16)), "float"
     )
 
 
@@ -92,12 +92,14 @@ def flush(code: WarpCode, llvm: str, value: str) -> str:
         raw = emitter.convert("bitcast", "half", value, "i16")
         exponent = emitter.binary("and", "i16", raw, constant("i16", INFINITY["half"]))
         is_subnormal = emitter.compare("eq", "i16", exponent, constant("i16", 0))
-        zero = emitter.binary("and", "i16", raw, constant("i16", 0x8000))
-        return emitter.convert("bitcast", "i16", emitter.select("i16", is_subnormal, zero, raw), "half")
+        signed_zero = emitter.binary("and", "i16", raw, constant("i16", 0x8000))
+        return emitter.convert(
+            "bitcast", "i16", emitter.select("i16", is_subnormal, signed_zero, raw), "half"
+        )
     magnitude = emitter.intrinsic("fabs", llvm, value)
     is_subnormal = emitter.compare("olt", llvm, magnitude, float_constant(llvm, SMALLEST_NORMAL[llvm]))
-    zero = emitter.intrinsic("copysign", llvm, float_constant(llvm, 0), value)
-    return emitter.select(llvm, is_subnormal, zero, value)
+    signed_zero = emitter.intrinsic("copysign", llvm, float_constant(llvm, 0), value)
+    return emitter.select(llvm, is_subnormal, signed_zero, value)
 
 
 def saturate(code: WarpCode, llvm: str, value: str) -> str:
@@ -213,18 +215,18 @@ def odd_sum(code: WarpCode, llvm: str, a: str, b: str) -> str:
     """Emit a sum that is rounded to odd, so that a second rounding to a shorter type is exact."""
     emitter = code.emitter
     integer = f"i{bits(llvm)}"
-    zero, one_unit, minus = (constant(integer, n) for n in (0, 1, -1))
+    zero, one, minus_one = (constant(integer, n) for n in (0, 1, -1))
     s, error = two_sum(code, llvm, a, b)
     raw = emitter.convert("bitcast", llvm, s, integer)
     inexact = emitter.compare("one", llvm, error, float_constant(llvm, 0))
-    is_even = emitter.compare("eq", integer, emitter.binary("and", integer, raw, one_unit), zero)
+    is_even = emitter.compare("eq", integer, emitter.binary("and", integer, raw, one), zero)
     error_bits = emitter.convert("bitcast", llvm, error, integer)
     same_sign = emitter.compare("sge", integer, emitter.binary("xor", integer, raw, error_bits), zero)
     changes = emitter.binary("and", "i1", inexact, is_even)
     raw = emitter.select(
         integer,
         changes,
-        emitter.binary("add", integer, raw, emitter.select(integer, same_sign, one_unit, minus)),
+        emitter.binary("add", integer, raw, emitter.select(integer, same_sign, one, minus_one)),
         raw,
     )
     return emitter.convert("bitcast", integer, raw, llvm)

@@ -41,11 +41,11 @@ def convert(code: WarpCode, instruction: ir.Instruction) -> bool:
     if (target_type, source_type) == ("tf32", "f32"):
         _to_tf32(code, instruction)
     elif target_type in _FORMATS and source_type == "f32":
-        upper, lower = (code.get(operand, "f32") for operand in instruction.operands[1:3])
-        _store_pair(code, instruction, upper, lower, _FORMATS[target_type])
+        upper_value, lower_value = (code.get(operand, "f32") for operand in instruction.operands[1:3])
+        _store_pair(code, instruction, upper_value, lower_value, _FORMATS[target_type])
     elif target_type in _FORMATS and source_type == "f16x2":
-        upper, lower = _unpack_halves(code, instruction)
-        _store_pair(code, instruction, upper, lower, _FORMATS[target_type])
+        upper_value, lower_value = _unpack_halves(code, instruction)
+        _store_pair(code, instruction, upper_value, lower_value, _FORMATS[target_type])
     elif target_type == "f16x2" and source_type in _FORMATS:
         _to_halves(code, instruction, source_type)
     elif any(
@@ -65,7 +65,7 @@ def _unpack_halves(code: WarpCode, instruction: ir.Instruction) -> tuple[str, st
     emitter = code.emitter
     packed_value = code.get(instruction.operands[1], "b32")
     shifted = (emitter.binary("lshr", "i32", packed_value, constant("i32", 16)), packed_value)
-    upper, lower = (
+    upper_half, lower_half = (
         emitter.convert(
             "fpext",
             "half",
@@ -74,13 +74,15 @@ def _unpack_halves(code: WarpCode, instruction: ir.Instruction) -> tuple[str, st
         )
         for half in shifted
     )
-    return upper, lower
+    return upper_half, lower_half
 
 
-def _store_pair(code: WarpCode, instruction: ir.Instruction, upper: str, lower: str, kind: _Format) -> None:
+def _store_pair(
+    code: WarpCode, instruction: ir.Instruction, upper_half: str, lower_half: str, kind: _Format
+) -> None:
     emitter = code.emitter
     upper_code, lower_code = (
-        _encode(code, value, kind, relu="relu" in instruction.parts) for value in (upper, lower)
+        _encode(code, value, kind, relu="relu" in instruction.parts) for value in (upper_half, lower_half)
     )
     packed_value = emitter.binary(
         "or", "i32", emitter.binary("shl", "i32", upper_code, constant("i32", 8)), lower_code
@@ -184,10 +186,12 @@ def _to_tf32(code: WarpCode, instruction: ir.Instruction) -> None:
     rounded = emitter.binary("and", "i32", rounded, constant("i32", 0xFFFFE000))
     if "satfinite" in instruction.parts:
         sign_bits = emitter.binary("and", "i32", raw, constant("i32", _SIGN))
-        largest = emitter.binary("or", "i32", sign_bits, constant("i32", 0x7F7FE000))
+        largest_finite = emitter.binary("or", "i32", sign_bits, constant("i32", 0x7F7FE000))
         exponent_bits = emitter.binary("and", "i32", rounded, constant("i32", _INFINITY))
         overflows = emitter.compare("eq", "i32", exponent_bits, constant("i32", _INFINITY))
-        rounded = emitter.select("i32", emitter.binary("or", "i1", overflows, special), largest, rounded)
+        rounded = emitter.select(
+            "i32", emitter.binary("or", "i1", overflows, special), largest_finite, rounded
+        )
     else:
         rounded = emitter.select("i32", special, raw, rounded)
     if "relu" in instruction.parts:

@@ -52,14 +52,14 @@ def directed_from_integer(code: WarpCode, mode: str, target: str, kind: str, val
     if kind[0] == "s" or bits(integer_type) < 64:
         extended = emitter.cast(value, integer_type, "i64", kind[0] == "s")
         return directed(code, "sitofp", mode, target, "i64", extended)
-    one_row = constant("i64", 1)
+    one = constant("i64", 1)
     is_large = emitter.compare("slt", "i64", value, constant("i64", 0))
     # Half of a large number, with the lost bit kept in its last bit, rounds like the number itself.
     half = emitter.binary(
         "or",
         "i64",
-        emitter.binary("lshr", "i64", value, one_row),
-        emitter.binary("and", "i64", value, one_row),
+        emitter.binary("lshr", "i64", value, one),
+        emitter.binary("and", "i64", value, one),
     )
     rounded = directed(code, "sitofp", mode, target, "i64", emitter.select("i64", is_large, half, value))
     return emitter.select(target, is_large, emitter.binary("fadd", target, rounded, rounded), rounded)

@@ -167,7 +167,7 @@ def _element_address(code: WarpCode, move: Move) -> str:
     """Return LLVM text that computes ``%a``, the address of element ``%n`` in each lane."""
     llvm = move.address
     major, minor = ("row", "column") if move.by_row else ("column", "row")
-    narrow = (
+    truncation = (
         "trunc <32 x i64> %bytes to <32 x i32>" if llvm == "i32" else "add <32 x i64> %bytes, zeroinitializer"
     )
     return f"""  %rows = getelementptr <32 x i64>, ptr @{move.name}.row, i32 %n
@@ -178,7 +178,7 @@ def _element_address(code: WarpCode, move: Move) -> str:
   %lines = mul <32 x i64> %stride, %{major}
   %items = add <32 x i64> %lines, %{minor}
   %bytes = mul <32 x i64> %items, splat (i64 {move.size})
-  %offset = {narrow}
+  %offset = {truncation}
   %a = add <32 x {llvm}> %base, %offset
 """
 
@@ -199,30 +199,30 @@ def _check_access(code: WarpCode, move: Move) -> str:
     check = checks.check_shared if move.space == "shared" else checks.check_global
     name, check_text = check(move.size, code.options.count, rule)
     code.add_support(name, check_text)
-    text = (
+    llvm_text = (
         f"  %failed = call i1 @{name}(ptr %ctx, <32 x {move.address}> %a, i32 %mask, i32 %function, "
         "i32 %pc, i32 %site)\n"
     )
     if move.space == "shared":
-        text += "  %shown = zext <32 x i32> %a to <32 x i64>\n" + load_field("shared", "%shared")
-        text += splat("i64", "%shared", "%shareds") + "  %host = add <32 x i64> %shareds, %shown\n"
+        llvm_text += "  %shown = zext <32 x i32> %a to <32 x i64>\n" + load_field("shared", "%shared")
+        llvm_text += splat("i64", "%shared", "%shareds") + "  %host = add <32 x i64> %shareds, %shown\n"
     else:
-        text += "  %host = add <32 x i64> %a, zeroinitializer\n"
-    return text + "  br i1 %failed, label %fail, label %fine\n"
+        llvm_text += "  %host = add <32 x i64> %a, zeroinitializer\n"
+    return llvm_text + "  br i1 %failed, label %fail, label %fine\n"
 
 
 def _report(code: WarpCode, move: Move) -> str:
     """Return LLVM text that reports the access to a trace or an observer."""
     reported = "%shown" if move.space == "shared" else "%a"
-    text = ""
+    llvm_text = ""
     if code.options.trace:
         level = layout.TRACE_ALL & ~layout.TRACE_SHARED
-        text += _trace_row(reported, layout.ROW_ADDRESS, level)
+        llvm_text += _trace_row(reported, layout.ROW_ADDRESS, level)
     if code.options.observe:
-        text += f"  store <32 x i64> {reported}, ptr %told\n" + load_field("observer", "%observer.i")
-        text += "  %observer = inttoptr i64 %observer.i to ptr\n"
-        text += "  call void %observer(ptr %ctx, i32 %site, ptr %told, i32 %mask, ptr null)\n"
-    return text
+        llvm_text += f"  store <32 x i64> {reported}, ptr %told\n" + load_field("observer", "%observer.i")
+        llvm_text += "  %observer = inttoptr i64 %observer.i to ptr\n"
+        llvm_text += "  call void %observer(ptr %ctx, i32 %site, ptr %told, i32 %mask, ptr null)\n"
+    return llvm_text
 
 
 def _trace_row(lanes_: str, row_kind: int, level: int = layout.TRACE_ALL) -> str:
@@ -243,7 +243,7 @@ def _store_text(code: WarpCode, move: Move, raw: str) -> str:
     """Return LLVM text that stores one element per lane."""
     code.add_support(*lanes.scatter(raw))
     if raw == "i16":
-        text = f"""  %register = lshr i32 %n, 1
+        llvm_text = f"""  %register = lshr i32 %n, 1
   %from = getelementptr <32 x i32>, ptr %registers, i32 %register
   %word = load <32 x i32>, ptr %from, align 64
   %half = and i32 %n, 1
@@ -252,15 +252,17 @@ def _store_text(code: WarpCode, move: Move, raw: str) -> str:
   %v = trunc <32 x i32> %moved to <32 x i16>
 """
     else:
-        text = (
+        llvm_text = (
             "  %from = getelementptr <32 x i32>, ptr %registers, i32 %n\n"
             "  %v = load <32 x i32>, ptr %from, align 64\n"
         )
-    text += f"  call void @scatter_{raw}(<32 x {raw}> %v, <32 x i64> %host, i32 %mask)\n"
+    llvm_text += f"  call void @scatter_{raw}(<32 x {raw}> %v, <32 x i64> %host, i32 %mask)\n"
     if code.options.trace:
-        text += f"  %bits = zext <32 x {raw}> %v to <32 x i64>\n"
-        text += _trace_row("%host", layout.ROW_PLACE) + _trace_row("%bits", layout.ROW_WRITTEN + move.size)
-    return text
+        llvm_text += f"  %bits = zext <32 x {raw}> %v to <32 x i64>\n"
+        llvm_text += _trace_row("%host", layout.ROW_PLACE) + _trace_row(
+            "%bits", layout.ROW_WRITTEN + move.size
+        )
+    return llvm_text
 
 
 def _pack_registers(code: WarpCode, move: Move, raw: str, count: int) -> str:
@@ -268,27 +270,29 @@ def _pack_registers(code: WarpCode, move: Move, raw: str, count: int) -> str:
 
     Several registers may contain the same element.
     """
-    text = ""
-    width = 8 * move.size
-    per_register = 32 // width  # elements that a register holds, the first one lowest
+    llvm_text = ""
+    element_bits = 8 * move.size
+    per_register = 32 // element_bits  # elements that a register holds, the first one lowest
     for register in range(move.registers):
         value = ""
         for n in range(per_register):
             element = f"%v{register}.{n}"
-            text += f"  %p{register}.{n} = getelementptr <32 x {raw}>, ptr %parts, i32 {(per_register * register + n) % count}\n"
-            text += f"  {element} = load <32 x {raw}>, ptr %p{register}.{n}\n"
+            llvm_text += f"  %p{register}.{n} = getelementptr <32 x {raw}>, ptr %parts, i32 {(per_register * register + n) % count}\n"
+            llvm_text += f"  {element} = load <32 x {raw}>, ptr %p{register}.{n}\n"
             if per_register > 1:
-                text += f"  %w{register}.{n} = zext <32 x {raw}> {element} to <32 x i32>\n"
-                text += f"  %h{register}.{n} = shl <32 x i32> %w{register}.{n}, splat (i32 {width * n})\n"
+                llvm_text += f"  %w{register}.{n} = zext <32 x {raw}> {element} to <32 x i32>\n"
+                llvm_text += (
+                    f"  %h{register}.{n} = shl <32 x i32> %w{register}.{n}, splat (i32 {element_bits * n})\n"
+                )
                 element = f"%h{register}.{n}"
             if value:
-                text += f"  %r{register}.{n} = or <32 x i32> {value}, {element}\n"
+                llvm_text += f"  %r{register}.{n} = or <32 x i32> {value}, {element}\n"
                 element = f"%r{register}.{n}"
             value = element
-        text += f"  %to{register} = getelementptr <32 x i32>, ptr %registers, i32 {register}\n"
-        text += (
+        llvm_text += f"  %to{register} = getelementptr <32 x i32>, ptr %registers, i32 {register}\n"
+        llvm_text += (
             f"  call void @llvm.masked.store.v32i32.p0(<32 x i32> {value}, ptr align 64 %to{register}, "
             "<32 x i1> %lanes)\n"
         )
     code.emitter.declared.add("declare void @llvm.masked.store.v32i32.p0(<32 x i32>, ptr, <32 x i1>)")
-    return text
+    return llvm_text

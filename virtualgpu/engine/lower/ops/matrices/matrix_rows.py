@@ -85,9 +85,13 @@ def _element_addresses(code: WarpCode, rows: str, matrix: int, transposed_half: 
     row_order = []
     offsets = []
     for lane in range(layout.LANES):
-        outer = lane // 4
-        inner = 2 * (lane % 4)
-        row, column = (outer, inner) if transposed_half is None else (inner + transposed_half, outer)
+        row_index = lane // 4
+        column_index = 2 * (lane % 4)
+        row, column = (
+            (row_index, column_index)
+            if transposed_half is None
+            else (column_index + transposed_half, row_index)
+        )
         row_order.append(f"i32 {_ROWS * matrix + row}")
         offsets.append(f"i64 {_ELEMENT_BYTES * column}")
     starts = code.emitter.op(

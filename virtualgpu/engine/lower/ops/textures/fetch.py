@@ -345,7 +345,7 @@ def fetch(
     name = f"texture_{geometry}_{''.join(map(str, channels))}"
     axes = range(dimensions)
     is_line = dimensions == 1 and not integer_coordinates
-    text = f"""
+    llvm_text = f"""
 define internal i32 @{name}(ptr %ctx, ptr %handles, ptr %coordinates, i32 %mask, ptr %out, ptr %places) noinline {{
 entry:
   %axes = alloca [9 x i32]
@@ -379,37 +379,37 @@ fetch:
 """
     first_row = 0
     if layered:
-        text += f"""  %layer.p = getelementptr i32, ptr %coordinates, i64 %l64
+        llvm_text += f"""  %layer.p = getelementptr i32, ptr %coordinates, i64 %l64
   %layer = load i32, ptr %layer.p
 {load("size", "i32", "%layers", 8)}  %layer.last = sub i32 %layers, 1
   %layer.in = call i32 @llvm.umin.i32(i32 %layer, i32 %layer.last)
 """
         first_row = 1
     for axis in axes:
-        text += f"""  %row{axis} = getelementptr [32 x i32], ptr %coordinates, i64 {first_row + axis}
+        llvm_text += f"""  %row{axis} = getelementptr [32 x i32], ptr %coordinates, i64 {first_row + axis}
   %c{axis}.p = getelementptr i32, ptr %row{axis}, i64 %l64
 """
         if integer_coordinates:
-            text += f"""  %c{axis} = load i32, ptr %c{axis}.p
+            llvm_text += f"""  %c{axis} = load i32, ptr %c{axis}.p
 {load("size", "i32", f"%size{axis}", 4 * axis)}{load("modes", "i32", f"%mode{axis}", 4 * axis)}{load("in_linear_memory", "i32", f"%linear{axis}")}  %is.linear{axis} = icmp ne i32 %linear{axis}, 0
   %used{axis} = select i1 %is.linear{axis}, i32 {textures.BORDER}, i32 %mode{axis}
   %i{axis}.0 = call i32 @texture_index(i32 %c{axis}, i32 %size{axis}, i32 %used{axis})
 """
         else:
-            text += f"""  %c{axis} = load float, ptr %c{axis}.p
+            llvm_text += f"""  %c{axis} = load float, ptr %c{axis}.p
   %axis{axis} = getelementptr i32, ptr %axes, i64 {3 * axis}
   call void @texture_axis(ptr %t, float %c{axis}, i32 {axis}, ptr %axis{axis})
 """
             for n, field in enumerate(("0", "1", "w")):
-                text += f"""  %p{axis}.{field} = getelementptr i32, ptr %axis{axis}, i64 {n}
+                llvm_text += f"""  %p{axis}.{field} = getelementptr i32, ptr %axis{axis}, i64 {n}
   %i{axis}.{field} = load i32, ptr %p{axis}.{field}
 """
     if is_line:  # the row 0 of a plane
-        text += """  %axis1 = getelementptr i32, ptr %axes, i64 3
+        llvm_text += """  %axis1 = getelementptr i32, ptr %axes, i64 3
   call void @texture_axis(ptr %t, float 0.0, i32 1, ptr %axis1)
 """
         for n, field in enumerate(("0", "1", "w")):
-            text += f"""  %p1.{field} = getelementptr i32, ptr %axis1, i64 {n}
+            llvm_text += f"""  %p1.{field} = getelementptr i32, ptr %axis1, i64 {n}
   %i1.{field} = load i32, ptr %p1.{field}
 """
         dimensions = 2
@@ -417,7 +417,7 @@ fetch:
     if layered:
         z = "%layer.in"
     y = "%i1.0" if dimensions > 1 else "0"
-    text += f"""  %place = call i64 @texture_place(ptr %t, i32 %i0.0, i32 {y}, i32 {z})
+    llvm_text += f"""  %place = call i64 @texture_place(ptr %t, i32 %i0.0, i32 {y}, i32 {z})
   %place.p = getelementptr i64, ptr %places, i64 %l64
   store i64 %place, ptr %place.p
 """
@@ -429,10 +429,10 @@ fetch:
   store i32 %v{channel}, ptr %o{channel}
 """
     if integer_coordinates:
-        text += point_fetch + "  br label %next\n"
+        llvm_text += point_fetch + "  br label %next\n"
     else:
-        text += load("interpolated", "i32", "%smooth.i")
-        text += f"""  %smooth = icmp ne i32 %smooth.i, 0
+        llvm_text += load("interpolated", "i32", "%smooth.i")
+        llvm_text += f"""  %smooth = icmp ne i32 %smooth.i, 0
   br i1 %smooth, label %interpolate, label %point
 point:
 {point_fetch}  br label %next
@@ -440,53 +440,55 @@ interpolate:
 {_interpolation(dimensions, channels, z if layered else "")}  br label %next
 """
     ends = "[%bad, %fetch]" if integer_coordinates else "[%bad, %point], [%bad, %interpolate]"
-    text += f"""next:
+    llvm_text += f"""next:
   %bad1 = phi i32 [%bad.more, %unknown], {ends}
   br label %loop
 }}
 """
-    return name, text
+    return name, llvm_text
 
 
 def _interpolation(dimensions: int, channels: tuple[int, ...], layer: str) -> str:
     """Return LLVM text that computes the weighted sum of the 2, 4 or 8 texels around a position."""
-    text = (
+    llvm_text = (
         _plane_weights("%i0.w", "%i2.w", "xz") if dimensions > 2 else _plane_weights("%i0.w", "%i1.w", "xy")
     )
-    sums = dict.fromkeys(channels, "0.0")
+    sum_values = dict.fromkeys(channels, "0.0")
     for n, corner in enumerate(product((0, 1), repeat=dimensions)):
-        indices = [f"%i{axis}.{end}" for axis, end in enumerate(corner)] + ["0"] * (3 - dimensions)
+        indices = [f"%i{axis}.{corner_side}" for axis, corner_side in enumerate(corner)] + ["0"] * (
+            3 - dimensions
+        )
         if layer:
             indices[2] = layer
-        text += f"""  %k{n} = call i64 @texture_place(ptr %t, i32 {indices[0]}, i32 {indices[1]}, i32 {indices[2]})
+        llvm_text += f"""  %k{n} = call i64 @texture_place(ptr %t, i32 {indices[0]}, i32 {indices[1]}, i32 {indices[2]})
 """
         weight = f"%xy.{corner[0]}{corner[1]}"
         if dimensions > 2:
             plane_weight = f"%xz.{corner[0]}{corner[2]}"
             weight = f"%k{n}.w"
-            text += f"""  %k{n}.y = mul i32 {plane_weight}, %i1.w
+            llvm_text += f"""  %k{n}.y = mul i32 {plane_weight}, %i1.w
   %k{n}.y.up = add i32 %k{n}.y, 128
   %k{n}.y1 = lshr i32 %k{n}.y.up, 8
   %k{n}.y0 = sub i32 {plane_weight}, %k{n}.y1
   {weight} = add i32 %k{n}.y{corner[1]}, 0
 """
-        text += f"""  %k{n}.f = sitofp i32 {weight} to double
+        llvm_text += f"""  %k{n}.f = sitofp i32 {weight} to double
   %k{n}.share = fmul double %k{n}.f, 0.00390625
 """
         for channel in channels:
             tag = f"%k{n}.{channel}"
-            text += f"""  {tag}.v = call double @texture_part(ptr %t, i64 %k{n}, i32 {channel})
+            llvm_text += f"""  {tag}.v = call double @texture_part(ptr %t, i64 %k{n}, i32 {channel})
   {tag}.x = fmul double {tag}.v, %k{n}.share
-  {tag}.s = fadd double {sums[channel]}, {tag}.x
+  {tag}.s = fadd double {sum_values[channel]}, {tag}.x
 """
-            sums[channel] = f"{tag}.s"
+            sum_values[channel] = f"{tag}.s"
     for channel in channels:
-        text += f"""  %s{channel} = call i32 @texture_mixed(ptr %t, double {sums[channel]})
+        llvm_text += f"""  %s{channel} = call i32 @texture_mixed(ptr %t, double {sum_values[channel]})
   %s{channel}.r = getelementptr [32 x i32], ptr %out, i64 {channel}
   %s{channel}.p = getelementptr i32, ptr %s{channel}.r, i64 %l64
   store i32 %s{channel}, ptr %s{channel}.p
 """
-    return text
+    return llvm_text
 
 
 def _plane_weights(first_fraction: str, second_fraction: str, name: str) -> str:

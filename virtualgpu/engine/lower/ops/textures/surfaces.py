@@ -15,7 +15,7 @@ def surface(dimensions: int, size: int, mode: str, *, layered: bool) -> tuple[st
     The first coordinate counts bytes; the mode ``clamp`` limits coordinates to the surface.
     """
     name = f"surface_{'a' if layered else ''}{dimensions}d_{size}_{mode}"
-    text = f"""
+    llvm_text = f"""
 define internal i32 @{name}(ptr %ctx, ptr %handles, ptr %coordinates, i32 %mask, ptr %outside, ptr %places) noinline {{
 entry:
   br label %loop
@@ -57,7 +57,7 @@ find:
         rows = [*rows, 0]
     inside_test = "true"
     for axis, row in zip(axes, rows, strict=True):
-        text += f"""  %row{axis} = getelementptr [32 x i32], ptr %coordinates, i64 {row}
+        llvm_text += f"""  %row{axis} = getelementptr [32 x i32], ptr %coordinates, i64 {row}
   %c{axis}.p = getelementptr i32, ptr %row{axis}, i64 %l64
   %c{axis} = load i32, ptr %c{axis}.p
   %held{axis} = call i32 @texture_index(i32 %c{axis}, i32 %size{axis}, i32 {textures.CLAMP})
@@ -69,10 +69,10 @@ find:
         inside_test = f"%all{axis}"
     address = "%at0"
     for axis in axes:
-        text += f"  %sum{axis} = add i64 {address}, %far{axis}\n"
+        llvm_text += f"  %sum{axis} = add i64 {address}, %far{axis}\n"
         address = f"%sum{axis}"
     result = address if mode == "clamp" else "%kept"
-    text += f"""  %kept = select i1 {inside_test}, i64 {address}, i64 0
+    llvm_text += f"""  %kept = select i1 {inside_test}, i64 {address}, i64 0
   %out.bit = select i1 {inside_test}, i32 0, i32 %bit
   %out.more = or i32 %out, %out.bit
   %place.p = getelementptr i64, ptr %places, i64 %l64
@@ -84,4 +84,4 @@ next:
   br label %loop
 }}
 """
-    return name, text
+    return name, llvm_text
