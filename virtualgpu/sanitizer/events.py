@@ -28,11 +28,11 @@ from virtualgpu.sanitizer.structures import (
 )
 
 
-def partial_barrier(c: Context, b: Block, g: Checker, first: int, group: int) -> None:
+def partial_barrier(context: Context, block: Block, checker: Checker, first: int, group: int) -> None:
     """Record that some lanes of a warp waited for each other, which orders their accesses."""
-    size = 4 * g.threads
-    row = b.known + first * size
-    maximum = b.known + g.threads * size  # one more row, for the maximum
+    size = 4 * checker.threads
+    row = block.known + first * size
+    maximum = block.known + checker.threads * size  # one more row, for the maximum
     offset = 0
     while offset < size:
         store32(maximum + offset, 0)
@@ -48,7 +48,7 @@ def partial_barrier(c: Context, b: Block, g: Checker, first: int, group: int) ->
             offset += 4
     remaining_lanes = group
     while remaining_lanes:
-        store32(maximum + 4 * (first + lowest(remaining_lanes)), b.cut)
+        store32(maximum + 4 * (first + lowest(remaining_lanes)), block.cut)
         remaining_lanes = remaining_lanes & (remaining_lanes - 1)
     remaining_lanes = group
     while remaining_lanes:
@@ -58,114 +58,114 @@ def partial_barrier(c: Context, b: Block, g: Checker, first: int, group: int) ->
         while offset < size:
             store32(lane_row + offset, load32(maximum + offset))
             offset += 4
-    b.cut += 1
-    renew(c, b, g)
+    block.cut += 1
+    renew(context, block, checker)
 
 
-def warp_sync(c: Context, b: Block, g: Checker, members: int, mask: int) -> None:
+def warp_sync(context: Context, block: Block, checker: Checker, members: int, mask: int) -> None:
     """Record a ``__syncwarp``, at which each lane waits for the lanes in its own mask."""
-    if b.known == 0:
-        call(b.ask, c, KNOW, 0, 0, 0)
+    if block.known == 0:
+        call(block.ask, context, KNOW, 0, 0, 0)
     remaining_lanes = mask
     while remaining_lanes:
         lane = lowest(remaining_lanes)
         group_mask = load64(members + 8 * lane) & mask | 1 << lane
-        partial_barrier(c, b, g, c.warp << 5, group_mask)
+        partial_barrier(context, block, checker, context.warp << 5, group_mask)
         remaining_lanes = remaining_lanes & ~group_mask
 
 
-def wait(c: Context, b: Block, g: Checker, lanes: int, mask: int) -> None:
+def wait(context: Context, block: Block, checker: Checker, lanes: int, mask: int) -> None:
     """Check that all threads of the block arrive at the same barrier as these lanes."""
     pc = load64(lanes)
-    if mask == 0 or g.joins == 0 or load8(g.joins + pc) == 0:
+    if mask == 0 or checker.joins == 0 or load8(checker.joins + pc) == 0:
         return
     alive = 0
-    frame = c.frames + c.warp * c.frame_stride
+    frame = context.frames + context.warp * context.frame_stride
     lane = 0
     while lane < layout.LANES:
         if load32(frame + 4 * lane) != layout.EXITED:
             alive = alive | 1 << lane
         lane += 1
     if mask != alive:
-        call(b.ask, c, layout.AT_BLOCK_BARRIER, lanes, mask, 0)
-    if b.wait_pc < 0:
-        b.wait_pc = pc
-        b.wait_warp = c.warp
-        b.wait_mask = mask
-    elif b.wait_pc != pc:
-        b.mixed = 1
-        call(b.ask, c, MIXED, lanes, mask, 0)
+        call(block.ask, context, layout.AT_BLOCK_BARRIER, lanes, mask, 0)
+    if block.wait_pc < 0:
+        block.wait_pc = pc
+        block.wait_warp = context.warp
+        block.wait_mask = mask
+    elif block.wait_pc != pc:
+        block.mixed = 1
+        call(block.ask, context, MIXED, lanes, mask, 0)
 
 
-def opens(c: Context, b: Block, g: Checker) -> None:
+def opens(context: Context, block: Block, checker: Checker) -> None:
     """Record that all threads of the block have passed barrier 0."""
-    if b.has_unfenced_reads:
-        call(b.ask, c, LEARN, 0, 0, 0)
-    if b.mixed or b.arrived:
-        call(b.ask, c, layout.BLOCK_OPENS, 0, 0, 0)
+    if block.has_unfenced_reads:
+        call(block.ask, context, LEARN, 0, 0, 0)
+    if block.mixed or block.arrived:
+        call(block.ask, context, layout.BLOCK_OPENS, 0, 0, 0)
     else:
-        b.wait_pc = -1
-        full_barrier(c, b, g)
+        block.wait_pc = -1
+        full_barrier(context, block, checker)
 
 
-def shuffle(c: Context, b: Block, g: Checker, lanes: int, mask: int, values: int) -> None:
+def shuffle(context: Context, block: Block, checker: Checker, lanes: int, mask: int, values: int) -> None:
     """Check that the source lane of each lane in a shuffle is active."""
     remaining_lanes = mask
     while remaining_lanes:
         lane = lowest(remaining_lanes)
         remaining_lanes = remaining_lanes & (remaining_lanes - 1)
         if mask >> load64(lanes + 8 * lane) & 1 == 0:
-            call(b.ask, c, layout.SHUFFLE, lanes, mask, values)
+            call(block.ask, context, layout.SHUFFLE, lanes, mask, values)
             return
 
 
-def observe(c: Context, site: int, lanes: int, mask: int, values: int) -> None:
+def observe(context: Context, site_number: int, lanes: int, mask: int, values: int) -> None:
     """Update the checks for one access or synchronisation; the engine calls this function at each of them."""
-    b = struct_at(Block, c.watched)
-    g = struct_at(Checker, b.checker)
-    if b.number != c.block_linear:
-        begin(c, b, g)
-    if site >= 0:
-        s = struct_at(Site, g.sites + site * SITE_BYTES)
+    block = struct_at(Block, context.watched)
+    checker = struct_at(Checker, block.checker)
+    if block.number != context.block_linear:
+        begin(context, block, checker)
+    if site_number >= 0:
+        site = struct_at(Site, checker.sites + site_number * SITE_BYTES)
         if mask == 0:
             return
-        if s.known == 0:
-            call(b.ask, c, DESCRIBE, 0, site, values)
-        if s.space == NOWHERE:
+        if site.known == 0:
+            call(block.ask, context, DESCRIBE, 0, site_number, values)
+        if site.space == NOWHERE:
             return
-        if b.has_unfenced_reads and s.writes and s.meets == 0:
+        if block.has_unfenced_reads and site.writes and site.meets == 0:
             # A store is never executed before the loads that it depends on; a load can be.
-            call(b.ask, c, LEARN, 0, 0, 0)
-        access(c, b, g, s, lanes, mask, values, s.step)
-        if s.meets:
-            fenced = load32(b.fenced + 4 * c.warp) & mask
-            if s.releases or g.messages or (s.writes and fenced):
-                call(b.ask, c, site, lanes, mask, values)
-    elif site == layout.AT_BLOCK_BARRIER:
-        wait(c, b, g, lanes, mask)
-    elif site == layout.BLOCK_OPENS:
-        opens(c, b, g)
-    elif site == layout.WARP_SYNC:
-        warp_sync(c, b, g, lanes, mask)
-    elif site == layout.SHUFFLE:
-        if g.shuffles:
-            shuffle(c, b, g, lanes, mask, values)
-    elif site == layout.FENCE or site == layout.BLOCK_FENCE:
-        address = b.fenced + 4 * c.warp
+            call(block.ask, context, LEARN, 0, 0, 0)
+        access(context, block, checker, site, lanes, mask, values, site.step)
+        if site.meets:
+            fenced = load32(block.fenced + 4 * context.warp) & mask
+            if site.releases or checker.messages or (site.writes and fenced):
+                call(block.ask, context, site_number, lanes, mask, values)
+    elif site_number == layout.AT_BLOCK_BARRIER:
+        wait(context, block, checker, lanes, mask)
+    elif site_number == layout.BLOCK_OPENS:
+        opens(context, block, checker)
+    elif site_number == layout.WARP_SYNC:
+        warp_sync(context, block, checker, lanes, mask)
+    elif site_number == layout.SHUFFLE:
+        if checker.shuffles:
+            shuffle(context, block, checker, lanes, mask, values)
+    elif site_number == layout.FENCE or site_number == layout.BLOCK_FENCE:
+        address = block.fenced + 4 * context.warp
         store32(address, load32(address) | mask)
-        if site == layout.FENCE:
-            address = b.wide + 4 * c.warp
+        if site_number == layout.FENCE:
+            address = block.wide + 4 * context.warp
             store32(address, load32(address) | mask)
-            if b.has_unfenced_reads:
-                call(b.ask, c, LEARN, 0, 0, 0)
-    elif site == layout.ARRIVE:
-        b.arrived = 1
-        call(b.ask, c, site, lanes, mask, values)
+            if block.has_unfenced_reads:
+                call(block.ask, context, LEARN, 0, 0, 0)
+    elif site_number == layout.ARRIVE:
+        block.arrived = 1
+        call(block.ask, context, site_number, lanes, mask, values)
     else:
-        copy_code = layout.COPY - site
-        s = struct_at(Site, g.sites + (copy_code >> 2) * SITE_BYTES)
-        if s.known:
-            access(c, b, g, s, lanes, mask, 0, (copy_code & 3) + ARRIVED)
+        copy_code = layout.COPY - site_number
+        site = struct_at(Site, checker.sites + (copy_code >> 2) * SITE_BYTES)
+        if site.known:
+            access(context, block, checker, site, lanes, mask, 0, (copy_code & 3) + ARRIVED)
 
 
 _COMPILED = (

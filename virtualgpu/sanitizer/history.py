@@ -45,12 +45,12 @@ class WatchedElement:
     ask: int
 
 
-def check_write(c: Context, number: int, lanes: int, mask: int, values: int) -> None:
+def check_write(context: Context, number: int, lanes: int, mask: int, values: int) -> None:
     """Call Python if one lane of a warp's access writes to the watched element."""
     if number < 0:
         return
-    g = struct_at(WatchedElement, c.watched)
-    size = load64(g.sites + 8 * number)
+    element = struct_at(WatchedElement, context.watched)
+    size = load64(element.sites + 8 * number)
     if size == 0:
         return
     remaining_lanes = mask
@@ -62,9 +62,9 @@ def check_write(c: Context, number: int, lanes: int, mask: int, values: int) -> 
             address = address & _OFFSET_MASK
             if tag <= LOCAL:
                 address = 0
-        if address < g.end and address + size > g.start:
+        if address < element.end and address + size > element.start:
             remaining_lanes = 0
-            call(g.ask, c, ELEMENT_WRITE - number, lanes, mask, 0)
+            call(element.ask, context, ELEMENT_WRITE - number, lanes, mask, 0)
 
 
 @functools.cache

@@ -55,76 +55,80 @@ _TAG_SHIFT = 56
 _OFFSET_MASK = (1 << 56) - 1
 
 
-def renew(c: Context, b: Block, g: Checker) -> None:
+def renew(context: Context, block: Block, checker: Checker) -> None:
     """Begin a new segment of accesses in the block."""
-    if g.count == g.capacity:
-        call(b.ask, c, GROW, 0, 0, 0)
-    n = g.count
-    store64(g.blocks + 8 * n, b.number)
-    store64(g.epochs + 8 * n, b.epoch)
-    store64(g.cuts + 8 * n, b.cut)
-    store64(g.ticks + 8 * n, b.tick)
-    b.segment = n
-    g.count = n + 1
+    if checker.count == checker.capacity:
+        call(block.ask, context, GROW, 0, 0, 0)
+    n = checker.count
+    store64(checker.blocks + 8 * n, block.number)
+    store64(checker.epochs + 8 * n, block.epoch)
+    store64(checker.cuts + 8 * n, block.cut)
+    store64(checker.ticks + 8 * n, block.tick)
+    block.segment = n
+    checker.count = n + 1
 
 
-def full_barrier(c: Context, b: Block, g: Checker) -> None:
+def full_barrier(context: Context, block: Block, checker: Checker) -> None:
     """Record that all threads of the block waited for each other."""
-    b.epoch += 1
-    b.known = 0
-    renew(c, b, g)
-    b.floor = (b.segment + 1) << WHO_BITS
+    block.epoch += 1
+    block.known = 0
+    renew(context, block, checker)
+    block.floor = (block.segment + 1) << WHO_BITS
 
 
-def begin(c: Context, b: Block, g: Checker) -> None:
+def begin(context: Context, block: Block, checker: Checker) -> None:
     """Begin to check another block on this worker.
 
     Its epochs continue those of the last block, so that old entries need not be cleared.
     """
-    b.number = c.block_linear
-    b.tick = 0
-    b.cut += 1
-    b.published = 0
-    b.wait_pc = -1
-    b.mixed = 0
-    b.arrived = 0
-    b.has_unfenced_reads = 0
+    block.number = context.block_linear
+    block.tick = 0
+    block.cut += 1
+    block.published = 0
+    block.wait_pc = -1
+    block.mixed = 0
+    block.arrived = 0
+    block.has_unfenced_reads = 0
     n = 0
-    while n < g.warps:
-        store32(b.fenced + 4 * n, 0)
-        store32(b.wide + 4 * n, 0)
+    while n < checker.warps:
+        store32(block.fenced + 4 * n, 0)
+        store32(block.wide + 4 * n, 0)
         n += 1
-    if b.copied:
+    if block.copied:
         n = 0
-        while n < g.shared_words:
-            store32(b.pending_copies + 4 * n, 0)
-            store32(b.barriers + 4 * n, 0)
+        while n < checker.shared_words:
+            store32(block.pending_copies + 4 * n, 0)
+            store32(block.barriers + 4 * n, 0)
             n += 1
-        b.has_bulk = 0
-        b.copied = 0
-    full_barrier(c, b, g)
+        block.has_bulk = 0
+        block.copied = 0
+    full_barrier(context, block, checker)
 
 
-def unordered(b: Block, g: Checker, record: int, thread: int) -> int:
+def unordered(block: Block, checker: Checker, record: int, thread: int) -> int:
     """Return whether no synchronization orders an earlier access before the present one of `thread`."""
     segment = (record >> WHO_BITS) - 1
     other_thread = record & _THREAD_MASK
-    block = load64(g.blocks + 8 * segment)
-    if block == b.number:
-        if other_thread == thread or load64(g.epochs + 8 * segment) != b.epoch:
+    block_number = load64(checker.blocks + 8 * segment)
+    if block_number == block.number:
+        if other_thread == thread or load64(checker.epochs + 8 * segment) != block.epoch:
             return 0
-        if b.known == 0:
+        if block.known == 0:
             return 1
-        return load32(b.known + 4 * (thread * g.threads + other_thread)) < load64(g.cuts + 8 * segment)
-    if b.published == 0:
+        return load32(block.known + 4 * (thread * checker.threads + other_thread)) < load64(
+            checker.cuts + 8 * segment
+        )
+    if block.published == 0:
         return 1
-    published_tick = load64(b.published + 8 * block)
-    return published_tick >> 32 != b.number + 1 or (published_tick & _TICK_MASK) <= load64(
-        g.ticks + 8 * segment
+    published_tick = load64(block.published + 8 * block_number)
+    return published_tick >> 32 != block.number + 1 or (published_tick & _TICK_MASK) <= load64(
+        checker.ticks + 8 * segment
     )
 
 
-def last_unordered_access(b: Block, g: Checker, plane: int, step: int, floor: int, thread: int) -> int:
+def last_unordered_access(
+    block: Block, checker: Checker, plane: int, step: int, floor: int, thread: int
+) -> int:
     """Return the latest access of a kind that is not ordered before the present access of `thread`, or 0.
 
     An access by another warp (or block, in global memory) is preferred to one by a lane of the same warp.
@@ -132,37 +136,37 @@ def last_unordered_access(b: Block, g: Checker, plane: int, step: int, floor: in
     record = load64(plane)
     if record < floor:
         return 0
-    if unordered(b, g, record, thread) == 0:
+    if unordered(block, checker, record, thread) == 0:
         record = load64(plane + step)
         if record < floor:
             return 0
-        if unordered(b, g, record, thread) == 0:
+        if unordered(block, checker, record, thread) == 0:
             record = 0
     other_record = load64(plane + 2 * step)
     if other_record < floor or other_record == record:
         return record
     if record != 0:
-        is_same_block = load64(g.blocks + 8 * ((record >> WHO_BITS) - 1)) == b.number
+        is_same_block = load64(checker.blocks + 8 * ((record >> WHO_BITS) - 1)) == block.number
         if is_same_block == 0 or (record ^ thread) & _THREAD_MASK >= 32:
             return record
-    if unordered(b, g, other_record, thread):
+    if unordered(block, checker, other_record, thread):
         return other_record
     return record
 
 
-def last_unordered_reader(b: Block, g: Checker, word: int, floor: int, thread: int) -> int:
+def last_unordered_reader(block: Block, checker: Checker, word: int, floor: int, thread: int) -> int:
     """Return the last read of a shared word that is not ordered before a write by `thread`, or 0."""
     warp = 0
-    while warp < g.warps:
-        record = load64(b.readers + 8 * (word * g.warps + warp))
-        if record >= floor and unordered(b, g, record, thread):
+    while warp < checker.warps:
+        record = load64(block.readers + 8 * (word * checker.warps + warp))
+        if record >= floor and unordered(block, checker, record, thread):
             return record
         warp += 1
     return 0
 
 
 def remember_access(
-    b: Block, g: Checker, plane: int, step: int, floor: int, record: int, shared: int
+    block: Block, checker: Checker, plane: int, step: int, floor: int, record: int, shared: int
 ) -> None:
     """Store an access as the last access of its kind, such as a strong write, to a word."""
     last_record = load64(plane)
@@ -172,7 +176,7 @@ def remember_access(
         if shared == 0:
             is_other_group = 0
             if last_record >> WHO_BITS != record >> WHO_BITS:
-                is_other_group = load64(g.blocks + 8 * ((last_record >> WHO_BITS) - 1)) != b.number
+                is_other_group = load64(checker.blocks + 8 * ((last_record >> WHO_BITS) - 1)) != block.number
             thread_difference = thread_difference | is_other_group
         if thread_difference:
             store64(plane + step, last_record)
@@ -182,21 +186,29 @@ def remember_access(
 
 
 def add_finding(
-    c: Context, b: Block, g: Checker, flags: int, start: int, word: int, first: int, second: int, differs: int
+    context: Context,
+    block: Block,
+    checker: Checker,
+    flags: int,
+    start: int,
+    word: int,
+    first: int,
+    second: int,
+    differs: int,
 ) -> None:
     """Count one occurrence of a finding, by kind and pair of instructions."""
     key = (first >> THREAD_BITS & 0x3FFFFF) << 32 | (second >> THREAD_BITS & 0x3FFFFF) << 10 | flags | 512
     slot = key * 0x9E3779B97F4A7C15 >> 40 & (ENTRIES - 1)
-    entry = struct_at(Entry, g.entries + ENTRY_BYTES * slot)
+    entry = struct_at(Entry, checker.entries + ENTRY_BYTES * slot)
     while entry.key != 0 and entry.key != key:
         slot = (slot + 1) & (ENTRIES - 1)
-        entry = struct_at(Entry, g.entries + ENTRY_BYTES * slot)
+        entry = struct_at(Entry, checker.entries + ENTRY_BYTES * slot)
     if entry.key == 0:
         entry.key = key
         entry.count = 0
         entry.differs = 0
         entry.second = 0
-        g.used += 1
+        checker.used += 1
     if entry.second == 0 or second < entry.second:
         entry.start = start
         entry.word = word
@@ -204,44 +216,46 @@ def add_finding(
         entry.second = second
     entry.count += 1
     entry.differs = entry.differs | differs
-    if g.used > g.room:
-        call(b.ask, c, DRAIN, 0, 0, 0)
+    if checker.used > checker.room:
+        call(block.ask, context, DRAIN, 0, 0, 0)
 
 
-def stored_value(b: Block, g: Checker, lane: int, part: int) -> int:
+def stored_value(block: Block, checker: Checker, lane: int, part: int) -> int:
     """Return the value that a lane stores to one of the words of its access."""
-    bits = 8 << g.shift
-    return load64(b.values + 8 * lane) >> bits * part & ((1 << bits) - 1)
+    bits = 8 << checker.shift
+    return load64(block.values + 8 * lane) >> bits * part & ((1 << bits) - 1)
 
 
-def memory_value(g: Checker, address: int) -> int:
+def memory_value(checker: Checker, address: int) -> int:
     """Return the present value of a word of memory."""
-    if g.shift == 2:
+    if checker.shift == 2:
         return load32(address)
-    if g.shift == 1:
+    if checker.shift == 1:
         return load8(address) | load8(address + 1) << 8
     return load8(address)
 
 
-def values_differ(b: Block, g: Checker, s: Site, first: int, record: int, host: int, part: int) -> int:
+def values_differ(
+    block: Block, checker: Checker, site: Site, first: int, record: int, host: int, part: int
+) -> int:
     """Return whether two plain stores to a word write different values, as far as the values are known."""
-    if s.scalar == 0 or b.values == 0:
+    if site.scalar == 0 or block.values == 0:
         return 1
     lane = record & 31
     other_lane = first & 31
-    value = stored_value(b, g, lane, part)
+    value = stored_value(block, checker, lane, part)
     # The value of the earlier store is in memory, unless it is from a lane of the same instruction.
-    is_same_instruction = (first ^ record) >> 5 == 0 and other_lane < lane and b.mask >> other_lane & 1
-    if is_same_instruction and load64(b.lanes + 8 * other_lane) == load64(b.lanes + 8 * lane):
-        return stored_value(b, g, other_lane, part) != value
-    return memory_value(g, host) != value
+    is_same_instruction = (first ^ record) >> 5 == 0 and other_lane < lane and block.mask >> other_lane & 1
+    if is_same_instruction and load64(block.lanes + 8 * other_lane) == load64(block.lanes + 8 * lane):
+        return stored_value(block, checker, other_lane, part) != value
+    return memory_value(checker, host) != value
 
 
 def add_race(
-    c: Context,
-    b: Block,
-    g: Checker,
-    s: Site,
+    context: Context,
+    block: Block,
+    checker: Checker,
+    site: Site,
     kind: int,
     old: int,
     first: int,
@@ -254,22 +268,22 @@ def add_race(
 ) -> None:
     """Record a race between an earlier access and the present one."""
     relation = ACROSS_BLOCKS
-    if load64(g.blocks + 8 * ((first >> WHO_BITS) - 1)) == b.number:
+    if load64(checker.blocks + 8 * ((first >> WHO_BITS) - 1)) == block.number:
         relation = IN_BLOCK
         if (first ^ tick) & _THREAD_MASK < 32:
             relation = IN_WARP
     differs = 1
     if kind == WEAK_WRITE and old == WEAK_WRITE:
-        differs = values_differ(b, g, s, first, tick, host, part)
+        differs = values_differ(block, checker, site, first, tick, host, part)
     flags = RACE | (old != WEAK_READ) << 2 | (kind <= STRONG_WRITE) << 3 | relation << 4 | shared << 6
-    add_finding(c, b, g, flags, start, word, first, tick, differs)
+    add_finding(context, block, checker, flags, start, word, first, tick, differs)
 
 
 def touch_word(
-    c: Context,
-    b: Block,
-    g: Checker,
-    s: Site,
+    context: Context,
+    block: Block,
+    checker: Checker,
+    site: Site,
     kind: int,
     planes: int,
     step: int,
@@ -283,92 +297,136 @@ def touch_word(
 ) -> None:
     """Check an access to a word against earlier accesses to it, and remember the access."""
     thread = tick & _THREAD_MASK
-    first_record = last_unordered_access(b, g, planes, step, floor, thread)
+    first_record = last_unordered_access(block, checker, planes, step, floor, thread)
     if first_record:
-        add_race(c, b, g, s, kind, WEAK_WRITE, first_record, tick, shared, start, word, host, part)
+        add_race(
+            context,
+            block,
+            checker,
+            site,
+            kind,
+            WEAK_WRITE,
+            first_record,
+            tick,
+            shared,
+            start,
+            word,
+            host,
+            part,
+        )
     if kind in (WEAK_READ, WEAK_WRITE):
-        first_record = last_unordered_access(b, g, planes + 3 * step, step, floor, thread)
+        first_record = last_unordered_access(block, checker, planes + 3 * step, step, floor, thread)
         if first_record:
-            add_race(c, b, g, s, kind, STRONG_WRITE, first_record, tick, shared, start, word, host, part)
+            add_race(
+                context,
+                block,
+                checker,
+                site,
+                kind,
+                STRONG_WRITE,
+                first_record,
+                tick,
+                shared,
+                start,
+                word,
+                host,
+                part,
+            )
     if kind <= STRONG_WRITE:
-        first_record = last_unordered_access(b, g, planes + 6 * step, step, floor, thread)
-        if first_record == 0 and shared and g.partial and b.known:
-            first_record = last_unordered_reader(b, g, word, floor, thread)
+        first_record = last_unordered_access(block, checker, planes + 6 * step, step, floor, thread)
+        if first_record == 0 and shared and checker.partial and block.known:
+            first_record = last_unordered_reader(block, checker, word, floor, thread)
         if first_record:
-            add_race(c, b, g, s, kind, WEAK_READ, first_record, tick, shared, start, word, host, part)
+            add_race(
+                context,
+                block,
+                checker,
+                site,
+                kind,
+                WEAK_READ,
+                first_record,
+                tick,
+                shared,
+                start,
+                word,
+                host,
+                part,
+            )
     if kind != STRONG_READ:
-        remember_access(b, g, planes + 3 * kind * step, step, floor, tick, shared)
-    if kind == WEAK_READ and shared and g.partial:
-        store64(b.readers + 8 * (word * g.warps + (thread >> 5)), tick)
+        remember_access(block, checker, planes + 3 * kind * step, step, floor, tick, shared)
+    if kind == WEAK_READ and shared and checker.partial:
+        store64(block.readers + 8 * (word * checker.warps + (thread >> 5)), tick)
 
 
-def update_copies(c: Context, b: Block, g: Checker, s: Site, step: int, record: int, word: int) -> int:
+def update_copies(
+    context: Context, block: Block, checker: Checker, site: Site, step: int, record: int, word: int
+) -> int:
     """Update a word's pending copies after an access. Return whether further checks are unnecessary."""
-    address = b.pending_copies + 4 * word
+    address = block.pending_copies + 4 * word
     copy_count = load32(address)
     is_early = 0
     if copy_count > 0 and step <= ISSUED:
         is_early = 1
-        copy_record = load64(b.latest + 8 * word)
+        copy_record = load64(block.latest + 8 * word)
         flags = PENDING_COPY | 1 << 6
-        if unordered(b, g, copy_record, record & _THREAD_MASK):
+        if unordered(block, checker, copy_record, record & _THREAD_MASK):
             flags = flags | IN_BLOCK << 4
-        add_finding(c, b, g, flags, 0, word, copy_record, record, 1)
+        add_finding(context, block, checker, flags, 0, word, copy_record, record, 1)
     if step == ISSUED:
         store32(address, copy_count + 1)
-        store64(b.latest + 8 * word, record)
-        if s.bulk:
-            store32(b.barriers + 4 * word, b.barrier)
-            b.has_bulk = 1
-    elif step == ARRIVED or (step == LANDED and s.bulk == 0):
+        store64(block.latest + 8 * word, record)
+        if site.bulk:
+            store32(block.barriers + 4 * word, block.barrier)
+            block.has_bulk = 1
+    elif step == ARRIVED or (step == LANDED and site.bulk == 0):
         store32(address, copy_count - 1)
     return is_early or step == LANDED
 
 
-def await_bulk_copies(b: Block, g: Checker, barrier: int) -> None:
+def await_bulk_copies(block: Block, checker: Checker, barrier: int) -> None:
     """Record that a thread waits for the bulk copies that signal an mbarrier.
 
     They may arrive at any time until then, although the virtual GPU copies the data at once.
     """
     has_other_bulk = 0
     word = 0
-    while word < g.shared_words:
-        awaited = load32(b.barriers + 4 * word)
+    while word < checker.shared_words:
+        awaited = load32(block.barriers + 4 * word)
         if awaited == barrier:
-            store32(b.barriers + 4 * word, 0)
-            store32(b.pending_copies + 4 * word, 0)
+            store32(block.barriers + 4 * word, 0)
+            store32(block.pending_copies + 4 * word, 0)
         elif awaited != 0:
             has_other_bulk = 1
         word += 1
-    b.has_bulk = has_other_bulk
+    block.has_bulk = has_other_bulk
 
 
 def touch_shared(
-    c: Context, b: Block, g: Checker, s: Site, word: int, record: int, step: int, part: int
+    context: Context, block: Block, checker: Checker, site: Site, word: int, record: int, step: int, part: int
 ) -> None:
     """Check one lane's access to a word of shared memory."""
-    if b.written:
-        tag = b.written + 4 * word
-        if s.reads and load32(tag) != b.number + 1:
-            add_finding(c, b, g, UNWRITTEN | 1 << 6, 0, word, 0, record, 1)
-        if s.writes:
-            store32(tag, b.number + 1)
-    if g.races:
+    if block.written:
+        tag = block.written + 4 * word
+        if site.reads and load32(tag) != block.number + 1:
+            add_finding(context, block, checker, UNWRITTEN | 1 << 6, 0, word, 0, record, 1)
+        if site.writes:
+            store32(tag, block.number + 1)
+    if checker.races:
         is_done = 0
-        if step or b.copied:
-            b.copied = 1
-            is_done = update_copies(c, b, g, s, step, record, word)
+        if step or block.copied:
+            block.copied = 1
+            is_done = update_copies(context, block, checker, site, step, record, word)
         if is_done == 0:
-            host = c.shared + (word << g.shift)
+            host = context.shared + (word << checker.shift)
             touch_word(
-                c,
-                b,
-                g,
-                s,
-                s.kind_shared,
-                b.planes + 8 * word,
-                b.step,
-                b.floor,
+                context,
+                block,
+                checker,
+                site,
+                site.kind_shared,
+                block.planes + 8 * word,
+                block.step,
+                block.floor,
                 record,
                 1,
                 0,
@@ -378,21 +436,23 @@ def touch_shared(
             )
 
 
-def read_shared(c: Context, b: Block, g: Checker, s: Site, lanes: int, mask: int, first: int) -> None:
+def read_shared(
+    context: Context, block: Block, checker: Checker, site: Site, lanes: int, mask: int, first: int
+) -> None:
     """Check the plain reads of shared memory by the lanes of a warp.
 
     These are the most frequent accesses of most kernels. Words without a write since the last barrier need
     no comparison; the reads are remembered.
     """
-    planes = b.planes
-    strong_writes = planes + 3 * STRONG_WRITE * b.step
-    reads = planes + 3 * WEAK_READ * b.step
-    step = b.step
-    floor = b.floor
-    tags = b.written
-    tag = b.number + 1
-    shift = g.shift
-    part_count = s.parts
+    planes = block.planes
+    strong_writes = planes + 3 * STRONG_WRITE * block.step
+    reads = planes + 3 * WEAK_READ * block.step
+    step = block.step
+    floor = block.floor
+    tags = block.written
+    tag = block.number + 1
+    shift = checker.shift
+    part_count = site.parts
     remaining_lanes = mask
     while remaining_lanes:
         lane = lowest(remaining_lanes)
@@ -407,7 +467,7 @@ def read_shared(c: Context, b: Block, g: Checker, s: Site, lanes: int, mask: int
                 or load64(strong_writes + offset) >= floor
                 or (tags != 0 and load32(tags + 4 * word) != tag)
             ):
-                touch_shared(c, b, g, s, word, record, 0, part)
+                touch_shared(context, block, checker, site, word, record, 0, part)
             else:
                 last_record = load64(reads + offset)
                 if last_record >= floor:
@@ -421,97 +481,130 @@ def read_shared(c: Context, b: Block, g: Checker, s: Site, lanes: int, mask: int
             part += 1
 
 
-def find_region(c: Context, g: Checker, b: Block, address: int) -> int:
+def find_region(context: Context, checker: Checker, block: Block, address: int) -> int:
     """Return the `Region` of the allocation that contains an address, or 0 if there is none."""
     lower = 0
-    upper = g.region_count
+    upper = checker.region_count
     while lower < upper:
         midpoint = (lower + upper) >> 1
-        if load64(g.starts + 8 * midpoint) <= address:
+        if load64(checker.starts + 8 * midpoint) <= address:
             lower = midpoint + 1
         else:
             upper = midpoint
     if lower == 0:
         return 0
-    region = g.regions + (lower - 1) * REGION_BYTES
+    region = checker.regions + (lower - 1) * REGION_BYTES
     r = struct_at(Region, region)
     if address >= r.end:
         return 0
     if r.known == 0:
-        call(b.ask, c, REGION, 0, lower - 1, 0)
+        call(block.ask, context, REGION, 0, lower - 1, 0)
     return region
 
 
-def touch_global(c: Context, b: Block, g: Checker, s: Site, address: int, record: int) -> None:
+def touch_global(
+    context: Context, block: Block, checker: Checker, site: Site, address: int, record: int
+) -> None:
     """Check one lane's access to global memory."""
-    if address < s.low or address > s.high:
-        add_finding(c, b, g, OUTSIDE_ARRAY, address, 0, 0, record, 1)
-    region = s.region
+    if address < site.low or address > site.high:
+        add_finding(context, block, checker, OUTSIDE_ARRAY, address, 0, 0, record, 1)
+    region = site.region
     if region != 0:
         r = struct_at(Region, region)
         if address < r.start or address >= r.end:
             region = 0
     if region == 0:
-        region = find_region(c, g, b, address)
+        region = find_region(context, checker, block, address)
         if region == 0:
             return
-        s.region = region
+        site.region = region
     r = struct_at(Region, region)
     if r.quiet:
-        if s.writes == 0 and r.written == 0:
+        if site.writes == 0 and r.written == 0:
             return
-        if s.writes:
+        if site.writes:
             r.quiet = 0
-    word = (address - r.start) >> g.shift
+    word = (address - r.start) >> checker.shift
     part = 0
-    while part < s.parts:
-        host = r.start + (word << g.shift)
+    while part < site.parts:
+        host = r.start + (word << checker.shift)
         if r.written:
-            if s.reads and load8(r.written + word) == 0:
-                add_finding(c, b, g, UNWRITTEN, r.start, word, 0, record, 1)
-            if s.writes:
+            if site.reads and load8(r.written + word) == 0:
+                add_finding(context, block, checker, UNWRITTEN, r.start, word, 0, record, 1)
+            if site.writes:
                 store8(r.written + word, 1)
         if r.planes != 0 and r.quiet == 0:
             planes = r.planes + 8 * word
-            touch_word(c, b, g, s, s.kind_global, planes, r.step, 1, record, 0, r.start, word, host, part)
+            touch_word(
+                context,
+                block,
+                checker,
+                site,
+                site.kind_global,
+                planes,
+                r.step,
+                1,
+                record,
+                0,
+                r.start,
+                word,
+                host,
+                part,
+            )
         word += 1
         part += 1
 
 
-def touch_local(c: Context, b: Block, g: Checker, s: Site, address: int, tick: int) -> None:
+def touch_local(
+    context: Context, block: Block, checker: Checker, site: Site, address: int, tick: int
+) -> None:
     """Check one lane's access to its own local memory (stack).
 
     A read is reported only if none of its bytes has been written: a copy of a structure includes the gaps
     between its members, which are never written.
     """
-    if b.local == 0:
+    if block.local == 0:
         return
-    word = (tick & _THREAD_MASK) * g.local_words + (address >> g.shift)
-    tags = b.local + 4 * word
+    word = (tick & _THREAD_MASK) * checker.local_words + (address >> checker.shift)
+    tags = block.local + 4 * word
     written = 0
     part = 0
-    while part < s.parts:
-        if load32(tags + 4 * part) == b.number + 1:
+    while part < site.parts:
+        if load32(tags + 4 * part) == block.number + 1:
             written = 1
-        if s.writes:
-            store32(tags + 4 * part, b.number + 1)
+        if site.writes:
+            store32(tags + 4 * part, block.number + 1)
         part += 1
-    if s.reads and written == 0:
+    if site.reads and written == 0:
         part = 0
-        while part < s.parts:
-            add_finding(c, b, g, UNWRITTEN | 1 << 7, 0, word + part, 0, tick, 1)
+        while part < site.parts:
+            add_finding(context, block, checker, UNWRITTEN | 1 << 7, 0, word + part, 0, tick, 1)
             part += 1
 
 
-def access(c: Context, b: Block, g: Checker, s: Site, lanes: int, mask: int, values: int, step: int) -> None:
+def access(
+    context: Context,
+    block: Block,
+    checker: Checker,
+    site: Site,
+    lanes: int,
+    mask: int,
+    values: int,
+    step: int,
+) -> None:
     """Check a memory access of the lanes of a warp."""
-    b.lanes = lanes
-    b.mask = mask
-    b.values = values
-    record_base = (b.segment + 1) << WHO_BITS | s.number << THREAD_BITS | c.warp << 5
-    space = s.space
-    if space == SHARED and s.kind_shared == WEAK_READ and step + b.copied + g.partial == 0 and g.races:
-        read_shared(c, b, g, s, lanes, mask, record_base)
+    block.lanes = lanes
+    block.mask = mask
+    block.values = values
+    record_base = (block.segment + 1) << WHO_BITS | site.number << THREAD_BITS | context.warp << 5
+    space = site.space
+    if (
+        space == SHARED
+        and site.kind_shared == WEAK_READ
+        and step + block.copied + checker.partial == 0
+        and checker.races
+    ):
+        read_shared(context, block, checker, site, lanes, mask, record_base)
         return
     outside_lanes = 0
     remaining_lanes = mask
@@ -528,21 +621,21 @@ def access(c: Context, b: Block, g: Checker, s: Site, lanes: int, mask: int, val
             if lane_space:
                 address = address & _OFFSET_MASK
         if lane_space == SHARED:
-            if s.bulk and s.meets:
-                b.barrier = address + 1
-            if s.awaits and b.has_bulk:
-                await_bulk_copies(b, g, address + 1)
-            word = address >> g.shift
+            if site.bulk and site.meets:
+                block.barrier = address + 1
+            if site.awaits and block.has_bulk:
+                await_bulk_copies(block, checker, address + 1)
+            word = address >> checker.shift
             part = 0
-            while part < s.parts:
-                touch_shared(c, b, g, s, word, record, step, part)
+            while part < site.parts:
+                touch_shared(context, block, checker, site, word, record, step, part)
                 word += 1
                 part += 1
         elif lane_space == GLOBAL:
-            if address >= g.heap_start and address < g.heap_end:
+            if address >= checker.heap_start and address < checker.heap_end:
                 outside_lanes = outside_lanes | 1 << lane
-            touch_global(c, b, g, s, address, record)
+            touch_global(context, block, checker, site, address, record)
         else:
-            touch_local(c, b, g, s, address, record)
+            touch_local(context, block, checker, site, address, record)
     if outside_lanes:
-        call(b.ask, c, HEAP, lanes, outside_lanes, s.number)
+        call(block.ask, context, HEAP, lanes, outside_lanes, site.number)

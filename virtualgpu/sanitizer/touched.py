@@ -59,13 +59,13 @@ class AllocationTable:
     ask: int
 
 
-def touch(c: Context, number: int, lanes: int, mask: int, values: int) -> None:
+def touch(context: Context, number: int, lanes: int, mask: int, values: int) -> None:
     """Record an access of the lanes of a warp."""
     if number < 0:
         return
-    g = struct_at(AllocationTable, c.watched)
-    effect = load64(g.sites + 16 * number)
-    size = load64(g.sites + 16 * number + 8)
+    table = struct_at(AllocationTable, context.watched)
+    effect = load64(table.sites + 16 * number)
+    size = load64(table.sites + 16 * number + 8)
     if effect == 0:
         return
     start = 0
@@ -85,23 +85,23 @@ def touch(c: Context, number: int, lanes: int, mask: int, values: int) -> None:
                 address = 0
         if address < start or address >= end:
             lower = 0
-            upper = g.count
+            upper = table.count
             while lower < upper:
                 midpoint = (lower + upper) >> 1
-                if load64(g.starts + 8 * midpoint) <= address:
+                if load64(table.starts + 8 * midpoint) <= address:
                     lower = midpoint + 1
                 else:
                     upper = midpoint
             map_address = 0
             end = 0
             if lower:
-                start = load64(g.starts + 8 * (lower - 1))
-                end = load64(g.ends + 8 * (lower - 1))
+                start = load64(table.starts + 8 * (lower - 1))
+                end = load64(table.ends + 8 * (lower - 1))
                 if address < end:
-                    if load64(g.maps + 8 * (lower - 1)) == 0:
-                        call(g.ask, c, OPEN, 0, lower - 1, 0)
-                    map_address = load64(g.maps + 8 * (lower - 1))
-                    shift = load64(g.shifts + 8 * (lower - 1))
+                    if load64(table.maps + 8 * (lower - 1)) == 0:
+                        call(table.ask, context, OPEN, 0, lower - 1, 0)
+                    map_address = load64(table.maps + 8 * (lower - 1))
+                    shift = load64(table.shifts + 8 * (lower - 1))
         if map_address and address < end:
             mark_address = map_address + ((address - start) >> shift)
             last_mark_address = map_address + ((address + size - 1 - start) >> shift)
