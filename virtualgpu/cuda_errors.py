@@ -81,7 +81,7 @@ class CompileException(_PicklableError, Exception):
         """Write the log and the source, with numbered lines, to a file."""
         lines = self.source.split("\n")
         numbered_source = "".join(
-            f"{n:0{len(str(len(lines)))}} {line.rstrip()}\n" for n, line in enumerate(lines, 1)
+            f"{n:0{len(str(len(lines)))}} {source_line.rstrip()}\n" for n, source_line in enumerate(lines, 1)
         )
         f.write(f"NVRTC compilation error: {self.log}\n-----\nName: {self.name}\n")
         f.write(f"Options: {' '.join(self.options)}\nCUDA source:\n{numbered_source}-----\n")

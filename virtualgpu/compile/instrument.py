@@ -163,9 +163,9 @@ def recorded_blocks(rows: int, sampled: int) -> npt.NDArray[np.int64]:
     The recorded blocks do not have a fixed distance, because it could have a common factor with the number
     of SMs or resident blocks, so that some of them would never be recorded.
     """
-    row = np.arange(rows, dtype=np.uint64)
-    random = (row * np.uint64(_HASH_FACTOR)) >> np.uint64(40)
-    blocks = row * np.uint64(sampled) + random % np.uint64(sampled)
+    row_index = np.arange(rows, dtype=np.uint64)
+    random = (row_index * np.uint64(_HASH_FACTOR)) >> np.uint64(40)
+    blocks = row_index * np.uint64(sampled) + random % np.uint64(sampled)
     return blocks.astype(np.int64)
 
 
@@ -225,8 +225,8 @@ def _source_position(function: ir.Function, start: int, end: int) -> tuple[int, 
     ]
     if not positions:
         return 0, 0
-    lines = [line for line, _ in positions]
-    most_frequent_line = max(reversed(lines), key=lines.count)
+    source_lines = [line for line, _ in positions]
+    most_frequent_line = max(reversed(source_lines), key=source_lines.count)
     return next(position for position in positions if position[0] == most_frequent_line)
 
 

@@ -118,16 +118,18 @@ def parse(text: str) -> dict[str, tuple[SassInstruction, ...]]:
     """Parse the output of ``nvdisasm -gp -c``."""
     functions: dict[str, list[SassInstruction]] = {}
     current: list[SassInstruction] = []
-    line = 0
-    for row in text.splitlines():
-        if match := _SECTION.match(row):
+    source_line = 0
+    for text_line in text.splitlines():
+        if match := _SECTION.match(text_line):
             current = functions.setdefault(match[1], [])
-            line = 0
-        elif match := _LINE.search(row):
-            line = int(match[1])
-        elif match := _INSTRUCTION.search(row):
+            source_line = 0
+        elif match := _LINE.search(text_line):
+            source_line = int(match[1])
+        elif match := _INSTRUCTION.search(text_line):
             guarded = match[3] is not None and not match[3].endswith("T")
-            current.append(SassInstruction(int(match[1], 16), match[4], guarded, match[5].strip(), line))
+            current.append(
+                SassInstruction(int(match[1], 16), match[4], guarded, match[5].strip(), source_line)
+            )
     return {name: tuple(instructions) for name, instructions in functions.items() if instructions}
 
 

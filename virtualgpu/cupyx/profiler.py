@@ -40,13 +40,15 @@ class BenchmarkResult:
 
     def to_str(self, show_gpu: bool = False) -> str:
         """Return a line with the times on the host. With `show_gpu` it also contains those of each device."""
-        rows = [("CPU", self.cpu_times)]
+        times_by_name = [("CPU", self.cpu_times)]
         if show_gpu:
-            rows += [
+            times_by_name += [
                 (f"GPU-{device_id}", times)
                 for device_id, times in zip(self._devices, self.gpu_times, strict=True)
             ]
-        return f"{self.name:<20s}:{' '.join(_format_times(*row) for row in rows)}"
+        return (
+            f"{self.name:<20s}:{' '.join(_format_times(*name_and_times) for name_and_times in times_by_name)}"
+        )
 
     def __str__(self) -> str:
         return self.to_str(show_gpu=True)

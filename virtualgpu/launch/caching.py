@@ -68,12 +68,12 @@ def with_caches(finished: FinishedLaunch, watch: CacheWatch) -> KernelCounters:
         sorted_accesses, notes.sites[:, 0], sizes, info.sm_count, notes.one_in, earlier_accesses
     )
     columns = np.concatenate([replayed.sums, notes.sites[:, 2:]], axis=1)[: len(tables.accesses)]
-    rows = [row for _, row in sum_by_source(tables.accesses, columns)]
+    access_sums = [column_sums for _, column_sums in sum_by_source(tables.accesses, columns)]
     names = (*COLUMNS, "requests", "passes")
     totals = dict.fromkeys(names, 0.0)
     accesses = []
-    for access, row in zip(counters.accesses, rows, strict=True):
-        sums = _scaled_to_all_sectors(access, dict(zip(names, map(float, row), strict=True)), notes)
+    for access, column_sums in zip(counters.accesses, access_sums, strict=True):
+        sums = _scaled_to_all_sectors(access, dict(zip(names, map(float, column_sums), strict=True)), notes)
         for name in totals:
             totals[name] += sums[name]
         accesses.append(replace(access, l1_hit_sectors=round(sums["l1_hit"])))
@@ -127,12 +127,14 @@ def _accesses_to_resident(
     """
     from virtualgpu.engine.caches.replay import line_of
 
-    line = line_of(accesses)
+    line_numbers = line_of(accesses)
     base_address = prepared.device.memory.base_address
     is_resident = np.zeros(len(accesses), bool)
     for address, size_bytes in watch.resident_bytes.items():
         end = address + prepared.arrays[address] - base_address
-        is_resident |= (line >= (end - size_bytes) // LINE_BYTES) & (line < -(-end // LINE_BYTES))
+        is_resident |= (line_numbers >= (end - size_bytes) // LINE_BYTES) & (
+            line_numbers < -(-end // LINE_BYTES)
+        )
     return accesses[is_resident]
 
 
@@ -143,7 +145,7 @@ def _accesses_in_time(finished: FinishedLaunch, rows: npt.NDArray[np.int64]) -> 
 
     sm, begin, end = finished.placement
     warps = -(-finished.prepared.launch.block_threads // 32)
-    line = rows[:, 0] >> LINE_SHIFT
+    line_numbers = rows[:, 0] >> LINE_SHIFT
     sectors = rows[:, 0] & 15
     block = rows[:, 1] // warps
     site_numbers = rows[:, 2] >> SITE_SHIFT
@@ -155,13 +157,13 @@ def _accesses_in_time(finished: FinishedLaunch, rows: npt.NDArray[np.int64]) -> 
         # Each warp slot of an SM has its own lines, which the next warp in the slot reuses.
         per_sm = finished.prepared.blocks_per_sm
         slot = sm[block].astype(np.int64) * per_sm + _index_on_sm(sm)[block] % per_sm
-        line_count = int(line[is_local].max()) + 1
-        local_line = (slot * warps + rows[:, 1] % warps) * line_count + line
-        line = np.where(is_local, _LOCAL_LINE + local_line, line)
+        line_count = int(line_numbers[is_local].max()) + 1
+        local_line = (slot * warps + rows[:, 1] % warps) * line_count + line_numbers
+        line_numbers = np.where(is_local, _LOCAL_LINE + local_line, line_numbers)
     order = np.argsort(time_ns, kind="stable")
     packed_rows = np.empty((len(rows), 3), np.int64)
     size_bytes = rows[:, 0] >> BYTES_SHIFT & 63
-    packed_rows[:, 0] = pack_lines(line, sectors, size_bytes)[order]
+    packed_rows[:, 0] = pack_lines(line_numbers, sectors, size_bytes)[order]
     packed_rows[:, 1] = (sm[block].astype(np.int64) << 32 | site_numbers)[order]
     packed_rows[:, 2] = time_ns[order].astype(np.int64)
     return packed_rows

@@ -70,15 +70,15 @@ def pace(kernel: Kernel, clk_by_pipe: Mapping[str, float]) -> Pace:
     merged_shares: dict[int, float] = {}
     unused_atomics = [_unused_atomics(function) for function in functions]
     alignments = [_Alignment(function) for function in functions]
-    for row, (function, block) in enumerate(blocks):
+    for block_row, (function, block) in enumerate(blocks):
         block_code = functions[function].instructions[block.first : block.end]
         is_backward = any(successor <= block.number for successor in block.successors)
-        rows |= dict.fromkeys(map(results.source_index, block_code), row)
+        rows |= dict.fromkeys(map(results.source_index, block_code), block_row)
         shares = _merged_loads(block_code, alignments[function])
         merged_shares |= {
             results.source_index(block_code[k]): access_share for k, access_share in shares.items()
         }
-        piece = _Piece.of(
+        block_piece = _Piece.of(
             block_code,
             block.number in block.successors,
             is_backward,
@@ -87,25 +87,25 @@ def pace(kernel: Kernel, clk_by_pipe: Mapping[str, float]) -> Pace:
             shares,
         )
         waits_for_stores = block.number >= last_stores[function]
-        for cost, access_share in zip(piece.costs, piece.shares, strict=True):
-            pipes[row, 0] += access_share * cost.issued
+        for cost, access_share in zip(block_piece.costs, block_piece.shares, strict=True):
+            pipes[block_row, 0] += access_share * cost.issued
             for name, count in cost.pipes:
-                pipes[row, PIPES.index(name)] += access_share * count
+                pipes[block_row, PIPES.index(name)] += access_share * count
         loads.append(
             tuple(
                 results.source_index(i)
-                for i, instruction_cost in zip(block_code, piece.costs, strict=True)
+                for i, instruction_cost in zip(block_code, block_piece.costs, strict=True)
                 if i.root in ("ld", "wmma") and instruction_cost.waits == "global"
             )
         )
         waits_for_memory = any(
-            instruction_cost.waits in ("global", "atomic") for instruction_cost in piece.costs
+            instruction_cost.waits in ("global", "atomic") for instruction_cost in block_piece.costs
         )
         for column, latency in enumerate(LATENCIES):
-            chain_clk[row, column] = (
-                _chain_clk(piece, latency, clk_by_pipe, STORE_CLK if waits_for_stores else 0.0)
+            chain_clk[block_row, column] = (
+                _chain_clk(block_piece, latency, clk_by_pipe, STORE_CLK if waits_for_stores else 0.0)
                 if waits_for_memory or not column
-                else chain_clk[row, 0]
+                else chain_clk[block_row, 0]
             )
     chasing_loads = frozenset[int]().union(*map(_pointer_chasing_loads, functions))
     return Pace(
@@ -364,7 +364,7 @@ def _loops_of(blocks: Sequence[tuple[int, Block]], function: int) -> list[range]
 
 def _phases(functions: Sequence[ir.Function], blocks: Sequence[tuple[int, Block]]) -> tuple[int, ...]:
     """Return the phase of each basic block: blocks that follow each other without a barrier have the same."""
-    row_of = {(function, block.number): row for row, (function, block) in enumerate(blocks)}
+    row_of = {(function, block.number): block_row for block_row, (function, block) in enumerate(blocks)}
     parents = list(range(len(blocks)))
 
     def find_root(row: int) -> int:
@@ -373,12 +373,12 @@ def _phases(functions: Sequence[ir.Function], blocks: Sequence[tuple[int, Block]
             row = parents[row]
         return row
 
-    for row, (function, block) in enumerate(blocks):
+    for block_row, (function, block) in enumerate(blocks):
         if block.end > block.first and cfg.is_block_barrier(functions[function].instructions[block.end - 1]):
             continue
         for successor in block.successors:
-            first, second = sorted((find_root(row), find_root(row_of[function, successor])))
-            parents[second] = first
+            first_root, second_root = sorted((find_root(block_row), find_root(row_of[function, successor])))
+            parents[second_root] = first_root
     return tuple(map(find_root, range(len(blocks))))
 
 
@@ -389,7 +389,9 @@ def _copy_waits(
     waits = []
     for function in dict.fromkeys(number for number, _ in blocks):
         code = functions[function].instructions
-        rows = {block.number: row for row, (number, block) in enumerate(blocks) if number == function}
+        rows = {
+            block.number: block_row for block_row, (number, block) in enumerate(blocks) if number == function
+        }
         block_of = {
             pc: block.number
             for number, block in blocks
@@ -410,11 +412,11 @@ def _copy_waits(
             started_copies = earlier_copies or [c for c in copies if block_of[c] in loop]
             if not started_copies:
                 continue
-            first = block_of[max(started_copies)] + 1
+            first_between = block_of[max(started_copies)] + 1
             blocks_between = (
-                [*range(first, wait_block)]
+                [*range(first_between, wait_block)]
                 if earlier_copies
-                else [*range(first, loop.stop), *range(loop.start, wait_block)]
+                else [*range(first_between, loop.stop), *range(loop.start, wait_block)]
             )
             count = code[pc].operands[0] if code[pc].operands else None
             waits.append(

@@ -177,7 +177,13 @@ def _warn_of_strides(array: Any, integer_args: Set[int], location: str) -> None:
     contiguous_strides = np.cumprod([1, *array.shape[:0:-1]]).tolist()  # strides of a contiguous array
     if integer_args & (
         stride_values
-        - {0, 1, array.itemsize, *contiguous_strides, *(array.itemsize * row for row in contiguous_strides)}
+        - {
+            0,
+            1,
+            array.itemsize,
+            *contiguous_strides,
+            *(array.itemsize * extent for extent in contiguous_strides),
+        }
     ):
         return
     warn(

@@ -331,10 +331,10 @@ class Capture:
         if not self.broken:
             self.broken = True
             self.remedy = remedy
-            line, function_name = self.lines.here()
-            if line is not None:
-                quoted_line = f", `{line.text}`" if line.text else ""
-                self.spoiler = f": {description or function_name or 'a call'} in {line}{quoted_line}"
+            source_line, function_name = self.lines.here()
+            if source_line is not None:
+                quoted_line = f", `{source_line.text}`" if source_line.text else ""
+                self.spoiler = f": {description or function_name or 'a call'} in {source_line}{quoted_line}"
 
     def lost(self, driver: bool = False) -> CUDARuntimeError | CUDADriverError:
         """Return error 901 for a call in an invalidated capture, with the name of the invalidating call."""

@@ -73,12 +73,12 @@ class AsRun:
 
     def total(self, counter: str, space: str | None = None, kind: str | None = None) -> int | None:
         """Sum a counter over all accesses of a space and kind. Return None if a value is unknown."""
-        rows = [
+        access_rows = [
             access
             for access in self.accesses
             if space in (None, access.space) and kind in (None, access.kind)
         ]
-        values = [getattr(row, counter) for row in rows]
+        values = [getattr(access_row, counter) for access_row in access_rows]
         return None if None in values else sum(values)
 
     @property
@@ -93,5 +93,5 @@ class AsRun:
     @property
     def differences(self) -> tuple[str, ...]:
         """One sentence for each kind of difference between the machine code and the PTX."""
-        rows: list[AccessAsRun | BranchAsRun] = [*self.accesses, *self.branches]
-        return tuple(dict.fromkeys(row.note for row in rows if row.note))
+        noted_rows: list[AccessAsRun | BranchAsRun] = [*self.accesses, *self.branches]
+        return tuple(dict.fromkeys(noted_row.note for noted_row in noted_rows if noted_row.note))

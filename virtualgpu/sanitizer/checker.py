@@ -227,9 +227,9 @@ class Checker:
         self._starts = starts
         self._ends = ends
         self._regions = (structures.Region * max(len(starts), 1))()  # type: ignore[operator]
-        for row, start, end in zip(self._regions, starts.tolist(), ends.tolist(), strict=False):
-            row.start = start
-            row.end = end
+        for region, start, end in zip(self._regions, starts.tolist(), ends.tolist(), strict=False):
+            region.start = start
+            region.end = end
         self.shared.regions = ctypes.addressof(self._regions)
         self.shared.starts = starts.ctypes.data
         self.shared.region_count = len(starts)
@@ -270,13 +270,14 @@ class Checker:
         """
         slot = new_slot(self.shared, ask, races=self.races, unwritten=self.unwritten)
         self.ordering.slots.append(slot)
-        return events.observer().address, address_of(slot.row)
+        return events.observer().address, address_of(slot.block_state)
 
     def access(self, block: int, warp: int, number: int, addresses: npt.NDArray[np.int64], mask: int) -> bool:
         site = self.sites[self._site_rows[number].number]
-        row = self.ordering.slot(block).row
+        block_state = self.ordering.slot(block).block_state
         fenced, wide = (
-            ctypes.c_int32.from_address(lanes + 4 * warp).value for lanes in (row.fenced, row.wide)
+            ctypes.c_int32.from_address(lanes + 4 * warp).value
+            for lanes in (block_state.fenced, block_state.wide)
         )
         # Waiting warps get a turn, or this warp would run ahead and publish its next accesses as well.
         return self._flags.handle_access(site, block, warp, addresses, mask, fenced, wide)
@@ -302,10 +303,17 @@ class Checker:
         else:
             assert site == structures.MIXED
             assert lanes is not None
-            row = self.ordering.slot(block).row
+            block_state = self.ordering.slot(block).block_state
             instructions = self.function.instructions
             arrivals = self._arrivals.setdefault(
-                block, [Arrival(row.wait_warp, instructions[row.wait_pc], row.wait_mask & 0xFFFFFFFF)]
+                block,
+                [
+                    Arrival(
+                        block_state.wait_warp,
+                        instructions[block_state.wait_pc],
+                        block_state.wait_mask & 0xFFFFFFFF,
+                    )
+                ],
             )
             own_arrival = Arrival(warp, instructions[int(lanes[0])], mask)
             if all(arrival.instruction is not own_arrival.instruction for arrival in arrivals):
@@ -313,27 +321,27 @@ class Checker:
 
     def _describe_site(self, number: int, stores_scalar: bool) -> None:
         i = self.accesses[number]
-        row = self._site_rows[number]
+        site_row = self._site_rows[number]
         site_number = self._site_number(i, lambda new_number: self._site(new_number, i, stores_scalar))
         site = self.sites[site_number]
-        row.number = site_number
-        row.space = _SPACES[site.space if self._collects_findings else ""]
-        row.parts = max(site.size_bytes // self.granule_bytes, 1)
-        row.scalar = site.scalar
-        row.reads = site.reads
-        row.writes = site.writes
-        row.kind_global = site.kind("global")
-        row.kind_shared = site.kind("shared")
-        row.meets = site.strong or site.volatile
-        row.releases = site.releases
-        row.step = structures.ISSUED * site.copies
-        row.bulk = site.bulk
-        row.awaits = site.awaits
-        row.low, row.high = UNBOUNDED
+        site_row.number = site_number
+        site_row.space = _SPACES[site.space if self._collects_findings else ""]
+        site_row.parts = max(site.size_bytes // self.granule_bytes, 1)
+        site_row.scalar = site.scalar
+        site_row.reads = site.reads
+        site_row.writes = site.writes
+        site_row.kind_global = site.kind("global")
+        site_row.kind_shared = site.kind("shared")
+        site_row.meets = site.strong or site.volatile
+        site_row.releases = site.releases
+        site_row.step = structures.ISSUED * site.copies
+        site_row.bulk = site.bulk
+        site_row.awaits = site.awaits
+        site_row.low, site_row.high = UNBOUNDED
         if self.strays:
-            row.low = site.low
-            row.high = site.high - site.size_bytes
-        row.known = 1
+            site_row.low = site.low
+            site_row.high = site.high - site.size_bytes
+        site_row.known = 1
 
     def _site(self, site_number: int, i: ir.Instruction, stores_scalar: bool) -> Site:
         description = site(site_number, i, self.bounds(i), self.polled)
@@ -348,26 +356,26 @@ class Checker:
         return site_number
 
     def _open_region(self, region_number: int) -> None:
-        row = self._regions[region_number]
-        granule_count = -(-(row.end - row.start) // self.granule_bytes)
-        unwritten = self.unwritten_words.get(row.start) if self.unwritten else None
+        region = self._regions[region_number]
+        granule_count = -(-(region.end - region.start) // self.granule_bytes)
+        unwritten = self.unwritten_words.get(region.start) if self.unwritten else None
         if unwritten is not None:
             write_table = self._new_table(np.dtype(np.uint8), granule_count)
             write_table[:] = ~unwritten
-            row.written = write_table.ctypes.data
-            self._written_granules[row.start] = write_table
+            region.written = write_table.ctypes.data
+            self._written_granules[region.start] = write_table
         if self.races:
-            row.quiet = self._writable_starts is not None and row.start not in self._writable_starts
+            region.quiet = self._writable_starts is not None and region.start not in self._writable_starts
             try:
                 if granule_count > _REGION_WORDS:
                     raise MemoryError
                 # The host maps pages of zeros at the first write, so large regions need little memory.
                 planes = self._new_table(np.dtype(np.int64), structures.PLANES * granule_count)
-                row.planes = planes.ctypes.data
-                row.step = 8 * granule_count
+                region.planes = planes.ctypes.data
+                region.step = 8 * granule_count
             except MemoryError:
                 self.left_out += 1
-        row.known = 1
+        region.known = 1
 
     def _check_heap_access(
         self, block: int, warp: int, lanes: npt.NDArray[np.int64], mask: int, site_number: int
@@ -376,7 +384,7 @@ class Checker:
         assert self.memory.heap is not None
         used_blocks = self.memory.heap.used
         site = self.sites[site_number]
-        segment = self.ordering.slot(block).row.segment
+        segment = self.ordering.slot(block).block_state.segment
         for lane in range(layout.LANES):
             address = int(lanes[lane])
             start = max((start for start in used_blocks if start <= address), default=None)
@@ -392,7 +400,7 @@ class Checker:
             source_lane = int(sources[lane])
             if mask >> lane & 1 and not mask >> source_lane & 1:
                 site_number = self._site_number(i, lambda new_number: register_site(new_number, i))
-                segment = self.ordering.slot(block).row.segment
+                segment = self.ordering.slot(block).block_state.segment
                 self.findings.add_absent_lane(
                     Access(segment, site_number, warp * layout.LANES + lane), source_lane
                 )
@@ -410,9 +418,9 @@ class Checker:
 
     def barrier(self, block: int, threads: npt.NDArray[np.bool_], is_complete: bool, number: int = 0) -> None:
         if number == 0:
-            row = self.ordering.slot(block).row
-            row.wait_pc = -1
-            row.mixed = 0
+            block_state = self.ordering.slot(block).block_state
+            block_state.wait_pc = -1
+            block_state.mixed = 0
             arrivals = self._arrivals.pop(block, [])
             for other_arrival in arrivals[1:]:
                 self.findings.add_divergent_barrier(block, other_arrival, arrivals[0])

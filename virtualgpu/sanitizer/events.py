@@ -28,10 +28,10 @@ from virtualgpu.sanitizer.structures import (
 )
 
 
-def partial_barrier(context: Context, block: Block, checker: Checker, first: int, group: int) -> None:
+def partial_barrier(context: Context, block: Block, checker: Checker, first_thread: int, group: int) -> None:
     """Record that some lanes of a warp waited for each other, which orders their accesses."""
     size = 4 * checker.threads
-    row = block.known + first * size
+    lane_matrix = block.known + first_thread * size
     maximum = block.known + checker.threads * size  # one more row, for the maximum
     offset = 0
     while offset < size:
@@ -39,7 +39,7 @@ def partial_barrier(context: Context, block: Block, checker: Checker, first: int
         offset += 4
     remaining_lanes = group
     while remaining_lanes:
-        lane_row = row + lowest(remaining_lanes) * size
+        lane_row = lane_matrix + lowest(remaining_lanes) * size
         remaining_lanes = remaining_lanes & (remaining_lanes - 1)
         offset = 0
         while offset < size:
@@ -48,11 +48,11 @@ def partial_barrier(context: Context, block: Block, checker: Checker, first: int
             offset += 4
     remaining_lanes = group
     while remaining_lanes:
-        store32(maximum + 4 * (first + lowest(remaining_lanes)), block.cut)
+        store32(maximum + 4 * (first_thread + lowest(remaining_lanes)), block.cut)
         remaining_lanes = remaining_lanes & (remaining_lanes - 1)
     remaining_lanes = group
     while remaining_lanes:
-        lane_row = row + lowest(remaining_lanes) * size
+        lane_row = lane_matrix + lowest(remaining_lanes) * size
         remaining_lanes = remaining_lanes & (remaining_lanes - 1)
         offset = 0
         while offset < size:

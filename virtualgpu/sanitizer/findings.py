@@ -65,7 +65,7 @@ class Findings:
         """Add occurrences of one finding at one pair of instructions."""
         second_access = occurrences.second
         first_access = occurrences.first
-        line = self.sites[second_access.site].line
+        source_line = self.sites[second_access.site].line
         finding = Finding(
             occurrences.count,
             occurrences.agree,
@@ -76,9 +76,11 @@ class Findings:
             second_access,
         )
         if occurrences.what == structures.UNWRITTEN:
-            self._count((UNWRITTEN, occurrences.space, 0, line, 0), finding)
+            self._count((UNWRITTEN, occurrences.space, 0, source_line, 0), finding)
         elif occurrences.what == structures.OUTSIDE_ARRAY:
-            self._count((OUTSIDE_ARRAY, "global", self.sites[second_access.site].low, line, 0), finding)
+            self._count(
+                (OUTSIDE_ARRAY, "global", self.sites[second_access.site].low, source_line, 0), finding
+            )
         else:
             assert first_access is not None
             finding_kind = (
@@ -91,7 +93,7 @@ class Findings:
                     finding_kind,
                     occurrences.space,
                     self.sites[first_access.site].line,
-                    line,
+                    source_line,
                     occurrences.relation,
                 ),
                 finding,

@@ -34,7 +34,7 @@ class Message:
 class Slot:
     """The data of one worker for the block that it runs, and the memory of its tables."""
 
-    row: structures.Block
+    block_state: structures.Block
     memory: list[npt.NDArray[np.generic]]
     known: npt.NDArray[np.int32] | None = None
     published: npt.NDArray[np.int64] | None = None
@@ -84,45 +84,50 @@ class Ordering:
     def slot(self, block: int) -> Slot:
         """Return the slot of the worker that runs a block."""
         slot = self._slot_of_block.get(block)
-        if slot is None or slot.row.number != block:
-            slot = next(slot for slot in self.slots if slot.row.number == block)
+        if slot is None or slot.block_state.number != block:
+            slot = next(slot for slot in self.slots if slot.block_state.number == block)
             self._slot_of_block[block] = slot
             slot.ticks.clear()
             slot.unfenced_ticks.clear()
         return slot
 
-    def _begin_segment(self, row: structures.Block) -> None:
+    def _begin_segment(self, block_state: structures.Block) -> None:
         shared = self.shared
         if shared.count == shared.capacity:
             self.grow()
-        self.columns[:, shared.count] = row.number, row.epoch, row.cut, row.tick
-        row.segment = shared.count
+        self.columns[:, shared.count] = (
+            block_state.number,
+            block_state.epoch,
+            block_state.cut,
+            block_state.tick,
+        )
+        block_state.segment = shared.count
         shared.count += 1
 
     def full_barrier(self, block: int) -> None:
         """Record that all threads of the block waited for each other."""
-        row = self.slot(block).row
-        row.epoch += 1
-        row.known = 0
-        self._begin_segment(row)
-        row.floor = row.segment + 1 << structures.WHO_BITS
+        block_state = self.slot(block).block_state
+        block_state.epoch += 1
+        block_state.known = 0
+        self._begin_segment(block_state)
+        block_state.floor = block_state.segment + 1 << structures.WHO_BITS
 
     def partial_barrier(self, block: int, threads: npt.NDArray[np.int64]) -> None:
         """Record that some threads of the block waited for each other."""
         slot = self.slot(block)
         clocks = self.matrix(slot)
-        row = clocks[threads].max(axis=0)
-        row[threads] = slot.row.cut
-        clocks[threads] = row
-        slot.row.cut += 1
-        self._begin_segment(slot.row)
+        latest_cuts = clocks[threads].max(axis=0)
+        latest_cuts[threads] = slot.block_state.cut
+        clocks[threads] = latest_cuts
+        slot.block_state.cut += 1
+        self._begin_segment(slot.block_state)
 
     def matrix(self, slot: Slot) -> npt.NDArray[np.int32]:
         """Return for each thread the last cut of every other thread of the block that happens before it."""
         if slot.known is None:
             slot.known = np.zeros((self.threads + 1, self.threads), np.int32)
         # Entries of earlier epochs and blocks are older than any cut of this one.
-        slot.row.known = slot.known.ctypes.data
+        slot.block_state.known = slot.known.ctypes.data
         return slot.known[: self.threads]
 
     def has_news(self, block: int, threads: Sequence[int], message: Message) -> bool:
@@ -134,8 +139,8 @@ class Ordering:
             if other_block != block
         ):
             return True
-        row = message.rows.get(block)
-        return row is not None and bool((self.matrix(slot)[threads] < row).any())
+        published_cuts = message.rows.get(block)
+        return published_cuts is not None and bool((self.matrix(slot)[threads] < published_cuts).any())
 
     def acquire(self, block: int, threads: Sequence[int], message: Message, fenced: bool = True) -> None:
         """Record that threads have read a message.
@@ -150,13 +155,13 @@ class Ordering:
                 and max(slot.ticks.get(other_block, -1), slot.unfenced_ticks.get(other_block, -1)) < tick
             ):
                 slot.unfenced_ticks[other_block] = tick
-                slot.row.has_unfenced_reads = 1
+                slot.block_state.has_unfenced_reads = 1
         if fenced:
             self.learn(block)
-        row = message.rows.get(block)
-        if row is not None:
+        published_cuts = message.rows.get(block)
+        if published_cuts is not None:
             clocks = self.matrix(slot)
-            clocks[threads] = np.maximum(clocks[threads], row)
+            clocks[threads] = np.maximum(clocks[threads], published_cuts)
 
     def learn(self, block: int) -> None:
         """Order later accesses of a block after the accesses in all messages that the block has read.
@@ -169,9 +174,9 @@ class Ordering:
             if slot.published is None:
                 slot.published = np.zeros(self.blocks, np.int64)
             slot.published[other_block] = (block + 1 << 32) + tick + 1
-            slot.row.published = slot.published.ctypes.data
+            slot.block_state.published = slot.published.ctypes.data
         slot.unfenced_ticks.clear()
-        slot.row.has_unfenced_reads = 0
+        slot.block_state.has_unfenced_reads = 0
 
     def release(self, block: int, threads: Sequence[int], message: Message, wide: bool = True) -> None:
         """Publish earlier accesses of threads in a message, and begin a new segment.
@@ -181,20 +186,20 @@ class Ordering:
         self.has_messages = True
         slot = self.slot(block)
         if wide:
-            for other_block, tick in (*slot.ticks.items(), (block, slot.row.tick)):
+            for other_block, tick in (*slot.ticks.items(), (block, slot.block_state.tick)):
                 message.ticks[other_block] = max(message.ticks.get(other_block, -1), tick)
-        row = self.matrix(slot)[threads].max(axis=0)
-        row[threads] = slot.row.cut
+        latest_cuts = self.matrix(slot)[threads].max(axis=0)
+        latest_cuts[threads] = slot.block_state.cut
         previous_row = message.rows.get(block)
-        message.rows[block] = row if previous_row is None else np.maximum(previous_row, row)
-        slot.row.tick += 1
-        slot.row.cut += 1
-        self._begin_segment(slot.row)
+        message.rows[block] = latest_cuts if previous_row is None else np.maximum(previous_row, latest_cuts)
+        slot.block_state.tick += 1
+        slot.block_state.cut += 1
+        self._begin_segment(slot.block_state)
 
 
 def new_slot(shared: structures.Checker, ask: int, *, races: bool, unwritten: bool) -> Slot:
     """Return the slot of a worker; compiled code calls the function at the address `ask` in rare cases."""
-    row = structures.Block()
+    block_state = structures.Block()
     arrays = []
 
     def zeros(count: int, kind: npt.DTypeLike) -> int:
@@ -202,20 +207,20 @@ def new_slot(shared: structures.Checker, ask: int, *, races: bool, unwritten: bo
         return arrays[-1].ctypes.data
 
     shared_words = shared.shared_words
-    row.checker = address_of(shared)
-    row.ask = ask
-    row.number = -1
-    row.fenced = zeros(shared.warps, np.int32)
-    row.wide = zeros(shared.warps, np.int32)
+    block_state.checker = address_of(shared)
+    block_state.ask = ask
+    block_state.number = -1
+    block_state.fenced = zeros(shared.warps, np.int32)
+    block_state.wide = zeros(shared.warps, np.int32)
     if races:
-        row.planes = zeros(structures.PLANES * shared_words, np.int64)
-        row.step = 8 * shared_words
+        block_state.planes = zeros(structures.PLANES * shared_words, np.int64)
+        block_state.step = 8 * shared_words
         if shared.partial:
-            row.readers = zeros(shared_words * shared.warps, np.int64)
-        row.pending_copies = zeros(shared_words, np.int32)
-        row.latest = zeros(shared_words, np.int64)
-        row.barriers = zeros(shared_words, np.int32)
+            block_state.readers = zeros(shared_words * shared.warps, np.int64)
+        block_state.pending_copies = zeros(shared_words, np.int32)
+        block_state.latest = zeros(shared_words, np.int64)
+        block_state.barriers = zeros(shared_words, np.int32)
     if unwritten:
-        row.written = zeros(shared_words, np.int32)
-        row.local = zeros(shared.local_words * shared.threads, np.int32)
-    return Slot(row, arrays)
+        block_state.written = zeros(shared_words, np.int32)
+        block_state.local = zeros(shared.local_words * shared.threads, np.int32)
+    return Slot(block_state, arrays)

@@ -192,12 +192,17 @@ def add_finding(
     flags: int,
     start: int,
     word: int,
-    first: int,
-    second: int,
+    first_access: int,
+    second_access: int,
     differs: int,
 ) -> None:
     """Count one occurrence of a finding, by kind and pair of instructions."""
-    key = (first >> THREAD_BITS & 0x3FFFFF) << 32 | (second >> THREAD_BITS & 0x3FFFFF) << 10 | flags | 512
+    key = (
+        (first_access >> THREAD_BITS & 0x3FFFFF) << 32
+        | (second_access >> THREAD_BITS & 0x3FFFFF) << 10
+        | flags
+        | 512
+    )
     slot = key * 0x9E3779B97F4A7C15 >> 40 & (ENTRIES - 1)
     entry = struct_at(Entry, checker.entries + ENTRY_BYTES * slot)
     while entry.key != 0 and entry.key != key:
@@ -209,21 +214,21 @@ def add_finding(
         entry.differs = 0
         entry.second = 0
         checker.used += 1
-    if entry.second == 0 or second < entry.second:
+    if entry.second == 0 or second_access < entry.second:
         entry.start = start
         entry.word = word
-        entry.first = first
-        entry.second = second
+        entry.first = first_access
+        entry.second = second_access
     entry.count += 1
     entry.differs = entry.differs | differs
     if checker.used > checker.room:
         call(block.ask, context, DRAIN, 0, 0, 0)
 
 
-def stored_value(block: Block, checker: Checker, lane: int, part: int) -> int:
+def stored_value(block: Block, checker: Checker, lane: int, word_number: int) -> int:
     """Return the value that a lane stores to one of the words of its access."""
     bits = 8 << checker.shift
-    return load64(block.values + 8 * lane) >> bits * part & ((1 << bits) - 1)
+    return load64(block.values + 8 * lane) >> bits * word_number & ((1 << bits) - 1)
 
 
 def memory_value(checker: Checker, address: int) -> int:
@@ -236,18 +241,20 @@ def memory_value(checker: Checker, address: int) -> int:
 
 
 def values_differ(
-    block: Block, checker: Checker, site: Site, first: int, record: int, host: int, part: int
+    block: Block, checker: Checker, site: Site, first_access: int, record: int, host: int, word_number: int
 ) -> int:
     """Return whether two plain stores to a word write different values, as far as the values are known."""
     if site.scalar == 0 or block.values == 0:
         return 1
     lane = record & 31
-    other_lane = first & 31
-    value = stored_value(block, checker, lane, part)
+    other_lane = first_access & 31
+    value = stored_value(block, checker, lane, word_number)
     # The value of the earlier store is in memory, unless it is from a lane of the same instruction.
-    is_same_instruction = (first ^ record) >> 5 == 0 and other_lane < lane and block.mask >> other_lane & 1
+    is_same_instruction = (
+        (first_access ^ record) >> 5 == 0 and other_lane < lane and block.mask >> other_lane & 1
+    )
     if is_same_instruction and load64(block.lanes + 8 * other_lane) == load64(block.lanes + 8 * lane):
-        return stored_value(block, checker, other_lane, part) != value
+        return stored_value(block, checker, other_lane, word_number) != value
     return memory_value(checker, host) != value
 
 
@@ -258,25 +265,25 @@ def add_race(
     site: Site,
     kind: int,
     old: int,
-    first: int,
+    first_access: int,
     tick: int,
     shared: int,
     start: int,
     word: int,
     host: int,
-    part: int,
+    word_number: int,
 ) -> None:
     """Record a race between an earlier access and the present one."""
     relation = ACROSS_BLOCKS
-    if load64(checker.blocks + 8 * ((first >> WHO_BITS) - 1)) == block.number:
+    if load64(checker.blocks + 8 * ((first_access >> WHO_BITS) - 1)) == block.number:
         relation = IN_BLOCK
-        if (first ^ tick) & _THREAD_MASK < 32:
+        if (first_access ^ tick) & _THREAD_MASK < 32:
             relation = IN_WARP
     differs = 1
     if kind == WEAK_WRITE and old == WEAK_WRITE:
-        differs = values_differ(block, checker, site, first, tick, host, part)
+        differs = values_differ(block, checker, site, first_access, tick, host, word_number)
     flags = RACE | (old != WEAK_READ) << 2 | (kind <= STRONG_WRITE) << 3 | relation << 4 | shared << 6
-    add_finding(context, block, checker, flags, start, word, first, tick, differs)
+    add_finding(context, block, checker, flags, start, word, first_access, tick, differs)
 
 
 def touch_word(
@@ -293,7 +300,7 @@ def touch_word(
     start: int,
     word: int,
     host: int,
-    part: int,
+    word_number: int,
 ) -> None:
     """Check an access to a word against earlier accesses to it, and remember the access."""
     thread = tick & _THREAD_MASK
@@ -312,7 +319,7 @@ def touch_word(
             start,
             word,
             host,
-            part,
+            word_number,
         )
     if kind in (WEAK_READ, WEAK_WRITE):
         first_record = last_unordered_access(block, checker, planes + 3 * step, step, floor, thread)
@@ -330,7 +337,7 @@ def touch_word(
                 start,
                 word,
                 host,
-                part,
+                word_number,
             )
     if kind <= STRONG_WRITE:
         first_record = last_unordered_access(block, checker, planes + 6 * step, step, floor, thread)
@@ -350,7 +357,7 @@ def touch_word(
                 start,
                 word,
                 host,
-                part,
+                word_number,
             )
     if kind != STRONG_READ:
         remember_access(block, checker, planes + 3 * kind * step, step, floor, tick, shared)
@@ -402,7 +409,14 @@ def await_bulk_copies(block: Block, checker: Checker, barrier: int) -> None:
 
 
 def touch_shared(
-    context: Context, block: Block, checker: Checker, site: Site, word: int, record: int, step: int, part: int
+    context: Context,
+    block: Block,
+    checker: Checker,
+    site: Site,
+    word: int,
+    record: int,
+    step: int,
+    word_number: int,
 ) -> None:
     """Check one lane's access to a word of shared memory."""
     if block.written:
@@ -432,12 +446,12 @@ def touch_shared(
                 0,
                 word,
                 host,
-                part,
+                word_number,
             )
 
 
 def read_shared(
-    context: Context, block: Block, checker: Checker, site: Site, lanes: int, mask: int, first: int
+    context: Context, block: Block, checker: Checker, site: Site, lanes: int, mask: int, first_record: int
 ) -> None:
     """Check the plain reads of shared memory by the lanes of a warp.
 
@@ -457,17 +471,17 @@ def read_shared(
     while remaining_lanes:
         lane = lowest(remaining_lanes)
         remaining_lanes = remaining_lanes & (remaining_lanes - 1)
-        record = first | lane
+        record = first_record | lane
         word = load64(lanes + 8 * lane) >> shift
-        part = 0
-        while part < part_count:
+        word_number = 0
+        while word_number < part_count:
             offset = 8 * word
             if (
                 load64(planes + offset) >= floor
                 or load64(strong_writes + offset) >= floor
                 or (tags != 0 and load32(tags + 4 * word) != tag)
             ):
-                touch_shared(context, block, checker, site, word, record, 0, part)
+                touch_shared(context, block, checker, site, word, record, 0, word_number)
             else:
                 last_record = load64(reads + offset)
                 if last_record >= floor:
@@ -478,7 +492,7 @@ def read_shared(
                             store64(reads + offset + 2 * step, last_record)
                 store64(reads + offset, record)
             word += 1
-            part += 1
+            word_number += 1
 
 
 def find_region(context: Context, checker: Checker, block: Block, address: int) -> int:
@@ -525,8 +539,8 @@ def touch_global(
         if site.writes:
             r.quiet = 0
     word = (address - r.start) >> checker.shift
-    part = 0
-    while part < site.parts:
+    word_number = 0
+    while word_number < site.parts:
         host = r.start + (word << checker.shift)
         if r.written:
             if site.reads and load8(r.written + word) == 0:
@@ -549,10 +563,10 @@ def touch_global(
                 r.start,
                 word,
                 host,
-                part,
+                word_number,
             )
         word += 1
-        part += 1
+        word_number += 1
 
 
 def touch_local(
@@ -568,18 +582,18 @@ def touch_local(
     word = (tick & _THREAD_MASK) * checker.local_words + (address >> checker.shift)
     tags = block.local + 4 * word
     written = 0
-    part = 0
-    while part < site.parts:
-        if load32(tags + 4 * part) == block.number + 1:
+    word_number = 0
+    while word_number < site.parts:
+        if load32(tags + 4 * word_number) == block.number + 1:
             written = 1
         if site.writes:
-            store32(tags + 4 * part, block.number + 1)
-        part += 1
+            store32(tags + 4 * word_number, block.number + 1)
+        word_number += 1
     if site.reads and written == 0:
-        part = 0
-        while part < site.parts:
-            add_finding(context, block, checker, UNWRITTEN | 1 << 7, 0, word + part, 0, tick, 1)
-            part += 1
+        word_number = 0
+        while word_number < site.parts:
+            add_finding(context, block, checker, UNWRITTEN | 1 << 7, 0, word + word_number, 0, tick, 1)
+            word_number += 1
 
 
 def access(
@@ -626,11 +640,11 @@ def access(
             if site.awaits and block.has_bulk:
                 await_bulk_copies(block, checker, address + 1)
             word = address >> checker.shift
-            part = 0
-            while part < site.parts:
-                touch_shared(context, block, checker, site, word, record, step, part)
+            word_number = 0
+            while word_number < site.parts:
+                touch_shared(context, block, checker, site, word, record, step, word_number)
                 word += 1
-                part += 1
+                word_number += 1
         elif lane_space == GLOBAL:
             if address >= checker.heap_start and address < checker.heap_end:
                 outside_lanes = outside_lanes | 1 << lane

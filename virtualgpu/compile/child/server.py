@@ -144,8 +144,8 @@ def main(library_path: str) -> None:
     watch.start()
     library = _load_library(Path(library_path))
     library.nvrtcGetErrorString.restype = ctypes.c_char_p
-    for line in sys.stdin.buffer:
-        request = json.loads(line)
+    for request_line in sys.stdin.buffer:
+        request = json.loads(request_line)
         watch.limits = (time.process_time() + request["limit_s"], request["limit_bytes"])
         os.chdir(request["folder"])  # headers are searched for here
         reply, images = reply_to(library, request)

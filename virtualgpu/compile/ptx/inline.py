@@ -103,9 +103,9 @@ class _Merger:
         if (
             not instructions or instructions[-1].guard or instructions[-1].root not in _BODY_ENDS
         ):  # no path may continue into the next body
-            line = instructions[-1].line if instructions else 0
+            last_line = instructions[-1].line if instructions else 0
             instructions.append(
-                ir.Instruction(len(instructions), "ret", ("ret",), (), None, False, line, 0, "ret")
+                ir.Instruction(len(instructions), "ret", ("ret",), (), None, False, last_line, 0, "ret")
             )
         for instruction in instructions:
             instruction_copy = dataclasses.replace(

@@ -87,8 +87,8 @@ class _Parser:
         ] = {}  # the function's registers outside scopes, by their text
 
     def fail(self, message: str) -> PtxError:
-        line = self.text.count("\n", 0, self.offset) + 1
-        return PtxError(f"PTX line {line}: {message}")
+        line_number = self.text.count("\n", 0, self.offset) + 1
+        return PtxError(f"PTX line {line_number}: {message}")
 
     def skip(self) -> bool:
         if match := _BLANK.match(self.text, self.offset):
@@ -386,12 +386,12 @@ class _Parser:
         if text[0] == "[":
             operands = tuple(split(text[1:-1]))
             if len(operands) > 1:  # a texture or surface and its coordinates
-                return ir.Vector(tuple(self.operand(piece) for piece in operands))
+                return ir.Vector(tuple(self.operand(operand_text) for operand_text in operands))
             return self.address(text[1:-1].strip())
         if text == "WARP_SZ":
             return ir.Immediate(32)
         if text[0] in "{(":
-            return ir.Vector(tuple(self.operand(item) for item in split(text[1:-1])))
+            return ir.Vector(tuple(self.operand(item_text) for item_text in split(text[1:-1])))
         if "|" in text:
             first_text, second_text = text.split("|", 1)
             return ir.Pair(self.operand(first_text), self.operand(second_text))

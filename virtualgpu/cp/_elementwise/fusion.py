@@ -88,7 +88,7 @@ def _check_result(result: Any) -> Any:
             "The return value of fused functions must be `None`, ndarray or a tuple of ndarays, not a "
             f"{type(result).__name__}."
         )
-    if not all(isinstance(item, ndarray) for item in result):
+    if not all(isinstance(result_item, ndarray) for result_item in result):
         raise ValueError(
             "The all elements of return value of fused function must be arrays. Return "
             "arrays only, without numbers."

@@ -132,11 +132,15 @@ def compiled(kernel: RawKernel, user_parts: Mapping[str, str]) -> RawKernel:
         source_code = kernel.code
 
         def part_and_line(match: re.Match[str]) -> str:
-            line = int(match[1])
+            line_number = int(match[1])
             for name, text in user_parts.items():
                 first_line = source_code.count("\n", 0, source_code.rfind(text)) + 1
-                if text and text in source_code and first_line <= line <= first_line + text.count("\n"):
-                    return f"{name} of {kernel.name!r}, line {line - first_line + 1}"
+                if (
+                    text
+                    and text in source_code
+                    and first_line <= line_number <= first_line + text.count("\n")
+                ):
+                    return f"{name} of {kernel.name!r}, line {line_number - first_line + 1}"
             return match[0]
 
         log = re.sub(r"\bkernel\.cu\((\d+)\)", part_and_line, error.log)

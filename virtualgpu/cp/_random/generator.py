@@ -209,11 +209,11 @@ def _empty_array(size: Any, dtype: Any) -> ndarray:
     return empty(() if size is None else size, dtype)
 
 
-def _add_offset(values: ndarray, first: int, dtype: np.dtype[Any]) -> ndarray:
+def _add_offset(values: ndarray, offset: int, dtype: np.dtype[Any]) -> ndarray:
     """Return ``first + values``, computed in integers as wide as the result."""
 
     def compute_sum() -> Any:
-        return (values._host.astype(np.uint64) + np.uint64(first % 2**64)).astype(dtype)
+        return (values._host.astype(np.uint64) + np.uint64(offset % 2**64)).astype(dtype)
 
     result: ndarray = ndarray._computed(
         "cupy_add", compute_sum(), compute_sum, values.nbytes, reads=(values,)

@@ -158,14 +158,14 @@ def _mrg_matrix(half: int, level: int) -> tuple[tuple[int, ...], ...]:
     matrix: Any = np.array([[0, 1, 0], [0, 0, 1], last_row], object)
     for _ in range(76 + level):
         matrix = matrix @ matrix % modulus
-    return tuple(tuple(int(x) for x in row) for row in matrix)
+    return tuple(tuple(int(x) for x in matrix_row) for matrix_row in matrix)
 
 
 def _advance_mrg(half: int, level: int, vectors: Words) -> Words:
     wide_vectors = vectors.astype(np.uint64)
     modulus = np.uint64(_MODULI[half])
     rows: list[Any] = [
-        sum(wide_vectors[:, i] * np.uint64(row[i]) % modulus for i in range(3)) % modulus
-        for row in _mrg_matrix(half, level)
+        sum(wide_vectors[:, i] * np.uint64(matrix_row[i]) % modulus for i in range(3)) % modulus
+        for matrix_row in _mrg_matrix(half, level)
     ]
     return np.stack(rows, axis=1).astype(np.uint32)

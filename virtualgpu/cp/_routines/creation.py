@@ -321,7 +321,7 @@ class _Grid:
 
     def __getitem__(self, key: Any) -> Any:
         grid = self._numpy_grid[key]
-        return [array(part) for part in grid] if isinstance(grid, (list, tuple)) else array(grid)
+        return [array(axis_grid) for axis_grid in grid] if isinstance(grid, (list, tuple)) else array(grid)
 
 
 mgrid = _Grid(np.mgrid, "mgrid")

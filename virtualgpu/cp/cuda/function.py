@@ -160,7 +160,7 @@ class Module:
                 218, "CUDA_ERROR_INVALID_PTX", f"a PTX JIT compilation failed: {error}"
             ) from error
         version = module.version
-        isa = tuple(int(part) for part in version.split("."))
+        isa = tuple(int(number_text) for number_text in version.split("."))
         if isa > _newest_isa():
             newest_version = ".".join(map(str, _newest_isa()))
             raise CUDADriverError(

@@ -178,16 +178,16 @@ def product(parameters: Mapping[str, Sequence[Any]] | Sequence[Sequence[Any]]) -
     """Return all combinations of values for `parameterize`, from a dict of lists or from lists of dicts."""
     if isinstance(parameters, Mapping):
         names = sorted(parameters)
-        rows = itertools.product(*(parameters[name] for name in names))
-        return [dict(zip(names, row, strict=True)) for row in rows]
+        value_sets = itertools.product(*(parameters[name] for name in names))
+        return [dict(zip(names, value_set, strict=True)) for value_set in value_sets]
     return product_dict(*parameters)
 
 
 def product_dict(*parameters: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Merge one dict from each list into one dict, and return the results for all combinations."""
     return [
-        {name: value for item in row for name, value in item.items()}
-        for row in itertools.product(*parameters)
+        {name: value for parameter_dict in dict_set for name, value in parameter_dict.items()}
+        for dict_set in itertools.product(*parameters)
     ]
 
 

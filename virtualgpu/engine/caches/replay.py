@@ -111,9 +111,9 @@ def set_at(base: int, sets: int, inverse: int, number: int) -> int:
     return base + number * SET_BYTES
 
 
-def find_entry(first: int, line: int) -> int:
+def find_entry(first_entry: int, line: int) -> int:
     """Return the address of a line's entry in a cache set, or the negated address of the entry to replace."""
-    entry = first
+    entry = first_entry
     end = entry + SET_BYTES
     oldest = entry
     oldest_use = load64(entry + 16)
@@ -135,22 +135,22 @@ def home_part(player: ReplayState, line: int) -> int:
     return (line_hash ^ (line_hash >> 1) ^ (line_hash >> 6) ^ (line_hash >> 13)) & 1
 
 
-def l2_set(player: ReplayState, part: int, line: int) -> int:
+def l2_set(player: ReplayState, l2_part: int, line: int) -> int:
     """Return the address of the set for a line in a part of L2."""
     line_number = hash_line(line) >> player.sampling_bits
     if player.parts == 2:
         line_number = line_number >> 1
     return set_at(
-        player.l2 + part * player.l2_sets * SET_BYTES, player.l2_sets, player.l2_inverse, line_number
+        player.l2 + l2_part * player.l2_sets * SET_BYTES, player.l2_sets, player.l2_inverse, line_number
     )
 
 
-def l2_entry(player: ReplayState, first: int, line: int) -> int:
+def l2_entry(player: ReplayState, first_entry: int, line: int) -> int:
     """Return the entry for a line in a set of L2.
 
     If the line is new, it replaces an old one, which is written back to memory.
     """
-    entry = find_entry(first, line)
+    entry = find_entry(first_entry, line)
     if entry < 0:
         entry = -entry
         write_back(player, entry)
@@ -193,13 +193,13 @@ def state_after_store(state: int, sectors: int, size: int) -> int:
     return state
 
 
-def write_oldest_partial(player: ReplayState, first: int, entry: int) -> None:
+def write_oldest_partial(player: ReplayState, first_entry: int, entry: int) -> None:
     """Write back the oldest line with partly stored sectors if a cache set has too many of them."""
     partial_halves = 0
     oldest = 0
     oldest_use = 0
-    other_entry = first
-    while other_entry < first + SET_BYTES:
+    other_entry = first_entry
+    while other_entry < first_entry + SET_BYTES:
         partial = partial_sectors(load64(other_entry + 8))
         if partial:
             partial_halves += (partial & 3) != 0
@@ -212,7 +212,7 @@ def write_oldest_partial(player: ReplayState, first: int, entry: int) -> None:
         write_back(player, oldest)
 
 
-def store_l2(player: ReplayState, first: int, entry: int, sectors: int, size: int) -> None:
+def store_l2(player: ReplayState, first_entry: int, entry: int, sectors: int, size: int) -> None:
     """Store sectors to an entry of L2.
 
     If its set has too many dirty lines, the oldest one is written back.
@@ -222,8 +222,8 @@ def store_l2(player: ReplayState, first: int, entry: int, sectors: int, size: in
         dirty_lines = 0
         oldest = 0
         oldest_use = 0
-        other_entry = first
-        while other_entry < first + SET_BYTES:
+        other_entry = first_entry
+        while other_entry < first_entry + SET_BYTES:
             if (load64(other_entry + 8) >> DIRTY) & 15:
                 dirty_lines += 1
                 if oldest == 0 or load64(other_entry + 16) < oldest_use:
@@ -235,7 +235,7 @@ def store_l2(player: ReplayState, first: int, entry: int, sectors: int, size: in
     entry_state = state_after_store(entry_state, sectors, size) | (sectors << DIRTY)
     store64(entry + 8, entry_state)
     if partial_sectors(entry_state):
-        write_oldest_partial(player, first, entry)
+        write_oldest_partial(player, first_entry, entry)
 
 
 def read_l2(player: ReplayState, site: int, sm: int, line: int, sectors: int) -> None:

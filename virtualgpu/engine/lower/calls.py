@@ -176,8 +176,8 @@ def service(
     input_rows = code.scratch(f"[{max(len(inputs), 1)} x <32 x i64>]")
     output_rows = code.scratch(f"[{max(outputs, 1)} x <32 x i64>]")
     for n, value in enumerate(inputs):
-        row = emitter.op(f"getelementptr i8, ptr {input_rows}, i64 {256 * n}")
-        emitter.raw(f"store <32 x i64> {value}, ptr {row}")
+        row_pointer = emitter.op(f"getelementptr i8, ptr {input_rows}, i64 {256 * n}")
+        emitter.raw(f"store <32 x i64> {value}, ptr {row_pointer}")
     function = emitter.op(f"inttoptr i64 {emitter.context_load('service')} to ptr")
     status = emitter.op(
         f"call i32 {function}(ptr %ctx, i32 {service_index}, ptr {input_rows}, i32 {len(inputs)}, ptr {output_rows}, "
@@ -185,7 +185,7 @@ def service(
     )
     _fail_if(code, instruction, status)
     rows = [emitter.op(f"getelementptr i8, ptr {output_rows}, i64 {256 * n}") for n in range(outputs)]
-    return [emitter.op(f"load <32 x i64>, ptr {row}") for row in rows]
+    return [emitter.op(f"load <32 x i64>, ptr {row_pointer}") for row_pointer in rows]
 
 
 def _fail_if(code: WarpCode, instruction: ir.Instruction, status: str) -> None:

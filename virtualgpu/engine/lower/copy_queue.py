@@ -139,11 +139,13 @@ def arrive(code: WarpCode) -> str:
     code.add_support(*lanes.scatter("i32"))
     trace_text = notification = ""
     if code.options.trace:
-        row = f"call void @trace_row(ptr %ctx, <32 x i64> %{{}}, i32 %due, i32 {{}}, i32 {layout.TRACE_ALL})"
-        trace_text = (
-            f"  {row.format('at', layout.ROW_PLACE)}\n  %bits = zext <32 x i32> %word to <32 x i64>\n"
+        trace_call = (
+            f"call void @trace_row(ptr %ctx, <32 x i64> %{{}}, i32 %due, i32 {{}}, i32 {layout.TRACE_ALL})"
         )
-        trace_text += f"  {row.format('bits', layout.ROW_WRITTEN + 4)}\n"
+        trace_text = (
+            f"  {trace_call.format('at', layout.ROW_PLACE)}\n  %bits = zext <32 x i32> %word to <32 x i64>\n"
+        )
+        trace_text += f"  {trace_call.format('bits', layout.ROW_WRITTEN + 4)}\n"
     if code.options.observe:
         event = f"select i1 %by.group, i32 {layout.BY_WAIT}, i32 {layout.BY_BARRIER}"
         notification = f"  %event = {event}\n{_notify('%due')}"

@@ -33,8 +33,8 @@ def input_pointer(code: WarpCode, operand: ir.Operand | None, role: str) -> str:
     if start is None:
         pointer = _stack_space(code, operand, role)
         for n, register in enumerate(items_of(operand)):
-            row = emitter.op(f"getelementptr i8, ptr {pointer}, i64 {ROW_BYTES * n}")
-            emitter.raw(f"store <32 x i32> {code.get(register, 'b32')}, ptr {row}, align 64")
+            row_pointer = emitter.op(f"getelementptr i8, ptr {pointer}, i64 {ROW_BYTES * n}")
+            emitter.raw(f"store <32 x i32> {code.get(register, 'b32')}, ptr {row_pointer}, align 64")
         return pointer
     _store_pending(code, operand)
     return emitter.op(f"getelementptr i8, ptr %frame, i64 {start}")
@@ -44,9 +44,9 @@ def _stack_space(code: WarpCode, operand: ir.Operand | None, role: str) -> str:
     """Return stack space for a fragment, which all instructions with the same role share."""
     register_count = len(items_of(operand))
     name = f"%fragment.{role}.{register_count}"
-    line = f"  {name} = alloca [{register_count} x <32 x i32>], align 64"
-    if line not in code.allocas:
-        code.allocas.append(line)
+    alloca_line = f"  {name} = alloca [{register_count} x <32 x i32>], align 64"
+    if alloca_line not in code.allocas:
+        code.allocas.append(alloca_line)
     return name
 
 
@@ -78,8 +78,8 @@ def finish_output(code: WarpCode, operand: ir.Operand | None, pointer: str) -> N
     emitter = code.emitter
     if _frame_offset(code, operand) is None:
         for n, register in enumerate(items_of(operand)):
-            row = emitter.op(f"getelementptr i8, ptr {pointer}, i64 {ROW_BYTES * n}")
-            code.set(register, emitter.op(f"load <32 x i32>, ptr {row}, align 64"), "b32")
+            row_pointer = emitter.op(f"getelementptr i8, ptr {pointer}, i64 {ROW_BYTES * n}")
+            code.set(register, emitter.op(f"load <32 x i32>, ptr {row_pointer}, align 64"), "b32")
         return
     for register in items_of(operand):
         assert isinstance(register, ir.Register)

@@ -62,9 +62,9 @@ class Loop:
         """Emit the start of a loop after the block `label_before`. `close` inserts the missing lines."""
         label = emitter.name("loop")
         budget = emitter.context_load("budget")
-        line = len(emitter.lines)
+        line_index = len(emitter.lines)
         emitter.lines.append("")
-        return cls(plan, label_before, label, line, f"%{label}.turns", f"%{label}.left", budget)
+        return cls(plan, label_before, label, line_index, f"%{label}.turns", f"%{label}.left", budget)
 
     def read(self, name: str) -> str:
         """Return the value of a register at the start of an iteration."""
@@ -99,18 +99,18 @@ class Loop:
             offset = self.plan.slots[name]
             loads.append(f"  {value}.slot = getelementptr i8, ptr %frame, i64 {offset}")
             row_type = vector(lane_type)
-            row = value
+            row_value = value
             if lane_type == "i1":
                 row_type = "i32"
-                row = f"{value}.bits"
-                masks.append(mask_to_lanes(row, value).rstrip())
-            initial = f"{value}.first" if name in carried else row
+                row_value = f"{value}.bits"
+                masks.append(mask_to_lanes(row_value, value).rstrip())
+            initial = f"{value}.first" if name in carried else row_value
             loads.append(
                 f"  {initial} = load {row_type}, ptr {value}.slot, align {4 if lane_type == 'i1' else 64}"
             )
             if name in carried:
                 phis.append(
-                    f"  {row} = phi {row_type} [{initial}, %{self.label_before}], [{carried[name]}, %{last_label}]"
+                    f"  {row_value} = phi {row_type} [{initial}, %{self.label_before}], [{carried[name]}, %{last_label}]"
                 )
         lines = [*loads, f"  br label %{self.label}", f"{self.label}:", *phis, *masks]
         emitter.lines[self.line] = "\n".join(lines)

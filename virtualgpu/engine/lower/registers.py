@@ -152,8 +152,8 @@ class Registers:
         emitter = self.emitter
         if name.startswith("%tid."):
             indices_pointer = emitter.op(f"inttoptr i64 {emitter.context_load('tids')} to ptr")
-            row = emitter.op(f"mul i32 {emitter.context_load('warp')}, 384")
-            offset = emitter.op(f"add i32 {row}, {128 * _AXES[name[-1]]}")
+            warp_offset = emitter.op(f"mul i32 {emitter.context_load('warp')}, 384")
+            offset = emitter.op(f"add i32 {warp_offset}, {128 * _AXES[name[-1]]}")
             pointer = emitter.op(f"getelementptr i8, ptr {indices_pointer}, i32 {offset}")
             return emitter.op(f"load <32 x i32>, ptr {pointer}, align 4"), "i32"
         if name in _CONTEXT_SPECIALS:

@@ -55,7 +55,7 @@ def requests(launch: RunningLaunch, warp_index: int | None = None) -> Iterator[R
     previous_step = -1
     access_in_step = 0
     bits = np.arange(layout.LANES, dtype=np.uint32)
-    for row, step_index, function, pc in zip(
+    for row_record, step_index, function, pc in zip(
         rows,
         rows["step"].tolist(),
         step_records["function"].tolist(),
@@ -68,9 +68,9 @@ def requests(launch: RunningLaunch, warp_index: int | None = None) -> Iterator[R
         if not step_sites:
             continue
         site_index = step_sites[_site_in_step(access_in_step, len(step_sites))]
-        lanes = (row["mask"] >> bits & 1).astype(bool)
+        lanes = (row_record["mask"] >> bits & 1).astype(bool)
         for space, active_lanes, address in _split_by_space(
-            memory_ops.space_of(sites[site_index][1]), lanes, row["lanes"]
+            memory_ops.space_of(sites[site_index][1]), lanes, row_record["lanes"]
         ):
             yield Request(step_index, site_index, space, np.where(active_lanes, address, -1))
 

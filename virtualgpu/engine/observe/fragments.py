@@ -181,20 +181,20 @@ class _Replay:
             register_contents.append(register_content)
         return register_contents
 
-    def _write(self, step: _Step, rows: npt.NDArray[Any]) -> None:
+    def _write(self, step: _Step, row_records: npt.NDArray[Any]) -> None:
         """Change the registers that an instruction has written."""
-        if not len(rows):
+        if not len(row_records):
             return
         names = cfg.definitions_and_uses(step.instruction)[0]
         sources = self._loaded_contents(step, names)
-        for row in rows:
-            register_index = int(row["kind"]) - layout.ROW_REGISTER
+        for row_record in row_records:
+            register_index = int(row_record["kind"]) - layout.ROW_REGISTER
             key = step.depth, step.function, names[register_index]
             old_content = self.contents.get(key, _Content())
             source_content = sources[register_index] if register_index < len(sources) else _Content()
-            lanes = (row["mask"] >> np.arange(layout.LANES, dtype=np.uint32) & 1).astype(np.bool_)
+            lanes = (row_record["mask"] >> np.arange(layout.LANES, dtype=np.uint32) & 1).astype(np.bool_)
             self.contents[key] = _Content(
-                np.where(lanes, row["lanes"], old_content.bits),
+                np.where(lanes, row_record["lanes"], old_content.bits),
                 np.where(lanes, source_content.address, old_content.address),
                 source_content.loader,
             )
@@ -355,9 +355,9 @@ def _matrix_addresses(step: _Step, matrix_count: int) -> list[list[Lanes]]:
     if step.instruction.root == "wmma":
         return [step.addresses]
     (rows,) = step.addresses
-    row, column = tensor.rows_positions(step.instruction)
+    rows_of_lanes, columns_of_lanes = tensor.rows_positions(step.instruction)
     return [
-        list(rows[8 * matrix_index + row.T] + _ELEMENT_BYTES * column.T)
+        list(rows[8 * matrix_index + rows_of_lanes.T] + _ELEMENT_BYTES * columns_of_lanes.T)
         for matrix_index in range(matrix_count)
     ]
 

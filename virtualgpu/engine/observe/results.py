@@ -38,8 +38,10 @@ class Amounts(Generic[Name]):
         if not self.amounts:
             return {}
         if not self._columns:
-            rows = [row for blocks in self.amounts.values() for row in blocks.items()]
-            block, amount = np.array(rows, np.int64).T
+            block_amounts = [
+                block_amount for blocks in self.amounts.values() for block_amount in blocks.items()
+            ]
+            block, amount = np.array(block_amounts, np.int64).T
             sizes = [len(blocks) for blocks in self.amounts.values()]
             self._columns = block, amount, np.cumsum([0, *sizes[:-1]])
         block, amount, starts = self._columns
@@ -96,8 +98,10 @@ def counters(
     executions = blocks[:, 0]
     lanes = blocks[:, 1]
     access_counters = []
-    for instruction, row in sum_by_source(kernel.tables.accesses, accesses):
-        requests, sectors, wavefronts, ideal_wavefronts, lanes_taken, missed_sectors, half_lines = row[:7]
+    for instruction, access_counts in sum_by_source(kernel.tables.accesses, accesses):
+        requests, sectors, wavefronts, ideal_wavefronts, lanes_taken, missed_sectors, half_lines = (
+            access_counts[:7]
+        )
         size = memory_ops.size_of(instruction)
         access_counters.append(
             AccessCounters(
@@ -158,18 +162,20 @@ def source_index(instruction: ir.Instruction) -> int:
 
 
 def sum_by_source(
-    sites: Sequence[tuple[int, ir.Instruction]], rows: npt.NDArray[np.int64]
+    sites: Sequence[tuple[int, ir.Instruction]], copy_rows: npt.NDArray[np.int64]
 ) -> list[tuple[ir.Instruction, list[int]]]:
     """Sum the counters of all inlined copies of each source instruction.
 
     `rows` contains one row per copy.
     """
     sums: list[tuple[ir.Instruction, npt.NDArray[np.int64]]] = []
-    for source_index, (_, instruction), row in zip(source_numbers(sites), sites, rows, strict=True):
+    for source_index, (_, instruction), copy_counts in zip(
+        source_numbers(sites), sites, copy_rows, strict=True
+    ):
         if source_index == len(sums):
-            sums.append((instruction, np.zeros_like(row)))
-        sums[source_index] = sums[source_index][0], sums[source_index][1] + row
-    return [(instruction, row.tolist()) for instruction, row in sums]
+            sums.append((instruction, np.zeros_like(copy_counts)))
+        sums[source_index] = sums[source_index][0], sums[source_index][1] + copy_counts
+    return [(instruction, copy_counts.tolist()) for instruction, copy_counts in sums]
 
 
 def source_numbers(sites: Sequence[tuple[int, ir.Instruction]]) -> list[int]:

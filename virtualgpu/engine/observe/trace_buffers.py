@@ -67,26 +67,32 @@ class TraceBuffers:
             "trace_rows_end": rows.ctypes.data + rows.nbytes,
         }
 
-    def read(self, row: Any, shared: npt.NDArray[np.uint8]) -> None:
+    def read(self, context_record: Any, shared: npt.NDArray[np.uint8]) -> None:
         """Copy the trace records of generated code from the context and from shared memory."""
-        step_count = self._filled_rows(row, "trace_cursor", self.all_steps)
+        step_count = self._filled_rows(context_record, "trace_cursor", self.all_steps)
         if not step_count:
             return  # another worker ran the traced block
         self.steps = self.all_steps[:step_count]
-        rows = self.all_rows[: self._filled_rows(row, "trace_rows", self.all_rows)]
+        rows = self.all_rows[: self._filled_rows(context_record, "trace_rows", self.all_rows)]
         # The last step is incomplete if the rows were exhausted.
         self.rows = rows[rows["step"] < len(self.steps)]
-        self.truncated = bool(row["truncated"]) or self.stopped
-        self.shared_address = int(row["shared"])
+        self.truncated = bool(context_record["truncated"]) or self.stopped
+        self.shared_address = int(context_record["shared"])
         self.shared_bytes = shared.size
-        if row["block_linear"] == row["trace_block"]:
+        if context_record["block_linear"] == context_record["trace_block"]:
             self.shared = shared.copy()
 
     def note_reduction(
-        self, row: Any, warp: int, function: int, pc: int, lanes: npt.NDArray[np.bool_], result: int
+        self,
+        context_record: Any,
+        warp: int,
+        function: int,
+        pc: int,
+        lanes: npt.NDArray[np.bool_],
+        result: int,
     ) -> None:
         """Store the result of a barrier's reduction in the steps in which these lanes arrived there."""
-        step_records = self.all_steps[: self._filled_rows(row, "trace_cursor", self.all_steps)]
+        step_records = self.all_steps[: self._filled_rows(context_record, "trace_cursor", self.all_steps)]
         pending_mask = int(np.bitwise_or.reduce(np.flatnonzero(lanes) * 0 + (1 << np.flatnonzero(lanes))))
         arrivals = (
             (step_records["warp"] == warp)
@@ -94,7 +100,7 @@ class TraceBuffers:
             & (step_records["pc"] == pc)
         )
         for step_index in np.flatnonzero(arrivals)[::-1].tolist():
-            row_index = self._filled_rows(row, "trace_rows", self.all_rows)
+            row_index = self._filled_rows(context_record, "trace_rows", self.all_rows)
             mask = int(step_records["executed"][step_index]) & pending_mask
             if not pending_mask or row_index >= len(self.all_rows):
                 return
@@ -106,9 +112,9 @@ class TraceBuffers:
                     mask,
                 )
                 row_record["lanes"] = result
-                row["trace_rows"] += self.all_rows.itemsize
+                context_record["trace_rows"] += self.all_rows.itemsize
                 pending_mask &= ~mask
 
     @staticmethod
-    def _filled_rows(row: Any, cursor: str, buffer: npt.NDArray[Any]) -> int:
-        return (int(row[cursor]) - buffer.ctypes.data) // buffer.itemsize
+    def _filled_rows(context_record: Any, cursor: str, buffer: npt.NDArray[Any]) -> int:
+        return (int(context_record[cursor]) - buffer.ctypes.data) // buffer.itemsize

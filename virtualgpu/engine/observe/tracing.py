@@ -366,15 +366,19 @@ def _access_costs(
     cost_of_pattern: dict[tuple[int, int, bytes], tuple[int, int]] = {}
     pattern_bytes = relative.tobytes()
     row_bytes = 8 * layout.LANES
-    for row, (step_index, space_code, instruction) in enumerate(
+    for access_number, (step_index, space_code, instruction) in enumerate(
         zip(accesses.tolist(), space[accesses].tolist(), index[accesses].tolist(), strict=True)
     ):
-        key = instruction, space_code, pattern_bytes[row * row_bytes : (row + 1) * row_bytes]
+        key = (
+            instruction,
+            space_code,
+            pattern_bytes[access_number * row_bytes : (access_number + 1) * row_bytes],
+        )
         if key not in cost_of_pattern:
             cost_of_pattern[key] = results.access_cost(
                 results.SPACES[space_code],
                 int(facts.size_bytes[instruction]),
-                relative[row],
+                relative[access_number],
                 int(executed[step_index]),
                 facts.rules[instruction],
             )

@@ -36,10 +36,10 @@ class Worker(Protocol):
 
 def lane_pcs(worker: Worker) -> npt.NDArray[np.int32]:
     """Return the program counters of all lanes of a block as a writable view of shape (warps, 32)."""
-    row = worker.context[0]
-    start = int(row["frames"])
-    stride = int(row["frame_stride"])
-    warps = int(row["warps"])
+    context_record = worker.context[0]
+    start = int(context_record["frames"])
+    stride = int(context_record["frame_stride"])
+    warps = int(context_record["warps"])
     raw = worker.bytes_at(start, stride * warps).reshape(warps, stride)
     return raw[:, : 4 * layout.LANES].view(np.int32)
 
@@ -62,8 +62,8 @@ def expected_lanes(worker: Worker, barrier: ir.Instruction, warp: int, mask: int
     After diverged lanes have alternated, as lanes that wait for each other do, the order of their arrival
     depends on the engine. Then only the lanes that have arrived, `mask`, are expected.
     """
-    row = worker.context[0]
-    frame = int(row["frames"]) + warp * int(row["frame_stride"])
+    context_record = worker.context[0]
+    frame = int(context_record["frames"]) + warp * int(context_record["frame_stride"])
     if worker.bytes_at(frame + layout.ROTATED_OFFSET, 4).view(np.int32)[0]:
         return mask
     pcs = worker.bytes_at(frame, 4 * layout.LANES).view(np.int32)
@@ -97,7 +97,7 @@ def open_barriers(worker: Worker) -> int:
     pcs = lane_pcs(worker)
     waiting_lanes = (pcs >= layout.AT_BARRIER) & (pcs != layout.EXITED)
     alive = pcs != layout.EXITED
-    row = worker.context[0]
+    context_record = worker.context[0]
     is_opened = False
     for barrier_index in np.unique(
         (pcs[waiting_lanes] >> layout.BARRIER_SHIFT) & (layout.BARRIERS - 1)
@@ -105,8 +105,8 @@ def open_barriers(worker: Worker) -> int:
         waiting_here = waiting_lanes & (
             (pcs >> layout.BARRIER_SHIFT) & (layout.BARRIERS - 1) == barrier_index
         )
-        expected_lanes = int(row["barrier_counts"][barrier_index])
-        arrived_lanes = int(waiting_here.sum()) + int(row["barrier_arrived"][barrier_index])
+        expected_lanes = int(context_record["barrier_counts"][barrier_index])
+        arrived_lanes = int(waiting_here.sum()) + int(context_record["barrier_arrived"][barrier_index])
         if arrived_lanes < (expected_lanes or int(alive.sum())):
             continue
         wait_codes = np.unique(pcs[waiting_here]).tolist()
@@ -117,11 +117,11 @@ def open_barriers(worker: Worker) -> int:
         ):
             return _fault(worker, layout.DIVERGENT_BARRIER, waiting_here & divergent[:, None], pcs)
         _reduce(worker, pcs, waiting_here, wait_codes)
-        row["barrier_arrived"][barrier_index] = 0
+        context_record["barrier_arrived"][barrier_index] = 0
         if worker.launch.options.observer is not None:
             is_whole_block = bool((waiting_here == alive).all())
             worker.launch.options.observer.barrier(
-                int(row["block_linear"]), waiting_here, is_whole_block, barrier_index
+                int(context_record["block_linear"]), waiting_here, is_whole_block, barrier_index
             )
         pcs[waiting_here] &= _BLOCK_MASK
         is_opened = True
@@ -151,10 +151,10 @@ def _divergent_warps(
 def _fault(worker: Worker, code: int, lanes: npt.NDArray[np.bool_], pcs: npt.NDArray[np.int32]) -> int:
     """Record a fault for the first waiting thread."""
     warp, lane = (int(v[0]) for v in np.nonzero(lanes))
-    row = worker.context[0]
-    row["fault_code"], row["fault_function"] = code, 0
-    row["fault_pc"] = _barrier_at(worker, int(pcs[warp, lane])).pc
-    row["warp"], row["fault_lane"] = warp, lane
+    context_record = worker.context[0]
+    context_record["fault_code"], context_record["fault_function"] = code, 0
+    context_record["fault_pc"] = _barrier_at(worker, int(pcs[warp, lane])).pc
+    context_record["warp"], context_record["fault_lane"] = warp, lane
     other_lanes = (pcs != layout.EXITED) & ~lanes
     worker.report = _report(worker, code, lanes, other_lanes, pcs)
     return layout.BARRIER_FAULT
@@ -199,14 +199,16 @@ def _reduce(
             result = true_count
         elif "and" in instruction.parts:
             result = true_count == int(waiting_here.sum())
-        row = worker.context[0]
+        context_record = worker.context[0]
         for warp in np.nonzero((pcs == wait_code).any(axis=1))[0].tolist():
             lanes = (pcs[warp] == wait_code) & waiting_here[warp]
             if worker.launch.trace is not None:
                 worker.launch.trace.note_reduction(
                     worker.context[0], warp, plan.index, instruction.pc, lanes, int(result)
                 )
-            start = int(row["frames"]) + warp * int(row["frame_stride"]) + plan.slots[name]
+            start = (
+                int(context_record["frames"]) + warp * int(context_record["frame_stride"]) + plan.slots[name]
+            )
             if "popc" in instruction.parts:
                 worker.bytes_at(start, 4 * layout.LANES).view(np.uint32)[lanes] = result
             else:

@@ -292,14 +292,14 @@ def _run(
 def _current_position(launch: RunningLaunch, crews: Sequence[Crew], watchdog: Watchdog) -> Whereabouts:
     """Return the kernel's position in the crew that has the most work left."""
     worker = min(crews, key=lambda crew: crew.ended).latest
-    row = worker.context[0]
-    line = worker.line
+    context_record = worker.context[0]
+    source_line = worker.line
     lines = launch.source.split("\n")
     return Whereabouts(
         launch.packed.title,
-        line,
-        lines[line - 1].strip() if 0 < line <= len(lines) else "",
-        (int(row["ctaid_x"]), int(row["ctaid_y"]), int(row["ctaid_z"])),
+        source_line,
+        lines[source_line - 1].strip() if 0 < source_line <= len(lines) else "",
+        (int(context_record["ctaid_x"]), int(context_record["ctaid_y"]), int(context_record["ctaid_z"])),
         watchdog.ended,
         launch.block_clock.size,
     )

@@ -72,9 +72,9 @@ class Fault:
 
 def site_of(fault: Fault, kernel: str, code: str) -> FaultSite:
     """Return the location of a fault, including the line in the learner's source."""
-    line = fault.instruction.line if fault.instruction else 0
+    line_number = fault.instruction.line if fault.instruction else 0
     lines = code.split("\n")
-    source_text = lines[line - 1].strip() if 0 < line <= len(lines) else ""
+    source_text = lines[line_number - 1].strip() if 0 < line_number <= len(lines) else ""
     has_address = fault.code in (
         layout.ILLEGAL_GLOBAL,
         layout.ILLEGAL_SHARED,
@@ -82,14 +82,19 @@ def site_of(fault: Fault, kernel: str, code: str) -> FaultSite:
         layout.MISALIGNED,
     )
     return FaultSite(
-        kernel, line, source_text, fault.block, fault.thread, fault.signed_address if has_address else None
+        kernel,
+        line_number,
+        source_text,
+        fault.block,
+        fault.thread,
+        fault.signed_address if has_address else None,
     )
 
 
 def _location_text(fault_site: FaultSite) -> str:
     quoted_source = f" `{fault_site.source_text}`" if fault_site.source_text else ""
-    line = f"line {fault_site.line}{quoted_source}, " if fault_site.line else ""
-    return f"{line}block {fault_site.block}, thread {fault_site.thread}"
+    line_text = f"line {fault_site.line}{quoted_source}, " if fault_site.line else ""
+    return f"{line_text}block {fault_site.block}, thread {fault_site.thread}"
 
 
 def _fault_mnemonic(fault: Fault) -> str:

@@ -163,11 +163,11 @@ class Worker:
             field_values[f"nctaid_{axis}"] = size
         if launch.trace is not None:
             field_values |= launch.trace.fields()
-        row = self.context[0]
+        context_record = self.context[0]
         for name, array in buffers.items():
-            row[name] = array.ctypes.data
+            context_record[name] = array.ctypes.data
         for name, field_value in field_values.items():
-            row[name] = field_value
+            context_record[name] = field_value
 
     def bytes_at(self, address: int, size: int) -> npt.NDArray[np.uint8]:
         """Return host memory of this worker as a writable array."""
@@ -261,9 +261,9 @@ class Worker:
 
     def _read_trace(self) -> None:
         if self.launch.trace is not None:
-            row = self.context[0]
-            shared = self.bytes_at(int(row["shared"]), self.launch.shared_bytes)
-            self.launch.trace.read(row, shared)
+            context_record = self.context[0]
+            shared = self.bytes_at(int(context_record["shared"]), self.launch.shared_bytes)
+            self.launch.trace.read(context_record, shared)
 
     # -- printf ------------------------------------------------------------------------------------
 
@@ -322,31 +322,31 @@ class Worker:
     # -- faults ------------------------------------------------------------------------------------
 
     def fault(self) -> faults.Fault | None:
-        row = self.context[0]
-        if not row["fault_code"]:
+        context_record = self.context[0]
+        if not context_record["fault_code"]:
             return None
         launch = self.launch
-        function = launch.kernel.plans[int(row["fault_function"])].function
-        pc = int(row["fault_pc"])
-        if pc < 0 and row["fault_code"] == layout.ABORTED:
-            pc = self._any_pc(row)
+        function = launch.kernel.plans[int(context_record["fault_function"])].function
+        pc = int(context_record["fault_pc"])
+        if pc < 0 and context_record["fault_code"] == layout.ABORTED:
+            pc = self._any_pc(context_record)
         instruction: ir.Instruction | None = (
             function.instructions[pc] if 0 <= pc < len(function.instructions) else None
         )
-        thread_index = int(row["warp"]) * 32 + (int(row["fault_lane"]) & 31)
+        thread_index = int(context_record["warp"]) * 32 + (int(context_record["fault_lane"]) & 31)
         message = str(self.error) if self.error else self.report
-        if row["fault_code"] == layout.ASSERTED:
-            text_address, file_address, line, _ = (int(v) for v in row["fault_extra"][:4])
+        if context_record["fault_code"] == layout.ASSERTED:
+            text_address, file_address, line_number, _ = (int(v) for v in context_record["fault_extra"][:4])
             name = PurePath(printf.read_string(self.read, file_address)).name
-            message = f"`{printf.read_string(self.read, text_address)}` ({name}:{line & 0xFFFFFFFF})"
+            message = f"`{printf.read_string(self.read, text_address)}` ({name}:{line_number & 0xFFFFFFFF})"
         return faults.Fault(
-            int(row["fault_code"]),
+            int(context_record["fault_code"]),
             function,
             instruction,
-            (int(row["ctaid_x"]), int(row["ctaid_y"]), int(row["ctaid_z"])),
+            (int(context_record["ctaid_x"]), int(context_record["ctaid_y"]), int(context_record["ctaid_z"])),
             results.unlinear(thread_index, launch.packed.block),
-            int(row["fault_address"]),
-            int(row["fault_size"]),
+            int(context_record["fault_address"]),
+            int(context_record["fault_size"]),
             launch.shared_bytes,
             launch.kernel.local_bytes,
             launch.options.watchdog_s,
@@ -355,12 +355,12 @@ class Worker:
             launch.progress,
         )
 
-    def _any_pc(self, row: Any) -> int:
+    def _any_pc(self, context_record: Any) -> int:
         """Return the program counter of any running thread in a stopped block, else -1."""
         position = barriers.running_thread(self)
         if position is None:
             return -1
-        row["warp"], row["fault_lane"], block = position
+        context_record["warp"], context_record["fault_lane"], block = position
         return self.launch.kernel.plans[0].flow.blocks[block].first
 
     @property

@@ -255,8 +255,10 @@ class Evaluator:
         if base_lanes.type.kind and base_lanes.type.inner_key is not None:  # p->x
             target_type = self._pointed_type(base_lanes, node)
             address = self._as_number(base_lanes, base_text)
-            row = np.broadcast_to(address.numbers, (address.numbers.shape[0], WARP_SIZE))
-            base_lanes = Lanes(target_type, None, address.known, address.outside, addresses_of_pointers(row))
+            lane_addresses = np.broadcast_to(address.numbers, (address.numbers.shape[0], WARP_SIZE))
+            base_lanes = Lanes(
+                target_type, None, address.known, address.outside, addresses_of_pointers(lane_addresses)
+            )
         members = {name: (offset, key) for name, offset, key in base_lanes.type.members}
         if base_lanes.address is None or not members:
             raise self._fail(

@@ -105,26 +105,26 @@ def _global_events(trace: WarpTrace) -> Iterable[_Events]:
     ends = np.cumsum(width)
     start = np.repeat((ends - width)[is_first], np.diff(np.append(np.flatnonzero(is_first), width.size)))
     addresses = addresses_of(trace, store_steps)
-    row, lane = np.nonzero(lanes_of(trace.executed_mask[store_steps]) & (addresses >= 0))
+    store_rows, store_lanes = np.nonzero(lanes_of(trace.executed_mask[store_steps]) & (addresses >= 0))
     yield from _byte_events(
-        addresses[row, lane] + (ends - width - start)[row],
-        detail.stored_value[is_stored][row, lane],
-        width[row],
-        detail.sequence[store_steps][row],
-        event_kind[store_steps][row],
+        addresses[store_rows, store_lanes] + (ends - width - start)[store_rows],
+        detail.stored_value[is_stored][store_rows, store_lanes],
+        width[store_rows],
+        detail.sequence[store_steps][store_rows],
+        event_kind[store_steps][store_rows],
     )
     loads = np.flatnonzero(
         np.array(is_scalar_load, np.bool_)[trace.text_index] & not_shared & (trace.access_space >= 0)
     )
     addresses = addresses_of(trace, loads)
-    row, lane = np.nonzero(lanes_of(trace.executed_mask[loads]) & (addresses >= 0))
+    store_rows, store_lanes = np.nonzero(lanes_of(trace.executed_mask[loads]) & (addresses >= 0))
     size = np.zeros(loads.size) if trace.access_size_bytes is None else trace.access_size_bytes[loads]
     yield from _byte_events(
-        addresses[row, lane],
-        trace.value[loads][row, lane],
-        size.astype(np.int64)[row],
-        detail.sequence[loads][row],
-        np.full(row.size, _LOAD),
+        addresses[store_rows, store_lanes],
+        trace.value[loads][store_rows, store_lanes],
+        size.astype(np.int64)[store_rows],
+        detail.sequence[loads][store_rows],
+        np.full(store_rows.size, _LOAD),
     )
 
 
@@ -133,13 +133,13 @@ def _shared_events(trace: WarpTrace) -> Iterable[_Events]:
     if trace.detail is None:
         return
     shared = trace.detail.shared
-    row, lane = np.nonzero(lanes_of(shared.mask))
+    write_rows, write_lanes = np.nonzero(lanes_of(shared.mask))
     yield from _byte_events(
-        shared.offset[row, lane].astype(np.int64) | SHARED,
-        shared.value[row, lane],
-        shared.width_bytes[row].astype(np.int64),
-        shared.sequence[row],
-        np.full(row.size, _STORE),
+        shared.offset[write_rows, write_lanes].astype(np.int64) | SHARED,
+        shared.value[write_rows, write_lanes],
+        shared.width_bytes[write_rows].astype(np.int64),
+        shared.sequence[write_rows],
+        np.full(write_rows.size, _STORE),
     )
 
 
@@ -271,12 +271,14 @@ class Memory:
         )
         rows = np.flatnonzero(changes)
         row_of_step = np.cumsum(changes) - 1
-        row, lane = np.nonzero(requested[rows])
+        request_rows, request_lanes = np.nonzero(requested[rows])
         bits = np.zeros((rows.size, WARP_SIZE), np.uint64)
         known_lanes = np.zeros((rows.size, WARP_SIZE), np.bool_)
-        known_lanes[row, lane] = True
+        known_lanes[request_rows, request_lanes] = True
         for byte in range(size_bytes):
-            value, is_known = self._bytes_at(address[rows[row], lane] + byte, sequence[rows[row]])
-            bits[row, lane] |= value.astype(np.uint64) << np.uint64(8 * byte)
-            known_lanes[row, lane] &= is_known
+            value, is_known = self._bytes_at(
+                address[rows[request_rows], request_lanes] + byte, sequence[rows[request_rows]]
+            )
+            bits[request_rows, request_lanes] |= value.astype(np.uint64) << np.uint64(8 * byte)
+            known_lanes[request_rows, request_lanes] &= is_known
         return bits[row_of_step], known_lanes[row_of_step]

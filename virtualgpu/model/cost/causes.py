@@ -539,7 +539,7 @@ class _Search:
         )
         counters = launch_work.counters
         causes = []
-        line = max(
+        worst_line = max(
             counters.line_warp_instructions,
             key=lambda line_number: counters.line_warp_instructions[line_number],
             default=0,
@@ -555,7 +555,7 @@ class _Search:
                     "compute",
                     lambda launch: _change_pipes(launch, clk_by_pipe, remaining_shares, "fp64"),
                     detail="fp64",
-                    line=line,
+                    line=worst_line,
                     operations=counters.flops.get("f64", 0),
                     rate=clk_by_pipe["fp64"] / clk_by_pipe["fma"],
                 )
@@ -568,7 +568,7 @@ class _Search:
                     "compute",
                     lambda launch: _change_pipes(launch, clk_by_pipe, remaining_issue),
                     detail="division",
-                    line=line,
+                    line=worst_line,
                     operations=WARP_SIZE * divisions,
                 )
             )
@@ -585,13 +585,13 @@ class _Search:
             remaining_issue = dict.fromkeys(
                 ("issue", "fma", "imad", "alu", "uniform"), 1.0 - INTRINSIC_SAVES * work_share
             )
-            line = max(slow_lines, key=lambda line_number: by_line[line_number])
+            worst_line = max(slow_lines, key=lambda line_number: by_line[line_number])
             causes.append(
                 self._make_cause(
                     "compute",
                     lambda launch: _change_pipes(launch, clk_by_pipe, remaining_issue),
                     detail="functions",
-                    line=line,
+                    line=worst_line,
                     share=work_share,
                 )
             )
@@ -670,16 +670,16 @@ class _Search:
         is_chained, memory_share = _chain_shares(launch_work)
         cause_kind: CauseKind = "in flight" if memory_share >= 0.5 and not is_chained else "latency"
         loads = list(launch_work.of("load")) if memory_share >= 0.5 else []
-        line = 0
+        wait_line = 0
         if not loads:
             lines = launch_work.counters.line_warp_instructions
-            line = max(lines, key=lambda line_number: lines[line_number], default=0)
+            wait_line = max(lines, key=lambda line_number: lines[line_number], default=0)
         return [
             self._make_cause(
                 cause_kind,
                 lambda launch: replace(launch, wait_share=launch.wait_share / OVERLAPPED_OPERATIONS),
                 _line_of(loads, lambda access: access.requests) if loads else (),
-                line=line,
+                line=wait_line,
                 detail="memory" if memory_share >= 0.5 else "arithmetic",
                 warps=min(self.occupancy.blocks_per_sm, -(-launch_work.blocks // self.launch.info.sm_count))
                 * launch_work.warps_per_block,
@@ -802,9 +802,9 @@ def _change_pipes(
 def _chain_clk_at(work: KernelWork, load_clk: float) -> float:
     """Return the clocks that a warp needs when it runs alone and every load takes `load_clk` clocks."""
     total_clk = 0.0
-    for row in np.flatnonzero(work.executions[: len(work.pace.loads)]).tolist():
-        piece_clk = float(np.interp(load_clk, LATENCIES, work.pace.chain_clk[row]))
-        total_clk += float(work.executions[row]) * piece_clk
+    for piece_index in np.flatnonzero(work.executions[: len(work.pace.loads)]).tolist():
+        piece_clk = float(np.interp(load_clk, LATENCIES, work.pace.chain_clk[piece_index]))
+        total_clk += float(work.executions[piece_index]) * piece_clk
     return total_clk / work.warps
 
 
@@ -821,14 +821,16 @@ def _chain_shares(work: KernelWork) -> tuple[bool, float]:
     waited_clk = 0.0
     own_clk = 0.0
     dependent_clk = 0.0
-    for row in np.flatnonzero(work.executions[: len(pace.loads)]).tolist():
-        executions = float(work.executions[row])
-        clk = pace.chain_clk[row]
+    for piece_index in np.flatnonzero(work.executions[: len(pace.loads)]).tolist():
+        executions = float(work.executions[piece_index])
+        clk = pace.chain_clk[piece_index]
         wait_share = executions * float(clk[2] - clk[0])
         own_clk += executions * float(clk[2])
         waited_clk += wait_share
-        if pace.loads[row]:
+        if pace.loads[piece_index]:
             dependent_clk += (
-                wait_share * len(pace.chased.intersection(pace.loads[row])) / len(pace.loads[row])
+                wait_share
+                * len(pace.chased.intersection(pace.loads[piece_index]))
+                / len(pace.loads[piece_index])
             )
     return dependent_clk > 0.5 * waited_clk > 0.0, waited_clk / own_clk if own_clk else 0.0

@@ -408,9 +408,9 @@ def piece_clocks(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
         lane_rate = min(warps * access.missed_sectors / access.sectors, 1.0)
         miss_rates[access.pc] = 1.0 - (1.0 - lane_rate) ** (access.sectors / access.requests)
     piece_clk = np.zeros(len(work.pace.loads))
-    for row in np.flatnonzero(work.executions[: len(work.pace.loads)]).tolist():
-        latency_clk = work.pace.chain_clk[row]
-        load_miss_rates = [miss_rates[pc] for pc in work.pace.loads[row] if pc in miss_rates]
+    for piece_index in np.flatnonzero(work.executions[: len(work.pace.loads)]).tolist():
+        latency_clk = work.pace.chain_clk[piece_index]
+        load_miss_rates = [miss_rates[pc] for pc in work.pace.loads[piece_index] if pc in miss_rates]
         serial_loads = (latency_clk[3] - latency_clk[2]) / (LATENCIES[3] - LATENCIES[2])
         load_clk = L1_LATENCY_CLK
         if load_miss_rates and serial_loads > 0.01:
@@ -419,10 +419,12 @@ def piece_clocks(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
                 miss_rate = 1.0 - math.prod(1.0 - rate for rate in load_miss_rates)
             else:
                 miss_rate = 1.0 - (1.0 - sum(load_miss_rates) / len(load_miss_rates)) ** loads_together
-            line_count = max(lines[pc] for pc in work.pace.loads[row] if pc in lines)
+            line_count = max(lines[pc] for pc in work.pace.loads[piece_index] if pc in lines)
             slowest_clk = miss_clk * (1.0 + latency_spread * math.log2(line_count * loads_together))
             load_clk += LINE_CLK * (line_count - 1.0) + miss_rate * (slowest_clk - L1_LATENCY_CLK)
-        piece_clk[row] = float(work.executions[row]) * float(np.interp(load_clk, LATENCIES, latency_clk))
+        piece_clk[piece_index] = float(work.executions[piece_index]) * float(
+            np.interp(load_clk, LATENCIES, latency_clk)
+        )
     for access in work.counters.accesses:
         if access.space == "shared" and access.kind == "load" and access.pc in work.pace.rows:
             piece_clk[work.pace.rows[access.pc]] += CONFLICT_CLK * access.bank_conflicts

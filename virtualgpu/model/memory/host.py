@@ -37,11 +37,11 @@ def _available_bytes() -> int:
 def _remaining_group_bytes() -> Iterator[int]:
     """Yield for each memory limit of this process (container, batch system) the bytes that are left."""
     try:
-        lines = _GROUP_FILE.read_text(encoding="utf-8").splitlines()
+        group_lines = _GROUP_FILE.read_text(encoding="utf-8").splitlines()
     except OSError:
         return
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
+    for group_line in group_lines:
+        _, controllers, path = group_line.split(":", 2)
         if controllers and "memory" not in controllers.split(","):
             continue
         groups_folder = _GROUP_ROOT / "memory" if controllers else _GROUP_ROOT
@@ -50,7 +50,9 @@ def _remaining_group_bytes() -> Iterator[int]:
         for ancestor in (control_group, *control_group.parents):  # a limit applies to all groups within
             folder = groups_folder / ancestor.relative_to("/")
             with contextlib.suppress(OSError, ValueError, KeyError):  # no file, or no limit ("max")
-                statistics = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+                statistics = dict(
+                    group_line.split() for group_line in (folder / "memory.stat").read_text().splitlines()
+                )
                 limit_bytes = int((folder / limit_file).read_text())
                 used_bytes = int((folder / use_file).read_text())
                 yield limit_bytes - used_bytes + int(statistics[cache_entry])

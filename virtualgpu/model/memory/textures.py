@@ -87,11 +87,11 @@ class Textures:
                 )
             slot = self._free.pop()
             self._generations[slot] += 1
-            row = self.table[slot : slot + 1]
-            row[:] = np.zeros(1, OBJECT)
+            table_row = self.table[slot : slot + 1]
+            table_row[:] = np.zeros(1, OBJECT)
             for name, value in fields.items():
-                row[name] = value
-            row["handle"] = handle = int(self._generations[slot]) * CAPACITY + slot
+                table_row[name] = value
+            table_row["handle"] = handle = int(self._generations[slot]) * CAPACITY + slot
             return handle
 
     def remove(self, handle: int) -> None:

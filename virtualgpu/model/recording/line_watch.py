@@ -224,31 +224,31 @@ class _LineSearch:
         index = bisect.bisect_right(self._times.get(thread, ()), time_ns) - 1
         if index < 0:
             return None
-        line = self._lines[thread][index]
+        code_line = self._lines[thread][index]
         if self._exact_until_ns is None or time_ns < self._exact_until_ns:
-            self._lines_by_call[call].add(line)
-            return line
+            self._lines_by_call[call].add(code_line)
+            return code_line
         # Some lines have no events any more: the call belongs to this line, which began last, or to one of
         # them.
         known_lines = self._lines_by_call[call]
         is_first_call = self._last_index.get(thread) != index
         self._last_index[thread] = index
-        if line in known_lines:
-            return line
-        if line in self._lines_before(self._exact_until_ns) or not is_first_call:
+        if code_line in known_lines:
+            return code_line
+        if code_line in self._lines_before(self._exact_until_ns) or not is_first_call:
             return next(iter(known_lines)) if len(known_lines) == 1 else None
-        if any(code_object is not line[0] for code_object, _ in known_lines):
+        if any(code_object is not code_line[0] for code_object, _ in known_lines):
             return None  # a new line, which may call a function whose lines have no events any more
-        known_lines.add(line)
-        return line
+        known_lines.add(code_line)
+        return code_line
 
     def _lines_before(self, time_ns: int) -> set[tuple[CodeType, int]]:
         """Return all lines that had begun before `time_ns`, in any thread."""
         if self._early_lines is None:
             self._early_lines = {
-                line
+                code_line
                 for thread, times in self._times.items()
-                for line in self._lines[thread][: bisect.bisect_left(times, time_ns)]
+                for code_line in self._lines[thread][: bisect.bisect_left(times, time_ns)]
             }
         return self._early_lines
 

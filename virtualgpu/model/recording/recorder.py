@@ -115,8 +115,8 @@ class Recorder:
         if len(self._calls) >= MAX_RECORDS:
             self.lost += 1
             return
-        line, _ = self._lines.here()
-        self._calls.append((name, begun_ns, self._read_clock(), threading.get_ident(), number, line))
+        source_line, _ = self._lines.here()
+        self._calls.append((name, begun_ns, self._read_clock(), threading.get_ident(), number, source_line))
 
     def waited(
         self,
@@ -130,8 +130,8 @@ class Recorder:
     ) -> None:
         """Record, as a separate host call, that the host has waited since `begun_ns`."""
         now_ns = self._read_clock()
-        line, function_name = self._lines.here()
-        self._calls.append((name, begun_ns, now_ns, threading.get_ident(), 0, line))
+        source_line, function_name = self._lines.here()
+        self._calls.append((name, begun_ns, now_ns, threading.get_ident(), 0, source_line))
         self.waits.append(
             Synchronization(
                 type=type,
@@ -143,7 +143,7 @@ class Recorder:
                 event_id=event_id,
                 after=after,
                 hidden=function_name not in _EXPLICIT_WAITS,
-                source=line,
+                source=source_line,
             )
         )
 
@@ -153,11 +153,11 @@ class Recorder:
         The call has read pageable memory or, if `has_waited`, waited for the end of the copy.
         """
         now_ns = self._read_clock()
-        line = None
+        source_line = None
         for index in reversed(range(len(self._calls))):
-            name, start_ns, _, thread, correlation_id, line = self._calls[index]
+            name, start_ns, _, thread, correlation_id, source_line = self._calls[index]
             if correlation_id == copy.correlation_id:
-                self._calls[index] = (name, start_ns, now_ns, thread, correlation_id, line)
+                self._calls[index] = (name, start_ns, now_ns, thread, correlation_id, source_line)
                 break
         if not has_waited:
             return
@@ -171,7 +171,7 @@ class Recorder:
                 name=_CALLS[copy.kind],
                 after=(copy.correlation_id,),
                 hidden=True,
-                source=line,
+                source=source_line,
             )
         )
 
@@ -187,8 +187,8 @@ class Recorder:
         """Record a stream's wait for an event."""
         self.streams.setdefault((device_id, stream_id), stream)
         now_ns = self._read_clock()
-        line, _ = self._lines.here()
-        self._calls.append(("cudaStreamWaitEvent", now_ns, now_ns, threading.get_ident(), 0, line))
+        source_line, _ = self._lines.here()
+        self._calls.append(("cudaStreamWaitEvent", now_ns, now_ns, threading.get_ident(), 0, source_line))
         self.waits.append(
             Synchronization(
                 type="STREAM_WAIT_EVENT",
@@ -200,6 +200,6 @@ class Recorder:
                 event_id=event_id,
                 event_stream_id=event_stream_id,
                 after=after,
-                source=line,
+                source=source_line,
             )
         )

@@ -21,7 +21,7 @@ def ring(operation: Operation, gpus: int) -> Steps:
     gather = [
         [Move(rank, (rank + 1) % gpus, (rank - step) % gpus) for rank in ranks] for step in range(last_rank)
     ]
-    line = [
+    chain_steps = [
         [Move(rank, rank + 1, step - rank) for rank in range(last_rank) if 0 <= step - rank < gpus]
         for step in range(gpus + last_rank - 1)
     ]
@@ -29,9 +29,10 @@ def ring(operation: Operation, gpus: int) -> Steps:
         "all-reduce": reduce + gather,
         "reduce-scatter": reduce,
         "all-gather": gather,
-        "broadcast": line,
+        "broadcast": chain_steps,
         "reduce": [
-            [Move(move.target, move.source, move.chunk, True) for move in moves] for moves in reversed(line)
+            [Move(move.target, move.source, move.chunk, True) for move in moves]
+            for moves in reversed(chain_steps)
         ],
     }
     return schedules[operation]

@@ -121,24 +121,24 @@ class SharedEvents:
     def __init__(self, shared: SharedWrites) -> None:
         self.shared = shared
         self.words = -(-shared.size_bytes // WORD_BYTES)
-        row, lane = np.nonzero(lanes_of(shared.mask))
-        offset = shared.offset[row, lane].astype(np.int64)
-        width = shared.width_bytes[row].astype(np.int64)
+        write_rows, write_lanes = np.nonzero(lanes_of(shared.mask))
+        offset = shared.offset[write_rows, write_lanes].astype(np.int64)
+        width = shared.width_bytes[write_rows].astype(np.int64)
         byte_in_word = (offset % WORD_BYTES).astype(np.uint64)
-        bits_in_word = shared.value[row, lane] << np.uint64(8) * byte_in_word
+        bits_in_word = shared.value[write_rows, write_lanes] << np.uint64(8) * byte_in_word
         mask = (np.uint64(1) << width.astype(np.uint64)) - np.uint64(1) << byte_in_word
         # A piece of 8 bytes is an event of two words.
         long_pieces = np.flatnonzero(width > WORD_BYTES)
-        piece_index = np.append(np.arange(row.size), long_pieces)
-        second_word = np.repeat([0, 1], [row.size, long_pieces.size])
+        piece_index = np.append(np.arange(write_rows.size), long_pieces)
+        second_word = np.repeat([0, 1], [write_rows.size, long_pieces.size])
         word_index = offset[piece_index] // WORD_BYTES + second_word
         order = np.lexsort((piece_index, word_index))
         order = order[word_index[order] < self.words]
         piece_index = piece_index[order]
         self.second = second_word[order]
         self.word = word_index[order]
-        self.row = row[piece_index]
-        self.lane = lane[piece_index]
+        self.row = write_rows[piece_index]
+        self.lane = write_lanes[piece_index]
         half_bits = 8 * WORD_BYTES * self.second.astype(np.uint64)
         bits_in_word = bits_in_word[piece_index] >> half_bits
         mask = mask[piece_index] >> np.uint64(WORD_BYTES) * (self.second > 0)

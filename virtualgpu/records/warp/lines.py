@@ -82,13 +82,13 @@ def find_visits(trace: WarpTrace) -> Visits:
         turn_begins[1:] |= np.diff(trace.detail.depth) != 0
     run_begins = turn_begins.copy()
     run_begins[1:] |= is_jump[:-1]
-    line = _step_lines(trace, is_setup, np.cumsum(turn_begins))
+    step_lines = _step_lines(trace, is_setup, np.cumsum(turn_begins))
     is_cut = turn_begins.copy()
-    is_cut[1:] |= line[1:] != line[:-1]
+    is_cut[1:] |= step_lines[1:] != step_lines[:-1]
     is_cut[0] = True
     part_starts = np.flatnonzero(is_cut)
     part_runs = np.cumsum(run_begins)[part_starts].astype(np.int64)
-    part_lines = line[part_starts]
+    part_lines = step_lines[part_starts]
     part_effects = np.logical_or.reduceat(has_effect, part_starts)
     joins_next, joins_previous = _moved_parts(
         trace.code, part_runs, part_lines, part_effects, mask[part_starts]
@@ -120,7 +120,7 @@ def find_visits(trace: WarpTrace) -> Visits:
         np.where(has_effect, trace.executed_mask, 0).astype(np.uint32), begin
     )
     active = mask[begin].astype(np.uint32)
-    step_line = np.where(trace.line > 0, trace.line, line).astype(np.int32)
+    step_line = np.where(trace.line > 0, trace.line, step_lines).astype(np.int32)
     moved_lines = tuple(tuple(sorted(lines)) for lines in moved_lanes)
     return Visits(
         begin=begin,

@@ -43,7 +43,7 @@ class _Race:
 
     kind: str
     relation: int
-    found: Finding
+    finding: Finding
     update: Update | None = None
     sort: str = ""  # a word of `sentences`: the reason why the race may be intended
     pairs: frozenset[tuple[int, int]] = frozenset()  # of lines, if there are several
@@ -83,12 +83,12 @@ class Report:
             self._barrier_hazard(finding) for finding in self.findings.divergent_barriers.values()
         ]
         swapped_starts = {
-            race.found.start
+            race.finding.start
             for race in races
-            if race.found.space == "global" and any(site.swaps for site in self._both_sites(race.found))
+            if race.finding.space == "global" and any(site.swaps for site in self._both_sites(race.finding))
         }
         grid_races = {
-            (race.found.start, self._lines_of(race.found))
+            (race.finding.start, self._lines_of(race.finding))
             for race in races
             if race.relation == sentences.GRID
         }
@@ -147,7 +147,7 @@ class Report:
     # -- races ---------------------------------------------------------------------------------------
 
     def _race_hazard(self, race: _Race, all_races: Sequence[_Race]) -> Hazard:
-        finding = race.found
+        finding = race.finding
         hazard_kind = race.kind
         assert finding.first is not None
         first_place = self._place_of(finding.first)
@@ -218,19 +218,19 @@ class Report:
 
     def _remedy_context(self, race: _Race, all_races: Sequence[_Race]) -> sentences.RemedyContext:
         """Return the context from which a race's remedy is written."""
-        lines = self._lines_of(race.found)
-        space = race.found.space
+        lines = self._lines_of(race.finding)
+        space = race.finding.space
         relation = max(
             other_race.relation
             for other_race in all_races
-            if self._lines_of(other_race.found) == lines and other_race.found.space == space
+            if self._lines_of(other_race.finding) == lines and other_race.finding.space == space
         )
-        in_loop, barrier_between, barrier_elsewhere = self._loop_barriers(race.found, relation)
+        in_loop, barrier_between, barrier_elsewhere = self._loop_barriers(race.finding, relation)
         all_sites = self.findings.sites
         polls = any(site.flag and site.reads for site in all_sites)
         if relation == sentences.BLOCK and (self._ordering.has_messages or polls):
             relation = sentences.FLAGS
-        sites_of_race = self._both_sites(race.found)
+        sites_of_race = self._both_sites(race.finding)
         return sentences.RemedyContext(
             relation,
             in_loop,
@@ -312,7 +312,7 @@ class Report:
         `swapped` are the arrays that compare-and-swaps change, `grid_races` those with the lines of races
         between blocks.
         """
-        sites = self._both_sites(race.found)
+        sites = self._both_sites(race.finding)
         for site, other_site in (sites, sites[::-1]):
             if site.strong and site.writes and not other_site.writes and not other_site.strong:
                 if site.swaps:
@@ -320,11 +320,11 @@ class Report:
                 if id(other_site.instruction) in self.checks:
                     return sentences.CHECK
                 if (
-                    race.found.space == "global"
-                    and (race.found.start, self._lines_of(race.found)) in grid_races
+                    race.finding.space == "global"
+                    and (race.finding.start, self._lines_of(race.finding)) in grid_races
                 ):
                     return sentences.WEAK
-        if race.found.space == "global" and race.found.start in swapped and race.update is None:
+        if race.finding.space == "global" and race.finding.start in swapped and race.update is None:
             return sentences.MIXED
         return ""
 
@@ -426,7 +426,7 @@ def _merge_races(races: Iterable[_Race], site: Callable[[Access], Site]) -> Iter
     """Merge races that have the same cause into one, which gets the widest relation between threads."""
     race_groups: dict[tuple[object, ...], list[_Race]] = {}
     for race in races:
-        finding = race.found
+        finding = race.finding
         update = race.update
         assert finding.first is not None
         if update is not None:
@@ -437,13 +437,13 @@ def _merge_races(races: Iterable[_Race], site: Callable[[Access], Site]) -> Iter
             key = finding.space, race.kind, site(finding.first).line, site(finding.second).line
         race_groups.setdefault(key, []).append(race)
     for race_group in race_groups.values():
-        widest_race = max(race_group, key=lambda race: (race.relation, not race.found.agree))
-        occurrence_count = sum(race.found.count for race in race_group)
-        agree = all(race.found.agree for race in race_group)
-        accesses = [(race.found.first, race.found.second) for race in race_group if race.sort]
+        widest_race = max(race_group, key=lambda race: (race.relation, not race.finding.agree))
+        occurrence_count = sum(race.finding.count for race in race_group)
+        agree = all(race.finding.agree for race in race_group)
+        accesses = [(race.finding.first, race.finding.second) for race in race_group if race.sort]
         line_pairs = frozenset((site(a).line, site(b).line) for a, b in accesses if a is not None)
         yield replace(
             widest_race,
-            found=replace(widest_race.found, count=occurrence_count, agree=agree),
+            finding=replace(widest_race.finding, count=occurrence_count, agree=agree),
             pairs=line_pairs,
         )

@@ -172,13 +172,13 @@ class Clique:
                 )
         if len(calls) < self.size:
             return False
-        rows = self._matching_calls()
+        call_rows = self._matching_calls()
         if calls[0].name == "commSplit":
             split(calls)
         elif calls[0].name != "barrier":
-            work.collective(rows)
-        for row in rows:
-            for queue, call in zip(self.queues, row, strict=True):
+            work.collective(call_rows)
+        for call_row in call_rows:
+            for queue, call in zip(self.queues, call_row, strict=True):
                 queue.popleft()
                 call.done = True
         return True
@@ -187,16 +187,16 @@ class Clique:
         """Return the calls at the heads of all queues, and the following calls that share their kernel."""
         rows: list[list[Call]] = []
         for queued_items in zip(*self.queues, strict=False):
-            row = [queued_item for queued_item in queued_items if isinstance(queued_item, Call)]
-            is_complete_row = len(row) == self.size and all(
-                call.signature == row[0].signature for call in row
+            matching_row = [queued_item for queued_item in queued_items if isinstance(queued_item, Call)]
+            is_complete_row = len(matching_row) == self.size and all(
+                call.signature == matching_row[0].signature for call in matching_row
             )
             if not is_complete_row or (
-                rows and any(a.kernel_key != b.kernel_key for a, b in zip(rows[0], row, strict=True))
+                rows and any(a.kernel_key != b.kernel_key for a, b in zip(rows[0], matching_row, strict=True))
             ):
                 break
-            rows.append(row)
-            if row[0].group_token is None:
+            rows.append(matching_row)
+            if matching_row[0].group_token is None:
                 break
         return rows
 

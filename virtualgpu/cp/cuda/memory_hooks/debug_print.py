@@ -27,10 +27,10 @@ class DebugPrintHook(MemoryHook):
         self.flush = flush
 
     def _print(self, hook: str, values: dict[str, Any], *keys: str) -> None:
-        line: dict[str, Any] = {"hook": hook, **{key: values[key] for key in keys}}
-        if "pmem_id" in line:
-            line["pmem_id"] = hex(line["pmem_id"])
-        self.file.write(json.dumps(line, separators=(",", ":")) + "\n")
+        record: dict[str, Any] = {"hook": hook, **{key: values[key] for key in keys}}
+        if "pmem_id" in record:
+            record["pmem_id"] = hex(record["pmem_id"])
+        self.file.write(json.dumps(record, separators=(",", ":")) + "\n")
         if self.flush:
             self.file.flush()
 

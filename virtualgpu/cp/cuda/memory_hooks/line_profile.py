@@ -35,8 +35,8 @@ class _Line:
 
     def report(self, name: str, depth: int = 0) -> Iterator[str]:
         yield f"{'  ' * depth}{name} ({_format_size(self.used_bytes)}, {_format_size(self.acquired_bytes)})\n"
-        for (filename, line_number, function), line in self.calls.items():
-            yield from line.report(f"{filename}:{line_number}:{function}", depth + 1)
+        for (filename, line_number, function), called_line in self.calls.items():
+            yield from called_line.report(f"{filename}:{line_number}:{function}", depth + 1)
 
 
 class LineProfileHook(MemoryHook):
@@ -64,12 +64,12 @@ class LineProfileHook(MemoryHook):
         self._add(0, kwargs["mem_size"])
 
     def _add(self, used_bytes: int, acquired_bytes: int) -> None:
-        line = self._root
-        line.add(used_bytes, acquired_bytes)
+        call_node = self._root
+        call_node.add(used_bytes, acquired_bytes)
         frames = [f for f in traceback.extract_stack() if not f.filename.startswith(_HIDDEN_FOLDERS)]
         for frame in frames[: self._max_depth - 1 if self._max_depth > 0 else None]:
-            line = line.calls.setdefault((frame.filename, frame.lineno, frame.name), _Line())
-            line.add(used_bytes, acquired_bytes)
+            call_node = call_node.calls.setdefault((frame.filename, frame.lineno, frame.name), _Line())
+            call_node.add(used_bytes, acquired_bytes)
 
     def print_report(self, file: TextIO | None = None) -> None:
         """Write the report to `file`, by default to standard output."""

@@ -104,17 +104,17 @@ def _copy(code: WarpCode, instruction: ir.Instruction) -> None:
     size_limit = instruction.operands[3] if len(instruction.operands) > 3 else None
     source_bytes = code.get(size_limit, "u32") if isinstance(size_limit, ir.Register | ir.Immediate) else None
     copied_words = "%copied.words"
-    line = f"  {copied_words} = alloca [4 x <32 x i32>], align 64"
-    if line not in code.allocas:
-        code.allocas.append(line)
+    alloca_line = f"  {copied_words} = alloca [4 x <32 x i32>], align 64"
+    if alloca_line not in code.allocas:
+        code.allocas.append(alloca_line)
     for byte in range(0, size, 4):
         address = emitter.binary("add", "i64", from_host, constant("i64", byte))
         value = memory_ops.gather(code, address, mask, "b32")
         if source_bytes is not None:
             has_source = emitter.compare("ugt", "i32", source_bytes, constant("i32", byte))
             value = emitter.select("i32", has_source, value, constant("i32", 0))
-        row = emitter.op(f"getelementptr i8, ptr {copied_words}, i64 {32 * byte}")
-        emitter.raw(f"store <32 x i32> {value}, ptr {row}, align 64")
+        row_pointer = emitter.op(f"getelementptr i8, ptr {copied_words}, i64 {32 * byte}")
+        emitter.raw(f"store <32 x i32> {value}, ptr {row_pointer}, align 64")
     emitter.raw(
         f"call void @{copy_queue.begin(code)}(ptr %ctx, <32 x i64> {to_host}, i32 {mask}, ptr {copied_words}, "
         f"i32 {size // 4}, i32 {access_index}, i64 0)"

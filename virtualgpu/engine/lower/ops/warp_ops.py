@@ -236,15 +236,15 @@ def _shuffle_function(mode: str) -> tuple[str, str]:
     """Return an LLVM function for a shuffle in which each lane may read from a different lane."""
     emitter = Emitter()
     source_lanes, _ = _shuffle_sources(emitter, mode, "%delta", "%control")
-    row = "<32 x i32>"
+    row_type = "<32 x i32>"
     lines = "\n".join(emitter.lines)
     return (
         f"shuffle_{mode}",
         f"""
-define internal {row} @shuffle_{mode}({row} %v, {row} %delta, {row} %control) noinline {{
+define internal {row_type} @shuffle_{mode}({row_type} %v, {row_type} %delta, {row_type} %control) noinline {{
 {lines}
-  %r = call {row} @permute_i32({row} %v, {row} {source_lanes})
-  ret {row} %r
+  %r = call {row_type} @permute_i32({row_type} %v, {row_type} {source_lanes})
+  ret {row_type} %r
 }}
 """,
     )

@@ -87,13 +87,13 @@ def _element_addresses(code: WarpCode, rows: str, matrix: int, transposed_half: 
     for lane in range(layout.LANES):
         row_index = lane // 4
         column_index = 2 * (lane % 4)
-        row, column = (
+        element_row, element_column = (
             (row_index, column_index)
             if transposed_half is None
             else (column_index + transposed_half, row_index)
         )
-        row_order.append(f"i32 {_ROWS * matrix + row}")
-        offsets.append(f"i64 {_ELEMENT_BYTES * column}")
+        row_order.append(f"i32 {_ROWS * matrix + element_row}")
+        offsets.append(f"i64 {_ELEMENT_BYTES * element_column}")
     starts = code.emitter.op(
         f"shufflevector <32 x i64> {rows}, <32 x i64> poison, <32 x i32> <{', '.join(row_order)}>"
     )

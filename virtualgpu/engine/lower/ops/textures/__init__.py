@@ -66,8 +66,8 @@ def _handles_and_coordinates(
         value = code.emitter.cast(
             code.get(coordinate, coordinate_type), "float" if coordinate_type == "f32" else "i32", "i32"
         )
-        row = code.emitter.op(f"getelementptr [32 x i32], ptr {rows}, i64 {n}")
-        code.emitter.raw(f"store <32 x i32> {value}, ptr {row}")
+        row_pointer = code.emitter.op(f"getelementptr [32 x i32], ptr {rows}, i64 {n}")
+        code.emitter.raw(f"store <32 x i32> {value}, ptr {row_pointer}")
     return handles, rows, len(coordinates.items)
 
 
@@ -117,8 +117,8 @@ def _texture(code: WarpCode, instruction: ir.Instruction) -> None:
     for n, register in enumerate(destination.items):
         if register is None:
             continue
-        row = emitter.op(f"getelementptr [32 x i32], ptr {values}, i64 {n}")
-        value = emitter.op(f"load <32 x i32>, ptr {row}")
+        row_pointer = emitter.op(f"getelementptr [32 x i32], ptr {values}, i64 {n}")
+        value = emitter.op(f"load <32 x i32>, ptr {row_pointer}")
         code.set(register, emitter.cast(value, "i32", "float") if texel_type == "f32" else value, texel_type)
 
 

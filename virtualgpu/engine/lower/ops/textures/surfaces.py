@@ -56,8 +56,8 @@ find:
         axes = [*axes, 2]
         rows = [*rows, 0]
     inside_test = "true"
-    for axis, row in zip(axes, rows, strict=True):
-        llvm_text += f"""  %row{axis} = getelementptr [32 x i32], ptr %coordinates, i64 {row}
+    for axis, row_number in zip(axes, rows, strict=True):
+        llvm_text += f"""  %row{axis} = getelementptr [32 x i32], ptr %coordinates, i64 {row_number}
   %c{axis}.p = getelementptr i32, ptr %row{axis}, i64 %l64
   %c{axis} = load i32, ptr %c{axis}.p
   %held{axis} = call i32 @texture_index(i32 %c{axis}, i32 %size{axis}, i32 {textures.CLAMP})
