@@ -32,7 +32,7 @@ _SPACES = {
     "shared": structures.SHARED,
     "local": structures.LOCAL,
     "generic": structures.GENERIC,
-    "": structures.NOWHERE,
+    "": structures.NO_SPACE,
 }
 _CHECKED_SPACES = ("global", "shared", "local")
 _ENTRY = np.dtype([(name, "<i8") for name in ("key", "count", "differs", "start", "word", "first", "second")])
@@ -285,23 +285,23 @@ class Checker:
     def custom_event(
         self, block: int, warp: int, site: int, lanes: npt.NDArray[np.int64] | None, mask: int, extra: int
     ) -> None:
-        if site == structures.GROW:
+        if site == structures.GROW_TABLES:
             self.ordering.grow()
-        elif site == structures.DRAIN:
+        elif site == structures.FLUSH_FINDINGS:
             self.flush()
-        elif site == structures.LEARN:
+        elif site == structures.LEARN_MESSAGES:
             self.ordering.learn(block)
-        elif site == structures.KNOW:
+        elif site == structures.ALLOCATE_MATRIX:
             self.ordering.matrix(self.ordering.slot(block))
-        elif site == structures.DESCRIBE:
+        elif site == structures.DESCRIBE_SITE:
             self._describe_site(mask, bool(extra))
-        elif site == structures.REGION:
+        elif site == structures.OPEN_REGION:
             self._open_region(mask)
-        elif site == structures.HEAP:
+        elif site == structures.CHECK_HEAP_ACCESS:
             assert lanes is not None
             self._check_heap_access(block, warp, lanes, mask, extra)
         else:
-            assert site == structures.MIXED
+            assert site == structures.MIXED_BARRIER
             assert lanes is not None
             block_state = self.ordering.slot(block).block_state
             instructions = self.function.instructions
@@ -334,7 +334,7 @@ class Checker:
         site_row.kind_shared = site.kind("shared")
         site_row.meets = site.strong or site.volatile
         site_row.releases = site.releases
-        site_row.step = structures.ISSUED * site.copies
+        site_row.step = structures.COPY_ISSUED * site.copies
         site_row.bulk = site.bulk
         site_row.awaits = site.awaits
         site_row.low, site_row.high = UNBOUNDED

@@ -14,12 +14,12 @@ from virtualgpu.engine.machine import jit
 from virtualgpu.sanitizer import shadow
 from virtualgpu.sanitizer.shadow import access, begin, full_barrier, renew
 from virtualgpu.sanitizer.structures import (
-    ARRIVED,
-    DESCRIBE,
-    KNOW,
-    LEARN,
-    MIXED,
-    NOWHERE,
+    ALLOCATE_MATRIX,
+    COPY_ARRIVED,
+    DESCRIBE_SITE,
+    LEARN_MESSAGES,
+    MIXED_BARRIER,
+    NO_SPACE,
     SITE_BYTES,
     Block,
     Checker,
@@ -65,7 +65,7 @@ def partial_barrier(context: Context, block: Block, checker: Checker, first_thre
 def warp_sync(context: Context, block: Block, checker: Checker, members: int, mask: int) -> None:
     """Record a ``__syncwarp``, at which each lane waits for the lanes in its own mask."""
     if block.known == 0:
-        call(block.ask, context, KNOW, 0, 0, 0)
+        call(block.ask, context, ALLOCATE_MATRIX, 0, 0, 0)
     remaining_lanes = mask
     while remaining_lanes:
         lane = lowest(remaining_lanes)
@@ -94,13 +94,13 @@ def wait(context: Context, block: Block, checker: Checker, lanes: int, mask: int
         block.wait_mask = mask
     elif block.wait_pc != pc:
         block.mixed = 1
-        call(block.ask, context, MIXED, lanes, mask, 0)
+        call(block.ask, context, MIXED_BARRIER, lanes, mask, 0)
 
 
 def opens(context: Context, block: Block, checker: Checker) -> None:
     """Record that all threads of the block have passed barrier 0."""
     if block.has_unfenced_reads:
-        call(block.ask, context, LEARN, 0, 0, 0)
+        call(block.ask, context, LEARN_MESSAGES, 0, 0, 0)
     if block.mixed or block.arrived:
         call(block.ask, context, layout.BLOCK_OPENS, 0, 0, 0)
     else:
@@ -130,12 +130,12 @@ def observe(context: Context, site_number: int, lanes: int, mask: int, values: i
         if mask == 0:
             return
         if site.known == 0:
-            call(block.ask, context, DESCRIBE, 0, site_number, values)
-        if site.space == NOWHERE:
+            call(block.ask, context, DESCRIBE_SITE, 0, site_number, values)
+        if site.space == NO_SPACE:
             return
         if block.has_unfenced_reads and site.writes and site.meets == 0:
             # A store is never executed before the loads that it depends on; a load can be.
-            call(block.ask, context, LEARN, 0, 0, 0)
+            call(block.ask, context, LEARN_MESSAGES, 0, 0, 0)
         access(context, block, checker, site, lanes, mask, values, site.step)
         if site.meets:
             fenced = load32(block.fenced + 4 * context.warp) & mask
@@ -157,7 +157,7 @@ def observe(context: Context, site_number: int, lanes: int, mask: int, values: i
             address = block.wide + 4 * context.warp
             store32(address, load32(address) | mask)
             if block.has_unfenced_reads:
-                call(block.ask, context, LEARN, 0, 0, 0)
+                call(block.ask, context, LEARN_MESSAGES, 0, 0, 0)
     elif site_number == layout.ARRIVE:
         block.arrived = 1
         call(block.ask, context, site_number, lanes, mask, values)
@@ -165,7 +165,7 @@ def observe(context: Context, site_number: int, lanes: int, mask: int, values: i
         copy_code = layout.COPY - site_number
         site = struct_at(Site, checker.sites + (copy_code >> 2) * SITE_BYTES)
         if site.known:
-            access(context, block, checker, site, lanes, mask, 0, (copy_code & 3) + ARRIVED)
+            access(context, block, checker, site, lanes, mask, 0, (copy_code & 3) + COPY_ARRIVED)
 
 
 _COMPILED = (

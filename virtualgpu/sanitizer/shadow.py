@@ -15,23 +15,23 @@ from virtualgpu.engine.ir.compiled import (
 )
 from virtualgpu.sanitizer.structures import (
     ACROSS_BLOCKS,
-    ARRIVED,
-    DRAIN,
+    CHECK_HEAP_ACCESS,
+    COPY_ARRIVED,
+    COPY_ISSUED,
+    COPY_LANDED,
     ENTRIES,
     ENTRY_BYTES,
+    FLUSH_FINDINGS,
     GENERIC,
     GLOBAL,
-    GROW,
-    HEAP,
+    GROW_TABLES,
     IN_BLOCK,
     IN_WARP,
-    ISSUED,
-    LANDED,
     LOCAL,
+    OPEN_REGION,
     OUTSIDE_ARRAY,
     PENDING_COPY,
     RACE,
-    REGION,
     REGION_BYTES,
     SHARED,
     STRONG_READ,
@@ -58,7 +58,7 @@ _OFFSET_MASK = (1 << 56) - 1
 def renew(context: Context, block: Block, checker: Checker) -> None:
     """Begin a new segment of accesses in the block."""
     if checker.count == checker.capacity:
-        call(block.ask, context, GROW, 0, 0, 0)
+        call(block.ask, context, GROW_TABLES, 0, 0, 0)
     n = checker.count
     store64(checker.blocks + 8 * n, block.number)
     store64(checker.epochs + 8 * n, block.epoch)
@@ -222,7 +222,7 @@ def add_finding(
     entry.count += 1
     entry.differs = entry.differs | differs
     if checker.used > checker.room:
-        call(block.ask, context, DRAIN, 0, 0, 0)
+        call(block.ask, context, FLUSH_FINDINGS, 0, 0, 0)
 
 
 def stored_value(block: Block, checker: Checker, lane: int, word_number: int) -> int:
@@ -372,22 +372,22 @@ def update_copies(
     address = block.pending_copies + 4 * word
     copy_count = load32(address)
     is_early = 0
-    if copy_count > 0 and step <= ISSUED:
+    if copy_count > 0 and step <= COPY_ISSUED:
         is_early = 1
         copy_record = load64(block.latest + 8 * word)
         flags = PENDING_COPY | 1 << 6
         if unordered(block, checker, copy_record, record & _THREAD_MASK):
             flags = flags | IN_BLOCK << 4
         add_finding(context, block, checker, flags, 0, word, copy_record, record, 1)
-    if step == ISSUED:
+    if step == COPY_ISSUED:
         store32(address, copy_count + 1)
         store64(block.latest + 8 * word, record)
         if site.bulk:
             store32(block.barriers + 4 * word, block.barrier)
             block.has_bulk = 1
-    elif step == ARRIVED or (step == LANDED and site.bulk == 0):
+    elif step == COPY_ARRIVED or (step == COPY_LANDED and site.bulk == 0):
         store32(address, copy_count - 1)
-    return is_early or step == LANDED
+    return is_early or step == COPY_LANDED
 
 
 def await_bulk_copies(block: Block, checker: Checker, barrier: int) -> None:
@@ -512,7 +512,7 @@ def find_region(context: Context, checker: Checker, block: Block, address: int) 
     if address >= r.end:
         return 0
     if r.known == 0:
-        call(block.ask, context, REGION, 0, lower - 1, 0)
+        call(block.ask, context, OPEN_REGION, 0, lower - 1, 0)
     return region
 
 
@@ -652,4 +652,4 @@ def access(
         else:
             touch_local(context, block, checker, site, address, record)
     if outside_lanes:
-        call(block.ask, context, HEAP, lanes, outside_lanes, site.number)
+        call(block.ask, context, CHECK_HEAP_ACCESS, lanes, outside_lanes, site.number)

@@ -19,7 +19,7 @@ GLOBAL = 0
 SHARED = 1
 LOCAL = 2
 GENERIC = 3
-NOWHERE = 4
+NO_SPACE = 4
 # Planes of a word's history: three for each class.
 PLANES = 9
 THREAD_BITS = 10
@@ -35,15 +35,24 @@ IN_BLOCK = 1
 ACROSS_BLOCKS = 2
 ENTRIES = 4096
 
-# Stages of asynchronous copies; 0 is any other access. From `BOUND` on the copy is a write that the barrier
-# orders, although its data arrive later.
-ISSUED = 1
-ARRIVED = 2
-BOUND = 3
-LANDED = 4
+# Stages of asynchronous copies; 0 is any other access. From `COPY_BOUND` on, the copy is a write that the
+# barrier orders, although its data arrive later.
+COPY_ISSUED = 1
+COPY_ARRIVED = 2
+COPY_BOUND = 3
+COPY_LANDED = 4
 
 # Sites of callbacks to Python in addition to those of the engine (`layout`).
-GROW, DRAIN, REGION, HEAP, MIXED, KNOW, DESCRIBE, LEARN = (-(1 << 30) - n for n in range(8))
+(
+    GROW_TABLES,
+    FLUSH_FINDINGS,
+    OPEN_REGION,
+    CHECK_HEAP_ACCESS,
+    MIXED_BARRIER,
+    ALLOCATE_MATRIX,
+    DESCRIBE_SITE,
+    LEARN_MESSAGES,
+) = (-(1 << 30) - n for n in range(8))
 
 
 class Context:

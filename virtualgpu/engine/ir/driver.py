@@ -138,12 +138,12 @@ run:
   %r = call i32 @run_block(ptr %ctx, i64 %b, i32 1)
   %n1 = add i64 %n, 1
   store i64 %n1, ptr %next.p
-  %done = icmp eq i32 %r, {layout.DONE}
+  %done = icmp eq i32 %r, {layout.STATUS_DONE}
   br i1 %done, label %block, label %leave
 leave:
   ret i32 %r
 finish:
-  ret i32 {layout.DONE}
+  ret i32 {layout.STATUS_DONE}
 }}
 """
 
@@ -228,7 +228,7 @@ prepare:
   %pw = phi i32 [0, %number], [%pw1, %prepare]
   %pw64 = zext i32 %pw to i64
   %st.p = getelementptr i32, ptr %status.b, i64 %pw64
-  store i32 {layout.YIELDS}, ptr %st.p
+  store i32 {layout.STATUS_YIELDED}, ptr %st.p
   %f.o = mul i64 %pw64, %frame_stride
   %f.i = add i64 %frames, %f.o
   %f.p = inttoptr i64 %f.i to ptr
@@ -262,7 +262,7 @@ warp:
   %w64 = zext i32 %w to i64
   %s.p = getelementptr i32, ptr %status.b, i64 %w64
   %s = load i32, ptr %s.p
-  %can = icmp eq i32 %s, {layout.YIELDS}
+  %can = icmp eq i32 %s, {layout.STATUS_YIELDED}
   br i1 %can, label %call, label %next
 call:
   store i32 %w, ptr %warp.p
@@ -298,13 +298,13 @@ call:
   %longest.b = load i64, ptr %longest_in_block.p
   %longest.b1 = call i64 @llvm.umax.i64(i64 %longest.b, i64 %work1)
   store i64 %longest.b1, ptr %longest_in_block.p
-  %bad = icmp eq i32 %r, {layout.FAULT}
+  %bad = icmp eq i32 %r, {layout.STATUS_FAULT}
   br i1 %bad, label %fail, label %next
 next:
   %now = phi i32 [%s, %warp], [%r, %call]
   %went = phi i1 [false, %warp], [true, %call]
-  %is.ready = icmp eq i32 %now, {layout.YIELDS}
-  %is.waiting = icmp eq i32 %now, {layout.WAITS}
+  %is.ready = icmp eq i32 %now, {layout.STATUS_YIELDED}
+  %is.waiting = icmp eq i32 %now, {layout.STATUS_WAITING}
   %not.ready = xor i1 %is.ready, true
   %progress = and i1 %went, %not.ready
   %ready.i = zext i1 %is.ready to i32
@@ -363,8 +363,8 @@ release:
   %rw64 = zext i32 %rw to i64
   %rs.p = getelementptr i32, ptr %status.b, i64 %rw64
   %rs = load i32, ptr %rs.p
-  %held = icmp eq i32 %rs, {layout.WAITS}
-  %rs1 = select i1 %held, i32 {layout.YIELDS}, i32 %rs
+  %held = icmp eq i32 %rs, {layout.STATUS_WAITING}
+  %rs1 = select i1 %held, i32 {layout.STATUS_YIELDED}, i32 %rs
   store i32 %rs1, ptr %rs.p
   %rfo = mul i64 %rw64, %frame_stride
   %rfi = add i64 %frames, %rfo
@@ -383,13 +383,13 @@ ask:
   %broken = icmp eq i32 %answer, {layout.BARRIER_FAULT}
   br i1 %broken, label %fail, label %ask1
 ask1:
-  %did = icmp eq i32 %answer, {layout.OPENED}
+  %did = icmp eq i32 %answer, {layout.BARRIER_OPENED}
   br i1 %did, label %opened, label %rest
 opened:
   %others.turn = icmp ne i32 %hand_over, 0
   br i1 %others.turn, label %handed, label %on
 handed:
-  ret i32 {layout.HANDED_OVER}
+  ret i32 {layout.STATUS_HANDED_OVER}
 on:
   br label %round
 rest:
@@ -404,7 +404,7 @@ spin:
 again:
   br label %round
 stalled:
-  ret i32 {layout.YIELDS}
+  ret i32 {layout.STATUS_YIELDED}
 closed:
   %clock1 = load i64, ptr %clock.p
   %clock2 = load i64, ptr %clock_at_start.p
@@ -424,12 +424,12 @@ closed:
   %bl.p = getelementptr i64, ptr %bl, i64 %b
   %bl.v = load i64, ptr %longest_in_block.p
   store i64 %bl.v, ptr %bl.p
-  ret i32 {layout.DONE}
+  ret i32 {layout.STATUS_DONE}
 fail:
-  ret i32 {layout.FAULT}
+  ret i32 {layout.STATUS_FAULT}
 aborted:
   call void @fault(ptr %ctx, i32 {layout.ABORTED}, i32 0, i32 -1, i32 0, i32 0, i64 0)
-  ret i32 {layout.FAULT}
+  ret i32 {layout.STATUS_FAULT}
 }}
 declare i32 @llvm.umin.i32(i32, i32)
 """

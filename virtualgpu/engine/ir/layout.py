@@ -14,19 +14,19 @@ from virtualgpu.records.kernel import LINE_BYTES
 LANES = WARP_SIZE
 
 # Program counters of a warp are block numbers; these marks mean that a lane waits or has exited.
-PARKED = 0x2000_0000  # waits at a warp-wide instruction for the lanes its mask names
+PARKED_PC = 0x2000_0000  # waits at a warp-wide instruction for the lanes its mask names
 AT_BARRIER = 0x4000_0000  # waits at a block-wide barrier; bits 20 to 23 are the barrier's number
 BARRIER_SHIFT = 20
 BARRIERS = 16
-REDUCES = 1 << 24  # ... and this bit marks one with a reduction
+REDUCTION_BIT = 1 << 24  # ... and this bit marks one with a reduction
 EXITED = 0x7FFF_FFFF
 
 # What a warp function returns to the block driver.
-DONE = 0
-WAITS = 1
-FAULT = 2
-YIELDS = 4
-HANDED_OVER = 8
+STATUS_DONE = 0
+STATUS_WAITING = 1
+STATUS_FAULT = 2
+STATUS_YIELDED = 4
+STATUS_HANDED_OVER = 8
 
 # Fault codes.
 ILLEGAL_GLOBAL = 1
@@ -67,8 +67,8 @@ TO_BARRIER = 1
 BY_BARRIER = 2
 
 # Results of the barrier callback.
-NOTHING_OPENED = 0
-OPENED = 1
+NO_BARRIER_OPENED = 0
+BARRIER_OPENED = 1
 BARRIER_FAULT = 2
 
 # Back edges that a warp may take before it lets other warps run and reads the abort flag.

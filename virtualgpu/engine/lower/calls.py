@@ -76,7 +76,7 @@ def _call(
     for formal, actual in zip(callee.function.params, arguments, strict=True):
         _copy_parameter(code, frame, callee.records[formal.name], "%frame", code.parameter_record(actual))
     status = emitter.op(f"call i32 @{callee.symbol}(ptr %ctx, ptr {frame}, i32 {lanes}, i64 {local})")
-    failed = emitter.op(f"icmp eq i32 {status}, {layout.FAULT}")
+    failed = emitter.op(f"icmp eq i32 {status}, {layout.STATUS_FAULT}")
     code.leave_on_fault(failed)
     emitter.context_store("depth", depth)
     for formal, actual in zip(callee.function.returns, results, strict=True):

@@ -36,15 +36,15 @@ def prologue(code: WarpCode) -> None:
         f"  %o.done = icmp eq i32 %go.pc, {layout.EXITED}",
         "  br i1 %o.done, label %done, label %o1",
         "done:",
-        f"  ret i32 {layout.DONE}",
+        f"  ret i32 {layout.STATUS_DONE}",
         "o1:",
         f"  %o.barrier = icmp uge i32 %go.pc, {layout.AT_BARRIER}",
         "  br i1 %o.barrier, label %waits, label %parked",
         "waits:",
-        f"  ret i32 {layout.WAITS}",
+        f"  ret i32 {layout.STATUS_WAITING}",
         # The remaining lanes wait for each other: let the first of them continue alone.
         "parked:",
-        f"  %o.pc = sub i32 %go.pc, {layout.PARKED}",
+        f"  %o.pc = sub i32 %go.pc, {layout.PARKED_PC}",
         "  %o.pcs0 = insertelement <32 x i32> poison, i32 %o.pc, i32 0",
         "  %o.pcs = shufflevector <32 x i32> %o.pcs0, <32 x i32> poison, <32 x i32> zeroinitializer",
         "  %o.new = select <32 x i1> %d.is, <32 x i32> %o.pcs, <32 x i32> %d.pcs",
@@ -53,7 +53,7 @@ def prologue(code: WarpCode) -> None:
     emitter.context_store("forced", "1")
     emitter.raw("br label %dispatch")
     code.begin("failed")
-    emitter.raw(f"ret i32 {layout.FAULT}")
+    emitter.raw(f"ret i32 {layout.STATUS_FAULT}")
     if code.has_meetings:  # lanes are parked, or were named wrongly
         code.begin("unmet")
         failed = emitter.op(f"icmp ne i32 {emitter.context_load('fault_code')}, 0")
@@ -140,7 +140,7 @@ def rotation(code: WarpCode) -> None:
         "  %r.later = and <32 x i1> %r.beyond, %r.other",
         "  %r.rest = select <32 x i1> %r.later, <32 x i32> %r.pcs, <32 x i32> splat (i32 -1)",
         "  %r.pc = call i32 @llvm.vector.reduce.umin.v32i32(<32 x i32> %r.rest)",
-        f"  %r.can = icmp ult i32 %r.pc, {layout.PARKED}",
+        f"  %r.can = icmp ult i32 %r.pc, {layout.PARKED_PC}",
         f"  %r.n.p = getelementptr i8, ptr %frame, i64 {layout.TURNS_OFFSET}",
         "  %r.n = load i32, ptr %r.n.p",
         "  %r.n1 = add i32 %r.n, %x.turns",
@@ -167,4 +167,4 @@ def rotation(code: WarpCode) -> None:
         "  br label %switch",
         "yield:",
     ]
-    emitter.raw(f"ret i32 {layout.YIELDS}" if code.function.is_entry else "br label %dispatch")
+    emitter.raw(f"ret i32 {layout.STATUS_YIELDED}" if code.function.is_entry else "br label %dispatch")

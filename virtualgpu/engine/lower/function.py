@@ -218,7 +218,7 @@ class FunctionCompiler(WarpCode):
                     f"or i32 {self.emitter.context_load('exited')}, {self.executed(instruction)}"
                 )
                 self.emitter.context_store("exited", exited)
-            self.leave(constant("i32", layout.EXITED), layout.DONE)
+            self.leave(constant("i32", layout.EXITED), layout.STATUS_DONE)
         elif instruction is not None and mnemonic == "trap":
             self.trap(instruction)
         elif instruction is not None and cfg.is_block_barrier(instruction):
@@ -226,7 +226,7 @@ class FunctionCompiler(WarpCode):
         elif self.next_block() >= 0:
             self.go_to(self.next_block())
         else:
-            self.leave(constant("i32", layout.EXITED), layout.DONE)
+            self.leave(constant("i32", layout.EXITED), layout.STATUS_DONE)
 
     def trap(self, instruction: ir.Instruction) -> None:
         if self.guard is None:
@@ -284,9 +284,9 @@ class FunctionCompiler(WarpCode):
         if self.options.observe:
             self.observe(layout.AT_BLOCK_BARRIER, constant("i64", instruction.pc), lanes)
         wait_code = emitter.op(f"shl i32 {barrier_index}, {layout.BARRIER_SHIFT}")
-        offset = layout.AT_BARRIER + (layout.REDUCES if reduces else 0) + max(self.next_block(), 0)
+        offset = layout.AT_BARRIER + (layout.REDUCTION_BIT if reduces else 0) + max(self.next_block(), 0)
         wait_code = emitter.op(f"add i32 {wait_code}, {offset}")
-        self.leave(emitter.splat("i32", wait_code), layout.WAITS)
+        self.leave(emitter.splat("i32", wait_code), layout.STATUS_WAITING)
 
     # -- blocks --------------------------------------------------------------------------------------
 
@@ -309,9 +309,7 @@ class FunctionCompiler(WarpCode):
             self.begin(ask_label)
             incoming = f", [{self.mask}, %{first_label}]"
         strict = int(instruction.root not in ("bar", "barrier"))
-        location = (
-            f"i32 {self.index}, i32 {instruction.pc}, i32 {layout.PARKED + self.block.number}, i32 {strict}"
-        )
+        location = f"i32 {self.index}, i32 {instruction.pc}, i32 {layout.PARKED_PC + self.block.number}, i32 {strict}"
         masks = self.get(operand, "b32")
         meeting = emitter.op(
             f"call i32 @meet(ptr %ctx, ptr %frame, <32 x i32> {masks}, i32 {self.mask}, {location})"

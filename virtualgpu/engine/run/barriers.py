@@ -75,7 +75,7 @@ def expected_lanes(worker: Worker, barrier: ir.Instruction, warp: int, mask: int
             plan.function, plan.flow, barrier.pc
         )
     waiting_lanes = pcs >= layout.AT_BARRIER
-    alive &= ~np.isin(np.where(waiting_lanes, -1, pcs & (layout.PARKED - 1)), excused_lanes)
+    alive &= ~np.isin(np.where(waiting_lanes, -1, pcs & (layout.PARKED_PC - 1)), excused_lanes)
     waiting_here = [
         lane
         for lane in np.flatnonzero(waiting_lanes & alive)
@@ -127,11 +127,13 @@ def open_barriers(worker: Worker) -> int:
         is_opened = True
     if is_opened:
         status = worker.status
-        status[(status == layout.WAITS) & ((pcs < layout.AT_BARRIER).any(axis=1))] = layout.YIELDS
-        return layout.OPENED
-    if not (worker.status == layout.YIELDS).any():
+        status[(status == layout.STATUS_WAITING) & ((pcs < layout.AT_BARRIER).any(axis=1))] = (
+            layout.STATUS_YIELDED
+        )
+        return layout.BARRIER_OPENED
+    if not (worker.status == layout.STATUS_YIELDED).any():
         return _fault(worker, layout.BARRIER_DEADLOCK, waiting_lanes, pcs)
-    return layout.NOTHING_OPENED
+    return layout.NO_BARRIER_OPENED
 
 
 def _divergent_warps(

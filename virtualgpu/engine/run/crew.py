@@ -44,7 +44,7 @@ _IN_FLIGHT = 8
 # Host memory that blocks set aside may take.
 _SUSPENDED_BYTES = 256 << 20
 # States of a block that waits for others, or lets them continue at a barrier.
-_SUSPENDED = (layout.YIELDS, layout.HANDED_OVER)
+_SUSPENDED = (layout.STATUS_YIELDED, layout.STATUS_HANDED_OVER)
 _pool_lock = threading.Lock()
 
 
@@ -145,7 +145,7 @@ class Crew:
                 status = worker.start(order, position)
                 position = worker.next_position
                 self._running = None
-                self._completed += position - self._first_position - (status != layout.DONE)
+                self._completed += position - self._first_position - (status != layout.STATUS_DONE)
                 if status in _SUSPENDED:
                     suspended_workers.append(worker)
                     worker = Worker(self.launch, self.live)
@@ -155,11 +155,11 @@ class Crew:
                 status = resumed_worker.resume()
                 if status in _SUSPENDED:
                     suspended_workers.append(resumed_worker)
-                elif status == layout.DONE:
+                elif status == layout.STATUS_DONE:
                     self._completed += 1
                     worker = resumed_worker
-            turns_without_progress = turns_without_progress + 1 if status == layout.YIELDS else 0
-            if status == layout.FAULT:
+            turns_without_progress = turns_without_progress + 1 if status == layout.STATUS_YIELDED else 0
+            if status == layout.STATUS_FAULT:
                 if len(suspended_workers) + 1 >= capacity and position < len(order):
                     current.report = _ALL_WAIT_MESSAGE.format(
                         len(suspended_workers) + 1, len(order) - position
