@@ -107,7 +107,7 @@ class RandomState:
         self._host = np.random.Generator(np.random.Philox(seed))
 
     def _draw(self, name: str, size: Any, dtype: Any, *parameters: Any) -> ndarray:
-        values = tuple(_host_parameter(value) for value in parameters)
+        values = tuple(_host_parameter(parameter) for parameter in parameters)
         shape = None if size is None and any(np.ndim(v) for v in values) else _shape_of(size)
         if shape is not None:
             check_room(math.prod(shape) * np.dtype(dtype).itemsize)

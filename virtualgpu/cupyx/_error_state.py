@@ -40,7 +40,7 @@ def seterr(
         For any other setting, as in CuPy.
     """
     previous = geterr()
-    if any(value is not None for value in (divide, over, under, invalid)):
+    if any(setting is not None for setting in (divide, over, under, invalid)):
         raise NotImplementedError("only `linalg` can be set: arithmetic on a GPU does not raise errors")
     if linalg not in (None, "ignore", "raise"):
         raise NotImplementedError(f'linalg must be "ignore" or "raise", not {linalg!r}')

@@ -102,7 +102,7 @@ def benchmark(
     devices = (cp.cuda.get_device_id(),) if devices is None else devices
     name = func.__name__ if name is None else name
     kwargs = {} if kwargs is None else kwargs
-    for value, expected_type, message in (
+    for argument, expected_type, message in (
         (args, tuple, "`args` should be of tuple type."),
         (kwargs, dict, "`kwargs` should be of dict type."),
         (n_repeat, int, "`n_repeat` should be an integer."),
@@ -110,7 +110,7 @@ def benchmark(
         (n_warmup, int, "`n_warmup` should be an integer."),
         (devices, tuple, "`devices` should be of tuple type"),
     ):
-        if not isinstance(value, expected_type):
+        if not isinstance(argument, expected_type):
             raise ValueError(message)
     for _ in range(n_warmup):
         func(*args, **kwargs)

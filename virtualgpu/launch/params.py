@@ -90,22 +90,24 @@ def pack(
     buffer = bytearray(param_bytes)
     arrays: dict[int, int] = {}
     names: dict[int, str] = {}
-    integer_args = {int(value) for value in args if isinstance(value, int | np.integer)}
-    has_structure = any(isinstance(value, np.void) for value in args)  # a structure can hold the strides
-    for index, (value, param) in enumerate(zip(args, params, strict=False)):
+    integer_args = {int(argument) for argument in args if isinstance(argument, int | np.integer)}
+    has_structure = any(
+        isinstance(argument, np.void) for argument in args
+    )  # a structure can hold the strides
+    for index, (argument, param) in enumerate(zip(args, params, strict=False)):
         source_param = source_params[index] if source_params else None
         location = f"Kernel '{kernel}', argument {index + 1}" + (
             f" ('{source_param.name}')" if source_param else ""
         )
-        data = _parameter_bytes(value, param, source_param, location, device, arrays)
+        data = _parameter_bytes(argument, param, source_param, location, device, arrays)
         buffer[param.offset : param.offset + len(data)] = data
-        if device.memory.uses_remote_memory and isinstance(value, int | np.integer | DevicePointer):
+        if device.memory.uses_remote_memory and isinstance(argument, int | np.integer | DevicePointer):
             _record_host_range(int.from_bytes(data, "little"), device, arrays)
-        is_array = isinstance(value, DeviceArray)
+        is_array = isinstance(argument, DeviceArray)
         if is_array and param.size_bytes == 8 and not has_structure:
-            _warn_of_strides(value, integer_args, location)
-        if is_array and value.nbytes and source_param and source_param.name:
-            names.setdefault(value.data.ptr, source_param.name)
+            _warn_of_strides(argument, integer_args, location)
+        if is_array and argument.nbytes and source_param and source_param.name:
+            names.setdefault(argument.data.ptr, source_param.name)
     return Packed(bytes(buffer), arrays, names)
 
 

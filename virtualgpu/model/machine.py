@@ -225,8 +225,8 @@ class Machine:
         try:
             yield
         finally:
-            for device, name, value in saved_values:
-                setattr(device, name, value)
+            for device, name, saved_value in saved_values:
+                setattr(device, name, saved_value)
 
     @contextmanager
     def stream_order(self, order: str, seed: int = 0) -> Iterator[None]:

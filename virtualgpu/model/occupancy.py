@@ -82,7 +82,7 @@ def occupancy(
         warps_per_sm=blocks * warps,
         max_warps_per_sm=info.max_warps_per_sm,
         blocks_by_limit=limits,
-        limiters=tuple(name for name, value in limits.items() if value == blocks),
+        limiters=tuple(name for name, block_limit in limits.items() if block_limit == blocks),
     )
 
 

@@ -182,8 +182,8 @@ def _assemble(section_text: str) -> _Section:
     section = _Section()
     for width, values in _DATA.findall(section_text):
         size = int(width) // 8
-        for value in values.split(","):
-            token = value.strip()
+        for value_text in values.split(","):
+            token = value_text.strip()
             token_value = int(token, 0) if token.lstrip("-").isdigit() or token.startswith("0x") else 0
             if not token_value and not token.lstrip("-")[:1].isdigit():
                 name, _, offset = token.partition("+")

@@ -320,14 +320,14 @@ class _Parser:
         for element_text in re.findall(r"generic\([^)]*\)(?:\+\d+)?|[^\s,{}]+", text):
             if match := re.fullmatch(r"(?:generic\(([\w$]+)\)|([A-Za-z_$][\w$]*))(?:\+(\d+))?", element_text):
                 pointers.append((len(data), ir.Symbol(match[1] or match[2], int(match[3] or 0))))
-                value = 0
+                number_value = 0
             elif element_text[:2] in ("0f", "0F", "0d", "0D") or (
                 type_name in ("f32", "f64") and re.search(r"[.eE]", element_text)
             ):
-                value = immediate(element_text, type_name).value
+                number_value = immediate(element_text, type_name).value
             else:
-                value = integer(element_text)
-            data += (value & ((1 << (8 * width)) - 1)).to_bytes(width, "little")
+                number_value = integer(element_text)
+            data += (number_value & ((1 << (8 * width)) - 1)).to_bytes(width, "little")
         return bytes(data), tuple(pointers)
 
     # -- instructions ----------------------------------------------------------------------------

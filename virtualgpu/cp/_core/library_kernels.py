@@ -105,8 +105,8 @@ def _array_layout(array: npt.NDArray[Any]) -> ArrayLayout:
 
 
 def _numpy_arrays(values: Iterable[object]) -> Iterator[npt.NDArray[Any]]:
-    for value in values:
-        if isinstance(value, HostAccess):
-            yield value._host
-        elif isinstance(value, (list, tuple)):
-            yield from _numpy_arrays(value)
+    for array_or_value in values:
+        if isinstance(array_or_value, HostAccess):
+            yield array_or_value._host
+        elif isinstance(array_or_value, (list, tuple)):
+            yield from _numpy_arrays(array_or_value)

@@ -23,10 +23,10 @@ def call_numpy_ufunc(
     if cupy_function is None or (method != "__call__" and not hasattr(cupy_function, method)):
         return NotImplemented
     supported_types = (array_class, np.ndarray, np.generic, bool, int, float, complex)
-    for value in (*inputs, *(out or ())):
-        if isinstance(value, (list, tuple, range)):
-            raise unsupported(value)
-        if not isinstance(value, supported_types):
+    for operand in (*inputs, *(out or ())):
+        if isinstance(operand, (list, tuple, range)):
+            raise unsupported(operand)
+        if not isinstance(operand, supported_types):
             return NotImplemented
     if function in _COMPARISONS:  # NumPy scalars come here as arrays of no dimension (numpy/numpy#12142)
         inputs = tuple(x[()] if isinstance(x, np.ndarray) and not x.ndim else x for x in inputs)

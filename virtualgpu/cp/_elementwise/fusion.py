@@ -124,7 +124,7 @@ class Plan:
             first_result = self.kernel(*inputs, axis=tuple(axis) if isinstance(axis, list) else axis)
             return None if self.returns == "none" else first_result
         if self.written_positions:
-            shape = np.broadcast_shapes(*(getattr(value, "shape", ()) for value in inputs))
+            shape = np.broadcast_shapes(*(getattr(input_value, "shape", ()) for input_value in inputs))
             new_arrays = [ndarray(shape, dtype) for dtype in self.result_dtypes]
             self.kernel(*inputs, *new_arrays, *(args[position] for position in self.written_positions))
             results = tuple(new_arrays)
@@ -138,7 +138,7 @@ class Plan:
 
 
 def _check_elements(name: str, inputs: list[Any]) -> None:
-    if any(isinstance(value, ndarray) and value.size == 0 for value in inputs):
+    if any(isinstance(input_value, ndarray) and input_value.size == 0 for input_value in inputs):
         raise ValueError(f"zero-size array to reduction operation {name} which has no identity")
 
 

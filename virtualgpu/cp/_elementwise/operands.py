@@ -23,13 +23,13 @@ def checked(args: Sequence[Any]) -> list[Any]:
 
     Any other argument raises CuPy's ``TypeError``.
     """
-    for value in args:
-        if isinstance(value, ndarray):
-            check_device(value)
-        elif isinstance(value, np.generic):
-            checked_dtype(value.dtype)
-        elif not isinstance(value, (bool, int, float, complex, TextureObject)):
-            raise unsupported(value)
+    for argument in args:
+        if isinstance(argument, ndarray):
+            check_device(argument)
+        elif isinstance(argument, np.generic):
+            checked_dtype(argument.dtype)
+        elif not isinstance(argument, (bool, int, float, complex, TextureObject)):
+            raise unsupported(argument)
     return list(args)
 
 
@@ -128,9 +128,9 @@ def layout_value(shape: Shape, strides: Shape | None = None) -> Any:
     """Return a shape and strides as a C++ ``CLayout`` argument. The default strides are 0."""
     if strides is None:
         strides = (0,) * len(shape)
-    value = np.zeros((), dtype=[("axes", np.int64, (2, len(shape)))])
-    value["axes"] = (shape, strides)
-    return value[()]
+    layout = np.zeros((), dtype=[("axes", np.int64, (2, len(shape)))])
+    layout["axes"] = (shape, strides)
+    return layout[()]
 
 
 @dataclass(frozen=True, slots=True)

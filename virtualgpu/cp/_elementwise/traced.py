@@ -118,7 +118,7 @@ class Trace:
 
     def apply(self, function: np.ufunc, inputs: Sequence[Any], out: Any, dtype: Any) -> Any:
         """Record the call of an element-wise function, and return its result."""
-        operands = [self.operand(value) for value in inputs]
+        operands = [self.operand(input_value) for input_value in inputs]
         if function.nout != 1 or dtype is not None:
             raise NotOneLoop
         loop = _ufunc_loop(function, operands)
@@ -147,7 +147,7 @@ class Trace:
 
     def where(self, condition: Any, x: Any, y: Any) -> Traced:
         """Record a call of ``cp.where`` with three arguments."""
-        condition_value, *choices = (self.operand(value) for value in (condition, x, y))
+        condition_value, *choices = (self.operand(argument) for argument in (condition, x, y))
         if condition_value.dtype.kind != "b":
             raise TypeError(
                 "Wrong type of arguments for cupy_where: inside cp.fuse the condition is a boolean, such as "
@@ -164,15 +164,15 @@ class Trace:
     def reduce(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
         """Record a reduction. Later operations can use only its result."""
         options = _reduction_arguments(name, args, kwargs)
-        value = args[0]
+        reduced_value = args[0]
         if (
             self.stage
-            or not isinstance(value, TracedArray)
+            or not isinstance(reduced_value, TracedArray)
             or options.get("out") is not None
             or self.written_positions
         ):
             raise NotOneLoop
-        dtype = value.dtype
+        dtype = reduced_value.dtype
         if name in _SUM_REDUCTIONS:
             reduction_text, identity = _SUM_REDUCTIONS[name]
             if options.get("dtype") is None:  # with one, CuPy's kernel keeps the elements' type
@@ -185,11 +185,13 @@ class Trace:
         else:
             raise NotOneLoop
         axis = options.get("axis")
-        ndim = 0 if axis is None else value.ndim - (len(axis) if isinstance(axis, (tuple, list)) else 1)
+        ndim = (
+            0 if axis is None else reduced_value.ndim - (len(axis) if isinstance(axis, (tuple, list)) else 1)
+        )
         if ndim < 0:
             raise NotOneLoop
         self.reduction = Reduction(
-            value, reduction_text, identity, checked_dtype(dtype), axis, name in _EXTREMES
+            reduced_value, reduction_text, identity, checked_dtype(dtype), axis, name in _EXTREMES
         )
         return (TracedArray if ndim else Traced)(self, "a", dtype, ndim or -1, None, 1, None)
 
@@ -239,8 +241,8 @@ def _extreme_value(dtype: np.dtype[Any], lowest: bool) -> str:
         return "false" if lowest else "true"
     if dtype.kind == "f":
         return f"{c_name(dtype)}(__int_as_float({0xFF800000 if lowest else 0x7F800000:#x}))"
-    value = np.iinfo(dtype).min if lowest else np.iinfo(dtype).max
-    return f"{value + 1}LL - 1" if value < 0 else f"{value}ULL"
+    extreme = np.iinfo(dtype).min if lowest else np.iinfo(dtype).max
+    return f"{extreme + 1}LL - 1" if extreme < 0 else f"{extreme}ULL"
 
 
 def _convert_text(text: str, dtype: np.dtype[Any]) -> str:

@@ -224,7 +224,7 @@ def asnumpy(
 
 def _computed_from_numbers(function: Callable[..., Any], *args: Any, **kwargs: Any) -> ndarray:
     """Launch a kernel that computes an array from a few numbers, and return the array."""
-    args = tuple(value.item() if isinstance(value, ndarray) else value for value in args)
+    args = tuple(argument.item() if isinstance(argument, ndarray) else argument for argument in args)
     host = function(*args, **kwargs)
     checked_dtype(host.dtype)
     name = f"cupy_{function.__name__}__{host.dtype.name}"
@@ -330,7 +330,7 @@ ogrid = _Grid(np.ogrid, "ogrid")
 
 def get_array_module(*args: Any) -> Any:
     """Return ``cp`` if any argument is a device array, else ``numpy``."""
-    return ndarray._module if any(isinstance(value, ndarray) for value in args) else np
+    return ndarray._module if any(isinstance(argument, ndarray) for argument in args) else np
 
 
 __all__ = [

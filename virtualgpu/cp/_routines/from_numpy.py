@@ -165,18 +165,18 @@ def lift(
         for keyword in missing_keywords:
             if keyword in kwargs:
                 raise TypeError(f"{name}() got an unexpected keyword argument '{keyword}'")
-        for value in args:
-            if isinstance(value, Traceable):
-                return value.fused_call(name, args, kwargs)
+        for argument in args:
+            if isinstance(argument, Traceable):
+                return argument.fused_call(name, args, kwargs)
         if computes_on_the_host(name, args):
             return function(*args, **kwargs)
         args, kwargs = read_operands(name, args, kwargs)
-        for value in args[:operand_count]:
-            _check_operand(value)
+        for argument in args[:operand_count]:
+            _check_operand(argument)
         device = _machine.current().current_device
         sources = [*_nested_arrays(args), *_nested_arrays(tuple(kwargs.values()))]
-        hosts = [_to_host(value, device) for value in args]
-        host_kwargs = {key: _to_host(value, device) for key, value in kwargs.items()}
+        hosts = [_to_host(argument, device) for argument in args]
+        host_kwargs = {key: _to_host(argument, device) for key, argument in kwargs.items()}
         is_captured = is_capturing(device=device)
         if not is_captured:
             settle(device)
@@ -232,7 +232,7 @@ def host_only(function: Callable[..., Any], name: str = "") -> Callable[..., Any
         return value
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        return function(*(shape_and_dtype(value) for value in args), **kwargs)
+        return function(*(shape_and_dtype(argument) for argument in args), **kwargs)
 
     place_note = (
         "Like NumPy's function of the same name. It uses only the shape and the dtype of device arrays."

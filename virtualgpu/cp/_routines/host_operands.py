@@ -149,7 +149,7 @@ def computes_on_the_host(name: str, args: tuple[Any, ...]) -> bool:
         name in _METHOD_CALLS
         and bool(args)
         and isinstance(args[0], np.ndarray | np.generic)
-        and not any(isinstance(value, ndarray) for value in args)
+        and not any(isinstance(argument, ndarray) for argument in args)
     )
 
 
@@ -176,7 +176,9 @@ def read_operands(
     keywords = dict(kwargs)
     for index, parameter in enumerate(parameters):
         if parameter.mark.startswith("*"):
-            values[index:] = [_read_operand(value, parameter.mark[1:] or "+") for value in values[index:]]
+            values[index:] = [
+                _read_operand(argument, parameter.mark[1:] or "+") for argument in values[index:]
+            ]
         elif index < len(values):
             values[index] = _read_operand(values[index], parameter.mark)
         elif parameter.name in keywords:

@@ -95,7 +95,10 @@ def apply_along_axis(
     if 0 in outer_shape:
         raise ValueError("Cannot apply_along_axis when any iteration dimensions are 0")
     values = [func1d(lines[index], *args, **kwargs) for index in np.ndindex(outer_shape)]
-    results = [value if isinstance(value, ndarray) else array(value) for value in values]
+    results = [
+        function_result if isinstance(function_result, ndarray) else array(function_result)
+        for function_result in values
+    ]
     stacked: ndarray = stack(results)
     stacked = stacked.reshape(outer_shape + results[0].shape)
     position = axis if axis >= 0 else axis + arr.ndim

@@ -76,13 +76,13 @@ class ufunc:  # noqa: N801 - CuPy's name
             if outputs:
                 raise ValueError("Cannot specify 'out' as both a positional and keyword argument")
             outputs = out if isinstance(out, tuple) else (out,)
-        if any(isinstance(value, Traceable) for value in inputs):
+        if any(isinstance(input_value, Traceable) for input_value in inputs):
             keywords: dict[str, Any] = {"out": outputs} if outputs else {}
             return self._function(*inputs, dtype=dtype, **keywords)  # which calls the traced value
         device = _machine.current().current_device
-        operands = [operand(value, device) for value in inputs]
-        if not any(isinstance(value, ndarray) for value in (*inputs, *outputs)):
-            operands = [_as_strong_scalar(value) for value in operands]
+        operands = [operand(input_value, device) for input_value in inputs]
+        if not any(isinstance(input_value, ndarray) for input_value in (*inputs, *outputs)):
+            operands = [_as_strong_scalar(input_value) for input_value in operands]
         results = self._result_arrays(inputs, operands, outputs, dtype, device)
         moved_bytes = sum(a.nbytes for a in (*inputs, *results) if isinstance(a, ndarray))
 
@@ -107,16 +107,16 @@ class ufunc:  # noqa: N801 - CuPy's name
         if all(array is not None for array in candidates):
             return candidates
         if dtype is None:
-            types = tuple(_type_of(value) for value in operands)
+            types = tuple(_type_of(operand_value) for operand_value in operands)
             dtypes = _output_dtypes(self._function, types)
         else:
             loop = self._function.resolve_dtypes(
-                tuple(_type_of(value) for value in operands) + (None,) * self.nout,
+                tuple(_type_of(operand_value) for operand_value in operands) + (None,) * self.nout,
                 signature=(None,) * self.nin + (np.dtype(dtype),) * self.nout,
                 casting="unsafe",
             )
             dtypes = tuple(checked_dtype(output_dtype) for output_dtype in loop[self.nin :])
-        shape = np.broadcast_shapes(*(np.shape(value) for value in operands))
+        shape = np.broadcast_shapes(*(np.shape(operand_value) for operand_value in operands))
         check_host_memory(
             int(np.prod(shape, dtype=np.int64)) * max(output_dtype.itemsize for output_dtype in dtypes)
         )
@@ -139,11 +139,11 @@ class ufunc:  # noqa: N801 - CuPy's name
 
     def _kernel_name(self, inputs: Any, results: list[ndarray]) -> str:
         names = []
-        for value in (*inputs, *results):
-            if isinstance(value, ndarray):
-                names.append(_name_of(value.dtype))
+        for array_or_scalar in (*inputs, *results):
+            if isinstance(array_or_scalar, ndarray):
+                names.append(_name_of(array_or_scalar.dtype))
             else:
-                names.append(_name_of(np.result_type(value)).rstrip("0123456789"))
+                names.append(_name_of(np.result_type(array_or_scalar)).rstrip("0123456789"))
         return f"{self.name}__{'_'.join(names)}"
 
     @property
@@ -158,13 +158,13 @@ class ufunc:  # noqa: N801 - CuPy's name
             raise NotImplementedError(f"`{self.name}.at` is not supported yet")
         device = _machine.current().current_device
         key = a._key(indices)
-        value = b if isinstance(b, np.ndarray) else operand(b, device)
+        second_operand = b if isinstance(b, np.ndarray) else operand(b, device)
 
         def run(_references: Any = b) -> None:
             with np.errstate(all="ignore"):
-                self._function.at(a._host, a._key(indices).key, value)
+                self._function.at(a._host, a._key(indices).key, second_operand)
 
-        moved_bytes = 2 * np.size(value) * a.itemsize + key.index_bytes
+        moved_bytes = 2 * np.size(second_operand) * a.itemsize + key.index_bytes
         run_kernel(device, f"{self.name}_at", moved_bytes, run, 0.0, (a, indices, b), (a,))
 
     def outer(self, a: Any, b: Any, **kwargs: Any) -> Any:
@@ -249,7 +249,7 @@ def _integer_power(operands: list[Any], out: np.ndarray[Any, Any]) -> None:
 
     A negative exponent returns 1 / a**n truncated to an integer, where NumPy raises.
     """
-    base, exponent = (np.asarray(value, dtype=out.dtype) for value in operands)
+    base, exponent = (np.asarray(operand_value, dtype=out.dtype) for operand_value in operands)
     if not (exponent < 0).any():
         np.power(base, exponent, out=out)
         return

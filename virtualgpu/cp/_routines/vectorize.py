@@ -48,8 +48,8 @@ class vectorize:  # noqa: N801 - CuPy's name
         cache: bool = False,
         signature: Any = None,
     ) -> None:
-        for name, value in (("excluded", excluded), ("cache", cache), ("signature", signature)):
-            if value:
+        for name, option_value in (("excluded", excluded), ("cache", cache), ("signature", signature)):
+            if option_value:
                 raise NotImplementedError(f"cupy.vectorize does not support `{name}` option currently.")
         if not callable(pyfunc):
             raise TypeError(f"cp.vectorize takes a function, not {type(pyfunc).__name__}.")
@@ -66,7 +66,7 @@ class vectorize:  # noqa: N801 - CuPy's name
         TypeError
             For arguments that are neither device arrays nor scalars.
         """
-        if not any(isinstance(value, ndarray) for value in args):
+        if not any(isinstance(argument, ndarray) for argument in args):
             raise TypeError(
                 "A function of cp.vectorize needs at least one device array: convert one with cp.asarray(x)."
             )

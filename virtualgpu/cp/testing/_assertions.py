@@ -15,8 +15,8 @@ def _device_assertion(name: str, operand_count: int = 2) -> Callable[..., None]:
     def check(*args: Any, **kwargs: Any) -> None:
         import numpy.testing  # imported late, since its import takes as long as NumPy's
 
-        hosts = [asnumpy(value) for value in args[:operand_count]]
-        getattr(numpy.testing, name)(*hosts, *args[operand_count:], **kwargs)
+        host_arrays = [asnumpy(argument) for argument in args[:operand_count]]
+        getattr(numpy.testing, name)(*host_arrays, *args[operand_count:], **kwargs)
 
     check.__name__ = check.__qualname__ = name
     check.__doc__ = f"Like ``numpy.testing.{name}``; device arrays are copied to the host."

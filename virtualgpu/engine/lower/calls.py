@@ -175,9 +175,9 @@ def service(
     service_index = len(code.tables.services) - 1
     input_rows = code.scratch(f"[{max(len(inputs), 1)} x <32 x i64>]")
     output_rows = code.scratch(f"[{max(outputs, 1)} x <32 x i64>]")
-    for n, value in enumerate(inputs):
+    for n, input_value in enumerate(inputs):
         row_pointer = emitter.op(f"getelementptr i8, ptr {input_rows}, i64 {256 * n}")
-        emitter.raw(f"store <32 x i64> {value}, ptr {row_pointer}")
+        emitter.raw(f"store <32 x i64> {input_value}, ptr {row_pointer}")
     function = emitter.op(f"inttoptr i64 {emitter.context_load('service')} to ptr")
     status = emitter.op(
         f"call i32 {function}(ptr %ctx, i32 {service_index}, ptr {input_rows}, i32 {len(inputs)}, ptr {output_rows}, "
@@ -208,7 +208,7 @@ def _call_heap(
     values = service(
         code, instruction, (name,), [_argument_values(code, instruction, arguments[0])], len(results)
     )
-    for result, value in zip(results, values, strict=True):
+    for result, result_value in zip(results, values, strict=True):
         offset, record = code.parameter_record(result)
         start = emitter.splat(
             "i64", emitter.op(f"add i64 {emitter.op('ptrtoint ptr %frame to i64')}, {offset}")
@@ -216,7 +216,7 @@ def _call_heap(
         host = emitter.binary(
             "add", "i64", start, emitter.binary("mul", "i64", IOTA, constant("i64", record))
         )
-        memory_ops.scatter(code, value, host, code.executed(instruction), "b64")
+        memory_ops.scatter(code, result_value, host, code.executed(instruction), "b64")
 
 
 def _drop_exited(code: WarpCode) -> None:
@@ -278,11 +278,11 @@ def _emit_assert(code: WarpCode, instruction: ir.Instruction, arguments: list[st
     lanes = code.executed(instruction)
     first_lane = emitter.op(f"and i32 {emitter.op(f'call i32 @llvm.cttz.i32(i32 {lanes}, i1 false)')}, 31")
     for position, name in enumerate(arguments[:4]):
-        value = emitter.op(
+        argument_value = emitter.op(
             f"extractelement <32 x i64> {_argument_values(code, instruction, name)}, i32 {first_lane}"
         )
         pointer = emitter.op(f"getelementptr i8, ptr %ctx, i64 {layout.offset('fault_extra') + 8 * position}")
-        emitter.raw(f"store i64 {value}, ptr {pointer}")
+        emitter.raw(f"store i64 {argument_value}, ptr {pointer}")
     any_lane = emitter.op(f"icmp ne i32 {lanes}, 0")
     fault_label = emitter.name("assert")
     next_label = emitter.name("ok")

@@ -238,7 +238,7 @@ def _find_writers(
         expected = debug_build.written(positions)
         # A constant in all lanes occurs in many registers by chance: only instructions that set it count, or
         # the result.
-        values = {int(value) for lane in expected for value in lane}
+        values = {int(expected_value) for lane in expected for expected_value in lane}
         is_distinctive = len(values) > 1 or max(lane.size for lane in expected) > 1
         guesses = (
             guess

@@ -383,16 +383,16 @@ def _steps_at_line(scene: Scene, stop: reading.Stop) -> tuple[Ints, npt.NDArray[
 def _condition_lanes(scene: Scene, stop: reading.Stop) -> tuple[Bools, Bools]:
     """Return the lanes in which a condition is true after each step, and the steps at which to stop."""
     assert stop.expression is not None
-    value = Evaluator(scene, stop.expression).loaded
-    if value.type.kind != "pred" and value.type.name != "bool":
+    condition_value = Evaluator(scene, stop.expression).loaded
+    if condition_value.type.kind != "pred" and condition_value.type.name != "bool":
         raise WatchError(
-            f"`{stop.text}`: `{stop.expression.text}` is {_with_article(value.type)}, "
+            f"`{stop.text}`: `{stop.expression.text}` is {_with_article(condition_value.type)}, "
             "which is not a truth value. Compare it, as in "
             f"{stop.kind}({stop.expression.text} > 0)."
         )
     shape = len(scene.trace), WARP_SIZE
-    known_lanes = np.broadcast_to(value.known & ~value.outside, shape) & scene.threads
-    truth_lanes = np.broadcast_to(lanes.truth_of(value), shape) & known_lanes
+    known_lanes = np.broadcast_to(condition_value.known & ~condition_value.outside, shape) & scene.threads
+    truth_lanes = np.broadcast_to(lanes.truth_of(condition_value), shape) & known_lanes
     is_true: Bools = np.asarray(truth_lanes.any(axis=1))
     if stop.kind == "all":
         is_true = is_true & np.asarray((truth_lanes == known_lanes).all(axis=1))
@@ -409,8 +409,11 @@ def _lanes_that_write(scene: Scene, watched_place: reading.Expression) -> Bools:
     if variables and not is_unchanged_parameter:
         written_lanes: Bools = np.logical_or.reduce([scene.writes(variable) for variable in variables])
         return written_lanes[:, None] & executed_lanes
-    value = Evaluator(scene, watched_place).result
-    if value.address is None or ((value.address >> TAG_SHIFT) == PARAMETER >> TAG_SHIFT).all():
+    watched_value = Evaluator(scene, watched_place).result
+    if (
+        watched_value.address is None
+        or ((watched_value.address >> TAG_SHIFT) == PARAMETER >> TAG_SHIFT).all()
+    ):
         raise WatchError(
             f"`write {watched_place.text}`: `{watched_place.text}` is not a location that the kernel "
             "writes. Name an element, as in write y[3], or a variable that it changes."
@@ -421,9 +424,9 @@ def _lanes_that_write(scene: Scene, watched_place: reading.Expression) -> Bools:
     stores = np.flatnonzero(trace.access_is_store & (trace.executed_mask != 0))
     address = addresses_of(trace, stores)
     shape = writes.shape
-    start = np.broadcast_to(value.address, shape)[stores]
-    known_lanes = np.broadcast_to(value.known, shape)[stores]
-    end_address = start + value.type.size_bytes
+    start = np.broadcast_to(watched_value.address, shape)[stores]
+    known_lanes = np.broadcast_to(watched_value.known, shape)[stores]
+    end_address = start + watched_value.type.size_bytes
     size = trace.access_size_bytes[stores].astype(np.int64)[:, None]
     writes[stores] = (address >= 0) & known_lanes & (address < end_address) & (address + size > start)
     return writes

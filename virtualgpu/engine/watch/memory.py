@@ -81,8 +81,10 @@ class _Events:
 def _byte_events(address: Ints, bits: Bits, width: Ints, time: Ints, event_kind: Ints) -> Iterable[_Events]:
     for byte in range(int(width.max(initial=0))):
         has_byte = width > byte
-        value = (bits[has_byte] >> np.uint64(8 * byte)).astype(np.uint8)
-        yield _Events(address[has_byte] + byte, value, time[has_byte], event_kind[has_byte].astype(np.int8))
+        byte_values = (bits[has_byte] >> np.uint64(8 * byte)).astype(np.uint8)
+        yield _Events(
+            address[has_byte] + byte, byte_values, time[has_byte], event_kind[has_byte].astype(np.int8)
+        )
 
 
 def _global_events(trace: WarpTrace) -> Iterable[_Events]:
@@ -234,15 +236,15 @@ class Memory:
         has_earlier_event[has_earlier_event] = (
             self._event_addresses[event[has_earlier_event]] == address[has_earlier_event]
         )
-        value, bytes_after, is_recorded = self._recorded_bytes(address)
-        is_known = is_recorded & ((value == bytes_after) | self._truncated)
+        byte_values, bytes_after, is_recorded = self._recorded_bytes(address)
+        is_known = is_recorded & ((byte_values == bytes_after) | self._truncated)
         before_first = has_events & ~has_earlier_event
         is_known[before_first] = self._valid_before_first[address_index[before_first]]
-        value[has_earlier_event] = self._event_bytes[event[has_earlier_event]]
+        byte_values[has_earlier_event] = self._event_bytes[event[has_earlier_event]]
         is_known[has_earlier_event] = self._valid_after[event[has_earlier_event]] | (
             self._times[event[has_earlier_event]] == time[has_earlier_event]
         )
-        return value, is_known
+        return byte_values, is_known
 
     def read(
         self, address: Ints, size_bytes: int, sequence: Ints, requested: npt.NDArray[np.bool_]
@@ -276,9 +278,9 @@ class Memory:
         known_lanes = np.zeros((rows.size, WARP_SIZE), np.bool_)
         known_lanes[request_rows, request_lanes] = True
         for byte in range(size_bytes):
-            value, is_known = self._bytes_at(
+            byte_values, is_known = self._bytes_at(
                 address[rows[request_rows], request_lanes] + byte, sequence[rows[request_rows]]
             )
-            bits[request_rows, request_lanes] |= value.astype(np.uint64) << np.uint64(8 * byte)
+            bits[request_rows, request_lanes] |= byte_values.astype(np.uint64) << np.uint64(8 * byte)
             known_lanes[request_rows, request_lanes] &= is_known
         return bits[row_of_step], known_lanes[row_of_step]

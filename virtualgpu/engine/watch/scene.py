@@ -299,11 +299,11 @@ class Scene:
             x, y, _ = trace.block
             thread = np.arange(WARP_SIZE) + WARP_SIZE * trace.warp_index
             indices = thread % x, thread // x % y, thread // (x * y)
-            value = indices[axis_index][None, :]
+            coordinate = indices[axis_index][None, :]
         else:
             sizes = {"blockIdx": trace.block_index, "blockDim": trace.block, "gridDim": trace.grid}[name]
-            value = np.full((1, 1), sizes[axis_index])
-        return Lanes(lanes.UNSIGNED, value.astype(np.uint32), self._true_mask, self._false_mask)
+            coordinate = np.full((1, 1), sizes[axis_index])
+        return Lanes(lanes.UNSIGNED, coordinate.astype(np.uint32), self._true_mask, self._false_mask)
 
     def name(self, name: str) -> Lanes:
         """Return the value of a name in each lane at each step.
@@ -381,14 +381,14 @@ class Scene:
             )
         last_scope_step = np.maximum.accumulate(np.where(scope >= 0, np.arange(scope.size), -1))
         scope = np.where(last_scope_step >= 0, scope[last_scope_step], 0)
-        value = np.zeros((scope.size, WARP_SIZE), np.uint64)
-        known_lanes = np.zeros(value.shape, np.bool_)
+        last_bits = np.zeros((scope.size, WARP_SIZE), np.uint64)
+        known_lanes = np.zeros(last_bits.shape, np.bool_)
         for variable_index, variable in enumerate(
             sorted(same_type_variables, key=lambda variable: variable.first_line)
         ):
             in_scope = scope == variable_index
             bits, is_written = self.written(variable)
-            value[in_scope], known_lanes[in_scope] = bits[in_scope], is_written[in_scope]
+            last_bits[in_scope], known_lanes[in_scope] = bits[in_scope], is_written[in_scope]
         key = next(
             d.ctype
             for d in self.symbols.declared
@@ -398,7 +398,7 @@ class Scene:
         assert ctype is not None
         return Lanes(
             ctype,
-            lanes.from_bits(value, same_type_variables[0].kind),
+            lanes.from_bits(last_bits, same_type_variables[0].kind),
             known_lanes,
             np.zeros_like(known_lanes),
         )

@@ -89,8 +89,8 @@ class Textures:
             self._generations[slot] += 1
             table_row = self.table[slot : slot + 1]
             table_row[:] = np.zeros(1, OBJECT)
-            for name, value in fields.items():
-                table_row[name] = value
+            for name, field_value in fields.items():
+                table_row[name] = field_value
             table_row["handle"] = handle = int(self._generations[slot]) * CAPACITY + slot
             return handle
 

@@ -158,12 +158,12 @@ class SharedEvents:
             is_written = (mask >> np.uint64(byte) & np.uint64(1)).astype(np.bool_)
             last_writers = np.maximum.accumulate(np.where(is_written, events, -1))
             shift = np.uint64(8 * byte)
-            value = np.where(
+            word_bits = np.where(
                 last_writers >= first_events,
                 bits_in_word[last_writers] >> shift & np.uint64(255),
                 np.uint64(255),
             )
-            self.bits |= (value << shift).astype(np.uint32)
+            self.bits |= (word_bits << shift).astype(np.uint32)
             word_index = self.word[is_written]
             moment = self._moment_numbers[is_written]
             is_new = np.diff(word_index, prepend=-1) > 0

@@ -148,8 +148,8 @@ class Declarations:
         if len(missing) > 1 or not element_count:
             return None
         (name,) = missing
-        for value in range(1, min(element_count, _MAX_TRIALS) + 1):
-            shape = self._evaluate_extents(extents, {name: value})
+        for trial_value in range(1, min(element_count, _MAX_TRIALS) + 1):
+            shape = self._evaluate_extents(extents, {name: trial_value})
             if shape is None or math.prod(shape) > element_count:
                 return None
             if math.prod(shape) == element_count:
@@ -158,7 +158,7 @@ class Declarations:
 
     def _evaluate_extents(self, extents: Sequence[str], known_values: Mapping[str, int]) -> list[int] | None:
         values = [self._evaluate_text(extent_text, known_values) for extent_text in extents]
-        positive_values = [value for value in values if value is not None and value > 0]
+        positive_values = [extent for extent in values if extent is not None and extent > 0]
         return positive_values if len(positive_values) == len(values) else None
 
     def _unknown_names(self, text: str, outer_names: tuple[str, ...]) -> set[str]:

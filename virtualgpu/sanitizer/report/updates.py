@@ -56,11 +56,11 @@ def updates(function: ir.Function) -> dict[int, Update]:
         if i.root != "st" or len(i.operands) < 2 or "param" in i.parts:
             continue
         target_operand = i.operands[0]
-        value = i.operands[1]
+        stored_operand = i.operands[1]
         if isinstance(target_operand, ir.Address) and isinstance(
             target_operand.base, ir.Register | ir.Symbol
         ):
-            load, atomic = _source_load(writers, target_operand, value, i.pc)
+            load, atomic = _source_load(writers, target_operand, stored_operand, i.pc)
             if load is None:
                 load, atomic = _compared_load(function, writers, target_operand, i)
             if load is not None:

@@ -512,5 +512,9 @@ def leave(member: Member, clique: Clique, end_state: str) -> None:
     member.end_state = end_state
     with suppress(KeyError):
         if all(other_member.end_state for other_member in clique.members.values()):
-            for key in [key for key, value in list(clique.world.cliques.items()) if value is clique]:
+            for key in [
+                key
+                for key, registered_clique in list(clique.world.cliques.items())
+                if registered_clique is clique
+            ]:
                 del clique.world.cliques[key]

@@ -126,17 +126,17 @@ def deviceGetAttribute(attrib: int, device: int) -> int:  # noqa: N802
     """Return an attribute of a device by its CUDA number. An unknown number raises error 1."""
     info = _machine.current().device(device).info
     pci_values = dict(zip(_PCI_ATTRIBUTES, _pci_address(device).values(), strict=True))
-    value = next(
+    attribute_value = next(
         (attribute.of(info) for attribute in ATTRIBUTES if attribute.number == attrib), pci_values.get(attrib)
     )
-    if value is None:
+    if attribute_value is None:
         raise CUDARuntimeError(
             1,
             "cudaErrorInvalidValue",
             f"invalid argument: the virtual GPU does not model device attribute {attrib}; "
             "cp.cuda.Device().attributes lists the supported attributes.",
         )
-    return value
+    return attribute_value
 
 
 # PCI addresses: each virtual GPU has its own bus, in the order of the device numbers.

@@ -53,8 +53,8 @@ class ResourceDescriptor:
         if restype == MIPMAPPED:
             raise NotImplementedError("cudaResourceTypeMipmappedArray is currently not supported.")
         required = {"cuArr": cuArr} if restype == ARRAY else {"arr": arr, "chDesc": chDesc}
-        for name, value in required.items():
-            if value is None:
+        for name, argument in required.items():
+            if argument is None:
                 raise TypeError(f"A resource of type {restype} needs the argument `{name}`.")
         self.restype = restype
         self.cuArr = cuArr

@@ -75,7 +75,7 @@ class TextureObject(_Object):
             ("readMode", (descriptor.read_mode,), 2),
         )
         for name, values, value_count in ranges:
-            if any(not 0 <= value < value_count for value in values):
+            if any(not 0 <= mode_value < value_count for mode_value in values):
                 raise invalid(f"`{name}` is {values}, but valid values are 0 to {value_count - 1}.")
         normalized_read = descriptor.read_mode == NUMBERS["cudaReadModeNormalizedFloat"]
         is_integer = texel.kind != FLOAT

@@ -98,16 +98,16 @@ def _with_carry(code: WarpCode, instruction: ir.Instruction, a: str, b: str, sub
     llvm = llvm_of(instruction.type)
     if subtract:
         b = emitter.binary("xor", llvm, b, constant(llvm, -1))
-    value = emitter.binary("add", llvm, a, b)
-    carry_out = emitter.compare("ult", llvm, value, a)
+    sum_value = emitter.binary("add", llvm, a, b)
+    carry_out = emitter.compare("ult", llvm, sum_value, a)
     if subtract or instruction.root in ("addc", "madc"):
         carry = code.carry if instruction.root in ("addc", "subc", "madc") else constant("i1", 1)
-        with_carry = emitter.binary("add", llvm, value, emitter.convert("zext", "i1", carry, llvm))
-        carry_out = emitter.binary("or", "i1", carry_out, emitter.compare("ult", llvm, with_carry, value))
-        value = with_carry
+        with_carry = emitter.binary("add", llvm, sum_value, emitter.convert("zext", "i1", carry, llvm))
+        carry_out = emitter.binary("or", "i1", carry_out, emitter.compare("ult", llvm, with_carry, sum_value))
+        sum_value = with_carry
     if "cc" in instruction.parts:
         code.carry = carry_out
-    code.set(instruction.operands[0], value, instruction.type)
+    code.set(instruction.operands[0], sum_value, instruction.type)
 
 
 def _add(code: WarpCode, instruction: ir.Instruction) -> None:

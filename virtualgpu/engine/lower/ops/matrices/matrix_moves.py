@@ -274,7 +274,7 @@ def _pack_registers(code: WarpCode, move: Move, raw: str, count: int) -> str:
     element_bits = 8 * move.size
     per_register = 32 // element_bits  # elements that a register holds, the first one lowest
     for register in range(move.registers):
-        value = ""
+        packed_value = ""
         for n in range(per_register):
             element = f"%v{register}.{n}"
             llvm_text += f"  %p{register}.{n} = getelementptr <32 x {raw}>, ptr %parts, i32 {(per_register * register + n) % count}\n"
@@ -285,13 +285,13 @@ def _pack_registers(code: WarpCode, move: Move, raw: str, count: int) -> str:
                     f"  %h{register}.{n} = shl <32 x i32> %w{register}.{n}, splat (i32 {element_bits * n})\n"
                 )
                 element = f"%h{register}.{n}"
-            if value:
-                llvm_text += f"  %r{register}.{n} = or <32 x i32> {value}, {element}\n"
+            if packed_value:
+                llvm_text += f"  %r{register}.{n} = or <32 x i32> {packed_value}, {element}\n"
                 element = f"%r{register}.{n}"
-            value = element
+            packed_value = element
         llvm_text += f"  %to{register} = getelementptr <32 x i32>, ptr %registers, i32 {register}\n"
         llvm_text += (
-            f"  call void @llvm.masked.store.v32i32.p0(<32 x i32> {value}, ptr align 64 %to{register}, "
+            f"  call void @llvm.masked.store.v32i32.p0(<32 x i32> {packed_value}, ptr align 64 %to{register}, "
             "<32 x i1> %lanes)\n"
         )
     code.emitter.declared.add("declare void @llvm.masked.store.v32i32.p0(<32 x i32>, ptr, <32 x i1>)")
