@@ -120,15 +120,23 @@ def benchmark(
     rows = []
     start_ns = clock.now_ns
     for _ in range(n_repeat):
-        starts = _record_events(devices)
+        start_events = _record_events(devices)
         call_ns = clock.now_ns
         func(*args, **kwargs)
         cpu_s = (clock.now_ns - call_ns) * _NANOSECONDS
-        ends = _record_events(devices)
-        for end in ends:
-            end.synchronize()
-        event_pairs = zip(starts, ends, strict=True)
-        rows.append([cpu_s, *(cp.cuda.get_elapsed_time(start, end) * 1e-3 for start, end in event_pairs)])
+        end_events = _record_events(devices)
+        for end_event in end_events:
+            end_event.synchronize()
+        event_pairs = zip(start_events, end_events, strict=True)
+        rows.append(
+            [
+                cpu_s,
+                *(
+                    cp.cuda.get_elapsed_time(start_event, end_event) * 1e-3
+                    for start_event, end_event in event_pairs
+                ),
+            ]
+        )
         if (clock.now_ns - start_ns) * _NANOSECONDS > max_duration:
             break
     return BenchmarkResult(name, np.array(rows, np.float64).T, devices)

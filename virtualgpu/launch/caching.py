@@ -131,9 +131,9 @@ def _accesses_to_resident(
     base_address = prepared.device.memory.base_address
     is_resident = np.zeros(len(accesses), bool)
     for address, size_bytes in watch.resident_bytes.items():
-        end = address + prepared.arrays[address] - base_address
-        is_resident |= (line_numbers >= (end - size_bytes) // LINE_BYTES) & (
-            line_numbers < -(-end // LINE_BYTES)
+        end_bytes = address + prepared.arrays[address] - base_address
+        is_resident |= (line_numbers >= (end_bytes - size_bytes) // LINE_BYTES) & (
+            line_numbers < -(-end_bytes // LINE_BYTES)
         )
     return accesses[is_resident]
 
@@ -143,7 +143,7 @@ def _accesses_in_time(finished: FinishedLaunch, rows: npt.NDArray[np.int64]) -> 
     from virtualgpu.engine.caches.notes import BYTES_SHIFT, LINE_SHIFT, LOCAL_BIT, SITE_SHIFT
     from virtualgpu.engine.caches.replay import pack_lines
 
-    sm, begin, end = finished.placement
+    sm, begin_ns, end_ns = finished.placement
     warps = -(-finished.prepared.launch.block_threads // 32)
     line_numbers = rows[:, 0] >> LINE_SHIFT
     sectors = rows[:, 0] & 15
@@ -151,7 +151,7 @@ def _accesses_in_time(finished: FinishedLaunch, rows: npt.NDArray[np.int64]) -> 
     site_numbers = rows[:, 2] >> SITE_SHIFT
     longest_warp = np.maximum(finished.result.block_longest, 1)
     progress = (rows[:, 2] & ((1 << SITE_SHIFT) - 1)) / longest_warp[block]
-    time_ns = begin[block] + (end - begin)[block] * progress
+    time_ns = begin_ns[block] + (end_ns - begin_ns)[block] * progress
     is_local = (rows[:, 0] & LOCAL_BIT) != 0
     if is_local.any():
         # Each warp slot of an SM has its own lines, which the next warp in the slot reuses.

@@ -89,15 +89,15 @@ def _regions(args: Sequence[Any], array_module: Any) -> list[_Region]:
 
 def _byte_range(array: Any) -> tuple[int, int]:
     """Return the address of an array's first byte and the address after its last byte."""
-    start = end = int(array.data.ptr)
+    start_address = end_address = int(array.data.ptr)
     if array.size:
         for length, stride in zip(array.shape, array.strides, strict=True):
             if stride < 0:
-                start += (length - 1) * stride
+                start_address += (length - 1) * stride
             else:
-                end += (length - 1) * stride
-        end += array.itemsize
-    return start, end
+                end_address += (length - 1) * stride
+        end_address += array.itemsize
+    return start_address, end_address
 
 
 def _bytes_of(array: Any, region: _Region, array_module: Any) -> Any:

@@ -136,8 +136,8 @@ def _restored(memory: DeviceMemory) -> Iterator[bool]:
     try:
         yield True
     finally:
-        for start, saved_bytes in saved:
-            memory.view(start, saved_bytes.size)[:] = saved_bytes
+        for range_start, saved_bytes in saved:
+            memory.view(range_start, saved_bytes.size)[:] = saved_bytes
 
 
 def contents(memory: DeviceMemory) -> list[tuple[int, npt.NDArray[np.uint8]]] | None:
@@ -145,4 +145,7 @@ def contents(memory: DeviceMemory) -> list[tuple[int, npt.NDArray[np.uint8]]] | 
     starts, ends = (column.tolist() for column in memory.live())
     if sum(ends) - sum(starts) > _MAX_SAVED_BYTES:
         return None
-    return [(start, memory.view(start, end - start).copy()) for start, end in zip(starts, ends, strict=True)]
+    return [
+        (range_start, memory.view(range_start, range_end - range_start).copy())
+        for range_start, range_end in zip(starts, ends, strict=True)
+    ]

@@ -59,7 +59,7 @@ def pace(kernel: Kernel, clk_by_pipe: Mapping[str, float]) -> Pace:
     loads = []
     phases = _phases(functions, blocks)
     repeated = {
-        function: {number for loop in _loops_of(blocks, function) for number in loop}
+        function: {block_number for loop in _loops_of(blocks, function) for block_number in loop}
         for function in range(len(functions))
     }
     last_stores = dict.fromkeys(range(len(functions)), 0)
@@ -192,22 +192,24 @@ def _loop_counter(
     instructions: Sequence[ir.Instruction], flow: Sequence[tuple[list[str], list[str]]]
 ) -> tuple[int, ...]:
     """Return the positions of increment, comparison and branch of a counted loop, else ()."""
-    end = len(instructions) - 1
-    if end < 2 or instructions[end].root != "bra" or not instructions[end].guard:
+    last_index = len(instructions) - 1
+    if last_index < 2 or instructions[last_index].root != "bra" or not instructions[last_index].guard:
         return ()
     comparisons = [
-        k for k in range(end) if instructions[end].guard in flow[k][0] and instructions[k].root == "setp"
+        k
+        for k in range(last_index)
+        if instructions[last_index].guard in flow[k][0] and instructions[k].root == "setp"
     ]
     if len(comparisons) != 1:
         return ()
     for name in flow[comparisons[0]][1]:
-        update_indices = [k for k in range(end) if name in flow[k][0]]
+        update_indices = [k for k in range(last_index) if name in flow[k][0]]
         if (
             len(update_indices) == 1
             and instructions[update_indices[0]].root in ("add", "sub")
             and flow[update_indices[0]][1] == [name]
         ):
-            return update_indices[0], comparisons[0], end
+            return update_indices[0], comparisons[0], last_index
     return ()
 
 
@@ -569,9 +571,11 @@ def _merged_loads(instructions: Sequence[ir.Instruction], alignment: _Alignment)
             load_positions = {}
     shares = {}
     for (name, offset), k in load_positions.items():
-        start = offset - offset % MAX_ACCESS_BYTES
+        aligned_offset = offset - offset % MAX_ACCESS_BYTES
         adjacent_offsets = [
-            n for n in range(start, start + MAX_ACCESS_BYTES, 4) if (name, n) in load_positions
+            n
+            for n in range(aligned_offset, aligned_offset + MAX_ACCESS_BYTES, 4)
+            if (name, n) in load_positions
         ]
         shares[k] = 1.0 / len(adjacent_offsets) if len(adjacent_offsets) in (2, 4) else 1.0
     return {k: access_share for k, access_share in shares.items() if access_share < 1.0}

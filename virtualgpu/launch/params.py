@@ -94,9 +94,9 @@ def pack(
     has_structure = any(
         isinstance(argument, np.void) for argument in args
     )  # a structure can hold the strides
-    for index, (argument, param) in enumerate(zip(args, params, strict=False)):
-        source_param = source_params[index] if source_params else None
-        location = f"Kernel '{kernel}', argument {index + 1}" + (
+    for parameter_index, (argument, param) in enumerate(zip(args, params, strict=False)):
+        source_param = source_params[parameter_index] if source_params else None
+        location = f"Kernel '{kernel}', argument {parameter_index + 1}" + (
             f" ('{source_param.name}')" if source_param else ""
         )
         data = _parameter_bytes(argument, param, source_param, location, device, arrays)
@@ -199,11 +199,11 @@ def _warn_of_strides(array: Any, integer_args: Set[int], location: str) -> None:
 def _record_host_range(address: int, device: VirtualDevice, arrays: dict[int, int]) -> None:
     """Record an address of pinned or managed memory as an array, so that its accesses cost time."""
     memory = device.memory
-    start = memory.segment(address)[0]
-    managed = memory.managed.get(start)
-    size_bytes = memory.host_ranges.get(start, 0) if managed is None else managed.size_bytes
+    allocation_start = memory.segment(address)[0]
+    managed = memory.managed.get(allocation_start)
+    size_bytes = memory.host_ranges.get(allocation_start, 0) if managed is None else managed.size_bytes
     if size_bytes:
-        arrays[address] = max(arrays.get(address, 0), start + size_bytes - address)
+        arrays[address] = max(arrays.get(address, 0), allocation_start + size_bytes - address)
 
 
 def _check_pointer(array: Any, param: ir.Param, source_param: SourceParam | None, location: str) -> None:

@@ -320,8 +320,8 @@ class FinishedLaunch:
     @property
     def duration_ns(self) -> float:
         """Modelled duration of the kernel on the device in ns."""
-        _, _, end = self.placement
-        return cost.kernel_start_ns(self._kernel_work) + float(end.max(initial=0.0))
+        _, _, end_ns = self.placement
+        return cost.kernel_start_ns(self._kernel_work) + float(end_ns.max(initial=0.0))
 
     @property
     def costs(self) -> LaunchCosts:
@@ -376,7 +376,7 @@ class FinishedLaunch:
         """SM and times of every block, as computed by the time model."""
         prepared = self.prepared
         info = self.prepared.device.info
-        sm, start, end = self.placement
+        sm, start_ns, end_ns = self.placement
         return LaunchTrace(
             provenance=info.as_virtual,
             kernel_name=prepared.kernel.name,
@@ -386,8 +386,8 @@ class FinishedLaunch:
             sm_count=info.sm_count,
             block_index=np.arange(sm.size, dtype=np.int64),
             sm_id=sm,
-            start_ns=np.rint(start).astype(np.int64),
-            end_ns=np.rint(end).astype(np.int64),
+            start_ns=np.rint(start_ns).astype(np.int64),
+            end_ns=np.rint(end_ns).astype(np.int64),
             occupancy=prepared.occupancy,
             note="Times and SMs come from the time model; the kernel itself was executed.",
         ).thinned(MAX_LISTED_BLOCKS)

@@ -59,11 +59,11 @@ def kernel_ns(
         if memory.is_host_address(address):
             host_bytes += array_request_bytes
             continue
-        start = memory.segment(address)[0]
-        pages = memory.managed.get(start)
+        allocation_start = memory.segment(address)[0]
+        pages = memory.managed.get(allocation_start)
         if pages is not None:
             migration = pages.to_device(
-                address - start, size_bytes, -int(-array_request_bytes // SECTOR_BYTES)
+                address - allocation_start, size_bytes, -int(-array_request_bytes // SECTOR_BYTES)
             )
             memory.page_faults += migration.blocks
             memory.bus_bytes += migration.copied_bytes

@@ -77,15 +77,17 @@ class Engine:
 
     def earliest(self, ready_ns: int, duration_ns: int, share: float, now_ns: int) -> int:
         """Return the earliest time at which the engine can start an operation that is ready at `ready_ns`."""
-        start = max(ready_ns, self._floor_ns)
-        if start < self._last_end_ns:
+        start_ns = max(ready_ns, self._floor_ns)
+        if start_ns < self._last_end_ns:
             self._intervals = [interval for interval in self._intervals if interval[1] > now_ns]
-            candidates = sorted({start, *(end for _, end, _ in self._intervals if end > start)})
+            candidates = sorted(
+                {start_ns, *(end_ns for _, end_ns, _ in self._intervals if end_ns > start_ns)}
+            )
             # The last candidate always fits: nothing is planned after it.
-            for start in candidates:
-                if self._load(start, start + duration_ns) + share <= 1.0 + 1e-9:
+            for start_ns in candidates:
+                if self._load(start_ns, start_ns + duration_ns) + share <= 1.0 + 1e-9:
                     break
-        return start
+        return start_ns
 
     def take(self, start: int, end: int, share: float) -> None:
         """Reserve a share of the engine for a scheduled operation, from `start` to `end`."""
@@ -297,9 +299,9 @@ class Schedule:
             Engines of other devices that it also needs, and the share of each.
         """
         with self.clock.lock:
-            start, end = self.place_at(self.ready_ns(handle), engine, duration_ns, sm_share, ports)
-            self.queue(handle).tail_ns = end
-            return start, end
+            start_ns, end_ns = self.place_at(self.ready_ns(handle), engine, duration_ns, sm_share, ports)
+            self.queue(handle).tail_ns = end_ns
+            return start_ns, end_ns
 
     def take_in(
         self,
@@ -329,8 +331,8 @@ class Schedule:
                 self._finish()
             predecessors = self.follow(handle, number)
             if self._pending is None:
-                start, end = self.place(handle, engine, duration_ns, sm_share, ports)
-                self._log.append(activity(start, end, predecessors))
+                start_ns, end_ns = self.place(handle, engine, duration_ns, sm_share, ports)
+                self._log.append(activity(start_ns, end_ns, predecessors))
                 return self._log[-1]
             duration = max(1, round(duration_ns))
             engine_share = min(1.0, max(0.001, sm_share))
@@ -420,20 +422,20 @@ class Schedule:
             if self._pending:
                 self._finish()
             duration = max(1, round(duration_ns))
-            start = ready_ns
+            start_ns = ready_ns
             previous_start = -1
             requirements = list(ports)
             if engine != "none":
                 engine_share = min(1.0, max(0.001, sm_share)) if engine == "compute" else 1.0
                 requirements.append((self._engines[engine], engine_share))
-            while start != previous_start:  # until all engines that it needs are free
-                previous_start = start
+            while start_ns != previous_start:  # until all engines that it needs are free
+                previous_start = start_ns
                 for required_engine, engine_share in requirements:
-                    start = required_engine.earliest(start, duration, engine_share, self.clock.now_ns)
+                    start_ns = required_engine.earliest(start_ns, duration, engine_share, self.clock.now_ns)
             for required_engine, engine_share in requirements:
-                required_engine.take(start, start + duration, engine_share)
-            self._last_end_ns = max(self._last_end_ns, start + duration)
-            return start, start + duration
+                required_engine.take(start_ns, start_ns + duration, engine_share)
+            self._last_end_ns = max(self._last_end_ns, start_ns + duration)
+            return start_ns, start_ns + duration
 
     def extend(self, handle: int, end_ns: int, last: tuple[int, ...]) -> None:
         """Set the end of a queue to the end of a graph, whose last operations have the numbers `last`."""
@@ -519,12 +521,12 @@ class Schedule:
         with self.clock.lock:
             if handle is None:
                 self._finish()
-                end = self._last_end_ns
+                end_ns = self._last_end_ns
             else:
-                end = (
+                end_ns = (
                     self.ready_ns(handle) if self.own_handle(handle) == LEGACY_QUEUE else self.tail_ns(handle)
                 )
-            self.clock.wait_until(end)
+            self.clock.wait_until(end_ns)
             if (
                 self._pending
                 and max(planned_work.end_ns for planned_work in self._pending.values()) <= self.clock.now_ns

@@ -165,9 +165,9 @@ class _Engine:
     def __init__(self, name: EngineName, reserved: Sequence[Interval]) -> None:
         self.name = name
         share_changes: defaultdict[int, float] = defaultdict(float)
-        for start, end, reserved_share in reserved:
-            share_changes[start] += reserved_share
-            share_changes[end] -= reserved_share
+        for start_ns, end_ns, reserved_share in reserved:
+            share_changes[start_ns] += reserved_share
+            share_changes[end_ns] -= reserved_share
         self.changes = sorted(share_changes)
         self._reserved_shares = [0.0, *accumulate(share_changes[time_ns] for time_ns in self.changes)]
         self.running: list[_Run] = []

@@ -222,14 +222,14 @@ class WorkQueue:
                         stream_ref, operation_number, operation, node.source
                     )
                     works.append(work_record)
-                predecessors = [activities[index] for index in node.after]
+                predecessors = [activities[node_index] for node_index in node.after]
                 node_ready_ns = ready_ns
                 if predecessors:
                     node_ready_ns = max(
                         max(activity.end_ns, activity.start_ns + round(cost.GRAPH_NODE_NS))
                         for activity in predecessors
                     )
-                start, end = node.schedule.place_at(
+                node_start_ns, node_end_ns = node.schedule.place_at(
                     node_ready_ns,
                     operation.engine,
                     duration_ns,
@@ -238,7 +238,12 @@ class WorkQueue:
                 )
                 predecessor_numbers = tuple(activity.correlation_id for activity in predecessors) or previous
                 activity = operation.activity(
-                    node.device_id, stream_id, operation_number, start, end, predecessor_numbers
+                    node.device_id,
+                    stream_id,
+                    operation_number,
+                    node_start_ns,
+                    node_end_ns,
+                    predecessor_numbers,
                 )
                 activities.append(replace(activity, graph_id=graph_id, graph_node_id=node_id))
                 operation.passage.report(activities[-1])

@@ -58,8 +58,8 @@ def xorwow(seed: int, threads: int) -> npt.NDArray[Any]:
     states = np.zeros(threads, XORWOW)
     # The counter d is equal in all subsequences, since their length, 2^67 steps, is a multiple of its period.
     states["d"] = 6615241 + low_word + high_word & 0xFFFFFFFF
-    start = np.array([state_word & 0xFFFFFFFF for state_word in state_words], np.uint32)
-    states["v"] = _states_by_doubling(start, threads, _advance_xorwow)
+    first_state = np.array([state_word & 0xFFFFFFFF for state_word in state_words], np.uint32)
+    states["v"] = _states_by_doubling(first_state, threads, _advance_xorwow)
     return states
 
 

@@ -246,17 +246,17 @@ def hostRegister(ptr: int, size: int, flags: int = 0) -> None:  # noqa: N802
     if machine.device_at(ptr) is not None:
         raise _invalid_value_error(f"{ptr:#x} is device memory, but hostRegister pins host memory.")
     ranges = machine.pinned_ranges
-    for start, pinned_bytes in list(ranges.items()):
-        if start < ptr + size and ptr < start + pinned_bytes:
-            if start not in machine.registered:
+    for pinned_start, pinned_bytes in list(ranges.items()):
+        if pinned_start < ptr + size and ptr < pinned_start + pinned_bytes:
+            if pinned_start not in machine.registered:
                 raise _invalid_value_error(
-                    f"{pinned_bytes:,} bytes at {start:#x} are pinned since their allocation."
+                    f"{pinned_bytes:,} bytes at {pinned_start:#x} are pinned since their allocation."
                 )
             raise CUDARuntimeError(
                 712,
                 "cudaErrorHostMemoryAlreadyRegistered",
                 "part or all of the requested memory range is already mapped: "
-                f"{pinned_bytes:,} bytes at {start:#x} are already pinned. Call "
+                f"{pinned_bytes:,} bytes at {pinned_start:#x} are already pinned. Call "
                 "hostUnregister first, or register them only once.",
             )
     _pin_range(machine, ptr, size)
@@ -295,13 +295,16 @@ def is_pinned(array: np.ndarray[Any, Any]) -> bool:
     if not ranges or not array.size:
         return False
     low_address, high_address = np.lib.array_utils.byte_bounds(array)
-    return any(start <= low_address and high_address <= start + size for start, size in list(ranges.items()))
+    return any(
+        pinned_start <= low_address and high_address <= pinned_start + size
+        for pinned_start, size in list(ranges.items())
+    )
 
 
 def is_memory_pinned(address: int) -> bool:
     """Return whether a host address is in pinned memory."""
     ranges = _machine.current().pinned_ranges
-    return any(start <= address < start + size for start, size in list(ranges.items()))
+    return any(pinned_start <= address < pinned_start + size for pinned_start, size in list(ranges.items()))
 
 
 def host_bytes(mem: Any, size: int) -> npt.NDArray[np.uint8]:

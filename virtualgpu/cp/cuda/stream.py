@@ -164,18 +164,18 @@ def get_elapsed_time(start_event: Event, end_event: Event) -> float:
                 f"invalid resource handle: an event {reason}. Record both events, with "
                 "timing enabled, before this call.",
             )
-    start = start_event.time_ns
-    end = end_event.time_ns
-    assert start is not None
-    assert end is not None
+    start_ns = start_event.time_ns
+    end_ns = end_event.time_ns
+    assert start_ns is not None
+    assert end_ns is not None
     assert end_event._device is not None
-    if max(start, end) > end_event._device.clock.now_ns:
+    if max(start_ns, end_ns) > end_event._device.clock.now_ns:
         raise CUDARuntimeError(
             600,
             "cudaErrorNotReady",
             "device not ready: call synchronize() on the end event before timing it.",
         )
-    return (end - start) / 1e6
+    return (end_ns - start_ns) / 1e6
 
 
 def _is_done(device: VirtualDevice, time_ns: int, call_name: str) -> bool:

@@ -96,10 +96,10 @@ def generate_matrix(shape: Any, xp: Any = None, dtype: Any = np.float32, *, sing
         raise TypeError("singular values must be real")
     if bool((values < 0).any()):
         raise ValueError("singular values must not be negative")
-    start = module.random.standard_normal(shape)
+    random_matrices = module.random.standard_normal(shape)
     if target_dtype.kind == "c":
-        start = start + 1j * module.random.standard_normal(shape)
-    left_vectors, singular, right_vectors = module.linalg.svd(start, full_matrices=False)
+        random_matrices = random_matrices + 1j * module.random.standard_normal(shape)
+    left_vectors, singular, right_vectors = module.linalg.svd(random_matrices, full_matrices=False)
     return (left_vectors * module.broadcast_to(values, singular.shape)[..., None, :] @ right_vectors).astype(
         target_dtype
     )

@@ -104,9 +104,9 @@ def for_dtypes_combination(
     dtype_count = len(dtypes)
     shifts = {0, 1 % dtype_count, dtype_count // 2}
     combinations = [
-        tuple(dtypes[(start + position * shift) % dtype_count] for position in range(len(names)))
+        tuple(dtypes[(first_index + position * shift) % dtype_count] for position in range(len(names)))
         for shift in sorted(shifts)
-        for start in range(dtype_count)
+        for first_index in range(dtype_count)
     ]
     return _for_choices(names, dict.fromkeys(combinations))
 

@@ -114,10 +114,10 @@ def set_at(base: int, sets: int, inverse: int, number: int) -> int:
 def find_entry(first_entry: int, line: int) -> int:
     """Return the address of a line's entry in a cache set, or the negated address of the entry to replace."""
     entry = first_entry
-    end = entry + SET_BYTES
+    set_end = entry + SET_BYTES
     oldest = entry
     oldest_use = load64(entry + 16)
-    while entry < end:
+    while entry < set_end:
         if load64(entry) == line + 1:
             return entry
         if load64(entry + 16) < oldest_use:
@@ -325,8 +325,8 @@ def unmerged_sectors(player: ReplayState, sm: int, line: int, sectors: int, time
 def play_notes(player: ReplayState, number: int, lanes: int, mask: int, values: int) -> None:
     """Replay all recorded accesses, one after another."""
     note_address = player.notes
-    end = note_address + 24 * player.count
-    while note_address < end:
+    notes_end = note_address + 24 * player.count
+    while note_address < notes_end:
         player.now += 1
         line = load64(note_address) >> _LINE_BIT
         sectors = load64(note_address) & 15

@@ -110,11 +110,11 @@ def _return(
     for byte in range(0, min(to_record[1], from_record[1]), 8):
         host = []
         for frame_pointer, (offset, stride) in (("%frame", to_record), (frame, from_record)):
-            start = emitter.op(
+            record_address = emitter.op(
                 f"add i64 {emitter.op(f'ptrtoint ptr {frame_pointer} to i64')}, {offset + byte}"
             )
             offsets = emitter.binary("mul", "i64", IOTA, constant("i64", stride))
-            host.append(emitter.binary("add", "i64", emitter.splat("i64", start), offsets))
+            host.append(emitter.binary("add", "i64", emitter.splat("i64", record_address), offsets))
         memory_ops.scatter(code, memory_ops.gather(code, host[1], lanes, "b64"), host[0], lanes, "b64")
 
 
@@ -210,11 +210,11 @@ def _call_heap(
     )
     for result, result_value in zip(results, values, strict=True):
         offset, record = code.parameter_record(result)
-        start = emitter.splat(
+        result_address = emitter.splat(
             "i64", emitter.op(f"add i64 {emitter.op('ptrtoint ptr %frame to i64')}, {offset}")
         )
         host = emitter.binary(
-            "add", "i64", start, emitter.binary("mul", "i64", IOTA, constant("i64", record))
+            "add", "i64", result_address, emitter.binary("mul", "i64", IOTA, constant("i64", record))
         )
         memory_ops.scatter(code, result_value, host, code.executed(instruction), "b64")
 
@@ -238,10 +238,10 @@ def _argument_values(code: WarpCode, instruction: ir.Instruction, name: str) -> 
     offset, record = code.parameter_record(name)
     emitter = code.emitter
     frame_address = emitter.op("ptrtoint ptr %frame to i64")
-    start = emitter.splat("i64", emitter.op(f"add i64 {frame_address}, {offset}"))
+    record_address = emitter.splat("i64", emitter.op(f"add i64 {frame_address}, {offset}"))
     lanes = emitter.binary("mul", "i64", IOTA, constant("i64", record))
     return memory_ops.gather(
-        code, emitter.binary("add", "i64", start, lanes), code.executed(instruction), "b64"
+        code, emitter.binary("add", "i64", record_address, lanes), code.executed(instruction), "b64"
     )
 
 
@@ -261,11 +261,11 @@ def _call_printf(
     _fail_if(code, instruction, status)
     for name in results:
         offset, record = code.parameter_record(name)
-        start = emitter.splat(
+        result_address = emitter.splat(
             "i64", emitter.op(f"add i64 {emitter.op('ptrtoint ptr %frame to i64')}, {offset}")
         )
         lanes = emitter.binary("mul", "i64", IOTA, constant("i64", record))
-        host = emitter.binary("add", "i64", start, lanes)
+        host = emitter.binary("add", "i64", result_address, lanes)
         return_values = emitter.op(f"load <32 x i64>, ptr {values}")
         memory_ops.scatter(
             code, emitter.cast(return_values, "i64", "i32"), host, code.executed(instruction), "b32"

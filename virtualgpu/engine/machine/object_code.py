@@ -31,7 +31,7 @@ def unpack(data: bytes) -> tuple[list[bytes], list[str]]:
     header_text, _, object_codes = data.partition(b"\n")
     header = json.loads(header_text)
     ends = [*itertools.accumulate(header["sizes"], initial=0)]
-    return [object_codes[begin:end] for begin, end in itertools.pairwise(ends)], header["needs"]
+    return [object_codes[begin:code_end] for begin, code_end in itertools.pairwise(ends)], header["needs"]
 
 
 def check(required_names: Sequence[str], available: Container[str]) -> None:
@@ -63,9 +63,9 @@ def symbols(code: bytes) -> tuple[set[str], set[str]]:
     entries = np.frombuffer(table, _SYMBOL)
     used_names = set[str]()
     names = set[str]()
-    for start, section in zip(entries["name"].tolist(), entries["section"].tolist(), strict=True):
-        if start:
-            name = name_section[start : name_section.index(b"\0", start)].decode()
+    for name_offset, section in zip(entries["name"].tolist(), entries["section"].tolist(), strict=True):
+        if name_offset:
+            name = name_section[name_offset : name_section.index(b"\0", name_offset)].decode()
             if section:
                 names.add(name)
             else:

@@ -224,13 +224,13 @@ class _Replay:
                 address=_bytes(
                     [
                         _shared_offset(a, n)
-                        for a in elements[start : start + per_register]
+                        for a in elements[first_element : first_element + per_register]
                         for n in range(size)
                     ]
                 ),
                 loader=loader,
             )
-            for start in range(0, len(elements), per_register)
+            for first_element in range(0, len(elements), per_register)
         ]
 
     def _moved_contents(self, step: _Step, names: Sequence[str]) -> list[_Content]:
@@ -312,10 +312,12 @@ class _Replay:
                 for matrix_index, register in enumerate(items_of(operand))
             ]
         bits = []
-        start = 0
+        element_index = 0
         for matrix in matrices:
-            bits.append(_element_bits(contents[start : start + len(matrix.registers)], element_type))
-            start += len(matrix.registers)
+            bits.append(
+                _element_bits(contents[element_index : element_index + len(matrix.registers)], element_type)
+            )
+            element_index += len(matrix.registers)
         addresses = (
             [np.array(matrix_address) for matrix_address in _matrix_addresses(step, len(matrices))]
             if step.requests

@@ -151,12 +151,12 @@ def block_trace(launch: RunningLaunch, provenance: Provenance, request: TraceReq
     assert raw is not None
     facts = listing(launch.kernel)
     rows = raw.rows[np.argsort(raw.rows["step"], kind="stable")] if _is_unsorted(raw.rows) else raw.rows
-    index = facts.bases[raw.steps["function"]] + raw.steps["pc"]
-    shared = _shared_writes(raw, rows, index, facts)
+    instruction_index = facts.bases[raw.steps["function"]] + raw.steps["pc"]
+    shared = _shared_writes(raw, rows, instruction_index, facts)
     stop_note = _STOPPED if raw.stopped else ""
     traced_warps = range(launch.warps) if request.whole_block else (request.warp_index,)
     warps = tuple(
-        _warp_trace(launch, facts, raw, rows, index, warp, provenance, request, shared, stop_note)
+        _warp_trace(launch, facts, raw, rows, instruction_index, warp, provenance, request, shared, stop_note)
         for warp in traced_warps
     )
     return BlockTrace(
@@ -192,7 +192,9 @@ def _lanes_of_masks(masks: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
     return (masks[:, None] >> np.arange(layout.LANES, dtype=np.uint32) & 1).astype(np.bool_)
 
 
-def _shared_writes(raw: TraceBuffers, rows: npt.NDArray[Any], index: Ints, facts: Listing) -> SharedWrites:
+def _shared_writes(
+    raw: TraceBuffers, rows: npt.NDArray[Any], instruction_index: Ints, facts: Listing
+) -> SharedWrites:
     value_rows, width = _written_rows(rows)
     offset = (rows["lanes"][value_rows - 1] - np.uint64(raw.shared_address)).view(np.int64)
     lanes = _lanes_of_masks(rows["mask"][value_rows]) & (offset >= 0) & (offset < raw.shared_bytes)
@@ -211,7 +213,7 @@ def _shared_writes(raw: TraceBuffers, rows: npt.NDArray[Any], index: Ints, facts
         offset=np.where(lanes, offset, -1).astype(np.int32),
         width_bytes=width[has_writes].astype(np.int8),
         value=np.where(lanes, rows["lanes"][value_rows], 0),
-        type_index=type_codes[index[step_index]],
+        type_index=type_codes[instruction_index[step_index]],
         types=tuple(names),
         final=raw.shared,
     )
@@ -231,13 +233,13 @@ def _warp_trace(
 ) -> WarpTrace:
     sequence = np.flatnonzero(raw.steps["warp"] == warp)
     step_records = raw.steps[sequence]
-    index = all_index[sequence]
+    instruction_index = all_index[sequence]
     step_count = len(step_records)
     step_of = np.full(len(raw.steps), -1, np.int64)
     step_of[sequence] = np.arange(step_count)
     step_of_row = step_of[all_rows["step"]]
     kinds = all_rows["kind"]
-    space = facts.space[index].astype(np.int8)
+    space = facts.space[instruction_index].astype(np.int8)
     address = np.full((step_count, layout.LANES), -1, np.int64)
     address_rows = np.flatnonzero((kinds == layout.ROW_ADDRESS) & (step_of_row >= 0))
     address_rows = address_rows[space[step_of_row[address_rows]] >= 0]
@@ -245,13 +247,13 @@ def _warp_trace(
         _lanes_of_masks(all_rows["mask"][address_rows]), all_rows["lanes"][address_rows].view(np.int64), -1
     )
     _resolve_generic(space, address, step_records["executed"])
-    sectors, wavefronts = _access_costs(facts, index, space, address, step_records["executed"])
+    sectors, wavefronts = _access_costs(facts, instruction_index, space, address, step_records["executed"])
     value = np.zeros((step_count, layout.LANES), np.uint64)
     value_rows = np.flatnonzero((kinds == layout.ROW_REGISTER) & (step_of_row >= 0))
     value[step_of_row[value_rows]] = np.where(
         _lanes_of_masks(all_rows["mask"][value_rows]), all_rows["lanes"][value_rows], 0
     )
-    detail = _step_detail(facts, step_records, sequence, index, all_rows, step_of_row, shared)
+    detail = _step_detail(facts, step_records, sequence, instruction_index, all_rows, step_of_row, shared)
     lines = np.array([instruction.line for instruction in facts.code], np.int32)
     columns = np.array([instruction.column for instruction in facts.code], np.int32)
     return WarpTrace(
@@ -264,16 +266,16 @@ def _warp_trace(
         warp_index=warp,
         granularity="instruction",
         instruction=tuple(instruction.text for instruction in facts.code),
-        pc=index.astype(np.int32),
-        line=lines[index],
-        column=columns[index],
+        pc=instruction_index.astype(np.int32),
+        line=lines[instruction_index],
+        column=columns[instruction_index],
         active_mask=step_records["active"].copy(),
         executed_mask=step_records["executed"].copy(),
-        text_index=index.astype(np.int32),
+        text_index=instruction_index.astype(np.int32),
         space=results.SPACES,
         access_space=space,
-        access_is_store=facts.store[index],
-        access_size_bytes=facts.size_bytes[index],
+        access_is_store=facts.store[instruction_index],
+        access_size_bytes=facts.size_bytes[instruction_index],
         address=address,
         sectors=sectors,
         wavefronts=wavefronts,
@@ -292,7 +294,7 @@ def _step_detail(
     facts: Listing,
     steps: npt.NDArray[Any],
     sequence: Ints,
-    index: Ints,
+    instruction_index: Ints,
     rows: npt.NDArray[Any],
     step_of_row: Ints,
     shared: SharedWrites,
@@ -301,9 +303,11 @@ def _step_detail(
     names: dict[tuple[str, str], int] = {}
     position = rows["kind"][extra_rows] - layout.ROW_REGISTER
     name = np.zeros(len(extra_rows), np.int32)
-    for instruction, n in {*zip(index[step_of_row[extra_rows]].tolist(), position.tolist(), strict=True)}:
+    for instruction, n in {
+        *zip(instruction_index[step_of_row[extra_rows]].tolist(), position.tolist(), strict=True)
+    }:
         key = facts.registers[instruction][n], facts.register_types[instruction][n]
-        matches = (index[step_of_row[extra_rows]] == instruction) & (position == n)
+        matches = (instruction_index[step_of_row[extra_rows]] == instruction) & (position == n)
         name[matches] = names.setdefault(key, len(names))
     written_rows, width = _written_rows(rows)
     of_warp = step_of_row[written_rows] >= 0
@@ -349,14 +353,14 @@ def _resolve_generic(
 
 def _access_costs(
     facts: Listing,
-    index: Ints,
+    instruction_index: Ints,
     space: npt.NDArray[np.int8],
     address: npt.NDArray[np.int64],
     executed: npt.NDArray[np.uint32],
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
     """Return the sectors and wavefronts of every access; the cost of equal patterns is computed only once."""
-    sectors = np.zeros(len(index), np.int32)
-    wavefronts = np.zeros(len(index), np.int32)
+    sectors = np.zeros(len(instruction_index), np.int32)
+    wavefronts = np.zeros(len(instruction_index), np.int32)
     accesses = np.flatnonzero((space >= 0) & (executed != 0))
     lanes = _lanes_of_masks(executed[accesses])
     lowest = np.where(lanes, address[accesses], np.iinfo(np.int64).max).min(
@@ -367,7 +371,7 @@ def _access_costs(
     pattern_bytes = relative.tobytes()
     row_bytes = 8 * layout.LANES
     for access_number, (step_index, space_code, instruction) in enumerate(
-        zip(accesses.tolist(), space[accesses].tolist(), index[accesses].tolist(), strict=True)
+        zip(accesses.tolist(), space[accesses].tolist(), instruction_index[accesses].tolist(), strict=True)
     ):
         key = (
             instruction,

@@ -37,10 +37,10 @@ class Worker(Protocol):
 def lane_pcs(worker: Worker) -> npt.NDArray[np.int32]:
     """Return the program counters of all lanes of a block as a writable view of shape (warps, 32)."""
     context_record = worker.context[0]
-    start = int(context_record["frames"])
+    frames_address = int(context_record["frames"])
     stride = int(context_record["frame_stride"])
     warps = int(context_record["warps"])
-    raw = worker.bytes_at(start, stride * warps).reshape(warps, stride)
+    raw = worker.bytes_at(frames_address, stride * warps).reshape(warps, stride)
     return raw[:, : 4 * layout.LANES].view(np.int32)
 
 
@@ -208,12 +208,12 @@ def _reduce(
                 worker.launch.trace.note_reduction(
                     worker.context[0], warp, plan.index, instruction.pc, lanes, int(result)
                 )
-            start = (
+            slot_address = (
                 int(context_record["frames"]) + warp * int(context_record["frame_stride"]) + plan.slots[name]
             )
             if "popc" in instruction.parts:
-                worker.bytes_at(start, 4 * layout.LANES).view(np.uint32)[lanes] = result
+                worker.bytes_at(slot_address, 4 * layout.LANES).view(np.uint32)[lanes] = result
             else:
-                predicate_word = worker.bytes_at(start, 4).view(np.uint32)
+                predicate_word = worker.bytes_at(slot_address, 4).view(np.uint32)
                 mask = np.uint32(sum(1 << n for n in np.nonzero(lanes)[0].tolist()))
                 predicate_word[0] = (predicate_word[0] & ~mask) | (mask if result else np.uint32(0))

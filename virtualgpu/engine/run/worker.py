@@ -387,5 +387,5 @@ def _add_range(
 
     Kernel parameters are such a range, because they can also be read through pointers.
     """
-    index = int(np.searchsorted(live_ranges[0], start))
-    return np.insert(live_ranges[0], index, start), np.insert(live_ranges[1], index, start + size)
+    range_index = int(np.searchsorted(live_ranges[0], start))
+    return np.insert(live_ranges[0], range_index, start), np.insert(live_ranges[1], range_index, start + size)

@@ -145,16 +145,16 @@ class Evaluator:
             ):
                 continue
             if self._pointer(operand) is None:
-                index = self._as_number(operand, ast.unparse(node.left if is_swapped else node.right))
-                offset = index.numbers.astype(np.int64) * self._pointed_type(pointer, node).size_bytes
+                index_lanes = self._as_number(operand, ast.unparse(node.left if is_swapped else node.right))
+                offset = index_lanes.numbers.astype(np.int64) * self._pointed_type(pointer, node).size_bytes
                 moved_address = address.numbers.astype(np.int64) + (
                     offset if isinstance(node.op, ast.Add) else -offset
                 )
                 return Lanes(
                     self._as_pointer(pointer.type),
                     moved_address.astype(np.uint64),
-                    address.known & index.known,
-                    address.outside | index.outside,
+                    address.known & index_lanes.known,
+                    address.outside | index_lanes.outside,
                 )
         x = self._as_number(a, ast.unparse(node.left))
         y = self._as_number(b, ast.unparse(node.right))
@@ -189,20 +189,26 @@ class Evaluator:
                 f"`{base_text}` is neither an array nor a pointer: it is {_with_article(base_lanes.type)}."
             )
         element_type = self._pointed_type(base_lanes, node)
-        index = self._value(node.slice)
-        if index.type.kind[0] == "f":
+        index_lanes = self._value(node.slice)
+        if index_lanes.type.kind[0] == "f":
             raise self._fail(f"the index `{ast.unparse(node.slice)}` is not an integer.")
-        indices = index.numbers.astype(np.int64)
-        start = addresses_of_pointers(np.broadcast_to(address.numbers, (address.numbers.shape[0], WARP_SIZE)))
-        element = start + indices * element_type.size_bytes
-        low_address, high_address, outside_text = self._index_bounds(base_lanes, start, element, base_text)
-        known_lanes = address.known & index.known
+        indices = index_lanes.numbers.astype(np.int64)
+        start_addresses = addresses_of_pointers(
+            np.broadcast_to(address.numbers, (address.numbers.shape[0], WARP_SIZE))
+        )
+        element = start_addresses + indices * element_type.size_bytes
+        low_address, high_address, outside_text = self._index_bounds(
+            base_lanes, start_addresses, element, base_text
+        )
+        known_lanes = address.known & index_lanes.known
         is_outside = known_lanes & ~(
             (element >= low_address) & (element + element_type.size_bytes <= high_address)
         )
         if is_outside.any() and not self.outside_note:
             self.outside_note = outside_text(element_type, is_outside)
-        return Lanes(element_type, None, known_lanes, address.outside | index.outside | is_outside, element)
+        return Lanes(
+            element_type, None, known_lanes, address.outside | index_lanes.outside | is_outside, element
+        )
 
     def _index_bounds(
         self, base: Lanes, start: Ints, element: Ints, text: str
@@ -424,9 +430,9 @@ def _lanes_that_write(scene: Scene, watched_place: reading.Expression) -> Bools:
     stores = np.flatnonzero(trace.access_is_store & (trace.executed_mask != 0))
     address = addresses_of(trace, stores)
     shape = writes.shape
-    start = np.broadcast_to(watched_value.address, shape)[stores]
+    start_address = np.broadcast_to(watched_value.address, shape)[stores]
     known_lanes = np.broadcast_to(watched_value.known, shape)[stores]
-    end_address = start + watched_value.type.size_bytes
+    end_address = start_address + watched_value.type.size_bytes
     size = trace.access_size_bytes[stores].astype(np.int64)[:, None]
-    writes[stores] = (address >= 0) & known_lanes & (address < end_address) & (address + size > start)
+    writes[stores] = (address >= 0) & known_lanes & (address < end_address) & (address + size > start_address)
     return writes

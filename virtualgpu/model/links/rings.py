@@ -94,9 +94,17 @@ def steps(call: RingCall, ranks: int, count: int, root: int = 0) -> list[RingSte
         for step_index in range(n - 1):
             for rank in range(n):
                 chunk = (rank + offset - step_index) % n
-                start, end = bounds[chunk]
+                chunk_start, chunk_end = bounds[chunk]
                 ring_steps.append(
-                    RingStep(phase * (n - 1) + step_index, rank, (rank + 1) % n, chunk, start, end, adds)
+                    RingStep(
+                        phase * (n - 1) + step_index,
+                        rank,
+                        (rank + 1) % n,
+                        chunk,
+                        chunk_start,
+                        chunk_end,
+                        adds,
+                    )
                 )
     return ring_steps
 

@@ -65,46 +65,46 @@ class _FreeRanges:
 
     def give(self, start: int, size: int) -> tuple[int, int]:
         """Add a free range and return the merged range that now contains it."""
-        index = bisect_left(self._starts, start)
-        if index < len(self._starts) and start + size == self._starts[index]:
-            size += self._sizes[index]
-            del self._starts[index], self._sizes[index]
-        if index > 0 and self._starts[index - 1] + self._sizes[index - 1] == start:
-            index -= 1
-            start = self._starts[index]
-            size = self._sizes[index] + size
-            self._sizes[index] = size
+        range_index = bisect_left(self._starts, start)
+        if range_index < len(self._starts) and start + size == self._starts[range_index]:
+            size += self._sizes[range_index]
+            del self._starts[range_index], self._sizes[range_index]
+        if range_index > 0 and self._starts[range_index - 1] + self._sizes[range_index - 1] == start:
+            range_index -= 1
+            start = self._starts[range_index]
+            size = self._sizes[range_index] + size
+            self._sizes[range_index] = size
         else:
-            self._starts.insert(index, start)
-            self._sizes.insert(index, size)
+            self._starts.insert(range_index, start)
+            self._sizes.insert(range_index, size)
         return start, size
 
     def take(self, size: int) -> int | None:
         """Remove `size` bytes from the lowest range that is large enough; return their start, or None."""
-        for index, free_bytes in enumerate(self._sizes):
+        for range_index, free_bytes in enumerate(self._sizes):
             if free_bytes >= size:
-                start = self._starts[index]
+                start = self._starts[range_index]
                 if free_bytes == size:
-                    del self._starts[index], self._sizes[index]
+                    del self._starts[range_index], self._sizes[range_index]
                 else:
-                    self._starts[index] = start + size
-                    self._sizes[index] = free_bytes - size
+                    self._starts[range_index] = start + size
+                    self._sizes[range_index] = free_bytes - size
                 return start
         return None
 
     def remove(self, start: int, size: int) -> None:
         """Remove a range of addresses, which must be part of a single free range."""
-        index = bisect_right(self._starts, start) - 1
-        range_start = self._starts[index]
-        range_bytes = self._sizes[index]
-        del self._starts[index], self._sizes[index]
+        range_index = bisect_right(self._starts, start) - 1
+        range_start = self._starts[range_index]
+        range_bytes = self._sizes[range_index]
+        del self._starts[range_index], self._sizes[range_index]
         tail_bytes = range_start + range_bytes - (start + size)
         if tail_bytes:
-            self._starts.insert(index, start + size)
-            self._sizes.insert(index, tail_bytes)
+            self._starts.insert(range_index, start + size)
+            self._sizes.insert(range_index, tail_bytes)
         if start > range_start:
-            self._starts.insert(index, range_start)
-            self._sizes.insert(index, start - range_start)
+            self._starts.insert(range_index, range_start)
+            self._sizes.insert(range_index, start - range_start)
 
     def spans(self) -> list[tuple[int, int]]:
         """Return start and end of each free range."""
@@ -293,10 +293,10 @@ class DeviceMemory:
             if size >= PAGE_BYTES:
                 self._release_pages(address, size)
                 return
-            start, merged_bytes = self._small_ranges.give(address, size)
+            free_start, merged_bytes = self._small_ranges.give(address, size)
             base_address = self._arena.address
-            first_page = base_address + _round_up(start - base_address, PAGE_BYTES)
-            last_page = base_address + (start + merged_bytes - base_address) // PAGE_BYTES * PAGE_BYTES
+            first_page = base_address + _round_up(free_start - base_address, PAGE_BYTES)
+            last_page = base_address + (free_start + merged_bytes - base_address) // PAGE_BYTES * PAGE_BYTES
             if last_page > first_page:
                 self._small_ranges.remove(first_page, last_page - first_page)
                 self._release_pages(first_page, last_page - first_page)
@@ -312,15 +312,15 @@ class DeviceMemory:
         if size_bytes <= 0:
             return
         with self.lock:
-            start, end = self.segment(address)
-            if address + size_bytes <= end:
+            segment_start, segment_end = self.segment(address)
+            if address + size_bytes <= segment_end:
                 return
             nearest = self.nearest(address)
         reason = "that address is not in the memory of this device"
         if nearest is not None and nearest.address <= address < nearest.end:
             reason = f"a {nearest.label} ends after {count(nearest.end - address, 'byte')}"
-        elif start:
-            reason = f"the allocation ends after {count(end - address, 'byte')}"
+        elif segment_start:
+            reason = f"the allocation ends after {count(segment_end - address, 'byte')}"
         message = f"invalid argument: {size_bytes:,} bytes at {address:#x} are accessed, but {reason}."
         raise CUDARuntimeError(1, "cudaErrorInvalidValue", message)
 
@@ -332,10 +332,10 @@ class DeviceMemory:
                     if host_address <= address < host_address + size_bytes:
                         return host_address, host_address + size_bytes
                 return 0, 0
-            index = bisect_right(self._segment_starts, address) - 1
-            start = self._segment_starts[index] if index >= 0 else 0
-            end = start + self._segments[start] if start else 0
-        return (start, end) if address < end else (0, 0)
+            segment_index = bisect_right(self._segment_starts, address) - 1
+            segment_start = self._segment_starts[segment_index] if segment_index >= 0 else 0
+            segment_end = segment_start + self._segments[segment_start] if segment_start else 0
+        return (segment_start, segment_end) if address < segment_end else (0, 0)
 
     # Host memory
 
@@ -364,7 +364,7 @@ class DeviceMemory:
         if not self.host_ranges or self.base_address <= address < self.base_address + self.arena_bytes:
             return False
         ranges = list(self.host_ranges.items())
-        return any(start <= address < start + size_bytes for start, size_bytes in ranges)
+        return any(range_start <= address < range_start + size_bytes for range_start, size_bytes in ranges)
 
     # For stream-ordered pools: whole pages at addresses of their choice, which they divide into blocks
 
@@ -501,15 +501,15 @@ class DeviceMemory:
                 return None
             next_index = int(np.searchsorted(starts, address, side="right"))
             if next_index == 0:
-                index = 0
+                allocation_index = 0
             elif (
                 next_index == starts.size
                 or address - int(ends[next_index - 1]) < int(starts[next_index]) - address
             ):
-                index = next_index - 1
+                allocation_index = next_index - 1
             else:
-                index = next_index
-            return self._live_allocations[int(starts[index])]
+                allocation_index = next_index
+            return self._live_allocations[int(starts[allocation_index])]
 
     # Contents
 

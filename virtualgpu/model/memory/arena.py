@@ -110,9 +110,9 @@ class Arena:
         else:
             requested_bytes = min(requested_bytes, _PLAIN_BUFFER_BYTES)
             buffer = np.zeros(requested_bytes + _ALIGNMENT, dtype=np.uint8)
-        start = int(buffer.ctypes.data)
-        alignment_bytes = -start % _ALIGNMENT
-        self.address = start + alignment_bytes
+        buffer_address = int(buffer.ctypes.data)
+        alignment_bytes = -buffer_address % _ALIGNMENT
+        self.address = buffer_address + alignment_bytes
         self.size_bytes = requested_bytes
         self.bytes: npt.NDArray[np.uint8] = buffer[alignment_bytes : alignment_bytes + requested_bytes]
         self._can_discard = mapping is not None and sys.platform == "linux"

@@ -40,15 +40,15 @@ class DeviceHeap:
         if self.freed is not None:
             size += _UNIT_BYTES  # a gap after each block detects accesses beyond its end
         with self._lock:
-            for index, (start, free_bytes) in enumerate(self._free):
+            for range_index, (free_start, free_bytes) in enumerate(self._free):
                 if free_bytes < size:
                     continue
                 if free_bytes > size:
-                    self._free[index] = (start + size, free_bytes - size)
+                    self._free[range_index] = (free_start + size, free_bytes - size)
                 else:
-                    del self._free[index]
-                self.used[start] = max(size_bytes, 1)
-                return start
+                    del self._free[range_index]
+                self.used[free_start] = max(size_bytes, 1)
+                return free_start
         return 0
 
     def give(self, address: int) -> None:
@@ -72,12 +72,12 @@ class DeviceHeap:
                 return
             free_ranges = sorted([*self._free, (address, -(-size // _UNIT_BYTES) * _UNIT_BYTES)])
             self._free = free_ranges[:1]
-            for start, range_bytes in free_ranges[1:]:
+            for range_start, range_bytes in free_ranges[1:]:
                 last_start, last_bytes = self._free[-1]
-                if last_start + last_bytes == start:
+                if last_start + last_bytes == range_start:
                     self._free[-1] = (last_start, last_bytes + range_bytes)
                 else:
-                    self._free.append((start, range_bytes))
+                    self._free.append((range_start, range_bytes))
 
     def serve(self, function: str, values: npt.NDArray[np.uint64], mask: int) -> npt.NDArray[np.uint64]:
         """Execute ``malloc`` or ``free`` for each active lane of a warp.

@@ -116,17 +116,17 @@ class OrderedPool:
         """
         size = -(-size_bytes // UNIT_BYTES) * UNIT_BYTES
         with self._locked() as can_change:
-            start = self._find_space(size, stream) if can_change else None
-            if start is None:
+            block_start = self._find_space(size, stream) if can_change else None
+            if block_start is None:
                 raise CUDARuntimeError(
                     2,
                     "cudaErrorMemoryAllocation",
                     f"out of memory: {size_bytes:,} bytes requested from a stream-ordered "
                     f"pool, {self._memory.free_bytes:,} bytes free on the device.",
                 )
-            wait_ns = self._remove_range(start, start + size, stream)
-            address = self._top_address - start - size
-            self._blocks[address] = _Block(start, start + size, size_bytes)
+            wait_ns = self._remove_range(block_start, block_start + size, stream)
+            address = self._top_address - block_start - size
+            self._blocks[address] = _Block(block_start, block_start + size, size_bytes)
             self._memory.open_block(address, size)
             self._used_bytes += size_bytes
             self._used_high = max(self._used_high, self._used_bytes)
@@ -136,10 +136,10 @@ class OrderedPool:
         usable_pieces = [
             free_piece for free_piece in self._free_pieces if free_piece.stream in (None, stream)
         ]
-        start = _first_range(usable_pieces, size)
-        if start is None:
-            start = self._grow(usable_pieces, size)
-        return _first_range(self._free_pieces, size) if start is None else start
+        range_start = _first_range(usable_pieces, size)
+        if range_start is None:
+            range_start = self._grow(usable_pieces, size)
+        return _first_range(self._free_pieces, size) if range_start is None else range_start
 
     def free(self, address: int, stream: int | None = None, ready_ns: int = 0) -> None:
         """Free a block of the pool.
@@ -209,34 +209,34 @@ class OrderedPool:
         for granule in sorted(self._granules, reverse=True):
             if len(self._granules) * GRANULE_BYTES <= keep_bytes:
                 return
-            start = granule * GRANULE_BYTES
-            end = (granule + 1) * GRANULE_BYTES
-            if any(run_start <= start and end <= run_end for run_start, run_end in runs):
-                self._remove_range(start, end, None)
+            granule_start = granule * GRANULE_BYTES
+            granule_end = (granule + 1) * GRANULE_BYTES
+            if any(run_start <= granule_start and granule_end <= run_end for run_start, run_end in runs):
+                self._remove_range(granule_start, granule_end, None)
                 self._granules.remove(granule)
-                self._memory.return_pages(self._top_address - end, GRANULE_BYTES)
+                self._memory.return_pages(self._top_address - granule_end, GRANULE_BYTES)
 
     def _grow(self, usable_pieces: list[_Piece], size: int) -> int | None:
         """Reserve granules for `size` contiguous bytes; return their start, or None without free memory."""
         holes = []
         for page_start, page_end in self._memory.free_pages():
-            start = (
+            grown_start = (
                 -(-(self._top_address - page_end) // GRANULE_BYTES) * GRANULE_BYTES
                 if page_end < self._top_address
                 else 0
             )
-            end = (self._top_address - page_start) // GRANULE_BYTES * GRANULE_BYTES
-            if end > start:
-                holes.append(_Piece(start, end))
+            grown_end = (self._top_address - page_start) // GRANULE_BYTES * GRANULE_BYTES
+            if grown_end > grown_start:
+                holes.append(_Piece(grown_start, grown_end))
         run_start = _first_range(sorted([*usable_pieces, *holes], key=lambda piece: piece.start), size)
         if run_start is None:
             return None
         for granule in range(run_start // GRANULE_BYTES, -(-(run_start + size) // GRANULE_BYTES)):
             if granule not in self._granules:
-                end = (granule + 1) * GRANULE_BYTES
-                self._memory.take_pages_at(self._top_address - end, GRANULE_BYTES)
+                grown_end = (granule + 1) * GRANULE_BYTES
+                self._memory.take_pages_at(self._top_address - grown_end, GRANULE_BYTES)
                 self._granules.add(granule)
-                self._add(_Piece(granule * GRANULE_BYTES, end))
+                self._add(_Piece(granule * GRANULE_BYTES, grown_end))
         self._reserved_high = max(self._reserved_high, len(self._granules) * GRANULE_BYTES)
         return run_start
 

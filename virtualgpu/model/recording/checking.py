@@ -64,7 +64,9 @@ class MachineObserver:
 
     def _is_pinned(self, address: int) -> bool:
         ranges = self._machine.pinned_ranges
-        return any(start <= address < start + size for start, size in list(ranges.items()))
+        return any(
+            pinned_start <= address < pinned_start + size for pinned_start, size in list(ranges.items())
+        )
 
 
 def _report_segment(

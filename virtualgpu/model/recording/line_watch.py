@@ -221,18 +221,18 @@ class _LineSearch:
         ] = {}  # by thread: index of the last beginning that a call was assigned to
 
     def line(self, thread: int, time_ns: int, call: str) -> tuple[CodeType, int] | None:
-        index = bisect.bisect_right(self._times.get(thread, ()), time_ns) - 1
-        if index < 0:
+        line_index = bisect.bisect_right(self._times.get(thread, ()), time_ns) - 1
+        if line_index < 0:
             return None
-        code_line = self._lines[thread][index]
+        code_line = self._lines[thread][line_index]
         if self._exact_until_ns is None or time_ns < self._exact_until_ns:
             self._lines_by_call[call].add(code_line)
             return code_line
         # Some lines have no events any more: the call belongs to this line, which began last, or to one of
         # them.
         known_lines = self._lines_by_call[call]
-        is_first_call = self._last_index.get(thread) != index
-        self._last_index[thread] = index
+        is_first_call = self._last_index.get(thread) != line_index
+        self._last_index[thread] = line_index
         if code_line in known_lines:
             return code_line
         if code_line in self._lines_before(self._exact_until_ns) or not is_first_call:

@@ -38,9 +38,9 @@ class PointerAttributes:
 def pointer_attributes(address: int) -> PointerAttributes:
     """Return the attributes of an address. Memory unknown to CUDA has type 0 and device -2."""
     device = device_at(address)
-    start = device.memory.segment(address)[0] if device else 0
-    if device and start:
-        if start in device.memory.managed:
+    allocation_start = device.memory.segment(address)[0] if device else 0
+    if device and allocation_start:
+        if allocation_start in device.memory.managed:
             return PointerAttributes(device.id, address, address, MANAGED)
         return PointerAttributes(device.id, address, 0, DEVICE)
     if address and is_memory_pinned(address):
@@ -87,10 +87,10 @@ def prefetch(address: int, size_bytes: int, device_id: int, stream: _BaseStream)
     CUDARuntimeError
         Status 1 unless the range is managed; 101 for an invalid device number, including -1 (the host).
     """
-    device, start, pages = _managed_range(address, size_bytes)
+    device, allocation_start, pages = _managed_range(address, size_bytes)
     _machine.current().device(device_id)
 
-    moved_pages = pages.to_device(address - start, size_bytes)
+    moved_pages = pages.to_device(address - allocation_start, size_bytes)
     duration_ns = bus.prefetch_ns(device.info, "HtoD", moved_pages)
     stream.enqueue(
         "MEMCPY",
@@ -125,8 +125,8 @@ def advise(address: int, size_bytes: int, advice: int, device_id: int) -> None:
 
 def touch_on_host(address: int, size_bytes: int) -> None:
     """Move a range of managed memory to the host, and wait for the transfer."""
-    device, start, pages = _managed_range(address, size_bytes)
-    bus.touched_by_host(device, pages, address - start, size_bytes)
+    device, allocation_start, pages = _managed_range(address, size_bytes)
+    bus.touched_by_host(device, pages, address - allocation_start, size_bytes)
 
 
 def _managed_range(address: int, size_bytes: int) -> tuple[VirtualDevice, int, ManagedPages]:
@@ -142,8 +142,8 @@ def _managed_range(address: int, size_bytes: int) -> tuple[VirtualDevice, int, M
     device = device_at(address)
     assert device is not None
     device.memory.check(address, size_bytes)
-    start = device.memory.segment(address)[0]
-    return device, start, device.memory.managed[start]
+    allocation_start = device.memory.segment(address)[0]
+    return device, allocation_start, device.memory.managed[allocation_start]
 
 
 def _invalid_value_error(reason: str) -> CUDARuntimeError:

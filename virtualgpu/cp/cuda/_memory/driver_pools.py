@@ -257,8 +257,8 @@ def free_ordered(address: int, stream: _BaseStream, owner: VirtualDevice | None 
     ready_ns = device.work.schedule.ready_ns(stream.ptr)
     pool = next((pool for pool in memory.pools if pool.owns(address)), None)
     if device.clock.watch is not None and pool is not None:
-        start, end = memory.segment(address)
-        device.clock.watch.released(device.id, start, end - start, stream.ptr)
+        segment_start, segment_end = memory.segment(address)
+        device.clock.watch.released(device.id, segment_start, segment_end - segment_start, stream.ptr)
     if pool is None:
         memory.free(address)
     else:

@@ -55,9 +55,11 @@ def all_reduce_parts(parts: Sequence[Array], dtype: int, op: int) -> Array:
     """Return the result of an all-reduce in a ring, in which the summation of chunk c starts at rank c."""
     rank_count = len(parts)
     result = np.empty_like(parts[0])
-    for chunk, (start, end) in enumerate(chunks(parts[0].size, rank_count)):
+    for chunk, (chunk_start, chunk_end) in enumerate(chunks(parts[0].size, rank_count)):
         order = adding_order(rank_count, (chunk - 1) % rank_count)
-        result[start:end] = reduce_parts([parts[rank][start:end] for rank in order], dtype, op)
+        result[chunk_start:chunk_end] = reduce_parts(
+            [parts[rank][chunk_start:chunk_end] for rank in order], dtype, op
+        )
     return result
 
 

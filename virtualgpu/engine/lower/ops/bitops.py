@@ -170,15 +170,15 @@ def _bmsk(code: WarpCode, instruction: ir.Instruction) -> None:
     ``clamp`` removes bits above 31, ``wrap`` uses both operands modulo 32.
     """
     emitter = code.emitter
-    start, bit_count = (code.get(operand, "b32") for operand in instruction.operands[1:3])
-    first_bit, length = (emitter.binary("and", "i32", n, constant("i32", 31)) for n in (start, bit_count))
+    start_bit, bit_count = (code.get(operand, "b32") for operand in instruction.operands[1:3])
+    first_bit, length = (emitter.binary("and", "i32", n, constant("i32", 31)) for n in (start_bit, bit_count))
     bits_from_start = emitter.binary("shl", "i32", constant("i32", -1), first_bit)
     end_bit = emitter.binary("add", "i32", first_bit, length)
     is_cut = emitter.compare("ugt", "i32", end_bit, constant("i32", 31))
     if "clamp" in instruction.parts:
         long = emitter.compare("ugt", "i32", bit_count, constant("i32", 31))
         is_cut = emitter.binary("or", "i1", is_cut, long)
-        is_start_outside = emitter.compare("ugt", "i32", start, constant("i32", 31))
+        is_start_outside = emitter.compare("ugt", "i32", start_bit, constant("i32", 31))
         bits_from_start = emitter.select("i32", is_start_outside, constant("i32", 0), bits_from_start)
     end_bit = emitter.binary("and", "i32", end_bit, constant("i32", 31))
     bits_from_end = emitter.select(
@@ -285,8 +285,8 @@ def _dot_product(code: WarpCode, instruction: ir.Instruction) -> None:
     dot_product = code.get(instruction.operands[3], "b32")
     positions = [(8 * k, 8 * k, 8) for k in range(4)]
     if instruction.root == "dp2a":
-        start = 16 if "hi" in instruction.parts else 0
-        positions = [(16 * k, start + 8 * k, 16) for k in range(2)]
+        first_bit = 16 if "hi" in instruction.parts else 0
+        positions = [(16 * k, first_bit + 8 * k, 16) for k in range(2)]
 
     def extract(value: str, kind: str, bit: int, width: int) -> str:
         shifted = emitter.binary("shl", "i32", value, constant("i32", 32 - bit - width))

@@ -409,11 +409,11 @@ def _access_parameter(code: WarpCode, instruction: ir.Instruction) -> None:
             continue
         record_offset, record = code.parameter_record(address.base.name)
         base_pointer = code.emitter.op("ptrtoint ptr %frame to i64")
-        start = code.emitter.splat(
+        record_address = code.emitter.splat(
             "i64", code.emitter.op(f"add i64 {base_pointer}, {record_offset + item_offset}")
         )
         offsets = code.emitter.binary("mul", "i64", IOTA, constant("i64", record))
-        host = code.emitter.binary("add", "i64", start, offsets)
+        host = code.emitter.binary("add", "i64", record_address, offsets)
         if is_load:
             if register is not None:
                 code.set(
