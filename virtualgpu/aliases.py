@@ -32,7 +32,7 @@ class AsCupy:
 
     def __init__(self, device: str | None = None, count: int | None = None) -> None:
         check_free()
-        self._finders = () if is_on() else (_Finder(), _Explainer())
+        self._finders = () if is_on() else (_AliasFinder(), _MissingPackageFinder())
         self._environment: dict[str, str | None] = {}
         self._previous_machine = None if device is None and count is None else _machine.current()
         if self._previous_machine is not None:
@@ -84,7 +84,7 @@ class AsCupy:
 
 def is_on() -> bool:
     """Return whether ``import cupy`` currently imports the virtual GPU's modules."""
-    return any(isinstance(finder, _Finder) for finder in sys.meta_path)
+    return any(isinstance(finder, _AliasFinder) for finder in sys.meta_path)
 
 
 def check_free() -> None:
@@ -106,7 +106,7 @@ def check_free() -> None:
             )
 
 
-class _Finder(MetaPathFinder):
+class _AliasFinder(MetaPathFinder):
     """Import finder that resolves ``cupy.cuda.stream`` as an attribute of ``virtualgpu.cp.cuda``."""
 
     def find_spec(
@@ -119,7 +119,7 @@ class _Finder(MetaPathFinder):
             module: Any = importlib.import_module(PACKAGES[fullname])
         else:
             module = _submodule(sys.modules[parent_name], parent_name, name)
-        return ModuleSpec(fullname, _Loader(module), is_package=hasattr(module, "__path__"))
+        return ModuleSpec(fullname, _AliasLoader(module), is_package=hasattr(module, "__path__"))
 
 
 def _submodule(parent: Any, parent_name: str, name: str) -> Any:
@@ -139,7 +139,7 @@ def _submodule(parent: Any, parent_name: str, name: str) -> Any:
     )
 
 
-class _Explainer(MetaPathFinder):
+class _MissingPackageFinder(MetaPathFinder):
     """The last import finder, which explains why a module of ``cupy`` or of NVIDIA is missing."""
 
     def find_spec(
@@ -156,10 +156,10 @@ class _Explainer(MetaPathFinder):
             )
         if not f"{parent_name}.".startswith(tuple(f"{package}." for package in PACKAGES.values())):
             return None
-        return ModuleSpec(fullname, _Loader(_submodule(sys.modules[parent_name], parent_name, name)))
+        return ModuleSpec(fullname, _AliasLoader(_submodule(sys.modules[parent_name], parent_name, name)))
 
 
-class _Loader(Loader):
+class _AliasLoader(Loader):
     """Import loader that returns an existing module unchanged."""
 
     def __init__(self, module: Any) -> None:

@@ -83,7 +83,7 @@ _BUILT_IN: list[str] = re.findall(
 )
 # The largest dynamic shared memory of a block on any GPU so far (compute capability 9.0 and 10.0).
 _MAX_DYNAMIC_BYTES = 232_448
-_MAIN = re.compile(r"\bint\s+main\s*\(")
+_MAIN_PATTERN = re.compile(r"\bint\s+main\s*\(")
 _DYNAMIC_REMEDY = "`extern __shared__ float s[];`, and pass its size at the launch as shared_mem="
 
 
@@ -126,7 +126,7 @@ def _remedies(log: str, code: str) -> Iterator[str]:
             yield f"For more shared memory, set {opt_in}. Then use {_DYNAMIC_REMEDY}{used_bytes}."
         else:
             yield f"No block has more than {_MAX_DYNAMIC_BYTES:,} bytes of shared memory: use smaller tiles."
-    if _MAIN.search(code):
+    if _MAIN_PATTERN.search(code):
         yield (
             "Leave out main() and <<<...>>>: Python launches the kernel, with kernel((blocks,), (threads,), "
             "(arguments))."

@@ -51,7 +51,7 @@ _PARTIAL_NOTE = "ptxas merges this access with adjacent accesses, but only in so
 _ACCESSES = ("ld", "ldu", "st", "atom", "red")
 # PTX instructions whose machine code has its own branches; helper functions for slow cases are listed under
 # ``ret``.
-_MNEMONIC = re.compile(r"\s*(?:@!?%?[\w$]+\s+)?([a-z]\w*)")
+_MNEMONIC_PATTERN = re.compile(r"\s*(?:@!?%?[\w$]+\s+)?([a-z]\w*)")
 _WITH_SLOW_PATH = ("div", "rcp", "sqrt", "rsqrt", "rem", "call", "ret", "atom")
 
 
@@ -139,7 +139,7 @@ def anchor(
         elif i.space:
             extra_counts[f"{i.space} {i.kind} {i.opcode}"] += 1
         elif i.root != "EXIT":
-            opcode = _MNEMONIC.match(ptx_lines[i.ptx_line - 1]) if i.ptx_line else None
+            opcode = _MNEMONIC_PATTERN.match(ptx_lines[i.ptx_line - 1]) if i.ptx_line else None
             if opcode and opcode[1] in _WITH_SLOW_PATH:
                 extra_counts["branch of a slow path"] += 1
             elif has_divergent_loop:

@@ -41,8 +41,8 @@ _UNSET_TIME = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 # 2**64 divided by the golden ratio (Knuth, The Art of Computer Programming, 6.4): neighbours become distant.
 _HASH_FACTOR = 0x9E37_79B9_7F4A_7C15
 
-_EXIT = re.compile(r"(?:@(!?)\s*(%?[\w$]+)\s+)?(?:ret|exit)(?:\.uni)?\s*;")
-_VERSION = re.compile(r"^(\s*\.version\s+)(\d+)\.(\d+)", re.M)
+_EXIT_PATTERN = re.compile(r"(?:@(!?)\s*(%?[\w$]+)\s+)?(?:ret|exit)(?:\.uni)?\s*;")
+_VERSION_PATTERN = re.compile(r"^(\s*\.version\s+)(\d+)\.(\d+)", re.M)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def trace_blocks(ptx: str, kernel: str) -> InstrumentedPtx:
     kernel_entry = find_entry(ptx, kernel)
     edits = [_parameter_edit(kernel_entry, names), (kernel_entry.first_code, _block_prologue(names))]
     for statement_index, statement in enumerate(s for s in kernel_entry.statements if s.is_code):
-        match = _EXIT.fullmatch(statement.plain)
+        match = _EXIT_PATTERN.fullmatch(statement.plain)
         if not match:
             continue
         epilogue = _block_epilogue(names, statement_index)
@@ -124,7 +124,7 @@ def lower_version(ptx: str, version: tuple[int, int]) -> str:
     NVRTC declares its own version in all PTX. Code for an older GPU rarely needs it, and the driver still
     refuses instructions that the declared version does not have.
     """
-    match = _VERSION.search(ptx)
+    match = _VERSION_PATTERN.search(ptx)
     if not match or (int(match[2]), int(match[3])) <= version:
         return ptx
     return f"{ptx[: match.start()]}{match[1]}{version[0]}.{version[1]}{ptx[match.end() :]}"

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from virtualgpu.errors import GpulabError, ToolMissingError
 
-_SECTION = re.compile(r"\.text\.([\w$]+):")
-_LINE = re.compile(r'//## File "\.nv_debug_ptx_txt", line (\d+)')
-_INSTRUCTION = re.compile(r"/\*([0-9a-f]{4,})\*/\s+(?:@(!?)(U?P[\dT]+)\s+)?([A-Z][\w.]*)\s*([^;]*)")
+_SECTION_PATTERN = re.compile(r"\.text\.([\w$]+):")
+_LINE_PATTERN = re.compile(r'//## File "\.nv_debug_ptx_txt", line (\d+)')
+_INSTRUCTION_PATTERN = re.compile(r"/\*([0-9a-f]{4,})\*/\s+(?:@(!?)(U?P[\dT]+)\s+)?([A-Z][\w.]*)\s*([^;]*)")
 _TIMEOUT_S = 60.0
 
 _SPACES = {
@@ -120,12 +120,12 @@ def parse(text: str) -> dict[str, tuple[SassInstruction, ...]]:
     current: list[SassInstruction] = []
     source_line = 0
     for text_line in text.splitlines():
-        if match := _SECTION.match(text_line):
+        if match := _SECTION_PATTERN.match(text_line):
             current = functions.setdefault(match[1], [])
             source_line = 0
-        elif match := _LINE.search(text_line):
+        elif match := _LINE_PATTERN.search(text_line):
             source_line = int(match[1])
-        elif match := _INSTRUCTION.search(text_line):
+        elif match := _INSTRUCTION_PATTERN.search(text_line):
             guarded = match[3] is not None and not match[3].endswith("T")
             current.append(
                 SassInstruction(int(match[1], 16), match[4], guarded, match[5].strip(), source_line)

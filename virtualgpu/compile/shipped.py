@@ -27,19 +27,19 @@ FILE = "course_ptx.json.xz"
 TARGETS = (75, 80, 90, 100)
 
 # String and character literals stay; comments are removed, except for their line breaks.
-_TOKENS = re.compile(
+_TOKEN_PATTERN = re.compile(
     r'R"(?P<delimiter>[^(\s\\]{0,16})\(.*?\)(?P=delimiter)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\''
     r"|//[^\n]*|/\*.*?\*/",
     re.S,
 )
-_DEBUG_SECTION = re.compile(r"\.section\s+\.debug\w*\s*\{.*?\}\s*", re.S)
+_DEBUG_SECTION_PATTERN = re.compile(r"\.section\s+\.debug\w*\s*\{.*?\}\s*", re.S)
 # Names of a file's internal namespace contain the number of the process that compiled it.
-_INTERNAL = re.compile(r"_ZN(\d+)(?=_INTERNAL_)")
-_FOLDER = re.compile(r'(\.file\s+\d+\s+")[^"]*?([^"/\\]+")')
+_INTERNAL_PATTERN = re.compile(r"_ZN(\d+)(?=_INTERNAL_)")
+_FOLDER_PATTERN = re.compile(r'(\.file\s+\d+\s+")[^"]*?([^"/\\]+")')
 # `assert` in NVIDIA's headers stores the path of the header, as the bytes of a string.
-_STRING = re.compile(r"(\.b8 \$str[\w$]*)\[\d+\] = \{([\d, ]+)\}")
-_HEADER_PATH = re.compile(rb"(?:/|[A-Za-z]:[/\\]).*?([^/\\]+\.(?:cu)?h)", re.S)
-_COMMENT_LINE = re.compile(r"^\s*//[^\n]*\n", re.M)
+_STRING_PATTERN = re.compile(r"(\.b8 \$str[\w$]*)\[\d+\] = \{([\d, ]+)\}")
+_HEADER_PATH_PATTERN = re.compile(rb"(?:/|[A-Za-z]:[/\\]).*?([^/\\]+\.(?:cu)?h)", re.S)
+_COMMENT_LINE_PATTERN = re.compile(r"^\s*//[^\n]*\n", re.M)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,15 +106,15 @@ def pack(images: Iterable[tuple[str, ShippedImage]], nvrtc: str) -> bytes:
 
 def strip(ptx: str) -> str:
     """Remove debug sections, comment lines, folders of source files and process numbers from PTX."""
-    ptx = _STRING.sub(_remove_folder, ptx)
-    ptx = _COMMENT_LINE.sub("", _FOLDER.sub(r"\1\2", _DEBUG_SECTION.sub("", ptx)))
-    for length in {match[1] for match in _INTERNAL.finditer(ptx)}:
+    ptx = _STRING_PATTERN.sub(_remove_folder, ptx)
+    ptx = _COMMENT_LINE_PATTERN.sub("", _FOLDER_PATTERN.sub(r"\1\2", _DEBUG_SECTION_PATTERN.sub("", ptx)))
+    for length in {match[1] for match in _INTERNAL_PATTERN.finditer(ptx)}:
         ptx = re.sub(rf"_ZN{length}_INTERNAL_.{{{int(length) - len('_INTERNAL_')}}}", "_ZN9_INTERNAL", ptx)
     return ptx
 
 
 def _remove_folder(match: re.Match[str]) -> str:
-    path = _HEADER_PATH.fullmatch(bytes(int(byte) for byte in match[2].split(",")))
+    path = _HEADER_PATH_PATTERN.fullmatch(bytes(int(byte) for byte in match[2].split(",")))
     if path is None:
         return match[0]
     return f"{match[1]}[{len(path[1]) + 1}] = {{{', '.join(map(str, path[1]))}}}"
@@ -127,7 +127,7 @@ def remove_comments(code: str) -> str:
         token = match[0]
         return "\n" * token.count("\n") if token.startswith(("//", "/*")) else token
 
-    return "\n".join(line.rstrip() for line in _TOKENS.sub(replacement, code).split("\n")).rstrip()
+    return "\n".join(line.rstrip() for line in _TOKEN_PATTERN.sub(replacement, code).split("\n")).rstrip()
 
 
 def unpack(data: bytes) -> dict[str, Any]:

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from virtualgpu.model.machine import VirtualDevice
 
 CACHED_MODULES = 128
-_MANGLED = re.compile(r"_Z(\d+)(\w+)")
-_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
-_LOG_WARNING = re.compile(r"^kernel\.cu\(\d+\): warning.*", re.MULTILINE)
+_MANGLED_PATTERN = re.compile(r"_Z(\d+)(\w+)")
+_IDENTIFIER_PATTERN = re.compile(r"[A-Za-z_]\w*")
+_LOG_WARNING_PATTERN = re.compile(r"^kernel\.cu\(\d+\): warning.*", re.MULTILINE)
 
 
 def target_for(capability: tuple[int, int]) -> int:
@@ -78,7 +78,7 @@ class CompiledModule:
         """Show NVRTC's warnings about the source as `SourceWarning`, each of them only once."""
         if not self._is_log_reported:
             self._is_log_reported = True
-            for message in _LOG_WARNING.findall(self.log):
+            for message in _LOG_WARNING_PATTERN.findall(self.log):
                 warn(f"NVRTC warns about the kernel's source. {message.strip()}", SourceWarning)
 
     def program(self, device: VirtualDevice) -> Program:
@@ -135,10 +135,10 @@ class CompiledModule:
     def source_params(self, symbol: str) -> tuple[SourceParam, ...] | None:
         """Return the kernel's parameters as written in the source, or None if they are unclear."""
         expression = self.source_name(symbol)
-        mangled = _MANGLED.match(expression)
+        mangled = _MANGLED_PATTERN.match(expression)
         if mangled:
             return source_params(self.code, mangled[2][: int(mangled[1])])
-        identifiers = _IDENTIFIER.findall(expression.split("<")[0])
+        identifiers = _IDENTIFIER_PATTERN.findall(expression.split("<")[0])
         return source_params(self.code, identifiers[-1]) if identifiers else None
 
     def stats(self, symbol: str, info: DeviceInfo) -> KernelStats:

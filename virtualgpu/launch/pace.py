@@ -20,7 +20,7 @@ from virtualgpu.engine.observe import results
 from virtualgpu.model.cost.instructions import (
     ADDRESS_SUM,
     FREE,
-    INVARIANT_DIVISION,
+    INVARIANT_DIVISION_COST,
     ISSUE_PER_CLK,
     PIPES,
     PRODUCT_STEPS,
@@ -47,7 +47,7 @@ LOADS_IN_FLIGHT = 12
 STORES_PASSED = 4  # number of stores to shared memory before which ptxas moves a load
 MAX_ACCESS_BYTES = 16  # maximum that one instruction reads per lane
 MAX_STEPS = 40
-_UNUSED_RESULT = InstructionCost((("lsu", 1.0),), 0.0)
+_UNUSED_RESULT_COST = InstructionCost((("lsu", 1.0),), 0.0)
 
 
 def pace(kernel: Kernel, clk_by_pipe: Mapping[str, float]) -> Pace:
@@ -78,7 +78,7 @@ def pace(kernel: Kernel, clk_by_pipe: Mapping[str, float]) -> Pace:
         merged_shares |= {
             results.source_index(block_code[k]): access_share for k, access_share in shares.items()
         }
-        block_piece = _Piece.of(
+        block_piece = _CodePiece.of(
             block_code,
             block.number in block.successors,
             is_backward,
@@ -122,7 +122,7 @@ def pace(kernel: Kernel, clk_by_pipe: Mapping[str, float]) -> Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
+class _CodePiece:
     """A basic block of PTX: the costs of its instructions, and the part that remains if it is unrolled.
 
     ``is_loop`` marks a block that follows itself, ``is_repeated`` a block inside any loop.
@@ -146,14 +146,14 @@ class _Piece:
         is_repeated: bool,
         unused_atomics: frozenset[int],
         merged_shares: Mapping[int, float],
-    ) -> _Piece:
+    ) -> _CodePiece:
         flow = [cfg.definitions_and_uses(i) for i in instructions]
         written_registers = {name for defined_names, _ in flow for name in defined_names}
         constant_registers: set[str] = set()
         wide_registers: set[str] = set()
         costs = []
         for i, (defined_names, used_names) in zip(instructions, flow, strict=True):
-            cost = _UNUSED_RESULT if i.pc in unused_atomics else _cost_of(i, is_loop, written_registers)
+            cost = _UNUSED_RESULT_COST if i.pc in unused_atomics else _cost_of(i, is_loop, written_registers)
             if (
                 i.root in ("add", "sub")
                 and i.type in ("s64", "u64")
@@ -219,7 +219,7 @@ def _cost_of(i: ir.Instruction, is_loop: bool, written_registers: set[str]) -> I
     if is_loop and i.root in ("div", "rem") and i.type in ("s32", "u32"):
         divisor = i.operands[-1]
         if isinstance(divisor, ir.Register) and divisor.name not in written_registers:
-            return INVARIANT_DIVISION
+            return INVARIANT_DIVISION_COST
     return instruction_cost(i.opcode)
 
 
@@ -231,7 +231,7 @@ def _stores_globally(function: ir.Function, block: Block) -> bool:
     )
 
 
-def _chain_clk(piece: _Piece, latency: float, clk: Mapping[str, float], store_clk: float) -> float:
+def _chain_clk(piece: _CodePiece, latency: float, clk: Mapping[str, float], store_clk: float) -> float:
     wait_clk = {
         "": 0.0,
         "global": latency,

@@ -36,10 +36,10 @@ def load_ptx_module(ptx: str, module: ir.Module | None = None) -> CompiledModule
         If the text is not PTX.
     """
     module = module or parse(ptx)
-    return CompiledModule("", (), target_of(module), ptx, {}, _Estimates(module))
+    return CompiledModule("", (), target_of(module), ptx, {}, _EstimatedResources(module))
 
 
-class _Estimates(Mapping[str, KernelResources]):
+class _EstimatedResources(Mapping[str, KernelResources]):
     """The estimated resources of a module's kernels, which are computed at their first use."""
 
     def __init__(self, module: ir.Module) -> None:

@@ -10,9 +10,9 @@ import functools
 import re
 from dataclasses import dataclass
 
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
-_LAUNCH_BOUNDS = re.compile(r"__launch_bounds__\s*\([^)]*\)")
-_QUALIFIER = re.compile(r"\b(?:const|volatile|__restrict__|__restrict|__grid_constant__|restrict)\b")
+_COMMENT_PATTERN = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
+_LAUNCH_BOUNDS_PATTERN = re.compile(r"__launch_bounds__\s*\([^)]*\)")
+_QUALIFIER_PATTERN = re.compile(r"\b(?:const|volatile|__restrict__|__restrict|__grid_constant__|restrict)\b")
 _ELEMENT_TYPES = {
     "float": "float32",
     "double": "float64",
@@ -53,7 +53,7 @@ class SourceParam:
 @functools.lru_cache(maxsize=512)
 def source_params(code: str, kernel: str) -> tuple[SourceParam, ...] | None:
     """Return the parameters of a kernel in CUDA C++ source, or None if its definition is not found."""
-    clean_code = _COMMENT.sub(" ", code)
+    clean_code = _COMMENT_PATTERN.sub(" ", code)
     for match in re.finditer(rf"\b{re.escape(kernel)}\s*\(", clean_code):
         preceding_text = clean_code[max(0, match.start() - 200) : match.start()]
         if "__global__" not in re.split(r"[;{}]", preceding_text)[-1]:
@@ -69,7 +69,7 @@ def source_params(code: str, kernel: str) -> tuple[SourceParam, ...] | None:
 
 def kernel_names(code: str) -> tuple[str, ...]:
     """Return the names of the ``__global__`` functions in the source, in order."""
-    clean_code = _LAUNCH_BOUNDS.sub(" ", _COMMENT.sub(" ", code))
+    clean_code = _LAUNCH_BOUNDS_PATTERN.sub(" ", _COMMENT_PATTERN.sub(" ", code))
     return tuple(dict.fromkeys(re.findall(r"__global__\s[\w\s]*?(\w+)\s*\(", clean_code)))
 
 
@@ -100,7 +100,7 @@ def _split(parameter_text: str) -> list[str]:
 
 
 def _parse_param(text: str) -> SourceParam:
-    declaration = " ".join(_QUALIFIER.sub(" ", text.split("=")[0]).split())
+    declaration = " ".join(_QUALIFIER_PATTERN.sub(" ", text.split("=")[0]).split())
     match = re.fullmatch(r"(.*?)\s*(\*?)\s*(\w+)\s*(\[\s*\w*\s*\])?", declaration)
     if not match or not match[1].strip():
         return SourceParam("", declaration)

@@ -23,7 +23,7 @@ from typing import Literal
 # The engine of an operation: the SMs, a copy engine of one direction, or none of the device (the host).
 EngineName = Literal["compute", "to device", "to host", "none"]
 
-_TINY = 1e-9
+_TOLERANCE = 1e-9
 
 
 @dataclass(slots=True, eq=False)
@@ -49,7 +49,7 @@ class Work:
 
 
 @dataclass(slots=True, eq=False)
-class _Run:
+class _OperationRun:
     """The state of an operation during planning: its remaining time, and its share of the engine."""
 
     work: Work
@@ -59,7 +59,7 @@ class _Run:
     since_ns: int = 0
     next_ns: int = 0  # when it ends, or yields
     yields: bool = False
-    followers: list[_Run] = field(default_factory=list)
+    followers: list[_OperationRun] = field(default_factory=list)
 
     @property
     def sort_key(self) -> tuple[int, bool, int]:
@@ -75,12 +75,12 @@ class _Run:
         self.engine_share = engine_share
         self.since_ns = now_ns
         self.yields = False
-        self.next_ns = now_ns + max(ceil(self.left_ns * self.work.share / engine_share - _TINY), 0)
+        self.next_ns = now_ns + max(ceil(self.left_ns * self.work.share / engine_share - _TOLERANCE), 0)
 
     def pause(self, now_ns: int) -> None:
         """Stop the operation, and update its remaining time."""
         self.left_ns -= (now_ns - self.since_ns) * self.engine_share / self.work.share
-        if self.left_ns >= self.work.duration_ns - _TINY:
+        if self.left_ns >= self.work.duration_ns - _TOLERANCE:
             self.work.start_ns = -1  # none of its blocks has begun
         self.since_ns = now_ns
 
@@ -89,10 +89,10 @@ class _Run:
         done_ns = (now_ns - self.since_ns) * self.engine_share / self.work.share
         wave_ns = self.work.duration_ns / self.work.waves
         remaining_ns = floor((self.left_ns - done_ns) / wave_ns + 1e-6) * wave_ns
-        if remaining_ns > _TINY and not self.yields:
+        if remaining_ns > _TOLERANCE and not self.yields:
             self.yields = True
             self.next_ns = self.since_ns + ceil(
-                (self.left_ns - remaining_ns) * self.work.share / self.engine_share - _TINY
+                (self.left_ns - remaining_ns) * self.work.share / self.engine_share - _TOLERANCE
             )
 
 
@@ -110,7 +110,8 @@ def plan(works: Sequence[Work], reserved: Mapping[str, Sequence[Interval]] | Non
         Engine -> intervals that are in use already.
     """
     runs = {
-        planned_work.number: _Run(planned_work, float(planned_work.duration_ns)) for planned_work in works
+        planned_work.number: _OperationRun(planned_work, float(planned_work.duration_ns))
+        for planned_work in works
     }
     arrivals: list[tuple[int, int]] = []
     for run in runs.values():
@@ -122,7 +123,7 @@ def plan(works: Sequence[Work], reserved: Mapping[str, Sequence[Interval]] | Non
         if not run.waits_for:
             heapq.heappush(arrivals, (run.work.floor_ns, run.work.number))
     names = {planned_work.engine for planned_work in works}
-    engines = {name: _Engine(name, (reserved or {}).get(name, ())) for name in names}
+    engines = {name: _EnginePlan(name, (reserved or {}).get(name, ())) for name in names}
     for engine in engines.values():
         for time_ns in engine.changes:
             heapq.heappush(arrivals, (time_ns, -1))
@@ -159,7 +160,7 @@ def plan(works: Sequence[Work], reserved: Mapping[str, Sequence[Interval]] | Non
                 engine.start_waiting(now_ns)
 
 
-class _Engine:
+class _EnginePlan:
     """An engine with its running operations and its waiting ones, the most urgent first."""
 
     def __init__(self, name: EngineName, reserved: Sequence[Interval]) -> None:
@@ -170,15 +171,15 @@ class _Engine:
             share_changes[end_ns] -= reserved_share
         self.changes = sorted(share_changes)
         self._reserved_shares = [0.0, *accumulate(share_changes[time_ns] for time_ns in self.changes)]
-        self.running: list[_Run] = []
-        self._ready_runs: list[_Run] = []
+        self.running: list[_OperationRun] = []
+        self._ready_runs: list[_OperationRun] = []
         self.stale = False
 
-    def add(self, run: _Run) -> None:
+    def add(self, run: _OperationRun) -> None:
         """Add an operation that is ready to the waiting ones."""
         insort(self._ready_runs, run, key=lambda waiting_run: waiting_run.sort_key)
 
-    def remove_due(self, now_ns: int) -> list[_Run]:
+    def remove_due(self, now_ns: int) -> list[_OperationRun]:
         """Remove and return the operations that have ended or paused by `now_ns`."""
         due_runs = [run for run in self.running if run.next_ns <= now_ns]
         for run in due_runs:
@@ -194,7 +195,7 @@ class _Engine:
         """Start waiting operations as long as the engine has free capacity."""
         self.stale = False
         slowed_runs = [
-            run for run in self.running if run.engine_share < run.work.share - _TINY and not run.yields
+            run for run in self.running if run.engine_share < run.work.share - _TOLERANCE and not run.yields
         ]
         for run in slowed_runs:
             self.running.remove(run)  # it can possibly use more of the engine now
@@ -212,7 +213,9 @@ class _Engine:
             if most_urgent is not None and urgency > most_urgent:
                 self._ready_runs.append(run)
             elif (
-                not is_limited or run.work.share <= free_share + _TINY or (is_continued and free_share > 1e-3)
+                not is_limited
+                or run.work.share <= free_share + _TOLERANCE
+                or (is_continued and free_share > 1e-3)
             ):
                 engine_share = run.work.share if not is_limited else min(run.work.share, free_share)
                 run.begin(now_ns, engine_share)

@@ -46,7 +46,7 @@ _TOOL_OF = {
     "NaN": "nan",
 }
 # Asynchronous copies in CUDA C++, and the first compute capability with instructions for them.
-_ASYNC_COPY = re.compile(r"\b(?:__pipeline_memcpy_async|memcpy_async)\b")
+_ASYNC_COPY_PATTERN = re.compile(r"\b(?:__pipeline_memcpy_async|memcpy_async)\b")
 _ASYNC_CAPABILITY = (8, 0)
 _SEVERITIES = ("error", "warning", "info")
 
@@ -375,7 +375,7 @@ def _missing_note(
     if findings.more:
         notes.append(f"Only the first {MAX_HAZARDS} pairs of source lines are listed.")
     capability = launch.device.info.compute_capability
-    if capability < _ASYNC_CAPABILITY and _ASYNC_COPY.search(launch.kernel.module.code):
+    if capability < _ASYNC_CAPABILITY and _ASYNC_COPY_PATTERN.search(launch.kernel.module.code):
         notes.append(
             f"Asynchronous copies are ordinary copies on compute capability {capability[0]}.{capability[1]}, "
             "so a missing wait for a copy cannot be found. Also check it on a GPU from 8.0 on."

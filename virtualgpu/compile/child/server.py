@@ -93,7 +93,7 @@ def reply_to(library: ctypes.CDLL, request: dict[str, Any]) -> tuple[dict[str, A
         return {"failed": str(error)}, []
 
 
-class _Watch(threading.Thread):
+class _LimitWatch(threading.Thread):
     """A thread that ends this process if its parent has ended, or if a request exceeds its limits."""
 
     def __init__(self, replies: BinaryIO) -> None:
@@ -140,7 +140,7 @@ def main(library_path: str) -> None:
     )  # the requesting process is interrupted, and ends this process
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # output of NVRTC is not a reply
-    watch = _Watch(replies)
+    watch = _LimitWatch(replies)
     watch.start()
     library = _load_library(Path(library_path))
     library.nvrtcGetErrorString.restype = ctypes.c_char_p

@@ -46,7 +46,7 @@ class CArray<T, 0, _c_contiguous, _use_32bit_indexing> {
 # CUDA's own header contains all constants of CuPy's header.
 _CONSTANTS = "#include <math_constants.h>"
 _HEADERS = {"complex.cuh": COMPLEX, "carray.cuh": _CARRAY, "math_constants.h": _CONSTANTS}
-_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]cupy/([\w.]+)[>\"][^\n]*", re.M)
+_INCLUDE_PATTERN = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]cupy/([\w.]+)[>\"][^\n]*", re.M)
 
 
 def with_headers(code: str) -> str:
@@ -61,4 +61,4 @@ def with_headers(code: str) -> str:
         included.add(name)
         return "" if is_repeated else " ".join(_HEADERS[name].split("\n"))
 
-    return _INCLUDE.sub(replacement, code)
+    return _INCLUDE_PATTERN.sub(replacement, code)

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.MULTILINE)
-_FOLDER = re.compile(r"(?:-I|--include-path=)(.+)")
+_INCLUDE_PATTERN = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.MULTILINE)
+_FOLDER_PATTERN = re.compile(r"(?:-I|--include-path=)(.+)")
 
 
 def stamp(code: str, options: Sequence[str] = ()) -> str:
@@ -25,7 +25,7 @@ def stamp(code: str, options: Sequence[str] = ()) -> str:
     """
     if "include" not in code:
         return ""
-    folders = [Path(match[1]) for option in options if (match := _FOLDER.fullmatch(option))]
+    folders = [Path(match[1]) for option in options if (match := _FOLDER_PATTERN.fullmatch(option))]
     digest = hashlib.sha256()
     visited_paths: set[Path] = set()
     for path in _included_files(code, [Path(), *folders], folders, visited_paths):
@@ -36,7 +36,7 @@ def stamp(code: str, options: Sequence[str] = ()) -> str:
 def _included_files(
     source_code: str, quoted: list[Path], folders: list[Path], visited_paths: set[Path]
 ) -> Iterator[Path]:
-    for name, angled in _INCLUDE.findall(source_code):
+    for name, angled in _INCLUDE_PATTERN.findall(source_code):
         search_folders = quoted if name else folders
         path = next((p for folder in search_folders if (p := folder / (name or angled)).is_file()), None)
         if path is not None and path not in visited_paths:

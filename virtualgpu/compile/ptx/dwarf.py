@@ -10,23 +10,23 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-_SECTION = re.compile(r"\.section\s+\.debug_(\w+)\s*\{(.*?)\}", re.S)
-_DATA = re.compile(r"\.b(8|16|32|64)\s+([^\n]+)")
-_SUBPROGRAM = 0x2E
-_PARAMETER = 0x05
-_BLOCK = 0x0B
-_VARIABLE = 0x34
-_POINTER = 0x0F
-_BASE = 0x24
-_TYPEDEF = 0x16
-_CONST = 0x26
-_VOLATILE = 0x35
-_ENUM = 0x04
-_ARRAY = 0x01
-_SUBRANGE = 0x21
-_STRUCT = 0x13
-_UNION = 0x17
-_MEMBER = 0x0D
+_SECTION_PATTERN = re.compile(r"\.section\s+\.debug_(\w+)\s*\{(.*?)\}", re.S)
+_DATA_PATTERN = re.compile(r"\.b(8|16|32|64)\s+([^\n]+)")
+_TAG_SUBPROGRAM = 0x2E
+_TAG_PARAMETER = 0x05
+_TAG_BLOCK = 0x0B
+_TAG_VARIABLE = 0x34
+_TAG_POINTER = 0x0F
+_TAG_BASE = 0x24
+_TAG_TYPEDEF = 0x16
+_TAG_CONST = 0x26
+_TAG_VOLATILE = 0x35
+_TAG_ENUM = 0x04
+_TAG_ARRAY = 0x01
+_TAG_SUBRANGE = 0x21
+_TAG_STRUCT = 0x13
+_TAG_UNION = 0x17
+_TAG_MEMBER = 0x0D
 _AT_COUNT = 0x37
 _AT_UPPER = 0x2F
 _AT_MEMBER_LOCATION = 0x38
@@ -38,9 +38,9 @@ _AT_HIGH = 0x12
 _AT_ENCODING = 0x3E
 _AT_DECLARED = 0x3B
 _AT_TYPE = 0x49
-_REGX = 0x90
-_ADDR = 0x03
-_PLUS = 0x23
+_OP_REGX = 0x90
+_OP_ADDR = 0x03
+_OP_PLUS = 0x23
 # Structs that contain one number.
 _HALF_TYPES = {"__half": "f16", "__nv_bfloat16": "bf16"}
 _TYPE_LETTERS = {0x02: "u", 0x04: "f", 0x05: "s", 0x06: "s", 0x07: "u", 0x08: "u"}
@@ -108,7 +108,7 @@ def declared_variables(ptx: str) -> tuple[list[DeclaredVariable], dict[int, CTyp
 
     Both are empty if the PTX has no debug sections.
     """
-    sections = {name: _assemble(section_text) for name, section_text in _SECTION.findall(ptx)}
+    sections = {name: _assemble(section_text) for name, section_text in _SECTION_PATTERN.findall(ptx)}
     if not {"info", "abbrev"} <= sections.keys():
         return [], {}
     lists = sections.get("loc", _Section()).data  # missing if no variable moves
@@ -117,14 +117,14 @@ def declared_variables(ptx: str) -> tuple[list[DeclaredVariable], dict[int, CTyp
     variables = []
     parameters = dict[int, int]()
     for entry in entries.values():
-        if entry.tag not in (_VARIABLE, _PARAMETER) or _AT_NAME not in entry.values:
+        if entry.tag not in (_TAG_VARIABLE, _TAG_PARAMETER) or _AT_NAME not in entry.values:
             continue
         scope = entry.parent
         parameter_index = -1
-        if entry.tag == _PARAMETER:
+        if entry.tag == _TAG_PARAMETER:
             parameter_index = parameters[id(scope)] = parameters.get(id(scope), -1) + 1
         function = scope
-        while function is not None and function.tag != _SUBPROGRAM:
+        while function is not None and function.tag != _TAG_SUBPROGRAM:
             function = function.parent
         key = entry.values.get(_AT_TYPE)
         ctype = types.get(key) if isinstance(key, int) else None
@@ -138,9 +138,9 @@ def declared_variables(ptx: str) -> tuple[list[DeclaredVariable], dict[int, CTyp
             registers = _location_registers(lists, location)
         elif isinstance(location, _Block):
             registers = frozenset(filter(None, [_register_name(location)]))
-            if location[:1] == bytes([_ADDR]):
+            if location[:1] == bytes([_OP_ADDR]):
                 symbol = location.symbol
-                offset = _read_uleb(location, 10)[0] if location[9:10] == bytes([_PLUS]) else 0
+                offset = _read_uleb(location, 10)[0] if location[9:10] == bytes([_OP_PLUS]) else 0
         bounds = scope if scope is not None and _AT_LOW in scope.values else function
         low_pc, high_pc = (
             str(bounds.values[attribute]) if bounds and function else "" for attribute in (_AT_LOW, _AT_HIGH)
@@ -180,7 +180,7 @@ class _Block(bytes):
 
 def _assemble(section_text: str) -> _Section:
     section = _Section()
-    for width, values in _DATA.findall(section_text):
+    for width, values in _DATA_PATTERN.findall(section_text):
         size = int(width) // 8
         for value_text in values.split(","):
             token = value_text.strip()
@@ -300,10 +300,10 @@ def _read_type(
     inner_key = key if isinstance(key, int) else None
     type_letter = ""
     ctype = CType(name or "void", 0)
-    if entry.tag in (_STRUCT, _UNION):
+    if entry.tag in (_TAG_STRUCT, _TAG_UNION):
         members = []
         for member in children_of.get(id(entry), []):
-            if member.tag == _MEMBER and isinstance(member.values.get(_AT_TYPE), int):
+            if member.tag == _TAG_MEMBER and isinstance(member.values.get(_AT_TYPE), int):
                 location = member.values.get(_AT_MEMBER_LOCATION)
                 offset = (
                     _read_uleb(location, 1)[0]
@@ -314,18 +314,20 @@ def _read_type(
                     (str(member.values.get(_AT_NAME, "")), offset, int(str(member.values[_AT_TYPE])))
                 )
         ctype = CType(name, size, _HALF_TYPES.get(name, ""), members=tuple(members))
-    elif entry.tag in (_BASE, _ENUM):
+    elif entry.tag in (_TAG_BASE, _TAG_ENUM):
         type_letter = (
-            "s" if entry.tag == _ENUM else _TYPE_LETTERS.get(int(str(entry.values.get(_AT_ENCODING, 0))), "")
+            "s"
+            if entry.tag == _TAG_ENUM
+            else _TYPE_LETTERS.get(int(str(entry.values.get(_AT_ENCODING, 0))), "")
         )
         ctype = CType(name, size, f"{type_letter}{8 * size}" if type_letter else "")
-    elif entry.tag == _POINTER:
+    elif entry.tag == _TAG_POINTER:
         ctype = CType(f"{_read_type(entries, children_of, types, inner_key).name}*", 8, "u64", inner_key)
-    elif entry.tag == _ARRAY:
+    elif entry.tag == _TAG_ARRAY:
         ctype = _read_array_type(entries, children_of, types, entry)
-    elif entry.tag in (_TYPEDEF, _CONST, _VOLATILE):
+    elif entry.tag in (_TAG_TYPEDEF, _TAG_CONST, _TAG_VOLATILE):
         target_type = _read_type(entries, children_of, types, inner_key)
-        ctype = replace(target_type, name=name if entry.tag == _TYPEDEF else target_type.name)
+        ctype = replace(target_type, name=name if entry.tag == _TAG_TYPEDEF else target_type.name)
     types[entry_offset] = ctype
     return ctype
 
@@ -339,7 +341,7 @@ def _read_array_type(
     ctype = element
     shape = ""
     for dimension in reversed(
-        [dimension for dimension in children_of.get(id(entry), []) if dimension.tag == _SUBRANGE]
+        [dimension for dimension in children_of.get(id(entry), []) if dimension.tag == _TAG_SUBRANGE]
     ):
         upper_index = dimension.values.get(_AT_UPPER)
         element_count = dimension.values.get(_AT_COUNT)
@@ -366,7 +368,7 @@ def _location_registers(data: bytearray, offset: int) -> frozenset[str]:
     has_register = True
     while has_register:
         size = int.from_bytes(data[offset + 16 : offset + 18], "little")
-        has_register = 0 < size < 64 and data[offset + 18] == _REGX
+        has_register = 0 < size < 64 and data[offset + 18] == _OP_REGX
         if has_register:
             names.add(_register_name(bytes(data[offset + 18 : offset + 18 + size])))
             offset += 18 + size
@@ -374,7 +376,7 @@ def _location_registers(data: bytearray, offset: int) -> frozenset[str]:
 
 
 def _register_name(expression: bytes) -> str:
-    if not expression or expression[0] != _REGX:
+    if not expression or expression[0] != _OP_REGX:
         return ""
     register_code, _ = _read_uleb(expression, 1)
     return register_code.to_bytes((register_code.bit_length() + 7) // 8, "big").decode("ascii", "replace")

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from virtualgpu.errors import PtxError
 
-_SKIP = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/)+", re.S)
-_LABEL = re.compile(r"[A-Za-z_$%][\w$]*\s*:(?!:)")
-_LINE_DIRECTIVE = re.compile(r"\.(?:loc|file)\b[^\n]*")
-_STATEMENT = re.compile(r"[^;]*;", re.S)
+_SKIP_PATTERN = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/)+", re.S)
+_LABEL_PATTERN = re.compile(r"[A-Za-z_$%][\w$]*\s*:(?!:)")
+_LINE_DIRECTIVE_PATTERN = re.compile(r"\.(?:loc|file)\b[^\n]*")
+_STATEMENT_PATTERN = re.compile(r"[^;]*;", re.S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Statement:
     @property
     def plain(self) -> str:
         """Text of the statement without comments and with single spaces."""
-        return " ".join(_SKIP.sub(" ", self.text).split())
+        return " ".join(_SKIP_PATTERN.sub(" ", self.text).split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def _scan(ptx: str, offset: int) -> Iterator[tuple[int, int, str]]:
     """Yield start, end and type of each label, declaration and instruction in a function's body."""
     depth = 1
     while True:
-        if match := _SKIP.match(ptx, offset):
+        if match := _SKIP_PATTERN.match(ptx, offset):
             offset = match.end()
         character = ptx[offset : offset + 1]
         if character == "{":
@@ -106,12 +106,12 @@ def _scan(ptx: str, offset: int) -> Iterator[tuple[int, int, str]]:
             offset += 1
             if not depth:
                 return
-        elif match := _LINE_DIRECTIVE.match(ptx, offset):
+        elif match := _LINE_DIRECTIVE_PATTERN.match(ptx, offset):
             offset = match.end()
-        elif character != "." and (match := _LABEL.match(ptx, offset)):
+        elif character != "." and (match := _LABEL_PATTERN.match(ptx, offset)):
             yield offset, match.end(), "label"
             offset = match.end()
-        elif match := _STATEMENT.match(ptx, offset):
+        elif match := _STATEMENT_PATTERN.match(ptx, offset):
             if match[0].strip() != ";":
                 yield offset, match.end(), "declaration" if character == "." else "code"
             offset = match.end()

@@ -9,17 +9,17 @@ from collections.abc import Iterator
 from virtualgpu.compile.ptx import ir
 from virtualgpu.errors import PtxError
 
-_BRACKET = re.compile(r"[\[\](){}]")
-_INTEGER = re.compile(r"-?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|(?P<octal>0[0-7]+)|0|[1-9][0-9]*)U?")
-_FLOAT_BITS = re.compile(r"(?P<single>0[fF][0-9a-fA-F]{8})|0[dD][0-9a-fA-F]{16}")
-_FRACTION = re.compile(r"-?[0-9]*\.[0-9]*(?:[eE][-+]?[0-9]+)?")
+_BRACKET_PATTERN = re.compile(r"[\[\](){}]")
+_INTEGER_PATTERN = re.compile(r"-?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|(?P<octal>0[0-7]+)|0|[1-9][0-9]*)U?")
+_FLOAT_BITS_PATTERN = re.compile(r"(?P<single>0[fF][0-9a-fA-F]{8})|0[dD][0-9a-fA-F]{16}")
+_FRACTION_PATTERN = re.compile(r"-?[0-9]*\.[0-9]*(?:[eE][-+]?[0-9]+)?")
 
 
 def split(text: str) -> Iterator[str]:
     """Split a text at commas that are not inside brackets, and yield the parts."""
     if not text.strip():
         return
-    if not _BRACKET.search(text):
+    if not _BRACKET_PATTERN.search(text):
         yield from text.split(",")
         return
     depth = start = 0
@@ -42,7 +42,7 @@ def integer(text: str) -> int:
     PtxError
         If the text is not an integer.
     """
-    match = _INTEGER.fullmatch(text)
+    match = _INTEGER_PATTERN.fullmatch(text)
     if not match:
         raise PtxError(f"{text!r} is not an integer constant of PTX.")
     digits = text.rstrip("U")
@@ -57,9 +57,9 @@ def immediate(text: str, kind: str = "f64") -> ir.Immediate:
     PtxError
         If the text is not a number.
     """
-    if match := _FLOAT_BITS.fullmatch(text):
+    if match := _FLOAT_BITS_PATTERN.fullmatch(text):
         return ir.Immediate(int(text[2:], 16), 32 if match["single"] else 64)
-    if _FRACTION.fullmatch(text):
+    if _FRACTION_PATTERN.fullmatch(text):
         try:
             number_bytes = struct.pack("<f" if kind == "f32" else "<d", float(text))
         except (ValueError, OverflowError):

@@ -13,41 +13,41 @@ from virtualgpu.compile.ptx.literals import immediate, integer, split
 from virtualgpu.compile.ptx.validate import validate
 from virtualgpu.errors import PtxError
 
-_BLANK = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/)+", re.S)
-_LOC = re.compile(
+_BLANK_PATTERN = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/)+", re.S)
+_LOC_PATTERN = re.compile(
     r"\.loc\s+(\d+)\s+(\d+)\s+(\d+)"
     r"(?:\s*,\s*function_name\s+[^\s,]+\s*,\s*inlined_at\s+(\d+)\s+(\d+)\s+(\d+))?[^\n]*"
 )
-_FILE = re.compile(r"\.file\s+(\d+)\s+\"([^\"]*)\"[^\n]*")
-_SECTION = re.compile(r"\.section\s+[^\s{]+\s*\{.*?\}", re.S)
-_HEADER = re.compile(r"\.(version|target|address_size)\s+([^\n]+)")
-_LABEL = re.compile(r"([A-Za-z_$%][\w$]*)\s*:(?!:)")
-_FUNCTION = re.compile(
+_FILE_PATTERN = re.compile(r"\.file\s+(\d+)\s+\"([^\"]*)\"[^\n]*")
+_SECTION_PATTERN = re.compile(r"\.section\s+[^\s{]+\s*\{.*?\}", re.S)
+_HEADER_PATTERN = re.compile(r"\.(version|target|address_size)\s+([^\n]+)")
+_LABEL_PATTERN = re.compile(r"([A-Za-z_$%][\w$]*)\s*:(?!:)")
+_FUNCTION_PATTERN = re.compile(
     r"(?:\.(?:visible|weak|extern|common)\s+)*\.(entry|func)\b(?:\s*\.noreturn)?\s*"
     r"(?:\(([^)]*)\)\s*)?([\w$]+)\s*(?:\(([^)]*)\))?([^{;]*?)([{;])",
     re.S,
 )
-_STATEMENT = re.compile(r"[^;]*;", re.S)
-_GUARD = re.compile(r"@(!?)\s*(%?[\w$]+)\s+")
-_OPCODE = re.compile(r"([a-zA-Z][\w]*(?:\.[\w]+|::[\w]+)*)\s*(.*)", re.S)
-_PARAM = re.compile(
+_STATEMENT_PATTERN = re.compile(r"[^;]*;", re.S)
+_GUARD_PATTERN = re.compile(r"@(!?)\s*(%?[\w$]+)\s+")
+_OPCODE_PATTERN = re.compile(r"([a-zA-Z][\w]*(?:\.[\w]+|::[\w]+)*)\s*(.*)", re.S)
+_PARAM_PATTERN = re.compile(
     r"\.(?:param|reg)\s+(?:\.align\s+(\d+)\s+)?\.(\w+)\s+"
     r"(?:\.ptr\b(?:\s*\.(?:global|shared|local|const|param))?(?:\s*\.align\s+\d+)?\s*)?([\w$]+)(?:\[(\d*)\])?"
 )
-_VARIABLE = re.compile(
+_VARIABLE_PATTERN = re.compile(
     r"(?:\.(?:visible|weak|extern|common)\s+)*\.(global|const|shared|local)\s+"
     r"(?:\.attribute\([^)]*\)\s*)?(?:\.align\s+(\d+)\s+)?(?:\.v([24])\s+)?\.(\w+)\s+([\w$]+)"
     r"((?:\[\d*\])*)\s*(?:=\s*([^;]*))?;",
     re.S,
 )
-_REG = re.compile(r"\.reg\s*\.(\w+)\s+(.*);", re.S)
-_REG_RANGE = re.compile(r"([%\w$]+)<(\d+)>")
+_REG_PATTERN = re.compile(r"\.reg\s*\.(\w+)\s+(.*);", re.S)
+_REG_RANGE_PATTERN = re.compile(r"([%\w$]+)<(\d+)>")
 # Above any real program: damaged text must not exhaust memory.
 _MAX_REGISTERS = 1 << 20
 _MAX_BYTES = 1 << 40
 _MAX_ALIGNMENT = 1 << 15
-_CLUSTER = re.compile(r"\.reqnctapercluster\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
-_MAXNTID = re.compile(r"\.(?:maxntid|reqntid)\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
+_CLUSTER_PATTERN = re.compile(r"\.reqnctapercluster\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
+_MAXNTID_PATTERN = re.compile(r"\.(?:maxntid|reqntid)\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
 
 
 def parse(ptx: str) -> ir.Module:
@@ -91,7 +91,7 @@ class _Parser:
         return PtxError(f"PTX line {line_number}: {message}")
 
     def skip(self) -> bool:
-        if match := _BLANK.match(self.text, self.offset):
+        if match := _BLANK_PATTERN.match(self.text, self.offset):
             self.offset = match.end()
         return self.offset < len(self.text)
 
@@ -104,19 +104,19 @@ class _Parser:
     def run(self) -> ir.Module:
         while self.skip():
             start = self.offset
-            if match := self.take(_HEADER):
+            if match := self.take(_HEADER_PATTERN):
                 if match[1] == "version":
                     self.module.version = match[2].strip()
                 elif match[1] == "target":
                     self.module.target = match[2].split(",")[0].strip()
-            elif self.take(_LOC) or self.take(_FILE) or self.take(_SECTION):
+            elif self.take(_LOC_PATTERN) or self.take(_FILE_PATTERN) or self.take(_SECTION_PATTERN):
                 continue
-            elif match := self.take(_FUNCTION):
+            elif match := self.take(_FUNCTION_PATTERN):
                 self.read_function(match)
-            elif match := self.take(_VARIABLE):
+            elif match := self.take(_VARIABLE_PATTERN):
                 variable = self.variable(match)
                 self.module.variables[variable.name] = variable
-            elif match := self.take(_STATEMENT):
+            elif match := self.take(_STATEMENT_PATTERN):
                 statement = match[0].strip()
                 if not statement.startswith((".pragma", ".alias", ".weak", ".visible")):
                     self.offset = start
@@ -134,9 +134,9 @@ class _Parser:
         function = ir.Function(name, function_kind == "entry")
         function.returns, _ = self.params(returns or "")
         function.params, function.param_bytes = self.params(params or "")
-        if limit_match := _MAXNTID.search(attributes or ""):
+        if limit_match := _MAXNTID_PATTERN.search(attributes or ""):
             function.max_threads = int(limit_match[1]) * int(limit_match[2] or 1) * int(limit_match[3] or 1)
-        if limit_match := _CLUSTER.search(attributes or ""):
+        if limit_match := _CLUSTER_PATTERN.search(attributes or ""):
             function.cluster_blocks = (
                 int(limit_match[1]) * int(limit_match[2] or 1) * int(limit_match[3] or 1)
             )
@@ -156,10 +156,10 @@ class _Parser:
     def params(self, text: str) -> tuple[tuple[ir.Param, ...], int]:
         params_: list[ir.Param] = []
         offset = 0
-        for declaration in _BLANK.sub(" ", text).split(","):
+        for declaration in _BLANK_PATTERN.sub(" ", text).split(","):
             if not declaration.strip():
                 continue
-            match = _PARAM.match(declaration.strip())
+            match = _PARAM_PATTERN.match(declaration.strip())
             if not match or match[2] not in ir.TYPE_BYTES:
                 raise self.fail(f"cannot read parameter {declaration.strip()!r}.")
             width = ir.TYPE_BYTES[match[2]]
@@ -186,13 +186,13 @@ class _Parser:
                 self.offset += 1
                 if self.scopes:
                     self.scopes.pop()
-            elif match := self.take(_LOC):
+            elif match := self.take(_LOC_PATTERN):
                 self.location(match)
-            elif self.take(_FILE) or self.take(_SECTION):
+            elif self.take(_FILE_PATTERN) or self.take(_SECTION_PATTERN):
                 continue
-            elif character != "." and (match := self.take(_LABEL)):
+            elif character != "." and (match := self.take(_LABEL_PATTERN)):
                 self.label(function, match[1])
-            elif match := self.take(_STATEMENT):
+            elif match := self.take(_STATEMENT_PATTERN):
                 self.statement(function, match[0])
             else:
                 raise self.fail(f"cannot read {self.text[self.offset : self.offset + 60]!r}.")
@@ -235,7 +235,7 @@ class _Parser:
         if statement.startswith(".reg"):
             self.registers(function, statement)
         elif statement.startswith((".shared", ".local", ".global", ".const", ".extern")):
-            match = _VARIABLE.match(statement)
+            match = _VARIABLE_PATTERN.match(statement)
             if not match:
                 raise self.fail(f"cannot read {statement[:60]!r}.")
             variable = self.variable(match)
@@ -268,11 +268,11 @@ class _Parser:
             self.instruction(function, statement)
 
     def registers(self, function: ir.Function, statement: str) -> None:
-        match = _REG.match(statement)
+        match = _REG_PATTERN.match(statement)
         if not match or match[1] not in ir.TYPE_BYTES:
             raise self.fail(f"cannot read {statement!r}.")
         for declarator in (p.strip() for p in match[2].split(",")):
-            if range_match := _REG_RANGE.fullmatch(declarator):
+            if range_match := _REG_RANGE_PATTERN.fullmatch(declarator):
                 if int(range_match[2]) > _MAX_REGISTERS:
                     raise self.fail(f"{range_match[2]} registers are more than PTX allows.")
                 names = [f"{range_match[1]}{i}" for i in range(int(range_match[2]))]
@@ -333,16 +333,16 @@ class _Parser:
     # -- instructions ----------------------------------------------------------------------------
 
     def instruction(self, function: ir.Function, statement: str) -> None:
-        without_comments = _BLANK.sub(" ", statement) if "/" in statement else statement
+        without_comments = _BLANK_PATTERN.sub(" ", statement) if "/" in statement else statement
         text = " ".join(without_comments.split()).rstrip(" ;")
         guard = None
         negated = False
         unparsed = text
-        if match := _GUARD.match(unparsed):
+        if match := _GUARD_PATTERN.match(unparsed):
             negated = bool(match[1])
             guard = self.rename(match[2])
             unparsed = unparsed[match.end() :]
-        opcode = _OPCODE.fullmatch(unparsed)
+        opcode = _OPCODE_PATTERN.fullmatch(unparsed)
         if not opcode:
             raise self.fail(f"cannot read {text[:60]!r}.")
         if guard is not None and guard not in function.registers:

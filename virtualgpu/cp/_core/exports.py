@@ -17,7 +17,7 @@ DLPACK_CUDA = 2
 DLPACK_MANAGED = 13
 
 
-class _Shared:
+class _SharedArray:
     """A wrapper of managed memory that NumPy can read and that keeps the owning array alive."""
 
     def __init__(self, owner: HostAccess) -> None:
@@ -83,7 +83,7 @@ class Exports(HostAccess):
             elif stream != -1:
                 _BaseStream(stream or 1, -1).wait_event(current.record())
             touch_on_host(self._host.ctypes.data, self._host.nbytes)
-            shared: Any = np.asarray(_Shared(self))
+            shared: Any = np.asarray(_SharedArray(self))
             return shared.__dlpack__() if max_version is None else shared.__dlpack__(max_version=max_version)
         if dl_device != (DLPACK_CPU, 0):
             raise BufferError(

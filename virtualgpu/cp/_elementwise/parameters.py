@@ -15,7 +15,7 @@ from virtualgpu.cp._core.dtypes import checked_dtype
 from virtualgpu.cp._core.raw_kernel import RawKernel
 from virtualgpu.cuda_errors import CompileException
 
-_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+_IDENTIFIER_PATTERN = re.compile(r"[A-Za-z_]\w*")
 C_NAMES = {
     "bool": "bool",
     "int8": "signed char",
@@ -95,14 +95,14 @@ def _parse_parameter(text: str) -> Parameter:
 
 def check_name(name: str) -> None:
     """Raise ``ValueError`` unless `name` is an identifier in C++."""
-    if not _IDENTIFIER.fullmatch(name):
+    if not _IDENTIFIER_PATTERN.fullmatch(name):
         raise ValueError(f'Invalid kernel name: "{name}"')
 
 
 def check_identifiers(params: Sequence[Parameter], code: str, kernel_name: str) -> None:
     """Raise ``CompileException`` if a parameter's name is not an identifier in C++."""
     for parameter in params:
-        if not _IDENTIFIER.fullmatch(parameter.name):
+        if not _IDENTIFIER_PATTERN.fullmatch(parameter.name):
             raise CompileException(
                 f"error: expected an identifier. The parameter {parameter.name!r} is not a name in C++; "
                 "array parameters are written without *.",

@@ -32,7 +32,7 @@ ndarray
     On the device; of dimension 0 for scalars.
 """
 # Sections of a docstring that apply to NumPy only.
-_NUMPY_ONLY_SECTIONS = re.compile(r"\n *(?:See Also|Notes|References|Examples|Warns)\n *---")
+_NUMPY_ONLY_SECTION_PATTERN = re.compile(r"\n *(?:See Also|Notes|References|Examples|Warns)\n *---")
 
 # One call of each of the most common functions, and its result.
 EXAMPLES = """
@@ -173,7 +173,7 @@ def document(
         wrapper.__signature__ = inspect.Signature(parameters)
     # `python -OO` leaves docstrings out.
     docstring = function.__doc__ or getattr(getattr(np, name, None), "__doc__", None) or ""
-    description = _NUMPY_ONLY_SECTIONS.split(docstring, maxsplit=1)[0]
+    description = _NUMPY_ONLY_SECTION_PATTERN.split(docstring, maxsplit=1)[0]
     indent = "    " if description.startswith("\n    ") else ""
     if description.startswith(f"{name}("):
         description = description.partition("\n\n")[2]  # after the signature

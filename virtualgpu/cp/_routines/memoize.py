@@ -9,7 +9,7 @@ from typing import Any
 from virtualgpu.model import machine as _machine
 
 
-class _Results(dict[Any, Any]):
+class _CachedResults(dict[Any, Any]):
     """The cached results of all memoized functions on one machine."""
 
 
@@ -27,7 +27,7 @@ def memoize(for_each_device: bool = False) -> Callable[[Callable[..., Any]], Cal
         def call(*args: Any, **kwargs: Any) -> Any:
             machine = _machine.current()
             device = machine.current_device_id if for_each_device else -1
-            results = machine.own(_Results)
+            results = machine.own(_CachedResults)
             key = function, device, args, frozenset(kwargs.items())
             if key not in results:
                 results[key] = function(*args, **kwargs)
@@ -40,4 +40,4 @@ def memoize(for_each_device: bool = False) -> Callable[[Callable[..., Any]], Cal
 
 def clear_memo() -> None:
     """Delete the cached results of all functions that `memoize` decorates."""
-    _machine.current().own(_Results).clear()
+    _machine.current().own(_CachedResults).clear()

@@ -114,7 +114,7 @@ _COMPARE: dict[type[ast.cmpop], str] = {
 }
 
 
-class _Body:
+class _FunctionTranslator:
     """The LLVM text of one function while it is translated."""
 
     def __init__(
@@ -355,7 +355,9 @@ def translate(
     `layouts` describes structures that are not made by `struct`.
     """
     functions_by_name = {function.__name__: function for function in functions}
-    function_texts = [_Body(function, functions_by_name, layouts).text() for function in functions]
+    function_texts = [
+        _FunctionTranslator(function, functions_by_name, layouts).text() for function in functions
+    ]
     exported_function = f"""define void @entry_of(ptr %ctx, i32 %site, ptr %lanes, i32 %mask, ptr %values) {{
   %c = ptrtoint ptr %ctx to i64
   %s = sext i32 %site to i64

@@ -18,12 +18,12 @@ _ENTRY_BYTES = 1280
 WARP_BYTES = _ENTRY_BYTES * (CAPACITY + 1)
 # An entry: lanes with a pending copy, words per lane, the site; then for each lane the group, the address,
 # the words, and the mbarrier with whose phase the copy completes, if any.
-_COUNT = 4
-_SITE = 8
-_GROUPS = 128
-_ADDRESSES = 256
-_WORDS = 512
-_BOUND = 1024
+_COUNT_OFFSET = 4
+_SITE_OFFSET = 8
+_GROUPS_OFFSET = 128
+_ADDRESSES_OFFSET = 256
+_WORDS_OFFSET = 512
+_BOUND_OFFSET = 1024
 
 # The group of copies that no wait for groups includes, because they are bound to an mbarrier only.
 _NO_GROUP = 1 << 30
@@ -55,7 +55,7 @@ def _notify(mask: str, site: str = " %site") -> str:
         + "  %shown = sub <32 x i64> %places, %shareds\n  store <32 x i64> %shown, ptr %told\n"
         + load_field("observer", "%observer.i")
         + f"""  %observer = inttoptr i64 %observer.i to ptr
-  %site.at = getelementptr i8, ptr %entry.p, i64 {_SITE}
+  %site.at = getelementptr i8, ptr %entry.p, i64 {_SITE_OFFSET}
  {site} = load i32, ptr %site.at
   %site.4 = shl i32{site}, 2
   %what = add i32 %site.4, %event
@@ -106,17 +106,17 @@ append:
   %entry.o = mul i32 %number1, {_ENTRY_BYTES}
   %entry.p = getelementptr i8, ptr %area, i32 %entry.o
   store i32 %mask, ptr %entry.p
-  %count.p = getelementptr i8, ptr %entry.p, i64 {_COUNT}
+  %count.p = getelementptr i8, ptr %entry.p, i64 {_COUNT_OFFSET}
   store i32 %count, ptr %count.p
-  %site.p = getelementptr i8, ptr %entry.p, i64 {_SITE}
+  %site.p = getelementptr i8, ptr %entry.p, i64 {_SITE_OFFSET}
   store i32 %site, ptr %site.p
-  %groups.p = getelementptr i8, ptr %entry.p, i64 {_GROUPS}
+  %groups.p = getelementptr i8, ptr %entry.p, i64 {_GROUPS_OFFSET}
   store <32 x i32> %groups, ptr %groups.p, align 64
-  %places.p = getelementptr i8, ptr %entry.p, i64 {_ADDRESSES}
+  %places.p = getelementptr i8, ptr %entry.p, i64 {_ADDRESSES_OFFSET}
   store <32 x i64> %to, ptr %places.p, align 64
-  %bound.p = getelementptr i8, ptr %entry.p, i64 {_BOUND}
+  %bound.p = getelementptr i8, ptr %entry.p, i64 {_BOUND_OFFSET}
 {splat("i64", "%barrier", "%bound")}  store <32 x i64> %bound, ptr %bound.p, align 64
-  %words.p = getelementptr i8, ptr %entry.p, i64 {_WORDS}
+  %words.p = getelementptr i8, ptr %entry.p, i64 {_WORDS_OFFSET}
   %size32 = shl i32 %count, 7
   %size = zext i32 %size32 to i64
   call void @llvm.memcpy.p0.p0.i64(ptr %words.p, ptr %words, i64 %size, i1 false)
@@ -168,11 +168,11 @@ look:
   %entry.o = mul i32 %n1, {_ENTRY_BYTES}
   %entry.p = getelementptr i8, ptr %area, i32 %entry.o
   %mask = load i32, ptr %entry.p
-  %groups.p = getelementptr i8, ptr %entry.p, i64 {_GROUPS}
+  %groups.p = getelementptr i8, ptr %entry.p, i64 {_GROUPS_OFFSET}
   %groups = load <32 x i32>, ptr %groups.p, align 64
   %age = sub <32 x i32> %groups, %before
   %old = icmp slt <32 x i32> %age, zeroinitializer
-  %bound.p = getelementptr i8, ptr %entry.p, i64 {_BOUND}
+  %bound.p = getelementptr i8, ptr %entry.p, i64 {_BOUND_OFFSET}
   %bound = load <32 x i64>, ptr %bound.p, align 64
   %is.bound = icmp eq <32 x i64> %bound, %barriers
   %is.due = select i1 %by.group, <32 x i1> %old, <32 x i1> %is.bound
@@ -182,15 +182,15 @@ look:
   %some = icmp ne i32 %due, 0
   br i1 %some, label %land, label %settle
 land:
-  %places.p = getelementptr i8, ptr %entry.p, i64 {_ADDRESSES}
+  %places.p = getelementptr i8, ptr %entry.p, i64 {_ADDRESSES_OFFSET}
   %places = load <32 x i64>, ptr %places.p, align 64
-  %count.p = getelementptr i8, ptr %entry.p, i64 {_COUNT}
+  %count.p = getelementptr i8, ptr %entry.p, i64 {_COUNT_OFFSET}
   %count = load i32, ptr %count.p
 {notification}  br label %words
 words:
   %w = phi i32 [0, %land], [%w1, %words]
   %word.o = shl i32 %w, 7
-  %word.o1 = add i32 %word.o, {_WORDS}
+  %word.o1 = add i32 %word.o, {_WORDS_OFFSET}
   %word.p = getelementptr i8, ptr %entry.p, i32 %word.o1
   %word = load <32 x i32>, ptr %word.p, align 64
   %w64 = zext i32 %w to i64
@@ -290,7 +290,7 @@ look:
   %entry.o = mul i32 %n1, {_ENTRY_BYTES}
   %entry.p = getelementptr i8, ptr %area, i32 %entry.o
   %mask = load i32, ptr %entry.p
-  %bound.p = getelementptr i8, ptr %entry.p, i64 {_BOUND}
+  %bound.p = getelementptr i8, ptr %entry.p, i64 {_BOUND_OFFSET}
   %bound = load <32 x i64>, ptr %bound.p, align 64
   %free = icmp eq <32 x i64> %bound, zeroinitializer
   %free32 = bitcast <32 x i1> %free to i32
@@ -302,7 +302,7 @@ set:
   %chosen = bitcast i32 %due to <32 x i1>
   %bound1 = select <32 x i1> %chosen, <32 x i64> %barriers, <32 x i64> %bound
   store <32 x i64> %bound1, ptr %bound.p, align 64
-  %places.p = getelementptr i8, ptr %entry.p, i64 {_ADDRESSES}
+  %places.p = getelementptr i8, ptr %entry.p, i64 {_ADDRESSES_OFFSET}
   %places = load <32 x i64>, ptr %places.p, align 64
 {notification}  br label %loop
 done:

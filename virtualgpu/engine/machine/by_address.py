@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 _KIND = r"<\d+ x \w+>|ptr|i\d+|half|float|double"
 _VALUE = r"%[\w.]+|splat \([^)]*\)|<[^<>]*>|[\w.+-]+"
 _RESULT = r"(?:(?P<result>%[\w.]+) = )?"
-_FORMS = {
+_LINE_FORMS = {
     "load": rf"load(?P<modifier>(?: volatile)?) (?P<kind>{_KIND}), ptr (?P<a>{_VALUE})(?P<rest>.*)",
     "store": rf"store(?P<modifier>(?: volatile)?) (?P<kind>{_KIND}) (?P<a>{_VALUE}), ptr (?P<b>{_VALUE})(?P<rest>.*)",
     "cast": rf"(?P<op>\w+) (?P<kind>{_KIND}) (?P<a>{_VALUE}) to (?P<result_kind>{_KIND})",
@@ -35,7 +35,7 @@ _FORMS = {
     "call": rf"(?P<op>call(?: contract)?) (?P<kind>void|{_KIND}) (?P<a>@[\w.]+)\((?P<rest>.*)\)",
     "binary": rf"(?P<op>\w+(?: contract)?) (?P<kind>{_KIND}) (?P<a>{_VALUE}), (?P<b>{_VALUE})",
 }
-_FORM = {name: re.compile(_RESULT + text) for name, text in _FORMS.items()}
+_LINE_PATTERNS = {name: re.compile(_RESULT + text) for name, text in _LINE_FORMS.items()}
 # Forms by the first word of the line, where it is not the form's name; all other lines are "binary".
 _FORM_OF = {
     "icmp": "compare",
@@ -58,14 +58,14 @@ _FORM_OF = {
     "sitofp": "cast",
     "uitofp": "cast",
 }
-_ARGUMENT = re.compile(rf"({_KIND})((?: align \d+)?) ({_VALUE})(?:, |$)")
-_INCOMING = re.compile(rf"\[({_VALUE}), %([\w.]+)\]")
-_SPLAT = re.compile(r"splat \(\w+ ([^)]*)\)")
-_NAME = re.compile(r"%[\w.]+")
-_BLOCK = re.compile(r"bb\d+")
-_FAR_NAME = re.compile(r"@(?!llvm\.)[\w.]+")
-_UNCHANGED_LINE = re.compile(r"label %| alloca | getelementptr (?!.*, <)")
-_TARGET = re.compile(r"label %([\w.]+)")
+_ARGUMENT_PATTERN = re.compile(rf"({_KIND})((?: align \d+)?) ({_VALUE})(?:, |$)")
+_INCOMING_PATTERN = re.compile(rf"\[({_VALUE}), %([\w.]+)\]")
+_SPLAT_PATTERN = re.compile(r"splat \(\w+ ([^)]*)\)")
+_NAME_PATTERN = re.compile(r"%[\w.]+")
+_BLOCK_PATTERN = re.compile(r"bb\d+")
+_FAR_NAME_PATTERN = re.compile(r"@(?!llvm\.)[\w.]+")
+_UNCHANGED_LINE_PATTERN = re.compile(r"label %| alloca | getelementptr (?!.*, <)")
+_TARGET_PATTERN = re.compile(r"label %([\w.]+)")
 _BITS = {"half": 16, "float": 32, "double": 64, "ptr": 64}
 # Scalar kinds; a constant of such a kind that is the same in all lanes is passed as one number.
 _KINDS_BY_VALUE = ("i8", "i16", "i32", "i64", "float", "double")
@@ -184,7 +184,7 @@ class _Operand:
 
 
 @dataclass(slots=True)
-class _Step:
+class _LineStep:
     """A line of the rewritten function: unchanged text, or an operation on rows of lanes."""
 
     text: str = ""
@@ -206,7 +206,7 @@ class _Function:
         self.masks: dict[str, str] = {}  # the 32 bits of each mask, by its name
         self.numbers: dict[str, str] = {}  # the scalar in every lane
         self.bits_of: dict[str, str] = {}  # the mask from which each lane took its own bit
-        self.steps: list[_Step] = []
+        self.steps: list[_LineStep] = []
         self.pointers: dict[str, str] = {}  # the stack slot with the address of each function or constant
         self.far_loads = 0
 
@@ -217,15 +217,15 @@ class _Function:
         for name, row_type in self._phis():
             self.kinds[name] = row_type
         for line in self.lines:
-            if "<" not in line or _UNCHANGED_LINE.search(line):
-                self.steps.append(_Step(line))
+            if "<" not in line or _UNCHANGED_LINE_PATTERN.search(line):
+                self.steps.append(_LineStep(line))
                 continue
             self._parse_line(line.strip())
 
     def _parse_line(self, line: str) -> None:
         opcode = line[line.find(" = ") + 3 if line[0] == "%" else 0 :].split(" ", 1)[0]
-        form_name = _FORM_OF.get(opcode, opcode if opcode in _FORM else "binary")
-        match = _FORM[form_name].fullmatch(line)
+        form_name = _FORM_OF.get(opcode, opcode if opcode in _LINE_PATTERNS else "binary")
+        match = _LINE_PATTERNS[form_name].fullmatch(line)
         if match is None:
             raise UnreadableError(line)
         reader: Callable[[re.Match[str]], None] = getattr(self, f"_{form_name}")
@@ -233,7 +233,7 @@ class _Function:
 
     def _phis(self) -> list[tuple[str, str]]:
         """Return the results of phi instructions for rows, which get names before their values are known."""
-        matches = (_FORM["phi"].fullmatch(line.strip()) for line in self.lines if " = phi <" in line)
+        matches = (_LINE_PATTERNS["phi"].fullmatch(line.strip()) for line in self.lines if " = phi <" in line)
         return [
             (match["result"], match["kind"])
             for match in matches
@@ -255,7 +255,7 @@ class _Function:
         if value == "poison" or value == "undef":
             value = "zeroinitializer"
         if _element_type(kind) in _KINDS_BY_VALUE:
-            splat = _SPLAT.fullmatch(value)
+            splat = _SPLAT_PATTERN.fullmatch(value)
             if splat is not None:
                 return _Operand(kind, "number", splat[1])
             if value == "zeroinitializer":
@@ -269,7 +269,7 @@ class _Function:
             return self.masks[value]
         if value == "zeroinitializer":
             return "0"
-        splat = _SPLAT.fullmatch(value)
+        splat = _SPLAT_PATTERN.fullmatch(value)
         if splat is None:
             raise UnreadableError(f"{MASK} {value}")
         return "-1" if splat[1] in ("1", "true", "-1") else "0"
@@ -279,10 +279,10 @@ class _Function:
             self.kinds[result] = result_kind
         elif result and result_kind == MASK:
             self.masks[result] = result
-        self.steps.append(_Step("", result, result_kind, template, list(operands)))
+        self.steps.append(_LineStep("", result, result_kind, template, list(operands)))
 
     def _add_scalar(self, result: str, text: str) -> None:
-        self.steps.append(_Step(f"  {result} = {text}"))
+        self.steps.append(_LineStep(f"  {result} = {text}"))
 
     def _load(self, match: re.Match[str]) -> None:
         if match["kind"] == MASK:
@@ -298,7 +298,9 @@ class _Function:
 
     def _store(self, match: re.Match[str]) -> None:
         if match["kind"] == MASK:
-            self.steps.append(_Step(f"  store i32 {self._mask_bits(match['a'])}, ptr {match['b']}, align 4"))
+            self.steps.append(
+                _LineStep(f"  store i32 {self._mask_bits(match['a'])}, ptr {match['b']}, align 4")
+            )
             return
         pointer = _Operand("ptr", "plain", match["b"])
         value = self._operand(match["kind"], match["a"])
@@ -447,7 +449,7 @@ class _Function:
         operands: list[_Operand] = []
         arguments: list[str] = []
         text_end = 0
-        for argument in _ARGUMENT.finditer(match["rest"]):
+        for argument in _ARGUMENT_PATTERN.finditer(match["rest"]):
             if argument.start() != text_end:
                 raise UnreadableError(match[0])
             text_end = argument.end()
@@ -473,12 +475,12 @@ class _Function:
 
     def _phi(self, match: re.Match[str]) -> None:
         row_type = match["kind"]
-        incoming_values = _INCOMING.findall(match["rest"])
+        incoming_values = _INCOMING_PATTERN.findall(match["rest"])
         if row_type == MASK or match["result"].startswith(
             "%loop"
         ):  # rows that a loop carries: see `lower.loops`
             raise UnreadableError(match[0])
-        step = _Step("", match["result"], row_type)
+        step = _LineStep("", match["result"], row_type)
         # The value from the end of a loop is not known yet; it is resolved after all lines are parsed.
         step.incoming_rows = [(_Operand(row_type, "row", value), label) for value, label in incoming_values]
         self.steps.append(step)
@@ -510,7 +512,7 @@ class _Function:
             lines.append(f"  %at.{self.far_loads} = load ptr, ptr {slot}")
             return f"%at.{self.far_loads}"
 
-        call_line = _FAR_NAME.sub(load_pointer, line)
+        call_line = _FAR_NAME_PATTERN.sub(load_pointer, line)
         return [*lines, call_line]
 
     def _row_slots(self, last_uses: dict[str, int]) -> tuple[dict[str, str], list[str]]:
@@ -548,7 +550,7 @@ class _Function:
                 elif value.value not in self.kinds or value.value in phis - {step.result}:
                     raise UnreadableError(step.result)
 
-    def _step_lines(self, step: _Step, slots: dict[str, str], phi_copies: list[str]) -> list[str]:
+    def _step_lines(self, step: _LineStep, slots: dict[str, str], phi_copies: list[str]) -> list[str]:
         if step.text:
             return self._far_calls(step.text) if " call " in step.text else [step.text]
         if step.incoming_rows:
@@ -595,7 +597,7 @@ class _Function:
             if step.text.endswith(":"):
                 label = step.text[:-1]
                 labels[label] = position
-                block_number += _BLOCK.fullmatch(label) is not None
+                block_number += _BLOCK_PATTERN.fullmatch(label) is not None
             block_of.append(block_number)
             ends[label] = position
         definitions = {
@@ -615,7 +617,7 @@ class _Function:
             (position, labels[target_label])
             for position, step in enumerate(self.steps)
             if step.text and "label %" in step.text
-            for target_label in _TARGET.findall(step.text)
+            for target_label in _TARGET_PATTERN.findall(step.text)
             if labels[target_label] <= position and block_of[labels[target_label]] == block_of[position]
         )
         for end, begin in loops:  # inner ones first

@@ -10,12 +10,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_OWN_NAME = re.compile(r"warp_\d+|row\.")
+_OWN_NAME_PATTERN = re.compile(r"warp_\d+|row\.")
 # Functions by which a kernel is entered; functions that they do not reach are left out.
 ENTRIES = ("run_blocks", "run_block")
-_DEFINITION = re.compile(r"define (?:internal )?(?P<result>.+?) @(?P<name>[\w.]+)\((?P<arguments>.*?)\)")
-_GLOBAL_NAME = re.compile(r"@([\w.]+)")
-_ARGUMENT = re.compile(r" %[\w.]+")
+_DEFINITION_PATTERN = re.compile(
+    r"define (?:internal )?(?P<result>.+?) @(?P<name>[\w.]+)\((?P<arguments>.*?)\)"
+)
+_GLOBAL_NAME_PATTERN = re.compile(r"@([\w.]+)")
+_ARGUMENT_PATTERN = re.compile(r" %[\w.]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +45,10 @@ def declaration(definition: str) -> tuple[str, str]:
     ValueError
         If the line begins no function.
     """
-    match = _DEFINITION.match(definition)
+    match = _DEFINITION_PATTERN.match(definition)
     if match is None:
         raise ValueError(f"{definition!r} is not the first line of a function")
-    kinds = _ARGUMENT.sub("", match["arguments"])
+    kinds = _ARGUMENT_PATTERN.sub("", match["arguments"])
     return match["name"], f"declare {match['result']} @{match['name']}({kinds})"
 
 
@@ -66,7 +68,7 @@ def split_by_sharing(text: str, entries: tuple[str, ...] = ENTRIES) -> list[Piec
     functions, declarations = _read(text)
     order: dict[str, None] = {}
     _add_callees(functions, [name for name in entries if name in functions], order)
-    own_names = [name for name in order if _OWN_NAME.match(name)]
+    own_names = [name for name in order if _OWN_NAME_PATTERN.match(name)]
     modules = []
     for name in order:
         if name not in own_names:
@@ -98,7 +100,7 @@ def _read(text: str) -> tuple[dict[str, _Function], dict[str, str]]:
     lines: list[str] = []
     for line in text.split("\n"):
         if not lines and not line.startswith("define "):
-            if match := _GLOBAL_NAME.search(line):
+            if match := _GLOBAL_NAME_PATTERN.search(line):
                 declarations[match[1]] = line
             continue
         lines.append(line)
@@ -106,7 +108,7 @@ def _read(text: str) -> tuple[dict[str, _Function], dict[str, str]]:
             name, declaration_line = declaration(lines[0])
             function_text = "\n".join([lines[0].replace("define internal ", "define ", 1), *lines[1:]])
             functions[name] = _Function(
-                function_text, declaration_line, set(_GLOBAL_NAME.findall(function_text)) - {name}
+                function_text, declaration_line, set(_GLOBAL_NAME_PATTERN.findall(function_text)) - {name}
             )
             lines = []
     return functions, declarations

@@ -14,8 +14,8 @@ from virtualgpu.engine.machine.by_address import Rows, UnreadableError, by_addre
 from virtualgpu.engine.machine.pieces import declaration
 
 _WARP = "define internal i32 @warp_"
-_OWN_FUNCTION = re.compile(r"define (?:internal )?\w+ @(?:warp_\d+|run_blocks?)\(")
-_ROW = re.compile(r"<(\d+) x ([a-z]+)(\d*)>")
+_OWN_FUNCTION_PATTERN = re.compile(r"define (?:internal )?\w+ @(?:warp_\d+|run_blocks?)\(")
+_ROW_PATTERN = re.compile(r"<(\d+) x ([a-z]+)(\d*)>")
 _BITS = {"half": 16, "float": 32, "double": 64, "ptr": 64}
 # Translating a machine instruction of a wide operation, measured on kernels of 3,000 to 12,000 operations.
 _S_PER_INSTRUCTION = 120e-6
@@ -38,7 +38,7 @@ def translation_time_s(text: str, register_bytes: int) -> float:
         if line.startswith("define "):
             in_warp_function = line.startswith(_WARP)
         if in_warp_function and (" = " in line or " store" in line or " call" in line):
-            match = _ROW.search(line)
+            match = _ROW_PATTERN.search(line)
             if match is not None:
                 bits = _BITS.get(match[2]) or int(match[3] or 1)
                 instructions += max(1, int(match[1]) * bits / 8 / register_bytes)
@@ -62,7 +62,7 @@ def split(text: str) -> Halves | None:
             destination = support_lines
             if line.startswith(_WARP):
                 destination = function
-            elif _OWN_FUNCTION.match(line):
+            elif _OWN_FUNCTION_PATTERN.match(line):
                 destination = kernel_lines
             if destination is support_lines and line.startswith("define internal "):
                 name, declarations[name] = declaration(line)

@@ -11,26 +11,28 @@ import re
 from virtualgpu.engine.machine.processor import Processor
 
 # A value is a name, or a constant, which has spaces where it is one in each lane.
-_HALVES = re.compile(
+_HALF_CONVERSION_PATTERN = re.compile(
     r"\b(?:fpext (?P<short><\d+ x half>|half)|fptrunc (?P<long><\d+ x float>|float)) "
     r"(?P<value>splat \([^)]*\)|<[^>]*>|[^ ]+) to (?:<\d+ x )?(?:half|float)>?(?=[ \n])"
 )
-_FUSED = re.compile(r"@llvm\.fma\.(v32f32|v32f64)\(")
-_DIRECTED = re.compile(
+_FUSED_PATTERN = re.compile(r"@llvm\.fma\.(v32f32|v32f64)\(")
+_DIRECTED_PATTERN = re.compile(
     r"@llvm\.experimental\.constrained\.fma\.(v32f32|v32f64)\(([^\n]*?), metadata [^\n]*\) strictfp"
 )
-_DECLARED = re.compile(r"declare [^\n]*@llvm\.(?:experimental\.constrained\.)?fma\.v32f(?:32|64)\([^\n]*\n")
+_DECLARED_PATTERN = re.compile(
+    r"declare [^\n]*@llvm\.(?:experimental\.constrained\.)?fma\.v32f(?:32|64)\([^\n]*\n"
+)
 
 
 def adapt(text: str, target_processor: Processor) -> str:
     """Return LLVM text in which operations that `target_processor` lacks are replaced by equivalent ones."""
     functions: dict[str, str] = {}
     if not target_processor.converts_halves:
-        text = _HALVES.sub(lambda match: _conversion_call(match, functions), text + "\n")
+        text = _HALF_CONVERSION_PATTERN.sub(lambda match: _conversion_call(match, functions), text + "\n")
     if not target_processor.fuses:
-        text = _DECLARED.sub("", text)
-        text = _FUSED.sub(lambda match: _fused_call(match[1], functions), text)
-        text = _DIRECTED.sub(
+        text = _DECLARED_PATTERN.sub("", text)
+        text = _FUSED_PATTERN.sub(lambda match: _fused_call(match[1], functions), text)
+        text = _DIRECTED_PATTERN.sub(
             lambda match: f"{_fused_call(match[1], functions, '_as_set')}{match[2]}) strictfp", text
         )
     if not functions:
@@ -51,7 +53,7 @@ def _conversion_call(match: re.Match[str], functions: dict[str, str]) -> str:
     if name not in functions:
         kinds = {"half": _vector_type(lane_count, "half"), "i16": _vector_type(lane_count, "i16")}
         kinds |= {"i32": _vector_type(lane_count, "i32"), "float": _vector_type(lane_count, "float")}
-        splat_values = _Splats(lane_count)
+        splat_values = _SplatConstants(lane_count)
         functions[name] = (_WIDEN if widens else _NARROW).format(
             name=name, n=splat_values, **kinds, i1=_vector_type(lane_count, "i1")
         )
@@ -63,7 +65,7 @@ def _vector_type(lane_count: int, element_type: str) -> str:
     return f"<{lane_count} x {element_type}>" if lane_count else element_type
 
 
-class _Splats:
+class _SplatConstants:
     """The vector constants for a template: ``{n[255]}`` is a vector with 255 in each lane."""
 
     def __init__(self, count: int) -> None:

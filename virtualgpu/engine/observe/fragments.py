@@ -41,14 +41,14 @@ Site = tuple[int, int, int]  # function, pc, number of the access
 _REGISTER_BYTES = 4
 _ROW_BYTES = 16  # of a matrix of ldmatrix
 _ELEMENT_BYTES = 2
-_NOWHERE = np.full((_REGISTER_BYTES, layout.LANES), -1, np.int64)
+_NO_ADDRESSES = np.full((_REGISTER_BYTES, layout.LANES), -1, np.int64)
 
 
 def fragment_trace(launch: RunningLaunch, provenance: Provenance, request: TraceRequest) -> FragmentTrace:
     """Return the matrix instructions of the traced warp, and its accesses to shared memory."""
     raw = launch.trace
     assert raw is not None
-    replay = _Replay(launch, request.warp_index)
+    replay = _WarpReplay(launch, request.warp_index)
     replay.run()
     return FragmentTrace(
         provenance=provenance,
@@ -65,7 +65,7 @@ def fragment_trace(launch: RunningLaunch, provenance: Provenance, request: Trace
 
 
 @dataclass(frozen=True, slots=True)
-class _Content:
+class _RegisterContent:
     """The contents of a register in each lane.
 
     ``address`` is the offset in shared memory that each of the first 4 bytes was loaded from, or -1.
@@ -73,12 +73,12 @@ class _Content:
     """
 
     bits: npt.NDArray[np.uint64] = field(default_factory=lambda: np.zeros(layout.LANES, np.uint64))
-    address: Lanes = field(default_factory=lambda: _NOWHERE)
+    address: Lanes = field(default_factory=lambda: _NO_ADDRESSES)
     loader: Site | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class _ReplayStep:
     """One step of the warp: its position, its instruction, and its requests to shared memory."""
 
     position: int
@@ -96,7 +96,7 @@ class _Step:
         return [request.address for request in self.requests]
 
 
-class _Replay:
+class _WarpReplay:
     """The registers of one warp, step by step, and the matrix instructions that it has executed so far."""
 
     def __init__(self, launch: RunningLaunch, warp_index: int) -> None:
@@ -109,7 +109,7 @@ class _Replay:
         for request in requests(launch, warp_index):
             if request.space == "shared":
                 self.requests_of[request.step].append(request)
-        self.contents: dict[tuple[int, int, str], _Content] = {}
+        self.contents: dict[tuple[int, int, str], _RegisterContent] = {}
         self.number_of: dict[Site, int] = {}
         self.instructions: list[MatrixInstruction] = []
         self.executions: list[MatrixExecution] = []
@@ -125,7 +125,7 @@ class _Replay:
             if not step_records["executed"][index]:
                 continue
             function = int(step_records["function"][index])
-            step = _Step(
+            step = _ReplayStep(
                 position,
                 function,
                 int(step_records["depth"][index]),
@@ -149,7 +149,7 @@ class _Replay:
                 ),
             )
 
-    def _run_step(self, step: _Step, rows: npt.NDArray[Any]) -> None:
+    def _run_step(self, step: _ReplayStep, rows: npt.NDArray[Any]) -> None:
         i = step.instruction
         if i.root not in tensor.ROOTS:
             self._write(step, rows)
@@ -167,13 +167,13 @@ class _Replay:
             self._add_move(step, i.operands[0], self._register_contents(step, i.operands[0]))
 
     # Registers ---------------------------------------------------------------------------------------
-    def _register_contents(self, step: _Step, operand: ir.Operand | None) -> list[_Content]:
+    def _register_contents(self, step: _ReplayStep, operand: ir.Operand | None) -> list[_RegisterContent]:
         """Return the contents of the registers in an operand, with or without braces."""
         register_contents = []
         for register in items_of(operand):
-            register_content = _Content()
+            register_content = _RegisterContent()
             if isinstance(register, ir.Immediate):
-                register_content = _Content(np.full(layout.LANES, register.value % 2**64, np.uint64))
+                register_content = _RegisterContent(np.full(layout.LANES, register.value % 2**64, np.uint64))
             elif isinstance(register, ir.Register):
                 register_content = self.contents.get(
                     (step.depth, step.function, register.name), register_content
@@ -181,7 +181,7 @@ class _Replay:
             register_contents.append(register_content)
         return register_contents
 
-    def _write(self, step: _Step, row_records: npt.NDArray[Any]) -> None:
+    def _write(self, step: _ReplayStep, row_records: npt.NDArray[Any]) -> None:
         """Change the registers that an instruction has written."""
         if not len(row_records):
             return
@@ -190,16 +190,16 @@ class _Replay:
         for row_record in row_records:
             register_index = int(row_record["kind"]) - layout.ROW_REGISTER
             key = step.depth, step.function, names[register_index]
-            old_content = self.contents.get(key, _Content())
-            source_content = sources[register_index] if register_index < len(sources) else _Content()
+            old_content = self.contents.get(key, _RegisterContent())
+            source_content = sources[register_index] if register_index < len(sources) else _RegisterContent()
             lanes = (row_record["mask"] >> np.arange(layout.LANES, dtype=np.uint32) & 1).astype(np.bool_)
-            self.contents[key] = _Content(
+            self.contents[key] = _RegisterContent(
                 np.where(lanes, row_record["lanes"], old_content.bits),
                 np.where(lanes, source_content.address, old_content.address),
                 source_content.loader,
             )
 
-    def _loaded_contents(self, step: _Step, names: Sequence[str]) -> list[_Content]:
+    def _loaded_contents(self, step: _ReplayStep, names: Sequence[str]) -> list[_RegisterContent]:
         """Return the origin of each register that an instruction has loaded or moved."""
         i = step.instruction
         if i.root == "mov":
@@ -220,7 +220,7 @@ class _Replay:
             return []
         loader = step.site if i.root == "ldmatrix" else None
         return [
-            _Content(
+            _RegisterContent(
                 address=_bytes(
                     [
                         _shared_offset(a, n)
@@ -233,7 +233,7 @@ class _Replay:
             for first_element in range(0, len(elements), per_register)
         ]
 
-    def _moved_contents(self, step: _Step, names: Sequence[str]) -> list[_Content]:
+    def _moved_contents(self, step: _ReplayStep, names: Sequence[str]) -> list[_RegisterContent]:
         """Return the origin of the registers that ``mov`` has copied, joined or divided."""
         register_contents = self._register_contents(step, step.instruction.operands[1])
         registers = self.functions[step.function].registers
@@ -248,7 +248,7 @@ class _Replay:
         for name in names:
             size = ir.TYPE_BYTES.get(registers.get(name, ""), _REGISTER_BYTES)
             loader = register_contents[0].loader if len(register_contents) == len(names) == 1 else None
-            result.append(_Content(address=_bytes(addresses[:size]), loader=loader))
+            result.append(_RegisterContent(address=_bytes(addresses[:size]), loader=loader))
             addresses = addresses[size:]
         return result
 
@@ -256,7 +256,7 @@ class _Replay:
     def _add(
         self,
         site: Site,
-        step: _Step,
+        step: _ReplayStep,
         instruction: MatrixInstruction,
         bits: Sequence[npt.NDArray[np.uint64]],
         address: Sequence[Lanes],
@@ -275,7 +275,7 @@ class _Replay:
             )
         )
 
-    def _add_product(self, step: _Step, operands: Sequence[list[_Content]]) -> None:
+    def _add_product(self, step: _ReplayStep, operands: Sequence[list[_RegisterContent]]) -> None:
         i = step.instruction
         result_kind, a_kind, b_kind, sum_kind = tensor.types_of(i)
         shape = tensor.shape_of(i)
@@ -297,7 +297,9 @@ class _Replay:
             addresses.append(_element_addresses(matrix_contents, element_type))
         self._add(step.site, step, _instruction(i, "multiply", matrices, shape=shape), bits, addresses)
 
-    def _add_move(self, step: _Step, operand: ir.Operand | None, contents: Sequence[_Content]) -> None:
+    def _add_move(
+        self, step: _ReplayStep, operand: ir.Operand | None, contents: Sequence[_RegisterContent]
+    ) -> None:
         """Add a load or a store of fragments, with the addresses that it has accessed."""
         i = step.instruction
         role: Role = "store" if "store" in i.parts or i.root == "stmatrix" else "load"
@@ -334,7 +336,7 @@ class _Replay:
         )
         self._add(step.site, step, instruction, bits, addresses, step.addresses)
 
-    def _add_access(self, step: _Step, request_index: int, request: Request) -> None:
+    def _add_access(self, step: _ReplayStep, request_index: int, request: Request) -> None:
         function, access = self.sites[request.site]
         self._add(
             (step.function, step.instruction.pc, request_index),
@@ -352,7 +354,7 @@ class _Replay:
         )
 
 
-def _matrix_addresses(step: _Step, matrix_count: int) -> list[list[Lanes]]:
+def _matrix_addresses(step: _ReplayStep, matrix_count: int) -> list[list[Lanes]]:
     """Return the address of each element of the matrices that an instruction has loaded or stored."""
     if step.instruction.root == "wmma":
         return [step.addresses]
@@ -396,7 +398,7 @@ def _matrix(
     )
 
 
-def _element_bits(contents: Sequence[_Content], kind: str) -> npt.NDArray[np.uint64]:
+def _element_bits(contents: Sequence[_RegisterContent], kind: str) -> npt.NDArray[np.uint64]:
     """Return the bits of each element in each lane."""
     width = KIND_BITS[kind]
     shifts = range(0, 8 * _REGISTER_BYTES, width)
@@ -410,7 +412,7 @@ def _element_bits(contents: Sequence[_Content], kind: str) -> npt.NDArray[np.uin
     )
 
 
-def _element_addresses(contents: Sequence[_Content], kind: str) -> Lanes:
+def _element_addresses(contents: Sequence[_RegisterContent], kind: str) -> Lanes:
     """Return the offset in shared memory that the first byte of each element was loaded from, or -1."""
     size = KIND_BITS[kind] // 8
     return np.array(
@@ -428,4 +430,4 @@ def _shared_offset(address: Lanes, size_bytes: int) -> Lanes:
 
 def _bytes(addresses: Sequence[Lanes]) -> Lanes:
     """Return the addresses of the first 4 bytes of a register, of which the last ones can be unknown."""
-    return np.array([*addresses, *_NOWHERE][:_REGISTER_BYTES])
+    return np.array([*addresses, *_NO_ADDRESSES][:_REGISTER_BYTES])

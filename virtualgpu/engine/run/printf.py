@@ -8,7 +8,9 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
-_SPECIFIER = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+))?(hh|h|ll|l|j|z|t|L)?([diouxXcsfFeEgGaAp%])")
+_SPECIFIER_PATTERN = re.compile(
+    r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+))?(hh|h|ll|l|j|z|t|L)?([diouxXcsfFeEgGaAp%])"
+)
 _INTEGERS = "diouxXc"
 MAX_STRING_BYTES = 4096
 # Size of CUDA's own buffer (the default of cudaLimitPrintfFifoSize).
@@ -72,7 +74,7 @@ def read_string(read: Callable[[int, int], bytes], address: int) -> str:
 @functools.lru_cache(maxsize=256)
 def argument_count(template: str) -> int:
     """Return the number of arguments in a format string, which CUDA's ``printf`` returns."""
-    specifiers = _SPECIFIER.findall(template)
+    specifiers = _SPECIFIER_PATTERN.findall(template)
     return sum(
         1 + (width == "*") + (precision == "*")
         for _, width, precision, _, conversion in specifiers
@@ -121,7 +123,7 @@ def _python_format(template: str) -> _PythonFormat | None:
     struct_format = "<"
     offset = 0
     text_end = 0
-    for match in _SPECIFIER.finditer(template):
+    for match in _SPECIFIER_PATTERN.finditer(template):
         flags, width, precision, length, conversion = match.groups()
         format_parts.append(template[text_end : match.start()].replace("%", "%%"))
         text_end = match.end()
@@ -208,4 +210,4 @@ def _format_any(template: str, buffer: bytes, read: Callable[[int, int], bytes])
             return _format_hexadecimal(float_value, conversion)
         return str((spec + conversion) % float_value)
 
-    return _SPECIFIER.sub(replacement, template)
+    return _SPECIFIER_PATTERN.sub(replacement, template)

@@ -23,7 +23,7 @@ LANE_SHIFT = 48
 SHARED, LOCAL, PARAMETER = (tag << TAG_SHIFT for tag in (1, 2, 3))
 _SPACE_TAGS = {"shared": SHARED, "local": LOCAL}
 _LANES = np.arange(WARP_SIZE, dtype=np.int64)
-_OPCODE = re.compile(r"(?:@!?%\w+\s+)?(\w+)([.\w:]*)")
+_OPCODE_PATTERN = re.compile(r"(?:@!?%\w+\s+)?(\w+)([.\w:]*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def pointer_of(address: Ints) -> npt.NDArray[np.uint64]:
 
 
 # A byte is stored (its old value is unknown), loaded, or changed by an atomic.
-_STORE, _LOAD, _ATOMIC = range(3)
+_STORE_EVENT, _LOAD_EVENT, _ATOMIC_EVENT = range(3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +92,11 @@ def _global_events(trace: WarpTrace) -> Iterable[_Events]:
     detail = trace.detail
     if detail is None or trace.address is None or trace.access_space is None or trace.value is None:
         return
-    matches = [_OPCODE.match(text.strip()) for text in trace.instruction]
+    matches = [_OPCODE_PATTERN.match(text.strip()) for text in trace.instruction]
     opcodes = [(match[1], match[2]) if match else ("", "") for match in matches]
     not_shared = np.array([name != "shared" for name in (*trace.space, "")], np.bool_)[trace.access_space]
     stores = np.array([root in ("st", "atom", "red") for root, _ in opcodes], np.bool_)[trace.text_index]
-    event_kind = np.array([_STORE if root == "st" else _ATOMIC for root, _ in opcodes], np.int64)[
+    event_kind = np.array([_STORE_EVENT if root == "st" else _ATOMIC_EVENT for root, _ in opcodes], np.int64)[
         trace.text_index
     ]
     is_scalar_load = [root == "ld" and not re.search(r"\.v\d", modifiers) for root, modifiers in opcodes]
@@ -126,7 +126,7 @@ def _global_events(trace: WarpTrace) -> Iterable[_Events]:
         trace.value[loads][store_rows, store_lanes],
         size.astype(np.int64)[store_rows],
         detail.sequence[loads][store_rows],
-        np.full(store_rows.size, _LOAD),
+        np.full(store_rows.size, _LOAD_EVENT),
     )
 
 
@@ -141,7 +141,7 @@ def _shared_events(trace: WarpTrace) -> Iterable[_Events]:
         shared.value[write_rows, write_lanes],
         shared.width_bytes[write_rows].astype(np.int64),
         shared.sequence[write_rows],
-        np.full(write_rows.size, _STORE),
+        np.full(write_rows.size, _STORE_EVENT),
     )
 
 
@@ -191,9 +191,9 @@ class Memory:
             bool(traces) and len(traces) * WARP_SIZE >= prod(traces[0].block) and prod(traces[0].grid) == 1
         )
         self._valid_after = (
-            (next_kind == _STORE)
-            | ((next_kind == _LOAD) & matches_next)
-            | ((next_kind == _ATOMIC) & is_whole_grid)
+            (next_kind == _STORE_EVENT)
+            | ((next_kind == _LOAD_EVENT) & matches_next)
+            | ((next_kind == _ATOMIC_EVENT) & is_whole_grid)
         )
         last_event = last_event[: first_event.size]  # empty if there are no events
         self._valid_after[last_event] = (
@@ -201,9 +201,9 @@ class Memory:
         )
         matches_start = bytes_before == self._event_bytes[first_event]
         self._valid_before_first = is_recorded & np.where(
-            event_kind[first_event] == _LOAD,
+            event_kind[first_event] == _LOAD_EVENT,
             matches_start,
-            (event_kind[first_event] == _STORE) | is_whole_grid,
+            (event_kind[first_event] == _STORE_EVENT) | is_whole_grid,
         )
 
     def _recorded_bytes(

@@ -27,7 +27,7 @@ _C_TO_PYTHON = (
     (re.compile(r"(?<![\w.])((?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?)[fF]\b"), r"\1j"),
 )
 # C names that are Python keywords get a suffix that no other name has.
-_PYTHON_KEYWORDS = re.compile(rf"\b({'|'.join(sorted({*keyword.kwlist} - {'and', 'or', 'not'}))})\b")
+_PYTHON_KEYWORD_PATTERN = re.compile(rf"\b({'|'.join(sorted({*keyword.kwlist} - {'and', 'or', 'not'}))})\b")
 _KEYWORD_SUFFIX = "_gpulab_c_"
 _ALLOWED = (
     ast.BinOp,
@@ -48,7 +48,7 @@ _PYTHON_ONLY = (ast.FloorDiv, ast.Pow, ast.MatMult, ast.Is, ast.IsNot, ast.In, a
 _REMEDY = "Write a C expression of variables, as in x[i] * 2 or tile[threadIdx.x]."
 _MAX_NODES = 400
 _TOO_LONG = "`{}…` is too long for a watch expression: split it into several ones."
-_STOP = re.compile(r"(line|write|any|all)\b\s*(.*)", re.S)
+_STOP_PATTERN = re.compile(r"(line|write|any|all)\b\s*(.*)", re.S)
 _STOP_REMEDY = (
     'Write a line (stop="line 12"), a condition over lanes ("any(i >= n)", "all(...)") or a write '
     '("write y[3]").'
@@ -104,7 +104,7 @@ def expression(text: str) -> Expression:
         raise WatchError(
             f'A watch expression must be a str, as in watch=["i", "x[i] * 2"], not {type(text).__name__}.'
         )
-    python = _PYTHON_KEYWORDS.sub(rf"\1{_KEYWORD_SUFFIX}", text)
+    python = _PYTHON_KEYWORD_PATTERN.sub(rf"\1{_KEYWORD_SUFFIX}", text)
     for c, replacement in _C_TO_PYTHON:
         python = c.sub(replacement, python)
     try:
@@ -158,7 +158,7 @@ def stop(text: str) -> Stop:
     """
     if not isinstance(text, str):
         raise WatchError(f"`stop` must be a str or a list of str, not {type(text).__name__}. {_STOP_REMEDY}")
-    match = _STOP.fullmatch(text.strip())
+    match = _STOP_PATTERN.fullmatch(text.strip())
     if match is None:
         raise WatchError(f"`{text}` is not a stop condition. {_STOP_REMEDY}")
     stop_kind = match[1]

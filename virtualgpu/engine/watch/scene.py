@@ -20,10 +20,10 @@ from virtualgpu.records import WARP_SIZE, WarpTrace
 from virtualgpu.records.warp.columns import Variable, lanes_of
 from virtualgpu.records.warp.steps import TraceSteps
 
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
-_SHARED = re.compile(r"\bextern\s+__shared__\s+([^;=]*);|__shared__\s+([^;=]*);")
-_QUALIFIERS = re.compile(r"\b(?:volatile|const|static|alignas|__align__)\b\s*(?:\(\s*\w+\s*\))?")
-_DECLARATION = re.compile(r"\s*((?:[\w:]+\s+)*[\w:]+(?:<[^>]*>)?)\s+(\w+)\s*((?:\[[^\]]*\]\s*)*)")
+_COMMENT_PATTERN = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
+_SHARED_PATTERN = re.compile(r"\bextern\s+__shared__\s+([^;=]*);|__shared__\s+([^;=]*);")
+_QUALIFIER_PATTERN = re.compile(r"\b(?:volatile|const|static|alignas|__align__)\b\s*(?:\(\s*\w+\s*\))?")
+_DECLARATION_PATTERN = re.compile(r"\s*((?:[\w:]+\s+)*[\w:]+(?:<[^>]*>)?)\s+(\w+)\s*((?:\[[^\]]*\]\s*)*)")
 _CONSTANT = r"#\s*define\s+{0}\s+(.+)|\b(?:constexpr|const)\s+[\w\s]*\b{0}\s*=\s*([^;,]+)|\b{0}\s*=\s*(\d+)"
 _TYPE_ALIASES = {
     "unsigned": "unsigned int",
@@ -103,15 +103,15 @@ class Symbols:
 
     @cached_property
     def text(self) -> str:
-        return _COMMENT.sub(" ", self.code)
+        return _COMMENT_PATTERN.sub(" ", self.code)
 
     @cached_property
     def shared_arrays(self) -> dict[str, tuple[str, list[str]]]:
         """Shared variables of the source, with their type and their sizes as written."""
         arrays: dict[str, tuple[str, list[str]]] = {}
-        for match in _SHARED.finditer(self.text):
-            first_declaration, *other_names = _QUALIFIERS.sub(" ", match[1] or match[2]).split(",")
-            declaration_match = _DECLARATION.fullmatch(first_declaration.rstrip())
+        for match in _SHARED_PATTERN.finditer(self.text):
+            first_declaration, *other_names = _QUALIFIER_PATTERN.sub(" ", match[1] or match[2]).split(",")
+            declaration_match = _DECLARATION_PATTERN.fullmatch(first_declaration.rstrip())
             if declaration_match is None:
                 continue
             for declaration_text in (f"{declaration_match[2]}{declaration_match[3]}", *other_names):

@@ -49,7 +49,7 @@ LOCAL_ACCESS_INSTRUCTIONS = 3.0
 INDEXED_SHARE = 0.7
 REGISTER_OVERLAP = 3.0
 # Functions that have intrinsics, and the share of their instructions that intrinsics save.
-_ACCURATE_FUNCTION = re.compile(r"\b(?:pow|exp|exp2|exp10|log|log2|log10|sin|cos|tan|sincos)f?\s*\(")
+_ACCURATE_FUNCTION_PATTERN = re.compile(r"\b(?:pow|exp|exp2|exp10|log|log2|log10|sin|cos|tan|sincos)f?\s*\(")
 INTRINSIC_SAVES = 0.7
 LEAST_GAIN = 1.02  # remedies below it are not reported
 GENERIC = ("in flight", "latency")  # causes of a kernel that has no particular one
@@ -111,7 +111,7 @@ def costs(info: DeviceInfo, work: KernelWork, occupancy: Occupancy, code: str = 
     """
     launch = PricedLaunch(info, work, max(occupancy.blocks_per_sm, 1), math.prod(work.counters.block))
     counters = work.counters
-    causes = _Search(launch, occupancy, code).causes()
+    causes = _CauseSearch(launch, occupancy, code).causes()
     return LaunchCosts(
         provenance=info.as_virtual,
         kernel_name=counters.kernel_name,
@@ -166,7 +166,7 @@ Change = Callable[[PricedLaunch], PricedLaunch]
 
 
 @dataclass(frozen=True)
-class _Search:
+class _CauseSearch:
     """A search for the causes of one launch's time."""
 
     launch: PricedLaunch
@@ -578,7 +578,7 @@ class _Search:
             line_number
             for line_number in by_line
             if 0 < line_number <= len(source_lines)
-            and _ACCURATE_FUNCTION.search(source_lines[line_number - 1])
+            and _ACCURATE_FUNCTION_PATTERN.search(source_lines[line_number - 1])
         ]
         work_share = sum(by_line[line_number] for line_number in slow_lines) / max(sum(by_line.values()), 1)
         if slow_lines:

@@ -45,19 +45,19 @@ class InstructionCost:
 
 
 FREE = InstructionCost()
-_ALU = InstructionCost((("alu", 1.0),), 4.5)
-_EITHER_PIPE = InstructionCost((), 4.5, 1.0)  # add, shift left: ptxas chooses a free pipe
-_FMA = InstructionCost((("fma", 1.0),), 4.0)
-_IMAD = InstructionCost((("imad", 1.0),), 4.5)
-_WIDE = InstructionCost((("imad", 1.0),), 5.0)
-_FP64 = InstructionCost((("fp64", 1.0),), 8.0, 1.0)  # and half of a constant, or a move
-_HALF = InstructionCost((("half", 1.0),), 5.0)
-_MUFU = InstructionCost((("xu", 1.0),), 18.0)
-_CONVERT = InstructionCost((("xu", 1.0),), 20.0)
-_COUNT_BITS = InstructionCost((("xu", 1.0),), 18.0)
-_SPECIAL_REGISTER = InstructionCost((("xu", 0.5),), 20.0)
-_BRANCH = InstructionCost((("uniform", 1.0),), 0.0)
-_COPY_GROUP = InstructionCost((), 0.0, 1.0)
+_ALU_COST = InstructionCost((("alu", 1.0),), 4.5)
+_EITHER_PIPE_COST = InstructionCost((), 4.5, 1.0)  # add, shift left: ptxas chooses a free pipe
+_FMA_COST = InstructionCost((("fma", 1.0),), 4.0)
+_IMAD_COST = InstructionCost((("imad", 1.0),), 4.5)
+_WIDE_COST = InstructionCost((("imad", 1.0),), 5.0)
+_FP64_COST = InstructionCost((("fp64", 1.0),), 8.0, 1.0)  # and half of a constant, or a move
+_HALF_COST = InstructionCost((("half", 1.0),), 5.0)
+_MUFU_COST = InstructionCost((("xu", 1.0),), 18.0)
+_CONVERT_COST = InstructionCost((("xu", 1.0),), 20.0)
+_COUNT_BITS_COST = InstructionCost((("xu", 1.0),), 18.0)
+_SPECIAL_REGISTER_COST = InstructionCost((("xu", 0.5),), 20.0)
+_BRANCH_COST = InstructionCost((("uniform", 1.0),), 0.0)
+_COPY_GROUP_COST = InstructionCost((), 0.0, 1.0)
 
 _SLOW_INSTRUCTIONS = {
     # root, type: the fast path of the code that ptxas generates
@@ -78,9 +78,9 @@ _SLOW_INSTRUCTIONS = {
 }
 
 # Division by a value that a loop does not change: its reciprocal is computed once.
-INVARIANT_DIVISION = InstructionCost((("imad", 4.0), ("alu", 8.0)), 68.0, 6.0)
+INVARIANT_DIVISION_COST = InstructionCost((("imad", 4.0), ("alu", 8.0)), 68.0, 6.0)
 # A product or a shift added to an address.
-ADDRESS_SUM = _WIDE
+ADDRESS_SUM = _WIDE_COST
 
 
 @functools.lru_cache(maxsize=4096)
@@ -91,7 +91,7 @@ def instruction_cost(opcode: str) -> InstructionCost:
     if root in ("wmma", "mma", "ldmatrix", "stmatrix"):
         return _matrix_cost(opcode_parts)
     if root == "cp":
-        return InstructionCost((("lsu", 1.0),)) if is_copy(opcode_parts) else _COPY_GROUP
+        return InstructionCost((("lsu", 1.0),)) if is_copy(opcode_parts) else _COPY_GROUP_COST
     type_name = opcode_parts[-1]
     bits = type_name.lstrip("busf") if type_name.lstrip("busf").isdigit() else ""
     is_floating = type_name in ("f32", "f64")
@@ -103,32 +103,32 @@ def instruction_cost(opcode: str) -> InstructionCost:
     if root == "atom":
         return InstructionCost((("lsu", 1.0),), 0.0, 0.0, "shared" if "shared" in opcode_parts else "atomic")
     if root == "mov" and type_name == "special":
-        return _SPECIAL_REGISTER
+        return _SPECIAL_REGISTER_COST
     if type_name == "pred" or root in ("cvta", "mov", "isspacep", "call", "ret", "exit"):
         return FREE
     if root in ("bra", "brx"):
-        return _BRANCH if "uni" not in opcode_parts else InstructionCost((("uniform", 0.5),))
+        return _BRANCH_COST if "uni" not in opcode_parts else InstructionCost((("uniform", 0.5),))
     if root in ("neg", "abs") and is_floating:
         return FREE
     if root in ("div", "rem", "sqrt", "rcp"):
         mode = next((modifier for modifier in opcode_parts[1:] if modifier in ("rn", "full", "approx")), "")
         if is_floating and (root, mode) in (("rcp", "approx"), ("sqrt", "approx")):
-            return _MUFU if root == "rcp" else InstructionCost((("xu", 2.0),), 36.0)
+            return _MUFU_COST if root == "rcp" else InstructionCost((("xu", 2.0),), 36.0)
         return _SLOW_INSTRUCTIONS.get(
-            (f"{root}.{mode}" if is_floating else root, type_name if is_floating else bits), _MUFU
+            (f"{root}.{mode}" if is_floating else root, type_name if is_floating else bits), _MUFU_COST
         )
     if root in ("sin", "cos"):
         return InstructionCost((("xu", 1.0), ("fma", 1.0)), 22.0)
     if root in ("ex2", "lg2", "rsqrt", "tanh"):
         return (
-            _MUFU
+            _MUFU_COST
             if "ftz" in opcode_parts or root == "tanh"
             else InstructionCost((("xu", 1.0), ("fma", 2.0)), 26.0)
         )
     if root == "cvt":
         return _conversion_cost(opcode_parts)
     if root in ("popc", "clz", "brev", "bfind", "fns"):
-        return _COUNT_BITS if not is_64_bit else InstructionCost((("xu", 2.0),), 30.0, 1.0)
+        return _COUNT_BITS_COST if not is_64_bit else InstructionCost((("xu", 2.0),), 30.0, 1.0)
     if root in ("shfl", "match"):
         return InstructionCost((("lsu", 1.0),), 23.0)
     if root in ("vote", "activemask", "elect"):
@@ -140,17 +140,17 @@ def instruction_cost(opcode: str) -> InstructionCost:
     if root in ("membar", "fence"):
         return InstructionCost((("lsu", 1.0),), 0.0, 1.0, "atomic")
     if type_name in ("f16", "f16x2", "bf16", "bf16x2"):
-        return _HALF
+        return _HALF_COST
     if type_name == "f64":
-        return _FP64 if root in ("add", "sub", "mul", "fma", "mad", "min", "max", "setp") else _ALU
+        return _FP64_COST if root in ("add", "sub", "mul", "fma", "mad", "min", "max", "setp") else _ALU_COST
     if type_name == "f32":
-        return _FMA if root in ("add", "sub", "mul", "fma", "mad") else _ALU
+        return _FMA_COST if root in ("add", "sub", "mul", "fma", "mad") else _ALU_COST
     if root in ("mul", "mad", "madc"):
         if is_64_bit:
             return InstructionCost((("imad", 4.0),), 13.0, 1.0)
         if root == "mul" and "wide" in opcode_parts:
             return FREE
-        return _IMAD if "hi" not in opcode_parts else InstructionCost((("imad", 3.0),), 9.0)
+        return _IMAD_COST if "hi" not in opcode_parts else InstructionCost((("imad", 3.0),), 9.0)
     if is_64_bit:
         if root == "shl":
             return FREE
@@ -158,8 +158,8 @@ def instruction_cost(opcode: str) -> InstructionCost:
             (("alu", 1.5 if root in ("add", "sub") else 2.0),), 5.0
         )  # sums of three are one
     if root in ("add", "sub", "shl", "selp"):
-        return _EITHER_PIPE
-    return _ALU
+        return _EITHER_PIPE_COST
+    return _ALU_COST
 
 
 def is_copy(parts: Sequence[str]) -> bool:
@@ -205,13 +205,13 @@ def _conversion_cost(opcode_parts: list[str]) -> InstructionCost:
     target_type = opcode_parts[-2]
     source_type = opcode_parts[-1]
     if target_type[0] in "bus" and source_type[0] in "bus":
-        return FREE if "sat" not in opcode_parts else _ALU
+        return FREE if "sat" not in opcode_parts else _ALU_COST
     if "f64" in (target_type, source_type):
         return InstructionCost((("xu", 1.0), ("fma", 1.0)), 20.0)
     if target_type[0] == "f" and source_type[0] == "f":
-        return _ALU if target_type == source_type else _HALF
+        return _ALU_COST if target_type == source_type else _HALF_COST
     if source_type[0] == "f":  # to an integer
-        return _CONVERT
+        return _CONVERT_COST
     return InstructionCost((("alu", 1.0),), 5.0)
 
 

@@ -44,7 +44,7 @@ class Pages(Protocol):
 
 
 @dataclass(slots=True)
-class _Piece:
+class _FreePiece:
     """A range of free bytes in a pool, which only `stream` can use before `ready_ns`.
 
     If `stream` is None, every stream can use it. `waits` is the number of times that the host had waited
@@ -84,12 +84,12 @@ class OrderedPool:
         self._clock = clock
         self._top_address = memory.base_address + memory.arena_bytes // GRANULE_BYTES * GRANULE_BYTES
         self._granules: set[int] = set()
-        self._free_pieces: list[_Piece] = []  # in the order of their positions
+        self._free_pieces: list[_FreePiece] = []  # in the order of their positions
         self._blocks: dict[int, _Block] = {}  # by address
         self._waits = clock.waits
         self._used_bytes = self._used_high = self._reserved_high = 0
         self._settings = {1: 1, 2: 1, 3: 1, RELEASE_THRESHOLD: 0}
-        self._pending_frees: list[tuple[int, _Block, _Piece]] = []  # not yet added to the free pieces
+        self._pending_frees: list[tuple[int, _Block, _FreePiece]] = []  # not yet added to the free pieces
         self._changing = False
 
     @property
@@ -147,7 +147,7 @@ class OrderedPool:
         The freeing `stream` can reuse the block at once, other streams from `ready_ns` on.
         """
         block = self._blocks.pop(address)
-        free_piece = _Piece(block.start, block.end, stream, ready_ns, self._clock.waits)
+        free_piece = _FreePiece(block.start, block.end, stream, ready_ns, self._clock.waits)
         self._pending_frees.append((address, block, free_piece))
         self.settle()
 
@@ -216,7 +216,7 @@ class OrderedPool:
                 self._granules.remove(granule)
                 self._memory.return_pages(self._top_address - granule_end, GRANULE_BYTES)
 
-    def _grow(self, usable_pieces: list[_Piece], size: int) -> int | None:
+    def _grow(self, usable_pieces: list[_FreePiece], size: int) -> int | None:
         """Reserve granules for `size` contiguous bytes; return their start, or None without free memory."""
         holes = []
         for page_start, page_end in self._memory.free_pages():
@@ -227,7 +227,7 @@ class OrderedPool:
             )
             grown_end = (self._top_address - page_start) // GRANULE_BYTES * GRANULE_BYTES
             if grown_end > grown_start:
-                holes.append(_Piece(grown_start, grown_end))
+                holes.append(_FreePiece(grown_start, grown_end))
         run_start = _first_range(sorted([*usable_pieces, *holes], key=lambda piece: piece.start), size)
         if run_start is None:
             return None
@@ -236,11 +236,11 @@ class OrderedPool:
                 grown_end = (granule + 1) * GRANULE_BYTES
                 self._memory.take_pages_at(self._top_address - grown_end, GRANULE_BYTES)
                 self._granules.add(granule)
-                self._add(_Piece(granule * GRANULE_BYTES, grown_end))
+                self._add(_FreePiece(granule * GRANULE_BYTES, grown_end))
         self._reserved_high = max(self._reserved_high, len(self._granules) * GRANULE_BYTES)
         return run_start
 
-    def _add(self, piece: _Piece) -> None:
+    def _add(self, piece: _FreePiece) -> None:
         """Add a free range, and merge it with neighbours that can be used by the same stream."""
         sorted_pieces = sorted([*self._free_pieces, piece], key=lambda free_piece: free_piece.start)
         merged_pieces = [sorted_pieces[0]]
@@ -325,7 +325,7 @@ class OrderedPool:
                 )
 
 
-def _contiguous_ranges(pieces: Iterable[_Piece]) -> Iterator[tuple[int, int]]:
+def _contiguous_ranges(pieces: Iterable[_FreePiece]) -> Iterator[tuple[int, int]]:
     """Yield start and end of each contiguous range of adjacent pieces."""
     start = end = -1
     for free_piece in pieces:
@@ -338,7 +338,7 @@ def _contiguous_ranges(pieces: Iterable[_Piece]) -> Iterator[tuple[int, int]]:
         yield start, end
 
 
-def _first_range(pieces: Iterable[_Piece], size: int) -> int | None:
+def _first_range(pieces: Iterable[_FreePiece], size: int) -> int | None:
     return next((start for start, end in _contiguous_ranges(pieces) if end - start >= size), None)
 
 

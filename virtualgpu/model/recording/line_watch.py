@@ -28,7 +28,7 @@ MAX_PER_LINE = 1024
 _MAX_BEGINNINGS = 200_000
 
 # Time in ns, the thread's number in the system, and the line: its code and number.
-_Beginning = tuple[int, int, CodeType, int]
+_LineStart = tuple[int, int, CodeType, int]
 
 
 class LineWatch:
@@ -38,7 +38,7 @@ class LineWatch:
         self._program = ProgramLines()
         self._is_program: dict[CodeType, bool] = {}
         self._files: dict[str, bool] = {}
-        self._beginnings: list[_Beginning] = []
+        self._beginnings: list[_LineStart] = []
         self._counts: dict[tuple[CodeType, int], int] = defaultdict(int)
         self._switched_off: dict[
             tuple[CodeType, int], int
@@ -207,7 +207,7 @@ class LineWatch:
 class _LineSearch:
     """A search for the source lines of calls in the recorded times of lines."""
 
-    def __init__(self, beginnings: list[_Beginning], switched_off: dict[tuple[CodeType, int], int]) -> None:
+    def __init__(self, beginnings: list[_LineStart], switched_off: dict[tuple[CodeType, int], int]) -> None:
         self._times: dict[int, list[int]] = defaultdict(list)
         self._lines: dict[int, list[tuple[CodeType, int]]] = defaultdict(list)
         for time_ns, thread, code_object, line in beginnings:

@@ -19,7 +19,7 @@ Capability = tuple[int, int]
 
 ELF = b"\x7fELF"
 FAT = b"\x50\xed\x55\xba"
-_TARGET = re.compile(rb"^\s*\.target\s+sm_(\d+)([af]?)", re.MULTILINE)
+_TARGET_PATTERN = re.compile(rb"^\s*\.target\s+sm_(\d+)([af]?)", re.MULTILINE)
 _COMPRESSED = 0xA000  # flags of an entry: compressed by LZ4 or by zstd
 _TEGRA = ((5, 3), (6, 2), (7, 2), (8, 7))  # Jetsons run machine code for their own capability only
 
@@ -72,7 +72,7 @@ def parts(image: bytes) -> tuple[Part, ...]:
         return (Part("cubin", flags >> 8 & 0xFF if image[8] >= 8 else flags & 0xFF, data=image),)
     if image.startswith(FAT):
         return tuple(_entries(image))
-    match = _TARGET.search(image)
+    match = _TARGET_PATTERN.search(image)
     return (Part("PTX", int(match[1]), match[2].decode(), image),) if match else ()
 
 
@@ -91,6 +91,6 @@ def _entries(image: bytes) -> Iterator[Part]:
         elif struct.unpack_from("<I", image, start + 40)[0] & _COMPRESSED:
             yield Part("PTX", arch_number)
         else:
-            match = _TARGET.search(data)
+            match = _TARGET_PATTERN.search(data)
             yield Part("PTX", arch_number, match[2].decode() if match else "", data)
         start = end

@@ -17,14 +17,14 @@ from virtualgpu.records import WarpTrace
 from virtualgpu.records.warp.loops import Ints
 
 # Instructions that load parameters or convert addresses do not belong to a source line.
-_SETUP = re.compile(r"(?:@!?%\w+\s+)?(?:ld\.param|st\.param|cvta|bra\.uni)\b")
-_EFFECT = re.compile(
+_SETUP_PATTERN = re.compile(r"(?:@!?%\w+\s+)?(?:ld\.param|st\.param|cvta|bra\.uni)\b")
+_EFFECT_PATTERN = re.compile(
     r"(?:@!?%\w+\s+)?(?:bar|barrier|call|shfl|vote|match|redux|membar|fence|nanosleep|trap)\b"
 )
-_JUMP = re.compile(r"(?:@!?%\w+\s+)?(?:bra|brx|call|ret|exit)\b")
+_JUMP_PATTERN = re.compile(r"(?:@!?%\w+\s+)?(?:bra|brx|call|ret|exit)\b")
 # A line with a branch or loop can be visited in several parts, by some lanes only.
-_CONTROL = re.compile(r"\b(?:if|else|for|while|do|switch|case)\b|\?|&&|\|\|")
-_COMMENT = re.compile(r"//.*|/\*.*?\*/")
+_CONTROL_PATTERN = re.compile(r"\b(?:if|else|for|while|do|switch|case)\b|\?|&&|\|\|")
+_COMMENT_PATTERN = re.compile(r"//.*|/\*.*?\*/")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,9 +67,9 @@ def find_visits(trace: WarpTrace) -> Visits:
         )
     step_indices = np.arange(step_count)
     mask = trace.active_mask
-    is_setup = _matching_steps(trace, _SETUP)
-    has_effect = _matching_steps(trace, _EFFECT)
-    is_jump = _matching_steps(trace, _JUMP)
+    is_setup = _matching_steps(trace, _SETUP_PATTERN)
+    has_effect = _matching_steps(trace, _EFFECT_PATTERN)
+    is_jump = _matching_steps(trace, _JUMP_PATTERN)
     if trace.access_space is not None:
         is_far_space = np.array(
             [name in ("global", "shared", "generic") for name in (*trace.space, "")], np.bool_
@@ -165,9 +165,9 @@ def _moved_parts(
     masks: npt.NDArray[np.uint32],
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
     """Return the parts of lines that join the next visit, and those that join the previous visit."""
-    source_lines = [_COMMENT.sub("", line_text) for line_text in code.splitlines()]
+    source_lines = [_COMMENT_PATTERN.sub("", line_text) for line_text in code.splitlines()]
     is_control = np.array(
-        [True, *(bool(_CONTROL.search(line_text)) for line_text in source_lines), True], np.bool_
+        [True, *(bool(_CONTROL_PATTERN.search(line_text)) for line_text in source_lines), True], np.bool_
     )
     is_plain = ~is_control[np.minimum(lines, len(source_lines) + 1)]
     order = np.lexsort((np.arange(lines.size), lines, runs))

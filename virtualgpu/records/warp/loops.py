@@ -13,7 +13,7 @@ from virtualgpu.records import WarpTrace
 
 Ints = npt.NDArray[np.int32]
 
-_LOOP = re.compile(r"\b(?:for|while)\b")
+_LOOP_PATTERN = re.compile(r"\b(?:for|while)\b")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,4 +190,4 @@ def _ends_with_check(
         if spaces & {"global", "shared", "generic"}:
             return False
     line = lines.pop()
-    return bool(_LOOP.search("".join(trace.code.split("\n")[line - 1 : line])))
+    return bool(_LOOP_PATTERN.search("".join(trace.code.split("\n")[line - 1 : line])))

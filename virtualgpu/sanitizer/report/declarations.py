@@ -12,22 +12,22 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
-_DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(.+?)[ \t]*$", re.M)
-_CONSTANTS = re.compile(r"\bconst(?:expr)?\s+([^;(){}]+);")
-_CONSTANT = re.compile(r"(\w+)\s*=\s*(.+)$", re.S)
-_DECLARATION = re.compile(
+_COMMENT_PATTERN = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
+_DEFINE_PATTERN = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(.+?)[ \t]*$", re.M)
+_CONSTANTS_PATTERN = re.compile(r"\bconst(?:expr)?\s+([^;(){}]+);")
+_CONSTANT_PATTERN = re.compile(r"(\w+)\s*=\s*(.+)$", re.S)
+_DECLARATION_PATTERN = re.compile(
     r"\b__(?:shared|device|constant|managed)__\s+((?:[^;(){}=\[\]]|\[[^;{}\]]*\])+?)\s*[;={]"
 )
-_DECLARATOR = re.compile(
+_DECLARATOR_PATTERN = re.compile(
     r"^(?P<type>.*?)(?P<pointer>[*\s])\s*(?P<name>\w+)\s*(?P<extents>(?:\[[^\]]*\]\s*)*)$", re.S
 )
-_ALIGNMENT = re.compile(r"\b(?:__align__|alignas)\s*\([^()]*(?:\([^()]*\))?[^()]*\)")
-_QUALIFIERS = re.compile(
+_ALIGNMENT_PATTERN = re.compile(r"\b(?:__align__|alignas)\s*\([^()]*(?:\([^()]*\))?[^()]*\)")
+_QUALIFIER_PATTERN = re.compile(
     r"\b(?:volatile|const|static|extern|struct|unsigned|"
     r"signed|__shared__|__device__|__constant__|__restrict__)\b"
 )
-_EXTENT = re.compile(r"\[([^\]]*)\]")
+_EXTENT_PATTERN = re.compile(r"\[([^\]]*)\]")
 _TYPE_BYTES = {
     "char": 1,
     "bool": 1,
@@ -212,24 +212,26 @@ class Declarations:
 
 def declarations(code: str) -> Declarations:
     """Return the declarations of variables in shared, global and constant memory in CUDA C++ source."""
-    clean_code = _ALIGNMENT.sub(" ", _COMMENT.sub(" ", code.replace("\\\n", " ")))
-    constants = dict(_DEFINE.findall(clean_code))
-    for declaration_text in _CONSTANTS.findall(clean_code):
+    clean_code = _ALIGNMENT_PATTERN.sub(" ", _COMMENT_PATTERN.sub(" ", code.replace("\\\n", " ")))
+    constants = dict(_DEFINE_PATTERN.findall(clean_code))
+    for declaration_text in _CONSTANTS_PATTERN.findall(clean_code):
         constants |= {
             m[1]: m[2]
             for declarator in _split_at_commas(declaration_text)
-            if (m := _CONSTANT.search(declarator))
+            if (m := _CONSTANT_PATTERN.search(declarator))
         }
     variables: dict[str, list[Declaration]] = {}
-    for declaration_text in _DECLARATION.findall(clean_code):
+    for declaration_text in _DECLARATION_PATTERN.findall(clean_code):
         type_name = ""
-        for position, declarator in enumerate(_split_at_commas(_QUALIFIERS.sub(" ", declaration_text))):
-            match = _DECLARATOR.match(declarator if position == 0 else f" {declarator.strip()}")
+        for position, declarator in enumerate(
+            _split_at_commas(_QUALIFIER_PATTERN.sub(" ", declaration_text))
+        ):
+            match = _DECLARATOR_PATTERN.match(declarator if position == 0 else f" {declarator.strip()}")
             if match is None:
                 continue
             if position == 0:
                 type_name = " ".join(match["type"].split())
-            extents = tuple(_EXTENT.findall(match["extents"]))
+            extents = tuple(_EXTENT_PATTERN.findall(match["extents"]))
             variables.setdefault(match["name"], []).append(
                 Declaration("size_t" if match["pointer"] == "*" else type_name.rstrip("* "), extents)
             )

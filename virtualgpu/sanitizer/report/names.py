@@ -11,9 +11,9 @@ import numpy as np
 from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.sanitizer.report.declarations import Declarations
 
-_LOCAL_NAME = re.compile(r"E(\d+)([A-Za-z_][\w$]*)$")
-_ARRAY = re.compile(r"(\w+) array of shape (\([\d, ]*\))")
-_VARIABLE = re.compile(r"module variable (\S+)")
+_LOCAL_NAME_PATTERN = re.compile(r"E(\d+)([A-Za-z_][\w$]*)$")
+_ARRAY_PATTERN = re.compile(r"(\w+) array of shape (\([\d, ]*\))")
+_VARIABLE_PATTERN = re.compile(r"module variable (\S+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +49,13 @@ class Names:
         if allocation is None:
             return ""
         offset = address - allocation.address
-        variable = _VARIABLE.fullmatch(allocation.label)
+        variable = _VARIABLE_PATTERN.fullmatch(allocation.label)
         if variable is not None:
             name = source_name(variable[1])
             return self.declared.element(name, offset, allocation.size_bytes) or (
                 f"byte {offset:,} of the module variable {name}"
             )
-        array = _ARRAY.search(allocation.label)
+        array = _ARRAY_PATTERN.search(allocation.label)
         if array is None:
             return f"byte {offset:,} of the {allocation.label}"
         size = np.dtype(array[1]).itemsize
@@ -73,7 +73,7 @@ class Names:
 
 def source_name(symbol: str) -> str:
     """Return the name of a variable in the source, from its mangled symbol."""
-    match = _LOCAL_NAME.search(symbol)
+    match = _LOCAL_NAME_PATTERN.search(symbol)
     if not symbol.startswith("_Z") or match is None:
         return symbol
     return match[2][: int(match[1])]

@@ -25,7 +25,7 @@ _SIZES = {
     "Surface2DLayered": ("Width", "Height", "Layers"),
 }
 _PCI_ATTRIBUTES = (33, 34, 50)  # bus, device, domain
-_PCI_ADDRESS = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})(?:\.0)?", re.I)
+_PCI_ADDRESS_PATTERN = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})(?:\.0)?", re.I)
 
 # cudaLimit (driver_types.h).
 _STACK_SIZE = 0
@@ -161,7 +161,7 @@ def deviceGetByPCIBusId(pciBusId: str) -> int:  # noqa: N802, N803
     CUDARuntimeError
         Status 1 for a text that is not an address; 101 if no device has it.
     """
-    match = _PCI_ADDRESS.fullmatch(pciBusId)
+    match = _PCI_ADDRESS_PATTERN.fullmatch(pciBusId)
     if match is None:
         raise CUDARuntimeError(
             1,

@@ -10,7 +10,7 @@ from virtualgpu.engine.ir.emit import constant
 from virtualgpu.engine.lower.warp_code import WarpCode
 from virtualgpu.errors import NotSupportedError
 
-_VIDEO = re.compile(r"v([a-z]+)([24])")
+_VIDEO_PATTERN = re.compile(r"v([a-z]+)([24])")
 _PACKED = ("add", "min", "max")
 ROOTS = {
     *_PACKED,
@@ -24,7 +24,7 @@ def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
         _relu(code, instruction)
     elif instruction.root in _PACKED and ("u16x2" in instruction.parts or "s16x2" in instruction.parts):
         _packed_pairs(code, instruction)
-    elif match := _VIDEO.fullmatch(instruction.root):
+    elif match := _VIDEO_PATTERN.fullmatch(instruction.root):
         _video(code, instruction, match[1], int(match[2]))
     else:
         return False

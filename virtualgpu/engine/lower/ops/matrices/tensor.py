@@ -51,7 +51,7 @@ def is_product(instruction: ir.Instruction) -> bool:
 
 def shape_of(instruction: ir.Instruction) -> tuple[int, int, int]:
     """Return m, n and k of a matrix instruction such as ``….m16n8k16.…``."""
-    text = next(
+    shape_text = next(
         (
             modifier
             for modifier in instruction.parts
@@ -60,7 +60,7 @@ def shape_of(instruction: ir.Instruction) -> tuple[int, int, int]:
         "",
     )
     try:
-        m, n_and_k = text[1:].split("n")
+        m, n_and_k = shape_text[1:].split("n")
         n, k = n_and_k.split("k")
         return int(m), int(n), int(k)
     except ValueError:
@@ -83,8 +83,8 @@ def _mma_positions(name: str, shape: tuple[int, int, int], kind: str) -> Element
     if kind in (*BYTES, *FP8_TYPES) and name in "ab":
         element = np.arange(shape[0] * k // 32 if name == "a" else k // 4)
         # Runs of four; the runs of A are in both halves of the rows before the columns continue.
-        run = element >> (3 if name == "a" and shape[0] == 16 else 2)
-        inner_index = 4 * lane_in_group + (element & 3) + 16 * run
+        register_pair = element >> (3 if name == "a" and shape[0] == 16 else 2)
+        inner_index = 4 * lane_in_group + (element & 3) + 16 * register_pair
         outer_index = lane_group + (8 * (element >> 2 & 1) if name == "a" and shape[0] == 16 else 0 * element)
         return (outer_index, inner_index) if name == "a" else (inner_index, outer_index)
     if name == "a":
@@ -116,9 +116,9 @@ def positions_of(instruction: ir.Instruction, name: str) -> ElementPositions:
 def rows_positions(instruction: ir.Instruction) -> ElementPositions:
     """Return the rows and columns of each lane's two elements in an ``ldmatrix`` or ``stmatrix`` matrix."""
     lane = np.arange(32)[:, None]
-    one_each = lane >> 2 | np.zeros(2, np.int64)
+    row_indices = lane >> 2 | np.zeros(2, np.int64)
     pair_indices = 2 * (lane & 3) + np.arange(2)
-    return (pair_indices, one_each) if "trans" in instruction.parts else (one_each, pair_indices)
+    return (pair_indices, row_indices) if "trans" in instruction.parts else (row_indices, pair_indices)
 
 
 def _fp8_order(name: str, positions: ElementPositions) -> ElementPositions:
@@ -215,22 +215,22 @@ def _double_product(code: WarpCode, instruction: ir.Instruction) -> None:
     m, _, k = shape = shape_of(instruction)
     if shape not in _MMA_SHAPES["f64"] or "sp" in instruction.parts:
         raise NotSupportedError(f"The virtual GPU does not support {instruction.opcode}.")
-    a, b, sums = (
+    a, b, sum_values = (
         [code.get(register, "f64") for register in fragments.items_of(operand)]
         for operand in instruction.operands[1:]
     )
     for element, register in enumerate(fragments.items_of(instruction.operands[0])):
-        element_sum = sums[element]
+        element_sum = sum_values[element]
         for k_index in range(k):
             # Lanes of one group have the factors of a row of A, or of a column of B.
-            row, column = (
+            a_row, b_column = (
                 _permute_lanes(code, value, [4 * group + k_index % 4 for group in groups])
                 for value, groups in (
                     (a[k_index // 4 * (m // 8) + element // 2], [lane // 4 for lane in range(32)]),
                     (b[k_index // 4], [2 * (lane % 4) + element % 2 for lane in range(32)]),
                 )
             )
-            element_sum = code.emitter.intrinsic("fma", "double", row, column, element_sum)
+            element_sum = code.emitter.intrinsic("fma", "double", a_row, b_column, element_sum)
         code.set(register, element_sum, "f64")
 
 
