@@ -350,8 +350,8 @@ def _run_in_stream(prepared: PreparedLaunch, options: RunOptions) -> FinishedLau
 def _restore_contents(launch: PreparedLaunch, restore_at_end: bool = True) -> Iterator[Callable[[], None]]:
     """Restore the contents of every array argument at the end of a ``with`` block, also after a fault.
 
-    Yields a function that restores the contents immediately. Without `afterwards`, the contents are restored
-    only by this function; otherwise the contents of L2 are restored at the end of the block, too.
+    Yields a function that restores the contents immediately. Without `restore_at_end`, only this function
+    restores the contents; otherwise, the contents of L2 are restored at the end of the block, too.
     """
     memory = launch.device.memory
     l2 = deepcopy(launch.device.l2)

@@ -166,7 +166,7 @@ def sum_by_source(
 ) -> list[tuple[ir.Instruction, list[int]]]:
     """Sum the counters of all inlined copies of each source instruction.
 
-    `rows` contains one row per copy.
+    `copy_rows` contains one row per copy.
     """
     sums: list[tuple[ir.Instruction, npt.NDArray[np.int64]]] = []
     for source_index, (_, instruction), copy_counts in zip(
