@@ -126,7 +126,7 @@ def test_calls_through_pointers_and_virtual_functions() -> None:
 
 def test_freeing_twice_is_reported() -> None:
     code = HEAD + "(int* out) { void* p = malloc(8); free(p); free(p); out[0] = 1; }"
-    with pytest.raises(LaunchFailure, match="freed already"):
+    with pytest.raises(LaunchFailure, match="already been freed"):
         run(code, np.zeros(1, np.int32), block=1)
 
 

@@ -22,7 +22,7 @@ HEAD = 'extern "C" __global__ void k(float* x, int n) '
 # What is wrong, what is said, and the program that does as it is told.
 CASES = {
     HEAD + "{ __shared__ float s[20000]; s[n] = *x; __syncthreads(); *x = s[n / 2]; }": (
-        "shared_mem=80000, after kernel.max_dynamic_shared_size_bytes = 80000.",
+        "pass its size at the launch as shared_mem=80000.",
         HEAD + "{ extern __shared__ float s[]; s[n] = *x; __syncthreads(); *x = s[n / 2]; }",
     ),
     HEAD + "{ __shared__ float s[90000]; s[n] = *x; __syncthreads(); *x = s[n / 2]; }": (

@@ -76,7 +76,7 @@ def test_unknown_name_lists_what_there_is() -> None:
 
 
 def test_unknown_capability_lists_what_there_is() -> None:
-    with pytest.raises(UnknownDeviceError, match=r"compute capability 4\.2.*5\.0.*12\.1"):
+    with pytest.raises(UnknownDeviceError, match=r"Compute capability 4\.2.*5\.0.*12\.1"):
         arch_limits((4, 2))
 
 

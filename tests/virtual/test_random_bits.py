@@ -114,7 +114,7 @@ def test_the_classic_state_takes_seeds_of_64_bits() -> None:
 
 def test_states_that_cannot_be_pickled_name_an_alternative() -> None:
     state = cp.random.get_random_state()
-    assert "others on a real GPU" in repr(state)
+    assert "draws other numbers" in repr(state)
     for broken in (copy.deepcopy, pickle.dumps):
         with pytest.raises(TypeError, match="use a Generator"):
             broken(state)
