@@ -11,6 +11,7 @@ import pytest
 
 import gpulab as gl
 from gpulab import session
+from tools.recordings import mma_rates
 from virtualgpu.protocol import Blocks, Costs, Launch
 
 N = 1 << 18
@@ -192,6 +193,21 @@ def test_a_kernel_bound_by_tensor_cores_is_told_what_mma_sync_reached(device: No
     assert ("mma.sync reached 65 %" in diagnosis.verdict) is has_faster_instructions
     assert ("wgmma" in repr(diagnosis)) is has_faster_instructions
     assert "mma.sync" not in gl.diagnose(*Strided(16).step).verdict
+
+
+@pytest.mark.parametrize("device", ["H200"], indirect=True)
+@pytest.mark.parametrize(
+    ("shape", "registers", "recorded_tflops"), [("m16n8k16", (4, 8, 4), 66.7), ("m8n8k4", (2, 1, 1), 32.8)]
+)
+def test_products_of_doubles_take_the_time_that_an_h200_took(
+    device: None, shape: str, registers: tuple[int, int, int], recorded_tflops: float
+) -> None:
+    """Recorded on 29 November 2026 with the kernel of `tools.recordings.mma_rates`."""
+    cp = session.cp()
+    form = f"{shape}.row.col.f64.f64.f64.f64", *registers
+    kernel = cp.RawKernel(mma_rates.code(form, 4), "k")
+    (point,) = gl.roofline((kernel, 132, 256, (cp.zeros(1024), np.int32(150)))).record.points
+    assert point.gflops == pytest.approx(1e3 * recorded_tflops, rel=0.1)
 
 
 def test_a_kernel_without_tensor_cores_is_not_said_to_use_them() -> None:

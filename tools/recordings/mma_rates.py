@@ -18,8 +18,9 @@ import numpy as np
 import gpulab as gl
 from gpulab import session
 
+Form = tuple[str, int, int, int]
 # The shape and types of an instruction, and its registers for the sum, for A and for B.
-FORMS = {
+FORMS: dict[str, Form] = {
     "f16 to f32": ("m16n8k16.row.col.f32.f16.f16.f32", 4, 4, 2),
     "f16 to f16": ("m16n8k16.row.col.f16.f16.f16.f16", 2, 4, 2),
     "bf16 to f32": ("m16n8k16.row.col.f32.bf16.bf16.f32", 4, 4, 2),
@@ -56,7 +57,7 @@ def tflops(name: str, sums: int, blocks: int, steps: int) -> float:
     """Return the highest speed of several launches in TFLOP/s."""
     cp = session.cp()
     form, sum_count, _, _ = FORMS[name]
-    kernel = cp.RawKernel(code(name, sums), "k")
+    kernel = cp.RawKernel(code(FORMS[name], sums), "k")
     wide = np.float64 if name.startswith("f64") else np.uint32
     out = cp.zeros(sum_count * 32 * WARPS, wide)
     times_ms = []
@@ -73,14 +74,15 @@ def tflops(name: str, sums: int, blocks: int, steps: int) -> float:
     return round(operations / min(times_ms) / 1e9, 1)
 
 
-def code(name: str, sums: int) -> str:
+def code(form: Form, sums: int) -> str:
     """Return a kernel with independent sums, whose factors are zero."""
-    form, sum_count, a_count, b_count = FORMS[name]
+    shape_and_types, sum_count, a_count, b_count = form
+    instruction = f"mma.sync.aligned.{shape_and_types}"
     numbers = iter(range(sum_count + a_count + b_count))
     groups = [
         "{" + ",".join(f"%{next(numbers)}" for _ in range(n)) + "}" for n in (sum_count, a_count, b_count)
     ]
-    letter, cpp = ("d", "double") if name.startswith("f64") else ("r", "unsigned")
+    letter, cpp = ("d", "double") if "f64" in instruction else ("r", "unsigned")
     outputs = ", ".join(f'"+{letter}"(all[s][{n}])' for n in range(sum_count))
     inputs = ", ".join(
         f'"{letter}"({matrix}[{n}])'
@@ -96,7 +98,7 @@ def code(name: str, sums: int) -> str:
         for (int step = 0; step < steps; ++step)
             #pragma unroll
             for (int s = 0; s < {sums}; ++s)
-                asm volatile("mma.sync.aligned.{form} {groups[0]}, {groups[1]}, {groups[2]}, {groups[0]};"
+                asm volatile("{instruction} {groups[0]}, {groups[1]}, {groups[2]}, {groups[0]};"
                              : {outputs} : {inputs});
         for (int n = 0; n < {sum_count}; ++n) {{
             {cpp} sum = 0;

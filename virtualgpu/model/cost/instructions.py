@@ -179,6 +179,9 @@ def _matrix_cost(opcode_parts: list[str]) -> InstructionCost:
         for modifier in opcode_parts
         if (shape_match := re.fullmatch(r"m(\d+)n(\d+)k(\d+)", modifier))
     )
+    if "f64" in opcode_parts:
+        slowdown = DOUBLE_PRODUCTS * (SMALL_DOUBLE_PRODUCTS if m == 8 else 1.0)
+        return InstructionCost((("tensor", slowdown * m * n * k / PRODUCT_ADDS),))
     factor = next((modifier for modifier in opcode_parts[-3:-1] if modifier in FACTOR_BYTES), "f16")
     k_share = k * FACTOR_BYTES[factor] / PRODUCT_BYTES
     products = m * n / 128 * (PRODUCT_FIXED_SHARE + (1 - PRODUCT_FIXED_SHARE) * k_share)
@@ -223,6 +226,10 @@ PRODUCT_ADDS = 16 * 8 * 16  # multiply-adds of halves
 PRODUCT_FIXED_SHARE = 1 / 3
 PRODUCT_STEPS = 4
 FACTOR_BYTES = {"f16": 2.0, "bf16": 2.0, "tf32": 4.0, "s8": 1.0, "u8": 1.0, "e4m3": 1.0, "e5m2": 1.0}
+# Times of products of doubles with 16 rows, compared with halves, and of those with 8 rows, compared with
+# 16 rows (recorded on an H200).
+DOUBLE_PRODUCTS = 9.7
+SMALL_DOUBLE_PRODUCTS = 2.03
 MATRIX_CLK = 2.0  # of a load, for each 8 x 8 matrix
 # Share of the published rate that mma.sync reaches where other instructions (wgmma, tcgen05) are faster.
 SYNC_SHARES = {9: 0.64, 10: 0.64}
