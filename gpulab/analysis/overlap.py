@@ -88,14 +88,14 @@ def intervals(activities: Sequence[Activity | NvtxRange]) -> Intervals:
 
 def union(spans: Intervals) -> Intervals:
     """Return the union of intervals as sorted, disjoint intervals that do not touch, shape (2, m)."""
-    starts, ends = spans[:, spans[1] > spans[0]]
-    if not starts.size:
+    start_times, end_times = spans[:, spans[1] > spans[0]]
+    if not start_times.size:
         return np.empty((2, 0), np.int64)
-    order = np.argsort(starts, kind="stable")
-    starts = starts[order]
-    ends = np.maximum.accumulate(ends[order])
-    gap_indices = np.flatnonzero(starts[1:] > ends[:-1])
-    return np.array([starts[[0, *(gap_indices + 1)]], ends[[*gap_indices, -1]]])
+    start_order = np.argsort(start_times, kind="stable")
+    start_times = start_times[start_order]
+    end_times = np.maximum.accumulate(end_times[start_order])
+    gap_indices = np.flatnonzero(start_times[1:] > end_times[:-1])
+    return np.array([start_times[[0, *(gap_indices + 1)]], end_times[[*gap_indices, -1]]])
 
 
 def length_ns(spans: Intervals) -> int:

@@ -46,14 +46,14 @@ def compared(
     graph: GraphRecord, eager: Callable[[], object], launch: Callable[[], object], stream: Any, repeats: int
 ) -> GraphComparison:
     """Measure a graph and its function in a stream, `repeats` runs each, and record a timeline of both."""
-    with session.steps(4, "graph.compare") as begin:
-        begin()
+    with session.steps(4, "graph.compare") as begin_step:
+        begin_step()
         eager_times = _timed(eager, stream, repeats)
-        begin()
+        begin_step()
         graph_times = _timed(launch, stream, repeats)
-        begin()
+        begin_step()
         eager_timeline = _record_timeline(eager, stream)
-        begin()
+        begin_step()
         replay = _record_timeline(launch, stream)
     return GraphComparison(
         provenance=session.backend().provenance,

@@ -67,7 +67,9 @@ def named_arrays(
         named_array = Named(name or parameter, array, lookup if lookup() is array else None, parameter)
         by_name.setdefault(named_array.name, named_array)
     for name, value, value_now in _outer_variables(fn):
-        if isinstance(value, ndarray) and not any(value is existing.array for existing in by_name.values()):
+        if isinstance(value, ndarray) and not any(
+            value is known_array.array for known_array in by_name.values()
+        ):
             name = names.array(id(value)) or name
             by_name.setdefault(name, Named(name, value, value_now))
     return tuple(by_name.values())

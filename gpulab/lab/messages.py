@@ -84,16 +84,18 @@ def _function_loaders() -> Iterator[Callable[[], object]]:
             yield functools.partial(getattr, package, name)
 
 
-def _make_thread_hook(before: Callable[[threading.ExceptHookArgs], object]) -> Callable[[Any], None]:
+def _make_thread_hook(previous_hook: Callable[[threading.ExceptHookArgs], object]) -> Callable[[Any], None]:
     """Return a handler for errors in threads, which calls the previous handler without gpulab's frames."""
 
     def show(args: threading.ExceptHookArgs) -> None:
         if args.exc_value is None:
-            before(args)
+            previous_hook(args)
             return
         with trimmed(args.exc_value, _OWN_FOLDERS, trim_libraries=True):
             own_traceback = args.exc_value.__traceback__
-            before(threading.ExceptHookArgs((args.exc_type, args.exc_value, own_traceback, args.thread)))
+            previous_hook(
+                threading.ExceptHookArgs((args.exc_type, args.exc_value, own_traceback, args.thread))
+            )
 
     return show
 

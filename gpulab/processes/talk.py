@@ -141,7 +141,7 @@ class Talk:
                 case _:
                     raise values.DamagedError("no reply")
 
-    def _exchange(self, shown: str, request: bytes) -> bytes:
+    def _exchange(self, function_text: str, request: bytes) -> bytes:
         """Send bytes, check the limits while the process works, and return its reply."""
         unsent_bytes = memoryview(request)
         last_check_s = time.monotonic()
@@ -169,7 +169,7 @@ class Talk:
                 continue  # the process has replied, so that it is not waiting
             now_s = time.monotonic()
             if now_s - last_check_s >= self._interval_s:
-                self._check_limits(now_s - last_check_s, shown)
+                self._check_limits(now_s - last_check_s, function_text)
                 last_check_s = now_s
                 # A process with thousands of threads is checked less often.
                 self._interval_s = max(_CHECK_INTERVAL_S, 5 * (time.monotonic() - now_s))
@@ -191,10 +191,10 @@ class Talk:
         del self._received[: start + length]
         return frame
 
-    def _check_limits(self, elapsed_s: float, shown: str) -> None:
+    def _check_limits(self, elapsed_s: float, function_text: str) -> None:
         """End the process if it exceeds a limit."""
         use = self._watch.look(self._memory_bytes)
-        location_text = f" (in {shown})" if shown else ""
+        location_text = f" (in {function_text})" if function_text else ""
         if use.processes > MOST_PROCESSES:
             raise ProcessError(
                 f"it has started more than {MOST_PROCESSES} processes{location_text}; end the "

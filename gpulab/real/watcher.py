@@ -73,10 +73,10 @@ class _Operation:
 
     @property
     def watched(self) -> Callable[[RunWatched], tuple[float, tuple[Regions, ...]]] | None:
-        touched = self.touched
-        if touched is None:
+        touched_regions = self.touched
+        if touched_regions is None:
             return None
-        return lambda _: (0.0, (touched.reads, touched.writes, touched.atomics))
+        return lambda _: (0.0, (touched_regions.reads, touched_regions.writes, touched_regions.atomics))
 
 
 @dataclass(slots=True)
@@ -204,11 +204,11 @@ class RealWatcher:
 
     # What CUPTI tells
 
-    def _on_call(self, name: str, returned: bool, data: CallData) -> None:
+    def _on_call(self, name: str, has_returned: bool, data: CallData) -> None:
         known_call = _CALLS.get(name)
-        if known_call is None or returned == known_call.before:
+        if known_call is None or has_returned == known_call.before:
             return
-        if returned and (not data.return_value or data.return_value[0]):
+        if has_returned and (not data.return_value or data.return_value[0]):
             return  # refused, or not ready
         arguments = _read(data.params, known_call.types)
         if name.startswith("cuLaunch"):
@@ -234,13 +234,15 @@ class RealWatcher:
         if not values:
             return
         if self._kernels.is_cupys(function, symbol):
-            touched = self._kernels.touched(function, symbol, read_parameters(self._driver, function, values))
+            touched_regions = self._kernels.touched(
+                function, symbol, read_parameters(self._driver, function, values)
+            )
         else:
             self._guessed_kernels += 1
-            touched = Touched(writes=self._unwritten_regions())
-        for region in (*touched.writes, *touched.atomics):
+            touched_regions = Touched(writes=self._unwritten_regions())
+        for region in (*touched_regions.writes, *touched_regions.atomics):
             self._unwritten_blocks.pop(region.address, None)
-        self._on_operation(stream, _Operation("CONCURRENT_KERNEL", symbol, touched))
+        self._on_operation(stream, _Operation("CONCURRENT_KERNEL", symbol, touched_regions))
 
     def _unwritten_regions(self) -> Regions:
         """Return blocks that the current source line allocated and no kernel has written: library results."""

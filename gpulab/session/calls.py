@@ -22,8 +22,8 @@ def driver_calls(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[C
     }
     names: Counter[str] = Counter()
 
-    def count_call(name: str, returned: bool, _: Any) -> None:
-        if not returned:
+    def count_call(name: str, has_returned: bool, _: Any) -> None:
+        if not has_returned:
             names[name] += 1
 
     with callbacks.subscribed(cupti, domains, count_call):

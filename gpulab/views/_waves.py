@@ -78,8 +78,8 @@ class Waves(LaunchWaves):
     @cached_property
     def sample(self) -> Waves:
         """These waves, with only a sample of each SM's blocks if there are too many blocks to draw."""
-        sample = self.trace.thinned(MAX_DRAWN_BLOCKS)
-        return self if sample is self.trace else Waves(sample)
+        sampled_trace = self.trace.thinned(MAX_DRAWN_BLOCKS)
+        return self if sampled_trace is self.trace else Waves(sampled_trace)
 
 
 def _wave_count(waves: float) -> str:

@@ -111,9 +111,9 @@ class Tables:
         address = _number(segment, "address")
         size = _number(segment, "total_size")
         pool = _short_text(segment.get("pool_name", segment.get("segment_type", "large")), 60)
-        owner = segment.get("segment_pool_id", (0, 0))
-        if isinstance(owner, tuple | list) and any(owner[:2]) and "pool_name" not in segment:
-            pool += f" of private pool {'.'.join(_short_text(pool_number) for pool_number in owner[:2])}"
+        pool_id = segment.get("segment_pool_id", (0, 0))
+        if isinstance(pool_id, tuple | list) and any(pool_id[:2]) and "pool_name" not in segment:
+            pool += f" of private pool {'.'.join(_short_text(pool_number) for pool_number in pool_id[:2])}"
         tables.segments.append(
             Range(
                 address,
@@ -189,8 +189,8 @@ class Tables:
         """Return the number of a list of frames; equal lists have the same number."""
         # The snapshot keeps its objects, so that their identities stay theirs. Some frames of each list tell
         # most lists apart; to hash them all would take most of the time that a large snapshot takes.
-        sample = (len(frames), *map(id, frames[:: len(frames) // 8 + 1]))
-        candidates = self._stacks_by_sample.setdefault(sample, [])
+        stack_sample = (len(frames), *map(id, frames[:: len(frames) // 8 + 1]))
+        candidates = self._stacks_by_sample.setdefault(stack_sample, [])
         for known_frames, stack_number in candidates:
             if known_frames == frames:  # identical frames cost nothing to compare
                 return stack_number

@@ -83,7 +83,7 @@ def _segments(segment: Segment, device: int, frames: list[list[dict[str, Any]]])
             part_blocks.append([])
         else:
             part_blocks[-1].append(block)
-    pool_kind, _, owner = segment.pool.partition(" of private pool ")
+    pool_kind, _, private_pool = segment.pool.partition(" of private pool ")
     entries = []
     for blocks in filter(None, part_blocks):
         total_bytes = sum(block.size_bytes for block in blocks)
@@ -97,7 +97,7 @@ def _segments(segment: Segment, device: int, frames: list[list[dict[str, Any]]])
                 "requested_size": sum(b.requested_bytes for b in blocks if b.state != "free"),
                 "stream": segment.stream,
                 "segment_type": pool_kind if pool_kind in ("small", "large") else "large",
-                "segment_pool_id": tuple(int(n) for n in owner.split(".")) if owner else (0, 0),
+                "segment_pool_id": tuple(int(n) for n in private_pool.split(".")) if private_pool else (0, 0),
                 "is_expandable": segment.is_expandable,
                 "frames": [],
                 "blocks": [

@@ -101,20 +101,20 @@ class Buffers:
         row_piece_keys = np.unique(rows * np.int64(self.count) + piece)
         return Pieces(row_piece_keys // self.count, row_piece_keys % self.count)
 
-    def _group_pieces(self, written: Pieces, read: Pieces, read_epoch: Ints) -> Ints:
+    def _group_pieces(self, written_pieces: Pieces, read_pieces: Pieces, read_epoch: Ints) -> Ints:
         """Return the buffer of each piece; buffers are numbered by their first byte.
 
         `read_epoch` is the number of waits before each row that reads.
         """
         unknown = np.iinfo(np.int64).max
         first_write = np.full(self.count, unknown)
-        np.minimum.at(first_write, written.piece, self.writes.step[written.row])
+        np.minimum.at(first_write, written_pieces.piece, self.writes.step[written_pieces.row])
         is_written = first_write < unknown
         first_key = np.full(self.count, -1)
-        by_step = np.argsort(-self.writes.step[written.row], kind="stable")
-        first_key[written.piece[by_step]] = self.writes.key[written.row[by_step]]
+        by_step = np.argsort(-self.writes.step[written_pieces.row], kind="stable")
+        first_key[written_pieces.piece[by_step]] = self.writes.key[written_pieces.row[by_step]]
         first_wait = np.full(self.count, unknown)
-        np.minimum.at(first_wait, read.piece, read_epoch[read.row])
+        np.minimum.at(first_wait, read_pieces.piece, read_epoch[read_pieces.row])
         # A piece that is never read, such as an unused component, belongs to the one before it.
         by_key = np.lexsort((np.arange(self.count), first_key))
         is_read = (first_wait < unknown)[by_key]

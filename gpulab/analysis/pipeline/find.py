@@ -125,8 +125,8 @@ def _join_warps(marks: Iterable[Mark]) -> tuple[Mark, ...]:
     for mark in marks:
         warps_by_mark[mark.position, mark.kind, mark.line, mark.pending].update(mark.warps)
     return tuple(
-        Mark(kind=mark_kind, position=position, line=line, pending=pending, warps=tuple(sorted(warps)))
-        for (position, mark_kind, line, pending), warps in sorted(
+        Mark(kind=mark_kind, position=position, line=line, pending=pending_groups, warps=tuple(sorted(warps)))
+        for (position, mark_kind, line, pending_groups), warps in sorted(
             warps_by_mark.items(), key=lambda item: item[0]
         )
     )

@@ -90,12 +90,12 @@ def tune(
     >>> tuned = gl.tune({"at once": lambda x: x.sum(), "by rows": lambda x: x.sum(axis=1).sum()})
     >>> tuned(cp.ones((512, 512), cp.float32))
     """
-    ways = candidates if isinstance(candidates, Mapping) else _ways_by_name(candidates)
-    if not ways or not all(map(callable, ways.values())):
+    functions = candidates if isinstance(candidates, Mapping) else _functions_by_name(candidates)
+    if not functions or not all(map(callable, functions.values())):
         raise TypeError("gl.tune needs functions: gl.tune({'name': function, ...}).")
     if repeats < 1 or max_ms <= 0 or warmup < 0:
         raise ValueError("`repeats` and `max_ms` must be positive, and `warmup` must not be negative.")
-    tuner = Tuner(dict(ways), reference or next(iter(ways.values())), check, tolerance)
+    tuner = Tuner(dict(functions), reference or next(iter(functions.values())), check, tolerance)
     tuner.warmup = warmup
     tuner.repeats = repeats
     tuner.max_ms = max_ms
@@ -311,10 +311,10 @@ def _results(function: Way, args: tuple[Any, ...]) -> list[Any]:
     return [result.copy() for result in results]
 
 
-def _ways_by_name(ways: Iterable[Way]) -> dict[str, Way]:
+def _functions_by_name(functions: Iterable[Way]) -> dict[str, Way]:
     """Return a dictionary of functions by name; a number distinguishes functions with equal names."""
     result: dict[str, Way] = {}
-    for function in ways:
+    for function in functions:
         name = getattr(function, "__name__", type(function).__name__)
         result[f"{name} ({len(result) + 1})" if name in result else name] = function
     return result

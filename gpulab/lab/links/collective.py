@@ -187,9 +187,9 @@ def by_schedule(
             times.append(CollectiveStep(tuple(step), time.perf_counter_ns() - begin))
             crossings += crossings_of(step, bounds, run.joined, "Memcpy PtoP")
         else:
-            modelled, passed = _modelled(side, run, step)
+            modelled, step_crossings = _modelled(side, run, step)
             times.append(modelled)
-            crossings += passed
+            crossings += step_crossings
     is_correct = tuple(map(all, zip(*verdicts, run.right(operation), strict=True)))
     return Collective.of(
         *_origin(side, run.joined, gpus),

@@ -25,9 +25,11 @@ def peers() -> views.PeersChart:
     """
     runtime: Any = session.cp().cuda.runtime
     gpus = range(runtime.getDeviceCount())
-    reach = {(a, b): bool(a != b and runtime.deviceCanAccessPeer(a, b)) for a in gpus for b in gpus}
+    has_access = {(a, b): bool(a != b and runtime.deviceCanAccessPeer(a, b)) for a in gpus for b in gpus}
     device = session.which_device()
     rates: dict[bool, float] = {}
     if device.kind == "virtual":
-        rates = {direct: session.peer_gbps(direct) for direct in (True, False)}
-    return views.PeersChart(reach, rates, session.backend().provenance, _LINKS.get(device.links, "direct"))
+        rates = {is_direct: session.peer_gbps(is_direct) for is_direct in (True, False)}
+    return views.PeersChart(
+        has_access, rates, session.backend().provenance, _LINKS.get(device.links, "direct")
+    )

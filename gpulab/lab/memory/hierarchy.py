@@ -75,9 +75,9 @@ def measure() -> MemoryLadder:
     if virtual:
         effort = _Effort(1, largest_set, 1, info.l2_bytes // 40, 32, 2 * largest_set, 3, 1, _WINDOW_LINES)
     bench = _Bench(info, effort)
-    with session.steps(bench.sizes.size + 1, "gl.memory_hierarchy") as begin:
-        times = bench.latencies(begin)
-        begin()
+    with session.steps(bench.sizes.size + 1, "gl.memory_hierarchy") as begin_step:
+        times = bench.latencies(begin_step)
+        begin_step()
         bandwidths = tuple(bench.bandwidths())
     return MemoryLadder(
         info.as_virtual if virtual else Provenance("measured", info.name),
@@ -159,9 +159,9 @@ class _Bench:
         chase = self.kernels["chase"]
         start_address = int(chain_array.data.ptr)
         windows = np.arange(lines, dtype=np.uint64).reshape(-1, min(lines, self.effort.window_lines or lines))
-        order = rng.permuted(windows, axis=1).ravel() * np.uint64(LINE_BYTES)
+        line_offsets = rng.permuted(windows, axis=1).ravel() * np.uint64(LINE_BYTES)
         next_lines = np.empty(lines, np.uint64)
-        next_lines[order // LINE_BYTES] = np.roll(order, -1) + np.uint64(start_address)
+        next_lines[line_offsets // LINE_BYTES] = np.roll(line_offsets, -1) + np.uint64(start_address)
         chain_array[: lines * 16 : 16] = cp.asarray(next_lines)
         warm = min(lines, WARM_LOADS)
         exceeds_l2 = lines * LINE_BYTES > self.info.l2_bytes

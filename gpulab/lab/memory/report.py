@@ -208,12 +208,14 @@ class _Run:
         # Arrays, bytes and requested bytes of each block; a list is one group.
         blocks_by_group: defaultdict[tuple[int, str, Stay], list[tuple[str, int, int]]] = defaultdict(list)
         for address, (event_index, size, requested, stack) in live_blocks.items():
-            fate: Stay = stay or ("temporary" if address in next_events else "kept")
+            block_stay: Stay = stay or ("temporary" if address in next_events else "kept")
             freed_ns = times[next_events[address]] if address in next_events else np.inf
             arrays = self._arrays.at(address, times[event_index], freed_ns)
-            blocks_by_group[stack, _INDEX_PATTERN.sub("[…]", arrays), fate].append((arrays, size, requested))
+            blocks_by_group[stack, _INDEX_PATTERN.sub("[…]", arrays), block_stay].append(
+                (arrays, size, requested)
+            )
         groups_of_blocks = []
-        for (stack, array_names, fate), blocks in blocks_by_group.items():
+        for (stack, array_names, block_stay), blocks in blocks_by_group.items():
             source_line, frames = self._source_and_stack(stack)
             names, sizes, requests = zip(*blocks, strict=True)
             groups_of_blocks.append(
@@ -224,7 +226,7 @@ class _Run:
                     blocks=len(blocks),
                     size_bytes=sum(sizes),
                     requested_bytes=sum(requests),
-                    stay=fate,
+                    stay=block_stay,
                 )
             )
         unnamed_bytes = (self._memory_before.used_bytes or 0) - sum(

@@ -128,7 +128,9 @@ class CuptiRecorder:
         offset_ns = self._offset_ns
         line = self._lines.line
         threads = {
-            alive.native_id: alive.ident for alive in threading.enumerate() if alive.native_id and alive.ident
+            live_thread.native_id: live_thread.ident
+            for live_thread in threading.enumerate()
+            if live_thread.native_id and live_thread.ident
         }
         return HostInfo(
             streams, threads, lambda thread, time_ns, call: line(thread, time_ns - offset_ns, call)

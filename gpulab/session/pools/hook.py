@@ -325,12 +325,12 @@ def _hook(base: Any, recorder: AllocationRecorder) -> Any:
     """
 
     def call_recorder(method: str, *args: Any) -> None:
-        alive = hook.recorder()
-        if alive is not None:
+        live_recorder = hook.recorder()
+        if live_recorder is not None:
             try:
-                getattr(alive, method)(*args)
+                getattr(live_recorder, method)(*args)
             except Exception:
-                alive.failed += 1
+                live_recorder.failed += 1
 
     class Hook(base):  # type: ignore[misc]
         recorder: Callable[[], AllocationRecorder | None]

@@ -34,11 +34,11 @@ def row_px(rows: int) -> int:
     return max(MIN_ROW_PX, min(MAX_ROW_PX, ROWS_PX // max(1, rows)))
 
 
-def _lane_args(lanes: list[int], sentences: list[str], inset: float) -> dict[str, Any]:
+def _lane_args(lanes: list[int], sentences: list[str], inset_px: float) -> dict[str, Any]:
     """Return the arguments of a plot item in which each rectangle belongs to a lane and has its sentence."""
     indices = [*range(len(lanes))]
     lane_texts = [sentences[lane] for lane in lanes]
-    return {"inset": inset, "columns": {"lane": lanes, "at": indices}, "say": [["at", lane_texts]]}
+    return {"inset": inset_px, "columns": {"lane": lanes, "at": indices}, "say": [["at", lane_texts]]}
 
 
 def lanes_plot(access: Access, sentences: list[str]) -> Box:

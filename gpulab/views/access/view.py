@@ -103,8 +103,8 @@ class AccessMicroscope(View, module="access/view"):
     def _contents(self) -> dict[str, Any]:
         """Return the data for the browser: slider choices and, for a kernel, its table and addresses."""
 
-        def choices(values: tuple[int, ...], current: int) -> list[int]:
-            return sorted({*values, current})
+        def choices(values: tuple[int, ...], current_value: int) -> list[int]:
+            return sorted({*values, current_value})
 
         page_data: dict[str, Any] = {
             "strides": choices(STRIDES, self.stride),

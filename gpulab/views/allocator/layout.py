@@ -148,10 +148,10 @@ def _pack(
     A later segment can take the position of one that has ended if it fits well.
     """
     gaps: list[tuple[float, float]] = []  # bytes and place of what is not taken, in order
-    existing: list[tuple[int, float, float]] = []  # the end of each, its bytes and place
+    packed_rows: list[tuple[int, float, float]] = []  # the end of each, its bytes and place
     for index in indices:
-        while existing and existing[0][0] <= extents.begin[index]:
-            _, reserved_bytes, position = heapq.heappop(existing)
+        while packed_rows and packed_rows[0][0] <= extents.begin[index]:
+            _, reserved_bytes, position = heapq.heappop(packed_rows)
             insort(gaps, (reserved_bytes, position))
         needed_bytes = float(drawn_bytes[index])
         gap_index = bisect_left(gaps, (needed_bytes, -1.0))
@@ -168,5 +168,5 @@ def _pack(
             position = cursor
             cursor += needed_bytes
         start_bytes[index] = position
-        heapq.heappush(existing, (int(extents.end[index]), reserved_bytes, position))
+        heapq.heappush(packed_rows, (int(extents.end[index]), reserved_bytes, position))
     return cursor

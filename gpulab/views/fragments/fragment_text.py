@@ -99,10 +99,10 @@ def element_sentence(
     width = KIND_BITS[matrix.kind]
     part_index = element % matrix.per_register
     address = int(execution.address[index][element, lane])
-    before = ""
+    old_value_text = ""
     if matrix.name == "d" and instruction.role == "multiply":
         previous_values = decoded(execution.bits[index - 1], instruction.matrices[index - 1].kind)
-        before = filled(BEFORE, {"before": value_text(float(previous_values[element, lane]))})
+        old_value_text = filled(BEFORE, {"before": value_text(float(previous_values[element, lane]))})
     return filled(
         ELEMENT,
         {
@@ -110,7 +110,7 @@ def element_sentence(
             "row": int(matrix.row[element, lane]),
             "column": int(matrix.column[element, lane]),
             "value": value_text(float(decoded(execution.bits[index], matrix.kind)[element, lane])),
-            "before": before,
+            "before": old_value_text,
             "lane": lane,
             "register": first_register(matrix) + element // matrix.per_register,
             "name": matrix.registers[element // matrix.per_register],

@@ -206,13 +206,13 @@ def memory_plot(trace: FragmentTrace, execution: MatrixExecution) -> Plot | None
     size = tiles["size"]
     lines = np.unique(np.concatenate([address // LINE_BYTES, (address + size - 1) // LINE_BYTES]))
     height = max(MIN_CELL_PX, min(MAX_CELL_PX, MEMORY_PX // lines.size))
-    top = TOP_PX + height * np.searchsorted(lines, address // LINE_BYTES)
+    line_tops = TOP_PX + height * np.searchsorted(lines, address // LINE_BYTES)
     x = address % LINE_BYTES
     cells = Rects(
         x.astype(np.uint8),
         (x + size).astype(np.uint8),
-        top.astype(np.uint16),
-        (top + height - 1).astype(np.uint16),
+        line_tops.astype(np.uint16),
+        (line_tops + height - 1).astype(np.uint16),
         (tiles["lane"] // GROUP_LANES).astype(np.uint8),
         GROUP_COLOURS,
         columns={name: tiles[name].astype(np.uint8) for name in ("lane", "matrix", "element")},
@@ -226,8 +226,8 @@ def memory_plot(trace: FragmentTrace, execution: MatrixExecution) -> Plot | None
         labels.append((start + run.size_bytes / 2, y + height / 2 - 0.5, run.text, run.size_bytes + 0.8))
         frames[run.is_conflict].append((start, start + run.size_bytes, y, y + height - 1, 0))
     domain = (0.0, float(LINE_BYTES))
-    step = max(1, -(-13 // height))
-    shown_lines = [*range(0, lines.size, step)]
+    tick_step = max(1, -(-13 // height))
+    shown_lines = [*range(0, lines.size, tick_step)]
     heading = "The lanes of an access" if instruction.role == "access" else "The elements"
     return plot(
         TOP_PX + height * int(lines.size) + 1,

@@ -119,8 +119,8 @@ class FragmentView(View, module="fragments/view"):
                 "address": execution.address[index].ravel(),
             }
             if matrix.name == "d" and trace.of(execution).role == "multiply":
-                before = decoded(execution.bits[index - 1], trace.of(execution).matrices[index - 1].kind)
-                result["before"] = _compact(before).ravel()
+                old_values = decoded(execution.bits[index - 1], trace.of(execution).matrices[index - 1].kind)
+                result["before"] = _compact(old_values).ravel()
             return result
 
         def of_execution(execution: MatrixExecution) -> dict[str, Any]:

@@ -207,20 +207,20 @@ def _panel(waves: Waves, span_ns: int) -> Box:
     return row(picture, numbers_box, weights=[2.6, 1], least=[440, 200], above=True)
 
 
-def _compare_launches(left: Waves, right: Waves, span_ns: int, is_steered: bool) -> list[Box]:
+def _compare_launches(left_waves: Waves, right_waves: Waves, span_ns: int, is_steered: bool) -> list[Box]:
     """Return the pictures of two launches on the same time axis, and their numbers in a table."""
     # The date and the driver are in the caption, so that the two headings fit on one line.
-    launches = (left, right)
+    launches = (left_waves, right_waves)
     origins = [waves.trace.provenance for waves in launches]
     headings = [f"{origin.source.capitalize()} on {origin.device}" for origin in origins]
-    note_boxes = [None, words(_fixed_text(right), "note", only="page") if is_steered else None]
+    note_boxes = [None, words(_fixed_text(right_waves), "note", only="page") if is_steered else None]
     heading_boxes = [
         column(words(heading, "strong"), words(_heading(waves), name="waves"), note_box, gap=2)
         for heading, waves, note_box in zip(headings, launches, note_boxes, strict=True)
     ]
     rows_px = max(_rows_px(waves, NARROW_ROWS_PX) for waves in launches)
-    idle_px = IDLE_PX if left.idle_sms or right.idle_sms else 0
-    number_pairs = zip(left.numbers(), right.numbers(), strict=True)
+    idle_px = IDLE_PX if left_waves.idle_sms or right_waves.idle_sms else 0
+    number_pairs = zip(left_waves.numbers(), right_waves.numbers(), strict=True)
     rows = [
         [term, f"{left_value} ({left_detail})", f"{right_value} ({right_detail})"]
         for (term, left_value, left_detail), (_, right_value, right_detail) in number_pairs
@@ -230,7 +230,7 @@ def _compare_launches(left: Waves, right: Waves, span_ns: int, is_steered: bool)
         row(*heading_boxes, least=[240, 240]),
         row(*(_chart(waves, span_ns, rows_px, idle_px) for waves in launches), least=[240, 240]),
         table(rows, ["", *headings]),
-        row(_limits(left), _limits(right), least=[240, 240]),
+        row(_limits(left_waves), _limits(right_waves), least=[240, 240]),
     ]
 
 
@@ -382,15 +382,15 @@ def _sm_ticks(sms: npt.NDArray[Any], height: float, domain: tuple[float, float])
     )
 
 
-def _idle_line(waves: Waves, top: float, domain: tuple[float, float]) -> list[Item]:
+def _idle_line(waves: Waves, top_px: float, domain: tuple[float, float]) -> list[Item]:
     text = f"{count(waves.idle_sms, 'SM')} idle: {noun(waves.idle_sms, 'it', 'they')} got no block"
     return [
-        Rects([domain[0]], [domain[1]], [top], [top + IDLE_PX - 4], "grid"),
-        Labels([domain[0]], [top + (IDLE_PX - 4) / 2], [text], dx=6, pin=True),
+        Rects([domain[0]], [domain[1]], [top_px], [top_px + IDLE_PX - 4], "grid"),
+        Labels([domain[0]], [top_px + (IDLE_PX - 4) / 2], [text], dx=6, pin=True),
     ]
 
 
-def _occupancy(waves: Waves, top: float, domain: tuple[float, float]) -> list[Item]:
+def _occupancy(waves: Waves, top_px: float, domain: tuple[float, float]) -> list[Item]:
     """Return a plot of warps per busy SM over time, with a line at the maximum and a mark at the tail."""
     trace = waves.trace
     occupancy = waves.trace.occupancy
@@ -398,20 +398,20 @@ def _occupancy(waves: Waves, top: float, domain: tuple[float, float]) -> list[It
     warp_counts = running_warps * trace.warps_per_block
     axis_top = max(1.0, occupancy.warps_per_sm, float(warp_counts.max(initial=0)))
     vertical = Axis(0, axis_top, {occupancy.warps_per_sm: number(occupancy.warps_per_sm), 0: "0"})
-    axes = Axes(Axis(*domain), vertical, RUNNING_PX - 8, top + 8)
+    axes = Axes(Axis(*domain), vertical, RUNNING_PX - 8, top_px + 8)
     line_y = float(axes.y(occupancy.warps_per_sm))
     bottom = axes.bottom
     plot_items = [
         Line(times, axes.y(warp_counts), "accent", fill="other", base=bottom, step=True, width=0),
         Rules([domain[0]], [line_y], [domain[1]], [line_y], dash=True),
         *axes.sides(LEFT_PX),
-        plots.y_name("warps", (top + bottom) / 2, domain, LEFT_PX),
+        plots.y_name("warps", (top_px + bottom) / 2, domain, LEFT_PX),
     ]
     if waves.in_tail.any():
         tail_start_ns = float(waves.trace.start_ns[waves.order][waves.in_tail.argmax()])
         is_late = tail_start_ns > 0.9 * domain[1]
         name, anchor, dx = ("◂ tail", "end", -4) if is_late else ("tail ▸", "start", 4)
-        plot_items.append(Rules([tail_start_ns], [top - GAP_PX], [tail_start_ns], [bottom], "fg"))
+        plot_items.append(Rules([tail_start_ns], [top_px - GAP_PX], [tail_start_ns], [bottom], "fg"))
         plot_items.append(Labels([tail_start_ns], [bottom - 9], [name], anchor=anchor, dx=dx))
     return plot_items
 

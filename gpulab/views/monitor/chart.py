@@ -264,21 +264,21 @@ class LoadChart(Steered):
 
 def _latest_readings(record: LoadSamples) -> list[tuple[str, str, str]]:
     """Return the name, the value and a detail of each of the latest readings."""
-    latest = record.latest
+    latest_value = record.latest
     limit_w = record.power_limit_w
-    used_mib = latest("memory_used")
+    used_mib = latest_value("memory_used")
     memory_mib = record.memory_mib
     joules = record.energy_j
     return [
-        (monitor_text.UTILIZATION, share(latest("utilization")), "some kernel ran"),
-        ("SMs active", share(latest("sm_active")), monitor_text.sms(record, latest("sm_active"))),
-        ("Occupancy", share(latest("sm_occupancy")), ""),
-        ("Tensor cores", share(latest("tensor")), ""),
-        ("DRAM", share(latest("dram")), "of peak"),
-        ("Power", reading(latest("power"), "W"), f"limit {number(limit_w)} W" if limit_w else ""),
+        (monitor_text.UTILIZATION, share(latest_value("utilization")), "some kernel ran"),
+        ("SMs active", share(latest_value("sm_active")), monitor_text.sms(record, latest_value("sm_active"))),
+        ("Occupancy", share(latest_value("sm_occupancy")), ""),
+        ("Tensor cores", share(latest_value("tensor")), ""),
+        ("DRAM", share(latest_value("dram")), "of peak"),
+        ("Power", reading(latest_value("power"), "W"), f"limit {number(limit_w)} W" if limit_w else ""),
         ("Energy", reading(joules, "J"), "so far" if joules is not None else ""),
-        ("SM clock", reading(latest("sm_clock"), "MHz"), ""),
-        ("Temperature", reading(latest("temperature"), "°C"), ""),
+        ("SM clock", reading(latest_value("sm_clock"), "MHz"), ""),
+        ("Temperature", reading(latest_value("temperature"), "°C"), ""),
         (
             "Memory",
             monitor_text.NOT_AVAILABLE if used_mib is None else size(used_mib * 2**20),
@@ -402,7 +402,7 @@ def _phase_names(
     ]
 
 
-def _clock_limits(record: LoadSamples, window_start_ns: float, top: float) -> tuple[list[Item], float]:
+def _clock_limits(record: LoadSamples, window_start_ns: float, top_px: float) -> tuple[list[Item], float]:
     """Return bars for the intervals in which the clocks were limited, and the y of the chart's lower end."""
     reason_bits = record["clock_reasons"]
     time = record.time_ns
@@ -411,7 +411,7 @@ def _clock_limits(record: LoadSamples, window_start_ns: float, top: float) -> tu
         ~np.isnan(reason_bits) & (time >= window_start_ns) & (np.nan_to_num(reason_bits) > 0)
     )
     if not len(readings):
-        return [], top - GAP_PX
+        return [], top_px - GAP_PX
     runs = np.split(
         readings, np.flatnonzero((np.diff(readings) > 1) | (np.diff(reason_bits[readings]) != 0)) + 1
     )
@@ -425,11 +425,11 @@ def _clock_limits(record: LoadSamples, window_start_ns: float, top: float) -> tu
         for run in runs
     ]
     labels = list(dict.fromkeys(colours))
-    y = np.full(len(runs), top)
+    y = np.full(len(runs), top_px)
     shades = [labels.index(colour) for colour in colours]
     bars = Rects(x0, x1, y, y + LIMIT_BAR_PX, shades, labels)
     return [
-        Labels([window_start_ns], [top - 8], ["clocks held back by"], colour="muted", dx=2, pin=True),
+        Labels([window_start_ns], [top_px - 8], ["clocks held back by"], colour="muted", dx=2, pin=True),
         bars,
         Labels(x0, y + LIMIT_BAR_PX + 9, reasons, room=x1 - x0, size=10),
-    ], top + LIMIT_BAR_PX + 20
+    ], top_px + LIMIT_BAR_PX + 20

@@ -176,8 +176,8 @@ def source_lines(code: str, marks: Mapping[int, str], texts: Mapping[int, str] |
         len(text_of_line[n]) - len(text_of_line[n].lstrip()) for n in shown_lines if text_of_line[n].strip()
     )
     rows = []
-    for previous, line_number in zip([shown_lines[0], *shown_lines], shown_lines, strict=False):
-        gap = '<i aria-hidden="true">⋮</i>\n' if line_number > previous + 1 else ""
+    for previous_number, line_number in zip([shown_lines[0], *shown_lines], shown_lines, strict=False):
+        gap = '<i aria-hidden="true">⋮</i>\n' if line_number > previous_number + 1 else ""
         text = f"<b>{line_number:>4}</b> {escape(text_of_line[line_number].rstrip()[indent:])}"
         if line_number in marks:
             note_html = f" <em>{escape(marks[line_number])}</em>" if marks[line_number] else ""

@@ -69,7 +69,7 @@ Segment = tuple[float, float, float, float]
 class _Arrow:
     """An arrow as line segments, with x in columns and y in pixels; the last segment has the head."""
 
-    ends: tuple[int, int]
+    edge: tuple[int, int]
     segments: list[Segment]
 
 
@@ -172,8 +172,8 @@ def dag(
                 "ends": [node.span[1] for node in node_list],
             },
         ),
-        *_arrows([arrow for arrow in positions.arrows if arrow.ends not in red_edges], "muted", 1),
-        *_arrows([arrow for arrow in positions.arrows if arrow.ends in red_edges], "error", 2),
+        *_arrows([arrow for arrow in positions.arrows if arrow.edge not in red_edges], "muted", 1),
+        *_arrows([arrow for arrow in positions.arrows if arrow.edge in red_edges], "error", 2),
         label=label,
         name="dag",
         **options,

@@ -196,11 +196,11 @@ class Line(Item):
         ys = np.asarray(self.y, np.float32)
         if self.step and xs.size > 2 * MAX_LINE_POINTS:
             bounds = np.linspace(0, xs.size, MAX_LINE_POINTS, endpoint=False).astype(np.int64)
-            highest = np.minimum.reduceat(ys, bounds)  # y grows downwards
+            peak_values = np.minimum.reduceat(ys, bounds)  # y grows downwards
             last_indices = np.append(bounds[1:], xs.size) - 1
             xs, ys = (
                 np.column_stack(columns).ravel()
-                for columns in ((xs[bounds], xs[last_indices]), (highest, ys[last_indices]))
+                for columns in ((xs[bounds], xs[last_indices]), (peak_values, ys[last_indices]))
             )
         object.__setattr__(self, "x", xs)
         object.__setattr__(self, "y", ys)

@@ -311,11 +311,13 @@ def png(scene: Box, title: str, caption: str) -> bytes:
 def _inks() -> Any:
     """Return an image whose palette has every colour, and mixed colours for the edges of text."""
     colours = [*map(_rgb, palette.COLOURS)]
-    for text, ground in (
-        (_rgb(text), _rgb(ground)) for text in _TEXT_COLOURS for ground in _BACKGROUND_COLOURS
+    for text, background in (
+        (_rgb(text), _rgb(background)) for text in _TEXT_COLOURS for background in _BACKGROUND_COLOURS
     ):
         for mix_step in range(1, 9):
-            mixed_colour = tuple(round(a + (b - a) * mix_step / 9) for a, b in zip(text, ground, strict=True))
+            mixed_colour = tuple(
+                round(a + (b - a) * mix_step / 9) for a, b in zip(text, background, strict=True)
+            )
             # Pillow searches colours in boxes, and confuses colours that are too close.
             if all(
                 max(abs(a - b) for a, b in zip(mixed_colour, known_colour, strict=True)) > 14

@@ -64,13 +64,13 @@ def paint_tracks(pen: Pen, item: Tracks, scale: Scale) -> None:
             if height / lanes >= MIN_NAMED_PX:
                 named_intervals = intervals[(ends - starts)[intervals] > MIN_NAME_PX * SHARPNESS].tolist()
                 labels += [(index, (y0 + y1) / 2 / SHARPNESS) for index in named_intervals]
-    for index, middle in labels:
+    for index, middle_y in labels:
         x0 = max(scale.left, scale.x(item.x0[index]))
         x1 = scale.x(item.x1[index])
         text = shorten(item.column("shorts")[item.column("name")[index]], x1 - x0 - 7, 11)
         if len(text) > 3 or "…" not in text:
             ink = palette.ink(item.colours[int(colour[index])])
-            pen.text(x0 + 3, scale.top + middle, text, colour=ink)
+            pen.text(x0 + 3, scale.top + middle_y, text, colour=ink)
 
 
 def _shades(

@@ -97,16 +97,16 @@ class PeersChart(FigureView):
             clauses.append(f"{other_text} copies go through the host{self._rate_text(False)}")
         return f"Links of {len(self.gpus)} GPUs: {'; '.join(clauses)}; {self.provenance.label}."
 
-    def _rate_text(self, direct: bool) -> str:
-        name = f" over {self.link}" if direct and self.link != "direct" else ""
-        return f"{name} at {number(self.rates[direct])} GB/s" if self.rates else name
+    def _rate_text(self, is_direct: bool) -> str:
+        name = f" over {self.link}" if is_direct and self.link != "direct" else ""
+        return f"{name} at {number(self.rates[is_direct])} GB/s" if self.rates else name
 
     def describe(self) -> str:
         lines = [self.sentence()]
         for gpu in self.gpus if len(self.gpus) > 1 else ():
-            for direct, route in ((True, "directly"), (False, "through the host")):
+            for is_direct, route in ((True, "directly"), (False, "through the host")):
                 reached_gpus = [
-                    f"GPU {b}" for b in self.gpus if b != gpu and self._has_direct_access[gpu, b] == direct
+                    f"GPU {b}" for b in self.gpus if b != gpu and self._has_direct_access[gpu, b] == is_direct
                 ]
                 if reached_gpus:
                     lines.append(f"GPU {gpu} accesses {listing(reached_gpus)} {route}.")
@@ -127,9 +127,11 @@ class PeersChart(FigureView):
             link_texts = {True: number(self.rates[True]), False: f"{number(self.rates[False])}, host"}
 
         def cell(source_gpu: int, target_gpu: int) -> Cell | None:
-            direct = self._has_direct_access[source_gpu, target_gpu]
+            is_direct = self._has_direct_access[source_gpu, target_gpu]
             return (
-                None if source_gpu == target_gpu else Cell(self.rates.get(direct, direct), link_texts[direct])
+                None
+                if source_gpu == target_gpu
+                else Cell(self.rates.get(is_direct, is_direct), link_texts[is_direct])
             )
 
         rows = tuple(
@@ -145,7 +147,7 @@ class PeersChart(FigureView):
     def _paint(self, ax: Axes) -> None:
         """Draw the GPUs in a row, their direct links above them, and the host below them."""
         last_gpu = self.gpus[-1]
-        direct_pairs = [gpu_pair for gpu_pair, direct in self._has_direct_access.items() if direct]
+        direct_pairs = [gpu_pair for gpu_pair, is_direct in self._has_direct_access.items() if is_direct]
         for gpu_group in self.groups:
             text = self.link
             if self.rates:
@@ -166,17 +168,17 @@ class PeersChart(FigureView):
             _line(ax, gpu, GPU_Y, HOST_Y, HOST, self._width(False))
             _box(ax, gpu, gpu, GPU_Y, f"GPU {gpu}", "panel")
         _box(ax, 0, last_gpu, HOST_Y, host_text, HOST)
-        middle = last_gpu / 2
+        middle_x = last_gpu / 2
         half_width = max(last_gpu + 1.2, 4.5) / 2
-        ax.set_xlim(middle - half_width, middle + half_width)
+        ax.set_xlim(middle_x - half_width, middle_x + half_width)
         ax.set_ylim(HOST_Y - 0.3, (LINK_Y if direct_pairs else GPU_Y) + 0.3)
         ax.axis("off")
 
-    def _width(self, direct: bool) -> float:
+    def _width(self, is_direct: bool) -> float:
         """Return the width in points of the line for a link."""
         if not self.rates:
             return PLAIN_POINTS
-        return max(0.6, WIDEST_POINTS * self.rates[direct] / max(self.rates.values()))
+        return max(0.6, WIDEST_POINTS * self.rates[is_direct] / max(self.rates.values()))
 
     def _arc(self, ax: Axes, source_gpu: int, target_gpu: int, is_mutual: bool) -> None:
         ax.annotate(

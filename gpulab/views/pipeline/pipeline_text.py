@@ -87,12 +87,12 @@ class PipelineText:
             f.asynchronous for f in self.pipeline.fills if (f.buffer, f.number) == (first_buffer, first_fill)
         )
         noun = "copy" if is_copy else "store"
-        owner = "its own" if (use.warp, mistake.kind) == (fill.warp, "early") else f"warp {fill.warp}'s"
+        owner_text = "its own" if (use.warp, mistake.kind) == (fill.warp, "early") else f"warp {fill.warp}'s"
         use_text = f"line {use.line}{self.iteration(use.position)}"
         if mistake.kind == "early":
             text = (
                 f"Used too early: warp {use.warp} reads buffer {first_buffer} at {use_text} "
-                f"without waiting for {owner} {noun} of line {fill.line}."
+                f"without waiting for {owner_text} {noun} of line {fill.line}."
             )
             if use.warp == fill.warp:
                 remedy = f"Wait for the {noun} between lines {fill.line} and {use.line}."
@@ -105,8 +105,8 @@ class PipelineText:
                 remedy = f"A barrier must come between lines {fill.line} and {use.line}."
         else:
             text = (
-                f"Overwritten while in use: {owner} {noun} of line {fill.line} fills buffer {first_buffer} "
-                f"without waiting until warp {use.warp} has read it at {use_text}."
+                f"Overwritten while in use: {owner_text} {noun} of line {fill.line} fills buffer "
+                f"{first_buffer} without waiting until warp {use.warp} has read it at {use_text}."
             )
             remedy = f"A barrier must come after line {use.line} and before line {fill.line}."
         buffers = sorted({number for number, _ in mistake.fills})

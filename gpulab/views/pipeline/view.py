@@ -229,16 +229,22 @@ class PipelineView(View):
 
     def _iterations(self, bottom: float) -> list[Item]:
         """Return a line where each iteration begins, and its name above the buffers."""
-        starts = [float(iteration.position) for iteration in self.pipeline.iterations]
-        if not starts:
+        start_positions = [float(iteration.position) for iteration in self.pipeline.iterations]
+        if not start_positions:
             return []
-        ends = [*starts[1:], float(self.pipeline.length)]
+        end_positions = [*start_positions[1:], float(self.pipeline.length)]
         rows = [
             ((start + end) / 2, HEAD_PX / 2, f"iteration {index}\n{index}", end - start)
-            for index, (start, end) in enumerate(zip(starts, ends, strict=True))
+            for index, (start, end) in enumerate(zip(start_positions, end_positions, strict=True))
         ]
         return [
-            Rules(starts, [4.0] * len(starts), starts, [bottom] * len(starts), "rule"),
+            Rules(
+                start_positions,
+                [4.0] * len(start_positions),
+                start_positions,
+                [bottom] * len(start_positions),
+                "rule",
+            ),
             texts(rows, colour="muted", size=10),
         ]
 
@@ -258,8 +264,8 @@ class PipelineView(View):
         for fill in pipeline.fills:
             end = first_use.get((fill.buffer, fill.number), pipeline.length)
             if fill.landed is not None and fill.landed + 1 < end:
-                top = HEAD_PX + BUFFER_PX * fill.buffer
-                rows.append((fill.landed + 1, end, top + 8, top + 18))
+                top_px = HEAD_PX + BUFFER_PX * fill.buffer
+                rows.append((fill.landed + 1, end, top_px + 8, top_px + 18))
         if not rows:
             return []
         x0, x1, y0, y1 = map(list, zip(*rows, strict=True))
@@ -274,22 +280,22 @@ class PipelineView(View):
             # A fill that is never waited for is drawn until the next one starts.
             next_start = start_of.get((fill.buffer, fill.number + 1), pipeline.length)
             end = next_start if fill.landed is None else fill.landed + 1
-            top = HEAD_PX + BUFFER_PX * fill.buffer + 4
+            top_px = HEAD_PX + BUFFER_PX * fill.buffer + 4
             colour = FLIGHT if fill.asynchronous else STORE
             name = f"fill {fill.number}\n{fill.number}"
-            bar = _Bar(fill.start, end, top, colour, self._text.fill(fill), name)
+            bar = _Bar(fill.start, end, top_px, colour, self._text.fill(fill), name)
             bars.append(self._marked(bar, "overwritten", fill.buffer, fill.number))
         for use in pipeline.uses:
-            top = HEAD_PX + BUFFER_PX * use.buffer + 24
+            top_px = HEAD_PX + BUFFER_PX * use.buffer + 24
             name = f"use {use.fill}\n{use.fill}"
-            bar = _Bar(use.start, use.end, top, USE, self._text.use(use), name)
+            bar = _Bar(use.start, use.end, top_px, USE, self._text.use(use), name)
             bars.append(self._marked(bar, "early", use.buffer, use.fill))
         for row, warps in enumerate(groups):
             for mark in pipeline.marks:
                 if warps[0] in mark.warps:
                     colour = MARK_COLOURS[mark.kind]
-                    top = top_of_groups + WARPS_PX * row + 4
-                    bars.append(_Bar(mark.position, mark.position + 1, top, colour, self._text.mark(mark)))
+                    top_px = top_of_groups + WARPS_PX * row + 4
+                    bars.append(_Bar(mark.position, mark.position + 1, top_px, colour, self._text.mark(mark)))
         return sorted(bars, key=lambda bar: (bar.start, bar.top))
 
     def _marked(self, bar: _Bar, kind: str, buffer: int, fill: int) -> _Bar:

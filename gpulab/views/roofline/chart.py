@@ -243,10 +243,10 @@ class RooflineChart(FigureView):
         for level in LEVELS:
             first_x = max(lowest_x, bottom / gbps[level])
             bend_x = min(highest_x, highest / gbps[level])
-            ends = [first_x, bend_x] if first_x < bend_x else []
+            line_xs = [first_x, bend_x] if first_x < bend_x else []
             ax.plot(
-                ends,
-                [gbps[level] * x for x in ends],
+                line_xs,
+                [gbps[level] * x for x in line_xs],
                 color=colour(COLOURS[level]),
                 linewidth=1.8,
                 marker=MARKS[level],
@@ -319,8 +319,8 @@ class RooflineChart(FigureView):
         if level is None:
             return
         for point_pair in self._pairs():
-            begin, end = ((point.intensities[level], point.gflops) for point in point_pair)
-            if math.dist(np.log10(begin), np.log10(end)) > SAME_POSITION:
+            start_point, end_point = ((point.intensities[level], point.gflops) for point in point_pair)
+            if math.dist(np.log10(start_point), np.log10(end_point)) > SAME_POSITION:
                 arrow = {
                     "arrowstyle": "->",
                     "color": colour("fg"),
@@ -329,7 +329,7 @@ class RooflineChart(FigureView):
                     "shrinkA": 4,
                     "shrinkB": 4,
                 }
-                ax.annotate("", end, begin, arrowprops=arrow)
+                ax.annotate("", end_point, start_point, arrowprops=arrow)
 
 
 def _multiples(limits: tuple[float, float]) -> tuple[int, ...]:

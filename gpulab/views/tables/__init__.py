@@ -153,8 +153,8 @@ class Table:
                 for cell, bars, align, heading in zip(row, row_bars, alignments, headings, strict=True)
             )
             + "</tr>"
-            + (self._inner_row(inner) if inner else "")
-            for row, row_bars, inner in zip_longest(self.cells, self._bars(), self.inner)
+            + (self._inner_row(inner_table) if inner_table else "")
+            for row, row_bars, inner_table in zip_longest(self.cells, self._bars(), self.inner)
         )
         caption = (
             f'<caption style="text-align:left;caption-side:top">{html.escape(self.title)}</caption>'
@@ -204,16 +204,16 @@ class Table:
             if set(column_texts) != {NOTHING}
         ]
 
-    def _inner_row(self, inner: Table) -> str:
+    def _inner_row(self, inner_table: Table) -> str:
         """Return the HTML of a row that opens to show an inner table."""
         column_indices = self._shown_columns()
         visible_part = replace(
-            inner,
+            inner_table,
             title="",
-            columns=tuple(inner.columns[index] for index in column_indices),
-            rows=tuple(tuple(row[index] for index in column_indices) for row in inner.rows),
+            columns=tuple(inner_table.columns[index] for index in column_indices),
+            rows=tuple(tuple(row[index] for index in column_indices) for row in inner_table.rows),
         )
-        summary = f"<summary>{html.escape(inner.title)}</summary>"
+        summary = f"<summary>{html.escape(inner_table.title)}</summary>"
         return (
             f'<tr><td></td><td colspan="{len(column_indices) - 1}" style="text-align:left">'
             f"<details>{summary}{visible_part.html()}</details></td></tr>"
@@ -291,9 +291,9 @@ def short(text: str, column: int = 1) -> str:
         return text
     start_index = max(0, min(index - SOURCE_CHARACTERS // 3, len(text) - SOURCE_CHARACTERS))
     end = start_index + SOURCE_CHARACTERS
-    leading = "…" if start_index else ""
-    trailing = "…" if end < len(text) else ""
-    return leading + text[start_index + len(leading) : end - len(trailing)] + trailing
+    start_mark = "…" if start_index else ""
+    end_mark = "…" if end < len(text) else ""
+    return start_mark + text[start_index + len(start_mark) : end - len(end_mark)] + end_mark
 
 
 SOURCE = Column("source", show=short)

@@ -137,8 +137,8 @@ class CounterTable(RecordTable[KernelCounters], KernelCounters):
         if self.caches is not None:
             rows += _cache_rows(self.caches)
         if self.branches:
-            executed = sum(branch.executed for branch in self.branches)
-            meaning = f"of {number(executed)} conditional branches"
+            executed_count = sum(branch.executed for branch in self.branches)
+            meaning = f"of {number(executed_count)} conditional branches"
             rows.append(("divergent branches", self.divergent_branches, meaning))
         return Table("", ("counter", Column("value", show=number), "meaning"), tuple(rows))
 
@@ -206,14 +206,16 @@ def _share(fraction: float) -> Cell:
     return Cell(fraction, f"{100 * fraction:.1f} %", ((fraction, "accent"),))
 
 
-def _pair_cell(actual: int, ideal: int, largest_count: int, value: int | None = None) -> Cell:
+def _pair_cell(actual_count: int, ideal_count: int, largest_count: int, value: int | None = None) -> Cell:
     """Return a count as a cell whose bars compare the actual number with the ideal one."""
-    cell_value = actual if value is None else value
-    colour = "tail" if actual > ideal else "accent"
+    cell_value = actual_count if value is None else value
+    colour = "tail" if actual_count > ideal_count else "accent"
     return Cell(
         cell_value,
         number(cell_value),
-        ((actual / largest_count, colour), (ideal / largest_count, "good")) if largest_count else (),
+        ((actual_count / largest_count, colour), (ideal_count / largest_count, "good"))
+        if largest_count
+        else (),
     )
 
 
@@ -271,7 +273,7 @@ def _table(
     member_kind: str,
 ) -> Table:
     """Return a table with a row per line, and an inner table for lines with several members."""
-    inner = tuple(
+    inner_tables = tuple(
         Table(
             f"the {len(members)} {member_kind} of line {row[0] or NOTHING} one by one",
             columns,
@@ -281,4 +283,4 @@ def _table(
         else None
         for row, members in lines
     )
-    return Table(title, columns, tuple(row for row, _ in lines), inner, hide_empty=True)
+    return Table(title, columns, tuple(row for row, _ in lines), inner_tables, hide_empty=True)

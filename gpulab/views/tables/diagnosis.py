@@ -208,11 +208,11 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
             return ""
         colour = "good" if self.time_ns <= self.baseline.time_ns else "tail"
         lines = source_lines(self.baseline_code, _names_by_line(self.baseline))
-        before = f"before: {self.baseline.kernel_name}", self.baseline.time_ns
+        before_bar = f"before: {self.baseline.kernel_name}", self.baseline.time_ns
         after_bar = f"after: {self.kernel_name}", self.time_ns
         return beside(
             paragraph(f"{self.baseline.kernel_name}, before", "heading") + lines if lines else "",
-            before_and_after(before, after_bar, colour) + "".join(map(paragraph, self._changes())),
+            before_and_after(before_bar, after_bar, colour) + "".join(map(paragraph, self._changes())),
         )
 
     def _finding(self, index: int, cause: Cause) -> str:
@@ -245,9 +245,9 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
         baseline = self.baseline
         if baseline is None:
             return []
-        gain = baseline.time_ns / self.time_ns
+        speedup = baseline.time_ns / self.time_ns
         text = f"Compared with {baseline.kernel_name} ({duration(baseline.time_ns)}), this launch is "
-        text += f"{number(gain)} × as fast" if gain >= 1 else f"{number(1 / gain)} × as slow"
+        text += f"{number(speedup)} × as fast" if speedup >= 1 else f"{number(1 / speedup)} × as slow"
         causes_before, causes_after = (
             [NAMES[cause.kind] for cause in costs.causes if cause.gain >= MIN_GAIN]
             for costs in (baseline, self)

@@ -172,10 +172,11 @@ def moved_words(lines: tuple[int, ...]) -> str:
 def lanes_named(mask: int) -> str:
     """Return the lanes of a mask as text, with ranges: ``lanes 0 to 3 and 8``."""
     lanes = [lane for lane in range(WARP_SIZE) if mask >> lane & 1]
-    starts = [lane for lane in lanes if lane - 1 not in lanes]
-    ends = [lane for lane in lanes if lane + 1 not in lanes]
+    first_lanes = [lane for lane in lanes if lane - 1 not in lanes]
+    last_lanes = [lane for lane in lanes if lane + 1 not in lanes]
     ranges = [
-        f"{start} to {end}" if end > start else str(start) for start, end in zip(starts, ends, strict=True)
+        f"{first_lane} to {last_lane}" if last_lane > first_lane else str(first_lane)
+        for first_lane, last_lane in zip(first_lanes, last_lanes, strict=True)
     ]
     range_list = (
         [*ranges[:MAX_BRIEFS], f"{len(ranges) - MAX_BRIEFS} more"] if len(ranges) > MAX_BRIEFS + 1 else ranges

@@ -23,20 +23,21 @@ class WarpSteps(TraceSteps):
         ]
         mask_pairs = np.stack([trace.active_mask, trace.executed_mask], axis=1)[self.masks.first].tolist()
         self.lanes_words = [
-            step_text.lanes_words(active, executed_mask, self.threads) for active, executed_mask in mask_pairs
+            step_text.lanes_words(active_mask, executed_mask, self.threads)
+            for active_mask, executed_mask in mask_pairs
         ]
         visit_masks = zip(self.visits.active.tolist(), self.visits.lanes.tolist(), strict=True)
         self.visit_words = [
-            step_text.lanes_words(active, executed_mask, self.threads, "taking part")
-            for active, executed_mask in visit_masks
+            step_text.lanes_words(active_mask, executed_mask, self.threads, "taking part")
+            for active_mask, executed_mask in visit_masks
         ]
         spaces = np.array(trace.space or [""])[self.space]
         shared = spaces == "shared"
         costs = np.where(shared, self.wavefronts, self.sectors)
         ideal_costs = np.where(shared, self.ideal_wavefronts, self.ideal_sectors)
-        executed = trace.executed_mask[self.accesses]
+        executed_masks = trace.executed_mask[self.accesses]
         text_indices = trace.text_index[self.accesses]
-        access_columns = (self.store, self.size_bytes, costs, ideal_costs, np.bitwise_count(executed))
+        access_columns = (self.store, self.size_bytes, costs, ideal_costs, np.bitwise_count(executed_masks))
         self.access_kinds = kinds(text_indices, self.space, *access_columns)
         rows = (
             column[self.access_kinds.first].tolist() for column in (text_indices, spaces, *access_columns)

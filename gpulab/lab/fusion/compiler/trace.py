@@ -385,10 +385,14 @@ def _define_operators() -> None:
         setattr(Value, name, _make_host_method(name))
 
 
-def _make_operator(name: str, order: Callable[..., tuple[Any, ...]], in_place: bool = False) -> Any:
+def _make_operator(
+    name: str, arrange_operands: Callable[..., tuple[Any, ...]], in_place: bool = False
+) -> Any:
     def operator(self: Value, *operands: Any) -> Any:
         function = getattr(self._trace.cp, name)
-        return self._trace.call(name, function, order(self, *operands), {"out": self} if in_place else {})
+        return self._trace.call(
+            name, function, arrange_operands(self, *operands), {"out": self} if in_place else {}
+        )
 
     return operator
 
