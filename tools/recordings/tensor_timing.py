@@ -58,8 +58,6 @@ def check(cp: Any, program: Program, modules: dict[tuple[str, ...], Any]) -> flo
     assert program.check is not None
     kernel = program.load(cp, modules)
     arguments = program.make_args(cp)
-    if program.shared_bytes > 48 << 10:
-        kernel.max_dynamic_shared_size_bytes = program.shared_bytes
     inputs = [cp.asnumpy(value) if hasattr(value, "get") else value for value in arguments]
     kernel(program.grid, program.block, arguments, shared_mem=program.shared_bytes)
     difference = program.check.error(inputs, cp.asnumpy(arguments[program.check.output]))

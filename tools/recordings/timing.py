@@ -176,8 +176,6 @@ def time_launch(bench: Bench, timed: Timed, modules: dict[tuple[str, ...], Any])
     """Time one launch, warm and cold."""
     cp = bench.cp
     kernel = timed.load(cp, modules)
-    if timed.shared_bytes > 48 * KIB:
-        kernel.max_dynamic_shared_size_bytes = timed.shared_bytes
     arguments = timed.make_args(cp)
     cp.cuda.Device().synchronize()
 

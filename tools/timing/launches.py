@@ -21,6 +21,7 @@ Arguments = Callable[[Any], tuple[Any, ...]]
 KERNELS = Path(__file__).parent / "kernels"
 # Families kept from calibration: those whose hash is below this share of its range.
 KEPT_SHARE = 0.62
+STATIC_LIMIT_BYTES = 48 << 10  # of shared memory; a launch with more must set an attribute of the kernel
 WAVE = 132 * 8  # blocks of 256 threads that an H100's and an H200's 132 SMs hold at once
 
 
@@ -68,7 +69,10 @@ class Timed:
         key = (text, *self.options, *expressions)
         if key not in modules:
             modules[key] = cp.RawModule(code=text, options=self.options, name_expressions=expressions or None)
-        return modules[key].get_function(self.kernel)
+        function = modules[key].get_function(self.kernel)
+        if self.shared_bytes > STATIC_LIMIT_BYTES:
+            function.max_dynamic_shared_size_bytes = self.shared_bytes
+        return function
 
 
 @dataclass(frozen=True, slots=True)
