@@ -172,10 +172,10 @@ chains of addresses. Their author had not read the model's code, and knew its er
 programs were recorded before any of them was compared with the model. The result of each program was compared
 with NumPy's. Recorded on an {device} ({date}, driver {driver}).
 
-In the first comparison, the median error was 13.6 % and the largest error was 15.0x. The largest errors belong
-to products that are split over k and added with atomic operations, whose times are modelled too long. Most
-other products are modelled 10 % to 25 % too short. If the model is changed because of this table, the programs
-no longer test it independently.
+In the first comparison, the median error was 13.6 % and the largest error was 15.0x. The largest errors
+belong to products that are split over k and added with atomic operations, whose times are modelled too long.
+Most other products are modelled 10 % to 25 % too short. If the model is changed because of this table, the
+programs no longer test it independently.
 
 | | goal | H200 |
 | --- | --- | --- |
