@@ -90,7 +90,7 @@ def test_pictures_say_what_they_show() -> None:
     assert registers.tolist() == [[0] * 4, [1] * 4]
     picture = figures.fragments({"a": (lanes, registers)}, lane=1)
     assert picture.png.startswith(b"\x89PNG")
-    assert picture.caption.endswith("Lane 1 holds of a: (0, 2), (0, 3), (1, 2), (1, 3).")
+    assert picture.caption.endswith("elements of a: (0, 2), (0, 3), (1, 2), (1, 3).")
     row, v = np.indices((8, 8))
     caption = figures.banks({"plain": row * 8 + v, "swizzled": row * 8 + (v ^ row)}).caption
     assert "plain: at most 8 marked vectors" in caption
