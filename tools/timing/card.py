@@ -106,17 +106,21 @@ compared. For other GPUs the model uses the published rate of their tensor cores
 (`virtualgpu/model/tensor_rates.py`) with the latency in steps and the overlap of the H200. For Blackwell it
 assumes that ``mma.sync`` reaches the same share of the rate as on Hopper.
 
-The constants come from {probes} launches of small kernels (`tensor_probes.cu` and `copy_probes.cu` in
-`tools/timing/kernels`). The {programs} programs below were kept from calibration. However, their errors and
-the machine code of some of them were looked at to find mechanisms that the model lacked, and small kernels
-were then recorded for most of these. One constant, the number of stores that a load passes
-(`STORES_PASSED`), comes from such machine code and from launches that were kept above. The result of each
-program was compared with NumPy's.
+The constants come from {probes} launches of small kernels (`tensor_probes.cu`, `copy_probes.cu` and
+`memory_probes.cu` in `tools/timing/kernels`). The {programs} programs below are the development set. No
+constant was fitted to their times. However, their errors, their counters in Nsight Compute and their machine
+code were examined in order to find mechanisms that the model lacked. One constant, the number of stores that
+a load passes (`STORES_PASSED`), comes from such machine code and from launches that were held out above. Two
+others come from machine code, too: the number of instructions that another one passes (`WINDOW`) and the
+number of sums from which ptxas loads factors in advance (`MANY_SUMS`). `WINDOW` was chosen among values that
+fit the small kernels equally well by the errors of these programs. The result of each program was compared
+with NumPy's.
 
-The programs that miss most: ``batched product, 1056`` (stores of all SMs to L2 take longer than modelled),
-the TF32 product (ptxas keeps loads behind stores, and uses generic addresses), attention of notebook 19
-with 4 lanes (its records differed by 10 % and 28 % between runs), and a convolution whose rows do not lie in
-the same banks of L1. Of the small kernels, those that load fragments of ``wmma`` from such rows miss most.
+The largest errors have these causes. The model does not know how many registers ptxas uses for loads from
+shared memory, so it is too fast for the attention of notebook 19 with several lanes. It estimates which
+loads wait for lines that another warp has requested, and is therefore too slow for kernels whose warps read
+different lines. Of the small kernels, stores of every second sector miss most: the model takes them for
+sectors of different lines.
 
 | | goal | H200 |
 | --- | --- | --- |

@@ -180,7 +180,123 @@ def _chase_probes() -> Iterator[Timed]:
             yield _probe(f"chase {memory_level}, {lanes} lanes", "copy_probes", "chase_lanes", 1, 32, args)
 
 
-PROBES: tuple[Timed, ...] = (*_tensor_probes(), *_copy_probes(), *_chase_probes())
+def _offsets(pattern: str) -> npt.NDArray[np.int32]:
+    """Return the offset in words of each lane: contiguous words, rows of a fragment, or scattered words.
+
+    ``rows of 32 by 128 bytes`` are rows of 32 bytes, whose starts are 128 bytes apart.
+    """
+    lanes = np.arange(32, dtype=np.int32)
+    numbers = [int(word) for word in pattern.split() if word.isdigit()]
+    if pattern.startswith("rows"):
+        row_words, stride_words = (number // 4 for number in numbers)
+        width = row_words // 4  # four lanes for each row
+        return lanes // 4 * stride_words + lanes % 4 * width
+    if pattern.startswith("words"):
+        return lanes * (numbers[0] // 4)
+    return np.random.default_rng(3).permutation(1024)[:32].astype(np.int32) * 4  # scattered vectors
+
+
+def _memory_probes() -> Iterator[Timed]:
+    def probe(name: str, kernel: str, grid: int, block: int, make_args: Arguments) -> Timed:
+        return _probe(name, "memory_probes", kernel, grid, block, make_args)
+
+    for words, pattern in (
+        *((1, f"words by {stride} bytes") for stride in (4, 8, 16, 64, 128, 132, 516)),
+        *((1, f"rows of 16 by {stride} bytes") for stride in (32, 64, 128, 144, 256, 2048)),
+        (1, "scattered"),
+        *((2, f"rows of 32 by {stride} bytes") for stride in (64, 80, 128, 160, 1024)),
+        *((4, f"words by {stride} bytes") for stride in (16, 144, 128)),
+        (4, "scattered"),
+    ):
+        for warps in (1, 16):
+            args = _with_integers(
+                lambda cp, pattern=pattern, warps=warps: (  # type: ignore[misc]
+                    cp.zeros(1 << 14, "float32"),
+                    cp.asarray(_offsets(pattern)),
+                    cp.zeros(32 * warps, "float32"),
+                ),
+                128,
+                3,
+            )
+            yield probe(
+                f"L1 vectors of {4 * words}, {pattern}, {warps} warps",
+                f"l1_loads_{words}",
+                1,
+                32 * warps,
+                args,
+            )
+    for words, pattern, step_words, tile_words in (
+        (1, "words by 4 bytes", 32, 256),
+        (2, "words by 8 bytes", 64, 512),
+        (4, "words by 16 bytes", 128, 1024),
+        (2, "rows of 32 by 256 bytes", 8, 512),
+        (2, "rows of 32 by 64 bytes", 128, 1024),
+        (1, "rows of 16 by 256 bytes", 8, 512),
+        (1, "rows of 16 by 64 bytes", 128, 1024),
+        (1, "words by 8 bytes", 64, 512),
+        (1, "words by 32 bytes", 256, 2048),
+        (2, "words by 64 bytes", 512, 4096),
+        (4, "words by 64 bytes", 512, 4096),
+        (4, "words by 32 bytes", 256, 2048),
+    ):
+        for blocks, kib in ((1, 64), (SMS, 16), (SMS, 64), (8 * SMS, 4), (8 * SMS, 8)):
+            if kib * 256 < tile_words:
+                continue
+            args = _with_integers(
+                lambda cp, pattern=pattern, blocks=blocks, kib=kib: (  # type: ignore[misc]
+                    cp.asarray(_offsets(pattern)),
+                    cp.zeros(4 * blocks * kib * 256 + 1024, "float32"),
+                ),
+                kib * 256 // tile_words,
+                step_words,
+                tile_words,
+            )
+            name = f"stores of {4 * words}, {pattern}, {kib} KiB per warp, {blocks} blocks"
+            yield probe(name, f"stores_{words}", blocks, 128, args)
+    for warps in (1, 4, 8, 16):
+        args = _with_integers(_zero_arrays("float32", 2048, 512 * warps), 128, 1)
+        yield probe(f"wmma TF32 from shared, {warps} warps", "wmma_tf32", 1, 32 * warps, args)
+    for kernel, title in (("fill_words", "words"), ("fill_tf32", "rounded words")):
+        for blocks, warps in ((1, 8), (1, 4), (SMS, 8), (3 * SMS, 8)):
+            args = _with_integers(_zero_arrays("float32", 1 << 15, blocks * 32 * warps), 32, 3, 256)
+            yield probe(
+                f"tiles of {title}, {blocks} blocks of {warps} warps", kernel, blocks, 32 * warps, args
+            )
+    for blocks, warps in ((1, 1), (1, 4), (8, 4), (SMS, 4), (2 * SMS, 4), (8 * SMS, 4)):
+        args = _with_integers(_nodes(1 << 20, blocks * 32 * warps), 32)
+        yield probe(f"walk, {blocks} blocks of {warps} warps", "walk", blocks, 32 * warps, args)
+    for size in (1, 8):
+        for blocks, warps in ((1, 1), (1, 16), (SMS, 16), (4 * SMS, 16)):
+            for kib in (16, 16384):
+                args = _with_integers(
+                    _zero_arrays("float32", 256 * kib, 32 * blocks * warps), 16, 256 * kib // size - 1
+                )
+                name = f"gather from {kib} KiB by {4 * size} bytes, {blocks} blocks of {warps} warps"
+                yield probe(name, f"gather_{size}", blocks, 32 * warps, args)
+    for warps in (1, 4, 8):
+        args = _with_integers(_zero_arrays("float32", 2048, 32 * warps), 64, 15)
+        yield probe(f"attention step, {warps} warps", "attend_step", 1, 32 * warps, args)
+    for kernel in ("swizzled", "swizzled_sync"):
+        for blocks, warps in ((1, 1), (1, 4), (2 * SMS, 4)):
+            args = _with_integers(_zero_arrays("float32", blocks * warps * 512), 16)
+            title = "swizzled tiles with barriers" if "sync" in kernel else "swizzled tiles"
+            yield probe(f"{title}, {blocks} blocks of {warps} warps", kernel, blocks, 32 * warps, args)
+
+
+def _nodes(count: int, threads: int) -> Arguments:
+    """Return a closed chain through nodes of 16 bytes in random order, and evenly spaced starts."""
+
+    def make(cp: Any) -> tuple[Any, ...]:
+        order = np.random.default_rng(1).permutation(count).astype(np.int32)
+        nodes = np.zeros((count, 4), np.int32)
+        nodes[order, 0] = np.roll(order, -1)
+        starts = order[np.arange(threads) * (count // threads)]
+        return cp.asarray(nodes), cp.asarray(starts), cp.zeros(threads, cp.int32)
+
+    return make
+
+
+PROBES: tuple[Timed, ...] = (*_tensor_probes(), *_copy_probes(), *_chase_probes(), *_memory_probes())
 
 
 # --- programs ------------------------------------------------------------------------------------

@@ -44,6 +44,10 @@ SIMULATED_ITERATIONS = 4
 UNROLL_FACTOR = 4
 UNROLL_LIMIT = 60
 LOADS_IN_FLIGHT = 12
+WINDOW = 4  # number of instructions before which ptxas moves another one, since it keeps few registers
+# ptxas puts loads of factors directly before the product that needs them. If the sums need so many registers,
+# it has enough for factors from shared memory, too.
+MANY_SUMS = 48
 STORES_PASSED = 4  # number of stores to shared memory before which ptxas moves a load
 MAX_ACCESS_BYTES = 16  # maximum that one instruction reads per lane
 MAX_STEPS = 40
@@ -70,6 +74,10 @@ def pace(kernel: Kernel, clk_by_pipe: Mapping[str, float]) -> Pace:
     merged_shares: dict[int, float] = {}
     unused_atomics = [_unused_atomics(function) for function in functions]
     alignments = [_Alignment(function) for function in functions]
+    sum_counts = [
+        _sum_count(function, [block for owner, block in blocks if owner == number])
+        for number, function in enumerate(functions)
+    ]
     for block_row, (function, block) in enumerate(blocks):
         block_code = functions[function].instructions[block.first : block.end]
         is_backward = any(successor <= block.number for successor in block.successors)
@@ -85,6 +93,7 @@ def pace(kernel: Kernel, clk_by_pipe: Mapping[str, float]) -> Pace:
             block.number in repeated[function],
             unused_atomics[function],
             shares,
+            sum_counts[function] >= MANY_SUMS,
         )
         waits_for_stores = block.number >= last_stores[function]
         for cost, access_share in zip(block_piece.costs, block_piece.shares, strict=True):
@@ -101,12 +110,16 @@ def pace(kernel: Kernel, clk_by_pipe: Mapping[str, float]) -> Pace:
         waits_for_memory = any(
             instruction_cost.waits in ("global", "atomic") for instruction_cost in block_piece.costs
         )
+        store_clk = STORE_CLK if waits_for_stores else 0.0
         for column, latency in enumerate(LATENCIES):
             chain_clk[block_row, column] = (
-                _chain_clk(block_piece, latency, clk_by_pipe, STORE_CLK if waits_for_stores else 0.0)
+                _chain_clk(block_piece, latency, clk_by_pipe, store_clk)
                 if waits_for_memory or not column
                 else chain_clk[block_row, 0]
             )
+        if block_piece.copies == 1:
+            scheduled_clk = _chain_clk(block_piece, 0.0, clk_by_pipe, store_clk, WINDOW)
+            chain_clk[block_row] += scheduled_clk - chain_clk[block_row, 0]
     chasing_loads = frozenset[int]().union(*map(_pointer_chasing_loads, functions))
     return Pace(
         pipes,
@@ -136,6 +149,8 @@ class _CodePiece:
     is_repeated: bool
     copies: int
     shares: list[float]
+    has_products: bool
+    has_many_sums: bool
 
     @classmethod
     def of(
@@ -146,6 +161,7 @@ class _CodePiece:
         is_repeated: bool,
         unused_atomics: frozenset[int],
         merged_shares: Mapping[int, float],
+        has_many_sums: bool,
     ) -> _CodePiece:
         flow = [cfg.definitions_and_uses(i) for i in instructions]
         written_registers = {name for defined_names, _ in flow for name in defined_names}
@@ -185,7 +201,19 @@ class _CodePiece:
         shares = [
             1 / copies if k in loop_control else merged_shares.get(k, 1.0) for k in range(len(instructions))
         ]
-        return cls(instructions, costs, flow, is_loop, is_backward, is_repeated, copies, shares)
+        has_products = any(pipe == "tensor" for cost in costs for pipe, _ in cost.pipes)
+        return cls(
+            instructions,
+            costs,
+            flow,
+            is_loop,
+            is_backward,
+            is_repeated,
+            copies,
+            shares,
+            has_products,
+            has_many_sums,
+        )
 
 
 def _loop_counter(
@@ -231,7 +259,13 @@ def _stores_globally(function: ir.Function, block: Block) -> bool:
     )
 
 
-def _chain_clk(piece: _CodePiece, latency: float, clk: Mapping[str, float], store_clk: float) -> float:
+def _chain_clk(
+    piece: _CodePiece, latency: float, clk: Mapping[str, float], store_clk: float, window: int = 0
+) -> float:
+    """Return the clocks of a warp for a piece, if ptxas moves instructions before at most `window` others.
+
+    ``latency`` is that of global memory. ptxas moves its loads as far as possible; 0 stands for any window.
+    """
     wait_clk = {
         "": 0.0,
         "global": latency,
@@ -255,17 +289,24 @@ def _chain_clk(piece: _CodePiece, latency: float, clk: Mapping[str, float], stor
     iteration_clk = [0.0]
     # Properties of each instruction, computed once since long blocks are simulated many times.
     chain_steps = []
-    has_products = any(pipe == "tensor" for cost in piece.costs for pipe, _ in cost.pipes)
-    for i, cost, (defined_names, used_names) in zip(piece.code, piece.costs, piece.flow, strict=True):
+    for i, cost, access_share, (defined_names, used_names) in zip(
+        piece.code, piece.costs, piece.shares, piece.flow, strict=True
+    ):
         space = next((name for name in ("shared", "local") if name in i.parts), "global")
         is_load = i.root in ("ld", "ldmatrix", "wmma") and cost.waits in ("global", "shared")
         is_store = not is_load and i.root in ("st", "red", "atom")
         guard = i.guard if piece.is_backward and i.root == "bra" else None
         is_comparison = i.root == "setp" or i.type == "pred"
         products = dict(cost.pipes).get("tensor", 0.0)
+        is_in_order = piece.has_products and (
+            products > 0.0 or (is_load and not (piece.has_many_sums and space == "shared"))
+        )
+        # Comparisons and counters of loops are moved further.
+        is_counter = is_comparison or not set(used_names).isdisjoint(defined_names)
         latency_clk = cost.latency + wait_clk[cost.waits]
         latency_clk += PRODUCT_STEPS * ISSUE_PER_CLK * clk["tensor"] * min(products, 1.0)
         is_barrier = cost.waits == "barrier"
+        unit_clk = ISSUE_PER_CLK * clk["lsu"] * access_share if is_load and space == "shared" else 0.0
         is_ordered = is_load and "nc" not in i.parts
         chain_steps.append(
             (
@@ -275,13 +316,15 @@ def _chain_clk(piece: _CodePiece, latency: float, clk: Mapping[str, float], stor
                 latency_clk,
                 space,
                 is_load,
+                unit_clk,
                 is_ordered,
                 is_store,
                 guard,
                 is_comparison,
                 is_barrier,
                 products > 0.0,
-                has_products and (is_load or products > 0.0),
+                is_in_order,
+                window > 0 and cost.issued > 0.0 and not (is_in_order or is_counter),
             )
         )
     for _ in range(SIMULATED_ITERATIONS if piece.is_loop else 1):
@@ -289,6 +332,8 @@ def _chain_clk(piece: _CodePiece, latency: float, clk: Mapping[str, float], stor
         stored_clk = {"global": start_clk, "shared": start_clk, "local": start_clk}
         load_clk: list[float] = []
         shared_store_clk: list[float] = []
+        issued_clk: list[float] = []
+        unit_free_clk = start_clk  # of the part of the load/store unit that belongs to the warp's scheduler
         matrix_clk = start_clk  # ptxas puts loads of factors directly before the product that needs them
         for _ in range(piece.copies):
             for (
@@ -298,6 +343,7 @@ def _chain_clk(piece: _CodePiece, latency: float, clk: Mapping[str, float], stor
                 latency_clk,
                 space,
                 is_load,
+                unit_clk,
                 is_ordered,
                 is_store,
                 guard,
@@ -305,8 +351,11 @@ def _chain_clk(piece: _CodePiece, latency: float, clk: Mapping[str, float], stor
                 is_barrier,
                 is_tensor,
                 is_in_order,
+                is_windowed,
             ) in chain_steps:
                 begin_clk = max(fence_clk, matrix_clk) if is_in_order else fence_clk
+                if is_windowed and len(issued_clk) >= window and issued_clk[-window] > begin_clk:
+                    begin_clk = issued_clk[-window]
                 for name in used_names:
                     ready_clk = ready.get(name, 0.0)
                     if ready_clk > begin_clk:
@@ -320,6 +369,9 @@ def _chain_clk(piece: _CodePiece, latency: float, clk: Mapping[str, float], stor
                         if len(load_clk) >= LOADS_IN_FLIGHT:
                             begin_clk = max(begin_clk, load_clk[-LOADS_IN_FLIGHT])
                         load_clk.append(begin_clk + latency)
+                    else:
+                        begin_clk = max(begin_clk, unit_free_clk)
+                        unit_free_clk = begin_clk + unit_clk
                 elif is_store:
                     if space == "shared":
                         shared_store_clk.append(begin_clk)
@@ -329,9 +381,11 @@ def _chain_clk(piece: _CodePiece, latency: float, clk: Mapping[str, float], stor
                 if guard in compared_clk:
                     begin_clk = max(begin_clk, compared_clk[guard] + PREDICATE_CLK)
                 if is_in_order:
-                    matrix_clk = begin_clk + (issued * tensor_clk if is_tensor else issued)
+                    matrix_clk = begin_clk + (issued * tensor_clk if is_tensor else max(issued, unit_clk))
                 if begin_clk + issued > issue_clk:
                     issue_clk = begin_clk + issued
+                if is_windowed:
+                    issued_clk.append(begin_clk + issued)
                 done_clk = begin_clk + latency_clk
                 if is_barrier:
                     fence_clk = done_clk = issue_clk + BARRIER_CLK
@@ -431,6 +485,19 @@ def _copy_waits(
                 )
             )
     return tuple(waits)
+
+
+def _sum_count(function: ir.Function, blocks: Sequence[Block]) -> int:
+    """Return the number of registers with the final sums of matrix products in the blocks of a function."""
+    count = 0
+    for block in blocks:
+        sums: set[str] = set()
+        for i in function.instructions[block.first : block.end]:
+            if i.root == "mma" or (i.root == "wmma" and "mma" in i.parts[:2]):
+                defined_names, used_names = cfg.definitions_and_uses(i)
+                sums = (sums - set(used_names)) | set(defined_names)
+        count += len(sums)
+    return count
 
 
 def _unused_atomics(function: ir.Function) -> frozenset[int]:

@@ -32,8 +32,9 @@ class AccessCounters:
     ``wavefronts - ideal_wavefronts`` are bank conflicts. ``column`` is the column of the access in its line,
     from 1; 0 if unknown. ``missed_sectors`` are the ``sectors`` that its block had not touched recently,
     which the device's L1 cache would request from L2. ``half_lines`` are the units of 64 bytes that contain
-    the sectors, in which memory is fetched. ``l1_hit_sectors`` are the ``sectors`` that the modelled L1
-    caches contained (`CacheCounters`).
+    the sectors, in which memory is fetched. ``line_passes`` are additional passes of L1 because pieces of 16
+    bytes are in the same column of different lines. ``missed_requests`` are the requests with a missed
+    sector. ``l1_hit_sectors`` are the ``sectors`` that the modelled L1 caches contained (`CacheCounters`).
     """
 
     pc: int
@@ -51,6 +52,8 @@ class AccessCounters:
     missed_sectors: int = field(default=0, compare=False)
     half_lines: int = field(default=0, compare=False)
     l1_hit_sectors: int = field(default=0, compare=False)
+    line_passes: int = field(default=0, compare=False)
+    missed_requests: int = field(default=0, compare=False)
 
     @property
     def ideal_sectors(self) -> int:

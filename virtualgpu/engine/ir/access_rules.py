@@ -149,9 +149,8 @@ L1_FIELDS = (
 _FIRST_31 = ", ".join(f"i32 {lane}" for lane in range(31))
 
 _RUN = f"""run:
-  %runs.left = phi i32 [%firsts, %near], [%firsts, %apart], [%runs.rest, %run]
-  %misses.f = phi i64 [0, %near], [0, %apart], [%misses.f1, %run]
-  %halves.f = phi i32 [%halves.n, %near], [%halves.a, %apart], [%halves.f, %run]
+  %runs.left = phi i32 [%firsts, %runs], [%runs.rest, %run]
+  %misses.f = phi i64 [0, %runs], [%misses.f1, %run]
   %first = call i32 @llvm.cttz.i32(i32 %runs.left, i1 false)
   %first.p = getelementptr i64, ptr %spill, i32 %first
   %s = load i64, ptr %first.p
@@ -163,10 +162,35 @@ _RUN = f"""run:
 """
 
 _NO_RUN = """run:
-  %halves.f = phi i32 [%halves.n, %near], [%halves.a, %apart]
   %misses.f1 = add i64 0, 0
   br label %done
 """
+
+# An L1 cache returns a line in eight columns of 16 bytes. It returns different pieces of one column one after the
+# other, so a load takes as many passes as its most used column has pieces.
+_ORDERED_PASSES = (
+    f"""  %piece = lshr <32 x i64> %a, splat (i64 4)
+  %piece.prev = shufflevector <32 x i64> %piece, <32 x i64> poison, <32 x i32> <i32 0, {_FIRST_31}>
+  %piece.differ = icmp ne <32 x i64> %piece, %piece.prev
+  %piece.differs = bitcast <32 x i1> %piece.differ to i32
+  %piece.firsts = or i32 %piece.differs, 1
+  %piece.count = call i32 @llvm.ctpop.i32(i32 %piece.firsts)
+  %piece.up = add i32 %piece.count, 7
+  %ideal.f = lshr i32 %piece.up, 3
+  %column.all = trunc <32 x i64> %piece to <32 x i8>
+  %column = and <32 x i8> %column.all, splat (i8 7)
+"""
+    + "".join(
+        f"""  %in.{k} = icmp eq <32 x i8> %column, splat (i8 {k})
+  %ins.{k} = bitcast <32 x i1> %in.{k} to i32
+  %firsts.{k} = and i32 %ins.{k}, %piece.firsts
+  %count.{k} = call i32 @llvm.ctpop.i32(i32 %firsts.{k})
+  %most.{k + 1} = call i32 @llvm.umax.i32(i32 {f"%most.{k}" if k else "1"}, i32 %count.{k})
+"""
+        for k in range(8)
+    )
+    + "  %passes.f = sub i32 %most.8, %ideal.f\n"
+)
 
 _COUNT_SECTORS = f"""define internal void @NAME(ptr %ctx, ptr %counters, <32 x i64> %a, i32 %mask) noinline {{
 entry:
@@ -191,27 +215,20 @@ runs:
   %differs = bitcast <32 x i1> %differ to i32
   %firsts = or i32 %differs, 1
   %count.f = call i32 @llvm.ctpop.i32(i32 %firsts)
-  %few = icmp ult i32 %count.f, 16
-  br i1 %few, label %near, label %apart
-near:
-  %count.up = add i32 %count.f, 1
-  %halves.n = lshr i32 %count.up, 1
-  br label %run
-apart:
   %half = lshr <32 x i64> %q, splat (i64 1)
   %half.prev = lshr <32 x i64> %prev, splat (i64 1)
   %half.differ = icmp ne <32 x i64> %half, %half.prev
   %half.differs = bitcast <32 x i1> %half.differ to i32
   %half.firsts = or i32 %half.differs, 1
-  %halves.a = call i32 @llvm.ctpop.i32(i32 %half.firsts)
-  br label %run
+  %halves.f = call i32 @llvm.ctpop.i32(i32 %half.firsts)
+@ORDERED  br label %run
 @RUNslow:
-  br label %loop
+@SLOW  br label %loop
 loop:
   %rest = phi i32 [%mask, %slow], [%rest1, %body]
   %count = phi i32 [0, %slow], [%count1, %body]
   %misses.s = phi i64 [0, %slow], [%misses.s1, %body]
-  %over = icmp eq i32 %rest, 0
+@LOOP  %over = icmp eq i32 %rest, 0
   br i1 %over, label %done, label %body
 body:
   %l = call i32 @llvm.cttz.i32(i32 %rest, i1 false)
@@ -223,13 +240,13 @@ body:
   %others = xor i32 %eqs, -1
   %rest1 = and i32 %rest, %others
   %count1 = add i32 %count, 1
-@LOOK  %misses.s1 = add i64 %misses.s, %missed.s
+@BODY@LOOK  %misses.s1 = add i64 %misses.s, %missed.s
   br label %loop
 done:
   %total = phi i32 [%count.f, %run], [%count, %loop]
   %misses = phi i64 [%misses.f1, %run], [%misses.s, %loop]
   %halves = phi i32 [%halves.f, %run], [%count, %loop]
-  %halves64 = zext i32 %halves to i64
+@DONE  %halves64 = zext i32 %halves to i64
   %halves.all = getelementptr i64, ptr %counters, i64 6
   %total64 = zext i32 %total to i64
   %sectors = getelementptr i64, ptr %counters, i64 1
@@ -242,19 +259,54 @@ done:
 """
 
 
+_PASSES = {
+    "@ORDERED": _ORDERED_PASSES,
+    "@LOOP": "  %columns = phi i64 [0, %slow], [%columns1, %body]\n",
+    "@BODY": """  %here = and i32 %eqs, %mask
+  %lower = and i32 %here, %evens
+  %upper = and i32 %here, %odds
+  %has.lower = icmp ne i32 %lower, 0
+  %has.upper = icmp ne i32 %upper, 0
+  %one.lower = zext i1 %has.lower to i64
+  %one.upper = select i1 %has.upper, i64 256, i64 0
+  %ones = or i64 %one.lower, %one.upper
+  %quarter = and i64 %x, 3
+  %quarter.bits = shl i64 %quarter, 4
+  %added = shl i64 %ones, %quarter.bits
+  %columns1 = add i64 %columns, %added
+""",
+    "@SLOW": """  %odd.bits = and <32 x i64> %a, splat (i64 16)
+  %odd = icmp ne <32 x i64> %odd.bits, zeroinitializer
+  %odds = bitcast <32 x i1> %odd to i32
+  %evens = xor i32 %odds, -1
+""",
+    "@DONE": f"""  %passes.o = phi i32 [%passes.f, %run], [0, %loop]
+  %columns.all = phi i64 [0, %run], [%columns, %loop]
+  %column.bytes = bitcast i64 %columns.all to <8 x i8>
+  %column.counts = zext <8 x i8> %column.bytes to <8 x i32>
+  %most.s = call i32 @llvm.vector.reduce.umax.v8i32(<8 x i32> %column.counts)
+  %count.up = add i32 %total, 3
+  %ideal.s = lshr i32 %count.up, 2
+  %reached.s = call i32 @llvm.umax.i32(i32 %most.s, i32 %ideal.s)
+  %passes.s = sub i32 %reached.s, %ideal.s
+  %passes = add i32 %passes.o, %passes.s
+  %passes64 = zext i32 %passes to i64
+  %passes.all = getelementptr i64, ptr %counters, i64 7
+{add_to_memory("%passes.all", "%passes64", "pas")}  %some = icmp ne i64 %misses, 0
+  %some64 = zext i1 %some to i64
+  %waits.all = getelementptr i64, ptr %counters, i64 8
+{add_to_memory("%waits.all", "%some64", "wai")}""",
+}
+
+
 def _count_sectors(*, looks_up: bool) -> str:
-    """Return LLVM text of the function that counts the sectors of an access and, for loads, the misses."""
-    if not looks_up:
-        return (
-            _COUNT_SECTORS.replace("@NAME", "@count_store_sectors")
-            .replace("@RUN", _NO_RUN)
-            .replace("@LOOK", "  %missed.s = add i64 0, 0\n")
-        )
-    return (
-        _COUNT_SECTORS.replace("@NAME", "@count_sectors")
-        .replace("@RUN", _RUN)
-        .replace("@LOOK", look_up("%x", "s"))
-    )
+    """Return LLVM text of the function that counts the sectors of an access and, for loads, misses and passes."""
+    text = _COUNT_SECTORS.replace("@NAME", "@count_sectors" if looks_up else "@count_store_sectors")
+    text = text.replace("@RUN", _RUN if looks_up else _NO_RUN)
+    text = text.replace("@LOOK", look_up("%x", "s") if looks_up else "  %missed.s = add i64 0, 0\n")
+    for mark, part in _PASSES.items():
+        text = text.replace(mark, part if looks_up else "")
+    return text
 
 
 # Functions that the rules call, linked into every kernel that counts.

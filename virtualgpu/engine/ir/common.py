@@ -106,5 +106,6 @@ declare i64 @llvm.umin.i64(i64, i64)
 declare i64 @llvm.ctpop.i64(i64)
 declare i32 @llvm.vector.reduce.umin.v32i32(<32 x i32>)
 declare i32 @llvm.vector.reduce.umax.v32i32(<32 x i32>)
+declare i32 @llvm.vector.reduce.umax.v8i32(<8 x i32>)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 """

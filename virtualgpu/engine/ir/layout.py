@@ -107,12 +107,14 @@ ACCESS_COUNTERS = (
     "lanes",
     "missed_sectors",
     "half_lines",
+    "line_passes",
+    "missed_requests",
 )
 # Line numbers in the model of an L1 cache are reduced to L1_LINE_BITS bits. Their remainder for up to 4095
 # slots follows exactly from a multiplication with an inverse of L1_INVERSE_BITS bits.
 L1_LINE_BITS = 28  # 32 GiB
 L1_INVERSE_BITS = 40
-ACCESS_STRIDE = 64  # bytes a memory instruction
+ACCESS_STRIDE = 72  # bytes a memory instruction
 BRANCH_STRIDE = 16  # executed, divergent
 BLOCK_STRIDE = 16  # warp executions, lane executions
 

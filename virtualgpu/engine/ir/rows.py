@@ -219,8 +219,17 @@ _SECTORS = f"""  %from0 = lshr i64 %p0, 5
   %many = add i64 %many0, %many1
   %many.2 = add i64 %many, 2
   %total = sub i64 %many.2, %meet.n
-  %up = add i64 %total, 1
-  %halves = lshr i64 %up, 1
+  %half.from0 = lshr i64 %p0, 6
+  %half.to0 = lshr i64 %l0, 6
+  %half.from1 = lshr i64 %p1, 6
+  %half.to1 = lshr i64 %l1, 6
+  %half.meet = icmp eq i64 %half.to0, %half.from1
+  %half.meet.n = zext i1 %half.meet to i64
+  %half.many0 = sub i64 %half.to0, %half.from0
+  %half.many1 = sub i64 %half.to1, %half.from1
+  %half.many = add i64 %half.many0, %half.many1
+  %half.many.2 = add i64 %half.many, 2
+  %halves = sub i64 %half.many.2, %half.meet.n
 {add_to_memory("%cnt", "1", "req")}  %cnt.s = getelementptr i64, ptr %cnt, i64 1
 {add_to_memory("%cnt.s", "%total", "sec")}  %cnt.l = getelementptr i64, ptr %cnt, i64 4
 {add_to_memory("%cnt.l", "32", "lan")}  %cnt.h = getelementptr i64, ptr %cnt, i64 6
@@ -252,7 +261,22 @@ look:
   br i1 %last, label %looked, label %look
 looked:
   %cnt.m = getelementptr i64, ptr %cnt, i64 5
-{add_to_memory("%cnt.m", "%misses1", "mis")}"""
+{add_to_memory("%cnt.m", "%misses1", "mis")}  %shift = sub i64 %p1, %p0
+  %distance = and i64 %shift, 127
+  %width0 = sub i64 %l0, %p0
+  %width1 = sub i64 %l1, %p1
+  %before = sub i64 128, %distance
+  %over0 = icmp ule i64 %distance, %width0
+  %over1 = icmp ule i64 %before, %width1
+  %overlap = or i1 %over0, %over1
+  %separate = xor i1 %together, true
+  %second = and i1 %overlap, %separate
+  %passes = zext i1 %second to i64
+  %cnt.p = getelementptr i64, ptr %cnt, i64 7
+{add_to_memory("%cnt.p", "%passes", "pas")}  %waited = icmp ne i64 %misses1, 0
+  %waited64 = zext i1 %waited to i64
+  %cnt.q = getelementptr i64, ptr %cnt, i64 8
+{add_to_memory("%cnt.q", "%waited64", "wai")}"""
 
 _GLOBAL_HEAD = f"""entry:
 {load_field("access_cache", "%cache.i")}  %cache.b = inttoptr i64 %cache.i to ptr

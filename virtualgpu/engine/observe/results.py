@@ -99,9 +99,8 @@ def counters(
     lanes = blocks[:, 1]
     access_counters = []
     for instruction, access_counts in sum_by_source(kernel.tables.accesses, accesses):
-        requests, sectors, wavefronts, ideal_wavefronts, lanes_taken, missed_sectors, half_lines = (
-            access_counts[:7]
-        )
+        requests, sectors, wavefronts, ideal_wavefronts, lanes_taken, *of_caches = access_counts
+        missed_sectors, half_lines, line_passes, missed_requests = of_caches
         size = memory_ops.size_of(instruction)
         access_counters.append(
             AccessCounters(
@@ -119,6 +118,8 @@ def counters(
                 column=instruction.column,
                 missed_sectors=missed_sectors,
                 half_lines=half_lines,
+                line_passes=line_passes,
+                missed_requests=missed_requests,
             )
         )
     branch_counters = [

@@ -254,6 +254,7 @@ class _CauseSearch:
                         access,
                         sectors=access.ideal_sectors,
                         half_lines=-(-access.ideal_sectors // 2),
+                        line_passes=0,
                         missed_sectors=min(
                             access.ideal_sectors, math.ceil(access.missed_sectors * remaining_misses)
                         )
@@ -313,7 +314,11 @@ class _CauseSearch:
                         requests=max(1, round(access.requests / reads_saved)),
                         sectors=max(1, round(access.sectors / reads_saved)),
                         missed_sectors=min(access.missed_sectors, round(access.sectors / reads_saved)),
+                        missed_requests=min(
+                            access.missed_requests, max(1, round(access.requests / reads_saved))
+                        ),
                         half_lines=round(access.half_lines / reads_saved),
+                        line_passes=round(access.line_passes / reads_saved),
                         bytes_requested=round(access.bytes_requested / reads_saved),
                     )
                     if access.pc in pcs
@@ -450,11 +455,7 @@ class _CauseSearch:
             )
             without_traffic = _change_accesses(
                 in_registers,
-                lambda access: (
-                    replace(access, requests=1, sectors=0, missed_sectors=0, half_lines=0)
-                    if access.pc in pcs
-                    else access
-                ),
+                lambda access: _with_no_sectors(replace(access, requests=1)) if access.pc in pcs else access,
             )
             # Values that must be indexed stay in memory; assume that most of them are in shared memory.
             shared_accesses = [_as_shared(access, round(INDEXED_SHARE * access.requests)) for access in sites]
@@ -764,15 +765,17 @@ def _change_accesses(
 def _as_shared(access: AccessCounters, wavefronts: int) -> AccessCounters:
     """Return an access to shared memory with this many wavefronts that replaces another access."""
     return replace(
-        access,
+        _with_no_sectors(access),
         pc=-1 - access.pc,
         space="shared",
         wavefronts=wavefronts,
         ideal_wavefronts=wavefronts,
-        sectors=0,
-        missed_sectors=0,
-        half_lines=0,
     )
+
+
+def _with_no_sectors(access: AccessCounters) -> AccessCounters:
+    """Return an access that causes no traffic to the caches."""
+    return replace(access, sectors=0, missed_sectors=0, half_lines=0, line_passes=0, missed_requests=0)
 
 
 def _change_pipes(

@@ -173,6 +173,8 @@ def _matrix_cost(opcode_parts: list[str]) -> InstructionCost:
         loads = opcode_parts[0] == "ldmatrix" or opcode_parts[1] == "load"
         space = "shared" if any(modifier.startswith("shared") for modifier in opcode_parts) else "global"
         matrices = next((int(modifier[1]) for modifier in opcode_parts if modifier in ("x1", "x2", "x4")), 4)
+        if loads and opcode_parts[-1] == "tf32":
+            return InstructionCost((("lsu", WORDS_OF_TF32),), GENERIC_CLK, 2.0 * WORDS_OF_TF32, space)
         return InstructionCost((("lsu", 1.0),), MATRIX_CLK * matrices, 0.0, space if loads else "")
     m, n, k = next(
         map(int, shape_match.groups())
@@ -231,6 +233,9 @@ FACTOR_BYTES = {"f16": 2.0, "bf16": 2.0, "tf32": 4.0, "s8": 1.0, "u8": 1.0, "e4m
 DOUBLE_PRODUCTS = 9.7
 SMALL_DOUBLE_PRODUCTS = 2.03
 MATRIX_CLK = 2.0  # of a load, for each 8 x 8 matrix
+# Fragments of TF32 are loaded by word and generic address, which takes two additions.
+WORDS_OF_TF32 = 4.0
+GENERIC_CLK = 11.0
 # Share of the published rate that mma.sync reaches where other instructions (wgmma, tcgen05) are faster.
 SYNC_SHARES = {9: 0.64, 10: 0.64}
 

@@ -6,14 +6,16 @@ of its SM (issue slots, pipes, the load/store unit) and of the chip (L2, DRAM, a
 hides the other completely, so the two add up almost as the sides of a right triangle do (`OVERLAP`).
 
 Constants without a source of their own were fitted, all at once, to 208 launches on an H100 and an H200
-(``tools/timing``, warm caches, CUDA graphs; 118 more were not used for the fit). Clocks (`clk`) are converted
-for other GPUs by their own boost clock.
+(``tools/timing``, warm caches, CUDA graphs; 118 more were not used for the fit). Those of L1's lines and
+passes, of single sectors and of stores come from launches of ``memory_probes.cu`` on an H200. Clocks (`clk`)
+are converted for other GPUs by their own boost clock.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -42,7 +44,12 @@ TENSOR_OVERLAP = 3.0  # of tensor cores and the load/store unit: tiles of 1 to 1
 
 # --- SM -----------------------------------------------------------------------------------------
 ISSUE_SURPLUS = 1.06  # machine instructions per PTX instruction
-REQUEST_CLK = 1.43  # load/store unit, per request to global or local memory,
+# Load/store unit, per load from global or local memory; longer if it has many lines, or many passes, each of
+# one clock: 16 warps with 23 patterns of addresses (`memory_probes.cu`).
+LOAD_CLK = 1.38
+LINES_PER_CLK = 4.0
+FILL_CLK = 1.0  # per sector that comes from L2 without its neighbour
+REQUEST_CLK = 1.43  # per store,
 SECTOR_CLK = 0.139  # per sector of it where lanes are contiguous,
 SCATTERED_SECTOR_CLK = 0.907  # and where they are not
 WAVEFRONT_CLK = 1.0  # per wavefront of shared memory: 32-way conflicts
@@ -50,18 +57,25 @@ CONSTANT_PASS_CLK = 2.0  # per word of constant memory that a warp reads, two at
 L1_LATENCY_CLK = 34.0  # chains of addresses: 16 KiB, 4 MiB and more than L2, each hop 5 clk longer
 L2_LATENCY_CLK = 282.0
 DRAM_LATENCY_CLK = 721.0
-# A request of n lines waits for the slowest of them, log2 n such shares longer than for one, and L1 reads one
-# line after the other: chains of 1 to 32 lanes.
+# A request of n lines waits for the slowest of them, log2 n such shares longer than for one, and for each
+# additional pass of L1: chains of 1 to 32 lanes.
 L2_SPREAD = 0.02
 DRAM_SPREAD = 0.11
-LINE_CLK = 2.3
+PASS_CLK = 2.3
 CONFLICT_CLK = 2.0  # of a load from shared memory, for each wavefront beyond those without bank conflicts
 COPY_CLK = 20.0  # of an asynchronous copy, in addition to the latency of its source
 
 # --- chip ---------------------------------------------------------------------------------------
 L2_SECTOR_CLK = 1.036  # per SM
 L2_PORT_SHARE = 0.5  # of that, if few SMs use L2: an SM receives at most 64 bytes per clock
-PARTIAL_STORE_CLK = 4.24  # per SM and sector: stores of some bytes of a sector
+COPY_SECTOR_CLK = 0.65  # of a copy that bypasses L1
+SINGLE_SECTOR_CLK = 0.6  # in addition, of a sector that is loaded without its neighbour
+# Stores, per SM and sector; in addition if its neighbour is not stored with it, for some of its bytes only,
+# and for both. An H200's SMs together store 4.2 TB/s of whole lines, and 3.1 TB/s of single sectors.
+STORE_SECTOR_CLK = 1.93
+SINGLE_STORE_CLK = 0.76
+PARTIAL_STORE_CLK = 0.5
+SINGLE_PARTIAL_STORE_CLK = 0.84
 L2_USABLE_SHARE = 0.65  # arrays of this share of L2 stay there,
 L2_RAMP = 0.2  # and a fifth more make it as if none did
 # Atomics: clocks between two on one sector; clocks of each if many lanes use one word; the distance in bytes
@@ -193,6 +207,7 @@ class KernelWork:
         return requested_bytes, scattered_bytes
 
 
+TRANSPOSED_PASSES = 2.0  # passes for eight rows, for each that four rows at twice the distance take
 FRAGMENT_ROWS = 8  # rows of 16 or 32 bytes in one access to a fragment of wmma
 
 
@@ -208,7 +223,7 @@ def machine_counters(counters: KernelCounters) -> KernelCounters:
 
 def _machine_access(access: AccessCounters) -> AccessCounters:
     if ".cg" in access.text:
-        return replace(access, missed_sectors=access.sectors)
+        return replace(access, missed_sectors=access.sectors, missed_requests=access.requests)
     if not access.text.startswith("wmma") or not access.requests:
         return access
     is_pair = access.size_bytes < 4 or ".store" in access.text or ".load.c" in access.text
@@ -220,10 +235,26 @@ def _machine_access(access: AccessCounters) -> AccessCounters:
         requests=requests,
         sectors=sectors,
         missed_sectors=min(access.missed_sectors, sectors),
+        missed_requests=min(access.missed_requests, requests),
         half_lines=min(access.half_lines, sectors),
+        line_passes=_fragment_passes(access, requests),
         wavefronts=wavefronts,
         ideal_wavefronts=min(requests, wavefronts),
     )
+
+
+def _fragment_passes(access: AccessCounters, requests: int) -> int:
+    """Return the additional passes of L1 for the rows of a fragment in global memory.
+
+    An element of a fragment that is transposed is in four rows, whose distance is twice that of the eight
+    rows that a request in machine code reads. The columns of these are therefore known only roughly. The
+    lanes exchange the rows of such a fragment, in one pass per request.
+    """
+    is_transposed = (".load.a" in access.text and ".col." in access.text) or (
+        ".load.b" in access.text and ".row." in access.text
+    )
+    passes = access.line_passes * requests / access.requests
+    return round(TRANSPOSED_PASSES * passes + requests if is_transposed else passes)
 
 
 def dispatch_ns(info: DeviceInfo, block_threads: int) -> float:
@@ -304,7 +335,7 @@ def shared_ns(
         _time_until_served(instruction_shares * (clk / clock_ghz(info)), residents_of_sm, steady)
         for clk in (max(clocks.values()), tensor_clk)
     )
-    chip_time_ns = _shares_of(work.sectors) * max(chip_ns(info, work).values())
+    chip_time_ns = _shares_of(work.sectors) * max(chip_ns(info, work, steady).values())
     return sm_ns, tensor_ns, _time_until_served(chip_time_ns, residents_of_chip, steady)
 
 
@@ -399,14 +430,14 @@ def piece_clocks(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
     latency_spread = L2_SPREAD + dram_share * (DRAM_SPREAD - L2_SPREAD)
     miss_rates = {}
     lines = {}
+    passes = {}
     for access in work.of("load"):
         if not access.sectors:  # of shared memory, by a generic address
             continue
         lines[access.pc] = _lines_per_request(access)
-        # A value that all lanes read is read by the other warps of the block, too, which wait as long.
-        warps = work.warps_per_block if access.sectors == access.requests else 1
-        lane_rate = min(warps * access.missed_sectors / access.sectors, 1.0)
-        miss_rates[access.pc] = 1.0 - (1.0 - lane_rate) ** (access.sectors / access.requests)
+        passes[access.pc] = access.line_passes / access.requests
+        # Other warps of the block request the same lines soon after, and wait for them as long.
+        miss_rates[access.pc] = 1.0 - (1.0 - access.missed_requests / access.requests) ** work.warps_per_block
     piece_clk = np.zeros(len(work.pace.loads))
     for piece_index in np.flatnonzero(work.executions[: len(work.pace.loads)]).tolist():
         latency_clk = work.pace.chain_clk[piece_index]
@@ -421,7 +452,8 @@ def piece_clocks(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
                 miss_rate = 1.0 - (1.0 - sum(load_miss_rates) / len(load_miss_rates)) ** loads_together
             line_count = max(lines[pc] for pc in work.pace.loads[piece_index] if pc in lines)
             slowest_clk = miss_clk * (1.0 + latency_spread * math.log2(line_count * loads_together))
-            load_clk += LINE_CLK * (line_count - 1.0) + miss_rate * (slowest_clk - L1_LATENCY_CLK)
+            pass_count = max(passes[pc] for pc in work.pace.loads[piece_index] if pc in passes)
+            load_clk += PASS_CLK * pass_count + miss_rate * (slowest_clk - L1_LATENCY_CLK)
         piece_clk[piece_index] = float(work.executions[piece_index]) * float(
             np.interp(load_clk, LATENCIES, latency_clk)
         )
@@ -440,10 +472,20 @@ def piece_clocks(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
     return piece_clk + waited_clk
 
 
+def _ideal_passes(access: AccessCounters) -> float:
+    """Return the number of passes in which L1 could return the bytes of a request: each has 128 bytes."""
+    lane_bytes = access.bytes_requested / access.requests
+    return max(math.ceil(min(lane_bytes, SECTOR_BYTES * access.sectors / access.requests) / LINE_BYTES), 1.0)
+
+
 def _lines_per_request(access: AccessCounters) -> float:
     """Return the mean number of 128-byte lines per request: its half lines, unless it needs both halves."""
-    single_share = min(max(2.0 * access.half_lines / access.sectors - 1.0, 0.0), 1.0)
-    return max(access.half_lines / access.requests * (1.0 + single_share) / 2.0, 1.0)
+    return max(access.half_lines / access.requests * (1.0 + _single_share(access)) / 2.0, 1.0)
+
+
+def _single_share(access: AccessCounters) -> float:
+    """Return the share of sectors whose neighbour, in the same half of a line, is not accessed with them."""
+    return min(max(2.0 * access.half_lines / access.sectors - 1.0, 0.0), 1.0)
 
 
 def _copy_wait_clk(
@@ -488,7 +530,17 @@ def sm_clk(info: DeviceInfo, work: KernelWork) -> dict[str, float]:
                 work.pace.merged.get(access.pc, 1.0) if access.wavefronts == access.requests else 1.0
             )
             memory_clk += access.wavefronts * merged_share * WAVEFRONT_CLK
-    for access in work.of("load", "store"):
+        elif access.space == "generic" and not access.sectors:  # shared memory, by generic addresses
+            memory_clk += (access.wavefronts + access.requests) * WAVEFRONT_CLK
+    fill_clk = 0.0
+    for access in work.of("load"):
+        if access.sectors:
+            line_clk = access.requests * _lines_per_request(access) / LINES_PER_CLK
+            pass_clk = access.requests * _ideal_passes(access) + access.line_passes
+            memory_clk += max(access.requests * LOAD_CLK, line_clk, pass_clk)
+            fill_clk += access.missed_sectors * _single_share(access) * FILL_CLK
+    port_clk = max(fill_clk, L2_PORT_SHARE * _store_clk(work.of("store")))
+    for access in work.of("store"):
         is_merged = access.sectors <= 1.5 * max(access.bytes_requested / SECTOR_BYTES, access.requests)
         memory_clk += access.requests * REQUEST_CLK + (
             access.sectors * (SECTOR_CLK if is_merged else SCATTERED_SECTOR_CLK)
@@ -498,7 +550,10 @@ def sm_clk(info: DeviceInfo, work: KernelWork) -> dict[str, float]:
         for access in work.counters.accesses
         if access.space == "const" and access.requests
     )
-    return clocks | {"load/store": memory_clk, "constant": constant_pass_count * CONSTANT_PASS_CLK}
+    return clocks | {
+        "load/store": max(memory_clk, port_clk),
+        "constant": constant_pass_count * CONSTANT_PASS_CLK,
+    }
 
 
 def _constant_passes(access: AccessCounters) -> float:
@@ -509,23 +564,46 @@ def _constant_passes(access: AccessCounters) -> float:
     )
 
 
-def chip_ns(info: DeviceInfo, work: KernelWork) -> dict[str, float]:
-    """Return for how many ns the launch occupies each resource of the chip: L2, DRAM and atomic units."""
+def chip_ns(info: DeviceInfo, work: KernelWork, steady: float = 1.0) -> dict[str, float]:
+    """Return for how many ns the launch occupies each resource of the chip: L2, DRAM and atomic units.
+
+    Loads and stores use different wires between SMs and L2. If new blocks follow ended ones (`steady` is 1),
+    blocks store while others load. If all blocks run at once, they load before the stores outside of loops.
+    """
     atomic_clk = sum(_atomic_clk(work, access) for access in work.of("atomic") if access.sectors)
     clk = clock_ghz(info)
     dram_ns = dram_bytes(info, work) / (dram_gbps(info) * DRAM_HEADROOM)
-    return {"L2": l2_clk(work) / info.sm_count / clk, "atomics": atomic_clk / clk, "DRAM": dram_ns}
+    return {"L2": l2_clk(work, steady) / info.sm_count / clk, "atomics": atomic_clk / clk, "DRAM": dram_ns}
 
 
-def l2_clk(work: KernelWork) -> float:
+def l2_clk(work: KernelWork, steady: float = 1.0) -> float:
     """Return the clocks that L2 takes for all loads and stores if a single SM does all of the work."""
-    clocks = work.missed_sectors * L2_SECTOR_CLK
-    for access in work.of("store"):
-        used_share = (
-            min(access.bytes_requested / (SECTOR_BYTES * access.sectors), 1.0) if access.sectors else 1.0
-        )
-        clocks += access.sectors * (used_share * L2_SECTOR_CLK + (1.0 - used_share) * PARTIAL_STORE_CLK)
-    return clocks
+    load_clk = 0.0
+    for access in work.of("load"):
+        if access.sectors:
+            is_copy = access.text.startswith("cp.async.cg")
+            sector_clk = COPY_SECTOR_CLK if is_copy else L2_SECTOR_CLK
+            load_clk += access.missed_sectors * (sector_clk + SINGLE_SECTOR_CLK * _single_share(access))
+    stores = work.of("store")
+    rows = work.pace.rows
+    last_stores = [s for s in stores if work.executions[rows.get(s.pc, 0)] <= work.warps]
+    last_clk = min(load_clk, _store_clk(last_stores)) if steady < 1.0 else 0.0
+    return max(load_clk, _store_clk(stores)) + (1.0 - steady) * last_clk
+
+
+def _store_clk(stores: Sequence[AccessCounters]) -> float:
+    """Return the clocks that L2 takes for stores if a single SM does all of the work."""
+    store_clk = 0.0
+    for access in stores:
+        if access.sectors:
+            single_share = _single_share(access)
+            partial_share = min(2.0 * (1.0 - access.bytes_requested / (SECTOR_BYTES * access.sectors)), 1.0)
+            store_clk += access.sectors * (
+                STORE_SECTOR_CLK
+                + single_share * SINGLE_STORE_CLK
+                + max(partial_share, 0.0) * (PARTIAL_STORE_CLK + single_share * SINGLE_PARTIAL_STORE_CLK)
+            )
+    return store_clk
 
 
 def _atomic_clk(work: KernelWork, access: AccessCounters) -> float:
