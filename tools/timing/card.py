@@ -178,7 +178,7 @@ with NumPy's. Recorded on an {device} ({date}, driver {driver}).
 
 In the first comparison, the median error was 13.6 % and the largest error was 15.0x. The largest errors
 belong to products that are split over k and added with atomic operations, whose times are modelled too long.
-Most other products are modelled 10 % to 25 % too short. If the model is changed because of this table, the
+Most other products are modelled 10 % to 30 % too short. If the model is changed because of this table, the
 programs no longer test it independently.
 
 | | goal | H200 |
