@@ -88,11 +88,11 @@ def test_more_memory_than_is_looked_at_is_no_reason_to_call_it_endless(
 
 
 def test_idle_kernels_have_a_shorter_limit() -> None:
-    gl.use_device(watchdog_s=1)
+    gl.use_device(watchdog_s=2)
     device = machine.current().current_device
-    device.idle_s = 0.2
-    assert progress(stopped(KERNEL.format(body=SILENT))).spent_s < 0.7
-    assert progress(stopped(KERNEL.format(body=STORES["global"]))).spent_s == 1
+    device.idle_s = 0.5  # time for several checks of memory on a busy machine, too
+    assert progress(stopped(KERNEL.format(body=SILENT))).spent_s < 1.5
+    assert progress(stopped(KERNEL.format(body=STORES["global"]))).spent_s == 2
 
 
 @pytest.mark.skipif(not hasattr(time, "pthread_getcpuclockid"), reason="threads have no clocks here")
