@@ -12,19 +12,21 @@ from virtualgpu.records import Dim3
 
 
 class GpulabError(Exception):
-    """Base class of gpulab's own errors."""
+    """Base class of the errors that gpulab itself defines."""
 
 
 class UnknownDeviceError(GpulabError, ValueError):
-    """Error for a device name that is not in the device table; the message suggests the nearest name."""
+    """Error for a device name that is not in the device table. The message suggests the most similar name."""
 
 
 class UnknownProcessorError(GpulabError, ValueError):
-    """Error for a processor for which kernels cannot be compiled; the message lists the possible ones."""
+    """Error for a processor for which kernels cannot be compiled. The message lists the supported
+    processors.
+    """
 
 
 class ArgumentWarning(UserWarning):
-    """Warning about an argument that a kernel ignores, or interprets differently than with CuPy."""
+    """Warning about a kernel argument that is ignored, or interpreted differently than with CuPy."""
 
 
 class SourceWarning(ArgumentWarning):
@@ -32,24 +34,24 @@ class SourceWarning(ArgumentWarning):
 
 
 class NotSupportedError(GpulabError, NotImplementedError):
-    """Error for an operation that the virtual GPU does not support; the message names an alternative."""
+    """Error for an operation that the virtual GPU does not support. The message names an alternative."""
 
 
 class ToolMissingError(GpulabError, RuntimeError):
-    """Error for a tool of NVIDIA that is not installed; the message says how to get it."""
+    """Error for an NVIDIA tool that is not installed. The message describes how to install it."""
 
 
 class PtxError(GpulabError, ValueError):
-    """Error for PTX that cannot be parsed; the message names the line."""
+    """Error for PTX code that cannot be parsed. The message names the line."""
 
 
 class WatchError(GpulabError, ValueError):
-    """Error for a watch expression or a stop that cannot be parsed or evaluated."""
+    """Error for a watch expression or stop condition that cannot be parsed or evaluated."""
 
 
 @dataclass(frozen=True, slots=True)
 class FaultSite:
-    """Location of a kernel fault: the source line, block and thread."""
+    """The source line, block and thread in which a kernel fault happened."""
 
     kernel: str
     line: int
@@ -69,7 +71,7 @@ class FaultSite:
 
 
 def did_you_mean(name: str, known_names: Iterable[str], cutoff: float = 0.3) -> str:
-    """Return ``" Did you mean 'x'?"`` with the most similar of the known names, or "".
+    """Return ``" Did you mean 'x'?"`` with the most similar known name, or an empty string.
 
     `cutoff` is the argument of `difflib.get_close_matches`.
     """
@@ -81,7 +83,7 @@ _PACKAGES = ("virtualgpu", "gpulab", "gpulab_course")
 
 
 def warn(message: str, category: type[Warning] = ArgumentWarning) -> None:
-    """Issue a warning for the line that called this package."""
+    """Issue a warning that refers to the line of the program which called this package."""
     level = 1
     frame = sys._getframe()
     while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in _PACKAGES:

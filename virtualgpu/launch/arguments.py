@@ -12,7 +12,7 @@ class DeviceArray:
 
 
 class DevicePointer:
-    """A pointer such as ``cp.cuda.MemoryPointer``; ``ptr`` is the device address."""
+    """A pointer to device memory, such as ``cp.cuda.MemoryPointer``. The attribute ``ptr`` is the address."""
 
     __slots__ = ()
 
@@ -20,7 +20,7 @@ class DevicePointer:
 
 
 class TextureHandle:
-    """A texture or surface object: the handle that kernels receive (``ptr``), and the object's memory."""
+    """A texture or surface object with its memory. Kernels receive the handle ``ptr``."""
 
     ptr: int
     device: VirtualDevice
@@ -29,7 +29,7 @@ class TextureHandle:
 
 
 def other_machine_error(owner: VirtualDevice) -> ValueError:
-    """Return the error for an array whose virtual machine is no longer the current one."""
+    """Return the error for an array that belongs to an earlier virtual machine."""
     return ValueError(
         f"The array is on {owner.info.name}, which is no longer the selected device. Create it again."
     )

@@ -22,14 +22,14 @@ _LOCAL_LINE = 1 << 44
 
 @dataclass(frozen=True, slots=True)
 class CacheWatch:
-    """A recorder of a launch's accesses, and the bytes of each array that are in L2 before the launch."""
+    """A recorder of the memory accesses of a launch, with the initial contents of L2."""
 
     notes: AccessNotes
     resident_bytes: dict[int, int]
 
 
 def watch_caches(prepared: PreparedLaunch) -> CacheWatch:
-    """Return a recorder for the accesses of a launch. For a cold launch, L2 is empty at the start."""
+    """Return a recorder for the memory accesses of a launch. For a cold launch, L2 is empty at the start."""
     from virtualgpu.engine.caches.notes import AccessNotes
 
     device = prepared.device
@@ -39,7 +39,7 @@ def watch_caches(prepared: PreparedLaunch) -> CacheWatch:
 
 
 def with_caches(finished: FinishedLaunch, watch: CacheWatch) -> KernelCounters:
-    """Replay the accesses of a launch in a model of the caches, and add the results to its counters.
+    """Simulate the caches for the recorded accesses of a launch, and add the results to its counters.
 
     Notes
     -----

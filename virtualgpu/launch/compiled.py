@@ -34,7 +34,7 @@ _LOG_WARNING_PATTERN = re.compile(r"^kernel\.cu\(\d+\): warning.*", re.MULTILINE
 
 
 def target_for(capability: tuple[int, int]) -> int:
-    """Return the NVRTC target for a device: the newest one that its compute capability can run.
+    """Return the newest NVRTC target that a device with the given compute capability can run.
 
     A device that is older than all targets (V100 with CUDA 13) uses the oldest target.
     """
@@ -45,7 +45,8 @@ def target_for(capability: tuple[int, int]) -> int:
 
 @dataclass(eq=False, slots=True)
 class CompiledModule:
-    """A compiled source. ``lowered_names`` maps name expressions to symbols.
+    """The result of compiling CUDA source code. The mapping ``lowered_names`` contains the symbol of each
+    name expression.
 
     ``is_precompiled`` is True for modules that were shipped with the course, which are used if NVRTC is not
     installed. ``log`` contains NVRTC's warnings.
@@ -69,20 +70,20 @@ class CompiledModule:
     _is_log_reported: bool = False
 
     def write_log(self, log_stream: TextIO) -> None:
-        """Write NVRTC's warnings to a text file."""
+        """Write the compiler warnings of NVRTC to a text file."""
         self._is_log_reported = True
         if self.log:
             log_stream.write(f"{self.log}\n")
 
     def warn(self) -> None:
-        """Show NVRTC's warnings about the source as `SourceWarning`, each of them only once."""
+        """Show the compiler warnings of NVRTC as `SourceWarning`. Each warning is shown only once."""
         if not self._is_log_reported:
             self._is_log_reported = True
             for message in _LOG_WARNING_PATTERN.findall(self.log):
                 warn(f"NVRTC warns about the kernel's source. {message.strip()}", SourceWarning)
 
     def program(self, device: VirtualDevice) -> Program:
-        """Return the module as loaded on a device, with its ``__device__`` variables."""
+        """Return the module, loaded on a device together with its ``__device__`` variables."""
         from virtualgpu.engine import Program
 
         with self._lock:
@@ -92,7 +93,7 @@ class CompiledModule:
             return program
 
     def kernel(self, name: str, device: VirtualDevice) -> CompiledKernel:
-        """Return a kernel as loaded on a device, given its name or name expression.
+        """Return the kernel with the given name or name expression, loaded on a device.
 
         Raises
         ------
@@ -114,7 +115,7 @@ class CompiledModule:
         return kernel
 
     def symbol(self, name: str) -> str:
-        """Return the symbol of a kernel, given its name or name expression.
+        """Return the mangled symbol of a kernel, given its name or name expression.
 
         Raises
         ------
@@ -129,11 +130,11 @@ class CompiledModule:
         )
 
     def source_name(self, symbol: str) -> str:
-        """Return the name of a kernel in the source, given its mangled symbol."""
+        """Return the name of a kernel in the source code, given its mangled symbol."""
         return next((name for name, lowered in self.lowered_names.items() if lowered == symbol), symbol)
 
     def source_params(self, symbol: str) -> tuple[SourceParam, ...] | None:
-        """Return the kernel's parameters as written in the source, or None if they are unclear."""
+        """Return the kernel's parameters as written in the source, or None if they cannot be determined."""
         expression = self.source_name(symbol)
         mangled = _MANGLED_PATTERN.match(expression)
         if mangled:
@@ -142,7 +143,7 @@ class CompiledModule:
         return source_params(self.code, identifiers[-1]) if identifiers else None
 
     def stats(self, symbol: str, info: DeviceInfo) -> KernelStats:
-        """Return the resources of a compiled kernel, as CUDA's function attributes report them."""
+        """Return the registers, memory sizes and thread limit of a compiled kernel, as CUDA reports them."""
         resources = self.resources[symbol]
         origin = (
             f"compiled {'in advance ' if self.is_precompiled else ''}by NVRTC"
@@ -190,7 +191,7 @@ class CompiledModule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompiledKernel:
-    """A kernel of a compiled module that is loaded on a device.
+    """A kernel of a compiled module, loaded on a device.
 
     ``symbol`` is its name in the PTX. ``source_params`` are its parameters as written in the source, or None
     if they are unclear there.
@@ -205,18 +206,18 @@ class CompiledKernel:
 
     @property
     def name(self) -> str:
-        """Name of the kernel in the source."""
+        """The name of the kernel in its source code."""
         return self.stats.name
 
     @property
     def entry(self) -> ir.Function:
-        """PTX function of the kernel."""
+        """The function of the kernel in PTX."""
         return self.program.entries[self.symbol]
 
 
 @functools.lru_cache(maxsize=512)
 def max_threads_per_block(info: DeviceInfo, resources: KernelResources) -> int:
-    """Return the largest number of threads per block that launch bounds and registers permit."""
+    """Return the largest number of threads per block that the kernel's launch bounds and registers permit."""
     launch_bound = resources.launch_bound_threads or info.max_threads_per_block
     launch_bound = min(launch_bound, info.max_threads_per_block)
     if resources.estimated:  # ptxas would have limited the registers to those of the largest block
@@ -245,7 +246,7 @@ def fit(info: DeviceInfo, resources: KernelResources, block_threads: int, shared
 def compiled_module(
     code: str, options: tuple[str, ...], name_expressions: tuple[str, ...], capability: tuple[int, int]
 ) -> CompiledModule:
-    """Compile a module for a compute capability, or return it from the cache of this process.
+    """Return the module compiled for a compute capability. Compiled modules are cached in this process.
 
     Raises
     ------

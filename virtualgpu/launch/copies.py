@@ -20,24 +20,28 @@ class _Region:
 
 
 def size_bytes(args: Sequence[Any], source: Any) -> int:
-    """Return the bytes of device memory that the array arguments use; `source` is their array module."""
+    """Return the size in bytes of the device memory that the arrays of module `source` among the arguments
+    use.
+    """
     return sum(region.end - region.start for region in _regions(args, source))
 
 
 def placeholders(args: Sequence[Any], source: Any, target: Any) -> tuple[Any, ...]:
-    """Replace the arrays of module `source` in the arguments by uninitialized arrays of module `target`."""
+    """Return the arguments with each array of module `source` replaced by an uninitialized array of module
+    `target`.
+    """
     return tuple(
         target.empty(arg.shape, arg.dtype) if isinstance(arg, source.ndarray) else arg for arg in args
     )
 
 
 def memory_of(args: Sequence[Any], source: Any) -> list[Any]:
-    """Return the device memory that contains the array arguments, as byte arrays that do not overlap."""
+    """Return the device memory of the array arguments as byte arrays that do not overlap."""
     return [_bytes_of(args[region.positions[0]], region, source) for region in _regions(args, source)]
 
 
 class Copies:
-    """The arguments of a launch, whose arrays can be copied to another device.
+    """The arguments of a launch, with arrays that can be copied to another device.
 
     Parameters
     ----------
@@ -60,7 +64,7 @@ class Copies:
             self._regions.append((region, array.copy() if keep_contents else array, is_whole_array))
 
     def on(self, target: Any) -> tuple[Any, ...]:
-        """Return the arguments with copies of their arrays on the device of the array module `target`."""
+        """Return the arguments with copies of their arrays on another device."""
         args = list(self._args)
         for region, array, is_whole_array in self._regions:
             array_copy = target.asarray(array.get())

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DebugBuild:
-    """The variables of a kernel, and their types, as its debug build declares them.
+    """The variables of a kernel and their types, as a debug build of the kernel declares them.
 
     ``described`` adds variables and unrolled loops to warps that the launch itself traced; without a debug
     build it returns them unchanged. ``missing_reason`` is the reason if there is no debug build.
@@ -46,7 +46,7 @@ _WATCHDOG_S = 5.0
 
 
 def run_debug_build(prepared: PreparedLaunch, request: TraceRequest) -> DebugBuild:
-    """Run a debug build of the kernel to trace one block, and restore device memory afterwards."""
+    """Run a debug build of the kernel to trace one block. Device memory is restored afterwards."""
     from virtualgpu.compile.ptx.dwarf import declared_variables
     from virtualgpu.engine.observe.results import linear
     from virtualgpu.engine.observe.unrolled import unroll_factors
@@ -141,7 +141,9 @@ def _restored(memory: DeviceMemory) -> Iterator[bool]:
 
 
 def contents(memory: DeviceMemory) -> list[tuple[int, npt.NDArray[np.uint8]]] | None:
-    """Return a copy of all device memory in use, by address, or None if it is too large to copy."""
+    """Return copies of all device memory in use, as pairs (address, bytes), or None if it is too large to
+    copy.
+    """
     starts, ends = (column.tolist() for column in memory.live())
     if sum(ends) - sum(starts) > _MAX_SAVED_BYTES:
         return None

@@ -18,7 +18,7 @@ Shape = int | Sequence[int]
 # Compared by identity, since arrays among the arguments cannot be compared with ==.
 @dataclass(frozen=True, slots=True, eq=False)
 class Launch:
-    """A kernel with its grid, block, arguments, dynamic shared memory per block, and stream.
+    """A kernel launch with its grid, block, arguments, dynamic shared memory and stream.
 
     ``kernel`` is a ``RawKernel`` of CuPy or the virtual GPU, or a `KernelSource`. `of` and `as_cupy` check
     their arguments; the device's backend checks its limits and the kernel's parameters.
@@ -41,7 +41,7 @@ class Launch:
         shared_mem: int = 0,
         stream: Any = None,
     ) -> Launch:
-        """Check the arguments of ``gl.launch``, and return them as a `Launch`.
+        """Create a `Launch` from the arguments of ``gl.launch``, and check them.
 
         Raises
         ------
@@ -58,7 +58,8 @@ class Launch:
 
     @classmethod
     def as_cupy(cls, kernel: Any, grid: Any, block: Any, args: Any, shared_mem: Any) -> Launch:
-        """Return the launch for ``kernel(grid, block, args)``, with arguments interpreted as in CuPy.
+        """Return the launch for the call ``kernel(grid, block, args)``, with the arguments interpreted as in
+        CuPy.
 
         Shapes must be tuples. Sizes below 1 count as 1, with an `ArgumentWarning`.
 
@@ -78,12 +79,12 @@ class Launch:
 
     @property
     def source(self) -> KernelSource:
-        """Name, code and options of the kernel, which identify it on any device."""
+        """The kernel's name, source code and compiler options, which identify it on any device."""
         return kernel_source(self.kernel)
 
     @property
     def block_threads(self) -> int:
-        """Number of threads in a block."""
+        """Number of threads in each block."""
         return prod(self.block)
 
     @property
@@ -92,16 +93,16 @@ class Launch:
         return prod(self.grid) * prod(self.block)
 
     def run(self) -> None:
-        """Launch the kernel as CuPy does, without recording anything."""
+        """Launch the kernel without recording anything."""
         with self.on_stream():
             self.kernel(self.grid, self.block, self.args, shared_mem=self.shared_bytes)
 
     def on_stream(self) -> AbstractContextManager[Any]:
-        """Context manager in which the stream of the launch, if it has one, is the current stream."""
+        """Context manager that makes the stream of the launch the current stream."""
         return nullcontext() if self.stream is None else self.stream
 
     def warp_position(self, block_index: Shape, warp: int) -> tuple[Dim3, int]:
-        """Check that a block and a warp exist in the launch, and return the block index and the warp number.
+        """Return the index of a block and the number of a warp, after a check that they exist in the launch.
 
         Raises
         ------
@@ -125,11 +126,13 @@ class Launch:
 
     @property
     def is_one_dimensional(self) -> bool:
-        """Return whether grid and block use only x, so that the block size can be changed."""
+        """Return whether the grid and the block extend only along x, so that another block size can be
+        chosen.
+        """
         return self.grid[1:] == (1, 1) and self.block[1:] == (1, 1)
 
     def resized(self, threads: int) -> Launch:
-        """Return a one-dimensional launch with another block size and at least as many threads.
+        """Return a one-dimensional launch with another block size and at least the same number of threads.
 
         Dynamic shared memory grows with the block, since kernels often use a number of bytes per thread. It
         does not shrink, since other kernels do not.
@@ -140,7 +143,7 @@ class Launch:
 
 
 def kernel_source(kernel: Any) -> KernelSource:
-    """Return name, code, options and name expressions of a ``RawKernel`` of CuPy or virtualgpu.
+    """Return the name, source code and compiler options of a ``RawKernel`` of CuPy or virtualgpu.
 
     Raises
     ------
@@ -170,7 +173,7 @@ def kernel_source(kernel: Any) -> KernelSource:
 
 
 def dims(name: str, value: Any, minimum: int = 1) -> Dim3:
-    """Return one to three integers as (x, y, z); `name` is used in error messages.
+    """Return one to three integers as a tuple (x, y, z). Error messages contain `name`.
 
     Raises
     ------

@@ -35,7 +35,7 @@ def check_shape(info: DeviceInfo, grid: Dim3, block: Dim3) -> None:
 
 
 def check_kernel(info: DeviceInfo, stats: KernelStats, bound: int | None, block: Dim3) -> None:
-    """Raise an error if a block has more threads than the kernel's launch bounds or registers permit."""
+    """Raise an error if the block size exceeds the kernel's launch bounds or the available registers."""
     threads = prod(block)
     if stats.local_bytes > _MAX_LOCAL_BYTES:
         raise CUDADriverError(
@@ -65,7 +65,7 @@ def check_kernel(info: DeviceInfo, stats: KernelStats, bound: int | None, block:
 def check_shared(
     info: DeviceInfo, stats: KernelStats, shared_bytes: int, max_dynamic_shared_bytes: int | None
 ) -> None:
-    """Raise an error if a launch uses more dynamic shared memory than its kernel or the device permits."""
+    """Raise an error if a launch uses more shared memory than its kernel or the device permits."""
     device_limit = info.shared_per_block_optin_bytes - stats.static_shared_bytes
     allowed_bytes = (
         device_limit if max_dynamic_shared_bytes is None else min(max_dynamic_shared_bytes, device_limit)
@@ -89,7 +89,9 @@ def check_shared(
 
 
 def check_cooperative(info: DeviceInfo, blocks: int, resident_blocks: int) -> None:
-    """Raise ``CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE`` if the device cannot run all blocks at once."""
+    """Raise ``CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE`` if the device cannot run all blocks at the same
+    time.
+    """
     if blocks > resident_blocks:
         raise CUDADriverError(
             720,

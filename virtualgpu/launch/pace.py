@@ -55,7 +55,9 @@ _UNUSED_RESULT_COST = InstructionCost((("lsu", 1.0),), 0.0)
 
 
 def pace(kernel: Kernel, clk_by_pipe: Mapping[str, float]) -> Pace:
-    """Compute the cost of each basic block of a kernel. `clk_by_pipe` is the result of `pipe_clk`."""
+    """Return the modelled cost of each basic block of a kernel. The argument `clk_by_pipe` is the result of
+    `pipe_clk`.
+    """
     functions = [plan.function for plan in kernel.plans]
     blocks = kernel.tables.blocks
     pipes = np.zeros((len(blocks), len(PIPES)))
@@ -575,7 +577,7 @@ class _Alignment:
         self._alignment_by_register: dict[str, int] = {}
 
     def of(self, operand: ir.Operand | None, max_steps: int = MAX_STEPS) -> int:
-        """Return the largest power of two, up to 16, that divides an operand; 1 if it is not known."""
+        """Return the largest power of two, at most 16, that is known to divide an operand."""
         if isinstance(operand, ir.Symbol):
             return _alignment_of(operand.offset)
         if isinstance(operand, ir.Immediate):

@@ -26,7 +26,7 @@ _INTEGER_KINDS = "biu"
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A packed parameter buffer, and the arrays to which its pointers refer."""
+    """The packed parameters of a launch, and the arrays that their pointers refer to."""
 
     buffer: bytes
     arrays: dict[int, int]
@@ -43,7 +43,7 @@ def pack(
     *,
     allow_extra: bool = False,
 ) -> Packed:
-    """Pack `args` into the parameter buffer of the kernel's PTX.
+    """Pack the arguments of a launch into a buffer with the layout of the kernel's PTX parameters.
 
     Parameters
     ----------

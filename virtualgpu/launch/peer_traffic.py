@@ -19,7 +19,7 @@ def peer_traffic(
     accesses: Iterable[AccessCounters],
     arrays: Mapping[int, int],
 ) -> dict[tuple[int, int], int]:
-    """Return the bytes that a launch moved between devices, by (source, target).
+    """Return the number of bytes that a launch moved between each pair of devices (source, target).
 
     Parameters
     ----------

@@ -41,7 +41,7 @@ MAX_LISTED_BLOCKS = 200_000
 
 @dataclass(frozen=True, slots=True)
 class PreparedLaunch:
-    """A launch that was checked for a device, with all data that the engine and the time model need.
+    """A launch that has been checked for a device, with all data that is needed to run it.
 
     ``launch`` keeps the arguments alive until the kernel has run. ``arrays`` maps the addresses of array
     arguments to their bytes, ``names`` to their parameters. If ``cold`` is true, no array is in L2 at the
@@ -68,17 +68,19 @@ class PreparedLaunch:
 
     @property
     def blocks_per_sm(self) -> int:
-        """Number of blocks that an SM can run at once, at least 1."""
+        """Number of blocks that one SM can run at the same time. It is at least 1."""
         return max(self.occupancy.blocks_per_sm, 1)
 
     @property
     def resident_blocks(self) -> int:
-        """Number of blocks of this launch that the device can run at once."""
+        """Number of blocks of this launch that the device can run at the same time."""
         return self.occupancy.blocks_per_sm * self.device.info.sm_count
 
     @property
     def l1_bytes(self) -> int:
-        """Size of each SM's L1 cache in bytes, which depends on the shared memory of the resident blocks."""
+        """Size of the L1 cache of each SM in bytes. It depends on the shared memory that the resident blocks
+        use.
+        """
         info = self.device.info
         stats = self.kernel.stats
         shared_bytes = (
@@ -89,17 +91,17 @@ class PreparedLaunch:
 
     @property
     def sm_share(self) -> float:
-        """Number of blocks in the grid divided by the number that the device can run at once, at most 1."""
+        """The fraction of the device's block slots that the grid fills, at most 1."""
         return min(1.0, prod(self.grid) / (self.device.info.sm_count * self.blocks_per_sm))
 
     @property
     def waves(self) -> int:
-        """Number of blocks in the grid divided by the number that the device can run at once, rounded up."""
+        """Number of waves in which the device runs the grid, rounded up."""
         return max(1, -(-prod(self.grid) // (self.device.info.sm_count * self.blocks_per_sm)))
 
     @property
     def options(self) -> RunOptions:
-        """Options with which the engine runs the kernel without observers."""
+        """The options with which the engine runs the kernel without observers."""
         from virtualgpu.engine import RunOptions
 
         device = self.device
@@ -119,7 +121,7 @@ class PreparedLaunch:
         )
 
     def run(self, options: RunOptions | None = None) -> FinishedLaunch:
-        """Execute the kernel, without advancing the modelled clock.
+        """Execute the kernel without adding its time to the modelled clock.
 
         Faults raise errors of `virtualgpu.cuda_errors`.
         """
@@ -132,7 +134,7 @@ class PreparedLaunch:
         return FinishedLaunch(self, result, sum(self.arrays.values()) if self.cold else missing_bytes)
 
     def submit(self, stream: Any, options: RunOptions | None = None) -> FinishedLaunch | None:
-        """Submit the launch to a stream, which executes it and adds its modelled time.
+        """Submit the launch to a stream, which executes it and adds its modelled duration.
 
         The result is None if the stream captures a graph.
         """
@@ -186,7 +188,7 @@ class PreparedLaunch:
 
     @property
     def parameters(self) -> tuple[NodeParameter, ...]:
-        """Parameters of the kernel as bytes, with names and types if the source contains them."""
+        """The kernel's parameters as bytes, with names and types if the source is available."""
         memory = self.device.memory
         params = self.kernel.entry.params
         source_params = self.kernel.source_params or ()
@@ -208,7 +210,7 @@ class PreparedLaunch:
         )
 
     def changed(self, node: GraphNode) -> Operation:
-        """Return the launch with the parameters and grid of a graph node, after checking them."""
+        """Return the launch with the parameters and the grid of a graph node, which are checked first."""
         assert node.grid is not None
         assert node.block is not None
         buffer = bytearray(self.packed.params)
@@ -236,11 +238,13 @@ class PreparedLaunch:
         )._make_operation
 
     def released(self) -> Operation:
-        """Return the launch as a graph node that stores addresses and keeps no arrays alive."""
+        """Return a copy of the launch for a graph node. It stores addresses and does not keep arrays
+        alive.
+        """
         return replace(self, launch=replace(self.launch, args=()))._make_operation
 
     def as_cooperative(self) -> PreparedLaunch:
-        """Return a copy of the launch that is a cooperative launch.
+        """Return a copy of the launch as a cooperative launch.
 
         Raises
         ------
@@ -251,7 +255,7 @@ class PreparedLaunch:
         return replace(self, packed=replace(self.packed, cooperative=True))
 
     def fitted_cooperative(self) -> PreparedLaunch:
-        """Return a copy of the launch that is cooperative and whose grid fits on the device.
+        """Return a copy of the launch as a cooperative launch, with a grid that fits on the device.
 
         A grid that is too large is reduced, with a warning.
 
@@ -277,7 +281,7 @@ class PreparedLaunch:
 
 @dataclass(frozen=True)
 class FinishedLaunch:
-    """A launch that has run: its counters, and the SM and times of each block in the time model.
+    """A launch that has finished, with its counters and its modelled times.
 
     ``cold_bytes`` of its arrays were not in L2 at the start.
     """
@@ -309,7 +313,7 @@ class FinishedLaunch:
 
     @cached_property
     def placement(self) -> Placement:
-        """SM, start and end of every block."""
+        """The SM, start time and end time of every block."""
         info = self.prepared.device.info
         per_sm = self.prepared.blocks_per_sm
         durations = cost.block_durations_ns(info, self._kernel_work, per_sm)
@@ -319,13 +323,15 @@ class FinishedLaunch:
 
     @property
     def duration_ns(self) -> float:
-        """Modelled duration of the kernel on the device in ns."""
+        """Modelled duration of the kernel in ns."""
         _, _, end_ns = self.placement
         return cost.kernel_start_ns(self._kernel_work) + float(end_ns.max(initial=0.0))
 
     @property
     def costs(self) -> LaunchCosts:
-        """The causes of the modelled time, each with the time that the launch would take without it."""
+        """The causes of the modelled time. Each has the time that the launch would take without this
+        cause.
+        """
         from virtualgpu.model.cost.causes import costs
 
         prepared = self.prepared
@@ -339,12 +345,12 @@ class FinishedLaunch:
 
     @property
     def kernel_and_bus_ns(self) -> float:
-        """Duration of the kernel in ns, including transfers of managed or host memory that it accesses."""
+        """Duration of the kernel in ns, including the transfer of managed or host memory that it accesses."""
         accessed_bytes = SECTOR_BYTES * float(self.result.block_sectors.sum())
         return bus.kernel_ns(self.prepared.device, self.duration_ns, self.prepared.arrays, accessed_bytes)
 
     def stream_time_ns(self, counts: KernelCounts, passage: Passage) -> float:
-        """Return the duration of the kernel in its stream in ns, including transfers over links.
+        """Return the duration of the kernel in its stream in ns, including transfers between devices.
 
         Transfers to and from other devices are recorded in `passage`, and counts for a recorded timeline in
         `counts`.
@@ -373,7 +379,7 @@ class FinishedLaunch:
 
     @property
     def trace(self) -> LaunchTrace:
-        """SM and times of every block, as computed by the time model."""
+        """The SM and the times of every block, as computed by the time model."""
         prepared = self.prepared
         info = self.prepared.device.info
         sm, start_ns, end_ns = self.placement
@@ -401,7 +407,7 @@ def prepare(
     *,
     allow_extra: bool = False,
 ) -> PreparedLaunch:
-    """Check a launch against the limits of the device, and pack its arguments.
+    """Check a launch against the limits of the device, and pack the kernel's arguments.
 
     Parameters
     ----------

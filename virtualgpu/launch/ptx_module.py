@@ -84,7 +84,7 @@ def _estimate_resources(module: ir.Module, kernel: ir.Function) -> KernelResourc
 
 
 def register_estimate(function: ir.Function) -> int:
-    """Return the largest number of a function's 32-bit registers that are live at the same time."""
+    """Return the largest number of 32-bit registers of a function that are live at the same time."""
     flow = cfg.build(function)
     words_by_register = {
         name: _word_count(register_type) for name, register_type in function.registers.items()

@@ -40,7 +40,8 @@ _ELEMENT_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class SourceParam:
-    """A kernel parameter in the source: its name, its type, and the NumPy dtype of a pointer's elements.
+    """A kernel parameter as written in the source. It has a name, a type and, for a pointer, the NumPy dtype
+    of the elements.
 
     ``element`` is "" if the parameter is not a pointer or its type is not a plain one.
     """
@@ -52,7 +53,7 @@ class SourceParam:
 
 @functools.lru_cache(maxsize=512)
 def source_params(code: str, kernel: str) -> tuple[SourceParam, ...] | None:
-    """Return the parameters of a kernel in CUDA C++ source, or None if its definition is not found."""
+    """Return a kernel's parameters as written in CUDA C++ source, or None if the kernel is not found."""
     clean_code = _COMMENT_PATTERN.sub(" ", code)
     for match in re.finditer(rf"\b{re.escape(kernel)}\s*\(", clean_code):
         preceding_text = clean_code[max(0, match.start() - 200) : match.start()]
@@ -68,7 +69,7 @@ def source_params(code: str, kernel: str) -> tuple[SourceParam, ...] | None:
 
 
 def kernel_names(code: str) -> tuple[str, ...]:
-    """Return the names of the ``__global__`` functions in the source, in order."""
+    """Return the names of the ``__global__`` functions in source order."""
     clean_code = _LAUNCH_BOUNDS_PATTERN.sub(" ", _COMMENT_PATTERN.sub(" ", code))
     return tuple(dict.fromkeys(re.findall(r"__global__\s[\w\s]*?(\w+)\s*\(", clean_code)))
 

@@ -15,7 +15,7 @@ from virtualgpu.records import WarpTrace
 
 
 class WatchedLaunch:
-    """The watch expressions and stop conditions of one launch, parsed before the launch runs.
+    """The watch expressions and stop conditions of a launch, parsed before the launch runs.
 
     Parameters
     ----------
@@ -54,7 +54,8 @@ class WatchedLaunch:
         self._initial_contents = contents(prepared.device.memory) or []
 
     def of(self, warps: tuple[WarpTrace, ...]) -> tuple[WarpTrace, ...]:
-        """Add the values of watch expressions and the steps of stops to the traced warps of one block.
+        """Evaluate the watch expressions and stop conditions for the traced warps of one block, and add the
+        results to the traces.
 
         Raises
         ------

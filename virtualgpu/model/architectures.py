@@ -17,7 +17,7 @@ KIB = 1024
 
 @dataclass(frozen=True, slots=True)
 class ArchLimits:
-    """The limits of an SM for one compute capability. Sizes are in bytes; registers have 32 bits."""
+    """The limits of an SM for one compute capability. Sizes are in bytes, and registers have 32 bits."""
 
     compute_capability: tuple[int, int]
     architecture: str
@@ -36,7 +36,9 @@ class ArchLimits:
 
     @property
     def reserved_shared_per_block_bytes(self) -> int:
-        """Shared memory per block that the driver reserves: 1 KiB from compute capability 8.0 on."""
+        """Number of bytes of shared memory that the driver reserves in each block. It is 1 KiB from compute
+        capability 8.0 on.
+        """
         return KIB if self.compute_capability >= (8, 0) else 0
 
 

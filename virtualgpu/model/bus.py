@@ -35,7 +35,7 @@ PREFETCH_BLOCK_NS = 6_500.0
 def kernel_ns(
     device: VirtualDevice, duration_ns: float, arrays: Mapping[int, int], requested_bytes: float
 ) -> float:
-    """Return the duration of a kernel, including the transfers of arrays that are not in device memory.
+    """Return the duration of a kernel in ns, including the transfer of arrays that are not in device memory.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def kernel_ns(
 def over_links_ns(
     device: VirtualDevice, duration_ns: float, moved_bytes: Mapping[tuple[int, int], int], passage: Passage
 ) -> float:
-    """Return the duration of a kernel that moves bytes between devices.
+    """Return the duration in ns of a kernel that moves bytes between devices.
 
     `duration_ns` is its duration without these transfers, `moved_bytes` maps (source, target) to bytes. The
     transfers are stored in `passage`.
@@ -107,19 +107,23 @@ def _fault_wait_ns(info: DeviceInfo, migration: Migration) -> float:
 
 
 def host_touch_ns(info: DeviceInfo, migration: Migration) -> float:
-    """Return how long the host waits when it accesses pages that are new or on the device."""
+    """Return the time in ns that the host waits when it accesses pages that are new or on the device."""
     faults_ns = migration.new_bytes * HOST_NEW_PAGE_NS + migration.copied_bytes * HOST_PAGE_NS
     return faults_ns / PAGE_BYTES + migration.copied_bytes / cost.pinned_gbps(info)
 
 
 def prefetch_ns(info: DeviceInfo, kind: CopyKind, migration: Migration) -> float:
-    """Return the device time of ``cudaMemPrefetchAsync``: a copy in blocks, without page faults."""
+    """Return the device time in ns of ``cudaMemPrefetchAsync``, which copies in blocks and causes no page
+    faults.
+    """
     blocks = -(-(migration.copied_bytes + migration.new_bytes) // BLOCK_BYTES)
     return cost.copy_ns(info, kind, migration.copied_bytes, pinned=True) + blocks * PREFETCH_BLOCK_NS
 
 
 def touched_by_host(device: VirtualDevice, pages: ManagedPages, start: int, size_bytes: int) -> None:
-    """Move the pages of managed memory that the host accesses from the device to the host, which waits."""
+    """Move the managed pages that the host accesses from the device to the host. The host waits for the
+    transfer.
+    """
     migration = pages.to_host(start, size_bytes)
     device.memory.bus_bytes += migration.copied_bytes
     device.clock.advance(host_touch_ns(device.info, migration))

@@ -15,7 +15,7 @@ DEFAULT_DEVICE = "A100"
 
 
 def device_infos(name: str | None = None, count: int | None = None) -> list[DeviceInfo]:
-    """Return the GPUs of a new virtual machine.
+    """Return the properties of the GPUs of a new virtual machine.
 
     Parameters
     ----------
@@ -42,7 +42,8 @@ def device_infos(name: str | None = None, count: int | None = None) -> list[Devi
 
 
 def initial_watchdog_s() -> float:
-    """Return the time limit of a kernel in seconds from ``VIRTUALGPU_WATCHDOG_S``, by default 20.
+    """Return the initial time limit of a kernel in seconds. It is the value of ``VIRTUALGPU_WATCHDOG_S``, or
+    20 by default.
 
     Raises
     ------

@@ -54,13 +54,13 @@ class HostClock:
         self.lock = threading.RLock()
 
     def advance(self, duration_ns: float) -> int:
-        """Move the clock forward, and return the new time."""
+        """Move the clock forward by a duration, and return the new time."""
         with self.lock:
             self.now_ns += round(duration_ns)
             return self.now_ns
 
     def wait_until(self, time_ns: int) -> int:
-        """Let the host wait until `time_ns`, and return the new time."""
+        """Let the host wait until the given time, and return the new time."""
         with self.lock:
             self.waits += 1
             self.now_ns = max(self.now_ns, time_ns)
@@ -68,7 +68,7 @@ class HostClock:
 
 
 class Engine:
-    """A hardware unit of a device, such as a copy engine. Concurrent operations share its capacity of 1.0."""
+    """A hardware unit of a device, such as a copy engine. Concurrent operations share its capacity."""
 
     def __init__(self) -> None:
         self._intervals: list[tuple[int, int, float]] = []
@@ -76,7 +76,7 @@ class Engine:
         self._last_end_ns = 0
 
     def earliest(self, ready_ns: int, duration_ns: int, share: float, now_ns: int) -> int:
-        """Return the earliest time at which the engine can start an operation that is ready at `ready_ns`."""
+        """Return the earliest time at which the hardware unit can start an operation."""
         start_ns = max(ready_ns, self._floor_ns)
         if start_ns < self._last_end_ns:
             self._intervals = [interval for interval in self._intervals if interval[1] > now_ns]
@@ -90,7 +90,7 @@ class Engine:
         return start_ns
 
     def take(self, start: int, end: int, share: float) -> None:
-        """Reserve a share of the engine for a scheduled operation, from `start` to `end`."""
+        """Reserve a share of the hardware unit for an operation from `start` to `end`."""
         self._last_end_ns = max(self._last_end_ns, end)
         self._intervals.append((start, end, share))
         if len(self._intervals) > _MAX_INTERVALS:
@@ -100,7 +100,9 @@ class Engine:
             del self._intervals[:half]
 
     def intervals_after(self, after_ns: int) -> list[tuple[int, int, float]]:
-        """Return the reserved intervals (start, end, share) that end after `after_ns`."""
+        """Return the reserved intervals (start, end, share) of the hardware unit that end after the given
+        time.
+        """
         return [interval for interval in self._intervals if interval[1] > after_ns]
 
     def _load(self, start: int, end: int) -> float:
@@ -119,7 +121,8 @@ class Engine:
 
 @dataclass(slots=True)
 class Queue:
-    """A stream of a device: its operations run in order, and the next one starts at `tail_ns` or later.
+    """The queue of a stream, whose operations run one after the other. The next one starts at the time
+    ``tail_ns`` or later.
 
     ``last`` is the number of its last operation. ``frontier`` contains the numbers of the operations that
     the next one must follow; ``waits`` is true if operations of other queues are among them.
@@ -135,14 +138,16 @@ class Queue:
 
 @dataclass(slots=True, eq=False)
 class Moment:
-    """A point in a queue, reached when the operations ``after`` have ended and ``time_ns`` has passed."""
+    """A point in a queue. It is reached when the operations ``after`` have ended and the time ``time_ns`` has
+    passed.
+    """
 
     time_ns: int
     after: tuple[int, ...]
 
 
 class Schedule:
-    """The queues and engines of one device, and the start and end times of its operations.
+    """The queues and hardware units of one device, with the start and end times of its operations.
 
     Parameters
     ----------
@@ -180,11 +185,11 @@ class Schedule:
         self._moments: list[Moment] = []  # of the pending work
 
     def engine(self, name: EngineName) -> Engine:
-        """Return the engine of the device with this name."""
+        """Return the hardware unit of the device with the given name."""
         return self._engines[name]
 
     def has(self, handle: int) -> bool:
-        """Return whether a handle belongs to a stream that was created on this device."""
+        """Return whether a stream with this handle was created on this device."""
         return handle > PER_THREAD_QUEUE and handle in self._queues
 
     def create_queue(self, blocking: bool, priority: int) -> int:
@@ -199,7 +204,7 @@ class Schedule:
             return handle
 
     def own_handle(self, handle: int) -> int:
-        """Return the handle of the queue that a stream handle refers to in the calling thread.
+        """Return the handle of the queue that a stream handle selects in the calling thread.
 
         Each thread has its own per-thread default stream.
         """
@@ -213,7 +218,7 @@ class Schedule:
             return self._per_thread[thread]
 
     def destroy_queue(self, handle: int) -> None:
-        """Remove a queue; work that was submitted to it still runs."""
+        """Remove a stream's queue. Operations that were already submitted to it still run."""
         with self.clock.lock:
             self.settle()
             queue = self._queues.pop(handle, None)
@@ -235,13 +240,13 @@ class Schedule:
 
     @property
     def log(self) -> deque[Activity]:
-        """The last operations that ran, in the order of submission."""
+        """The most recent operations in the order of submission."""
         if self._pending:
             self.settle()
         return self._log
 
     def queue(self, handle: int) -> Queue:
-        """Return the queue of a stream handle."""
+        """Return the queue of the stream with the given handle."""
         handle = self.own_handle(handle)
         try:
             return self._queues[handle]
@@ -250,7 +255,7 @@ class Schedule:
             return self._queues.setdefault(handle, Queue(True, 0))
 
     def ready_ns(self, handle: int) -> int:
-        """Return the earliest time at which a new operation of a queue can start."""
+        """Return the earliest time at which the next operation of a queue can start."""
         with self.clock.lock:
             if not self._pending:
                 return self._ready_ns(handle)
@@ -258,7 +263,7 @@ class Schedule:
             return self._end_of(self._ready_ns(handle), self._frontier(self.queue(handle)))
 
     def tail_ns(self, handle: int) -> int:
-        """Return the time when the last operation of a queue ends."""
+        """Return the time at which the last operation of a queue ends."""
         with self.clock.lock:
             queue = self.queue(handle)
             if not self._pending:
@@ -288,7 +293,7 @@ class Schedule:
         sm_share: float = 1.0,
         ports: Sequence[tuple[Engine, float]] = (),
     ) -> tuple[int, int]:
-        """Schedule the next operation of a queue; return its start and end in ns of modelled time.
+        """Schedule the next operation of a queue, and return its start and end in ns of modelled time.
 
         Parameters
         ----------
@@ -314,7 +319,7 @@ class Schedule:
         activity: Callable[[int, int, tuple[int, ...]], Activity],
         ports: Sequence[tuple[Engine, float]] = (),
     ) -> Activity:
-        """Schedule operation `number` of a queue, and add it to the log.
+        """Schedule an operation of a queue, and add it to the log of operations.
 
         Parameters
         ----------
@@ -360,7 +365,7 @@ class Schedule:
             return self._log[-1]
 
     def settle(self) -> None:
-        """Plan the start and end of pending operations, and correct their times in the log."""
+        """Plan the start and end of all pending operations, and correct their times in the log."""
         if not self._pending or self._is_planned:
             return
         works = list(self._pending.values())
@@ -414,7 +419,8 @@ class Schedule:
         sm_share: float = 1.0,
         ports: Sequence[tuple[Engine, float]] = (),
     ) -> tuple[int, int]:
-        """Schedule an operation that is ready at `ready_ns` and has no queue, such as a graph node.
+        """Schedule an operation that is ready at the time `ready_ns` and belongs to no queue, such as a graph
+        node.
 
         The arguments and the result are those of `place`.
         """
@@ -438,7 +444,7 @@ class Schedule:
             return start_ns, start_ns + duration
 
     def extend(self, handle: int, end_ns: int, last: tuple[int, ...]) -> None:
-        """Set the end of a queue to the end of a graph, whose last operations have the numbers `last`."""
+        """Set the end of a queue to the end of a graph that was launched in it."""
         with self.clock.lock:
             queue = self.queue(handle)
             queue.tail_ns = max(queue.tail_ns, end_ns)
@@ -447,7 +453,7 @@ class Schedule:
             queue.waits = False
 
     def point(self, handle: int) -> Moment:
-        """Return the current end of a queue as a `Moment`."""
+        """Return the current end of a queue."""
         with self.clock.lock:
             moment = Moment(self._ready_ns(handle), self._frontier(self.queue(handle)))
             if self._pending:
@@ -455,13 +461,13 @@ class Schedule:
             return moment
 
     def time_of(self, moment: Moment) -> int:
-        """Return the time when a point in a queue is reached."""
+        """Return the time at which a point in a queue is reached."""
         with self.clock.lock:
             self.settle()
             return self._end_of(moment.time_ns, moment.after)
 
     def follow(self, handle: int, number: int) -> tuple[int, ...]:
-        """Make operation `number` the last one of a queue, and return the operations it waits for."""
+        """Make an operation the last one of a queue, and return the operations that it waits for."""
         with self.clock.lock:
             queue = self.queue(handle)
             predecessors = self._frontier(queue)
@@ -505,7 +511,9 @@ class Schedule:
         )
 
     def hold_until(self, handle: int, time_ns: int, after: tuple[int, ...] = ()) -> None:
-        """Delay the next operations of a queue until `time_ns`, and until the operations `after` end."""
+        """Delay the next operations of a queue until the time `time_ns` and until the operations `after` have
+        ended.
+        """
         with self.clock.lock:
             queue = self.queue(handle)
             queue.tail_ns = max(queue.tail_ns, time_ns)
@@ -513,11 +521,13 @@ class Schedule:
             queue.waits = queue.waits or bool(after)
 
     def is_done(self, time_ns: int) -> bool:
-        """Return whether the modelled clock has passed `time_ns`. The query itself costs the host time."""
+        """Return whether the modelled clock has passed the given time. The query itself takes time on the
+        host.
+        """
         return self.clock.advance(QUERY_NS) >= time_ns
 
     def synchronize(self, handle: int | None = None) -> None:
-        """Let the host wait for one queue, or for all operations of the device if `handle` is None."""
+        """Let the host wait for one queue, or for all operations of the device."""
         with self.clock.lock:
             if handle is None:
                 self._finish()

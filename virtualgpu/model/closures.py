@@ -19,18 +19,18 @@ View = npt.NDArray[Any]
 
 
 def address_of(view: View) -> int:
-    """Return the address of a view's first element."""
+    """Return the address of the first element of an array view."""
     return int(view.__array_interface__["data"][0])
 
 
 def released(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a copy of the function that does not keep its device arrays alive."""
+    """Return a copy of a function that does not keep its device arrays alive."""
     function_copy: Callable[..., Any] = _FunctionCopier(lambda view: view).changed(function)
     return function_copy
 
 
 def addresses(function: Callable[..., Any], memory: DeviceMemory) -> tuple[tuple[int, int], ...]:
-    """Return address and size in bytes of each array in device memory that a function uses."""
+    """Return the address and size in bytes of each device array that a function uses."""
     sizes: dict[int, int] = {}
     memory_start = memory.base_address
     memory_end = memory.base_address + memory.arena_bytes
@@ -46,7 +46,9 @@ def addresses(function: Callable[..., Any], memory: DeviceMemory) -> tuple[tuple
 
 
 def moved(function: Callable[..., Any], moves: Mapping[int, int], memory: DeviceMemory) -> Callable[..., Any]:
-    """Return a copy of the function whose device arrays have new addresses (`moves` maps old to new ones)."""
+    """Return a copy of a function whose device arrays have other addresses. The mapping `moves` has old
+    addresses as keys.
+    """
     function_copy: Callable[..., Any] = _FunctionCopier(
         lambda view: _moved_view(view, moves, memory)
     ).changed(function)
@@ -54,7 +56,7 @@ def moved(function: Callable[..., Any], moves: Mapping[int, int], memory: Device
 
 
 def moved_views(views: Iterable[View], moves: Mapping[int, int], memory: DeviceMemory) -> tuple[View, ...]:
-    """Return views of the arrays at other addresses; `moves` maps old to new addresses."""
+    """Return views of the same arrays at other addresses. The mapping `moves` has old addresses as keys."""
     return tuple(_moved_view(view, moves, memory) for view in views)
 
 

@@ -31,7 +31,8 @@ SHARED_PER_BLOCK_DEFAULT_BYTES = 48 * KIB
 
 @dataclass(frozen=True, slots=True)
 class DeviceSpec:
-    """A row of the table of GPUs. Rates are in GB/s (10^9), clocks in MHz, TFLOPS without sparsity.
+    """One row of the table of GPUs. Bandwidths are in GB/s (10^9 bytes), clock rates in MHz, TFLOPS without
+    sparsity.
 
     ``reported_bytes`` is the size that ``cudaMemGetInfo`` reports, 0 if it was not measured; it is less than
     the advertised ``memory_gib``.
@@ -61,7 +62,7 @@ class DeviceSpec:
 
     @property
     def info(self) -> DeviceInfo:
-        """The device's limits and rates as a `DeviceInfo` record."""
+        """The limits and rates of the device as a `DeviceInfo` record."""
         arch = arch_limits(self.compute_capability)
         field_names = {field.name for field in fields(DeviceInfo)}
         spec_values = {name: getattr(self, name) for name in field_names.intersection(DeviceSpec.__slots__)}
@@ -299,12 +300,12 @@ DEVICES: tuple[DeviceSpec, ...] = (
 
 
 def names() -> tuple[str, ...]:
-    """Return the names of the GPUs in the table, the oldest architecture first."""
+    """Return the names of all GPUs in the table, sorted from the oldest architecture to the newest."""
     return tuple(spec.name for spec in DEVICES)
 
 
 def device_spec(name: str) -> DeviceSpec:
-    """Return the table row of a GPU, with its sources.
+    """Return the row of a GPU in the table, with the sources of its numbers.
 
     Parameters
     ----------

@@ -96,18 +96,18 @@ class Processor:
 
 
 def architecture() -> str:
-    """Return ``x86``, ``arm64``, or the name that this machine reports for another architecture."""
+    """Return the name of this machine's processor architecture, such as ``x86`` or ``arm64``."""
     machine = platform.machine().lower()
     return {"x86_64": "x86", "amd64": "x86", "aarch64": "arm64"}.get(machine, machine)
 
 
 def levels() -> tuple[str, ...]:
-    """Return all feature levels of this architecture, the lowest first, including unsupported ones."""
+    """Return all feature levels of this processor architecture, sorted from the lowest to the highest."""
     return tuple(_LEVELS.get(architecture(), ()))
 
 
 def level(name: str) -> Processor:
-    """Return the processor that has exactly the features of a level such as ``x86-64-v3``.
+    """Return a processor that has exactly the features of the given level, such as ``x86-64-v3``.
 
     Code for a level can be generated on every machine of this architecture, and runs where `lacking` is
     empty.
@@ -123,7 +123,7 @@ def level(name: str) -> Processor:
 
 
 def lacking(name: str) -> list[str]:
-    """Return the features of a level that this computer's processor does not have."""
+    """Return the features of the given level that this computer's processor does not have."""
     return sorted(level(name).features - native().features)
 
 
@@ -144,7 +144,8 @@ def native() -> Processor:
 
 
 def chosen() -> Processor:
-    """Return the processor that ``VIRTUALGPU_CPU`` names; by default this machine's processor.
+    """Return the processor for which kernels are compiled. It is this machine's processor, or the one that
+    ``VIRTUALGPU_CPU`` names.
 
     Raises
     ------

@@ -23,7 +23,9 @@ _S_PER_INSTRUCTION = 120e-6
 
 @dataclass(frozen=True, slots=True)
 class Halves:
-    """The LLVM text of the two modules of a kernel: its own code, and the functions that it calls."""
+    """The LLVM text of a kernel, split into two modules: one for the kernel itself, one for the functions
+    that it calls.
+    """
 
     kernel_text: str
     support_text: str
@@ -31,7 +33,7 @@ class Halves:
 
 
 def translation_time_s(text: str, register_bytes: int) -> float:
-    """Estimate how many seconds of processor time it takes to translate a kernel as a single module."""
+    """Return the estimated processor time in seconds for translating a kernel as a single module."""
     instructions = 0.0
     in_warp_function = False
     for line in text.split("\n"):
@@ -46,7 +48,9 @@ def translation_time_s(text: str, register_bytes: int) -> float:
 
 
 def split(text: str) -> Halves | None:
-    """Split the LLVM text of a kernel into two modules. Return None if a line of it is not supported."""
+    """Split the LLVM text of a kernel into two modules, or return None if the text contains an unsupported
+    line.
+    """
     kernel_lines: list[str] = []
     support_lines: list[str] = []
     declarations: dict[str, str] = {}

@@ -25,7 +25,7 @@ _DECLARED_PATTERN = re.compile(
 
 
 def adapt(text: str, target_processor: Processor) -> str:
-    """Return LLVM text in which operations that `target_processor` lacks are replaced by equivalent ones."""
+    """Replace the operations in LLVM text that the target processor lacks by equivalent operations."""
     functions: dict[str, str] = {}
     if not target_processor.converts_halves:
         text = _HALF_CONVERSION_PATTERN.sub(lambda match: _conversion_call(match, functions), text + "\n")

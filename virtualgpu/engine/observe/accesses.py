@@ -26,7 +26,7 @@ _TAGGED_SPACES: tuple[Space, ...] = ("global", "shared", "local")  # by the tags
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A memory request of a traced warp: its step, its site, and the addresses of its lanes.
+    """A memory request of a traced warp, with the addresses of its lanes.
 
     Requests with generic addresses are divided by state space. Addresses of inactive lanes are -1.
     """
@@ -90,7 +90,7 @@ def _site_in_step(access_index: int, site_count: int) -> int:
 
 
 def shared_accesses(launch: RunningLaunch) -> SharedAccesses:
-    """Return the accesses of all traced warps to shared memory."""
+    """Return all accesses to shared memory that the traced warps made."""
     sites = [i for _, i in launch.kernel.tables.accesses]
     accesses = [request for request in requests(launch) if request.space == "shared"]
     site_indices = [request.site for request in accesses]
@@ -108,7 +108,7 @@ def _shared_kind(i: ir.Instruction) -> int:
 
 
 def access_trace(launch: RunningLaunch, counters: KernelCounters, request: TraceRequest) -> AccessTrace:
-    """Return the memory accesses of the traced warp, with the counters of the whole launch."""
+    """Return the addresses that the traced warp accessed, and the counters of the whole launch."""
     raw = launch.trace
     assert raw is not None
     kernel = launch.kernel

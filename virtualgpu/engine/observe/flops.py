@@ -21,7 +21,7 @@ _FACTORS = {"e4m3": "f8", "e5m2": "f8", "u8": "s8"}
 
 
 def operations(instruction: ir.Instruction) -> tuple[str, int]:
-    """Return the data type of an instruction on CUDA cores, and its floating-point operations per lane.
+    """Return the data type of a CUDA core instruction, and the number of floating-point operations per lane.
 
     Most instructions have none: ("", 0).
 
@@ -45,7 +45,7 @@ def operations(instruction: ir.Instruction) -> tuple[str, int]:
 
 
 def tensor_operations(instruction: ir.Instruction) -> tuple[str, int]:
-    """Return the number format of an instruction on tensor cores and the number of operations per lane.
+    """Return the number format of a tensor core instruction, and the number of operations per lane.
 
     Other instructions have none: ("", 0).
 

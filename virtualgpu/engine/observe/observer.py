@@ -11,14 +11,14 @@ from virtualgpu.compile.ptx import ir
 
 
 class Observer(Protocol):
-    """The interface of an object that receives every access of a launch, in order and before it happens.
+    """The interface of an object that receives every memory access of a launch just before it happens.
 
     It runs as compiled code, which may call Python for rare events: with the sites of the engine (`layout`)
     or with its own numbers. Arrays of 32 lanes are valid only during the call.
     """
 
     def watch(self, callback: int) -> tuple[int, int]:
-        """Return the addresses of the observer's compiled code and of its data, both for one worker.
+        """Return the addresses of the observer's compiled code and data for one worker.
 
         The code takes the context, the number of an access or another site, an address of 32 lanes, a mask of
         lanes, and for a scalar store the address of its 32 values. Shared and local addresses are offsets;
@@ -27,7 +27,7 @@ class Observer(Protocol):
         """
 
     def access(self, block: int, warp: int, number: int, addresses: npt.NDArray[np.int64], mask: int) -> bool:
-        """Handle the memory access with the given number.
+        """Handle a memory access, which is identified by its number.
 
         If the result is true, other warps run before the next branch of this warp.
         """
@@ -35,24 +35,27 @@ class Observer(Protocol):
     def custom_event(
         self, block: int, warp: int, site: int, lanes: npt.NDArray[np.int64] | None, mask: int, extra: int
     ) -> None:
-        """Handle a call from the observer's own code, with a site number that the engine does not use."""
+        """Handle a call from the observer's own code. The engine itself does not use the given site
+        number.
+        """
 
     def shuffle(
         self, block: int, warp: int, instruction: ir.Instruction, sources: npt.NDArray[np.int64], mask: int
     ) -> None:
-        """Handle a shuffle: the lanes in `mask` each read a register of the lane in `sources`."""
+        """Handle a shuffle, in which each lane of `mask` reads a register of the lane given in `sources`."""
 
     def barrier(self, block: int, threads: npt.NDArray[np.bool_], is_complete: bool, number: int = 0) -> None:
-        """Handle a barrier that threads of a block have passed; `threads` has the shape (warps, 32).
+        """Handle a barrier that threads of a block have passed. The array `threads` has the shape (warps,
+        32).
 
         `is_complete` is true if these are all running threads.
         """
 
     def wait(self, block: int, warp: int, instruction: ir.Instruction, mask: int, expected: int) -> None:
-        """Handle lanes that arrive at a barrier of the block and wait there.
+        """Handle the arrival of lanes that wait at a barrier of the block.
 
         The lanes in `expected` should arrive together.
         """
 
     def arrive(self, block: int, warp: int, mask: int, number: int) -> None:
-        """Handle lanes that arrive at a barrier of the block without waiting."""
+        """Handle the arrival of lanes that do not wait at a barrier of the block."""

@@ -15,7 +15,9 @@ _POINTER_BYTES = 8
 
 @dataclass(frozen=True, slots=True)
 class Writers:
-    """The instructions that write each register, and the registers passed to and from inlined functions."""
+    """The instructions that write each register, and the registers that are passed to and from inlined
+    functions.
+    """
 
     by_register: Mapping[str, Sequence[ir.Instruction]]
     passed_registers: Mapping[tuple[str, int], Sequence[str]]
@@ -49,7 +51,8 @@ def base_pointer(
     variables: Mapping[str, int],
     writers: Writers | None = None,
 ) -> int | None:
-    """Return the pointer from which an access's address was computed, or None if it is not unique.
+    """Return the pointer from which the address of a memory access was computed, or None if several are
+    possible.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ _SIGN_AGNOSTIC = {"add", "sub", "mad", "mul", "ld", "st"}
 
 
 def infer(function: ir.Function) -> dict[str, str]:
-    """Return the type of every register, such as ``f32``.
+    """Return the data type of every register of a function, such as ``f32``.
 
     It is inferred from the instructions that use the register, and otherwise the declared type.
     """

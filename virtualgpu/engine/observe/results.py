@@ -24,7 +24,7 @@ SPACES = ("global", "shared", "local", "const", "generic")
 
 @dataclass(slots=True)
 class Amounts(Generic[Name]):
-    """A table of counters: how much one execution of each piece of straight-line code adds to them."""
+    """A table with the amount by which one execution of each piece of code increases each counter."""
 
     amounts: dict[Name, Counter[int]] = field(default_factory=dict)
     _columns: tuple[npt.NDArray[np.int64], ...] = ()
@@ -34,7 +34,7 @@ class Amounts(Generic[Name]):
         self.amounts.setdefault(name, Counter())[piece] += amount
 
     def totals(self, executions: npt.NDArray[np.int64]) -> dict[Name, int]:
-        """Return the value of each counter, from the number of executions of each piece of code."""
+        """Return the value of each counter, computed from how often each piece of code was executed."""
         if not self.amounts:
             return {}
         if not self._columns:
@@ -52,7 +52,7 @@ class Amounts(Generic[Name]):
 
 @dataclass(frozen=True, slots=True)
 class KernelAmounts:
-    """Tables of how much one execution of each piece of code adds to counters by line, opcode and type."""
+    """The amounts by which one execution of each piece of a kernel's code increases the kernel's counters."""
 
     sizes: npt.NDArray[np.int64]
     lines: Amounts[int] = field(default_factory=Amounts)
@@ -62,7 +62,9 @@ class KernelAmounts:
 
 
 def kernel_amounts(kernel: Kernel) -> KernelAmounts:
-    """Return the `KernelAmounts` of a kernel. They are computed once and used for all its launches."""
+    """Return the amounts by which the pieces of a kernel's code increase its counters. They are computed only
+    once.
+    """
     blocks = kernel.tables.blocks
     result = KernelAmounts(np.array([block.end - block.first for _, block in blocks], np.int64))
     functions = [plan.function for plan in kernel.plans]
@@ -94,7 +96,7 @@ def counters(
     blocks: npt.NDArray[np.int64],
     longest_warp: int = 0,
 ) -> KernelCounters:
-    """Return the `KernelCounters` of a launch from the values that workers have counted."""
+    """Return the counters of a kernel launch from the values that the workers have counted."""
     executions = blocks[:, 0]
     lanes = blocks[:, 1]
     access_counters = []
@@ -165,7 +167,7 @@ def source_index(instruction: ir.Instruction) -> int:
 def sum_by_source(
     sites: Sequence[tuple[int, ir.Instruction]], copy_rows: npt.NDArray[np.int64]
 ) -> list[tuple[ir.Instruction, list[int]]]:
-    """Sum the counters of all inlined copies of each source instruction.
+    """Return the sums of the counters over all inlined copies of each instruction.
 
     `copy_rows` contains one row per copy.
     """
@@ -180,7 +182,8 @@ def sum_by_source(
 
 
 def source_numbers(sites: Sequence[tuple[int, ir.Instruction]]) -> list[int]:
-    """Return for each counted instruction, which may be a copy, the number of the original instruction.
+    """Return the number of the original instruction for each counted instruction, which may be an inlined
+    copy.
 
     Originals are numbered in the order in which they appear. An instruction that accesses memory several
     times has several numbers, which its copies share.
@@ -202,7 +205,7 @@ def source_numbers(sites: Sequence[tuple[int, ir.Instruction]]) -> list[int]:
 def access_cost(
     space: str, size: int, addresses: npt.NDArray[np.int64], mask: int, rule: Rule = "load"
 ) -> tuple[int, int]:
-    """Return how many sectors and shared-memory wavefronts one access takes."""
+    """Return the number of sectors and of shared-memory wavefronts that one memory access requires."""
     if space == "local":
         rule = "load"  # no two lanes share an address there
         addresses = interleave(addresses, size)
@@ -212,20 +215,20 @@ def access_cost(
 
 
 def interleave(offsets: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int64]:
-    """Convert each lane's offset in local memory to an address. Words of different lanes are interleaved."""
+    """Convert the offset of each lane in local memory to an address in interleaved memory."""
     return offsets // 4 * 128 + np.arange(layout.LANES) * max(size, 4)
 
 
 def linear(index: Dim3, shape: Dim3) -> int:
-    """Return the linear number of a block in its grid, where x changes fastest."""
+    """Return the linear number of a block in its grid. The x coordinate changes fastest."""
     return index[0] + shape[0] * (index[1] + shape[1] * index[2])
 
 
 def unlinear(number: int, shape: Dim3) -> Dim3:
-    """Return the index of a block from its linear number; the inverse of `linear`."""
+    """Return the index of a block in its grid from its linear number. This is the inverse of `linear`."""
     return number % shape[0], number // shape[0] % shape[1], number // (shape[0] * shape[1])
 
 
 def total_counters(parts: Sequence[npt.NDArray[np.int64]], stride_bytes: int) -> npt.NDArray[np.int64]:
-    """Return the sum of the counters of several workers, with one row per instruction."""
+    """Return the counters summed over all workers, with one row per instruction."""
     return np.sum(parts, axis=0, dtype=np.int64).reshape(-1, stride_bytes // 8)

@@ -20,7 +20,7 @@ _OTHER_WARPS_FACTOR = 4
 
 @dataclass(frozen=True, slots=True)
 class TraceRequest:
-    """The choice of the warp or block to trace, and the largest number of steps.
+    """The warp or block that a trace records, and the maximum number of recorded steps.
 
     With `whole_block` all warps of the block are traced; `max_steps` then bounds all of them together.
     The record contains `steps`, the warp's `accesses` to memory, its `fragments`, or several of these.
@@ -36,7 +36,8 @@ class TraceRequest:
 
 
 class TraceBuffers:
-    """The memory for a trace of at most some steps, 570 bytes each. Pages not written use no memory.
+    """The memory that a trace is written to. Each step takes 570 bytes, but pages that are not written use no
+    memory.
 
     `max_steps` bounds the steps of traced warps; with `others` there is room for stores by other warps.
     ``stopped`` means that the block was stopped because it ran too long.
@@ -56,7 +57,7 @@ class TraceBuffers:
         self.shared: npt.NDArray[np.uint8] | None = None
 
     def fields(self) -> dict[str, int]:
-        """Return the values of the context's fields at the start of a trace."""
+        """Return the initial values of the fields of the context record that control a trace."""
         step_records = self.all_steps
         rows = self.all_rows
         return {
@@ -68,7 +69,7 @@ class TraceBuffers:
         }
 
     def read(self, context_record: Any, shared: npt.NDArray[np.uint8]) -> None:
-        """Copy the trace records of generated code from the context and from shared memory."""
+        """Copy the recorded steps from the memory that the generated code has written."""
         step_count = self._filled_rows(context_record, "trace_cursor", self.all_steps)
         if not step_count:
             return  # another worker ran the traced block
@@ -91,7 +92,9 @@ class TraceBuffers:
         lanes: npt.NDArray[np.bool_],
         result: int,
     ) -> None:
-        """Store the result of a barrier's reduction in the steps in which these lanes arrived there."""
+        """Store the result of a barrier's reduction in the trace steps in which the lanes arrived at the
+        barrier.
+        """
         step_records = self.all_steps[: self._filled_rows(context_record, "trace_cursor", self.all_steps)]
         pending_mask = int(np.bitwise_or.reduce(np.flatnonzero(lanes) * 0 + (1 << np.flatnonzero(lanes))))
         arrivals = (

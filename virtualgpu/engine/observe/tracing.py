@@ -35,7 +35,7 @@ _STOPPED = (
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """All instructions of a kernel and of the functions that it calls, with properties of each."""
+    """All instructions of a kernel and of the functions that it calls, with their properties."""
 
     code: tuple[ir.Instruction, ...]
     bases: Ints
@@ -143,7 +143,7 @@ def _scheduling_order(kernel: Kernel, bases: Ints) -> tuple[npt.NDArray[np.int32
 
 
 def block_trace(launch: RunningLaunch, provenance: Provenance, request: TraceRequest) -> BlockTrace:
-    """Return the trace of a block.
+    """Return the recorded steps of all warps of one block.
 
     Warps of which only stores to shared memory were recorded are not included.
     """

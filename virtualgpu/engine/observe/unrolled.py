@@ -21,7 +21,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class TracedLoop:
-    """A loop in a traced run: its lines, the iterations of each thread, and its instructions.
+    """A loop in a traced run of a kernel.
 
     ``repeats`` is how often the most frequent operation at one place of the source is in the loop.
     """
@@ -33,7 +33,7 @@ class TracedLoop:
 
 
 def unroll_factors(optimised: TracedRun, debug_build: TracedRun) -> tuple[int, ...]:
-    """Return, for each loop of the optimised code, how many source iterations one iteration executes.
+    """Return how many iterations of the source loop one iteration of each optimized loop executes.
 
     Parameters
     ----------

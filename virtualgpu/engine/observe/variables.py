@@ -33,7 +33,9 @@ _NO_EXECUTIONS = np.zeros(WARP_SIZE, np.int64)
 
 
 class Definition(NamedTuple):
-    """An executed instruction that writes a register, with the register's type and the original function."""
+    """An executed instruction that writes a register. The field ``function`` names the function that it
+    originally belonged to.
+    """
 
     position: int
     function: str
@@ -58,7 +60,7 @@ class TracedRun:
 
     @cached_property
     def code(self) -> tuple[tuple[str, ir.Instruction], ...]:
-        """The instruction at each index of the trace's list of instructions, with its original function."""
+        """The instructions of the trace, each with the function that it originally belonged to."""
         return tuple(
             (instruction.origin[0] if instruction.origin else plan.function.name, instruction)
             for plan in self.kernel.plans
@@ -81,7 +83,7 @@ class TracedRun:
         return steps_by_warp
 
     def times(self, positions: Iterable[int]) -> Ints:
-        """Return how often each thread executed the instructions at the given indices."""
+        """Return the number of times that each thread executed the instructions at the given indices."""
         missing = [position for position in positions if position not in self._times]
         for position in missing:
             self._times[position] = np.concatenate(
@@ -96,7 +98,9 @@ class TracedRun:
         return thread_counts
 
     def active_times(self, positions: Iterable[int]) -> Ints:
-        """Return how often each thread was active at the given instructions, even if predicated off."""
+        """Return the number of times that each thread was active at the given instructions, even if
+        predicated off.
+        """
         warp_counts = [
             lanes_of(trace.active_mask[warp_steps[position]]).sum(axis=0)
             if position in warp_steps
@@ -114,7 +118,9 @@ class TracedRun:
         return {}
 
     def repeats_to_end(self, positions: Iterable[int]) -> bool:
-        """Return whether warps were still repeating the instructions when their trace was cut."""
+        """Return whether warps were still repeating the given instructions when the trace reached its maximum
+        length.
+        """
         for trace, steps_of in zip(self.traces, self._steps, strict=True):
             sorted_steps = np.sort(
                 np.concatenate(
@@ -129,7 +135,9 @@ class TracedRun:
         return True
 
     def written(self, positions: Iterable[int]) -> Values:
-        """Return the first values that each thread wrote with the instructions at the given indices."""
+        """Return the values that each thread wrote with the instructions at the given indices, in the order
+        of the steps.
+        """
         values_by_thread: Values = []
         for trace, steps_of in zip(self.traces, self._steps, strict=True):
             assert trace.value is not None
@@ -164,7 +172,7 @@ class TracedRun:
 def find_variables(
     optimised: TracedRun, debug_build: TracedRun, declarations: Sequence[DeclaredVariable], ptx: ir.Module
 ) -> tuple[Variable, ...]:
-    """Return the scalar variables of the source, with the optimized instructions that write them.
+    """Return the scalar variables of the source, and the optimized instructions that write each of them.
 
     Parameters
     ----------

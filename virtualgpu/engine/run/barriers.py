@@ -21,7 +21,7 @@ _BLOCK_MASK = (1 << layout.BARRIER_SHIFT) - 1
 
 
 class Worker(Protocol):
-    """The interface of a worker that the functions for barriers need."""
+    """The part of a worker's interface that the barrier functions use."""
 
     launch: RunningLaunch
     context: npt.NDArray[Any]
@@ -31,11 +31,11 @@ class Worker(Protocol):
     excused: dict[int, tuple[int, ...]]
 
     def bytes_at(self, address: int, size: int) -> npt.NDArray[np.uint8]:
-        """Return host memory as a writable array."""
+        """Return a range of host memory as a writable array of bytes."""
 
 
 def lane_pcs(worker: Worker) -> npt.NDArray[np.int32]:
-    """Return the program counters of all lanes of a block as a writable view of shape (warps, 32)."""
+    """Return the program counters of all lanes of a block as a writable array of shape (warps, 32)."""
     context_record = worker.context[0]
     frames_address = int(context_record["frames"])
     stride = int(context_record["frame_stride"])
@@ -45,7 +45,7 @@ def lane_pcs(worker: Worker) -> npt.NDArray[np.int32]:
 
 
 def running_thread(worker: Worker) -> tuple[int, int, int] | None:
-    """Return the warp, lane and basic block of a thread that is not waiting and has not ended, or None."""
+    """Return the warp, lane and basic block of a thread that is still running, or None if there is none."""
     pcs = lane_pcs(worker).copy()  # the block may continue to run
     # For a block that is about to start, the values are undefined.
     warps, lanes = np.nonzero((pcs >= 0) & (pcs < len(worker.launch.kernel.plans[0].flow.blocks)))
@@ -57,7 +57,7 @@ def running_thread(worker: Worker) -> tuple[int, int, int] | None:
 
 
 def expected_lanes(worker: Worker, barrier: ir.Instruction, warp: int, mask: int) -> int:
-    """Return the lanes of a warp that must reach a barrier together.
+    """Return the mask of the lanes of a warp that must reach a barrier together.
 
     After diverged lanes have alternated, as lanes that wait for each other do, the order of their arrival
     depends on the engine. Then only the lanes that have arrived, `mask`, are expected.
@@ -93,7 +93,7 @@ def _barrier_at(worker: Worker, wait_code: int) -> ir.Instruction:
 
 
 def open_barriers(worker: Worker) -> int:
-    """Open every barrier that all of its threads have reached. If there is none, report a deadlock."""
+    """Open every barrier that all expected threads have reached, or report a deadlock if there is none."""
     pcs = lane_pcs(worker)
     waiting_lanes = (pcs >= layout.AT_BARRIER) & (pcs != layout.EXITED)
     alive = pcs != layout.EXITED

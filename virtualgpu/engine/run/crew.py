@@ -49,7 +49,9 @@ _pool_lock = threading.Lock()
 
 
 def cores() -> int:
-    """Return the number of CPU cores that run kernels: those of this process, or ``VIRTUALGPU_THREADS``."""
+    """Return the number of CPU cores that run kernels. It is the value of ``VIRTUALGPU_THREADS``, or by
+    default the number of cores of this process.
+    """
     thread_setting = os.environ.get("VIRTUALGPU_THREADS", "")
     if thread_setting.isdecimal() and int(thread_setting):
         return int(thread_setting)
@@ -76,7 +78,7 @@ def _worker_pool() -> concurrent.futures.ThreadPoolExecutor:
 
 
 class Crew:
-    """A runner of some blocks of a grid on one thread.
+    """A runner that executes some blocks of a grid on one thread.
 
     Blocks that only spin are suspended while others continue.
 
@@ -109,7 +111,7 @@ class Crew:
         return any(worker.context[0]["truncated"] for worker in self.workers)
 
     def run(self, order: npt.NDArray[np.int64]) -> bool:
-        """Run all blocks of this crew, and return False after a fault."""
+        """Run all blocks of this crew, and return False if a fault has stopped them."""
         self._stopwatch = Stopwatch()
         try:
             return self._run(order)
@@ -118,7 +120,7 @@ class Crew:
 
     @property
     def spent_s(self) -> float:
-        """Processor time of the crew in seconds so far."""
+        """Processor time in seconds that the crew has used so far."""
         return 0.0 if self._stopwatch is None else self._stopwatch.spent_s
 
     def _run(self, order: npt.NDArray[np.int64]) -> bool:
@@ -170,7 +172,7 @@ class Crew:
 
     @property
     def ended(self) -> int:
-        """Number of blocks of the crew that have ended so far."""
+        """Number of blocks of the crew that have finished so far."""
         running = self._running
         return self._completed + (
             max(running.next_position - self._first_position, 0) if running is not None else 0
@@ -178,7 +180,9 @@ class Crew:
 
     @property
     def state(self) -> tuple[int, int, int]:
-        """Number of ended blocks, number of the running block, and how many of its threads have ended."""
+        """The progress of the crew: the number of finished blocks, the running block, and how many of its
+        threads have finished.
+        """
         running = self._running
         if running is None:
             return self.ended, -1, 0
@@ -189,7 +193,7 @@ class Crew:
 def run(
     launch: RunningLaunch, launch_parts: Sequence[tuple[RunningLaunch, npt.NDArray[np.int64]]]
 ) -> list[Worker]:
-    """Run parts of a grid one after the other, each on several CPU cores if that is faster.
+    """Run the parts of a grid one after the other. Each part uses several CPU cores if this is faster.
 
     The calling thread only waits, so that Ctrl-C and the notebook's stop button reach it.
 

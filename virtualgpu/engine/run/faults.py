@@ -47,7 +47,7 @@ _SPACES = {
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault in a kernel, as the generated code has recorded it."""
+    """A fault of a kernel as the generated code recorded it."""
 
     code: int
     function: ir.Function
@@ -65,13 +65,13 @@ class Fault:
 
     @property
     def signed_address(self) -> int:
-        """Address of the fault. In shared and local memory, it is an offset, which may be negative."""
+        """The address of the fault. For shared and local memory it is an offset, which may be negative."""
         bits = {layout.ILLEGAL_SHARED: 32, layout.ILLEGAL_LOCAL: 64}.get(self.code, 0)
         return self.address - (1 << bits) if bits and self.address >> (bits - 1) else self.address
 
 
 def site_of(fault: Fault, kernel: str, code: str) -> FaultSite:
-    """Return the location of a fault, including the line in the learner's source."""
+    """Return where a fault happened in the kernel, including the source line."""
     line_number = fault.instruction.line if fault.instruction else 0
     lines = code.split("\n")
     source_text = lines[line_number - 1].strip() if 0 < line_number <= len(lines) else ""
@@ -164,7 +164,9 @@ def _past_the_end_advice(nearest: Allocation | None, address: int) -> str:
 
 
 def stop_message(faults: Sequence[Fault], kernel: str, code: str) -> str:
-    """Return the message for a kernel that the user has stopped, with its location."""
+    """Return the error message for a kernel that the user has interrupted. It names the place where the
+    kernel was.
+    """
     fault_site = next((site_of(f, kernel, code) for f in faults if f.code == layout.ABORTED), None)
     return f"kernel '{kernel}' was stopped" + (
         f" at {_location_text(fault_site)}." if fault_site is not None else "."
@@ -172,7 +174,7 @@ def stop_message(faults: Sequence[Fault], kernel: str, code: str) -> str:
 
 
 def to_exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> Exception:
-    """Return the exception for a fault, with the kind of fault and its state space."""
+    """Return the exception that describes a kernel fault."""
     error = _make_exception(fault, kernel, code, memory)
     if isinstance(error, errors.KernelFault):
         error.kind = KINDS.get(fault.code, "")

@@ -26,7 +26,7 @@ _PATIENCE_ROUNDS = 16
 
 @dataclass(frozen=True, slots=True)
 class PackedLaunch:
-    """A launch request for the engine: the kernel's (mangled) name, the grid, the arguments as bytes.
+    """A request to the engine to launch a kernel, with the arguments packed as bytes.
 
     ``shared_bytes`` is the dynamic shared memory of a block. ``cooperative`` keeps all blocks in flight
     and gives cooperative groups a grid workspace. ``source_name`` is the name in messages and records.
@@ -42,13 +42,13 @@ class PackedLaunch:
 
     @property
     def title(self) -> str:
-        """The kernel's name as in its source code."""
+        """The name of the kernel in its source code."""
         return self.source_name or self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """The options of a launch: settings of its device, and observers of the run.
+    """The options of a kernel launch, such as device settings and observers.
 
     Parameters
     ----------
@@ -109,7 +109,8 @@ class RunOptions:
 
 @dataclass(slots=True)
 class RunningLaunch:
-    """A launch while it runs: its code, the state that workers share, and the arrays that its blocks fill.
+    """A kernel launch while it runs. It has the code, the state that the workers share, and the arrays that
+    blocks fill.
 
     ``shared_bytes`` is all shared memory of a block, static and dynamic.
     """
@@ -145,7 +146,7 @@ class RunningLaunch:
 
     @property
     def patience(self) -> int:
-        """Number of rounds for which a block may spin before it is suspended so that other blocks can run.
+        """Number of rounds that a block may wait in a loop before other blocks are allowed to run.
 
         With an observer it is 1, because more orders are checked when blocks alternate.
         """
@@ -168,7 +169,7 @@ class RunningLaunch:
         block: int,
         request: TraceRequest,
     ) -> RunningLaunch:
-        """Return the launch with code that records the steps of one warp, or of all warps of a block."""
+        """Return a copy of the launch whose code records the steps of one warp or of one block."""
         return dataclasses.replace(
             self,
             kernel=kernel,

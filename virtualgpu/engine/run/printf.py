@@ -20,7 +20,7 @@ _MAX_COLUMNS = 4096
 
 
 class PrintBuffer:
-    """The printed output of a launch, limited to the size of CUDA's buffer.
+    """A buffer for the printed output of a kernel launch. It is as large as CUDA's buffer.
 
     Further calls of ``printf`` are only counted.
     """
@@ -35,7 +35,7 @@ class PrintBuffer:
         return self._size_bytes < BUFFER_BYTES
 
     def add(self, text: str) -> None:
-        """Add the output of one call. Discard it if the buffer is full."""
+        """Add the output of one ``printf`` call, or discard it if the buffer is full."""
         if not self.has_space:
             self.dropped += 1
             return
@@ -44,11 +44,11 @@ class PrintBuffer:
 
     @property
     def calls(self) -> int:
-        """Number of ``printf`` calls so far."""
+        """Number of ``printf`` calls in the launch so far."""
         return len(self._texts) + self.dropped
 
     def text(self) -> str:
-        """Return all output, and a last line with the number of discarded calls."""
+        """Return the complete output. If calls were discarded, a last line states how many."""
         output = "".join(self._texts)
         if self.dropped:
             output += (
@@ -73,7 +73,7 @@ def read_string(read: Callable[[int, int], bytes], address: int) -> str:
 
 @functools.lru_cache(maxsize=256)
 def argument_count(template: str) -> int:
-    """Return the number of arguments in a format string, which CUDA's ``printf`` returns."""
+    """Return the number of arguments that a format string needs. CUDA's ``printf`` returns this number."""
     specifiers = _SPECIFIER_PATTERN.findall(template)
     return sum(
         1 + (width == "*") + (precision == "*")
@@ -156,7 +156,7 @@ def _python_format(template: str) -> _PythonFormat | None:
 
 
 def format_text(template: str, buffer: bytes, read: Callable[[int, int], bytes]) -> str:
-    """Format the arguments of a ``printf`` call, which CUDA packs into 4 or 8 bytes each."""
+    """Return the text that a ``printf`` call prints. The buffer contains the arguments as CUDA packs them."""
     python_format = _python_format(template)
     if python_format is not None and len(buffer) >= python_format.packed.size:
         return python_format.text % python_format.packed.unpack_from(buffer)

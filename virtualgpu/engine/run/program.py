@@ -39,7 +39,7 @@ _BYTES_PER_BLOCK = 64
 
 @dataclass(frozen=True, slots=True)
 class LaunchResult:
-    """The results of a launch. The ``block_`` columns have one row per block (linear number)."""
+    """The results of a kernel launch. Arrays whose names begin with ``block_`` have one row per block."""
 
     counters: KernelCounters | None
     block_warp_instructions: npt.NDArray[np.int64]
@@ -129,7 +129,7 @@ class Program:
         self._lock = threading.RLock()
 
     def cached(self, key: Hashable, compute: Callable[[], T]) -> T:
-        """Return the cached value for a key, and compute the value if it is missing.
+        """Return the cached value for a key, which is computed at the first call.
 
         All programs with the same PTX text share the cache.
         """
@@ -140,7 +140,7 @@ class Program:
 
     @property
     def entries(self) -> dict[str, ir.Function]:
-        """Kernels of the module by their (mangled) names."""
+        """The kernels of the module as a mapping from mangled names."""
         return self.module.entries
 
     def static_shared_bytes(self, name: str) -> int:
@@ -149,15 +149,15 @@ class Program:
         return codegen.shared_layout(module, codegen.reachable(module, name))[1]
 
     def generated(self, name: str, *, observe: bool = False, trap_nan: bool = False) -> codegen.Kernel:
-        """Return the generated code that `launch` runs for a kernel without counters."""
+        """Return the generated code for launches of a kernel without counters."""
         return _compile_kernel(self.ptx, name, False, False, observe, trap_nan)[0]
 
     def counting(self, name: str) -> codegen.Kernel:
-        """Return the generated code that `launch` runs for a kernel with counters and an observer."""
+        """Return the generated code for launches of a kernel with counters and an observer."""
         return _compile_kernel(self.ptx, name, True, False, True)[0]
 
     def traced_kernel(self, name: str, *, count: bool) -> codegen.Kernel:
-        """Return the generated code that `launch` runs for a kernel with a trace.
+        """Return the generated code for launches of a kernel with a trace.
 
         The instructions in the trace are those of this code.
         """
@@ -197,7 +197,7 @@ class Program:
     def launch(
         self, packed: PackedLaunch, memory: DeviceMemory, options: RunOptions | None = None
     ) -> LaunchResult:
-        """Run all blocks of a kernel in the device's address space `memory`.
+        """Run all blocks of a kernel, with `memory` as the memory of the device.
 
         Raises
         ------

@@ -8,7 +8,7 @@ import time
 
 
 class Stopwatch:
-    """A stopwatch for the processor time of the thread that created it, in seconds.
+    """A stopwatch that measures the processor time of the thread that created it.
 
     It measures wall time if the system has no clock for processor time.
 
@@ -25,7 +25,7 @@ class Stopwatch:
         self._begun_s = time.monotonic() if self._clock is None else time.clock_gettime(self._clock)
 
     def stop(self) -> None:
-        """Stop at the current time, because the thread continues with other work."""
+        """Stop the measurement now, because the thread continues with other work."""
         self._read_s = self.spent_s
         self._is_running = False
 

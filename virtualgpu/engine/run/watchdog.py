@@ -28,25 +28,27 @@ _PAUSE_S = 0.002
 
 
 class Crew(Protocol):
-    """The interface of a runner that executes some of a launch's blocks on one thread."""
+    """The interface of a runner that executes some blocks of a launch on one thread."""
 
     workers: list[Worker]
 
     @property
     def spent_s(self) -> float:
-        """Processor time of the crew in seconds so far."""
+        """Processor time in seconds that the crew has used so far."""
 
     @property
     def ended(self) -> int:
-        """Number of blocks of the crew that have ended so far."""
+        """Number of blocks of the crew that have finished so far."""
 
     @property
     def state(self) -> tuple[int, int, int]:
-        """Number of ended blocks, number of the running block, and how many of its threads have ended."""
+        """The progress of the crew: the number of finished blocks, the running block, and how many of its
+        threads have finished.
+        """
 
 
 class Watchdog:
-    """A timer that stops a launch after too much processor time without progress.
+    """A timer that stops a kernel launch which uses too much processor time.
 
     The limit is processor time, not wall time: on a busy machine a kernel gets a share of a core. However, if
     no thread ends any more, a launch is stopped when its limit, and at least 20 s, have passed as wall time.
@@ -73,7 +75,7 @@ class Watchdog:
         self.progress: Progress | None = None  # progress of a launch when it was stopped
 
     def begin(self, crews: Sequence[Crew]) -> None:
-        """Watch the crews that run the next part of the launch."""
+        """Watch the crews that run the next part of the kernel launch."""
         self._spent_before_s = self.spent_s
         self._ended_before = self.ended
         self._crews = crews
@@ -82,21 +84,21 @@ class Watchdog:
 
     @property
     def spent_s(self) -> float:
-        """Processor time of the launch in seconds so far, of all crews."""
+        """Processor time in seconds that all crews of the launch have used so far."""
         return self._spent_before_s + max((crew.spent_s for crew in self._crews), default=0.0)
 
     @property
     def ended(self) -> int:
-        """Number of blocks of the launch that have ended so far."""
+        """Number of blocks of the launch that have finished so far."""
         return self._ended_before + sum(crew.ended for crew in self._crews)
 
     @property
     def since_last_end_s(self) -> float:
-        """Processor time in seconds that has been used since the last thread or block ended."""
+        """Processor time in seconds that the launch has used since a thread or block last finished."""
         return self.spent_s - self._last_end_s
 
     def is_over(self) -> bool:
-        """Check the progress of the launch, and return whether it must be stopped."""
+        """Return whether the launch must be stopped because its time limit is exceeded."""
         if self.has_stopped:
             return True
         spent_s = self.spent_s

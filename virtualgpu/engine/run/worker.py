@@ -41,7 +41,7 @@ def _aligned_buffer(size_bytes: int, align: int = 128) -> tuple[npt.NDArray[np.u
 
 
 def thread_indices(block: Dim3) -> npt.NDArray[np.int32]:
-    """Return ``%tid`` of every lane in an array of shape (warps, 3, 32)."""
+    """Return the ``threadIdx`` of every lane of a block as an array of shape (warps, 3, 32)."""
     warps = -(-block[0] * block[1] * block[2] // layout.LANES)
     lane = np.arange(warps * layout.LANES, dtype=np.int32)
     columns = np.stack([lane % block[0], lane // block[0] % block[1], lane // (block[0] * block[1])])
@@ -54,7 +54,7 @@ def _lanes_of(mask: int) -> tuple[int, ...]:
 
 
 class Worker:
-    """The runner of some blocks of a grid on one thread, with the buffers that it needs."""
+    """A runner that executes some blocks of a grid on one thread."""
 
     def __init__(
         self, launch: RunningLaunch, live_allocations: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
@@ -170,11 +170,13 @@ class Worker:
             context_record[name] = field_value
 
     def bytes_at(self, address: int, size: int) -> npt.NDArray[np.uint8]:
-        """Return host memory of this worker as a writable array."""
+        """Return a range of this worker's host memory as a writable array of bytes."""
         return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
 
     def lanes_at(self, address: int) -> npt.NDArray[np.int64]:
-        """Return an array of the 32 values at an address in the stack frame of generated code."""
+        """Return the values of the 32 lanes that are stored at an address of the generated code's stack
+        frame.
+        """
         view = self._lane_views.get(address)
         if view is None:
             view = np.ctypeslib.as_array((ctypes.c_int64 * layout.LANES).from_address(address))
@@ -239,7 +241,7 @@ class Worker:
             return layout.BARRIER_FAULT
 
     def start(self, order: npt.NDArray[np.int64], first: int) -> int:
-        """Run blocks in the given order, starting at index `first`.
+        """Run blocks in the given order, and begin with the block at index `first` of that order.
 
         Afterwards, ``next`` is the position reached.
         """
@@ -249,7 +251,7 @@ class Worker:
         return status
 
     def resume(self) -> int:
-        """Continue the block that was suspended."""
+        """Continue the block that was suspended last."""
         block = int(self.context[0]["block_linear"])
         status = int(self.launch.code.run_block(self.context.ctypes.data, block, 0))
         self._read_trace()
@@ -268,7 +270,9 @@ class Worker:
     # -- printf ------------------------------------------------------------------------------------
 
     def read(self, address: int, size: int) -> bytes:
-        """Return bytes of device memory for ``printf``, or b"" if the address is not allocated."""
+        """Return bytes of device memory for ``printf``. The result is empty if the address is not
+        allocated.
+        """
         starts, ends = self.readable
         range_index = int(np.searchsorted(starts, address, side="right")) - 1
         if range_index < 0 or address + size > int(ends[range_index]):
@@ -313,7 +317,9 @@ class Worker:
         return self._templates[address]
 
     def argument_bytes(self, pointer: int, stack: int, stack_bytes: int, max_bytes: int) -> bytes:
-        """Return the packed arguments at a pointer into the lane's stack, or b"" for other pointers."""
+        """Return the packed arguments at a pointer into the stack of a lane. The result is empty for other
+        pointers.
+        """
         if pointer >> 56 != 2:
             return b""
         offset = pointer & ((1 << 56) - 1)
@@ -365,7 +371,7 @@ class Worker:
 
     @property
     def line(self) -> int:
-        """Source line of a running thread in the current block, or 0 if it is unknown."""
+        """The source line that a running thread of the current block executes, or 0 if it is unknown."""
         position = barriers.running_thread(self)
         plan = self.launch.kernel.plans[0]
         if position is None:
@@ -374,7 +380,9 @@ class Worker:
         return next((instruction.line for instruction in instructions if instruction.line), 0)
 
     def base_pointer(self, function: ir.Function, instruction: ir.Instruction) -> int | None:
-        """Return the pointer from which the address of an access was computed, if it is unique."""
+        """Return the pointer from which the address of a memory access was computed, or None if it is
+        unknown.
+        """
         launch = self.launch
         variables = dict(zip(launch.kernel.tables.globals, launch.globals.tolist(), strict=False))
         return origin.base_pointer(function, instruction, launch.packed.params, variables)

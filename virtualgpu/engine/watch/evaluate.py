@@ -30,7 +30,7 @@ from virtualgpu.words import number
 
 
 class Evaluator:
-    """An evaluator of one expression for 32 lanes after every step of a warp."""
+    """An evaluator of a watch expression for the 32 lanes of a warp after every step."""
 
     def __init__(self, scene: Scene, expression: reading.Expression) -> None:
         self.scene = scene
@@ -43,7 +43,7 @@ class Evaluator:
 
     @property
     def loaded(self) -> Lanes:
-        """Result of the expression as a number.
+        """The result of the expression, converted to numbers.
 
         Raises
         ------
@@ -288,7 +288,7 @@ def _with_article(ctype: CType) -> str:
 
 
 def evaluate_watch(scene: Scene, expression: reading.Expression) -> Watched:
-    """Return the values of an expression after every step, with one row per change.
+    """Return the values of a watch expression, with one row for each step that changes them.
 
     Raises
     ------

@@ -51,7 +51,8 @@ _INTEGER_OPERATIONS = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """The values of an expression in each lane at each step: arrays that broadcast to ``[step, 32]``.
+    """The values of an expression in the 32 lanes of a warp at every step. The arrays broadcast to the shape
+    ``[step, 32]``.
 
     ``known`` marks known values, ``outside`` indices outside of their array. ``address`` is the address of an
     object in memory; its ``value`` is read only when it is needed.
@@ -70,14 +71,14 @@ class Lanes:
 
 
 def dtype_of(kind: str) -> np.dtype[Any]:
-    """Return the NumPy dtype of a type such as ``s32``."""
+    """Return the NumPy dtype of a PTX type such as ``s32``."""
     return np.dtype(
         np.bool_ if kind == "pred" else f"{_NUMPY_LETTERS[kind[0]]}{int(kind.lstrip('bfsu')) // 8}"
     )
 
 
 def from_bits(bits: npt.NDArray[np.uint64], kind: str) -> Array:
-    """Convert the lowest bits of unsigned integers to numbers of a type such as ``f32``.
+    """Convert the lowest bits of unsigned integers to numbers of a PTX type such as ``f32``.
 
     Half-precision numbers are converted to float, in which they are computed.
     """
@@ -91,14 +92,14 @@ def from_bits(bits: npt.NDArray[np.uint64], kind: str) -> Array:
 
 
 def to_bits(numbers: Array) -> npt.NDArray[np.uint64]:
-    """Return the bits of numbers; the upper bits are 0."""
+    """Return the bits of numbers as unsigned integers. The upper bits are 0."""
     if numbers.dtype == np.bool_:
         return numbers.astype(np.uint64)
     return np.ascontiguousarray(numbers).view(f"u{numbers.dtype.itemsize}").astype(np.uint64)
 
 
 def constant(value: Any, kind: str = "") -> Lanes:
-    """Return a literal number as `Lanes`. An imaginary number represents a C ``float``."""
+    """Return the value of a literal number in all lanes. A C ``float`` is passed as an imaginary number."""
     true_mask = np.ones((1, 1), np.bool_)
     false_mask = np.zeros((1, 1), np.bool_)
     kind = kind or _kind_of(value)
@@ -143,14 +144,14 @@ def _combine_lanes(type_: CType, value: Array, *operands: Lanes) -> Lanes:
 
 
 def compare(op: ast.cmpop, left: Lanes, right: Lanes) -> Lanes:
-    """Return the result of a comparison of two numbers."""
+    """Return the result of comparing two numbers in every lane."""
     dtype = dtype_of(_common_kind(left, right))
     truth_values = _COMPARISONS[type(op)](left.numbers.astype(dtype), right.numbers.astype(dtype))
     return _combine_lanes(BOOL, truth_values, left, right)
 
 
 def compute(op: ast.operator, left: Lanes, right: Lanes, text: str) -> Lanes:
-    """Return the result of an operation on two numbers, in the type in which C computes it.
+    """Return the result of an arithmetic operation in every lane, computed in the same type as in C.
 
     Raises
     ------
@@ -180,7 +181,7 @@ def compute(op: ast.operator, left: Lanes, right: Lanes, text: str) -> Lanes:
 
 
 def apply_sign(op: ast.unaryop, operand: Lanes, text: str) -> Lanes:
-    """Apply one of the unary operators -, + and ~ to a number.
+    """Apply the unary operator ``-``, ``+`` or ``~`` to the number in every lane.
 
     Raises
     ------
@@ -201,5 +202,5 @@ def apply_sign(op: ast.unaryop, operand: Lanes, text: str) -> Lanes:
 
 
 def truth_of(operand: Lanes) -> Bools:
-    """Return whether a number is true in C, which means that it is not 0."""
+    """Return whether the number in each lane is true in C, which means that it is not 0."""
     return np.asarray(operand.numbers != 0)

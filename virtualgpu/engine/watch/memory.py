@@ -28,7 +28,7 @@ _OPCODE_PATTERN = re.compile(r"(?:@!?%\w+\s+)?(\w+)([.\w:]*)")
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A range of device memory: its bytes before and after the launch."""
+    """The bytes in a range of device memory before and after a launch."""
 
     start: int
     bytes_before: npt.NDArray[np.uint8]
@@ -36,7 +36,8 @@ class Region:
 
 
 def addresses_of(trace: WarpTrace, steps: npt.NDArray[np.integer[Any]]) -> Ints:
-    """Return the addresses of memory accesses, with the tags of their state spaces.
+    """Return the addresses of the memory accesses at the given steps. Each address contains a tag of its
+    state space.
 
     The address of a lane that takes no part is -1.
     """
@@ -53,13 +54,15 @@ def _lane_bits(address: Ints) -> Ints:
 
 
 def addresses_of_pointers(pointer: npt.NDArray[np.uint64]) -> Ints:
-    """Convert generic pointers of 32 lanes to addresses, with the lane number added for local memory."""
+    """Convert the generic pointers of 32 lanes to addresses. Addresses in local memory also contain the lane
+    number.
+    """
     address = pointer.astype(np.int64)
     return np.asarray(address + _lane_bits(address))
 
 
 def pointer_of(address: Ints) -> npt.NDArray[np.uint64]:
-    """Convert addresses back to generic pointers, which is the inverse of `addresses_of_pointers`."""
+    """Convert addresses to generic pointers. This is the inverse of `addresses_of_pointers`."""
     local = address >> TAG_SHIFT == LOCAL >> TAG_SHIFT
     return np.where(local, address & ~np.int64(255 << LANE_SHIFT), address).astype(np.uint64)
 
@@ -146,7 +149,7 @@ def _shared_events(trace: WarpTrace) -> Iterable[_Events]:
 
 
 class Memory:
-    """The contents of memory at every step, as far as the trace shows them.
+    """The contents of memory at every step, as far as they can be known from the trace.
 
     A byte has the value that the block wrote or read there last. If the block's next access, or the end of
     the launch, shows another value, another block has written in between at an unknown time; then the value
@@ -221,7 +224,7 @@ class Memory:
         return bytes_before, bytes_after, is_recorded
 
     def allocated(self, address: Ints) -> npt.NDArray[np.bool_]:
-        """Return whether addresses are in allocated memory."""
+        """Return whether each address is in allocated memory."""
         region_index = np.searchsorted(self._starts, address, side="right") - 1
         return np.asarray(
             (region_index >= 0) & (address < self._ends[region_index] if self._ends.size else False)
@@ -249,7 +252,7 @@ class Memory:
     def read(
         self, address: Ints, size_bytes: int, sequence: Ints, requested: npt.NDArray[np.bool_]
     ) -> tuple[Bits, npt.NDArray[np.bool_]]:
-        """Return the bits in memory at addresses ``[step, 32]`` after the given steps.
+        """Return the bits that are stored at the addresses ``[step, 32]`` after the given steps.
 
         Returns
         -------

@@ -57,14 +57,14 @@ _STOP_REMEDY = (
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A watch expression as it was written, and its syntax tree."""
+    """A watch expression and its syntax tree."""
 
     text: str
     tree: ast.expr
 
     @property
     def names(self) -> frozenset[str]:
-        """Names that the expression uses, such as the kernel's variables."""
+        """The names in the expression, such as the kernel's variables."""
         used_names = {node.id for node in ast.walk(self.tree) if isinstance(node, ast.Name)}
         return frozenset(
             name for name in used_names - {*COORDINATES, "warpSize"} if literal_value(name) is None
@@ -73,7 +73,7 @@ class Expression:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """A condition that stops a warp: a source line, an expression that becomes true, or a write to memory."""
+    """A condition at which a warp stops. It is a source line, an expression, or a write to memory."""
 
     text: str
     kind: Literal["line", "any", "all", "write"]
@@ -82,7 +82,7 @@ class Stop:
 
 
 def literal_value(name: str) -> tuple[str, int] | None:
-    """Return the type and the value of the literal (such as ``3u``) that a name represents."""
+    """Return the type and value of a C literal such as ``3u`` from the name that represents it."""
     if not name.startswith(_LITERAL_PREFIX):
         return None
     suffix, _, number_text = name.removeprefix(_LITERAL_PREFIX).lower().partition("_")
@@ -93,7 +93,7 @@ def literal_value(name: str) -> tuple[str, int] | None:
 
 
 def expression(text: str) -> Expression:
-    """Parse a watch expression.
+    """Parse the text of a watch expression.
 
     Raises
     ------
@@ -149,7 +149,7 @@ def _describe_node(node: ast.AST) -> str:
 
 
 def stop(text: str) -> Stop:
-    """Parse a stop condition.
+    """Parse the text of a stop condition.
 
     Raises
     ------

@@ -70,12 +70,12 @@ _NO_TYPE = "unknown: the debug information does not contain the type of `{}`."
 
 
 class UnknownValueError(Exception):
-    """Error for a variable of the kernel whose value is unknown; the message states the reason."""
+    """Error for a variable of the kernel whose value is unknown. The message gives the reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Symbols:
-    """The variables of a launch that watch expressions can use, with their types, addresses and sizes.
+    """The variables of a kernel launch that watch expressions can use.
 
     ``kernel`` is the kernel's symbol, ``title`` its name. ``declared`` and ``types`` come from the debug
     build; if there is none, they are empty and ``why`` is the reason. ``own_labels`` are the kernel's labels
@@ -107,7 +107,7 @@ class Symbols:
 
     @cached_property
     def shared_arrays(self) -> dict[str, tuple[str, list[str]]]:
-        """Shared variables of the source, with their type and their sizes as written."""
+        """The variables in shared memory, with their types and array sizes as written in the source."""
         arrays: dict[str, tuple[str, list[str]]] = {}
         for match in _SHARED_PATTERN.finditer(self.text):
             first_declaration, *other_names = _QUALIFIER_PATTERN.sub(" ", match[1] or match[2]).split(",")
@@ -121,7 +121,7 @@ class Symbols:
 
     @property
     def names(self) -> set[str]:
-        """All names that a watch expression can use."""
+        """All names that watch expressions can use."""
         variable_names = {variable.name for variable in self.declared} | {
             name for name, *_ in self.parameters if name
         }
@@ -145,11 +145,13 @@ class Symbols:
             )
 
     def type_of(self, key: int | None) -> CType | None:
-        """Return the type that has this key."""
+        """Return the C type with the given key, or None if there is none."""
         return None if key is None else self.types.get(key) or self.derived_types.get(key) or _BASIC.get(key)
 
     def key_of(self, name: str) -> int | None:
-        """Return the key of the type with this name. The key of a pointer type is created if needed."""
+        """Return the key of the C type with the given name. A pointer type gets a key when it is first
+        used.
+        """
         name = " ".join(name.split())
         if name.endswith("*"):
             return self.pointer_to(self.key_of(name[:-1]), name)
@@ -160,7 +162,7 @@ class Symbols:
         return next(matching_keys, None)
 
     def pointer_to(self, key: int | None, name: str) -> int:
-        """Return the key of the type "pointer to `key`"."""
+        """Return the key of the type of pointers to the type `key`."""
         return self._add_type(CType(name, 8, "u64", key))
 
     def _add_type(self, ctype: CType) -> int:
@@ -169,7 +171,7 @@ class Symbols:
         return key
 
     def parameter(self, name: str) -> tuple[CType | None, int] | None:
-        """Return the type and the offset of a parameter, or None if there is no such parameter."""
+        """Return the type of a kernel parameter, and its offset in the parameter buffer."""
         for parameter_name, offset, size, type_text in self.parameters:
             if parameter_name == name:
                 declarations = [
@@ -195,7 +197,7 @@ class Symbols:
         )
 
     def shared_array(self, name: str) -> tuple[CType | None, int] | None:
-        """Return the type and the offset of a shared variable, or None if there is no such variable."""
+        """Return the type of a shared variable, and its offset in shared memory."""
         mangled_name = f"{len(name)}{name}"
         own_prefix = (
             f"_Z{self.kernel[1:]}" if self.kernel.startswith("_Z") else f"_ZZ{len(self.kernel)}{self.kernel}"
@@ -232,7 +234,7 @@ class Symbols:
         return (ctype if ctype.size_bytes == size else None), offset
 
     def number(self, text: str, depth: int = 5) -> int | None:
-        """Evaluate an array size from the source if it consists only of constants."""
+        """Return the value of an array size in the source, or None if it does not consist of constants."""
 
         def constant_value(match: re.Match[str]) -> str:
             name = match[0]
@@ -290,7 +292,7 @@ class Scene:
         self._false_mask = np.zeros((1, 1), np.bool_)
 
     def built_in(self, name: str, axis: str) -> Lanes | None:
-        """Return the values of a coordinate such as ``threadIdx.x``, or None for any other name."""
+        """Return the values of a built-in variable such as ``threadIdx.x``, or None for any other name."""
         if axis not in ("x", "y", "z"):
             return None
         axis_index = "xyz".index(axis)
@@ -306,7 +308,7 @@ class Scene:
         return Lanes(lanes.UNSIGNED, coordinate.astype(np.uint32), self._true_mask, self._false_mask)
 
     def name(self, name: str) -> Lanes:
-        """Return the value of a name in each lane at each step.
+        """Return the value of a variable in each lane at each step.
 
         Raises
         ------
@@ -404,7 +406,9 @@ class Scene:
         )
 
     def written(self, variable: Variable) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.bool_]]:
-        """Return the bits of a variable after every step, and the lanes in which it has been written."""
+        """Return the bits of a variable after every step, and a mask of the lanes that have written the
+        variable.
+        """
         trace = self.trace
         assert trace.value is not None
         writes = self.writes(variable)[:, None] & lanes_of(trace.executed_mask)
@@ -415,5 +419,5 @@ class Scene:
         return value, last_write >= 0
 
     def writes(self, variable: Variable) -> npt.NDArray[np.bool_]:
-        """Return the steps at which a variable is written."""
+        """Return for each step whether it writes a variable."""
         return np.isin(self.trace.text_index, variable.written_by)

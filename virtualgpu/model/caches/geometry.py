@@ -27,7 +27,7 @@ _SEPARATE_KIB = {(5, 0): 24, (5, 2): 24, (5, 3): 24, (6, 0): 24, (6, 1): 48, (6,
 
 @dataclass(frozen=True, slots=True)
 class CacheSizes:
-    """The sizes in bytes of each SM's L1 cache and of L2.
+    """The sizes of the L1 cache of each SM and of the L2 cache, in bytes.
 
     ``l2_parts`` is the number of parts of L2; each part keeps copies of the data that its SMs read.
     ``merging_sms`` is the number of SMs whose requests for the same sectors are merged on the way to L2.
@@ -40,7 +40,7 @@ class CacheSizes:
 
 
 def cache_sizes(info: DeviceInfo, shared_bytes: int, blocks_per_sm: int) -> CacheSizes:
-    """Return the cache sizes of a GPU while it runs blocks that use `shared_bytes` of shared memory each.
+    """Return the cache sizes of a GPU while it runs blocks that each use the given amount of shared memory.
 
     `shared_bytes` includes the shared memory that the driver reserves per block.
 

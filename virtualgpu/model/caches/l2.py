@@ -8,7 +8,7 @@ MAX_ARRAYS = 256
 
 
 class L2Contents:
-    """The estimated contents of L2, which are the most recently used arrays that fit into it.
+    """The estimated contents of the L2 cache: the most recently used arrays that fit into it.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ class L2Contents:
         self._evicted_addresses: dict[int, None] = {}
 
     def resident(self, arrays: Mapping[int, int]) -> dict[int, int]:
-        """Return the number of cached bytes of each array.
+        """Return the number of bytes of each array that are in the L2 cache.
 
         An array that is larger than the cache counts completely if it was the last one used.
         """
@@ -43,7 +43,9 @@ class L2Contents:
         return complete | partial
 
     def touch(self, arrays: Mapping[int, int]) -> int:
-        """Mark arrays (address -> bytes) as just used. Return the number of bytes that were not in L2."""
+        """Mark arrays as just used, and return the number of their bytes that were not in L2. The keys of
+        `arrays` are addresses.
+        """
         missed_bytes = 0
         for address, size_bytes in arrays.items():
             cached_bytes = self._cached_bytes.pop(address, 0)

@@ -58,7 +58,7 @@ GENERIC = ("in flight", "latency")  # causes of a kernel that has no particular 
 
 @dataclass(frozen=True)
 class PricedLaunch:
-    """A launch, possibly changed by a remedy, whose time on a device can be computed."""
+    """A kernel launch whose modelled time can be computed, also with assumed improvements."""
 
     info: DeviceInfo
     work: KernelWork
@@ -89,7 +89,7 @@ class PricedLaunch:
 
     @cached_property
     def time_ns(self) -> float:
-        """Modelled time of the kernel on the device in ns."""
+        """Modelled duration of the kernel in ns."""
         start_ns = kernels.kernel_start_ns(self.work)
         dispatch_ns = (
             kernels.dispatch_ns(self.info, round(self.block_threads * self.merged_blocks))
@@ -106,7 +106,8 @@ class PricedLaunch:
 
 
 def costs(info: DeviceInfo, work: KernelWork, occupancy: Occupancy, code: str = "") -> LaunchCosts:
-    """Return the time of a launch by stage, and the causes of the time, sorted by gain.
+    """Return the modelled time of a launch by stage, and the causes of this time. The cause with the largest
+    gain is first.
 
     `code` is the source code whose lines the causes name.
     """
@@ -175,7 +176,7 @@ class _CauseSearch:
     code: str = ""
 
     def causes(self) -> list[Cause]:
-        """Return the causes whose removal makes the launch sufficiently faster."""
+        """Return the causes whose removal would make the launch noticeably faster."""
         candidates = [
             *self._uncoalesced_causes(),
             *self._rereading_causes(),
@@ -443,7 +444,7 @@ class _CauseSearch:
         )
 
         def change(launch: PricedLaunch) -> PricedLaunch:
-            """Return the launch as it would be without registers that are spilled to local memory."""
+            """Return the launch as if no registers were spilled to local memory."""
             pace = launch.work.pace
             rows = np.array([not pcs.isdisjoint(loads) for loads in pace.loads])
             pipes = pace.pipes.copy()

@@ -11,7 +11,7 @@ from virtualgpu.records.launch.roofline import TENSOR, WAVEFRONT_BYTES, Ceilings
 
 
 def ceilings(info: DeviceInfo) -> Ceilings:
-    """Return the peak bandwidth of each memory level and the peak arithmetic rate of each type.
+    """Return the peak bandwidth of each memory level and the peak arithmetic rate of each data type.
 
     Arithmetic is a multiply-add, two operations, for each result per SM and clock at boost (CUDA C++
     Programming Guide, "Arithmetic Instructions"), or the published rate; `half2` counts two numbers. Rates

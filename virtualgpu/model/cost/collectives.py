@@ -33,7 +33,8 @@ def ring_gbps(info: DeviceInfo, peer: DeviceInfo, direct: bool) -> float:
 
 
 def collective_ns(hops: Iterable[tuple[DeviceInfo, DeviceInfo, int, bool]], steps: int) -> float:
-    """Return the duration of a collective call in ns, from the time when all ranks have called it.
+    """Return the duration of a collective operation in ns, counted from the time when all ranks have called
+    it.
 
     Parameters
     ----------
@@ -63,7 +64,7 @@ SUM_ACCESSES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepPrices:
-    """The costs of one step of a copy-and-sum schedule that runs as part of a graph.
+    """The costs of one step of copies and sums between GPUs, if the step runs as part of a graph.
 
     ``step_ns`` is the time of the step's copies, the first of which waits for an event of another GPU;
     ``sum_ns`` is the time of the sums after them. ``turn_ns`` is added for each further message at a port,
@@ -80,7 +81,7 @@ class StepPrices:
 
 
 def step_prices(info: DeviceInfo) -> StepPrices:
-    """Return the costs of a step if all GPUs are of the model `info`; see `step_ns`."""
+    """Return the costs of one step of copies and sums if all GPUs are of the given model."""
     return StepPrices(
         step_ns=STEP_NS,
         sum_ns=SUM_NS,
@@ -96,7 +97,7 @@ def step_ns(
     messages: Sequence[tuple[int, int, int, bool]],
     sums: Sequence[tuple[int, int]],
 ) -> tuple[float, float]:
-    """Return the duration in ns of one step's copies, and of the whole step.
+    """Return the duration of the copies in one step, and the duration of the whole step, in ns.
 
     A message takes its turn at the port out of its source and at the port into its target.
 

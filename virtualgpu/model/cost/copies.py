@@ -47,7 +47,7 @@ STAGED_SHARE_OF_BUS = 0.5
 
 
 def copy_ns(info: DeviceInfo, kind: CopyKind, size_bytes: int, pinned: bool = False) -> float:
-    """Return the duration in ns of a copy within a device, or to or from the host.
+    """Return the duration in ns of a copy within a device, or between a device and the host.
 
     Parameters
     ----------
@@ -98,14 +98,14 @@ def _device_transfer_ns(info: DeviceInfo, moved_bytes: float, l2_gbps: float, ef
 
 
 def memset_ns(info: DeviceInfo, size_bytes: int) -> float:
-    """Return the duration in ns of one memory set on the device."""
+    """Return the duration in ns of a memset on the device."""
     if size_bytes <= SMALL_SET_BYTES:
         return SMALL_SET_LATENCY_NS + size_bytes / SMALL_SET_GBPS
     return SET_LATENCY_NS + _device_transfer_ns(info, size_bytes, L2_SET_GBPS, SET_EFFICIENCY)
 
 
 def pinned_gbps(info: DeviceInfo) -> float:
-    """Return the rate of a large copy from or to pinned host memory, in GB/s."""
+    """Return the bandwidth in GB/s of large copies from or to pinned host memory."""
     peak_rate_gbps = info.pcie_gbps or 15.75
     return peak_rate_gbps * next(
         efficiency for peak_limit_gbps, efficiency in PCIE_EFFICIENCY if peak_rate_gbps >= peak_limit_gbps

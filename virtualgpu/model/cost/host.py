@@ -23,7 +23,7 @@ from virtualgpu.records import ActivityKind, DeviceInfo
 
 @dataclass(frozen=True, slots=True)
 class HostCosts:
-    """The time in ns that CUDA calls through CuPy take on one host."""
+    """The times in ns that CUDA calls through CuPy take on one host computer."""
 
     name: str
     kernel_ns: float
@@ -48,17 +48,17 @@ HOST_FUNCTION_NS = 17_000.0  # 10 Python functions as nodes take 160 us (H100) a
 
 
 def launch_overhead_ns(info: DeviceInfo) -> float:
-    """Return the host time of one kernel launch (driver and CuPy) in ns; it is the same for every GPU."""
+    """Return the host time of one kernel launch in ns. It is the same for every GPU."""
     return HOST.kernel_ns
 
 
 def call_ns(kind: ActivityKind) -> float:
-    """Return the host time in ns of submitting one operation of this kind to a stream."""
+    """Return the host time in ns of submitting an operation of the given kind to a stream."""
     if kind in ("MEMCPY", "MEMCPY2"):
         return HOST.copy_ns
     return HOST.memory_set_ns if kind == "MEMSET" else HOST.kernel_ns
 
 
 def graph_launch_ns(nodes: int) -> float:
-    """Return the host time in ns of launching a graph with this number of nodes."""
+    """Return the host time in ns of launching a graph with the given number of nodes."""
     return HOST.graph_ns + nodes * HOST.graph_node_ns

@@ -26,7 +26,7 @@ WARP = 32
 
 @dataclass(frozen=True, slots=True)
 class InstructionCost:
-    """The cost of one PTX instruction.
+    """The modelled cost of one PTX instruction.
 
     ``pipes`` maps a pipe to the warp instructions that it executes, ``latency`` is the number of clocks
     until a dependent instruction can start. ``extra`` counts further instructions of no particular pipe.
@@ -40,7 +40,7 @@ class InstructionCost:
 
     @property
     def issued(self) -> float:
-        """Number of issue slots that the instruction takes."""
+        """Number of issue slots that the instruction occupies."""
         return self.extra + sum(pipe_slots for _, pipe_slots in self.pipes)
 
 
@@ -85,7 +85,7 @@ ADDRESS_SUM = _WIDE_COST
 
 @functools.lru_cache(maxsize=4096)
 def instruction_cost(opcode: str) -> InstructionCost:
-    """Return the cost of an opcode such as ``fma.rn.ftz.f32``."""
+    """Return the modelled cost of an opcode such as ``fma.rn.ftz.f32``."""
     opcode_parts = opcode.split(".")
     root = opcode_parts[0]
     if root in ("wmma", "mma", "ldmatrix", "stmatrix"):
@@ -163,7 +163,7 @@ def instruction_cost(opcode: str) -> InstructionCost:
 
 
 def is_copy(parts: Sequence[str]) -> bool:
-    """Return whether an opcode, split at its dots, copies asynchronously to shared memory (``cp.async``)."""
+    """Return whether an instruction copies asynchronously to shared memory (``cp.async``)."""
     return len(parts) > 2 and parts[0] == "cp" and parts[2] in ("ca", "cg")
 
 
@@ -259,7 +259,7 @@ ISSUE_PER_CLK = 4.0  # four schedulers, one warp instruction each
 
 
 def pipe_clk(info: DeviceInfo) -> dict[str, float]:
-    """Return for how many clocks one warp instruction occupies each pipe of an SM."""
+    """Return the number of clocks for which one warp instruction occupies each pipe of an SM."""
     capability = info.compute_capability
     results_per_clk = _RATES[max((listed for listed in _RATES if listed <= capability), default=min(_RATES))]
     fma, imad, alu, half, fp64, xu, lsu = (WARP / rate for rate in results_per_clk)

@@ -92,7 +92,7 @@ SCATTERED_SECTORS = 16  # number of sectors from which a request counts as scatt
 
 
 def memory_bound_ns(info: DeviceInfo, bytes_moved: float) -> float:
-    """Return the duration in ns of a kernel that only reads and writes `bytes_moved` bytes in total.
+    """Return the duration in ns of a kernel that only reads and writes memory, `bytes_moved` bytes in total.
 
     It is the time to start the kernel, plus the bytes divided by the bandwidth that kernels reach.
     """
@@ -101,7 +101,9 @@ def memory_bound_ns(info: DeviceInfo, bytes_moved: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class ArrayBytes:
-    """The size in bytes of all arrays of a kernel, of the smallest array, and of those that are not in L2."""
+    """The sizes in bytes of all arrays of a kernel, of its smallest array, and of the arrays that are not in
+    L2.
+    """
 
     total: int = 0
     smallest: int = 0
@@ -110,7 +112,7 @@ class ArrayBytes:
 
 @dataclass(frozen=True)
 class KernelWork:
-    """The counts per block and per instruction from which the duration of a launch is modelled.
+    """The counts from which the duration of a kernel launch is modelled.
 
     Attributes
     ----------
@@ -148,7 +150,7 @@ class KernelWork:
         return max(self.blocks * self.warps_per_block, 1)
 
     def part(self, phase: int) -> KernelWork:
-        """Return the part of the work that belongs to one phase, the code between barriers."""
+        """Return the part of the work that belongs to one phase. A phase is the code between two barriers."""
         accesses = tuple(
             access
             for access in self.counters.accesses
@@ -160,7 +162,7 @@ class KernelWork:
 
     @cached_property
     def accesses(self) -> tuple[AccessCounters, ...]:
-        """The global and local memory accesses that the kernel executed."""
+        """The executed accesses to global and local memory."""
         return tuple(
             access
             for access in self.counters.accesses
@@ -168,11 +170,11 @@ class KernelWork:
         )
 
     def of(self, *kinds: str) -> list[AccessCounters]:
-        """Return the accesses to global and local memory of these kinds, such as ``"load"``."""
+        """Return the accesses to global and local memory of the given kinds, such as ``"load"``."""
         return [access for access in self.accesses if access.kind in kinds]
 
     def units(self, access: AccessCounters) -> int:
-        """Return the number of operations that an atomic causes on the atomic units.
+        """Return the number of operations that an atomic access needs on the atomic units.
 
         These are its requests if the compiler combines the lanes of a warp, else its sectors.
         """
@@ -180,12 +182,14 @@ class KernelWork:
 
     @cached_property
     def missed_sectors(self) -> int:
-        """Number of sectors that the L1 caches request from L2 for loads."""
+        """Number of sectors that loads request from L2 because they are not in L1."""
         return sum(access.missed_sectors for access in self.of("load"))
 
     @cached_property
     def traffic(self) -> tuple[float, float]:
-        """Bytes requested from L2 without local stores, and how many of these bytes are scattered."""
+        """Number of bytes requested from L2, and how many of them are scattered. Stores to local memory do
+        not count.
+        """
         requested_bytes = 0.0
         scattered_bytes = 0.0
         for access in self.accesses:
@@ -212,7 +216,7 @@ FRAGMENT_ROWS = 8  # rows of 16 or 32 bytes in one access to a fragment of wmma
 
 
 def machine_counters(counters: KernelCounters) -> KernelCounters:
-    """Convert the counters of memory accesses from PTX to machine code.
+    """Convert the counters of memory accesses from PTX instructions to machine instructions.
 
     Fragments are counted by element. In machine code, a lane accesses two halves or two sums at once, and a
     warp eight rows. From shared memory, ``ldmatrix`` loads fragments.
@@ -258,13 +262,13 @@ def _fragment_passes(access: AccessCounters, requests: int) -> int:
 
 
 def dispatch_ns(info: DeviceInfo, block_threads: int) -> float:
-    """Return the shortest time between the starts of two blocks, in ns."""
+    """Return the shortest time in ns between the starts of two blocks."""
     warps = -(-block_threads // WARP_SIZE)
     return max(DISPATCH_CLK, warps * WARP_START_CLK / info.sm_count) / clock_ghz(info)
 
 
 def kernel_start_ns(work: KernelWork) -> float:
-    """Return the fixed part of a kernel's duration in ns: its start, and its first instructions."""
+    """Return the duration in ns of a kernel's start and of its first instructions."""
     instructions_per_warp = work.counters.warp_instructions / work.warps
     return KERNEL_FLOOR_NS + min(COLD_NS_PER_INSTRUCTION * max(instructions_per_warp - 1.0, 0.0), COLD_MAX_NS)
 
@@ -300,7 +304,7 @@ def overlapped_ns(
     chip: npt.NDArray[np.float64],
     steady: float,
 ) -> npt.NDArray[np.float64]:
-    """Combine the time that each block needs alone with its times on shared resources."""
+    """Combine the time that each block takes alone with the times for which it uses shared resources."""
     power = OVERLAP + steady * (STEADY_OVERLAP - OVERLAP)
     durations: npt.NDArray[np.float64] = (own**power + np.maximum(sm, chip) ** power) ** (1.0 / power)
     fed_ns = np.where(
@@ -310,14 +314,17 @@ def overlapped_ns(
 
 
 def steadiness(info: DeviceInfo, work: KernelWork, blocks_per_sm: int) -> float:
-    """Return how steadily new blocks replace ended ones, from 0 (all blocks run at once) to 1."""
+    """Return a number from 0 to 1 that states how steadily new blocks replace finished ones. It is 0 if all
+    blocks run at once.
+    """
     return min(max(work.blocks / (info.sm_count * blocks_per_sm) - 1.0, 0.0), 1.0)
 
 
 def shared_ns(
     info: DeviceInfo, work: KernelWork, blocks_per_sm: int
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return each block's time on the resources of its SM, on the tensor cores, and on the chip's resources.
+    """Return the time that each block needs on the units of its SM, on the tensor cores, and on units of the
+    whole chip.
 
     The times are in ns. A block takes turns on these resources with the other running blocks.
     """
@@ -367,7 +374,7 @@ def _time_until_served(
 
 
 def own_ns(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
-    """Return how long each block takes in ns if it runs alone, from its longest warp and its barriers.
+    """Return the time in ns that each block takes if it runs alone.
 
     The time on shared resources adds to it, as in `block_durations_ns`.
     """
@@ -386,7 +393,7 @@ def own_ns(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
 
 
 def block_clk(info: DeviceInfo, work: KernelWork) -> float:
-    """Return the clocks of an average block, except those in which it uses the SM's busiest resource.
+    """Return the clocks of an average block, without those in which it uses the busiest unit of its SM.
 
     Between barriers, the warps of a block use the resources of the SM at the same time, and the phases follow
     one another: a block takes T = sum of (chain ^ p + busy ^ p) ^ (1 / p). Since the block's use of the
@@ -414,12 +421,12 @@ def block_clk(info: DeviceInfo, work: KernelWork) -> float:
 
 
 def chain_clk(info: DeviceInfo, work: KernelWork) -> float:
-    """Return the clocks that a warp of average length takes if it runs alone."""
+    """Return the number of clocks that an average warp takes if it runs alone."""
     return float(piece_clocks(info, work).sum()) / work.warps
 
 
 def piece_clocks(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
-    """Return the clocks that all warps take for each piece of code, if each warp runs alone.
+    """Return the number of clocks that all warps take for each piece of code if each warp runs alone.
 
     Each straight-line piece of code waits as long as the slowest of the loads that it waits for together:
     if some of them usually come from L2, it waits for L2.
@@ -509,7 +516,7 @@ def _copy_wait_clk(
 
 
 def sm_clk(info: DeviceInfo, work: KernelWork) -> dict[str, float]:
-    """Return for how many clocks the launch occupies each unit of an SM, such as its pipes."""
+    """Return the number of clocks for which the launch occupies each unit of an SM."""
     executions = work.executions[: len(work.pace.pipes)].astype(np.float64) @ work.pace.pipes
     clk_by_pipe = pipe_clk(info)
     clocks = {
@@ -565,7 +572,7 @@ def _constant_passes(access: AccessCounters) -> float:
 
 
 def chip_ns(info: DeviceInfo, work: KernelWork, steady: float = 1.0) -> dict[str, float]:
-    """Return for how many ns the launch occupies each resource of the chip: L2, DRAM and atomic units.
+    """Return the time in ns for which the launch occupies L2, DRAM and the atomic units.
 
     Loads and stores use different wires between SMs and L2. If new blocks follow ended ones (`steady` is 1),
     blocks store while others load. If all blocks run at once, they load before the stores outside of loops.
@@ -577,7 +584,9 @@ def chip_ns(info: DeviceInfo, work: KernelWork, steady: float = 1.0) -> dict[str
 
 
 def l2_clk(work: KernelWork, steady: float = 1.0) -> float:
-    """Return the clocks that L2 takes for all loads and stores if a single SM does all of the work."""
+    """Return the number of clocks that L2 takes for all loads and stores, as if a single SM did all of the
+    work.
+    """
     load_clk = 0.0
     for access in work.of("load"):
         if access.sectors:
@@ -625,7 +634,7 @@ def _atomic_clk(work: KernelWork, access: AccessCounters) -> float:
 
 
 def dram_bytes(info: DeviceInfo, work: KernelWork) -> float:
-    """Return the number of bytes that the launch moves from and to DRAM.
+    """Return the number of bytes that the launch transfers from and to DRAM.
 
     Arrays that stay in L2 cause no traffic; for others, a cache of the size of L2 is modelled. Scattered
     sectors are fetched in granules of 64 bytes and occupy whole lines of L2.

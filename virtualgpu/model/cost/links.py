@@ -25,12 +25,14 @@ PIPELINED_SHARE = 0.692
 
 
 def nvlink_gbps(info: DeviceInfo, peer: DeviceInfo) -> float:
-    """Return the peak rate of NVLink between two devices in one direction in GB/s, or 0 without NVLink."""
+    """Return the peak bandwidth of NVLink between two devices in one direction in GB/s, or 0 without
+    NVLink.
+    """
     return min(info.nvlink_gbps or 0.0, peer.nvlink_gbps or 0.0) / 2
 
 
 def peer_gbps(info: DeviceInfo, peer: DeviceInfo, direct: bool = True) -> float:
-    """Return the rate of a large copy between two devices in one direction, in GB/s.
+    """Return the bandwidth in GB/s of large copies between two devices in one direction.
 
     Parameters
     ----------
@@ -45,7 +47,7 @@ def peer_gbps(info: DeviceInfo, peer: DeviceInfo, direct: bool = True) -> float:
 
 
 def peer_copy_ns(info: DeviceInfo, peer: DeviceInfo, size_bytes: int, direct: bool = True) -> float:
-    """Return the device time in ns of one copy between two devices."""
+    """Return the device time in ns of a copy between two devices."""
     rate_gbps = peer_gbps(info, peer, direct)
     if direct and nvlink_gbps(info, peer):
         return DIRECT_LATENCY_NS + size_bytes / rate_gbps
@@ -58,5 +60,5 @@ def peer_copy_ns(info: DeviceInfo, peer: DeviceInfo, size_bytes: int, direct: bo
 
 
 def kernel_over_ns(info: DeviceInfo, peer: DeviceInfo, size_bytes: float) -> float:
-    """Return the shortest time in ns in which a kernel moves bytes to or from another device's memory."""
+    """Return the shortest time in ns in which a kernel can move bytes to or from another device's memory."""
     return KERNEL_LATENCY_NS + size_bytes / (nvlink_gbps(info, peer) * KERNEL_NVLINK_EFFICIENCY)

@@ -15,7 +15,7 @@ LATENCIES = (0.0, 40.0, 280.0, 700.0, 1500.0)
 
 @dataclass(frozen=True, slots=True)
 class CopyWait:
-    """A thread's wait until at most `pending` of its groups of asynchronous copies are not complete.
+    """The wait of a thread for groups of asynchronous copies.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class CopyWait:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The cost of each straight-line piece of a kernel's PTX for a warp that executes it once.
+    """The modelled cost of each piece of a kernel's PTX for a warp that executes it once.
 
     Attributes
     ----------

@@ -32,10 +32,10 @@ def peak_gbps(info: DeviceInfo) -> float:
 
 
 def dram_gbps(info: DeviceInfo) -> float:
-    """Return the memory bandwidth in GB/s that kernels can reach in practice."""
+    """Return the memory bandwidth in GB/s that kernels reach in practice."""
     return peak_gbps(info) * DRAM_EFFICIENCY.get(info.memory_type or "", 0.85)
 
 
 def tensor_rate(info: DeviceInfo) -> float:
-    """Return the number of half-precision multiply-adds on tensor cores per clock and SM."""
+    """Return the number of half-precision multiply-adds that the tensor cores of an SM execute per clock."""
     return 1e3 * tensor_tflops(info)[REFERENCE_FORMAT] / (2.0 * info.sm_count * clock_ghz(info))
