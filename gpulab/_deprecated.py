@@ -40,8 +40,8 @@ PARAMETERS: dict[str, dict[str, str]] = {
 
 
 def warn(old_name: str, new_name: str) -> None:
-    """Warn that `old_name` was renamed to `new_name`. The warning refers to the learner's line that uses the
-    old name.
+    """Warn that `old_name` was renamed to `new_name`. The warning refers to the line of the learner's code
+    that uses the old name.
     """
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals["__name__"].partition(".")[0] in _OWN_MODULES:
@@ -57,7 +57,9 @@ def warn(old_name: str, new_name: str) -> None:
 
 
 def old_parameters(function: Callable[P, T]) -> Callable[P, T]:
-    """Return a wrapper of a function in `PARAMETERS` that also accepts the old names of its parameters."""
+    """Return a wrapper of a function that also accepts the old names of its parameters. The names are listed
+    in `PARAMETERS`.
+    """
     name = function.__name__
     new_names = PARAMETERS[name]
 
@@ -77,7 +79,7 @@ def old_parameters(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def old_property(old: str, new: str) -> property:
-    """Return a property with an old name that returns the value of the attribute with the new name."""
+    """Return a property for a renamed attribute. It returns the value of the attribute with the new name."""
 
     def deprecated(self: Any) -> Any:
         warn(f".{old}", f".{new}")
@@ -87,7 +89,7 @@ def old_property(old: str, new: str) -> property:
 
 
 def old_method(old: str, new: str) -> Callable[..., Any]:
-    """Return a method with an old name that calls the method with the new name."""
+    """Return a method for a renamed method. It calls the method with the new name."""
 
     def deprecated(self: Any, *args: Any, **options: Any) -> Any:
         warn(f".{old}()", f".{new}()")

@@ -45,7 +45,7 @@ def new_home(name: str) -> str:
 
 
 class MovedFinder(MetaPathFinder):
-    """An import finder that finds modules of version 1.0 at their new location."""
+    """An import finder for the module names of version 1.0. It finds each module at its new location."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -81,7 +81,7 @@ class _SameModule(Loader):
 
 
 def install() -> None:
-    """Insert the finder of old module names before all other import finders.
+    """Insert the import finder for old module names before all other import finders.
 
     The folder of a new location contains the same files, so another finder would load them twice.
     """

@@ -17,13 +17,13 @@ _PACKAGE = "gpulab_course"
 
 
 def load(home: str, name: str) -> Any:
-    """Return the object `name` of the module `home`. The object is an attribute or a submodule."""
+    """Return the object `name`, which is an attribute or a submodule of the module `home`."""
     module = import_module(home)
     return getattr(module, name) if hasattr(module, name) else import_module(f"{home}.{name}")
 
 
 def course_functions() -> dict[str, EntryPoint]:
-    """Return the functions of an installed course as a dictionary by name.
+    """Return a dictionary of the functions of the installed course, by name.
 
     A checkout that is only on the import path has no entry points; its package is found by its name.
     """
@@ -40,7 +40,9 @@ def course_functions() -> dict[str, EntryPoint]:
 
 
 def course_missing(name: str) -> str:
-    """Return a message if `name` is a function of a course that is not installed, else an empty string."""
+    """Return a message if `name` is a function of a course that is not installed, or an empty string
+    otherwise.
+    """
     if name not in COURSE:
         return ""
     return (

@@ -77,7 +77,7 @@ class _Cell:
         self.activities: dict[object, str] = {}
 
     def start(self) -> None:
-        """Start the thread, in the context of the cell, so that its outputs appear below that cell."""
+        """Start the progress thread in the context of the cell, so that its outputs appear below that cell."""
         run_in_context = contextvars.copy_context().run
         threading.Thread(
             target=run_in_context, args=(self._update_until_end,), name="gpulab progress", daemon=True
@@ -90,7 +90,7 @@ class _Cell:
             wait_s = _AGAIN_S
 
     def look(self) -> None:
-        """Show how long the cell has been running and what gpulab is doing, if gpulab is active."""
+        """Show how long the notebook cell has been running and what gpulab is doing."""
         activity = [*self.activities.values()][-1:] or _position()
         if activity and not _is_captured():
             (text,) = activity
@@ -102,11 +102,11 @@ class _Cell:
                     self._line.show({"text/plain": f"{text} {_STOP_HINT}"})
 
     def show_picture(self, bundle: Bundle) -> None:
-        """Show a picture of the results so far."""
+        """Show a picture of the results so far below the running notebook cell."""
         self._picture.show(*bundle)
 
     def end(self) -> None:
-        """Remove the progress line and the picture."""
+        """Remove the progress line and the picture below the cell."""
         with self._lock:
             self._ended.set()
             self._line.end()
@@ -117,7 +117,7 @@ _cell: _Cell | None = None
 
 
 def watch_cells(shell: Any) -> None:
-    """Show the progress of each cell that runs for a long time, starting with the present cell."""
+    """Show the progress of each notebook cell that runs for a long time. The current cell is the first one."""
     shell.events.register("pre_run_cell", _begin_cell)
     shell.events.register("post_run_cell", _end_cell)
     _begin_cell()
@@ -139,8 +139,8 @@ def _end_cell(*_: Any) -> None:
 
 
 def load_when_idle(work: Iterable[Callable[[], object]]) -> None:
-    """Call the given functions in a background thread while no cell runs. Do nothing unless a person started
-    the current notebook cell.
+    """Call functions in a background thread while no notebook cell runs. Do nothing unless a person started
+    the current cell.
 
     Errors are ignored here. They appear again when the program needs the loaded objects.
     """
@@ -157,14 +157,14 @@ def load_when_idle(work: Iterable[Callable[[], object]]) -> None:
 
 
 class KernelLine:
-    """The progress of a kernel that has run for some time, shown in the line below the cell."""
+    """A line below the notebook cell that shows the progress of a long-running kernel."""
 
     def __init__(self) -> None:
         self._began_s = time.monotonic()
         self._next_s = self._began_s + QUIET_S
 
     def look(self, whereabouts: Callable[[], Whereabouts]) -> None:
-        """Update the text at intervals."""
+        """Update the progress text of the kernel, at most once per interval."""
         now_s = time.monotonic()
         if now_s < self._next_s:
             return
@@ -173,14 +173,15 @@ class KernelLine:
             cell.activities[self] = _waiting_message(whereabouts(), now_s - self._began_s)
 
     def end(self) -> None:
-        """Remove the text."""
+        """Remove the progress text of the kernel."""
         if cell := _own_cell():
             cell.activities.pop(self, None)
 
 
 @contextmanager
 def steps(total: int, call: str) -> Iterator[Begin]:
-    """Show progress such as "2 of 4" below a cell if a call with several launches takes a long time.
+    """Show progress such as "2 of 4" below a notebook cell if a call with several kernel launches takes a
+    long time.
 
     Parameters
     ----------

@@ -34,11 +34,11 @@ _COURSE_COMMANDS = ("lab", "copy", "reset", "check", "golf", "instructor", "repo
 
 
 class CommandError(GpulabError):
-    """Error raised if a command cannot run; the message names the remedy."""
+    """Error for a command that cannot run. The message contains the remedy."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return the exit status of the process."""
+    """Run one command of the command line, and return the exit status."""
     _write_all_characters()
     command_words = list(sys.argv[1:] if arguments is None else arguments)
     try:

@@ -27,8 +27,8 @@ def _ignore_event(action: Action, address: int, size_bytes: int, requested_bytes
 
 
 class CuPyAllocator:
-    """A model of CuPy's memory pool (CuPy 14.2) for one device. It uses the algorithm of the virtual GPU's
-    pool.
+    """A model of CuPy's memory pool (CuPy 14.2) for one device. It uses the same algorithm as the memory pool
+    of the virtual GPU.
 
     Parameters
     ----------
@@ -70,12 +70,14 @@ class CuPyAllocator:
 
     @property
     def used_bytes(self) -> int:
-        """Bytes of the blocks in use, each rounded up to a multiple of 512."""
+        """The total size in bytes of the blocks in use. The size of each block is rounded up to a multiple of
+        512.
+        """
         return self._pool.used_bytes()
 
     @property
     def total_bytes(self) -> int:
-        """Bytes that the pool has allocated on the device."""
+        """The number of bytes that the memory pool has allocated on the device."""
         return self._pool.total_bytes()
 
     @property
@@ -83,7 +85,7 @@ class CuPyAllocator:
         return self._pool.n_free_blocks()
 
     def malloc(self, size_bytes: int, stream: int) -> int:
-        """Return the address of a block for `stream`, or 0 for 0 bytes.
+        """Allocate a block of memory for `stream`, and return its address. Return 0 for a request of 0 bytes.
 
         Raises
         ------
@@ -112,7 +114,7 @@ class CuPyAllocator:
         return chunk.address
 
     def free(self, address: int) -> None:
-        """Free a block. Requests in the block's own stream can reuse it at once."""
+        """Free a block of memory. Later requests in the stream of the block can reuse it immediately."""
         if address == 0:
             return
         if address not in self._in_use:
@@ -127,17 +129,19 @@ class CuPyAllocator:
         self.sink("free_completed", address, size, requested_bytes, stream)
 
     def record_stream(self, address: int, stream: int) -> None:
-        """Do nothing: CuPy's pool records only the stream in which a block was allocated."""
+        """Do nothing, because CuPy's memory pool knows only the stream in which a block was allocated."""
 
     def complete(self, stream: int) -> None:
-        """Do nothing, since CuPy's pool does not wait for streams."""
+        """Do nothing, because CuPy's memory pool does not wait for streams."""
 
     def empty_cache(self) -> None:
-        """Return free blocks that are whole segments to the device (``free_all_blocks()``)."""
+        """Return each segment that is completely free to the device, as ``free_all_blocks()`` does."""
         self._pool.free_all_blocks()
 
     def set_limit(self, size_bytes: int) -> None:
-        """Limit the bytes that the pool can allocate on the device from now on; 0 removes the limit."""
+        """Limit the number of bytes that the memory pool may hold on the device. The value 0 removes the
+        limit.
+        """
         if size_bytes < 0:
             raise RequestError(
                 f"The limit is {size_bytes:,} bytes, but it must not be negative. 0 means no limit."
@@ -145,7 +149,7 @@ class CuPyAllocator:
         self._pool.limit_bytes = size_bytes
 
     def block_map(self) -> BlockMap:
-        """Return the current segments and blocks of the pool."""
+        """Return the current segments and blocks of the memory pool."""
         segments = tuple(
             Segment(
                 chunk.mem.ptr, chunk.mem.size, chunk.arena.stream, tuple(map(self._block, chunk.and_after()))

@@ -14,7 +14,7 @@ OWN_SEGMENT_BYTES = 10 << 20
 
 
 def fragmentation(block_map: BlockMap, capacity_bytes: int = 0) -> Fragmentation:
-    """Return how much memory of a pool is free, in total and for each stream.
+    """Return the free memory of a memory pool, in total and for each stream.
 
     A free block can be used only by the stream of its segment, and in PyTorch's allocator only requests of
     its pool's sizes. Other requests need memory of the device, as far as the limit or `capacity_bytes` allows

@@ -10,7 +10,7 @@ _ACTION_CODES = {action: code for code, action in enumerate(ACTIONS)}
 
 
 class EventLog:
-    """Log of the events and stack traces of an allocator model, which calls `emit` for each event.
+    """A log of the events and stack traces of an allocator model. The model calls `emit` for each event.
 
     ``time_ns`` and ``stack`` are those of the current request; the caller sets them before each request.
 
@@ -38,9 +38,7 @@ class EventLog:
         )
 
     def stack_number(self, stack: Stack) -> int:
-        """Return the index under which a stack trace is stored. A stack trace without frames has the index
-        -1.
-        """
+        """Return the index under which the log stores a stack trace. An empty stack trace has the index -1."""
         return self._stacks.setdefault(stack, len(self._stacks)) if stack else -1
 
     @property
@@ -48,7 +46,7 @@ class EventLog:
         return tuple(self._stacks)
 
     def events(self) -> AllocatorEvents:
-        """Return all events so far, as columns."""
+        """Return all logged events so far, as columns."""
         columns = np.array(self._rows, dtype=np.int64).reshape(-1, 7).T
         actions, addresses, sizes, requested_sizes, streams, times_ns, stacks = columns
         return AllocatorEvents(

@@ -23,15 +23,17 @@ _FREE_REQUESTED = ACTIONS.index("free_requested")
 
 
 class OutOfMemory(GpulabError, MemoryError):
-    """Error for an allocation that exceeds the device or a limit; the message names the requested bytes."""
+    """Error for an allocation that exceeds the device memory or a limit. The message contains the requested
+    number of bytes.
+    """
 
 
 class RequestError(GpulabError, ValueError):
-    """Error for a request that no program could make, such as a free of memory never allocated."""
+    """Error for a memory request that no program could make, such as freeing memory that was never allocated."""
 
 
 class Sink(Protocol):
-    """Function that receives an allocator's events, such as `EventLog.emit`."""
+    """A function that receives the events of an allocator, such as `EventLog.emit`."""
 
     def __call__(
         self, action: Action, address: int, size_bytes: int, requested_bytes: int, stream: int, /
@@ -39,7 +41,7 @@ class Sink(Protocol):
 
 
 class Allocator(Protocol):
-    """Interface of an allocator model, which handles memory requests without a device.
+    """The interface of an allocator model, which processes memory requests without a device.
 
     Every event of a block or a segment goes to `sink`, with an action of `AllocatorEvents`. Before `malloc`
     raises, it sends ``oom`` with the device's free bytes as the address.
@@ -53,38 +55,41 @@ class Allocator(Protocol):
 
     @property
     def settings(self) -> str:
-        """Settings of the allocator, in its own notation."""
+        """The settings of the allocator, in the notation that the allocator itself uses."""
 
     @property
     def capacity_bytes(self) -> int:
-        """Bytes of the device that the allocator can use, or 0 if there is no limit."""
+        """The number of bytes of device memory that the allocator can use, or 0 if there is no limit."""
 
     def malloc(self, size_bytes: int, stream: int) -> int:
-        """Return the address of a block for `stream`, or 0 for 0 bytes. Raises `OutOfMemory`."""
+        """Allocate a block of memory for `stream`, and return its address. Return 0 for a request of 0 bytes.
+        Raise `OutOfMemory` if there is not enough memory.
+        """
 
     def free(self, address: int) -> None:
-        """Free a block. Raises `RequestError` if no block in use begins at `address`."""
+        """Free a block of memory. Raise `RequestError` if no block in use begins at `address`."""
 
     def record_stream(self, address: int, stream: int) -> None:
-        """Record that `stream` also uses the block. The memory is reused only after the work of that stream
-        has ended.
+        """Record that `stream` also uses the block. The allocator reuses the memory only after the work of
+        that stream has ended.
         """
 
     def complete(self, stream: int) -> None:
-        """Record that all work issued to `stream` so far has ended."""
+        """Record that all work submitted to `stream` so far has ended."""
 
     def empty_cache(self) -> None:
         """Return all segments without blocks in use to the device."""
 
     def set_limit(self, size_bytes: int) -> None:
-        """Limit the bytes that the allocator can allocate on the device from now on; 0 removes the limit."""
+        """Limit the number of bytes that the allocator may hold on the device. The value 0 removes the limit."""
 
     def block_map(self) -> BlockMap:
-        """Return the current segments and blocks."""
+        """Return the current segments and blocks of the allocator."""
 
 
 def replay(requests: Iterable[Request], allocator: Allocator, stacks: Sequence[Stack] = ()) -> AllocatorTrace:
-    """Send requests to an allocator model. The requests may come from a program that used another allocator.
+    """Send memory requests to an allocator model. The requests may come from a program that used another
+    allocator.
 
     An allocation that does not fit is an ``oom`` event. Later requests for it are skipped, as in a program
     that catches the error and continues.
@@ -169,7 +174,7 @@ def _address_of(request: Request, addresses: dict[int, int]) -> int:
 
 
 def requests_of(trace: AllocatorTrace) -> list[Request]:
-    """Reconstruct the requests of a program from the events of its allocator.
+    """Reconstruct the memory requests of a program from the events of its allocator.
 
     Blocks in use before the first event are allocated first. If a block was freed later than the program
     requested, it waited for a stream that the trace does not contain; the result has a separate stream
@@ -270,8 +275,8 @@ def _completion_events(events: AllocatorEvents) -> tuple[dict[int, int], dict[in
 
 
 def release_starts(trace: AllocatorTrace) -> set[int]:
-    """Find the segment releases that the program requested, and return the index of the first event of each
-    series.
+    """Find the releases of segments that the program requested. Return the index of the first event of each
+    series of releases.
     """
     release_codes = {ACTIONS.index("segment_free"), ACTIONS.index("segment_unmap")}
     allocation_codes = {ACTIONS.index("segment_alloc"), ACTIONS.index("segment_map")}

@@ -25,7 +25,8 @@ _ALLOCATION_CODES = [ACTIONS.index(action) for action in ("segment_alloc", "segm
 
 
 def statistics(trace: AllocatorTrace) -> AllocatorStatistics:
-    """Return the statistics of an allocator trace at its end, under the names of ``torch.cuda.memory_stats``.
+    """Return the statistics at the end of an allocator trace, under the names that
+    ``torch.cuda.memory_stats`` uses.
 
     Memory before the first event counts as current and peak; ``allocated`` and ``freed`` are the changes by
     events, as after ``torch.cuda.reset_accumulated_memory_stats()``. A retry is counted if memory was
@@ -41,8 +42,8 @@ def statistics(trace: AllocatorTrace) -> AllocatorStatistics:
 
 
 def host_statistics(trace: AllocatorTrace) -> AllocatorStatistics:
-    """Return the statistics of a pool of pinned (page-locked) memory, under the names of
-    ``torch.cuda.host_memory_stats``.
+    """Return the statistics of a pool of pinned (page-locked) memory, under the names that
+    ``torch.cuda.host_memory_stats`` uses.
 
     ``allocations`` and ``allocated_bytes`` are the buffers that the pool has locked, in use and kept;
     ``active_requests`` and ``active_bytes`` those in use.
@@ -73,14 +74,14 @@ class _Segment:
     used: list[tuple[int, int]] = field(default_factory=list)
 
     def gap(self, start: int, end: int) -> tuple[int, int]:
-        """Return the largest free range that contains the range from `start` to `end`."""
+        """Return the largest free address range that contains the addresses from `start` to `end`."""
         i = bisect_left(self.used, (start, end))
         gap_start = self.used[i - 1][1] if i else self.start
         return gap_start, self.used[i][0] if i < len(self.used) else self.end
 
     def split_off(self, *pieces: tuple[int, int]) -> tuple[int, int]:
-        """Return the number and the total size in bytes of the free pieces. A piece that fills the whole
-        segment is not counted.
+        """Return the number and the total size in bytes of the segment's free parts. A segment that is
+        completely free is not counted.
         """
         sizes = [end - start for start, end in pieces if 0 < end - start < self.end - self.start]
         return len(sizes), sum(sizes)

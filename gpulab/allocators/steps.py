@@ -32,7 +32,8 @@ TORCH_SMALL_BYTES = 2 << 20
 
 
 def history(trace: AllocatorTrace) -> AllocatorHistory:
-    """Return the lifetimes of a trace's blocks and segments. This takes some microseconds per event.
+    """Return the lifetimes of the blocks and segments in an allocator trace. The computation takes some
+    microseconds per event.
 
     A block outside all known segments, which were allocated before the trace began, gets a new segment that
     grows with its neighbours. A free of an unknown block changes nothing.
@@ -46,7 +47,7 @@ def history(trace: AllocatorTrace) -> AllocatorHistory:
 
 
 def at(history: AllocatorHistory, step: int) -> BlockMap:
-    """Return the segments and blocks after the first `step` events.
+    """Return the segments and blocks after the first `step` events of an allocator trace.
 
     Raises
     ------
@@ -69,8 +70,8 @@ def at(history: AllocatorHistory, step: int) -> BlockMap:
 
 
 def tail(trace: AllocatorTrace, max_events: int) -> AllocatorTrace:
-    """Return a trace that contains only the last `max_events` events. Its first state is the state before
-    these events.
+    """Return an allocator trace that contains only the last `max_events` events. Its first state is the state
+    before these events.
     """
     events = trace.events
     start = len(trace.events) - max_events

@@ -18,8 +18,8 @@ from virtualgpu.records import Activity, PathStep, SourceLine, StepKind, Timelin
 
 
 def critical_path(timeline: Timeline) -> tuple[PathStep, ...]:
-    """Return the steps of the critical path in chronological order. Together, they cover the whole duration
-    of the timeline.
+    """Return the steps of the critical path in chronological order. Together they cover the whole duration of
+    the timeline.
 
     Examples
     --------

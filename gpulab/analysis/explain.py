@@ -9,7 +9,7 @@ from virtualgpu.records.acts import LEGACY, PER_THREAD
 
 
 def stream_words(key: StreamKey, names: dict[StreamKey, str]) -> str:
-    """Return the phrase that names a stream in a sentence: its name in the program, or its kind."""
+    """Return a phrase for a stream in a sentence. It contains the name or the kind of the stream."""
     device, handle = key
     if handle in LEGACY:
         has_many_devices = device or any(other_device for other_device, _ in names)
@@ -37,7 +37,7 @@ def hazard(
     names: dict[StreamKey, str],
     count: int = 1,
 ) -> StreamHazard:
-    """Return the hazard of two conflicting uses of memory, with its explanation.
+    """Return a hazard for two conflicting uses of the same memory, with an explanation.
 
     `free_source` is the source line of a free between the two uses.
     """

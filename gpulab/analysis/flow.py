@@ -14,7 +14,8 @@ from virtualgpu.records import Activity, HostCall, NvtxRange, SourceLine, Synchr
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A wait of a host thread. It includes the operation for which the thread waited, if that is known.
+    """A time interval in which a host thread waited. It includes the operation for which the thread waited,
+    if this is known.
 
     ``synchronization`` is None for the call of a pageable copy, which CUDA does not record as a wait.
     """
@@ -28,7 +29,7 @@ class Wait:
 
 
 class Flow:
-    """A timeline with indices for queries about calls, waits, ranges and predecessors.
+    """A timeline with indices for queries about CUDA calls, waits, ranges and predecessors of operations.
 
     Parameters
     ----------
@@ -50,7 +51,9 @@ class Flow:
             streams[key] = activity
 
     def call(self, activity: Activity) -> HostCall | None:
-        """Return the call that issued an operation; for a graph node, the call that launched the graph."""
+        """Return the CUDA call that submitted an operation. For a graph node, return the call that launched
+        the graph.
+        """
         issuing_call = self._calls.get(activity.correlation_id)
         if issuing_call is None and activity.graph_id:
             call_numbers, calls = self._graph_calls
@@ -69,7 +72,7 @@ class Flow:
         return [call_number for call_number, _ in graph_calls], [graph_call for _, graph_call in graph_calls]
 
     def before(self, activity: Activity) -> list[Activity]:
-        """Return the operations of this timeline that had to end before an operation could begin."""
+        """Return the operations of this timeline that had to end before `activity` could begin."""
         predecessors = [
             self.operations[operation_number]
             for operation_number in activity.after
@@ -83,7 +86,9 @@ class Flow:
         )
 
     def event_wait(self, activity: Activity, awaited: Activity) -> Synchronization | None:
-        """Return the call that made the stream of `activity` wait for an event after `awaited`, or None."""
+        """Return the CUDA call that made the stream of `activity` wait for an event after the operation
+        `awaited`, or None if there is none.
+        """
         for wait in self._event_waits.get((activity.device_id, activity.stream_id), ()):
             if awaited.correlation_id in wait.after:
                 return wait
@@ -119,7 +124,7 @@ class Flow:
 
     @cached_property
     def waits(self) -> dict[int, list[Wait]]:
-        """Return the waits of each thread, sorted by end time; waits that took no time are left out."""
+        """Return the waits of each host thread, sorted by end time. Waits that took no time are left out."""
         thread_of_call = {(call.end_ns, call.source): call.thread for call in self.timeline.calls}
         operations_by_end = sorted(self.timeline.activities, key=lambda a: a.end_ns)
         end_times = [activity.end_ns for activity in operations_by_end]
@@ -191,14 +196,14 @@ class Flow:
         return None
 
     def last_wait(self, thread: int, time_ns: int) -> Wait | None:
-        """Return the last wait of a thread that ended by a time, or None."""
+        """Return the last wait of a host thread that ended at or before a given time, or None."""
         waits = self.waits.get(thread, [])
         index = bisect_right(waits, time_ns, key=lambda wait: wait.end_ns) - 1
         return waits[index] if index >= 0 else None
 
     def waits_within(self, thread: int, start_ns: int, end_ns: int) -> list[Wait]:
-        """Return the waits of a thread that overlap an interval or end at its start. Waits for unknown
-        operations are left out.
+        """Return the waits of a host thread that overlap a time interval or end at its start. Waits for
+        unknown operations are left out.
         """
         waits = self.waits.get(thread, [])
         overlapping = []
@@ -210,13 +215,14 @@ class Flow:
         return overlapping
 
     def calls_within(self, thread: int, start_ns: int, end_ns: int) -> list[HostCall]:
-        """Return the calls of a thread that lie at least partly within an interval."""
+        """Return the CUDA calls of a host thread that overlap a time interval."""
         calls, start_times_ns, end_times_ns = self._calls_of.get(thread, ([], [], []))
         candidates = calls[bisect_left(end_times_ns, start_ns) : bisect_left(start_times_ns, end_ns)]
         return [call for call in candidates if call.end_ns > start_ns or call.start_ns == call.end_ns]
 
     def running(self, thread: int, start_ns: int, end_ns: int) -> str:
-        """Return the name of the innermost range that covers at least half of a time interval in a thread.
+        """Return the name of the innermost NVTX range of a thread that covers at least half of a time
+        interval.
 
         Only files of other profilers have such ranges. If no range covers half, it is the range with the most
         time of its own, with the words "and others".
@@ -265,7 +271,7 @@ class Flow:
         return {key: (activities, [a.end_ns for a in activities]) for key, activities in by_engine.items()}
 
     def engine_before(self, activity: Activity) -> Activity | None:
-        """Return the operation on the same engine that ended last before this one began."""
+        """Return the last operation on the same engine that ended before this operation began."""
         engine = engine_of(activity)
         if engine is None:
             return None
@@ -275,7 +281,9 @@ class Flow:
 
 
 def idle(activities: list[Activity], start_ns: int, end_ns: int) -> list[tuple[int, int, Activity | None]]:
-    """Return the intervals in which no operation ran, each with the operation that started at its end."""
+    """Return the time intervals in which no operation ran. Each interval includes the operation that started
+    at its end.
+    """
     intervals: list[tuple[int, int, Activity | None]] = []
     free_ns = start_ns
     for activity in sorted(activities, key=lambda a: (a.start_ns, a.end_ns)):
@@ -288,7 +296,7 @@ def idle(activities: list[Activity], start_ns: int, end_ns: int) -> list[tuple[i
 
 
 def within_ns(spans: Sequence[HostCall | Wait], start_ns: int, end_ns: int) -> int:
-    """Return how many nanoseconds of a time interval are covered by the given calls or waits."""
+    """Return how many nanoseconds of a time interval the given calls or waits cover."""
     total_ns = 0
     free_ns = start_ns
     for span in spans if len(spans) < 2 else sorted(spans, key=lambda span: span.start_ns):

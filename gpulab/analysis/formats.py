@@ -52,17 +52,17 @@ class Format:
 
     @property
     def bits(self) -> int:
-        """Number of bits that store information: sign, exponent and fraction."""
+        """The number of bits of the sign, the exponent and the fraction together."""
         return 1 + self.exponent_bits + self.fraction_bits
 
     @property
     def bias(self) -> int:
-        """Exponent bias, which is subtracted from a stored exponent."""
+        """The exponent bias, which is subtracted from a stored exponent."""
         return int(2 ** (self.exponent_bits - 1) - 1)
 
     @property
     def least_exponent(self) -> int:
-        """Exponent (base 2) of the smallest normal number. Subnormal numbers have the same exponent."""
+        """The exponent (base 2) of the smallest normal number. Subnormal numbers have the same exponent."""
         return 1 - self.bias
 
     @cached_property
@@ -88,12 +88,14 @@ class Format:
 
     @property
     def roundoff(self) -> float:
-        """Largest relative error of rounding a number in the normal range: u = 2**-(fraction bits + 1)."""
+        """The largest relative error of rounding a number in the normal range, which is 2**-(fraction bits +
+        1).
+        """
         return 2.0 ** -(self.fraction_bits + 1)
 
     def code(self, number: Number) -> int:
-        """Return the bit pattern of the number of this format that is nearest to `number`. Ties are rounded
-        to even.
+        """Return the bit pattern of the representable number that is nearest to `number`. Ties are rounded to
+        even.
 
         A number that exceeds the largest by half a step or more becomes infinity, or NaN if the format has no
         infinity, or the largest number if it has neither. Zero keeps its sign if it is a float.
@@ -137,12 +139,12 @@ class Format:
         return sign * (hidden_bit + fraction) * Fraction(2) ** power
 
     def round(self, number: Number) -> float:
-        """Return the number of this format that is nearest to `number`, as a float."""
+        """Return the representable number that is nearest to `number`, as a float."""
         return float(self.value(self.code(number)))
 
     def neighbours(self, number: Number) -> tuple[float, float]:
-        """Round `number`, and return the next smaller and the next larger number of this format. For NaN,
-        return two NaN.
+        """Return the next smaller and the next larger number of this format, relative to the rounded
+        `number`. For NaN, return two NaN.
         """
         nearest = self.round(number)
         if math.isnan(nearest):
@@ -158,7 +160,7 @@ class Format:
         return text[0], text[1 : 1 + self.exponent_bits], text[1 + self.exponent_bits :]
 
     def round_all(self, numbers: npt.ArrayLike) -> Doubles:
-        """Round each number of an array (float64) to this format, as float64.
+        """Round each number of a float64 array to this format. The result is a float64 array.
 
         The rule is the same as that of `round`. FP64 returns a copy.
         """
@@ -212,7 +214,7 @@ FORMATS = (FP64, FP32, TF32, BF16, FP16, E4M3, E5M2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rounded:
-    """A number, rounded to a format, with its neighbours in that format.
+    """A number that is rounded to a floating-point format, with the two neighbouring numbers of that format.
 
     Attributes
     ----------
@@ -235,7 +237,7 @@ class Rounded:
 
     @classmethod
     def of(cls, number: Number, form: Format) -> Rounded:
-        """Round a number to a format."""
+        """Round a number to a floating-point format."""
         code = form.code(number)
         below, above = form.neighbours(number)
         return cls(
@@ -244,7 +246,7 @@ class Rounded:
 
     @property
     def error(self) -> float | None:
-        """Rounding error: the rounded number minus the exact number. None if one of them is not finite."""
+        """The rounded number minus the exact number, or None if one of them is not finite."""
         if not math.isfinite(self.value) or (
             isinstance(self.number, float) and not math.isfinite(self.number)
         ):

@@ -42,7 +42,7 @@ _Cause = tuple[GapCause, str, SourceLine | None]
 
 
 def gaps(timeline: Timeline, min_ns: int = 0) -> tuple[Gap, ...]:
-    """Return the gaps of each stream, then of each engine.
+    """Return the gaps between operations of a timeline, first for each stream and then for each engine.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def gaps(timeline: Timeline, min_ns: int = 0) -> tuple[Gap, ...]:
 
 
 def gaps_of(flow: Flow, groups: Mapping[str, Sequence[Activity]]) -> list[Gap]:
-    """Return the gaps of each group of operations."""
+    """Return the gaps between the operations of each group."""
     timeline = flow.timeline
     causes = _Causes(flow)
     return [
@@ -96,7 +96,7 @@ class _Causes:
         self._has_many_devices = len({a.device_id for a in flow.timeline.activities}) > 1
 
     def of(self, start_ns: int, end_ns: int, operation: Activity | None) -> list[tuple[int, int, _Cause]]:
-        """Split the gap before an operation into parts, each with its cause, reason and source line."""
+        """Divide the gap before an operation into parts. Each part has its cause, reason and source line."""
         if operation is None:
             return [(start_ns, end_ns, ("nothing to do", "no further operation was launched", None))]
         issuing_call = self._flow.call(operation)

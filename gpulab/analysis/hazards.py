@@ -51,7 +51,7 @@ _LESS_INFORMATIVE: dict[StreamHazardKind, tuple[StreamHazardKind, ...]] = {
 
 
 class StreamChecker:
-    """A checker that receives a program's actions one by one, and collects the hazards between streams.
+    """A checker that processes the actions of a program one by one, and collects the hazards between streams.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class StreamChecker:
         self._unnamed_streams = 0
 
     def see(self, act: Act) -> None:
-        """Process the program's next action."""
+        """Process the next action of the program."""
         order = self._order
         order.index += 1
         match act:
@@ -112,7 +112,7 @@ class StreamChecker:
                     self.names[act.device_id, act.stream_id] = act.name
 
     def report(self, provenance: Provenance, left_out: str = "") -> StreamReport:
-        """Return the hazards so far, in the order of the program."""
+        """Return the hazards found so far, in the order of the program."""
         if self.is_truncated:
             left_out = f"Only the first {MAX_FINDINGS:,} pairs of lines are listed. {left_out}".strip()
         streams = tuple(explain.stream_words(key, self.names) for key in self._streams)

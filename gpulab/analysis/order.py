@@ -29,7 +29,9 @@ _MAX_WAITS = 64
 
 
 def join(target: Clock, source: Clock) -> None:
-    """Merge the source clock into the target clock. Each tick of the target becomes the maximum of both."""
+    """Merge the vector clock `source` into the vector clock `target`. Each value of the target becomes the
+    maximum of both.
+    """
     for chain, tick in source.items():
         if target.get(chain, 0) < tick:
             target[chain] = tick
@@ -37,8 +39,8 @@ def join(target: Clock, source: Clock) -> None:
 
 @dataclass(slots=True)
 class Moment:
-    """The position of an operation in the logical order: its chain, its number in the chain, and the clock of
-    its predecessors.
+    """The position of an operation in the logical order. It consists of the operation's chain, its number in
+    the chain, and the clock of its predecessors.
     """
 
     chain: Chain
@@ -46,13 +48,13 @@ class Moment:
     clock: Clock
 
     def before(self, clock: Clock) -> bool:
-        """Return whether this operation is known to have ended before an operation with this clock."""
+        """Return whether this operation has certainly ended before an operation with the given vector clock."""
         return clock.get(self.chain, 0) >= self.tick
 
 
 @dataclass(slots=True)
 class Wait:
-    """A wait for an event or a stream, which is kept to explain hazards.
+    """A wait for an event or a stream, which is stored in order to explain hazards.
 
     ``stream`` is the stream in which the event was recorded, or None if it was not recorded.
     ``index`` and ``record_index`` are the positions of the wait and the recording among the acts.
@@ -86,7 +88,7 @@ class _Event:
 
 
 class Order:
-    """Vector clocks of a program's streams and of the host. Each action of the program updates them.
+    """The vector clocks of a program's streams and of the host. Each action of the program updates them.
 
     Attributes
     ----------
@@ -112,15 +114,15 @@ class Order:
         self._stream((act.device_id, act.stream_id)).blocking = act.blocking
 
     def waits(self, key: StreamKey) -> Iterable[Wait]:
-        """Return the recent waits of a stream, the latest first."""
+        """Return the recent waits of a stream, with the latest wait first."""
         return reversed(self._stream(key).waits)
 
     def next_in(self, key: StreamKey) -> Clock:
-        """Return the clock that the next operation of a stream will have, without adding an operation."""
+        """Return the vector clock that the next operation of a stream would have. No operation is added."""
         return self._next_clock(self._stream(key))
 
     def work(self, act: Work, devices: Iterable[int] = ()) -> Moment:
-        """Add an operation to a stream. For a peer copy, `devices` are its two devices."""
+        """Add an operation to a stream. For a peer copy, `devices` contains the two devices."""
         stream = self._stream((act.device_id, act.stream_id))
         clock = self._next_clock(stream)
         # In the legacy default stream, a peer copy waits for both devices, and they for it.
@@ -136,18 +138,18 @@ class Order:
         return moment
 
     def follow(self, key: StreamKey, clock: Clock) -> None:
-        """Record that the next operation of a stream runs after all operations in a clock."""
+        """Record that the next operation of a stream must run after all operations in a vector clock."""
         stream = self._stream(key)
         stream.clock = self._next_clock(stream)
         join(stream.clock, clock)
 
     def host_use(self) -> Moment:
-        """Add an operation of the host."""
+        """Add an operation of the host to the order."""
         tick_moment = self._tick(HOST_CHAIN, self.host)
         return Moment(tick_moment.chain, tick_moment.tick, dict(self.host))
 
     def graph(self, act: GraphLaunch) -> list[Moment]:
-        """Add the nodes of a graph that is launched in a stream."""
+        """Add the nodes of a graph that is launched in a stream to the order."""
         stream = self._stream((act.device_id, act.stream_id))
         start_clock = self._next_clock(stream)
         join(start_clock, self._graph_clocks.get(act.graph_id, {}))
@@ -188,7 +190,7 @@ class Order:
         self._events[act.event_id] = _Event(dict(stream.clock), stream.key, self.index, act.source)
 
     def wait(self, act: EventWait) -> None:
-        """Record that a stream waits for an event, and therefore for the operations before the event."""
+        """Record that a stream waits for an event, and therefore for all operations before the event."""
         stream = self._stream((act.device_id, act.stream_id))
         event = self._events.get(act.event_id)
         if event is None:
@@ -199,7 +201,7 @@ class Order:
         stream.waits.append(Wait(self.index, act.source, event.stream, event.index, event.source))
 
     def host_wait(self, act: HostWait) -> None:
-        """Record that operations have ended because the host waited for them or queried their status."""
+        """Record that operations have ended, because the host waited for them or queried their status."""
         if act.scope == "device":
             for key, stream in self._streams.items():
                 if key[0] == act.device_id:

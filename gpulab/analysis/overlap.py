@@ -29,7 +29,7 @@ Intervals = npt.NDArray[np.int64]
 
 
 def engine_of(activity: Activity) -> str | None:
-    """Return the engine of `ENGINES` that runs an operation, or None for host functions.
+    """Return the engine that runs an operation, which is an element of `ENGINES`, or None for host functions.
 
     A range between events, where single operations cannot be seen, is an engine of its own.
     """
@@ -39,8 +39,8 @@ def engine_of(activity: Activity) -> str | None:
 
 
 def stream_names(timeline: Timeline) -> dict[tuple[int, int], str]:
-    """Return the name of each stream, with the pair (device, stream) as key. If there are several devices,
-    names include the device.
+    """Return the names of streams in a dictionary with keys of the form (device, stream). If there are
+    several devices, names include the device.
     """
     given_names = {(s.device_id, s.stream_id): s.name for s in timeline.streams}
     stream_keys = dict.fromkeys((*((a.device_id, a.stream_id) for a in timeline.activities), *given_names))
@@ -55,8 +55,8 @@ def stream_names(timeline: Timeline) -> dict[tuple[int, int], str]:
 
 
 def by_engine(timeline: Timeline) -> dict[str, list[Activity]]:
-    """Group the operations by engine, in the order of `ENGINES`. If there are several devices, each has its
-    own groups.
+    """Group the operations of a timeline by engine, in the order of `ENGINES`. If there are several devices,
+    each device has its own groups.
     """
     has_many_devices = len({a.device_id for a in timeline.activities}) > 1
     operations: dict[tuple[int, int], list[Activity]] = {}
@@ -81,13 +81,15 @@ def by_stream(timeline: Timeline) -> dict[str, list[Activity]]:
 
 
 def intervals(activities: Sequence[Activity | NvtxRange]) -> Intervals:
-    """Return the start and end of each operation in ns, shape (2, n)."""
+    """Return the start and end times of operations in ns, as an array of shape (2, n)."""
     start_end_pairs = [(a.start_ns, a.end_ns) for a in activities]
     return np.array(start_end_pairs, np.int64).reshape(-1, 2).T
 
 
 def union(spans: Intervals) -> Intervals:
-    """Return the union of intervals as sorted, disjoint intervals that do not touch, shape (2, m)."""
+    """Return the union of time intervals as sorted intervals that neither overlap nor touch, as an array of
+    shape (2, m).
+    """
     start_times, end_times = spans[:, spans[1] > spans[0]]
     if not start_times.size:
         return np.empty((2, 0), np.int64)
@@ -105,7 +107,7 @@ def length_ns(spans: Intervals) -> int:
 
 
 def pairs(groups: Mapping[str, Sequence[Activity]]) -> tuple[Overlap, ...]:
-    """Return how long each pair of groups of operations ran at the same time."""
+    """Return how long the operations of each pair of groups ran at the same time."""
     unions = {name: union(intervals(activities)) for name, activities in groups.items()}
     busy_ns = {name: int((spans[1] - spans[0]).sum()) for name, spans in unions.items()}
     overlaps = []
@@ -119,7 +121,7 @@ def pairs(groups: Mapping[str, Sequence[Activity]]) -> tuple[Overlap, ...]:
 
 
 def overlap(timeline: Timeline) -> tuple[Overlap, ...]:
-    """Return how long each pair of engines, and then each pair of streams, ran at the same time.
+    """Return how long each pair of engines, and each pair of streams, worked at the same time.
 
     The module's docstring defines "busy" and the percentage. If there are more than `MAX_STREAMS` streams,
     those with the most operations are compared.

@@ -31,7 +31,7 @@ def profile(
     before_bytes: int | None = None,
     peak_bytes: int | None = None,
 ) -> Profile:
-    """Add up the operations of a timeline by kernel, copy direction, source line and range.
+    """Add up the operations of a timeline by kernel, copy direction, source line and NVTX range.
 
     Parameters
     ----------

@@ -18,7 +18,9 @@ _DIRECTIONS = {"HtoD": "H2D", "DtoH": "D2H", "DtoD": "D2D", "PtoP": "P2P"}
 
 
 def operations_text(activities: Sequence[Activity]) -> str:
-    """Return the numbers of operations in words: ``3 kernels, 2 copies (1 H2D, 1 D2H)``, or ``nothing``."""
+    """Return a phrase with the numbers of operations, such as ``3 kernels, 2 copies (1 H2D, 1 D2H)``, or
+    ``nothing``.
+    """
     kind_counts = Counter("COPY" if a.kind in ("MEMCPY", "MEMCPY2") else a.kind for a in activities)
     direction_counts = Counter(_DIRECTIONS.get(a.copy_kind, "other") for a in activities if a.copy_kind)
     count_texts = [count(kind_counts[kind], *nouns) for kind, nouns in _KINDS.items() if kind_counts[kind]]
@@ -34,7 +36,7 @@ def operations_text(activities: Sequence[Activity]) -> str:
 
 
 def sentence(timeline: Timeline) -> str:
-    """Return one sentence with a timeline's duration, its operations, and the origin of its times.
+    """Return a sentence with the duration of a timeline, its operations, and the origin of its times.
 
     Examples
     --------
@@ -62,7 +64,9 @@ def sentence(timeline: Timeline) -> str:
 
 
 def lines_text(lines: Sequence[SourceLine | None]) -> str:
-    """Return source lines in words, such as `` in cell [3], line 2 (`x = y`)``; empty if none is known."""
+    """Return a phrase for source lines, such as `` in cell [3], line 2 (`x = y`)``, or an empty string if no
+    line is known.
+    """
     known_lines = list(dict.fromkeys(line for line in lines if line is not None))
     if not known_lines:
         return ""

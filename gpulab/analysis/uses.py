@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """Use of one memory region by one operation, with the operation's clock, stream and source line.
+    """A use of a memory region by an operation, with the operation's vector clock, stream and source line.
 
     ``launch`` and ``inner`` are set for nodes of graphs: the number of the launch, and the stream in which
     the node was captured.
@@ -40,8 +40,8 @@ class Use:
     atomic: bool = False  # an atomic use is also a write
 
     def clashes(self, other: Use) -> bool:
-        """Return whether two uses of the same byte conflict: at least one is a write, and they are not both
-        atomic.
+        """Return whether two uses of the same byte conflict. They conflict if at least one is a write and
+        they are not both atomic.
         """
         return (self.writes or other.writes) and not (self.atomic and other.atomic)
 
@@ -78,7 +78,9 @@ class _AddressedArray:
 
 
 def overlap(a: Region, b: Region) -> bool:
-    """Return whether two regions share a byte; True if the layouts are too complex to decide this."""
+    """Return whether two memory regions share a byte. The result is also True if their layouts are too
+    complex to decide this.
+    """
     if a.memory != b.memory or a.start >= b.end or b.start >= a.end:
         return False
     if not a.shape and not b.shape:
@@ -90,14 +92,14 @@ def overlap(a: Region, b: Region) -> bool:
 
 
 def covers(a: Region, b: Region) -> bool:
-    """Return whether a region is certain to contain every byte of another region."""
+    """Return whether a memory region certainly contains every byte of another memory region."""
     if not a.shape:
         return a.start <= b.start and b.end <= a.end
     return (a.address, a.item_bytes, a.shape, a.strides) == (b.address, b.item_bytes, b.shape, b.strides)
 
 
 class RegionMap(Generic[T]):
-    """A collection of items by memory region, which quickly finds items that may overlap a given region.
+    """A collection of items by memory region. It quickly finds the items that may overlap a given region.
 
     The items are grouped by the size of their regions, rounded up to a power of two: an item that overlaps a
     range begins less than that size before it.
@@ -107,7 +109,7 @@ class RegionMap(Generic[T]):
         self._sizes: dict[int, tuple[list[int], dict[int, list[T]]]] = {}  # starts, and items by start
 
     def overlapping(self, region: Region) -> list[list[T]]:
-        """Return the items that may overlap a region, as lists. Changes to a list also change this
+        """Return the lists of items that may overlap a memory region. Changes to these lists also change the
         collection.
         """
         start = region.start
@@ -125,7 +127,7 @@ class RegionMap(Generic[T]):
         return matching_lists
 
     def add(self, region: Region, item: T) -> None:
-        """Add an item at a region."""
+        """Add an item for a memory region."""
         start = region.start
         starts, items_by_start = self._sizes.setdefault((region.end - start).bit_length(), ([], {}))
         if start not in items_by_start:
@@ -136,7 +138,7 @@ class RegionMap(Generic[T]):
 
 @dataclass(slots=True)
 class Block:
-    """A block of memory, and the index of the action that allocated or freed it.
+    """A block of memory, with the index of the action that allocated or freed it.
 
     After a free, ``clock`` is the clock that the block's next owner must follow.
     """
@@ -156,19 +158,19 @@ class Blocks:
         self._blocks: dict[int, Block] = {}
 
     def overlapping(self, region: Region) -> list[Block]:
-        """Return the blocks that overlap a region."""
+        """Return the memory blocks that overlap a region."""
         first_index, end_index = self._index_range(region)
         return [self._blocks[start] for start in self._starts[first_index:end_index]]
 
     def take(self, region: Region) -> list[Block]:
-        """Remove the blocks that overlap a region, and return them."""
+        """Remove the memory blocks that overlap a region, and return them."""
         first_index, end_index = self._index_range(region)
         removed = [self._blocks.pop(start) for start in self._starts[first_index:end_index]]
         del self._starts[first_index:end_index]
         return removed
 
     def put(self, block: Block) -> None:
-        """Add a block and remove the blocks that it overlaps."""
+        """Add a memory block, and remove the blocks that it overlaps."""
         self.take(block.region)
         insort(self._starts, block.region.start)
         self._blocks[block.region.start] = block

@@ -25,7 +25,7 @@ _USE_VIRTUAL_GPU = "Nothing to do: the virtual GPU replaces it."
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Diagnosis(Texts):
-    """All findings of `doctor` with an overall verdict, displayed as a table."""
+    """All findings of the function `doctor` with an overall verdict, displayed as a table."""
 
     findings: tuple[Finding, ...]
 
@@ -34,17 +34,17 @@ class Diagnosis(Texts):
 
     @property
     def virtual_gpu(self) -> bool:
-        """Return whether kernels run on the virtual GPU here."""
+        """Return whether kernels can run on the virtual GPU on this machine."""
         return self[VIRTUAL_GPU].status == "ok"
 
     @property
     def real_gpu(self) -> bool:
-        """Return whether kernels run on a real GPU here."""
+        """Return whether kernels can run on a real GPU on this machine."""
         return self[REAL_GPU].status == "ok"
 
     @property
     def wrong(self) -> tuple[str, ...]:
-        """The parts that are installed but do not work."""
+        """The findings about parts that are installed but do not work."""
         return tuple(finding.subject for finding in self.findings if finding.status == "wrong")
 
     @property
@@ -69,7 +69,9 @@ class Diagnosis(Texts):
 
     @property
     def shown(self) -> tuple[Finding, ...]:
-        """The findings to show. If the machine has no GPU, all findings about a GPU are combined into one."""
+        """The findings to show. If the machine has no GPU, all findings about a GPU are combined into one
+        finding.
+        """
         gpu_findings = [finding for finding in self.findings if finding.subject in GPU_SUBJECTS]
         has_no_driver = (DRIVER, NO_DRIVER) in [(finding.subject, finding.found) for finding in gpu_findings]
         if not has_no_driver or any(finding.status != "missing" for finding in gpu_findings):
@@ -85,7 +87,7 @@ class Diagnosis(Texts):
         return Table("", _COLUMNS, tuple(map(astuple, self.shown)))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the diagnosis as plain data, as ``gpulab doctor --json`` prints it."""
+        """Return the diagnosis as plain data, which ``gpulab doctor --json`` prints."""
         return {
             "findings": [dict(zip(_COLUMNS, astuple(finding), strict=True)) for finding in self.findings],
             "virtual_gpu": self.virtual_gpu,
@@ -125,7 +127,7 @@ def _lines(item: Finding, width: int) -> Iterator[str]:
 
 
 def doctor() -> Diagnosis:
-    """Check each part that the course uses, such as driver, CuPy, NVRTC and Jupyter.
+    """Check each component that the course uses, such as the driver, CuPy, NVRTC and Jupyter.
 
     Returns
     -------

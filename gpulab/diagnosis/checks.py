@@ -57,9 +57,7 @@ _BLOCK_SIZE = 128
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check, which is a row of the table. A ``missing`` part may be acceptable; a ``wrong``
-    part is not.
-    """
+    """The result of one check. A ``missing`` component may be acceptable, but a ``wrong`` component is not."""
 
     subject: str
     status: Status
@@ -71,7 +69,7 @@ Result = tuple[Status, str, str]
 
 
 def run_checks() -> tuple[Finding, ...]:
-    """Run every check in order: a part comes before the parts that need it."""
+    """Run all checks in order. A component is checked before the components that need it."""
     return tuple(_run_check(subject, check) for subject, check in _CHECKS)
 
 
@@ -108,7 +106,7 @@ def _version_text(version: tuple[int, ...]) -> str:
 
 
 def check_python() -> Result:
-    """Check whether the interpreter is new enough."""
+    """Check whether the version of the Python interpreter is supported."""
     version = _version_text(sys.version_info[:3])
     if sys.version_info[:2] < _MIN_PYTHON:
         return "wrong", version, f"Install Python {_version_text(_MIN_PYTHON)} or newer."
@@ -131,7 +129,7 @@ def check_packages() -> Result:
 
 
 def check_driver() -> Result:
-    """Check whether the NVIDIA driver's library is installed and starts."""
+    """Check whether the library of the NVIDIA driver is installed and can be initialized."""
     status = driver_status()
     if status.library is None:
         return "missing", NO_DRIVER, "Nothing to do without an NVIDIA GPU."
@@ -143,7 +141,7 @@ def check_driver() -> Result:
 
 
 def check_cuda_version() -> Result:
-    """Check the newest CUDA version that the driver supports."""
+    """Check the newest CUDA version that the NVIDIA driver supports."""
     version = driver_status().cuda_version
     if version is None:
         return "missing", "unknown without a driver", ""
@@ -157,7 +155,7 @@ def check_cuda_version() -> Result:
 
 
 def check_nvml() -> Result:
-    """Check whether live readings (NVML) are available."""
+    """Check whether NVML can provide live readings of the GPU."""
     if importlib.util.find_spec("pynvml") is None:
         return "missing", "nvidia-ml-py is not installed", "pip install nvidia-ml-py"
     try:
@@ -171,7 +169,7 @@ def check_nvml() -> Result:
 
 
 def check_sharing() -> Result:
-    """Check whether MIG, exclusive mode or other processes affect the GPU."""
+    """Check whether MIG, exclusive mode or other processes affect the use of the GPU."""
     try:
         status = sharing()
     except NvmlError:
@@ -185,7 +183,7 @@ def check_sharing() -> Result:
 
 
 def check_cupy() -> Result:
-    """Check whether exactly one CuPy is installed, can be imported, and fits the driver."""
+    """Check whether exactly one CuPy is installed, can be imported, and matches the driver."""
     wheels = sorted(
         name
         for distribution in metadata.distributions()
@@ -215,7 +213,7 @@ def check_cupy() -> Result:
 
 
 def check_cupy_nvrtc() -> Result:
-    """Check whether CuPy finds the compiler it needs for every kernel."""
+    """Check whether CuPy finds NVRTC, the compiler that it needs for every kernel."""
     if importlib.util.find_spec("cupy") is None:
         return "missing", f"no CuPy ({_GPU_ONLY})", ""
     import cupy
@@ -228,7 +226,7 @@ def check_cupy_nvrtc() -> Result:
 
 
 def check_real_gpu() -> Result:
-    """Check whether a kernel run through CuPy computes NumPy's result."""
+    """Check whether a kernel that CuPy runs on the GPU computes the same result as NumPy."""
     try:
         device = open_cuda_device()
     except CudaUnavailableError as error:
@@ -248,7 +246,7 @@ def check_real_gpu() -> Result:
 
 
 def check_cupti() -> Result:
-    """Check whether timelines can be recorded by CUPTI."""
+    """Check whether CUPTI can record timelines."""
     library = cupti.load()
     if library is None:
         remedy = "pip install nvidia-cuda-cupti" if driver_status().usable else ""
@@ -266,7 +264,7 @@ def check_cupti() -> Result:
 
 
 def check_nvrtc() -> Result:
-    """Check whether the compiler of the virtual GPU (NVRTC) is installed."""
+    """Check whether NVRTC, the compiler of the virtual GPU, is installed."""
     from virtualgpu.compile import nvrtc
 
     if not nvrtc.available():
@@ -285,7 +283,9 @@ def check_nvrtc() -> Result:
 
 
 def check_headers() -> Result:
-    """Check whether CUDA's headers are found (cooperative groups, half precision, libcu++, tensor cores)."""
+    """Check whether the CUDA headers for cooperative groups, half precision, libcu++ and tensor cores are
+    found.
+    """
     from virtualgpu.compile import nvrtc
 
     if not nvrtc.available():
@@ -299,7 +299,7 @@ def check_headers() -> Result:
 
 
 def check_virtual_gpu() -> Result:
-    """Check whether a kernel run by the engine computes NumPy's result."""
+    """Check whether a kernel on the virtual GPU computes the same result as NumPy."""
     version = _version("llvmlite")
     if importlib.util.find_spec("llvmlite") is None:
         return "missing", "llvmlite is not installed", "pip install llvmlite"
@@ -384,7 +384,7 @@ def check_jupyterlab() -> Result:
 
 
 def check_widgets() -> Result:
-    """Check whether the interactive views can be shown."""
+    """Check whether the notebook can show interactive widgets."""
     min_versions = {"ipywidgets": (8, 1), "anywidget": (0, 9), "matplotlib": (3, 8)}
     versions: dict[str, str | None] = {name: _version(name) for name in min_versions}
     absent_packages = [name for name, version in versions.items() if version is None]

@@ -23,7 +23,9 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Pictured(Savable):
-    """An object that is displayed as a view or as tables. `_make_picture` creates the picture once."""
+    """An object that is displayed as a widget or as tables. The method `_make_picture` creates the picture
+    once.
+    """
 
     _cached_picture: Any = None
 
@@ -41,7 +43,7 @@ class Pictured(Savable):
         return self._picture()._writers()
 
     def describe(self) -> str:
-        """Return a description of the picture in words."""
+        """Return a text description of the picture."""
         return self._picture().describe()
 
     def to_pandas(self, title: str = "") -> Any:
@@ -59,12 +61,12 @@ class Pictured(Savable):
 
 
 class Recorder(Protocol[R_co]):
-    """The interface of a recorder. `start` and `stop` are called once each. `stop` is also called after an
-    error.
+    """The interface of a recorder. The methods `start` and `stop` are called once each. The method `stop` is
+    also called after an error.
     """
 
     def start(self) -> None:
-        """Start the recording. If this raises an error, no recording is running."""
+        """Start the recording. If this raises an error, no recording is active."""
         ...
 
     def stop(self) -> R_co:
@@ -112,7 +114,7 @@ class Recorded(Pictured, Generic[R]):
 
     @property
     def record(self) -> R:
-        """The recorded data.
+        """The data of the recording.
 
         Raises
         ------
@@ -127,7 +129,7 @@ class Recorded(Pictured, Generic[R]):
         return self._record
 
     def start(self) -> None:
-        """Begin the recording, as entering the ``with`` block does."""
+        """Start the recording, as the beginning of a ``with`` block does."""
         if self._is_going:
             raise GpulabError(f"This {self._recording_name} is already being recorded.")
         if not self._is_new:
@@ -143,7 +145,7 @@ class Recorded(Pictured, Generic[R]):
         self._record = self._cached_picture = None
 
     def stop(self) -> None:
-        """End the recording, as the end of the ``with`` block does."""
+        """End the recording, as the end of a ``with`` block does."""
         if not self._is_going:
             return
         self._is_going = False
@@ -211,8 +213,8 @@ class Recorded(Pictured, Generic[R]):
 
 
 class Sampled(Recorded[R], what="recording", write=""):
-    """A live recording that takes readings at a fixed rate and can be paused. Its chart also shows whether it
-    is paused.
+    """A live recording that takes readings at a fixed rate and can be paused. Its chart shows whether it is
+    paused.
 
     A subclass passes the code that creates a new recording (``another="gl.memory()"``), and defines
     `_show_state` in addition to the methods that `Recorded` needs.
@@ -233,11 +235,11 @@ class Sampled(Recorded[R], what="recording", write=""):
         raise NotImplementedError
 
     def pause(self) -> None:
-        """Take no readings until `resume`."""
+        """Pause the readings until `resume` is called."""
         self._switch("pause")
 
     def resume(self) -> None:
-        """Continue after a `pause`.
+        """Continue the readings after a call of `pause`.
 
         Raises
         ------

@@ -32,7 +32,7 @@ def access(
     swizzle: bool = False,
     space: str = "both",
 ) -> views.AccessMicroscope:
-    """Show which memory sectors and shared-memory banks the 32 lanes of a warp use in an access.
+    """Show the memory sectors and shared-memory banks that the 32 lanes of a warp use in an access.
 
     Without a kernel, sliders change a pattern: lane l accesses element ``offset + stride * l`` of a tile with
     rows of 32 elements. With a kernel, a table lists its memory accesses by source line, worst first. The

@@ -10,7 +10,7 @@ from virtualgpu.records import DeviceInfo
 
 
 def device(name: str | None = None) -> views.DeviceCard:
-    """Show the compute capability, limits and live readings of a GPU, next to other GPUs.
+    """Show the compute capability, limits and live readings of a GPU, next to those of other GPUs.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def device(name: str | None = None) -> views.DeviceCard:
 
 
 def compare(*names: str) -> views.DeviceComparison:
-    """Show several GPUs side by side, one column per GPU, and mark the differences.
+    """Show a table with one column per GPU, and mark the differences.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ def fragments(
     block_index: Shape = (0, 0, 0),
     max_steps: int = 20_000,
 ) -> views.FragmentView:
-    """Run a kernel, and show which lane and register holds each element of its matrix instructions.
+    """Run a kernel, and show which lane and register holds each matrix element of its matrix instructions.
 
     The view lists the executions of ``wmma``, ``mma.sync``, ``ldmatrix`` and ``stmatrix`` in one warp, and
     its accesses to shared memory. For one execution it shows the matrices, with the lane, the register, the

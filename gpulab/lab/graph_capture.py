@@ -17,7 +17,9 @@ from virtualgpu.records import GraphRecord
 
 @dataclass(slots=True)
 class Capture:
-    """The result of a capture: CuPy's graph, the return value of the function, and the nodes of the graph."""
+    """The result of a graph capture, with CuPy's graph, the return value of the function, and the nodes of
+    the graph.
+    """
 
     graph: Any
     result: Any
@@ -25,7 +27,7 @@ class Capture:
 
 
 class GraphPool:
-    """The private memory pool of graphs, and the stream in which they are captured.
+    """A private memory pool for CUDA graphs, and the stream in which they are captured.
 
     Attributes
     ----------
@@ -38,8 +40,8 @@ class GraphPool:
         self.stream = stream
 
     def warm_up(self, fn: Callable[..., Any], arrays: tuple[Any, ...]) -> Any:
-        """Call `fn` once in the pool's stream, after earlier work of the current stream, and wait for its
-        work to end.
+        """Call `fn` once in the pool's stream, after earlier work of the current stream. Wait until the work
+        of `fn` has ended.
         """
         self.stream.wait_event(session.cp().cuda.get_current_stream().record())
         with self.stream, session.cp().cuda.using_allocator(self.pool.malloc):
@@ -48,7 +50,7 @@ class GraphPool:
         return result
 
     def capture(self, fn: Callable[..., Any], arrays: tuple[Any, ...]) -> Capture:
-        """Call `fn` while the stream captures, and return the captured graph.
+        """Call `fn` while the stream is in capture mode, and return the captured graph.
 
         Raises
         ------
@@ -73,13 +75,13 @@ class GraphPool:
         return Capture(graph, result, session.backend().graph(graph))
 
     def used_bytes(self) -> int:
-        """Return the bytes of the pool that are in use. These are the graphs' results, because temporary
-        arrays are freed.
+        """Return the number of bytes of the memory pool that are in use. These are the results of the graphs,
+        because temporary arrays are freed.
         """
         return int(self.pool.used_bytes())
 
     def total_bytes(self) -> int:
-        """Return the bytes that the pool has allocated on the device."""
+        """Return the number of bytes that the memory pool has allocated on the device."""
         return int(self.pool.total_bytes())
 
     def __repr__(self) -> str:
@@ -88,8 +90,8 @@ class GraphPool:
 
 @contextmanager
 def restored(arrays: Iterable[Any]) -> Iterator[None]:
-    """Restore the contents of arrays at the end of a ``with`` block, if there is enough memory to copy them
-    first.
+    """Restore the contents of arrays at the end of a ``with`` block, if there is enough memory to copy the
+    arrays first.
     """
     cp = session.cp()
     saved_contents = []
@@ -143,8 +145,8 @@ def _find_illegal_line(fn: Callable[..., Any], arrays: tuple[Any, ...], stream: 
 
 
 def arrays_in(value: Any, ndarray: type) -> Iterator[Any]:
-    """Return the arrays in a function's result, which can be an array, or lists, tuples and dictionaries of
-    arrays.
+    """Return the arrays in the result of a function. The result can be an array, or lists, tuples and
+    dictionaries of arrays.
     """
     if isinstance(value, ndarray):
         yield value
@@ -156,13 +158,13 @@ def arrays_in(value: Any, ndarray: type) -> Iterator[Any]:
 
 
 def shapes(result: Any) -> list[tuple[Any, Any]]:
-    """Return the shape and the dtype of each array in a function's result."""
+    """Return the shape and the dtype of each array in the result of a function."""
     return [(array.shape, array.dtype) for array in arrays_in(result, session.cp().ndarray)]
 
 
 def check_shapes(first: list[tuple[Any, Any]], second: list[tuple[Any, Any]]) -> None:
-    """Raise an error if the results of warm-up and capture differ in shape. The shapes in a graph cannot
-    change.
+    """Raise an error if the results of warm-up and graph capture differ in shape, because shapes in a graph
+    cannot change.
     """
     if first != second:
         raise ValueError(

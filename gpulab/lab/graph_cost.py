@@ -17,7 +17,8 @@ _COPIES = ("MEMCPY", "MEMCPY2")
 
 
 class ComparedGraph(Pictured):
-    """A comparison of a graph with its function, displayed as a sentence, the graph and both timelines.
+    """A comparison of a graph with the function from which it was captured. It shows a sentence, the graph
+    and both timelines.
 
     Attributes
     ----------
@@ -33,7 +34,7 @@ class ComparedGraph(Pictured):
         self.name = name
 
     def view(self) -> views.GraphView:
-        """The picture as a widget."""
+        """The picture of the comparison as a widget."""
         return views.GraphView(self.graph, self.record, self.name)
 
     _picture = view
@@ -45,7 +46,7 @@ class ComparedGraph(Pictured):
 def compared(
     graph: GraphRecord, eager: Callable[[], object], launch: Callable[[], object], stream: Any, repeats: int
 ) -> GraphComparison:
-    """Measure a graph and its function in a stream, `repeats` runs each, and record a timeline of both."""
+    """Measure `repeats` runs of a graph and of its function in a stream, and record a timeline of both."""
     with session.steps(4, "graph.compare") as begin_step:
         begin_step()
         eager_times = _timed(eager, stream, repeats)
@@ -100,8 +101,8 @@ def _record_timeline(run: Callable[[], object], stream: Any) -> Timeline | None:
 
 
 def numbered(replay: Timeline, graph: GraphRecord) -> Timeline:
-    """Return a copy of the timeline of a graph launch, in which each operation has the number of its graph
-    node.
+    """Return a copy of the timeline of a graph launch. In the copy, each operation has the number of its
+    graph node.
 
     CUPTI uses its own numbers. Operations with the same kind and name are matched in the order of the nodes.
     """

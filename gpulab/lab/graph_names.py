@@ -15,7 +15,7 @@ from virtualgpu.records import GraphArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Named:
-    """An array that a graph uses, and its name in the program.
+    """An array that a graph uses, with its name in the program.
 
     ``look_up`` returns the present value of the name; it is None if the name cannot be looked up.
     ``parameter`` is the name of the array inside the captured function.
@@ -31,8 +31,8 @@ class Named:
         return self.array if self.look_up is None else self.look_up()
 
     def moved(self, array: Any) -> Named:
-        """Return a copy for another array. Its `look_up` is None unless the name currently refers to that
-        array.
+        """Return a copy for another array. The attribute `look_up` of the copy is None unless the name refers
+        to that array now.
         """
         return replace(self, array=array, look_up=self.look_up if self.now is array else None)
 
@@ -41,7 +41,7 @@ class Named:
 
 
 def array_record(name: str, array: Any, is_output: bool = False) -> GraphArray:
-    """Return a record of an array: its name, address, size, shape and dtype."""
+    """Return a record of an array with its name, address, size, shape and dtype."""
     axes = zip(array.shape, array.strides, strict=True)
     size = sum((n - 1) * abs(stride) for n, stride in axes) + array.itemsize if array.size else 0
     return GraphArray(name, int(array.data.ptr), size, array.dtype.name, tuple(array.shape), is_output)
@@ -50,7 +50,8 @@ def array_record(name: str, array: Any, is_output: bool = False) -> GraphArray:
 def named_arrays(
     fn: Callable[..., Any], arrays: tuple[Any, ...], caller: FrameType, ndarray: type
 ) -> tuple[Named, ...]:
-    """Return the arguments of a function under the caller's names, and the outer arrays that it uses.
+    """Return the array arguments of a function under the names that the caller uses, and the outer arrays
+    that the function uses.
 
     Parameters
     ----------
@@ -76,7 +77,7 @@ def named_arrays(
 
 
 def global_arrays(fn: Any, addresses: Collection[int], ndarray: type) -> Iterator[Named]:
-    """Yield those global arrays of a function's module whose addresses are in `addresses`."""
+    """Yield the global arrays of a function's module whose addresses are in `addresses`."""
     variables: dict[str, Any] = getattr(fn, "__globals__", {})
     names = session.program_names()
     names.take(variables if addresses else {})
@@ -97,7 +98,9 @@ def _parameter_names(fn: Callable[..., Any], count: int) -> list[str]:
 
 
 def look_up(name: str, variables: dict[str, Any]) -> Any:
-    """Return the present value of a name such as ``xs[0]`` or ``model.w`` in `variables`, or None."""
+    """Return the current value of a name such as ``xs[0]`` or ``model.w`` in the dictionary `variables`, or
+    None if there is none.
+    """
     try:
         return eval(name, {}, variables)  # variables, items and attributes of the program: nothing is called
     except Exception:  # that of an item or attribute which is gone

@@ -29,7 +29,7 @@ EMPTY = (
 
 
 def graph(fn: Callable[..., Any], *arrays: Any, pool: Any = None) -> CapturedGraph:
-    """Capture the device work of a function as a CUDA graph.
+    """Capture the device operations of a function as a CUDA graph.
 
     `fn` is called twice on a separate stream: once to warm up (kernels compile, pools fill), and once while
     the stream captures, when no work runs. After the warm-up the contents of the arrays are restored.
@@ -100,7 +100,7 @@ def _check_arguments(cp: Any, fn: Any, arrays: tuple[Any, ...]) -> None:
 
 
 class CapturedGraph(Pictured):
-    """A captured graph with the arrays, the memory pool and the stream that it needs.
+    """A captured graph, with the arrays, the memory pool and the stream that it needs.
 
     Attributes
     ----------
@@ -147,7 +147,7 @@ class CapturedGraph(Pictured):
 
     @property
     def graph(self) -> Any:
-        """CuPy's ``Graph``; its attributes ``graph`` and ``graphExec`` are CUDA's handles."""
+        """The ``Graph`` object of CuPy. Its attributes ``graph`` and ``graphExec`` are the CUDA handles."""
         return self._require_capture.graph
 
     @property
@@ -155,7 +155,7 @@ class CapturedGraph(Pictured):
         return self._require_capture.result
 
     def launch(self, stream: Any = None) -> None:
-        """Launch the graph in `stream`, or in the current stream by default."""
+        """Launch the graph in `stream`. The default is the current stream."""
         graph = self._require_capture
         with self._session_context():
             graph.graph.launch(_stream(stream))
@@ -171,7 +171,8 @@ class CapturedGraph(Pictured):
             self.graph.upload(_stream(stream))
 
     def callable(self, *inputs: Any) -> Any:
-        """Launch the graph with new inputs, which are copied into its arrays, and return its results.
+        """Launch the graph with new inputs, and return its results. The inputs are copied into the arrays of
+        the graph.
 
         Parameters
         ----------
@@ -201,7 +202,9 @@ class CapturedGraph(Pictured):
         return graph.result
 
     def reset(self) -> None:
-        """Free the graph, its results, and its references to arrays and pool. It cannot run afterwards."""
+        """Free the graph, its results, and its references to arrays and the memory pool. The graph cannot be
+        launched afterwards.
+        """
         self._captured = None
         self.arrays = ()
         self._names = {}
@@ -218,7 +221,7 @@ class CapturedGraph(Pictured):
 
     @property
     def record(self) -> GraphRecord:
-        """The nodes, edges and named arrays of the graph, with the parameters of the next launch."""
+        """The nodes, edges and named arrays of the graph, with the parameters for the next launch."""
         captured = self._require_capture
         arrays = [name.record() for name in self._names.values()]
         addresses = {array.address for array in arrays}
@@ -263,7 +266,7 @@ class CapturedGraph(Pictured):
     # Other parameters without a capture
 
     def update(self, fn: Callable[..., Any] | None = None, /, *arrays: Any, **names: Any) -> None:
-        """Change parameters of the graph for all later launches.
+        """Change parameters of graph nodes for all later launches.
 
         Parameters
         ----------
@@ -351,7 +354,7 @@ class CapturedGraph(Pictured):
     beside = old_method("beside", "compare")
 
     def compare(self, *, repeats: int = 20) -> ComparedGraph:
-        """Measure the time per run of the graph and of its function; each runs `repeats` times.
+        """Measure the time per run of the graph and of its function. Each of them runs `repeats` times.
 
         Afterwards, the contents of all named arrays are restored.
 
@@ -377,7 +380,9 @@ class CapturedGraph(Pictured):
         return str(getattr(self.fn, "__name__", "a function"))
 
     def view(self) -> views.GraphView:
-        """The picture as a widget, with the timelines of the last `compare` if it was called."""
+        """The picture of the graph as a widget. It includes the timelines of the last call of `compare`, if
+        there was one.
+        """
         return views.GraphView(
             self.record, self._last_comparison.record if self._last_comparison else None, self._name
         )

@@ -109,7 +109,8 @@ def warps(
 def occupancy(
     kernel: Any, block: Shape = 256, *, shared_mem: int = 0, beside: str | Sequence[str] = ()
 ) -> views.OccupancyChart:
-    """Show how many warps of a kernel fit on an SM for each block size, and which resource limits them.
+    """Show how many warps of a kernel fit on an SM for each block size, and which resource limits this
+    number.
 
     Parameters
     ----------
@@ -246,7 +247,7 @@ def sanitize(
     nan: bool = False,
     tool: str = "",
 ) -> SanitizerTable:
-    """Run a kernel under checks for mistakes that an ordinary launch can hide, and report them.
+    """Run a kernel with checks for mistakes that an ordinary launch can hide, and report these mistakes.
 
     The kernel runs on the virtual GPU; for a real GPU it runs there on copies of the arrays. Afterwards
     every array has its old contents. A fault ends the run and becomes part of the report.
@@ -307,7 +308,7 @@ def sanitize(
 
 @contextmanager
 def block_order(order: str, seed: int = 0) -> Iterator[None]:
-    """Run the blocks of every kernel on the virtual GPU in a different order, in a ``with`` block.
+    """Change the order in which the virtual GPU runs the blocks of each kernel in a ``with`` block.
 
     CUDA guarantees no order of blocks, so a kernel that depends on one is wrong, even if it happens to work::
 
@@ -341,7 +342,7 @@ def block_order(order: str, seed: int = 0) -> Iterator[None]:
 
 @contextmanager
 def lockstep_warps(watchdog_s: float = 2.0) -> Iterator[None]:
-    """Schedule warps on the virtual GPU in lockstep within a ``with`` block, as GPUs before Volta did.
+    """Run warps on the virtual GPU in lockstep within a ``with`` block, as GPUs before Volta did.
 
     The lanes of a warp then share one program counter. Where a warp has diverged, one side runs until it
     meets the other again, so lanes of a warp that wait for each other hang::

@@ -24,7 +24,7 @@ SEGMENT_UNMAP = CODES["segment_unmap"]
 
 @dataclass(slots=True)
 class LiveBlock:
-    """A block that is in use or waits for a stream; `size` is 0 while it is not known."""
+    """A block of memory that is in use or waits for a stream. Its `size` is 0 until it is known."""
 
     size: int
     requested: int
@@ -35,7 +35,7 @@ class LiveBlock:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The first and the last state of a device's memory, and the block size of each event between them."""
+    """The first and the last state of a device's memory, with the block size of each event in between."""
 
     first_ranges: list[Range]
     first_blocks: dict[int, LiveBlock]
@@ -46,8 +46,8 @@ class History:
 
 
 def history(tables: DeviceTables, settings: Settings) -> History:
-    """Reconstruct the first state of a device by undoing its events, then apply them again to find the size
-    of each block.
+    """Reconstruct the first memory state of a device from its last state and its events, and find the block
+    size of each event.
     """
     ranges = Ranges(tables.segments)
     blocks = {
@@ -181,8 +181,8 @@ class _LargeSegments:
             del blocks[index]
 
     def size_of(self, address: int, requested: int, settings: Settings) -> int:
-        """Return the size of a block: the rounded request if the free range is split, otherwise the whole
-        free range.
+        """Return the size of the block that an allocator uses for a request. It is the rounded request, or
+        the whole free range if this range is not split.
         """
         size = settings.rounded(requested)
         start = self._start_of(address)

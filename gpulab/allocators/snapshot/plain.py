@@ -14,7 +14,9 @@ GZIP = b"\x1f\x8b"
 
 
 class SnapshotError(GpulabError, ValueError):
-    """Error for a file that is not a snapshot, is damaged, or would run code; the message says which."""
+    """Error for a file that is not a memory snapshot, is damaged, or would run code. The message states the
+    reason.
+    """
 
 
 class _Plain(pickle.Unpickler):
@@ -38,7 +40,7 @@ class _Plain(pickle.Unpickler):
 
 
 def load(file: IO[bytes]) -> Any:
-    """Return the plain data of a pickle file, which can be compressed by gzip.
+    """Load plain data from a pickle file, which may be compressed with gzip.
 
     Raises
     ------

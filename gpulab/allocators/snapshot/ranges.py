@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 
 class Range(NamedTuple):
-    """A segment, or a mapped part of an expandable segment. ``pool`` is the number of its pool."""
+    """A segment, or a mapped part of an expandable segment. The attribute ``pool`` is the number of its
+    memory pool.
+    """
 
     address: int
     size: int
@@ -22,7 +24,7 @@ class Range(NamedTuple):
 
 
 class Ranges:
-    """Ranges sorted by address, which can be added, merged and removed."""
+    """A collection of address ranges, sorted by address. Ranges can be added, merged and removed."""
 
     def __init__(self, ranges: Iterable[Range] = ()) -> None:
         self._by_start: dict[int, Range] = {address_range.address: address_range for address_range in ranges}
@@ -32,7 +34,7 @@ class Ranges:
         return iter([self._by_start[start] for start in self._starts])
 
     def around(self, address: int) -> Range | None:
-        """Return the range that contains `address`."""
+        """Return the address range that contains `address`."""
         index = bisect_right(self._starts, address) - 1
         if index < 0:
             return None
@@ -40,7 +42,7 @@ class Ranges:
         return candidate if address < candidate.end else None
 
     def add(self, added: Range) -> None:
-        """Add a range; a range of an expandable segment is merged with its neighbours."""
+        """Add an address range. A range of an expandable segment is merged with its neighbours."""
         if added.is_expandable:
             for neighbour in (self.around(added.address - 1), self.around(added.end)):
                 if neighbour is None or not neighbour.is_expandable or neighbour.stream != added.stream:
@@ -54,7 +56,7 @@ class Ranges:
         self._by_start[added.address] = added
 
     def remove(self, address: int, size: int) -> Range | None:
-        """Remove a range, or a part of one, and keep the remaining parts."""
+        """Remove an address range or a part of one. The remaining parts are kept."""
         affected_range = self.around(address)
         if affected_range is None:
             return None

@@ -36,7 +36,7 @@ _COMPRESSION_RATIO = 12  # how much larger a compressed snapshot is once it is u
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A snapshot of PyTorch's allocator: the events and the final state of each device.
+    """A memory snapshot of PyTorch's allocator, with the events and the final state of each device.
 
     A device without recorded events has a trace without events, whose first state is the last one.
     """
@@ -50,7 +50,7 @@ class Snapshot:
 
 
 def read_snapshot(path: str | os.PathLike[str]) -> Snapshot:
-    """Read a snapshot file that ``torch.cuda.memory._dump_snapshot(path)`` wrote.
+    """Read a memory snapshot file that ``torch.cuda.memory._dump_snapshot(path)`` wrote.
 
     The pickle is read by a separate process with limited memory and time. It is rejected if it names a class
     or a function, so that no code in it can run.
@@ -129,7 +129,7 @@ def read_snapshot(path: str | os.PathLike[str]) -> Snapshot:
 
 
 def snapshot_of(arrays: dict[str, Array], name: str) -> Snapshot:
-    """Build the records from the arrays that `worker.arrays` returns."""
+    """Build a memory snapshot from the arrays that the function `worker.arrays` returns."""
     header = json.loads(arrays["about"].tobytes().decode("utf-8", "surrogatepass"))
     frames = [Frame(*frame) for frame in header["frames"]]
     all_frames = [frames[frame_index] for frame_index in arrays["stack_frames"].tolist()]

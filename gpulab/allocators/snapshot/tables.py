@@ -22,7 +22,7 @@ _LIMIT = 1 << 62
 
 
 class FinalBlock(NamedTuple):
-    """A block of the final state: its address, size, requested bytes, state and stack trace."""
+    """A memory block of the final state, with its address, size, requested bytes, state and stack trace."""
 
     address: int
     size: int
@@ -33,7 +33,9 @@ class FinalBlock(NamedTuple):
 
 @dataclass(slots=True)
 class DeviceTables:
-    """The data of one device in a snapshot: the final segments and blocks, and the events as columns."""
+    """The data of one device in a memory snapshot. It contains the final segments and blocks, and the events
+    as columns.
+    """
 
     segments: list[Range] = field(default_factory=list)
     blocks: list[FinalBlock] = field(default_factory=list)
@@ -51,7 +53,7 @@ class DeviceTables:
 
 
 class Tables:
-    """The data of all devices in a snapshot, and the stack traces and pools, to which the devices refer by
+    """The data of all devices in a memory snapshot. Devices refer to its stack traces and memory pools by
     number.
     """
 
@@ -274,5 +276,5 @@ def _settings(record: Any) -> str:
 
 
 def as_array(rows: Iterable[Iterable[int]], width: int) -> np.ndarray[Any, Any]:
-    """Return rows of integers as an array of `width` columns."""
+    """Convert rows of integers to an array with `width` columns."""
     return np.array([list(row) for row in rows], dtype=np.int64).reshape(-1, width)

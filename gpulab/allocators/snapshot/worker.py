@@ -28,7 +28,7 @@ _MAX_NAMES = 5
 
 
 def arrays(snapshot: Any) -> dict[str, np.ndarray[Any, Any]]:
-    """Return the data of a snapshot that `reader` needs, as arrays."""
+    """Read a memory snapshot, and return its data as arrays for the module `reader`."""
     tables = Tables(snapshot)
     settings = Settings()
     notes = []
@@ -96,7 +96,7 @@ def _map(
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Read a snapshot and save its arrays to a file. If this fails, print the reason in one sentence."""
+    """Read a memory snapshot, and save its arrays to a file. If this fails, print the reason in one sentence."""
     snapshot_path, arrays_path, limit_bytes, limit_s = arguments
     gc.disable()
     _limit(int(limit_bytes), int(limit_s))

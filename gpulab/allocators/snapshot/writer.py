@@ -16,7 +16,8 @@ _PICKLE_PROTOCOL = 4
 
 
 def write_snapshot(path: str | os.PathLike[str], trace: AllocatorTrace, last: BlockMap) -> Path:
-    """Save a trace of any allocator in the format of PyTorch's memory snapshots.
+    """Save an allocator trace in the format of PyTorch's memory snapshots. The trace can come from any
+    allocator.
 
     Parameters
     ----------

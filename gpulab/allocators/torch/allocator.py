@@ -93,7 +93,8 @@ class TorchAllocator:
         return self._device.capacity_bytes
 
     def malloc(self, size_bytes: int, stream: int) -> int:
-        """Return the address of a block of at least `size_bytes` for `stream`, or 0 for 0 bytes.
+        """Allocate a block of at least `size_bytes` bytes for `stream`, and return its address. Return 0 for
+        a request of 0 bytes.
 
         Raises
         ------
@@ -129,7 +130,7 @@ class TorchAllocator:
         return self._allocate_block(block, pool, size, size_bytes)
 
     def free(self, address: int) -> None:
-        """Free a block, after the other streams that use it have finished."""
+        """Free a block of memory. If other streams use the block, it is freed after their work has ended."""
         if address == 0:
             return
         block = self._used_block(address)
@@ -167,11 +168,15 @@ class TorchAllocator:
         self._limit = size_bytes or None
 
     def set_memory_fraction(self, fraction: float) -> None:
-        """Set the limit of memory like ``torch.cuda.set_per_process_memory_fraction``; 1 removes it."""
+        """Set the memory limit of the process, as ``torch.cuda.set_per_process_memory_fraction`` does. The
+        value 1 removes the limit.
+        """
         self._limit = None if fraction >= 1 else int(fraction * self._device.capacity_bytes)
 
     def block_map(self) -> BlockMap:
-        """Return the current segments and blocks. An unmapped gap divides an expandable segment."""
+        """Return the current segments and blocks of the allocator. An expandable segment is divided where it
+        has an unmapped gap.
+        """
         heads = [b for b in (*self._active.values(), *self._small, *self._large) if b.before is None]
         heads += [b for pool in (self._small, self._large) for b in pool.all_holes() if b.before is None]
         segments = tuple(_segment(head) for head in sorted(heads, key=lambda block: block.address))

@@ -10,7 +10,9 @@ from gpulab.allocators.torch.settings import MIB
 
 
 class Expandable:
-    """An expandable segment: a range of addresses, larger than the device, into which pages are mapped."""
+    """An expandable segment, which is an address range larger than the device memory. Pages are mapped into
+    it on demand.
+    """
 
     __slots__ = ("address", "page_bytes", "size_bytes")
 
@@ -22,7 +24,9 @@ class Expandable:
 
 
 class Block:
-    """A part of a segment; ``before`` and ``after`` are its neighbours in the segment."""
+    """A part of a segment. The attributes ``before`` and ``after`` are the neighbouring blocks in the
+    segment.
+    """
 
     __slots__ = (
         "address",
@@ -67,11 +71,11 @@ class Block:
 
     @property
     def is_busy(self) -> bool:
-        """Return whether the program uses the block, or the block waits for a stream."""
+        """Return whether the program uses the block or the block waits for a stream."""
         return self.is_allocated or self.events > 0 or bool(self.uses)
 
     def insert_after(self, other: Block) -> None:
-        """Insert the block after `other` in the list of a segment's blocks."""
+        """Insert this block after the block `other` in the linked list of a segment's blocks."""
         self.before = other
         self.after = other.after
         if other.after is not None:
@@ -79,7 +83,7 @@ class Block:
         other.after = self
 
     def insert_before(self, other: Block) -> None:
-        """Insert the block before `other` in the list of a segment's blocks."""
+        """Insert this block before the block `other` in the linked list of a segment's blocks."""
         self.before = other.before
         self.after = other
         if other.before is not None:
@@ -88,7 +92,7 @@ class Block:
 
 
 class Pool:
-    """The free blocks of one size class (small or large requests), ordered by stream, size and address."""
+    """The free blocks for small or for large requests, ordered by stream, size and address."""
 
     def __init__(self, is_small: bool) -> None:
         self.is_small = is_small
@@ -119,14 +123,14 @@ class Pool:
         del self._blocks[block.key]
 
     def index_of(self, stream: int, size: int) -> int:
-        """Return the index of the smallest free block of a stream that has at least the given size."""
+        """Return the index of the smallest free block of a stream that is at least `size` bytes large."""
         return bisect_left(self._keys, (stream, size, 0))
 
     def at(self, index: int) -> Block | None:
         return self._blocks[self._keys[index]] if 0 <= index < len(self._keys) else None
 
     def add_hole(self, block: Block) -> None:
-        """Add a part of an expandable segment into which no memory is mapped."""
+        """Add a part of an expandable segment to which no memory is mapped."""
         insort(self._unmapped, (block.stream, block.address))
         self._holes[block.stream, block.address] = block
 
@@ -135,7 +139,7 @@ class Pool:
         del self._holes[block.stream, block.address]
 
     def holes(self, stream: int) -> Iterator[Block]:
-        """Return the stream's unmapped parts of expandable segments, sorted by address."""
+        """Return the unmapped parts of a stream's expandable segments, sorted by address."""
         for key in self._unmapped[bisect_left(self._unmapped, (stream, 0)) :]:
             if key[0] != stream:
                 return
@@ -145,5 +149,5 @@ class Pool:
         return iter([self._holes[key] for key in self._unmapped])
 
     def page_bytes(self, large_segment_bytes: int) -> int:
-        """Size of the pages of this pool's expandable segments."""
+        """The size in bytes of the pages in expandable segments of this pool."""
         return 2 * MIB if self.is_small else large_segment_bytes

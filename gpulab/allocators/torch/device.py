@@ -24,7 +24,9 @@ class _Region:
         self.used_ranges: list[tuple[int, int]] = []
 
     def gap(self, size: int) -> int | None:
-        """Return the lowest address in the region that is followed by `size` free bytes, or None."""
+        """Return the lowest address of the region at which `size` free bytes begin, or None if there is no
+        such address.
+        """
         position = self.address
         for start, end in self.used_ranges:
             if start - position >= size:
@@ -34,7 +36,8 @@ class _Region:
 
 
 class Device:
-    """A model of a device that has `capacity_bytes` of memory, and of the addresses that its driver assigns.
+    """A model of a device with `capacity_bytes` of memory. It also models the addresses that the driver
+    assigns.
 
     ``cudaMalloc`` allocates both, ``cuMemAddressReserve`` only addresses and ``cuMemCreate`` only memory. The
     addresses matter if a pool has two free blocks of the same size. In recordings of an H200 (driver of
@@ -56,8 +59,8 @@ class Device:
         return self.capacity_bytes - self.used_bytes
 
     def malloc(self, size_bytes: int) -> int | None:
-        """Allocate physical memory and a range of addresses for it. Return the first address, or None if
-        there is not enough memory.
+        """Allocate physical memory together with an address range. Return the first address, or None if there
+        is not enough memory.
         """
         if not self.create(size_bytes):
             return None
@@ -73,7 +76,7 @@ class Device:
         return address
 
     def free(self, address: int, size_bytes: int) -> None:
-        """Free memory that `malloc` allocated."""
+        """Free memory that the method `malloc` allocated."""
         self.release(size_bytes)
         region = next(
             candidate for candidate in self._newest_first if candidate.address <= address < candidate.end
@@ -95,18 +98,18 @@ class Device:
         return region
 
     def create(self, size_bytes: int) -> bool:
-        """Allocate physical memory without addresses (``cuMemCreate``)."""
+        """Allocate physical memory without an address range, as ``cuMemCreate`` does."""
         if size_bytes > self.free_bytes:
             return False
         self.used_bytes += size_bytes
         return True
 
     def release(self, size_bytes: int) -> None:
-        """Release physical memory that `create` allocated."""
+        """Release physical memory that the method `create` allocated."""
         self.used_bytes -= size_bytes
 
     def reserve(self, size_bytes: int) -> int:
-        """Reserve the lowest free range of addresses without memory (``cuMemAddressReserve``), and return its
+        """Reserve the lowest free address range without memory, as ``cuMemAddressReserve`` does. Return its
         first address.
         """
         size = -(-size_bytes // _PAGE_BYTES) * _PAGE_BYTES
@@ -119,5 +122,5 @@ class Device:
         return address
 
     def unreserve(self, address: int) -> None:
-        """Release addresses that `reserve` reserved."""
+        """Release an address range that the method `reserve` reserved."""
         del self._reserved[bisect_left(self._reserved, (address, 0))]

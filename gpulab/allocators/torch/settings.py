@@ -34,7 +34,7 @@ class SettingsError(GpulabError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings of PyTorch's caching allocator; the defaults are PyTorch's.
+    """The settings of PyTorch's caching allocator. The default values are those of PyTorch.
 
     Parameters
     ----------
@@ -102,7 +102,8 @@ class Settings:
 
     @classmethod
     def parse(cls, text: str) -> Settings:
-        """Parse the notation of ``PYTORCH_CUDA_ALLOC_CONF``: ``name:value,name:value``.
+        """Parse allocator settings in the notation of ``PYTORCH_CUDA_ALLOC_CONF``, such as
+        ``name:value,name:value``.
 
         Options of the host's allocator and of locks are accepted and have no effect.
 
@@ -139,8 +140,8 @@ class Settings:
 
     @classmethod
     def of(cls, text: str = "", **settings: Any) -> Settings:
-        """Return the settings in a string such as ``name:value``. Keyword arguments override the settings of
-        the string.
+        """Return the allocator settings in a string such as ``name:value``. Keyword arguments override the
+        settings of the string.
 
         Examples
         --------
@@ -160,7 +161,9 @@ class Settings:
 
     @property
     def text(self) -> str:
-        """Return the settings in the notation of `parse`. Settings with their default values are omitted."""
+        """Return the settings as text in the notation that `parse` reads. Settings with default values are
+        omitted.
+        """
         setting_texts = []
         for field in fields(self):
             value = getattr(self, field.name)
@@ -173,12 +176,12 @@ class Settings:
 
     @property
     def max_split_bytes(self) -> int:
-        """Size in bytes from which blocks are not split."""
+        """The smallest block size in bytes that the allocator does not split."""
         return (1 << 64) - 1 if self.max_split_size_mb is None else self.max_split_size_mb * MIB
 
     @property
     def max_rounding_bytes(self) -> int:
-        """Largest number of bytes by which a block that is not split may exceed its request."""
+        """The maximum number of bytes by which a block that is not split can exceed the request."""
         return (self.max_non_split_rounding_mb or self.large_segment_size_mb) * MIB
 
     @property
@@ -186,7 +189,7 @@ class Settings:
         return self.large_segment_size_mb * MIB
 
     def rounded(self, size_bytes: int) -> int:
-        """Return the size of the block for a request of `size_bytes`."""
+        """Return the block size in bytes for a request of `size_bytes` bytes."""
         if size_bytes < MIN_BLOCK_BYTES:
             return MIN_BLOCK_BYTES
         power = size_bytes.bit_length() - 1
@@ -197,7 +200,7 @@ class Settings:
         return (size_bytes + MIN_BLOCK_BYTES - 1) // MIN_BLOCK_BYTES * MIN_BLOCK_BYTES
 
     def segment_bytes(self, rounded_bytes: int) -> int:
-        """Return the bytes to allocate on the device for a block if no cached block fits."""
+        """Return the number of bytes to allocate on the device if no cached block is large enough."""
         if rounded_bytes <= SMALL_REQUEST_BYTES:
             return SMALL_SEGMENT_BYTES
         if rounded_bytes < MIN_LARGE_REQUEST_BYTES:
@@ -205,7 +208,7 @@ class Settings:
         return (rounded_bytes + LARGE_ROUNDING_BYTES - 1) // LARGE_ROUNDING_BYTES * LARGE_ROUNDING_BYTES
 
     def splits(self, block_bytes: int, rounded_bytes: int, is_small: bool, is_expandable: bool) -> bool:
-        """Return whether a block of `block_bytes` is split for a request of `rounded_bytes`."""
+        """Return whether the allocator splits a block of `block_bytes` for a request of `rounded_bytes`."""
         remaining_bytes = block_bytes - rounded_bytes
         if is_small or is_expandable:
             return remaining_bytes >= MIN_BLOCK_BYTES

@@ -21,7 +21,7 @@ POOLS = ("all", "small_pool", "large_pool")
 
 @dataclass(slots=True)
 class Figure:
-    """One quantity over time: its current value, its peak, and the totals of all increases and decreases."""
+    """The current value of one quantity, its peak, and the totals of all increases and decreases."""
 
     current: int = 0
     peak: int = 0
@@ -48,7 +48,7 @@ def _figures_by_pool() -> dict[str, Figure]:
 
 @dataclass(slots=True)
 class Statistics:
-    """All statistics of one device's allocator."""
+    """All statistics of the allocator of one device."""
 
     max_split_bytes: int = -1
     figures: dict[str, dict[str, Figure]] = field(
@@ -63,7 +63,9 @@ class Statistics:
     num_device_free: int = 0
 
     def add(self, metric: str, pool: str, amount: int) -> None:
-        """Increase a metric by `amount` for one pool (``"small"`` or ``"large"``) and for all pools."""
+        """Increase a metric by `amount`, both for one pool (``"small"`` or ``"large"``) and for all pools
+        together.
+        """
         by_pool = self.figures[metric]
         by_pool["all"].add(amount)
         by_pool[f"{pool}_pool"].add(amount)
@@ -74,7 +76,7 @@ class Statistics:
         by_pool[f"{pool}_pool"].take(amount)
 
     def change(self, metric: str, pool: str, amount: int) -> None:
-        """Increase a metric of a pool by `amount`, or decrease it if `amount` is negative."""
+        """Add `amount` to a metric of a pool. A negative amount decreases the metric."""
         if amount > 0:
             self.add(metric, pool, amount)
         elif amount < 0:
@@ -84,7 +86,7 @@ class Statistics:
         return self.figures[metric]["all"].current
 
     def nested(self) -> dict[str, Any]:
-        """Return the statistics in the form of ``torch.cuda.memory_stats_as_nested_dict()``."""
+        """Return the statistics as a nested dictionary, as ``torch.cuda.memory_stats_as_nested_dict()`` does."""
         return {
             "num_alloc_retries": self.num_alloc_retries,
             "num_ooms": self.num_ooms,

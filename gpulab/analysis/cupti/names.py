@@ -10,7 +10,7 @@ _MAX_LENGTH = 60
 
 @functools.lru_cache(4096)
 def kernel_name(symbol: str) -> str:
-    """Return a kernel's name from its symbol: ``_Z4axpyIfEvPT_`` becomes ``axpy<float>``.
+    """Return the readable name of a kernel for its symbol, such as ``axpy<float>`` for ``_Z4axpyIfEvPT_``.
 
     A long name, such as CUB's, loses its namespaces and template arguments.
     """
@@ -49,7 +49,7 @@ def _is_bracket_of_name(name: str, index: int) -> bool:
 
 
 def demangled(symbol: str) -> str:
-    """Return a demangled C++ symbol, or the symbol itself if this machine has no C++ library."""
+    """Return a C++ symbol in demangled form. If this machine has no C++ library, return the symbol itself."""
     try:
         library = ctypes.CDLL("libstdc++.so.6")
     except OSError:

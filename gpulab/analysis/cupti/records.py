@@ -64,7 +64,7 @@ LineOf = Callable[[int, int, str], SourceLine | None]
 
 @dataclass(slots=True)
 class HostInfo:
-    """Information about a recording that only the host has because CUPTI does not record it.
+    """Information about a recording that CUPTI does not provide and that the host has collected.
 
     ``streams`` are the program's streams by CUPTI's number. ``threads`` maps the system's identifier of a
     thread to Python's. ``line`` returns the source line of a call of a thread at a time.
@@ -77,7 +77,9 @@ class HostInfo:
 
 @dataclass(slots=True)
 class Parts:
-    """The parts of a timeline that is built from records. ``unfinished`` counts operations without times."""
+    """The parts of a timeline that is built from CUPTI records. The attribute ``unfinished`` is the number of
+    operations without times.
+    """
 
     activities: list[Activity] = field(default_factory=list)
     calls: list[HostCall] = field(default_factory=list)
@@ -104,7 +106,7 @@ class _Operation:
 
 
 class Records:
-    """Collection of the records of a recording, from which the parts of a timeline are built."""
+    """A collection of the CUPTI records of a recording, from which a timeline is built."""
 
     def __init__(self, call_names: Callable[[int], Mapping[int, str]]) -> None:
         self._call_names = call_names
@@ -112,19 +114,21 @@ class Records:
         self._strings: dict[int, str] = {}
 
     def add(self, data: memoryview, offsets: list[int]) -> None:
-        """Add the records of one of CUPTI's buffers; its pointers to names must still be valid."""
+        """Add the records of one CUPTI buffer. The pointers to names in this buffer must still be valid."""
         for record_kind, rows in read(data, offsets).items():
             self._rows[record_kind] += rows
 
     def take_events(self, count: int) -> list[int]:
-        """Remove the last `count` events, and return their streams in the order of the events."""
+        """Remove the last `count` CUDA events from the records, and return the streams in which they were
+        recorded.
+        """
         events = sorted(self._rows[cupti.CUDA_EVENT])
         remaining_count = len(events) - count
         self._rows[cupti.CUDA_EVENT] = events[:remaining_count]
         return [stream for _, _, stream, _, _ in events[remaining_count:]]
 
     def parts(self, host_info: HostInfo) -> Parts:
-        """Build the parts of a timeline from all records."""
+        """Build the parts of a timeline from all CUPTI records."""
         timeline_parts = Parts()
         operations = self._operations(timeline_parts)
         calls = self._calls()

@@ -13,7 +13,8 @@ _LEGACY = 0
 
 
 class StreamOrder:
-    """Order of a recording's operations; its methods must be called in the order of the program's calls.
+    """The order of the operations in a recording. Its methods must be called in the order of the program's
+    calls.
 
     Parameters
     ----------
@@ -33,8 +34,8 @@ class StreamOrder:
         self._events: dict[int, tuple[StreamKey, tuple[int, ...]]] = {}
 
     def operation(self, stream: StreamKey, number: int) -> tuple[int, ...]:
-        """Add an operation to a stream, and return the numbers of the operations that must end before it
-        starts.
+        """Add an operation to a stream, and return the numbers of its predecessors. These are the operations
+        that must end before it starts.
         """
         # An operation right after another one of the same stream follows only that one.
         predecessors = (
@@ -45,7 +46,8 @@ class StreamOrder:
         return predecessors
 
     def graph(self, stream: StreamKey, spans: Sequence[tuple[int, int, int]]) -> dict[int, tuple[int, ...]]:
-        """Add a graph launch to a stream. Return the predecessors of each node, as observed in the recording.
+        """Add a graph launch to a stream. Return the predecessors of each graph node, as observed in the
+        recording.
 
         Parameters
         ----------
@@ -76,15 +78,15 @@ class StreamOrder:
         self._order.record(EventRecord(sync_id, *self._key(stream)))
 
     def wait(self, stream: StreamKey, sync_id: int) -> tuple[StreamKey | None, tuple[int, ...]]:
-        """Make a stream wait for an event. Return the stream of the event, and the operations that precede
-        the event.
+        """Make a stream wait for an event. Return the stream in which the event was recorded, and the
+        operations before the event.
         """
         self._newest_operation = None, 0
         self._order.wait(EventWait(sync_id, *self._key(stream)))
         return self._events.get(sync_id, (None, ()))
 
     def frontier(self, stream: StreamKey) -> tuple[int, ...]:
-        """Return the operations that the next operation of a stream must follow directly."""
+        """Return the operations that directly precede the next operation of a stream."""
         clock = self._order.next_in(self._key(stream))
         ended_operations = [
             (*self._positions[position], position)
@@ -117,8 +119,7 @@ class StreamOrder:
 def within_graph(
     spans: Sequence[tuple[int, int, int]], launch_predecessors: tuple[int, ...]
 ) -> dict[int, tuple[int, ...]]:
-    """Estimate the predecessors of each graph node. The predecessor is the node that ended last before the
-    node began.
+    """Estimate the predecessor of each graph node. It is the node that ended last before the node began.
 
     CUPTI does not report a graph's edges.
 

@@ -64,13 +64,13 @@ _REFUSAL_PATTERN = re.compile(
 
 
 class SanitizerFileError(GpulabError, ValueError):
-    """Error for a file that is not from compute-sanitizer, or exceeds the limits of the reader."""
+    """Error for a file that compute-sanitizer did not write, or that exceeds the limits of the reader."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolRun:
-    """The outcome of running a launch under one tool: its findings, an error of the program, or the reason
-    why the tool did not run.
+    """The outcome of a launch under one tool. It has the tool's findings, an error of the program, or the
+    reason why the tool did not run.
     """
 
     tool: str
@@ -80,7 +80,7 @@ class ToolRun:
 
     @property
     def is_fault(self) -> bool:
-        """Whether a kernel caused the error. If not, the program could not launch the kernel."""
+        """Whether a kernel caused the error. Otherwise, the program could not launch the kernel."""
         return bool(_FAULT_PATTERN.search(self.raised))
 
 
@@ -94,7 +94,7 @@ def refusal(text: str) -> str:
 
 def with_findings(report: SanitizerReport, runs: Sequence[ToolRun]) -> SanitizerReport:
     """Return a copy of the report with the findings of all tools. If no tool ran, the copy contains the
-    reason.
+    reason instead.
 
     Raises
     ------
@@ -118,7 +118,7 @@ def with_findings(report: SanitizerReport, runs: Sequence[ToolRun]) -> Sanitizer
 
 
 def read(data: bytes, tool: str, code: str = "", kernel: str = "") -> tuple[Hazard, ...]:
-    """Return the findings in an output file of compute-sanitizer. Equal findings are merged and counted.
+    """Read the findings in an output file of compute-sanitizer. Equal findings are merged and counted.
 
     Parameters
     ----------

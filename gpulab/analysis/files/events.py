@@ -39,7 +39,8 @@ def _refuse(constant: str) -> NoReturn:
 
 
 class Document:
-    """Reader of a file of trace events: an object with ``traceEvents``, or the array alone.
+    """A reader for a JSON file of trace events. The file contains an array of events, or an object with the
+    key ``traceEvents``.
 
     Attributes
     ----------
@@ -83,7 +84,8 @@ class Document:
         self._files.close()
 
     def events(self) -> Iterator[Any]:
-        """Yield all events in the order of the file. Read ``about`` only after the last event.
+        """Yield all trace events in the order of the file. The attribute ``about`` is complete only after the
+        last event.
 
         Raises
         ------

@@ -123,7 +123,8 @@ class _Slice:
 
 @dataclass(slots=True)
 class Contents:
-    """The contents of a trace file: slices, the names of tracks, and counts of events that were left out.
+    """The contents of a trace file: its slices, the names of its tracks, and the number of events that were
+    left out.
 
     ``later`` events begin later than the first `max_slices`. ``lost`` events have no time or name.
     ``timeless`` events have a negative duration, or are operations with a duration of zero.
@@ -139,7 +140,7 @@ class Contents:
     until_ns: float = math.inf
 
     def cut(self) -> None:
-        """Remove all slices except the first `max_slices`."""
+        """Keep only the first `max_slices` slices of the trace file."""
         if len(self.slices) > self.max_slices:
             self.slices.sort(key=lambda record: record.start_ns)
             self.later += len(self.slices) - self.max_slices
@@ -213,7 +214,7 @@ def _note(file_contents: Contents, name: str, has_operations: bool) -> str:
 
 
 def read(events: Iterable[Any], max_slices: int, name: str) -> Contents:
-    """Read trace events, and keep the `max_slices` slices that start first.
+    """Read trace events from a file. Only the first `max_slices` slices by start time are kept.
 
     Raises
     ------
@@ -358,7 +359,7 @@ class _Operations:
     calls: list[int] = field(default_factory=list)
 
     def first_of(self) -> dict[int, Activity]:
-        """Return the first operation of each call, by the call's correlation id."""
+        """Return the first operation of each CUDA call, by the correlation ID of the call."""
         first_operations: dict[int, Activity] = {}
         for activity, correlation in zip(self.activities, self.calls, strict=True):
             if correlation:

@@ -61,7 +61,7 @@ The path of the output file must follow.
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A message of one of ncu's rules about a launch.
+    """A message about a launch that one of ncu's rules produced.
 
     ``saving`` is the estimated share of the kernel's time that a change could save, or None. ncu prints it as
     "Est. Speedup". ``scope`` is ``"global"`` if it refers to the whole kernel and ``"local"`` if it refers to
@@ -78,7 +78,7 @@ class Rule:
 @dataclass(slots=True)
 class Launch:
     """A launch that ncu profiled, with its kernel name (without parameters), its metrics and the messages of
-    rules.
+    ncu's rules.
     """
 
     kernel: str
@@ -88,8 +88,8 @@ class Launch:
 
 
 def parse_csv(text: str) -> list[Launch]:
-    """Parse the CSV output of ncu, which has one row per launch and metric or rule. Other lines before it are
-    skipped.
+    """Parse the CSV output of ncu, which has one row per launch and metric or rule. Lines before the header
+    row are skipped.
 
     Rules are in the CSV of ``ncu --import FILE --page details --csv``. If two sections have a metric with the
     same name, the first value is kept.
@@ -117,7 +117,7 @@ def parse_csv(text: str) -> list[Launch]:
 
 
 def refusal(text: str) -> str:
-    """Return the reason why ncu collected no counters, or an empty string if it collected them."""
+    """Return the reason why ncu collected no counters, or an empty string if it collected counters."""
     if '"ID"' in text:
         return ""
     message = next(
@@ -129,7 +129,9 @@ def refusal(text: str) -> str:
 
 
 def with_counters(profile: Profile, data: bytes, error: str, unavailable_reason: str) -> Profile:
-    """Return a copy of a profile with ncu's counters. If there are none, the copy contains the reason."""
+    """Return a copy of a profile with the counters that ncu collected. If there are none, the copy contains
+    the reason.
+    """
     if reason := unavailable_reason or (error and f"in a separate process the function raised {error}"):
         return replace(profile, no_counters=f"not available on this machine: {reason}")
     kernel_counters = counters(parse_csv(data.decode(errors="replace")))
@@ -137,8 +139,8 @@ def with_counters(profile: Profile, data: bytes, error: str, unavailable_reason:
 
 
 def counters(launches: Sequence[Launch]) -> tuple[HardwareCounters, ...]:
-    """Return the counters of each kernel, summed over its launches. The kernel with the longest total time
-    comes first.
+    """Return the counters of each kernel as sums over its launches. Kernels are sorted by total time, with
+    the longest time first.
     """
     kernels: dict[str, list[Launch]] = {}
     for launch in launches:

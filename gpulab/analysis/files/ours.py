@@ -36,7 +36,7 @@ _MAX_NS = 1 << 62
 
 
 def timeline(contents: dict[str, Any], events: Iterable[Any], name: str) -> Timeline:
-    """Build a timeline from the events and the header of a file that gpulab wrote.
+    """Build a timeline from the header and the events of a file that gpulab saved.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def _ns(time_us: Any) -> int:
 
 
 def record(kind: type[R], values: dict[str, Any]) -> R:
-    """Build a record from values, after a check that each value has the type of its field.
+    """Build a record from a dictionary of values. Each value must have the type of its field.
 
     Raises
     ------

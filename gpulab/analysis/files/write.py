@@ -43,7 +43,7 @@ Event = dict[str, Any]
 
 
 def save(timeline: Timeline, path: str | Path) -> Path:
-    """Write a timeline to a file, which is compressed if its name ends in ``.gz``.
+    """Save a timeline to a file. The file is compressed if its name ends in ``.gz``.
 
     Returns
     -------
@@ -57,7 +57,7 @@ def save(timeline: Timeline, path: str | Path) -> Path:
 
 
 def document(timeline: Timeline) -> dict[str, Any]:
-    """Return a timeline as the contents of a file: the header and the events."""
+    """Return the contents of a timeline file, which are a header and the events."""
     origin = timeline.provenance
     return {
         "displayTimeUnit": "ns",

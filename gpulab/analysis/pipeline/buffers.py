@@ -21,7 +21,7 @@ _WORD_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class Writes:
-    """The stores and the asynchronous copies of a block, one row for each request.
+    """The stores and asynchronous copies of a block. Each memory request has one row.
 
     ``step`` starts the write. Its data have landed at ``landing_step`` (-1: never), and the steps know it
     that follow ``landing_tick`` of ``landing_chain``. ``wait_step`` is the first one that has waited for them
@@ -39,8 +39,8 @@ class Writes:
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """The accessed bytes, split into pieces of equal size. ``row`` and ``piece`` contain the request and the
-    piece of each access.
+    """The accessed bytes, divided into pieces of equal size. The arrays ``row`` and ``piece`` contain the
+    request and the piece of each access.
     """
 
     row: Ints
@@ -48,7 +48,7 @@ class Pieces:
 
 
 class Buffers:
-    """The buffers of a block and the accesses to them.
+    """The shared-memory buffers of a block, and the accesses to them.
 
     Attributes
     ----------

@@ -18,7 +18,7 @@ _WAITS = ("wait", "barrier", "wait for arrivals")
 
 
 def find_pipeline(trace: BlockTrace) -> Pipeline:
-    """Find the buffers of a block in its trace, and return how the block fills and uses them.
+    """Find the shared-memory buffers in the trace of a block, and return how the block fills and uses them.
 
     Raises
     ------

@@ -51,7 +51,7 @@ class _Parts:
 
 
 def fills_used(steps: Steps, buffers: Buffers) -> Ints:
-    """Return, for each read in `Buffers.read`, the fill of its buffer that the read is meant to use.
+    """Return the fill of a buffer that each read in the array `Buffers.read` is meant to use.
 
     If all fills that a warp knows to have started have also landed, it uses the latest of them. Otherwise it
     waits for too little, or a fill has started too early: then it uses the fill after the one that it used
@@ -103,8 +103,7 @@ def fills_used(steps: Steps, buffers: Buffers) -> Ints:
 
 
 def find_mistakes(steps: Steps, buffers: Buffers, used_fill: Ints) -> tuple[Mistake, ...]:
-    """Find uses and fills of the same bytes whose order is undefined, and return them as pairs by source
-    line.
+    """Find uses and fills of the same bytes in an undefined order. Return them as pairs of source lines.
 
     `used_fill` is the result of `fills_used`.
     """

@@ -69,7 +69,7 @@ class _Mbarrier:
     waited_phases: dict[int, int] = field(default_factory=dict)
 
     def complete(self, phases: int) -> None:
-        """Record that this number of phases has completed."""
+        """Record that `count` phases of the mbarrier have completed."""
         while len(self.phases) < phases:
             self.phases.append((self.clock, self.position))
 
@@ -102,7 +102,9 @@ class _Registers:
         self._writes: dict[tuple[int, str], Ints] = {}
 
     def value(self, operand: str, sequence: int, warp: int) -> int | None:
-        """Return the value of a PTX operand in the first lane before a step, or None if it is not known."""
+        """Return the value of a PTX operand in the first lane before a step, or None if the value is not
+        known.
+        """
         if operand.lstrip("-").isdigit():
             return int(operand)
         trace = self._traces[warp]
@@ -122,7 +124,7 @@ class _Registers:
 
 
 class Steps:
-    """The steps of a block that use shared memory or synchronise, in the order in which they were executed.
+    """The steps of a block that use shared memory or synchronise, in execution order.
 
     Attributes
     ----------
@@ -178,12 +180,12 @@ class Steps:
         return int(self.sequence.size)
 
     def step_at(self, sequence: Ints) -> Ints:
-        """Convert positions in the block's complete sequence of steps to indices of the steps stored here."""
+        """Convert positions among all steps of the block to indices of the steps that are stored here."""
         return np.searchsorted(self.sequence, sequence)
 
     def known(self, chain: Ints, tick: Ints, reader: Ints) -> npt.NDArray[np.bool_]:
-        """Return whether each step in `reader` is certain to run after the step with the given chain and
-        tick.
+        """Return whether each step in the array `reader` is certain to run after the step with the given
+        chain and tick.
         """
         is_own_chain = self.warp[reader] == chain
         return np.where(
@@ -191,7 +193,9 @@ class Steps:
         )
 
     def first_wait(self, chain: int, step: int) -> int:
-        """Return the first step that waits for the mbarrier phase in which `step` arrives, or -1."""
+        """Return the first step that waits for the mbarrier phase in which `step` arrives, or -1 if there is
+        none.
+        """
         waits = self._waits_by_chain.get(chain, ())
         return next((n for n in waits if n > step and self.phase[n] >= self.phase[step]), -1)
 

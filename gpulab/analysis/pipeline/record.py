@@ -14,7 +14,8 @@ Lines = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Buffer:
-    """A part of shared memory that is filled at once: from ``start_byte`` to ``end_byte``, exclusive.
+    """A part of shared memory that is filled at once. It extends from ``start_byte`` up to, but not
+    including, ``end_byte``.
 
     It has ``size_bytes``, fewer than its range if parts of the range belong to other buffers.
     """
@@ -26,7 +27,7 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fill:
-    """The filling of a buffer, by asynchronous copies or by stores.
+    """One fill of a shared-memory buffer by asynchronous copies or by stores.
 
     ``number`` counts the fills of a buffer from 0. ``start`` is the position at which the first warp starts
     it, and ``landed`` the position at which the last warp knows that its data have arrived, None if it never
@@ -45,7 +46,9 @@ class Fill:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """All reads of one filling of a buffer. They occur between the positions ``start`` and ``end``."""
+    """All reads of the data from one fill of a buffer. They occur between the positions ``start`` and
+    ``end``.
+    """
 
     buffer: int
     fill: int
@@ -73,7 +76,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """One side of a mistake: a warp, its position, and its source line."""
+    """One of the two accesses of a synchronisation mistake, with its warp, position and source line."""
 
     warp: int
     position: int
@@ -82,7 +85,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mistake:
-    """A use and a fill of the same buffer in an undefined order, because no wait or barrier is between them.
+    """A use and a fill of the same buffer in an undefined order. No wait or barrier is between them.
 
     *early*: the use does not wait for the fill whose data it reads. *overwritten*: the next fill does not
     wait for the use. ``use`` and ``fill`` are the first of all such pairs at these two lines. ``fills`` are
@@ -98,7 +101,7 @@ class Mistake:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Iteration:
-    """An iteration of the loop that contains the waits. Its start is a wait at the source line `line`."""
+    """An iteration of the loop that contains the waits. It starts at a wait in the source line `line`."""
 
     position: int
     line: int
@@ -106,7 +109,7 @@ class Iteration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """The buffers of a block, with their fills, uses, waits and mistakes.
+    """The shared-memory buffers of a block, with their fills, uses, waits and mistakes.
 
     Positions count the steps of each warp that copy, use shared memory, wait or synchronise. Warps that wait
     for each other continue at the same position, so two steps of different warps that no wait or barrier
@@ -123,7 +126,7 @@ class Pipeline:
     length: int
 
     def overlapped(self) -> list[Fill]:
-        """Return the fills that are in flight while another buffer is used."""
+        """Return the fills of a buffer that are in progress while another buffer is used."""
         return [
             fill
             for fill in self.fills

@@ -24,7 +24,7 @@ _FIGURE_DPI = 72
 
 
 def warm(_: Any, count: int) -> None:
-    """Load the modules and create the CUDA context before a job arrives."""
+    """Load modules and create the CUDA context before the process receives a job."""
     if count > 1:
         session.use_device(count=count)
     session.cp().ones(()).sum().get()  # which opens the device
@@ -36,7 +36,7 @@ def there(_: Any) -> bool:
 
 
 def run(_: Any, job_bytes: bytes, returns: bool, blocking: bool, watchdog_s: float) -> dict[str, Any]:
-    """Run a job. Return its error with source lines, the state of the device, and the result if requested."""
+    """Run a job. Return its error with source lines, the state of the device, and its result if requested."""
     own_pid = os.getpid()
     cp = session.cp()
     if session.which_device().kind == "virtual":
@@ -160,7 +160,9 @@ def _add_result(value: Any, returns: bool, outcome: dict[str, Any]) -> None:
 
 
 class DisplayOutput:
-    """The results of a cell: the values of its declared variables, and the output of its last expression."""
+    """The results of a notebook cell. They are the values of its declared variables and the output of its
+    last expression.
+    """
 
     def __init__(self, values: dict[str, Any], bundle: dict[str, Any]) -> None:
         self.values = values

@@ -13,7 +13,7 @@ from gpulab.views.tables.history import HistoryTable
 
 @old_parameters
 def who_wrote(array: Any, index: int | tuple[int, ...], fn: Callable[..., Any], *args: Any) -> HistoryTable:
-    """Call a function, and list every write to one element of an array during the call, in order.
+    """Call a function, and list all writes to one array element during the call, in order.
 
     Parameters
     ----------

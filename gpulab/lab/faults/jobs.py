@@ -30,7 +30,7 @@ _HANDLE_TYPES = (
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function with its arguments."""
+    """A function and the arguments with which it is called."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
@@ -41,7 +41,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The code of a notebook cell, the variables that it uses, and the names that it returns."""
+    """The code of a notebook cell, with the variables that it uses and the variables that it returns."""
 
     code: str
     file: str
@@ -106,7 +106,7 @@ def _pickle_with_files(job: Call | Cell) -> bytes:
 
 
 def pack_job(job: Call | Cell) -> bytes:
-    """Return a job as bytes that another process can load.
+    """Convert a job to bytes that another process can load.
 
     Raises
     ------

@@ -18,7 +18,9 @@ from virtualgpu.records import KernelSource, SanitizerReport
 
 
 def check(launch: Launch, tools: Sequence[str], limit_s: float = LIMIT_S) -> SanitizerReport:
-    """Return compute-sanitizer's report of a launch. If the tool cannot run, the report has the reason."""
+    """Run compute-sanitizer for a launch, and return its report. If the tool cannot run, the report contains
+    the reason.
+    """
     kernel_source = launch.source
     report = SanitizerReport(
         provenance=replace(session.backend().provenance, detail=CHECKER),
@@ -51,7 +53,7 @@ def check(launch: Launch, tools: Sequence[str], limit_s: float = LIMIT_S) -> San
 
 
 def launched(source: KernelSource, grid: Any, block: Any, args: tuple[Any, ...], shared_bytes: int) -> None:
-    """Compile a kernel with line numbers, and launch it on copies of its arguments.
+    """Compile a kernel with line information, and launch it with copies of its arguments.
 
     Arrays that shared memory share it in the copies, too.
     """

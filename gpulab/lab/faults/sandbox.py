@@ -100,7 +100,7 @@ def sandbox(
 def run(
     job: Call | Cell, name: str, returns: bool, blocking: bool, limit_s: float, memory_bytes: int
 ) -> Sandboxed:
-    """Run a job in a sandbox. If an error does not reveal the faulty launch, run the job again with launch
+    """Run a job in a sandbox. If an error does not identify the faulty launch, run the job again with launch
     blocking.
     """
     if not 0 < limit_s <= MOST_S:
@@ -134,12 +134,12 @@ class Sandboxed(Pictured):
 
     @property
     def output(self) -> str:
-        """The first 64 KiB of the printed output."""
+        """The first 64 KiB of the output that the code printed."""
         return self.record.output
 
     @property
     def figures(self) -> list[bytes]:
-        """Return the Matplotlib figures that the code left open, as PNG images."""
+        """Return the Matplotlib figures that the code did not close, as PNG images."""
         return [figure.tobytes() for figure in self._outcome.get("figures", ())]
 
     @property
@@ -243,7 +243,7 @@ class _SpareProcess:
         self._waiting: tuple[tuple[Any, ...], Talk, threading.Thread] | None = None
 
     def taken(self, blocking: bool) -> Talk:
-        """Return the waiting process if it fits the device in use, otherwise a new process."""
+        """Return the spare process if it matches the device in use, or a new process otherwise."""
         key = _device_key(blocking)
         waiting = self._waiting
         self._waiting = None

@@ -28,8 +28,8 @@ def run(
     refusal: Callable[[str], str],
     limit_s: float = LIMIT_S,
 ) -> tuple[bytes, str, str]:
-    """Run a job under an NVIDIA tool. Return the tool's output, the job's error, and the reason if the tool
-    did not run.
+    """Run a job under one of NVIDIA's tools. Return the output of the tool, the error of the job, and the
+    reason if the tool did not run.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def _head(path: Path) -> bytes:
 
 
 def main(tool: str, job_file: str, ended: str) -> None:
-    """Run a job in the process that NVIDIA's tool started, and write the job's error to a file."""
+    """Run a job in a process that NVIDIA's tool started, and write the error of the job to a file."""
     cp = session.cp()
     error_text = ""
     try:

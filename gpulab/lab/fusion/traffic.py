@@ -28,7 +28,8 @@ BY_HAND = "RawKernel, one block per row"
 
 @old_parameters
 def traffic(fn: Callable[..., Any], *args: Any) -> TrafficReport:
-    """Show the bytes that each array expression of a function reads and writes, and which can be fused.
+    """Show the bytes that each array expression of a function reads and writes, and which expressions can be
+    fused.
 
     The function is called once with stand-ins for its arrays, which record every operation. Then the recorded
     operations run on copies of the arguments, expression by expression and as fused kernels.
@@ -137,7 +138,7 @@ class TrafficReport(Pictured):
         return "\n\n".join(code for _, code in self.record.sources if code)
 
     def roofline(self) -> views.RooflineChart:
-        """A roofline with one point per expression and one per fused kernel.
+        """A roofline chart with one point per expression and one point per fused kernel.
 
         The bytes are computed from the sizes of the arrays, as if none of them were in L2 before.
         """

@@ -23,7 +23,7 @@ RECORD = "h200_calls.json.xz"
 
 @old_parameters
 def library_calls(fn: Callable[..., Any] | str | None = None, *args: Any, **filters: str) -> CallsReport:
-    """Show the libraries, routines and kernels that a function calls for its array operations.
+    """Show the libraries, routines and kernels that a function uses for its array operations.
 
     Parameters
     ----------
@@ -78,14 +78,14 @@ def library_calls(fn: Callable[..., Any] | str | None = None, *args: Any, **filt
 
 
 class CallsReport(Pictured):
-    """The libraries, routines and kernels of operations, displayed as a table."""
+    """The libraries, routines and kernels of array operations, displayed as a table."""
 
     def __init__(self, record: Calls) -> None:
         self.record = record
 
     @property
     def libraries(self) -> tuple[str, ...]:
-        """The libraries that were called, without duplicates."""
+        """The libraries that were called. Each library is listed once."""
         return tuple(dict.fromkeys(library for ending in self.record.endings for library in ending.libraries))
 
     def _picture(self) -> CallsTable:
@@ -128,6 +128,6 @@ def _observed(fn: Callable[..., Any], args: tuple[Any, ...]) -> Calls:
 
 
 def recorded() -> KnownCalls:
-    """Return the shipped record of library calls."""
+    """Return the recording of library calls that ships with gpulab."""
     file = resources.files("gpulab") / "data" / "recordings" / RECORD
     return known_calls(json.loads(lzma.decompress(file.read_bytes())), RECORD)

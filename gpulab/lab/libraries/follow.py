@@ -22,7 +22,7 @@ RECORD = "h200_layers.json"
 
 @old_parameters
 def call_layers(fn: Callable[..., Any] | str, *args: Any) -> FollowReport:
-    """Show the functions that one call uses in each layer: framework, library, CUDA runtime, driver, device.
+    """Show the functions that one call uses in each software layer, from the framework to the device.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def call_layers(fn: Callable[..., Any] | str, *args: Any) -> FollowReport:
 
 
 class FollowReport(Pictured):
-    """The layers that a call used, displayed as a picture."""
+    """The software layers that a call used, displayed as a picture."""
 
     def __init__(self, record: tuple[Followed, ...]) -> None:
         self.record = record
@@ -86,6 +86,6 @@ class FollowReport(Pictured):
 
 
 def recorded() -> tuple[Followed, ...]:
-    """Return the shipped record of calls through the layers."""
+    """Return the recording of calls through the software layers that ships with gpulab."""
     file = resources.files("gpulab") / "data" / "recordings" / RECORD
     return known_layers(json.loads(file.read_text(encoding="utf-8")))

@@ -105,8 +105,8 @@ def tune(
 
 
 class Tuner(Pictured):
-    """A callable that runs the fastest candidate for its arguments. The first call with each kind of
-    arguments selects it.
+    """A callable that runs the fastest candidate for its arguments. The candidate is selected in the first
+    call with each kind of arguments.
     """
 
     warmup: int
@@ -125,7 +125,9 @@ class Tuner(Pictured):
         return self._functions[self.choose(*args).best](*args)
 
     def choose(self, *args: Any) -> Choice:
-        """Return the candidate that is selected for these arguments. If there is none, select it first."""
+        """Return the selected candidate for these arguments. If no candidate has been selected, measure and
+        select one first.
+        """
         key = key_of(args)
         if key not in self._chosen:
             self._chosen[key] = self._choose_candidate(key, args)
@@ -221,11 +223,11 @@ class Tuner(Pictured):
 
     @property
     def record(self) -> Tuning:
-        """All choices so far."""
+        """All choices of candidates so far."""
         return Tuning(provenance=session.backend().provenance, choices=tuple(self._chosen.values()))
 
     def write(self, path: str | Path) -> Path:
-        """Write the choices to a file, which `read` can load in another process."""
+        """Save the choices to a file, which the method `read` can load in another process."""
         data = {
             "format": FORMAT,
             "version": 1,
@@ -235,8 +237,8 @@ class Tuner(Pictured):
         return Path(path)
 
     def read(self, path: str | Path) -> None:
-        """Read choices from a file if their candidates exist in this tuner. Their times are marked as
-        *recorded*.
+        """Read choices from a file. Choices are used only if their candidates exist in this tuner, and their
+        times are marked as *recorded*.
         """
         data = json.loads(Path(path).read_text(encoding="utf-8"))
         if not isinstance(data, dict) or data.get("format") != FORMAT:
@@ -265,7 +267,9 @@ class Tuner(Pictured):
 
 
 def key_of(args: Iterable[Any]) -> tuple[str, ...]:
-    """Return the key of a choice: device, versions, and dtype, shape and layout of each argument."""
+    """Return the key of a tuning choice. It contains the device, the versions, and the dtype, shape and
+    layout of each argument.
+    """
     cp = session.cp()
     properties = cp.cuda.runtime.getDeviceProperties(cp.cuda.Device().id)
     name = session.backend().provenance.device
@@ -284,7 +288,9 @@ def _argument_key(value: Any) -> str:
 
 
 def copied(args: Iterable[Any]) -> list[Any]:
-    """Return the arguments with copies of their arrays. The layout is kept, and each array is copied once."""
+    """Return the arguments with copies of their arrays. The copies keep the layout, and each array is copied
+    once.
+    """
     array = session.cp().ndarray
     copies = dict[int, Any]()
     for argument in args:

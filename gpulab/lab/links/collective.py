@@ -146,8 +146,8 @@ def _use_gpus(gpus: int, real_gpus: int, links: LinkKind | None) -> AbstractCont
 def by_schedule(
     side: Any, operation: Operation, name: str, gpus: int, bounds: Sequence[int], steps: Steps
 ) -> Collective:
-    """Run the schedule of a collective operation step by step. On real GPUs, also measure it as one CUDA
-    graph.
+    """Run the schedule of a collective operation step by step. On real GPUs, also measure the schedule as one
+    CUDA graph.
     """
     cp = session.cp() if side is None else side.cp
     run = Run(cp, gpus, bounds)
@@ -155,7 +155,9 @@ def by_schedule(
     verdicts = []
 
     def median_time_ns(run_once: Callable[[], int]) -> int:
-        """Return the median time of several runs. The first run is not timed, but its results are checked."""
+        """Return the median time of several runs in ns. An additional first run is not timed, but its results
+        are checked.
+        """
         times_ns: list[int] = []
         while len(times_ns) < 2 or (len(times_ns) < _TIMED_RUNS and sum(times_ns) < _MOST_NS):
             times_ns.append(run_once())

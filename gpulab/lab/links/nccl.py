@@ -23,7 +23,8 @@ At = Callable[[str], object]
 def called(
     cp: Any, operation: Operation, gpus: int, elements: int, limit_s: float = LIMIT_S
 ) -> tuple[tuple[bool, ...], int]:
-    """Call NCCL on all GPUs. Return for each whether its result is correct, and the time per call in ns.
+    """Run an NCCL operation on all GPUs. Return whether the result of each GPU is correct, and the time per
+    call in ns.
 
     Parameters
     ----------

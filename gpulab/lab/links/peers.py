@@ -10,7 +10,7 @@ _LINKS = {"nvswitch": "NVSwitch", "pairs": "NVLink"}
 
 
 def peers() -> views.PeersChart:
-    """Show for each pair of GPUs whether they access each other's memory directly or copy through the host.
+    """Show how each pair of GPUs exchanges data, either by direct memory access or through the host.
 
     Returns
     -------

@@ -17,6 +17,6 @@ def records() -> tuple[dict[str, Any], ...]:
 
 
 def records_of(device: str, gpus: int = 2) -> tuple[dict[str, Any], ...]:
-    """Return the recordings made with `gpus` GPUs of one model, such as ``H200`` or ``NVIDIA H200``."""
+    """Return the shipped recordings of `gpus` GPUs of one model, such as ``H200`` or ``NVIDIA H200``."""
     name_parts = device.split()
     return tuple(record for record in records() if record["gpu"] in name_parts and record["gpus"] == gpus)

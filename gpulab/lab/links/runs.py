@@ -22,7 +22,8 @@ _BY_ADDRESS = 4  # cudaMemcpyDefault
 
 
 class Run:
-    """Integer arrays of equal size on several GPUs, one per GPU. Each is divided into chunks at `bounds`.
+    """One integer array on each of several GPUs. All arrays have the same size and are divided into chunks at
+    `bounds`.
 
     Each GPU has one stream for sending and one for adding. Data that is to be added arrives in a receive
     buffer. Events order the operations, and the host does not wait before `wait` is called.
@@ -50,7 +51,7 @@ class Run:
         self.wait()
 
     def wait(self) -> None:
-        """Wait for all work on the GPUs."""
+        """Wait for all work on the GPUs of this run."""
         for rank in range(self.gpus):
             self.cp.cuda.Device(rank).synchronize()
         self.forget()
@@ -69,14 +70,14 @@ class Run:
         self.wait()
 
     def right(self, operation: Operation) -> tuple[bool, ...]:
-        """Return, for each GPU, whether its result is correct."""
+        """Return whether the result of each GPU is correct."""
         return tuple(
             is_right(operation, rank, self._array(rank).get(), self.bounds, self.brought)
             for rank in range(self.gpus)
         )
 
     def as_graph(self, steps: Sequence[Sequence[Move]], slices: int = 1) -> Callable[[], int]:
-        """Capture all steps of a schedule as one CUDA graph over all GPUs.
+        """Capture all steps of a schedule as one CUDA graph that uses all GPUs.
 
         Returns
         -------
@@ -119,8 +120,7 @@ class Run:
         return launch
 
     def give(self, moves: Sequence[Move], slices: int = 1) -> None:
-        """Submit the transfers of one step. A chunk that is sent keeps its old contents until it has been
-        sent.
+        """Submit the transfers of one step. A chunk keeps its old contents until it has been sent.
 
         With several slices, a slice can be sent on as soon as it has been added, while the next slice
         arrives.
@@ -226,9 +226,7 @@ class Run:
 
 
 def slices_of(bounds: Sequence[int]) -> int:
-    """Return the number of slices into which each chunk is divided. It depends on the size of the largest
-    chunk.
-    """
+    """Return the number of slices per chunk. It depends on the size of the largest chunk."""
     return min(MOST_SLICES, max(1, 4 * max(b - a for a, b in pairwise(bounds)) // SLICE_BYTES))
 
 

@@ -106,12 +106,12 @@ _HALF_INCLUDE = "#if __has_include(<cupy/float16.cuh>)\n#include <cupy/float16.c
 
 
 class NoCodeError(Exception):
-    """Error for an expression that cannot be translated into C++; the message names the expression."""
+    """Error for an expression that cannot be translated into C++. The message contains the expression."""
 
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """A generated kernel, and the nodes of the graph that are its inputs and outputs.
+    """A generated kernel, with the graph nodes that are its inputs and outputs.
 
     ``operation`` is the generated C++: the statements for one element, or the three expressions of a
     reduction. ``takes`` lists the nodes whose arrays are inputs, and ``gives`` the nodes whose arrays are
@@ -127,7 +127,7 @@ class Generated:
 
     @property
     def source(self) -> str:
-        """The complete CUDA C++ source, available after the kernel has run."""
+        """The complete CUDA C++ source of the kernel. It is available after the kernel has run."""
         try:
             return str(self.kernel.cached_code)
         except StopIteration:  # of a reduction by CUB, CuPy keeps no text
@@ -135,7 +135,7 @@ class Generated:
 
 
 def generated(plan: Plan, group: Sequence[int], name: str) -> Generated:
-    """Generate the kernel of one group of a plan, and return it.
+    """Generate the kernel for one group of expressions in a fusion plan.
 
     Raises
     ------

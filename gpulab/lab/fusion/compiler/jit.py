@@ -23,7 +23,8 @@ MOST_ENTRIES = 8  # as of PyTorch's recompile_limit
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """A compiled program, its guards (the conditions under which it is valid), and the number of its uses.
+    """A compiled program with its guards, which are the conditions under which it is valid, and the number of
+    its uses.
 
     ``program`` is None if Python needs the value of an array. The function then runs without compilation.
     """
@@ -36,7 +37,7 @@ class Entry:
     names: list[tuple[str, Callable[[], Any], Any]] = field(default_factory=list)
 
     def failed(self, current_guards: dict[str, Any]) -> list[str]:
-        """Return a sentence for each guard that the current call does not satisfy."""
+        """Return one sentence for each guard that the current call does not satisfy."""
         changes = []
         for name in dict.fromkeys((*self.guards, *current_guards)):
             old_value = self.guards.get(name)
@@ -60,7 +61,7 @@ class Entry:
 
 
 class Compiled:
-    """A compiled function. A call for which no compiled program is valid is traced and compiled.
+    """A compiled function. If no compiled program is valid for a call, the call is traced and compiled.
 
     Attributes
     ----------
@@ -102,7 +103,9 @@ class Compiled:
         return f"{self.function.__name__}: compiled {count(len(self.entries), 'time')}, {hits}."
 
     def explain(self) -> Table:
-        """Return a table with one row per compilation: its reason, its number of kernels, and its uses."""
+        """Return a table with one row per compilation. It shows the reason, the number of kernels, and the
+        number of uses.
+        """
         rows = tuple(
             (
                 str(entry_number),
@@ -117,14 +120,14 @@ class Compiled:
 
     @property
     def source(self) -> str:
-        """The CUDA C++ source of the last compilation."""
+        """The CUDA C++ source of the latest compilation."""
         program = self.entries[-1].program if self.entries else None
         operations = [kernel.operation for kernel in program.kernels if kernel] if program else []
         return "\n\n".join(operations)
 
 
 def compiled(function: Callable[..., Any]) -> Compiled:
-    """Compile a function that takes device arrays. This function can be used as a decorator.
+    """Compile a function of device arrays. This function can be used as a decorator.
 
     The first call traces the function and generates kernels for the device and for the types, shapes and
     layouts of the arguments. Later calls run these kernels while all guards are true. Numbers in arguments
@@ -140,8 +143,8 @@ def compiled(function: Callable[..., Any]) -> Compiled:
 
 
 def guards_of(function: Callable[..., Any], args: Sequence[Any]) -> dict[str, Any]:
-    """Return the guards of a call: the device, and the dtype, shape and layout (or the value) of each
-    argument.
+    """Return the guards of a call. They contain the device, and the dtype, shape and layout (or the value) of
+    each argument.
     """
     cp = session.cp()
     names = getattr(getattr(function, "__code__", None), "co_varnames", ())

@@ -40,7 +40,9 @@ HOST = "Python needs a value in between"
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A dependency between expressions in different kernels; `why` is the reason why they are not fused."""
+    """A dependency between expressions in different kernels. The attribute `why` is the reason why they are
+    not fused.
+    """
 
     first: int
     then: int
@@ -48,7 +50,8 @@ class Edge:
 
 
 class Plan:
-    """A plan that divides the expressions of a graph into kernels, as far as the fusion mode `way` allows.
+    """A plan that divides the expressions of a graph into kernels. The fusion mode `way` determines which
+    expressions can be fused.
 
     Attributes
     ----------
@@ -156,8 +159,8 @@ class Plan:
         return ""
 
     def alias(self, members: list[Node]) -> str:
-        """Return the reason not to fuse nodes if one of them writes memory from which another reads different
-        elements, otherwise "".
+        """Return the reason not to fuse nodes that use overlapping memory, or an empty string. A node must
+        not write memory from which another node reads different elements.
         """
         for node in members:
             if node.writes is None:
@@ -229,13 +232,13 @@ class Plan:
 
     # --- traffic ------------------------------------------------------------------------------------------
     def reads(self, group: Sequence[int]) -> list[Node]:
-        """Return the nodes whose arrays a kernel reads from memory, without duplicates."""
+        """Return the nodes whose arrays a kernel reads from memory. Each node is listed once."""
         read_numbers = dict.fromkeys(n for node_number in group for n in self.nodes[node_number].before)
         return [*_distinct_nodes(self.nodes[n] for n in read_numbers if _origin(self.nodes, n) not in group)]
 
     def writes(self, group: Sequence[int]) -> list[Node]:
-        """Return the nodes whose arrays a kernel stores, because they are results, are kept, or are read by
-        other kernels.
+        """Return the nodes whose arrays a kernel stores in memory. These arrays are results, are kept, or are
+        read by other kernels.
         """
         outputs = [
             self.nodes[n]
@@ -245,7 +248,7 @@ class Plan:
         return [*_distinct_nodes(outputs)][::-1]
 
     def moved_bytes(self, bytes_by_node: Mapping[int, int]) -> int:
-        """Return the total of bytes that all kernels read and write.
+        """Return the total number of bytes that all kernels read and write.
 
         `bytes_by_node` has measured byte counts, which replace the computed ones of these nodes.
         """

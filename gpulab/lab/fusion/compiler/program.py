@@ -15,7 +15,7 @@ Around = Callable[[int], AbstractContextManager[Any]]
 
 
 class Program:
-    """The kernels of a plan, which run one after the other.
+    """The kernels of a fusion plan, which run one after the other.
 
     Attributes
     ----------

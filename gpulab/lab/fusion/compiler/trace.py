@@ -55,7 +55,7 @@ _HOST_METHODS = ("__bool__", "__float__", "__int__", "__index__", "__complex__")
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A recorded expression: the called function, its arguments, and its result.
+    """A recorded expression, with the called function, its arguments, and its result.
 
     In ``args`` and ``kwargs``, a `Ref` replaces each array. ``before`` lists the numbers of the nodes that
     this node reads. For an in-place operation, ``writes`` is the node whose memory is overwritten. ``stream``
@@ -84,19 +84,19 @@ class Node:
 
     @property
     def nbytes(self) -> int:
-        """The size of the result's memory in bytes, without the repeated elements of a broadcast array."""
+        """The size of the result's memory in bytes. Repeated elements of a broadcast array are counted once."""
         return _span(self.result)[1] if 0 in getattr(self.result, "strides", ()) else self.result.nbytes
 
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """A reference to the array of another node, among the arguments of a `Node`."""
+    """A reference to the array of another node. It is used among the arguments of a `Node`."""
 
     number: int
 
 
 class Trace:
-    """The operations on arrays that were recorded during a call of a function.
+    """The array operations that were recorded during a function call.
 
     Attributes
     ----------
@@ -127,7 +127,7 @@ class Trace:
         return self.cp.cuda.get_current_stream(), int(self.cp.cuda.Device().id)
 
     def add(self, name: str, kind: Kind, result: Any, before: Iterable[int] = (), **more: Any) -> Value:
-        """Add a node to the trace, and return the stand-in for its result."""
+        """Add a node to the trace, and return a placeholder for its result."""
         if len(self.nodes) >= MOST_NODES:
             raise GpulabError(
                 f"{self.name} has more than {MOST_NODES} expressions: trace a part of it, "
@@ -147,7 +147,7 @@ class Trace:
         return self.add(name, "view", array, call=lambda: array)
 
     def call(self, name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Call a function of ``cp`` or a method of an array, and record the operation."""
+        """Call a CuPy function or an array method, and record the operation."""
         values = list(_values((*args, *kwargs.values())))
         result = function(*_mapped(args, _real_array), **_mapped(kwargs, _real_array))
         read = args[1:] if name == "copyto" else (*args, *(v for k, v in kwargs.items() if k != "out"))
@@ -212,7 +212,7 @@ class Trace:
         return output_value
 
     def kernel(self, name: str, function: Any, args: Any, kwargs: Any, written: Iterable[Value] = ()) -> Any:
-        """Launch a kernel that the learner wrote, and record it as one operation that is never fused."""
+        """Launch a kernel that the learner wrote, and record it as an operation that is never fused."""
         values = list(_values((*args, *kwargs.values())))
         result = function(*_mapped(args, _real_array), **_mapped(kwargs, _real_array))
         details = {"call": function, "args": _mapped(args, _make_ref), "kwargs": _mapped(kwargs, _make_ref)}
@@ -229,12 +229,12 @@ class Trace:
         return result
 
     def asked(self, how: str, value: Value) -> None:
-        """Record that Python reads the value of an array, for which the host must wait."""
+        """Record that Python code reads the value of an array. The host must wait for this value."""
         self.add(how, "host", value._array, (value._node.number,))
         self.breaks.append(f"{how} of the result of {value._node.name!r}")
 
     def run(self, function: Callable[..., Any], args: Iterable[Any]) -> Trace:
-        """Call the function with stand-ins for its arrays, and record its operations.
+        """Call the function with placeholders for its arrays, and record its operations.
 
         Raises
         ------
@@ -265,7 +265,7 @@ class Trace:
 
 
 def traced(function: Callable[..., Any], *args: Any) -> Trace:
-    """Call ``function(*args)`` once, and return the graph of its expressions.
+    """Call ``function(*args)`` once, and return the graph of its array expressions.
 
     Raises
     ------
@@ -281,7 +281,7 @@ def traced(function: Callable[..., Any], *args: Any) -> Trace:
 
 # --- stand-ins --------------------------------------------------------------------------------------------
 class Value:
-    """The stand-in for a device array while a function is traced."""
+    """A placeholder for a device array while a function is traced."""
 
     _node: Node
     _trace: Trace
@@ -441,7 +441,9 @@ class _FunctionCopies:
         self.kernels = cp.ElementwiseKernel, cp.ReductionKernel, type(cp.fuse(lambda x: x))
 
     def function(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a copy of a learner's function with stand-ins; other functions stay unchanged."""
+        """Return a copy of the learner's function that uses placeholders. Other functions are returned
+        unchanged.
+        """
         if isinstance(function, types.MethodType):
             return types.MethodType(self.function(function.__func__), function.__self__)
         if not isinstance(function, types.FunctionType):
@@ -469,8 +471,8 @@ class _FunctionCopies:
         return rebound
 
     def looked_up(self, name: str, look: Callable[[], Any]) -> Any:
-        """Return the value of an outer variable, or its stand-in. Numbers, strings and arrays are recorded as
-        used.
+        """Return the value of an outer variable, or a placeholder for it. The use of numbers, strings and
+        arrays is recorded.
         """
         value = look()
         if isinstance(value, (bool, int, float, str, np.generic)):
@@ -481,7 +483,9 @@ class _FunctionCopies:
         return self.value(value)
 
     def value(self, value: Any) -> Any:
-        """Return the stand-in for a module, function or kernel, or the value itself if it needs none."""
+        """Return a placeholder for a module, function or kernel. A value that needs no placeholder is
+        returned unchanged.
+        """
         if value is self.trace.cp:
             return _Module(self.trace, value, self.value)
         if isinstance(value, self.trace.cp.RawKernel):
