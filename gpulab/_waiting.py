@@ -77,7 +77,7 @@ class _Cell:
         self.activities: dict[object, str] = {}
 
     def start(self) -> None:
-        """Start the progress thread in the context of the cell, so that its outputs appear below that cell."""
+        """Start the progress thread in the context of the cell. Its outputs then appear below that cell."""
         run_in_context = contextvars.copy_context().run
         threading.Thread(
             target=run_in_context, args=(self._update_until_end,), name="gpulab progress", daemon=True
@@ -117,7 +117,7 @@ _cell: _Cell | None = None
 
 
 def watch_cells(shell: Any) -> None:
-    """Show the progress of each notebook cell that runs for a long time. The current cell is the first one."""
+    """Show the progress of each notebook cell that runs for a long time, from the current cell on."""
     shell.events.register("pre_run_cell", _begin_cell)
     shell.events.register("post_run_cell", _end_cell)
     _begin_cell()

@@ -38,7 +38,7 @@ class EventLog:
         )
 
     def stack_number(self, stack: Stack) -> int:
-        """Return the index under which the log stores a stack trace. An empty stack trace has the index -1."""
+        """Return the index under which the log stores a stack trace, or -1 for an empty stack trace."""
         return self._stacks.setdefault(stack, len(self._stacks)) if stack else -1
 
     @property

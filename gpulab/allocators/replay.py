@@ -29,7 +29,7 @@ class OutOfMemory(GpulabError, MemoryError):
 
 
 class RequestError(GpulabError, ValueError):
-    """Error for a memory request that no program could make, such as freeing memory that was never allocated."""
+    """Error for a memory request that no program could make, such as freeing memory that is not allocated."""
 
 
 class Sink(Protocol):
@@ -81,7 +81,7 @@ class Allocator(Protocol):
         """Return all segments without blocks in use to the device."""
 
     def set_limit(self, size_bytes: int) -> None:
-        """Limit the number of bytes that the allocator may hold on the device. The value 0 removes the limit."""
+        """Limit the number of bytes that the allocator may hold on the device. 0 removes the limit."""
 
     def block_map(self) -> BlockMap:
         """Return the current segments and blocks of the allocator."""

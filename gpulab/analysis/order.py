@@ -48,7 +48,7 @@ class Moment:
     clock: Clock
 
     def before(self, clock: Clock) -> bool:
-        """Return whether this operation has certainly ended before an operation with the given vector clock."""
+        """Return whether this operation has certainly ended before an operation with the given clock."""
         return clock.get(self.chain, 0) >= self.tick
 
 

@@ -96,7 +96,7 @@ def _map(
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Read a memory snapshot, and save its arrays to a file. If this fails, print the reason in one sentence."""
+    """Read a memory snapshot, and save its arrays to a file. If this fails, print the reason."""
     snapshot_path, arrays_path, limit_bytes, limit_s = arguments
     gc.disable()
     _limit(int(limit_bytes), int(limit_s))

@@ -86,7 +86,7 @@ class Statistics:
         return self.figures[metric]["all"].current
 
     def nested(self) -> dict[str, Any]:
-        """Return the statistics as a nested dictionary, as ``torch.cuda.memory_stats_as_nested_dict()`` does."""
+        """Return the statistics as nested dictionaries, like ``torch.cuda.memory_stats_as_nested_dict()``."""
         return {
             "num_alloc_retries": self.num_alloc_retries,
             "num_ooms": self.num_ooms,

@@ -84,7 +84,9 @@ class Node:
 
     @property
     def nbytes(self) -> int:
-        """The size of the result's memory in bytes. Repeated elements of a broadcast array are counted once."""
+        """The size of the result's memory in bytes, in which repeated elements of a broadcast array count
+        once.
+        """
         return _span(self.result)[1] if 0 in getattr(self.result, "strides", ()) else self.result.nbytes
 
 
