@@ -41,7 +41,8 @@ def use_device(name: str | None = None, count: int | None = None, links: str | N
 
 
 def as_cupy(device: str | None = None, count: int | None = None) -> AsCupy:
-    """Make ``import cupy`` and ``import cupyx``, with their submodules, import the virtual GPU's modules.
+    """Make ``import cupy`` and ``import cupyx`` load the modules of the virtual GPU. This includes their
+    submodules.
 
     Call it before CuPy is imported. A second call only changes the device.
 

@@ -17,7 +17,7 @@ _INTERRUPTED_STATUS = 130  # 128 + SIGINT, as in shells
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the program that the command line names, and return the exit status of the process."""
+    """Run the program given on the command line, and return the exit status of the process."""
     parser = argparse.ArgumentParser(
         prog="python -m virtualgpu",
         usage="%(prog)s [--device NAME] [--count N] (script.py | -m module | -c code) [argument ...]",

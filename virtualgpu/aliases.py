@@ -22,7 +22,8 @@ _NVIDIA_PACKAGES = ("cuda", "cuda.core", "cuda.bindings")
 
 
 class AsCupy:
-    """Context manager that replaces CuPy's modules by those of the virtual GPU until its end or `undo`.
+    """Context manager that replaces CuPy's modules with the modules of the virtual GPU. The replacement ends
+    with the ``with`` block or with a call of `undo`.
 
     Parameters
     ----------

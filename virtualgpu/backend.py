@@ -60,7 +60,8 @@ NO_SENSORS = "virtual GPU: no sensors"
 
 
 class VirtualBackend:
-    """Implementation of `virtualgpu.protocol.Backend` for the current device of a virtual machine.
+    """Implementation of the `virtualgpu.protocol.Backend` protocol for virtual GPUs. Its methods use the
+    current device.
 
     Parameters
     ----------
@@ -81,45 +82,47 @@ class VirtualBackend:
         return self.device_info().as_virtual
 
     def device_info(self) -> DeviceInfo:
-        """Return the capability and limits of the current device."""
+        """Return the compute capability and the limits of the current device."""
         return self.machine.current_device.info
 
     def metrics(self) -> DeviceMetrics:
-        """Return the names of NVML's metrics without values, since a virtual GPU has no sensors."""
+        """Return the names of NVML's metrics without values, because a virtual GPU has no sensors."""
         metrics = tuple(Metric(name, None, unit, NO_SENSORS) for name, unit in READINGS)
         return DeviceMetrics(self.provenance, self.machine.clock.now_ns, metrics)
 
     def setup(self) -> DeviceMetrics:
-        """Return the limits that the driver sets, such as the size of the heap."""
+        """Return the limits that the driver sets, such as the size of the device heap."""
         return DeviceMetrics(self.provenance, self.machine.clock.now_ns, driver_limits(cp.cuda.runtime))
 
     def kernel_stats(self, kernel: Any) -> KernelStats:
-        """Return the registers and memory that a kernel uses on this device, as chosen by ptxas."""
+        """Return the registers and the memory that a kernel uses on the current device, as chosen by ptxas."""
         module = self._compile_kernel(kernel)
         return module.stats(module.symbol(kernel.name), self.device_info())
 
     def occupancy(self, kernel: Any, block_threads: int, shared_bytes: int = 0) -> Occupancy:
-        """Return the theoretical occupancy, computed with ptxas's register count or else with an estimate."""
+        """Return the theoretical occupancy of a kernel launch. If ptxas's register count is unknown, it is
+        based on an estimate.
+        """
         module = self._compile_kernel(kernel)
         resources = module.resources[module.symbol(kernel.name)]
         return fit(self.device_info(), resources, block_threads, resources.static_shared_bytes + shared_bytes)
 
     def timeline_recorder(self) -> Recording:
-        """Return a recorder of the operations of all devices and of host calls."""
+        """Return a recorder for the operations on all devices and the calls on the host."""
         return Recording(self.machine)
 
     def port_recorder(self) -> PortRecorder:
-        """Return a recorder of the traffic between the devices."""
+        """Return a recorder for the data traffic between the devices."""
         return PortRecorder(self.machine)
 
     def step_ns(
         self, messages: Sequence[tuple[int, int, int, bool]], sums: Sequence[tuple[int, int]]
     ) -> tuple[float, float]:
-        """Return the modelled duration in ns of one step's copies, and that of the whole step."""
+        """Return the modelled duration of the copies in one step, and of the whole step, in ns."""
         return cost.step_ns([device.info for device in self.machine.devices], messages, sums)
 
     def stream_watcher(self) -> MachineObserver:
-        """Return a watcher that reports all operations on the machine's devices and their memory accesses."""
+        """Return a watcher that reports the operations on all devices and the memory that they access."""
         from virtualgpu.sanitizer.touched import run_watched
 
         return MachineObserver(self.machine, run_watched)
@@ -129,7 +132,7 @@ class VirtualBackend:
     @overload
     def observe(self, launch: Launch, /, *observations: Observation[Any]) -> tuple[Any, ...]: ...
     def observe(self, launch: Launch, /, *observations: Observation[Any]) -> Any:
-        """Execute the kernel once and return the requested records.
+        """Execute a kernel launch once, and return a record for each requested observation.
 
         Checks for hazards need a separate run, as does each further warp or block. If the contents of
         arrays are restored (``Blocks(restore=True)``, `Hazards`), the modelled clock and L2's contents do
@@ -151,19 +154,19 @@ class VirtualBackend:
         return cast(GraphRecord, graph._record(self.provenance))
 
     def set_graph_node(self, graph: Any, node: GraphNode, template: Any) -> None:
-        """Set the parameters of a graph's node for the next launches."""
+        """Set the parameters of one node in a captured graph for its next launches."""
         graph._set_node(node)
 
     def update_graph(self, graph: Any, other: Any) -> None:
-        """Copy the parameters of the graph `other`, which has the same nodes and edges, to `graph`."""
+        """Copy the parameters of the graph `other` to `graph`. Both graphs have the same nodes and edges."""
         graph._update(other)
 
     def load_reader(self) -> LoadReader:
-        """Raise an error, since a virtual GPU has no sensors that could measure its load."""
+        """Raise an error, because a virtual GPU has no sensors that could measure its load."""
         raise NotSupportedError("A virtual GPU has no sensors, and its clock is never throttled.")
 
     def memory_reader(self) -> Callable[[], MemoryReading]:
-        """Return a function that reads the memory use of the current device and of its memory pool."""
+        """Return a function that reads how much memory the current device and its memory pool use."""
         machine = self.machine
         device = self.machine.current_device
 
@@ -186,11 +189,11 @@ class VirtualBackend:
         return read
 
     def host_ns(self) -> int:
-        """Return the time of the host's modelled clock."""
+        """Return the current time of the host's modelled clock, in ns."""
         return self.machine.clock.now_ns
 
     def prepared(self, launch: Launch) -> PreparedLaunch:
-        """Check a launch and prepare it, without running it."""
+        """Check a kernel launch and prepare it without running it."""
         kernel = launch.kernel
         device = self.machine.current_device
         module = self._compile_kernel(kernel)

@@ -9,18 +9,19 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Backing(Protocol):
-    """Interface of the device memory of one segment."""
+    """Interface for the device memory that one segment of a memory pool uses."""
 
     @property
     def ptr(self) -> int:
-        """First address of the memory; 0 after the memory has been freed."""
+        """Address of the first byte of the memory, or 0 after the memory has been freed."""
 
 
 Mem = TypeVar("Mem", bound=Backing)
 
 
 class Chunk(Generic[Mem]):
-    """A part of a segment, in use or free. `prev` and `next` are its neighbours in address order.
+    """A contiguous part of a memory pool's segment, either in use or free. The chunks `prev` and `next` are
+    its neighbours in address order.
 
     A segment's first chunk stays the same object: splitting and joining keep the lower one.
     """
@@ -47,14 +48,16 @@ class Chunk(Generic[Mem]):
         return self.prev is None and self.next is None
 
     def and_after(self) -> Iterator[Chunk[Mem]]:
-        """Return this chunk and all later chunks of its segment."""
+        """Return this chunk and all chunks after it in the same segment."""
         chunk: Chunk[Mem] | None = self
         while chunk is not None:
             yield chunk
             chunk = chunk.next
 
     def split(self, size: int) -> Chunk[Mem] | None:
-        """Shorten the chunk to `size` bytes and return the rest as a chunk, or None if nothing remains."""
+        """Shorten the chunk to `size` bytes, and return a new chunk for the rest. If nothing remains, return
+        None.
+        """
         if self.size == size:
             return None
         remainder = Chunk(self.mem, self.offset + size, self.size - size, self.arena)
@@ -77,7 +80,8 @@ class Chunk(Generic[Mem]):
 
 
 class Arena(Generic[Mem]):
-    """Free chunks of the stream with handle `stream`, sorted by size.
+    """The free chunks of one stream in a memory pool, sorted by size. The handle `stream` identifies the
+    stream.
 
     If several free chunks have the same size, CuPy uses the one whose record has the lowest address in host
     memory. This address differs from run to run and cannot be predicted (tested with 359 recorded choices).
@@ -94,7 +98,7 @@ class Arena(Generic[Mem]):
         return len(self._keys)
 
     def take(self, size: int) -> Chunk[Mem] | None:
-        """Remove and return the smallest free chunk of at least `size` bytes, split to that size."""
+        """Remove the smallest free chunk of at least `size` bytes, shorten it to that size, and return it."""
         i = bisect_left(self._keys, (size, 0))
         if i == len(self._keys):
             return None
@@ -106,7 +110,7 @@ class Arena(Generic[Mem]):
         return chunk
 
     def give(self, chunk: Chunk[Mem]) -> None:
-        """Merge a chunk with its free neighbours, and add it to the free chunks."""
+        """Merge a chunk with its free neighbours, and add the result to the free chunks."""
         while chunk.next is not None and chunk.next.is_free:
             self._remove(chunk.next)
             chunk.absorb_next()
@@ -117,7 +121,7 @@ class Arena(Generic[Mem]):
         self._add(chunk)
 
     def release_whole_segments(self) -> list[Chunk[Mem]]:
-        """Remove the chunks that are whole segments, and return them."""
+        """Remove the free chunks that are whole segments, and return them."""
         released_chunks = [chunk for chunk in self._chunks.values() if chunk.is_whole]
         for chunk in released_chunks:
             self._remove(chunk)

@@ -17,7 +17,8 @@ from virtualgpu.allocators.chunks import Arena, Chunk, Mem
 
 
 class ChunkPool(Generic[Mem]):
-    """A memory pool: its segments, their chunks, and the free chunks of each stream. Sizes are in bytes.
+    """A memory pool that divides segments of device memory into chunks. It keeps separate free chunks for
+    each stream. All sizes are in bytes.
 
     Parameters
     ----------
@@ -88,7 +89,7 @@ class ChunkPool(Generic[Mem]):
 
     @contextmanager
     def alone(self) -> Iterator[bool]:
-        """Context manager that locks the pool and yields whether the caller can change its chunks.
+        """Context manager that locks the pool and yields whether the caller may change its chunks.
 
         The result is False within another call of the same thread; see the notes of the class.
         """
@@ -144,7 +145,8 @@ class ChunkPool(Generic[Mem]):
         return fits
 
     def free_all_blocks(self, stream: int | None = None) -> None:
-        """Return free blocks that are whole segments to the device, for all streams or only for `stream`.
+        """Return the memory of unused segments to the device. With `stream`, return only the segments of that
+        stream.
 
         A segment with a part in use is kept.
         """
@@ -157,23 +159,23 @@ class ChunkPool(Generic[Mem]):
                     self._released(chunk)
 
     def segments(self) -> list[Chunk[Mem]]:
-        """Return the first chunk of each segment, in the order of their addresses."""
+        """Return the first chunk of each segment in the pool, ordered by address."""
         return sorted(self._segments, key=lambda chunk: chunk.address)
 
     def n_free_blocks(self) -> int:
-        """Number of free blocks in all arenas."""
+        """Number of free blocks in the pool, over all streams."""
         with self.alone():
             return sum(map(len, self._arenas.values()))
 
     def used_bytes(self) -> int:
-        """Bytes of all blocks in use."""
+        """Total size of the blocks in use, in bytes."""
         with self.alone():
             return self._used - sum(chunk.size for chunk in self._pending)
 
     def free_bytes(self) -> int:
-        """Bytes that the pool has allocated but the program does not use."""
+        """Number of bytes that the pool has allocated but the program does not use."""
         return self._total - self.used_bytes()
 
     def total_bytes(self) -> int:
-        """Bytes that the pool has allocated on the device."""
+        """Number of bytes that the pool has allocated on the device."""
         return self._total

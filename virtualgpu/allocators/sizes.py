@@ -7,17 +7,20 @@ _SIZE_LIMIT = 1 << 64  # CuPy computes in 64 bits, so that sizes close to this b
 
 
 def round_size(size: int) -> int:
-    """Return `size` rounded up to the pool's unit of 512 bytes."""
+    """Return `size` rounded up to a multiple of 512 bytes, as a memory pool allocates it."""
     return -(-size // ALLOCATION_UNIT_BYTES) * ALLOCATION_UNIT_BYTES % _SIZE_LIMIT
 
 
 def round_pinned_size(size: int) -> int:
-    """Return `size` rounded up to a power of two of at least 512 bytes, as the pool of pinned memory does."""
+    """Return `size` rounded up to a power of two of at least 512 bytes. The pool of pinned memory allocates
+    such sizes.
+    """
     return max(ALLOCATION_UNIT_BYTES, 1 << (size - 1).bit_length()) % _SIZE_LIMIT
 
 
 def limit_bytes(size: int | None, fraction: float | None, capacity_bytes: int) -> int:
-    """Convert a pool's limit from bytes or from a fraction of the memory to bytes. 0 means no limit.
+    """Return the limit of a memory pool in bytes. The limit is given in bytes or as a fraction of the memory,
+    and 0 means no limit.
 
     Raises
     ------

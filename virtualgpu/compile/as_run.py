@@ -69,7 +69,8 @@ class _Site:
 
 
 def as_run(counters: KernelCounters, source: KernelSource, target: int) -> AsRun:
-    """Compile a kernel to machine code, and convert a launch's counts of PTX instructions to machine code.
+    """Compile a kernel to machine code, and convert the PTX instruction counts of a launch to counts of
+    machine instructions.
 
     Parameters
     ----------
@@ -106,7 +107,7 @@ def anchor(
     target: int,
     entry: str = "",
 ) -> AsRun:
-    """Convert a launch's counts of PTX instructions to counts of instructions in compiled machine code.
+    """Convert the PTX instruction counts of a launch to counts of machine instructions.
 
     Parameters
     ----------
@@ -329,7 +330,7 @@ def _merge_accesses(sites: Sequence[_Site], rows: Sequence[AccessAsRun]) -> list
 
 
 def counted_size(site: _Site) -> int:
-    """Return the number of bytes that each lane accesses with the PTX instruction."""
+    """Return the number of bytes that each lane accesses with a PTX instruction."""
     assert site.access is not None
     return site.access.size_bytes
 

@@ -24,19 +24,21 @@ MAX_ENTRIES = 2000
 
 
 def directory() -> Path:
-    """Return the folder of the cache: ``GPULAB_CACHE_DIR``, or the user's cache folder."""
+    """Return the folder of the compilation cache, which is ``GPULAB_CACHE_DIR`` or the user's cache folder."""
     setting = os.environ.get("GPULAB_CACHE_DIR")
     return Path(setting).expanduser() if setting else user_cache_path("gpulab")
 
 
 def shared() -> Path | None:
-    """Return the read-only folder shared by all users of this computer: ``GPULAB_CACHE_SHARED``."""
+    """Return the read-only cache folder that all users of this computer share. The variable
+    ``GPULAB_CACHE_SHARED`` sets it.
+    """
     setting = os.environ.get("GPULAB_CACHE_SHARED")
     return Path(setting).expanduser() if setting else None
 
 
 def key(*parts: str) -> str:
-    """Return the cache key of an entry: a digest of all strings on which its contents depend."""
+    """Return the key of a cache entry, which is a digest of all strings that determine its contents."""
     digest = hashlib.sha256()
     for key_part in parts:
         digest.update(f"{len(key_part)}:".encode())
@@ -45,7 +47,7 @@ def key(*parts: str) -> str:
 
 
 def load(kind: str, name: str) -> bytes | None:
-    """Return the bytes of a cache entry; None if it is missing, damaged or not trusted."""
+    """Return the bytes of a cache entry, or None if the entry is missing, damaged or not trusted."""
     shared_folder = shared()
     data = _read(directory() / kind, name)
     return data if data is not None or shared_folder is None else _read(shared_folder / kind, name)
@@ -116,7 +118,7 @@ def store(kind: str, name: str, data: bytes) -> None:
 
 
 def replace_file(path: Path, data: bytes, durable: bool = False) -> None:
-    """Replace a file atomically, so that a reader sees either the old file or the new one.
+    """Replace a file atomically, so that readers see either the old or the new contents.
 
     With `durable` the data are on the disk when this function returns.
 

@@ -31,7 +31,8 @@ _RESERVED_SHARED_SECTION = ".nv.shared.reserved.0"
 
 @dataclass(frozen=True, slots=True)
 class KernelResources:
-    """The resources of one kernel: registers, local memory per thread and shared memory per block, in bytes.
+    """The number of registers and the sizes of the memories that one kernel uses, in bytes per thread or per
+    block.
 
     ``launch_bound_threads`` is the bound of ``__launch_bounds__``, or None. ``estimated`` means that the
     registers are an estimate, not assigned by a compiler.
@@ -53,7 +54,7 @@ class _Section:
 
 
 def kernel_resources(cubin: bytes) -> dict[str, KernelResources]:
-    """Return the resources of every kernel in a cubin, by (mangled) name.
+    """Return a dictionary from the (mangled) name of each kernel in a cubin to the resources of the kernel.
 
     Raises
     ------

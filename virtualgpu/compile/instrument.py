@@ -47,7 +47,9 @@ _VERSION_PATTERN = re.compile(r"^(\s*\.version\s+)(\d+)\.(\d+)", re.M)
 
 @dataclass(frozen=True, slots=True)
 class InstrumentedPtx:
-    """PTX with inserted probes, and the first instruction and source position of each basic block."""
+    """PTX with inserted probes. The first instruction and the source position of each basic block are stored
+    with it.
+    """
 
     ptx: str
     first_pc: tuple[int, ...] = ()
@@ -57,7 +59,7 @@ class InstrumentedPtx:
 
 
 def trace_blocks(ptx: str, kernel: str) -> InstrumentedPtx:
-    """Instrument a kernel to record SM, start and end of every block.
+    """Add code to a kernel that records the SM, the start time and the end time of its thread blocks.
 
     Parameters
     ----------
@@ -90,7 +92,7 @@ def trace_blocks(ptx: str, kernel: str) -> InstrumentedPtx:
 
 
 def trace_warp(ptx: str, kernel: str) -> InstrumentedPtx:
-    """Add code to a kernel that records each basic block that one warp enters. The warp is chosen at launch.
+    """Add code to a kernel that records which basic blocks one warp enters. The launch selects the warp.
 
     Functions that the kernel calls are not instrumented. Parameters and errors are those of `trace_blocks`.
     """
@@ -119,7 +121,7 @@ def trace_warp(ptx: str, kernel: str) -> InstrumentedPtx:
 
 
 def lower_version(ptx: str, version: tuple[int, int]) -> str:
-    """Declare an older PTX ISA version, for a driver older than the compiler.
+    """Declare an older PTX ISA version in PTX text, for a driver that is older than the compiler.
 
     NVRTC declares its own version in all PTX. Code for an older GPU rarely needs it, and the driver still
     refuses instructions that the declared version does not have.
@@ -131,7 +133,7 @@ def lower_version(ptx: str, version: tuple[int, int]) -> str:
 
 
 def cuda_isa(version: tuple[int, int]) -> tuple[int, int]:
-    """Return the PTX ISA version of a CUDA release (PTX ISA, "Release Notes").
+    """Return the PTX ISA version that belongs to a CUDA release (PTX ISA, "Release Notes").
 
     CUDA 11.x has 7.x, 13.x has 9.x, and 12.x has 8.x but one less from 12.6 on, which shared 8.5.
     """
@@ -145,7 +147,7 @@ def cuda_isa(version: tuple[int, int]) -> tuple[int, int]:
 
 
 def block_buffer(blocks: int, sampled: int = 1) -> Words:
-    """Return a buffer for `trace_blocks`, for a grid of ``blocks`` blocks.
+    """Return a buffer in which `trace_blocks` records the times of a grid with ``blocks`` thread blocks.
 
     One of each ``sampled`` consecutive blocks is recorded; ``sampled`` is a power of two.
     """
@@ -158,7 +160,8 @@ def block_buffer(blocks: int, sampled: int = 1) -> Words:
 
 
 def recorded_blocks(rows: int, sampled: int) -> npt.NDArray[np.int64]:
-    """Return the block number that each row of a `block_buffer` records. The last can be past the grid.
+    """Return the index of the thread block that each row of a `block_buffer` records. The last index can be
+    outside the grid.
 
     The recorded blocks do not have a fixed distance, because it could have a common factor with the number
     of SMs or resident blocks, so that some of them would never be recorded.
@@ -170,7 +173,7 @@ def recorded_blocks(rows: int, sampled: int) -> npt.NDArray[np.int64]:
 
 
 def read_blocks(buffer: Words) -> tuple[npt.NDArray[np.int64], Words, Words, npt.NDArray[np.int32]]:
-    """Return the recorded blocks with their start (ns), end (ns) and SM.
+    """Return the index, the start time, the end time and the SM of each recorded block. Times are in ns.
 
     Times are those of the GPU's global timer.
     """
@@ -182,13 +185,15 @@ def read_blocks(buffer: Words) -> tuple[npt.NDArray[np.int64], Words, Words, npt
 
 
 def warp_buffer(block_index: Dim3, warp_index: int, capacity: int) -> Words:
-    """Return a buffer for `trace_warp`, for one warp and at most ``capacity`` events."""
+    """Return a buffer in which `trace_warp` records at most ``capacity`` events of one warp."""
     header = np.array([0, capacity, *block_index, warp_index], np.uint64)
     return np.concatenate([header, np.zeros(capacity * _WARP_WORDS, np.uint64)])
 
 
 def read_warp(buffer: Words) -> tuple[Words, npt.NDArray[np.uint32], npt.NDArray[np.int32], bool]:
-    """Return clock (SM cycles), active mask and block of each event, and whether events are missing."""
+    """Return the clock in SM cycles, the active mask and the basic block of each event, and whether events
+    are missing.
+    """
     event_count = int(buffer[0])
     capacity = int(buffer[1])
     rows = buffer[_WARP_HEADER:].reshape(-1, _WARP_WORDS)[: min(event_count, capacity)]
@@ -397,7 +402,7 @@ def _warp_probe(names: _Names, block_index: int) -> str:
 
 
 def timer_step_ns(*times_ns: npt.NDArray[np.int64]) -> int:
-    """Return the greatest common divisor of all differences between the times, in ns.
+    """Return the greatest common divisor of all differences between measured times, in ns.
 
     With enough times, it is the resolution of the clock.
     """

@@ -38,11 +38,13 @@ CUPY_OPTIONS = ("-ftz=true", "--device-as-default-execution-space")
 
 
 class NvrtcMissingError(ToolMissingError):
-    """Error for an operation that needs NVRTC, which is not installed on this machine."""
+    """Error for an operation that needs NVRTC when NVRTC is not installed on this machine."""
 
 
 class NvrtcCompileError(GpulabError, ValueError):
-    """Error for a source that does not compile. ``log`` is NVRTC's log with the learner's line numbers."""
+    """Error for source code that does not compile. The attribute ``log`` is NVRTC's log with the learner's
+    line numbers.
+    """
 
     def __init__(self, log: str) -> None:
         super().__init__(log)
@@ -51,7 +53,8 @@ class NvrtcCompileError(GpulabError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PtxImage:
-    """PTX text for one target, with the compiler's log and the mangled name of each name expression.
+    """PTX text compiled for one target. The compiler's log and the mangled name of each name expression are
+    stored with it.
 
     ``resources`` contains the resources of each kernel if they were determined in advance, else None.
     """
@@ -65,7 +68,9 @@ class PtxImage:
 
 @dataclass(frozen=True, slots=True)
 class CubinImage:
-    """Machine code (an ELF file) for one target, with the compiler's log and the mangled names."""
+    """Machine code (an ELF file) compiled for one target. The compiler's log and the mangled names are stored
+    with it.
+    """
 
     cubin: bytes
     target: int
@@ -100,7 +105,7 @@ def _load() -> ctypes.CDLL | Exception:
 
 @functools.cache
 def include_options() -> tuple[str, ...]:
-    """Return ``-I`` options for the CUDA headers on this machine."""
+    """Return the ``-I`` compiler options for the CUDA headers on this machine."""
     from cuda.pathfinder import find_nvidia_header_directory
 
     directories: list[str] = []
@@ -125,7 +130,7 @@ def available() -> bool:
 
 @functools.cache
 def version() -> tuple[int, int]:
-    """Return NVRTC's version as (major, minor)."""
+    """Return the version of NVRTC as a tuple (major, minor)."""
     major = ctypes.c_int()
     minor = ctypes.c_int()
     _check_status(_library().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
@@ -133,7 +138,7 @@ def version() -> tuple[int, int]:
 
 
 def supported_targets() -> tuple[int, ...]:
-    """Return the compute capabilities for which code can be compiled, as integers (75 is 7.5).
+    """Return the compute capabilities for which NVRTC can compile, as integers such as 75 for 7.5.
 
     Without NVRTC these are the targets for which the course's kernels were compiled.
     """
@@ -190,7 +195,7 @@ def compile_ptx(
 def compile_both(
     code: str, *, target: int, options: tuple[str, ...] = (), name_expressions: tuple[str, ...] = ()
 ) -> tuple[PtxImage, CubinImage | None]:
-    """Compile CUDA C++ once to PTX and machine code, both with line information; the process caches them.
+    """Compile CUDA C++ to PTX and machine code, both with line information. The process caches the results.
 
     The PTX is that of `compile_ptx`. Without NVRTC there is no machine code; its resources are then part of
     the PTX image. Parameters and errors are those of `compile_ptx`.
@@ -231,7 +236,9 @@ def compile_cubin(
     name_expressions: Sequence[str] = (),
     file_name: str = "kernel.cu",
 ) -> CubinImage:
-    """Compile CUDA C++ to machine code for ``sm_<target>``; parameters are those of `compile_ptx`."""
+    """Compile CUDA C++ to machine code for ``sm_<target>``. The parameters are the same as those of
+    `compile_ptx`.
+    """
     flags = [f"--gpu-architecture=sm_{target}", *options]
     (image,), log, lowered = _compile(code, file_name, flags, name_expressions, ("CUBIN",))
     return CubinImage(image, target, log, lowered)
@@ -326,7 +333,7 @@ def _compile_now(
 
 @contextmanager
 def limited(limit_s: float, limit_bytes: int) -> Iterator[None]:
-    """Context manager that limits the processor time and memory of compilations."""
+    """Context manager that limits the processor time and the memory of compilations."""
     previous = _temporary_limits.copy()
     _temporary_limits.update(limit_s=limit_s, limit_bytes=limit_bytes)
     try:

@@ -39,7 +39,7 @@ _BRANCHES = ("BRA", "BRX", "JMP", "JMX", "EXIT", "RET")
 
 
 class NvdisasmMissingError(ToolMissingError):
-    """Error for an operation that needs NVIDIA's disassembler, which is not installed."""
+    """Error for an operation that needs NVIDIA's disassembler when it is not installed."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -51,7 +51,9 @@ class NvdisasmMissingError(ToolMissingError):
 
 @dataclass(frozen=True, slots=True)
 class SassInstruction:
-    """A machine instruction; ``ptx_line`` is its line in the module's PTX text, from 1, or 0 if unknown."""
+    """A machine instruction. The attribute ``ptx_line`` is its line in the module's PTX text, from 1, or 0 if
+    unknown.
+    """
 
     address: int
     opcode: str
@@ -66,12 +68,14 @@ class SassInstruction:
 
     @property
     def space(self) -> str:
-        """State space of a memory instruction; empty for other instructions."""
+        """State space that a memory instruction accesses. It is empty for other instructions."""
         return _SPACES.get(self.root, "")
 
     @property
     def kind(self) -> str:
-        """Kind of memory access: load, store or atomic; empty for other instructions."""
+        """Kind of the memory access, which is a load, a store or an atomic. It is empty for other
+        instructions.
+        """
         if not self.space:
             return ""
         return {"LD": "load", "ST": "store"}.get(self.root[:2], "atomic")
@@ -87,7 +91,7 @@ class SassInstruction:
 
     @property
     def is_conditional_branch(self) -> bool:
-        """Return whether the instruction is a branch (or exit) that only some of the lanes can take."""
+        """Return whether the instruction is a branch or an exit that only some of the lanes can take."""
         if ".DIV" in self.opcode:  # tests whether the warp has diverged, with the same result in all lanes
             return False
         return self.root in _BRANCHES and (self.guarded or self.root in ("BRX", "JMX"))
@@ -99,7 +103,7 @@ def available() -> bool:
 
 
 def disassemble(cubin: bytes) -> dict[str, tuple[SassInstruction, ...]]:
-    """Return the machine instructions of every function of a cubin, by (mangled) name.
+    """Disassemble a cubin, and return the machine instructions of every function by its (mangled) name.
 
     Raises
     ------
@@ -115,7 +119,7 @@ def disassemble(cubin: bytes) -> dict[str, tuple[SassInstruction, ...]]:
 
 
 def parse(text: str) -> dict[str, tuple[SassInstruction, ...]]:
-    """Parse the output of ``nvdisasm -gp -c``."""
+    """Parse the output of ``nvdisasm -gp -c``, and return the machine instructions of every function."""
     functions: dict[str, list[SassInstruction]] = {}
     current: list[SassInstruction] = []
     source_line = 0

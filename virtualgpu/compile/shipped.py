@@ -44,7 +44,9 @@ _COMMENT_LINE_PATTERN = re.compile(r"^\s*//[^\n]*\n", re.M)
 
 @dataclass(frozen=True, slots=True)
 class ShippedImage:
-    """The compiled form of a source for one target: PTX, mangled names, and the kernels' resources."""
+    """The result of a compilation in advance for one target. It contains PTX, mangled names and the resources
+    of the kernels.
+    """
 
     ptx: str
     lowered_names: dict[str, str] = field(default_factory=dict)
@@ -54,7 +56,7 @@ class ShippedImage:
 def find(
     code: str, *, target: int, options: Sequence[str] = (), name_expressions: Sequence[str] = ()
 ) -> ShippedImage | None:
-    """Return the compiled image of a source if it was compiled in advance, else None.
+    """Return the compiled image of source code that was compiled in advance. Return None if there is none.
 
     Comments, and spaces at the ends of lines, may differ.
     """
@@ -62,7 +64,7 @@ def find(
 
 
 def image(key: str) -> ShippedImage | None:
-    """Return the compiled image with a key of `key_of`, or None if there is none."""
+    """Return the image with a given key that was compiled in advance, or None. The key is from `key_of`."""
     image_record = _store()["images"].get(key)
     if image_record is None:
         return None
@@ -76,23 +78,23 @@ def targets() -> tuple[int, ...]:
 
 
 def compiler() -> str:
-    """Return the version of the NVRTC that compiled the PTX in advance, such as ``13.5``."""
+    """Return the version of the NVRTC that compiled the shipped PTX, such as ``13.5``."""
     return str(_store()["nvrtc"])
 
 
 def keys() -> frozenset[str]:
-    """Return the keys (see `key_of`) of all sources that were compiled in advance."""
+    """Return the keys of all sources that were compiled in advance. The function `key_of` computes such keys."""
     return frozenset(_store()["images"])
 
 
 def key_of(code: str, target: int, options: Sequence[str], name_expressions: Sequence[str]) -> str:
-    """Return the key of a source: a digest of its text, its target and its options."""
+    """Return the key of source code, which is a digest of its text, its target and its options."""
     key_parts = (str(target), *options, "", *name_expressions, "", remove_comments(code))
     return hashlib.sha256("\0".join(key_parts).encode()).hexdigest()[:32]
 
 
 def pack(images: Iterable[tuple[str, ShippedImage]], nvrtc: str) -> bytes:
-    """Return the bytes of the file that stores compiled images; `images` maps keys to images."""
+    """Return the contents of a file that stores compiled images. The dictionary `images` maps keys to images."""
     store_content = {
         "format": FORMAT,
         "version": VERSION,
@@ -131,7 +133,7 @@ def remove_comments(code: str) -> str:
 
 
 def unpack(data: bytes) -> dict[str, Any]:
-    """Return the images that `pack` stored. A file of another version counts as empty."""
+    """Return the compiled images that `pack` stored. If the file has another version, return no images."""
     store_content = json.loads(lzma.decompress(data))
     if store_content.get("format") == FORMAT and store_content.get("version") == VERSION:
         return dict(store_content)

@@ -11,7 +11,7 @@ from virtualgpu.errors import ToolMissingError
 
 
 def find_tool(tool: str) -> str:
-    """Return the path of a tool on the PATH, in ``CUDA_HOME``, or where `cuda-pathfinder` finds it.
+    """Return the path of a command-line tool. The PATH, ``CUDA_HOME`` and `cuda-pathfinder` are searched.
 
     Raises
     ------

@@ -138,7 +138,7 @@ cdouble = complex128
 
 
 def get_default_memory_pool() -> _MemoryPool:
-    """Return the default memory pool, which new arrays use unless the allocator was changed."""
+    """Return the default memory pool. New arrays use this pool unless the allocator was changed."""
     return _default_memory_pool()
 
 

@@ -90,7 +90,7 @@ _ARRAY_NAMES_ELSEWHERE = {
 def missing_attribute(
     module_name: str, name: str, known_names: Iterable[str], remedy: str = ""
 ) -> AttributeError:
-    """Return the error for a missing attribute `name` of the module ``cp.<module_name>``.
+    """Return the error for an attribute `name` that the module ``cp.<module_name>`` does not have.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ def missing_array_attribute(array_class: Any, name: str) -> str:
 def module_getattr(
     module_name: str, namespace: dict[str, Any], remedies: dict[str, str] | None = None
 ) -> Callable[[str], Any]:
-    """Return a ``__getattr__`` for a module, whose errors suggest alternatives to missing names."""
+    """Return a ``__getattr__`` function for a module. Its errors suggest alternatives to missing names."""
 
     def raise_missing(name: str) -> Any:
         if name.startswith("__"):
@@ -173,7 +173,9 @@ def module_getattr(
 
 
 def public_names(namespace: dict[str, Any]) -> list[str]:
-    """Return a module's ``__all__``, or else the public names that it defines itself."""
+    """Return the names in a module's ``__all__``. If it has no ``__all__``, return the public names that it
+    defines.
+    """
     if "__all__" in namespace:
         return sorted(namespace["__all__"])
     own_modules = (namespace["__name__"], "virtualgpu.cuda_errors")
@@ -186,7 +188,7 @@ def public_names(namespace: dict[str, Any]) -> list[str]:
 
 
 class Namespace(ModuleType):
-    """A submodule such as ``cp.cuda.driver``, whose errors for missing names suggest alternatives."""
+    """A submodule such as ``cp.cuda.driver``. Its errors for missing names suggest alternatives."""
 
     def __init__(self, module_name: str, **members: Any) -> None:
         super().__init__(f"virtualgpu.{module_name}")

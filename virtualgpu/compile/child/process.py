@@ -15,11 +15,11 @@ from virtualgpu.compile.child import server
 
 
 class CompilerEndedError(Exception):
-    """Error for a compiler process that ended during a request."""
+    """Error raised when a compiler process ends during a request."""
 
 
 class Compiler:
-    """A compiler process and the connection to it. Requests of several threads run one after the other."""
+    """A connection to a separate compiler process. Requests of several threads are handled one after another."""
 
     def __init__(self) -> None:
         self._reset()

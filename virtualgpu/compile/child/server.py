@@ -22,11 +22,11 @@ _MEMORY_FILE = Path("/proc/self/statm")
 
 
 class CompilationRefusedError(Exception):
-    """Error for a source that does not compile; the message is NVRTC's log."""
+    """Error for source code that does not compile. Its message is NVRTC's log."""
 
 
 def compile_now(library: ctypes.CDLL, request: dict[str, Any]) -> tuple[list[bytes], str, dict[str, str]]:
-    """Compile source code, and return one image per kind, the log, and the mangled names.
+    """Compile source code, and return the image of each kind, the compiler's log and the mangled names.
 
     Raises
     ------
@@ -83,7 +83,9 @@ def _check_status(library: ctypes.CDLL, status: int) -> None:
 
 
 def reply_to(library: ctypes.CDLL, request: dict[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
-    """Return the reply to a request: a dictionary with the status, and the compiled images."""
+    """Handle a compilation request, and return the reply and the compiled images. The reply is a dictionary
+    with the status.
+    """
     try:
         images, log, lowered = compile_now(library, request)
         return {"log": log, "lowered": lowered, "sizes": [len(image) for image in images]}, images
@@ -134,7 +136,7 @@ def _load_library(path: Path) -> ctypes.CDLL:
 
 
 def main(library_path: str) -> None:
-    """Handle requests until standard input ends."""
+    """Handle compilation requests until standard input ends."""
     signal.signal(
         signal.SIGINT, signal.SIG_IGN
     )  # the requesting process is interrupted, and ends this process

@@ -36,7 +36,8 @@ _CONTROL_FLOW = {"bra", "brx", "ret", "exit", "trap"}
 
 
 def contract(module: ir.Module) -> ir.Module:
-    """Return the module with an ``fma`` for every ``add`` and ``sub`` that ptxas fuses with a multiplication.
+    """Return a PTX module in which an ``fma`` replaces each ``add`` or ``sub`` that ptxas fuses with a
+    multiplication.
 
     Instructions keep their number and text; the products stay in place, for other instructions that read
     them.
@@ -58,7 +59,7 @@ def _contract_function(function: ir.Function) -> ir.Function:
 
 
 def fusions(function: ir.Function) -> dict[int, tuple[int, int]]:
-    """Return the additions that ptxas fuses, with the multiplication and its operand number (0 or 1)."""
+    """Return the multiplication that ptxas fuses with each addition, and the number of its operand (0 or 1)."""
     kinds = {
         instruction.pc: instruction.root for instruction in function.instructions if _is_free(instruction)
     }

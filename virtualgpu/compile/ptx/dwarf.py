@@ -49,7 +49,7 @@ _FORM_BYTES = {0x01: 8, 0x0B: 1, 0x05: 2, 0x06: 4, 0x07: 8, 0x0C: 1, 0x11: 1, 0x
 
 @dataclass(frozen=True, slots=True)
 class CType:
-    """A C++ type without ``const``: a number (``kind``), a pointer, an array or a struct.
+    """A C++ type without ``const``, which is a number, a pointer, an array or a struct.
 
     ``inner_key`` is the key of the type pointed to, or of an array's elements. ``count`` is the number of
     elements (0 if it is open, -1 if the type is not an array). ``members`` are names, offsets in bytes and
@@ -66,7 +66,8 @@ class CType:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredVariable:
-    """A variable in the source, with its declaration, its scope, and the registers or symbol that store it.
+    """A variable in the source code, with its declaration, its scope, and the registers or symbol in which it
+    is stored.
 
     ``kind`` describes its bits, such as ``s32``, and is empty for arrays and structs; ``ctype`` is the key
     of its type. The scope is given by two labels. ``parameter`` is its index among the parameters, -1 for
@@ -104,7 +105,7 @@ class _Entry:
 
 
 def declared_variables(ptx: str) -> tuple[list[DeclaredVariable], dict[int, CType]]:
-    """Return the variables and parameters of a kernel, and the table of their types.
+    """Return the variables and parameters of a kernel, and a table of their types.
 
     Both are empty if the PTX has no debug sections.
     """

@@ -16,7 +16,7 @@ _STATEMENT_PATTERN = re.compile(r"[^;]*;", re.S)
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A declaration or an instruction, with its offsets in the module's text."""
+    """A declaration or an instruction in PTX text, with its offsets in the text of the module."""
 
     start: int
     end: int
@@ -25,13 +25,15 @@ class Statement:
 
     @property
     def plain(self) -> str:
-        """Text of the statement without comments and with single spaces."""
+        """Text of the PTX statement without comments and with single spaces."""
         return " ".join(_SKIP_PATTERN.sub(" ", self.text).split())
 
 
 @dataclass(frozen=True, slots=True)
 class EntryText:
-    """Offsets in a kernel's PTX text: end of the parameter list, start of the code, all statements."""
+    """The positions of a kernel's parts in PTX text. The parts are the parameter list, the code and all
+    statements.
+    """
 
     params_end: int
     has_parentheses: bool
@@ -41,7 +43,7 @@ class EntryText:
 
 
 def find_entry(ptx: str, kernel: str) -> EntryText:
-    """Return the positions in the PTX text of a kernel with this (mangled) name.
+    """Return the positions of a kernel's parts in PTX text. The kernel is given by its (mangled) name.
 
     Raises
     ------
@@ -70,7 +72,7 @@ def find_entry(ptx: str, kernel: str) -> EntryText:
 
 
 def code_of(ptx: str, function: str) -> tuple[Statement, ...]:
-    """Return the instructions of a kernel or a device function, in order.
+    """Return the instructions of a kernel or a device function in the order of the PTX text.
 
     Raises
     ------
@@ -120,7 +122,7 @@ def _scan(ptx: str, offset: int) -> Iterator[tuple[int, int, str]]:
 
 
 def apply_edits(ptx: str, edits: Sequence[tuple[int, str]]) -> str:
-    """Insert strings into PTX text at given offsets; strings at the same offset keep their order."""
+    """Insert strings into PTX text at given offsets. Strings at the same offset keep their order."""
     text_parts = []
     previous = 0
     for position, text in sorted(edits, key=lambda edit: edit[0]):

@@ -23,7 +23,7 @@ _BODY_ENDS = ("ret", "exit", "trap", "bra", "brx")
 
 
 def inline(module: ir.Module, entry: str) -> ir.Module:
-    """Copy the code of functions that wait for other threads into a kernel, and return the new module.
+    """Return a new module in which a kernel contains the code of all functions that wait for other threads.
 
     Raises
     ------
@@ -38,7 +38,7 @@ def inline(module: ir.Module, entry: str) -> ir.Module:
 
 
 def original_name(register: str) -> str:
-    """Return the name that a register had in its function before the function was inlined."""
+    """Return the name that a register had before its function was inlined."""
     return register.split(COPY_MARK, 1)[0]
 
 
@@ -96,7 +96,9 @@ class _Merger:
         return result
 
     def body(self, function: ir.Function, names: dict[str, str], call: _Call | None) -> None:
-        """Append a copy of a function's instructions for a call, or for the kernel if `call` is None."""
+        """Append a copy of a function's instructions in place of a call. If `call` is None, the function is
+        the kernel itself.
+        """
         base_pc = len(self.code)
         call_depth = 0 if call is None else self.code[call.pc].call_depth + 1
         instructions = list(function.instructions)

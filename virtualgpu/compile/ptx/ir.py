@@ -19,7 +19,9 @@ TYPE_BYTES = {
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """A virtual register such as ``%r1``. ``negated`` is True only for operands such as ``!%p1``."""
+    """A virtual register of PTX, such as ``%r1``. The flag ``negated`` is True only for operands such as
+    ``!%p1``.
+    """
 
     name: str
     negated: bool = False
@@ -27,14 +29,16 @@ class Register:
 
 @dataclass(frozen=True, slots=True)
 class Special:
-    """A special register such as ``%tid.x``."""
+    """A special register of PTX, such as ``%tid.x``."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Immediate:
-    """A constant; ``float_bits`` is 32 or 64 for a number that is written as IEEE bits (0f.., 0d..)."""
+    """A constant operand. The attribute ``float_bits`` is 32 or 64 if the number is written as IEEE bits
+    (0f.., 0d..).
+    """
 
     value: int
     float_bits: int = 0
@@ -42,7 +46,7 @@ class Immediate:
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """The name of a variable, parameter, function or label as an operand, with a byte offset."""
+    """An operand that is the name of a variable, a parameter, a function or a label, with a byte offset."""
 
     name: str
     offset: int = 0
@@ -50,7 +54,7 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A memory operand in brackets: ``[base+offset]``."""
+    """A memory operand in brackets, such as ``[base+offset]``."""
 
     base: Register | Symbol | Immediate
     offset: int = 0
@@ -58,14 +62,14 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """A vector operand in braces, ``{%r1, %r2}``; None represents the sink ``_``."""
+    """A vector operand in braces, such as ``{%r1, %r2}``. The item None represents the sink ``_``."""
 
     items: tuple[Operand | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A destination of two registers, ``%r1|%p1``."""
+    """A destination operand of two registers, such as ``%r1|%p1``."""
 
     first: Operand | None
     second: Operand | None
@@ -76,7 +80,7 @@ Operand = Register | Special | Immediate | Symbol | Address | Vector | Pair
 
 @dataclass(slots=True)
 class Instruction:
-    """A PTX instruction: ``pc`` is its index in the function, ``line`` its source line (0 if unknown).
+    """A PTX instruction. Its index in the function is ``pc``, and its source line is ``line`` (0 if unknown).
 
     An instruction that was inlined keeps its `origin` (function name and index) and its `call_depth`. Its
     opcode is the original one, even if its parts have changed.
@@ -109,7 +113,7 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """A formal parameter with its byte offset in the parameter buffer."""
+    """A formal parameter of a function, with its byte offset in the parameter buffer."""
 
     name: str
     type: str
@@ -120,7 +124,7 @@ class Param:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A variable of a module or function in a state space, with its initial bytes, if any."""
+    """A variable that a module or a function declares in a state space. It can have initial bytes."""
 
     name: str
     space: str
@@ -133,7 +137,7 @@ class Variable:
 
 @dataclass(slots=True)
 class Function:
-    """A function of PTX: a kernel (``.entry``) or a device function (``.func``)."""
+    """A function in PTX, which is either a kernel (``.entry``) or a device function (``.func``)."""
 
     name: str
     is_entry: bool

@@ -16,7 +16,7 @@ _FRACTION_PATTERN = re.compile(r"-?[0-9]*\.[0-9]*(?:[eE][-+]?[0-9]+)?")
 
 
 def split(text: str) -> Iterator[str]:
-    """Split a text at commas that are not inside brackets, and yield the parts."""
+    """Split a text at the commas outside of brackets, and yield the parts."""
     if not text.strip():
         return
     if not _BRACKET_PATTERN.search(text):
@@ -35,7 +35,8 @@ def split(text: str) -> Iterator[str]:
 
 
 def integer(text: str) -> int:
-    """Parse an integer constant in decimal, hexadecimal, octal or binary (PTX ISA 9.0, chapter 4.5.1).
+    """Parse an integer constant in decimal, hexadecimal, octal or binary notation (PTX ISA 9.0, chapter
+    4.5.1).
 
     Raises
     ------
@@ -50,7 +51,8 @@ def integer(text: str) -> int:
 
 
 def immediate(text: str, kind: str = "f64") -> ir.Immediate:
-    """Parse a numeric constant. Decimal fractions become the bits of a number of type `kind`.
+    """Parse a numeric constant of PTX. Decimal fractions are converted to the bits of a number of type
+    `kind`.
 
     Raises
     ------

@@ -51,7 +51,7 @@ _MAXNTID_PATTERN = re.compile(r"\.(?:maxntid|reqntid)\s+(\d+)(?:\s*,\s*(\d+))?(?
 
 
 def parse(ptx: str) -> ir.Module:
-    """Parse a PTX module.
+    """Parse PTX text, and return the module.
 
     Raises
     ------
@@ -66,7 +66,7 @@ def parse(ptx: str) -> ir.Module:
 
 @functools.lru_cache(maxsize=8)
 def parse_cached(ptx: str) -> ir.Module:
-    """Return the parsed module from a cache; the caller must not modify it."""
+    """Return the parsed PTX module from a cache. The caller must not modify the module."""
     return parse(ptx)
 
 
@@ -198,7 +198,8 @@ class _Parser:
                 raise self.fail(f"cannot read {self.text[self.offset : self.offset + 60]!r}.")
 
     def location(self, match: re.Match[str]) -> None:
-        """Set the source line of the next instructions to the innermost line in the learner's own file.
+        """Set the source line of the instructions that follow. It is the innermost line in the learner's own
+        file.
 
         Inlined code of headers belongs to other files. If a header's function is inlined in another one, the
         location names only the caller in the header, whose own location was given before, perhaps much

@@ -26,7 +26,7 @@ from virtualgpu.errors import PtxError
 
 
 def validate(module: ir.Module) -> None:
-    """Check every instruction of a module.
+    """Check every instruction of a PTX module, and raise an error for the first one with wrong operands.
 
     Raises
     ------

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Traceable:
-    """Base class of the placeholders that `cp.fuse` passes to a function to record its operations.
+    """Base class of the placeholders with which `cp.fuse` records the operations of a function.
 
     Functions of ``cp`` that receive such a value pass their arguments on to it.
     """
@@ -23,12 +23,12 @@ class Traceable:
     __slots__ = ()
 
     def fused_call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Record a call of the function ``cp.<name>``."""
+        """Record a call of the function ``cp.<name>`` in a fused function."""
         raise NotImplementedError(name)
 
 
 def check_device(array: HostAccess, device: VirtualDevice | None = None) -> None:
-    """Check that a kernel on `device` (default: the current device) can access an array.
+    """Check that a kernel on `device` can access an array. The default is the current device.
 
     If a link joins the array's device to `device`, peer access is enabled, with a ``PerformanceWarning``.
 
@@ -61,11 +61,13 @@ def check_device(array: HostAccess, device: VirtualDevice | None = None) -> None
 
 
 class PerformanceWarning(RuntimeWarning):
-    """CuPy's warning about an operation that works, but slowly."""
+    """Warning about an operation that works but is slow, with CuPy's class name."""
 
 
 def unsupported(value: object) -> TypeError:
-    """Return CuPy's ``TypeError`` for an argument that is not a device array, with the remedy."""
+    """Return CuPy's ``TypeError`` for an argument that is not a device array. The message suggests how to
+    convert it.
+    """
     message = f"Unsupported type {type(value)}"
     if isinstance(value, np.ndarray):
         message += ": a NumPy array is in host memory; cp.asarray(x) copies it to the device."

@@ -174,7 +174,7 @@ class ndarray(Operators, FunctionMethods, Exports, DeviceArray):  # noqa: N801 -
 
     @property
     def data(self) -> MemoryPointer:
-        """Pointer to the first element (its address is ``data.ptr``)."""
+        """Pointer to the first element of the array. Its address is ``data.ptr``."""
         if not self._mem.ptr or not self.size:
             return MemoryPointer(self._mem, 0)
         return MemoryPointer(self._mem, int(self._host.__array_interface__["data"][0]) - self._mem.ptr)
@@ -227,12 +227,12 @@ class ndarray(Operators, FunctionMethods, Exports, DeviceArray):  # noqa: N801 -
 
     @property
     def T(self) -> ndarray:  # noqa: N802 - NumPy's name
-        """The array with its axes reversed (a view)."""
+        """View of the array with its axes reversed."""
         return self if self.ndim < 2 else self._view_of(self._host.T)
 
     @property
     def mT(self) -> ndarray:  # noqa: N802 - NumPy's name
-        """The array with its last two axes exchanged (a view)."""
+        """View of the array with its last two axes exchanged."""
         return self._view_of(self._host.mT)
 
     @property
@@ -284,7 +284,7 @@ class ndarray(Operators, FunctionMethods, Exports, DeviceArray):  # noqa: N801 -
     # Copies and views
 
     def fill(self, value: Any) -> None:
-        """Set all elements to a scalar."""
+        """Set all elements of the array to a scalar."""
         if isinstance(value, ndarray):
             check_device(value)
             if value.ndim:
@@ -311,7 +311,7 @@ class ndarray(Operators, FunctionMethods, Exports, DeviceArray):  # noqa: N801 -
         run_kernel(current().current_device, name, self.nbytes, lambda: self._assign(value), writes=(self,))
 
     def copy(self, order: Any = "C") -> ndarray:
-        """Return a copy on the current device."""
+        """Return a copy of the array on the current device."""
         check_host_memory(self.nbytes)
         strides = np.empty_like(self._host, order=order).strides  # takes no memory: nothing writes to it
         result = ndarray(self.shape, self.dtype, strides=strides)
@@ -371,16 +371,16 @@ class ndarray(Operators, FunctionMethods, Exports, DeviceArray):  # noqa: N801 -
         return self._view_of(self._host.view() if dtype is None else self._host.view(checked_dtype(dtype)))
 
     def reshape(self, *shape: Any, order: Any = "C", copy: bool | None = None) -> ndarray:
-        """Return the array with another shape; the result is a view if this is possible."""
+        """Return the array with another shape. The result is a view if this is possible."""
         new_shape = shape[0] if len(shape) == 1 and not isinstance(shape[0], (int, np.integer)) else shape
         return self._module.reshape(self, new_shape, order=order, copy=copy)  # type: ignore[no-any-return]
 
     def transpose(self, *axes: Any) -> ndarray:
-        """Return a view with permuted axes."""
+        """Return a view of the array with permuted axes."""
         return self._view_of(self._host.transpose(*axes))
 
     def flatten(self, order: Any = "C") -> ndarray:
-        """Return a one-dimensional copy."""
+        """Return a one-dimensional copy of the array."""
         return self.ravel(order).copy() if self.size else self.copy().ravel()  # type: ignore[no-any-return]
 
     # Indexing

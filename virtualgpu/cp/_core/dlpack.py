@@ -14,7 +14,7 @@ from virtualgpu.model import machine as _machine
 
 
 def from_interface(obj: Any) -> ndarray:
-    """Return a device array over the memory that ``obj.__cuda_array_interface__`` describes.
+    """Return a device array for the memory that ``obj.__cuda_array_interface__`` describes.
 
     Raises
     ------

@@ -11,7 +11,7 @@ SUPPORTED_DTYPES = frozenset("?bhilqBHILQefdFD")
 
 
 def checked_dtype(dtype: Any) -> np.dtype[Any]:
-    """Return `dtype` as a NumPy dtype that device arrays support.
+    """Convert `dtype` to a NumPy dtype, and check that device arrays support it.
 
     Raises
     ------
@@ -25,7 +25,7 @@ def checked_dtype(dtype: Any) -> np.dtype[Any]:
 
 
 def extents_of(shape: Any) -> tuple[int, ...]:
-    """Convert a shape argument, an integer or a sequence of integers, to a tuple of axis lengths.
+    """Convert a shape, which can be an integer or a sequence of integers, to a tuple of axis lengths.
 
     Raises
     ------
@@ -46,7 +46,7 @@ def extents_of(shape: Any) -> tuple[int, ...]:
 
 
 class Flags:
-    """The flags that describe the memory layout of an array, such as ``c_contiguous``."""
+    """Flags that describe the memory layout of an array, such as ``c_contiguous``."""
 
     def __init__(self, host: np.ndarray[Any, Any], owndata: bool) -> None:
         self.c_contiguous = bool(host.flags.c_contiguous)

@@ -26,12 +26,12 @@ class _SharedArray:
 
 
 class Exports(HostAccess):
-    """The methods of an array that write files or pass the array to other libraries."""
+    """Base class of `ndarray` with the methods that write files or pass the array to other libraries."""
 
     __slots__ = ()
 
     def tofile(self, fid: Any, sep: str = "", format: str = "%s") -> None:
-        """Write the elements to a file, as `numpy.ndarray.tofile`."""
+        """Write the elements of the array to a file, like `numpy.ndarray.tofile`."""
         self.get().tofile(fid, sep, format)
 
     def dump(self, file: str | PathLike[str]) -> None:
@@ -97,5 +97,5 @@ class Exports(HostAccess):
         return self.get().__dlpack__(max_version=max_version)
 
     def toDlpack(self) -> Any:  # noqa: N802 - CuPy's name
-        """Return a DLPack capsule of the array, which must be in managed memory."""
+        """Return a DLPack capsule of the array. The array must be in managed memory."""
         return self.__dlpack__()

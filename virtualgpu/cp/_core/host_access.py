@@ -117,7 +117,7 @@ class HostAccess:
         )
 
     def item(self) -> Any:
-        """Return the only element as a Python scalar. The host waits for the device."""
+        """Return the only element of the array as a Python scalar. The host waits for the device."""
         if self._host.size != 1:
             raise ValueError("can only convert an array of size 1 to a Python scalar")
         return self.get().item()

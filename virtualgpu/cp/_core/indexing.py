@@ -36,7 +36,7 @@ class HostKey:
 
 
 def host_key(key: Any, shape: tuple[int, ...], to_host: Callable[[Any], Any]) -> HostKey:
-    """Convert an index of a device array with this shape to an index that NumPy accepts.
+    """Convert an index of a device array with a given shape to an index that NumPy accepts.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def _wrap_indices(key_parts: list[Any], shape: tuple[int, ...]) -> list[Any]:
 
 
 class flatiter:  # noqa: N801 - CuPy's name
-    """Iterator over an array's elements in C order, which also accepts integers and slices as indices."""
+    """Iterator over the elements of an array in C order. It also accepts integers and slices as indices."""
 
     def __init__(self, a: Any) -> None:
         self.base = a

@@ -17,7 +17,7 @@ _COMPARISONS = (np.greater, np.greater_equal, np.less, np.less_equal, np.equal, 
 def call_numpy_ufunc(
     array_class: Any, function: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """Evaluate ``numpy.add(device_array, ...)`` and operators, as CuPy's ``__array_ufunc__`` does."""
+    """Evaluate a NumPy ufunc or an operator on device arrays, as CuPy's ``__array_ufunc__`` does."""
     cupy_function = getattr(array_class._module, function.__name__, None)
     out = kwargs.pop("out", None)
     if cupy_function is None or (method != "__call__" and not hasattr(cupy_function, method)):
@@ -36,7 +36,7 @@ def call_numpy_ufunc(
 
 
 def call_numpy_function(array_class: Any, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-    """Evaluate a function such as ``numpy.sum(device_array)`` with ``cp``'s function of the same name."""
+    """Evaluate a NumPy function on device arrays by calling the function of the same name in ``cp``."""
     cupy_object: Any = array_class._module
     try:
         for attribute_name in (*function.__module__.split(".")[1:], function.__name__):

@@ -192,19 +192,19 @@ class FunctionMethods:
 
     @property
     def flat(self: Any) -> flatiter:
-        """The elements in C order, to iterate over or to index."""
+        """Elements of the array in C order, as an iterator that can also be indexed."""
         return flatiter(self)
 
     def scatter_add(self: Any, slices: Any, value: Any) -> None:
-        """Add `value` to indexed elements atomically, once for each occurrence of an index."""
+        """Add `value` atomically to the elements at the given indices, once for each occurrence of an index."""
         self._module.add.at(self, slices, value)
 
     def scatter_max(self: Any, slices: Any, value: Any) -> None:
-        """Set indexed elements to the maximum of themselves and `value`."""
+        """Set each element at the given indices to the maximum of its value and `value`."""
         self._module.maximum.at(self, slices, value)
 
     def scatter_min(self: Any, slices: Any, value: Any) -> None:
-        """Set indexed elements to the minimum of themselves and `value`."""
+        """Set each element at the given indices to the minimum of its value and `value`."""
         self._module.minimum.at(self, slices, value)
 
     def __getattr__(self, name: str) -> Any:

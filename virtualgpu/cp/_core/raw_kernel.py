@@ -22,7 +22,7 @@ from virtualgpu.records import KernelStats
 
 
 class RawKernel:
-    """A CUDA C++ kernel.
+    """A kernel that is written in CUDA C++.
 
     Parameters
     ----------
@@ -112,7 +112,9 @@ class RawKernel:
         )
 
     def compile(self, log_stream: Any = None) -> None:
-        """Compile now instead of at the first launch, and write NVRTC's warnings to `log_stream`."""
+        """Compile the kernel now instead of at its first launch. NVRTC's warnings are written to
+        `log_stream`.
+        """
         module = self._module()
         module.symbol(self.name)
         if log_stream is not None:
@@ -120,38 +122,38 @@ class RawKernel:
 
     @property
     def stats(self) -> KernelStats:
-        """Resources of the compiled kernel on the current device."""
+        """Registers and memory that the compiled kernel uses on the current device."""
         module = self._module()
         return module.stats(module.symbol(self.name), _machine.current().current_device.info)
 
     @property
     def num_regs(self) -> int:
-        """Registers per thread, as chosen by ptxas."""
+        """Number of registers per thread, as chosen by ptxas."""
         return self.stats.registers_per_thread
 
     @property
     def shared_size_bytes(self) -> int:
-        """Static shared memory per block, in bytes."""
+        """Size of the kernel's static shared memory per block, in bytes."""
         return self.stats.static_shared_bytes
 
     @property
     def local_size_bytes(self) -> int:
-        """Local memory per thread in bytes (stack frame and spills)."""
+        """Size of the kernel's local memory per thread in bytes, which contains the stack frame and spills."""
         return self.stats.local_bytes
 
     @property
     def const_size_bytes(self) -> int:
-        """``__constant__`` memory of the module, in bytes."""
+        """Size of the module's ``__constant__`` memory, in bytes."""
         return self.stats.constant_bytes
 
     @property
     def max_threads_per_block(self) -> int:
-        """Largest number of threads per block for this kernel."""
+        """Maximum number of threads per block for a launch of this kernel."""
         return self.stats.max_threads_per_block
 
     @property
     def binary_version(self) -> int:
-        """Compute capability of the machine code as a number, such as 90."""
+        """Compute capability of the kernel's machine code, as a number such as 90."""
         return self._module().target
 
     ptx_version = binary_version
@@ -162,7 +164,7 @@ class RawKernel:
 
     @property
     def max_dynamic_shared_size_bytes(self) -> int:
-        """Largest dynamic shared memory of a launch in bytes; set it to use more than 48 KiB."""
+        """Maximum dynamic shared memory of a launch, in bytes. Set it to use more than 48 KiB."""
         return self.max_dynamic_on(_machine.current().current_device)
 
     @max_dynamic_shared_size_bytes.setter
@@ -170,12 +172,12 @@ class RawKernel:
         self.kernel.max_dynamic_shared_bytes = size_bytes
 
     def max_dynamic_on(self, device: VirtualDevice) -> int:
-        """Return `max_dynamic_shared_size_bytes` on a given device."""
+        """Return the maximum dynamic shared memory of a launch on a given device, in bytes."""
         return self._function_on(device).max_dynamic_shared_bytes
 
     @property
     def preferred_shared_memory_carveout(self) -> int:
-        """Percentage of L1 that is used as shared memory, or -1 if the driver decides.
+        """Percentage of the L1 cache that is used as shared memory, or -1 if the driver decides.
 
         The virtual GPU stores the value, but its shared memory does not depend on it.
         """
@@ -210,7 +212,7 @@ class RawKernel:
 
     @property
     def kernel(self) -> Function:
-        """The kernel loaded on the current device."""
+        """The compiled kernel, loaded on the current device."""
         return self._function_on(_machine.current().current_device)
 
     def _function_on(self, device: VirtualDevice) -> Function:
@@ -287,13 +289,13 @@ class RawModule:
         self.name_expressions = None if name_expressions is None else tuple(name_expressions)
 
     def compile(self, log_stream: Any = None) -> None:
-        """Compile now instead of at the first use, and write NVRTC's warnings to `log_stream`."""
+        """Compile the module now instead of at its first use. NVRTC's warnings are written to `log_stream`."""
         module = self._module()
         if log_stream is not None:
             module.write_log(log_stream)
 
     def get_function(self, name: str) -> RawKernel:
-        """Return a kernel by its name or, for templates, by its name expression.
+        """Return a kernel of the module by its name. A template is given by its name expression.
 
         Raises
         ------

@@ -148,5 +148,5 @@ _BY_KIND: dict[str, dict[str, str]] = {
 
 
 def expression(function: np.ufunc, dtype: np.dtype[Any]) -> str | None:
-    """Return the C++ expression for a NumPy function of one operand type, or None if there is none."""
+    """Return the C++ expression for a NumPy function with operands of one type, or None if there is none."""
     return _BY_KIND[dtype.kind].get(function.__name__)

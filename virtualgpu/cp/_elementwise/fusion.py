@@ -22,7 +22,8 @@ _ACCEPTED_TYPES = (ndarray, np.ndarray, np.generic, int, float, complex, type(No
 
 
 class Fused:
-    """A fused function. Each combination of argument types is traced and compiled once.
+    """A function whose operations run as one kernel. Each combination of argument types is traced and
+    compiled once.
 
     With device arrays, a call launches one kernel; with other arguments it calls the function.
     """
@@ -104,7 +105,7 @@ def _argument_signature(value: Any) -> Any:
 
 @dataclass(slots=True)
 class Plan:
-    """The kernel of a fused function and the order of its arguments and results."""
+    """The kernel of a fused function, with the order of its arguments and results."""
 
     kernel: ElementwiseKernel | ReductionKernel
     arguments: list[Argument]
@@ -223,7 +224,7 @@ def _reduction_kernel(
 
 
 def fuse(*args: Any, **kwargs: Any) -> Any:
-    """Decorate a function of arrays so that its operations run as one kernel.
+    """Decorate a function so that its array operations run as one kernel.
 
     Arguments are device arrays and numbers. The function may contain operators, element-wise functions of
     ``cp``, ``cp.where``, ``cp.clip``, and reductions such as ``cp.sum``, but no methods except ``astype``,

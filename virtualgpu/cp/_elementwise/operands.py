@@ -19,7 +19,8 @@ Shape = tuple[int, ...]
 
 
 def checked(args: Sequence[Any]) -> list[Any]:
-    """Check that all arguments are scalars or arrays of the current device, and return them as a list.
+    """Check that all arguments of a kernel are scalars or arrays of the current device, and return them as a
+    list.
 
     Any other argument raises CuPy's ``TypeError``.
     """
@@ -34,14 +35,14 @@ def checked(args: Sequence[Any]) -> list[Any]:
 
 
 def dtype_of(value: Any) -> np.dtype[Any] | None:
-    """Return the dtype of an array or of a texture handle, or None for a number."""
+    """Return the dtype of an array or of a texture handle. For a number, return None."""
     if isinstance(value, TextureObject):
         return np.dtype(np.uint64)
     return value.dtype if isinstance(value, ndarray) else None
 
 
 def loop_shape(args: Sequence[Any], params: Sequence[Parameter], size: int | None) -> Shape:
-    """Return the shape that a kernel loops over: the broadcast shape of its non-raw arrays, or `size`.
+    """Return the shape over which a kernel loops. It is the broadcast shape of the non-raw arrays, or `size`.
 
     Raises
     ------
@@ -61,7 +62,7 @@ def loop_shape(args: Sequence[Any], params: Sequence[Parameter], size: int | Non
 
 
 def broadcast(args: Sequence[Any], params: Sequence[Parameter], shape: Shape) -> list[Any]:
-    """Return the arguments after broadcasting each non-raw array to `shape`."""
+    """Return the arguments of a kernel, with each non-raw array broadcast to `shape`."""
     return [
         a._view_of(np.broadcast_to(a._host, shape)) if isinstance(a, ndarray) and not param.raw else a
         for a, param in zip(args, params, strict=True)
@@ -75,7 +76,7 @@ def outputs(
     shape: Shape,
     size_is_known: bool,
 ) -> list[ndarray]:
-    """Return the output arrays; allocate them if none were passed.
+    """Return the output arrays of a kernel. If none were passed, allocate them.
 
     Raises
     ------
@@ -97,7 +98,7 @@ def outputs(
 
 
 def as_scalar(value: Any, dtype: np.dtype[Any]) -> Any:
-    """Convert a Python or NumPy scalar to the type of its parameter, by the rules of C++."""
+    """Convert a Python or NumPy scalar to the type of a kernel parameter by the rules of C++."""
     with np.errstate(all="ignore"):
         if dtype.kind in "iu" and isinstance(value, int):
             return np.array(int(value) & ((1 << 64) - 1), dtype=np.uint64).astype(dtype)[()]
@@ -107,7 +108,7 @@ def as_scalar(value: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def merged(shape: Shape, strides: Sequence[Shape]) -> tuple[Shape, list[Shape]]:
-    """Merge axes that are contiguous in all arrays, so that fewer index calculations are needed."""
+    """Merge axes that are contiguous in all arrays. The kernel then needs fewer index calculations."""
     axes: list[list[int]] = []
     for axis, extent in enumerate(shape):
         if extent == 1 and len(shape) > 1:
@@ -125,7 +126,9 @@ def merged(shape: Shape, strides: Sequence[Shape]) -> tuple[Shape, list[Shape]]:
 
 
 def layout_value(shape: Shape, strides: Shape | None = None) -> Any:
-    """Return a shape and strides as a C++ ``CLayout`` argument. The default strides are 0."""
+    """Return a kernel argument of the C++ type ``CLayout`` with a shape and strides. The default strides are
+    0.
+    """
     if strides is None:
         strides = (0,) * len(shape)
     layout = np.zeros((), dtype=[("axes", np.int64, (2, len(shape)))])
@@ -135,7 +138,7 @@ def layout_value(shape: Shape, strides: Shape | None = None) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """An argument of a generated kernel: how its source declares and accesses it.
+    """An argument of a generated kernel, with the C++ code that declares and accesses it.
 
     The generated source depends on these fields only.
     """
@@ -149,7 +152,7 @@ class Operand:
 
     @property
     def declared(self) -> str:
-        """Declarations of the argument in the kernel's signature."""
+        """C++ declarations of the argument in the signature of the kernel."""
         name = self.parameter.name
         if not self.is_array:
             return f"const {self.c_type} {name}"
@@ -157,7 +160,7 @@ class Operand:
 
     @property
     def setup(self) -> str:
-        """Statement that creates the C++ array object."""
+        """C++ statement that creates the array object of the argument."""
         if not self.is_array:
             return ""
         name = self.parameter.name
@@ -167,7 +170,7 @@ class Operand:
         return f"{const}CArray<{self.c_type}, {flags}> {variable}(_{name}_, _layout_{name});"
 
     def element(self, indexer: str, linear: str) -> str:
-        """Return the C++ statement that defines a reference to the array element of one loop iteration."""
+        """Return the C++ statement that defines a reference to one array element in a loop iteration."""
         if not self.is_array or self.parameter.raw:
             return ""
         name = self.parameter.name
@@ -184,7 +187,9 @@ def lay_out(
     shape: Shape,
     merge: bool = True,
 ) -> tuple[list[Operand], list[Any], Shape]:
-    """Return the operands, the launch arguments and the loop's shape. Axes are merged where possible."""
+    """Return the operands, the launch arguments and the loop shape of a kernel. Axes are merged where
+    possible.
+    """
     loop_positions = [
         i
         for i, (a, param) in enumerate(zip(args, params, strict=True))

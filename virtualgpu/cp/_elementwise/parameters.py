@@ -37,15 +37,16 @@ TypeMap = tuple[tuple[str, np.dtype[Any]], ...]
 
 
 def c_name(dtype: np.dtype[Any]) -> str:
-    """Return the C++ type of a dtype's elements."""
+    """Return the name of the C++ type for elements of a dtype."""
     return C_NAMES["bool" if dtype.kind == "b" else np.dtype(f"{dtype.kind}{dtype.itemsize}").name]
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter of a generated kernel.
+    """A parameter of a generated kernel.
 
-    A placeholder such as ``T`` has `dtype` None, and `placeholder` is its letter."""
+    A placeholder such as ``T`` has `dtype` None, and `placeholder` is its letter.
+    """
 
     name: str
     placeholder: str
@@ -60,7 +61,7 @@ class Parameter:
 
 @lru_cache(maxsize=512)
 def parameters(text: str) -> tuple[Parameter, ...]:
-    """Parse a parameter list such as ``"T x, raw float32 y"``.
+    """Parse the parameter list of a kernel, such as ``"T x, raw float32 y"``.
 
     Raises
     ------
@@ -94,13 +95,13 @@ def _parse_parameter(text: str) -> Parameter:
 
 
 def check_name(name: str) -> None:
-    """Raise ``ValueError`` unless `name` is an identifier in C++."""
+    """Raise ``ValueError`` if a name is not a valid C++ identifier."""
     if not _IDENTIFIER_PATTERN.fullmatch(name):
         raise ValueError(f'Invalid kernel name: "{name}"')
 
 
 def check_identifiers(params: Sequence[Parameter], code: str, kernel_name: str) -> None:
-    """Raise ``CompileException`` if a parameter's name is not an identifier in C++."""
+    """Raise ``CompileException`` if the name of a parameter is not a valid C++ identifier."""
     for parameter in params:
         if not _IDENTIFIER_PATTERN.fullmatch(parameter.name):
             raise CompileException(
@@ -112,7 +113,7 @@ def check_identifiers(params: Sequence[Parameter], code: str, kernel_name: str) 
 
 
 def compiled(kernel: RawKernel, user_parts: Mapping[str, str]) -> RawKernel:
-    """Compile the source of a generated kernel, and return the kernel.
+    """Compile the source of a generated kernel, and return the compiled kernel.
 
     Parameters
     ----------
@@ -154,7 +155,7 @@ def decide_types(
     input_dtypes: Sequence[np.dtype[Any] | None],
     output_dtypes: Sequence[np.dtype[Any]],
 ) -> tuple[list[np.dtype[Any]], list[np.dtype[Any]], TypeMap]:
-    """Return the dtypes of all parameters, determined by the output arrays first, then the inputs.
+    """Determine the dtypes of all parameters, first from the output arrays and then from the inputs.
 
     Scalars have dtype None; they are converted to the type that the arrays determine for their parameter.
 

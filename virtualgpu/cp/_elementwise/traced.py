@@ -38,12 +38,14 @@ _WHERE_REMEDY = "use cp.where(condition, x, y), and combine conditions with & or
 
 
 class NotOneLoop(Exception):
-    """Error for a function that cannot be fused because it is not one loop that ends with a reduction."""
+    """Error for a function that cannot be fused, because its operations do not form one loop with a final
+    reduction.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """The reduction of a fused function, with its axes."""
+    """The reduction in a fused function, with the axes that it reduces."""
 
     value: Traced
     expression: str
@@ -55,7 +57,9 @@ class Reduction:
 
 @dataclass(slots=True)
 class Argument:
-    """A parameter of a fused kernel: an argument of the function, or a constant in its code."""
+    """A parameter of a fused kernel. It stands for an argument of the function or a constant in the
+    function's code.
+    """
 
     name: str
     dtype: np.dtype[Any]
@@ -75,11 +79,11 @@ class Trace:
 
     @property
     def stage(self) -> int:
-        """The stage of the computation: 0 before the reduction, 1 after it."""
+        """Stage of the computation, which is 0 before the reduction and 1 after it."""
         return int(self.reduction is not None)
 
     def argument(self, value: Any, position: int | None = None) -> Traced:
-        """Add an argument or a constant of the function as a parameter of the kernel."""
+        """Add a kernel parameter for an argument or a constant of the function."""
         if isinstance(value, ndarray):
             scalar_type = None
             dtype = value.dtype
@@ -108,7 +112,7 @@ class Trace:
         return traced
 
     def value(self, text: str, dtype: np.dtype[Any], operands: Sequence[Traced]) -> Traced:
-        """Add a C++ variable that stores an expression, and return it as a traced value."""
+        """Add a C++ variable for an expression, and return it as a traced value."""
         name = f"v{self.count}"
         self.count += 1
         self.statements[self.stage].append(f"const {c_name(dtype)} {name} = {text};")
@@ -134,7 +138,9 @@ class Trace:
         return traced if out is None else self.assign(out, traced)
 
     def assign(self, target: Any, value: Traced) -> Traced:
-        """Record an assignment to an argument (``x += y``, ``out=x``), so that it becomes an output."""
+        """Record an assignment to an argument, such as ``x += y`` or ``out=x``. The argument becomes an
+        output of the kernel.
+        """
         if not isinstance(target, TracedArray) or target.stage != self.stage or target.ndim < value.ndim:
             raise NotOneLoop
         if not np.can_cast(value.dtype, target.dtype, "same_kind"):
@@ -262,7 +268,7 @@ def _in_place_method(function: np.ufunc) -> Callable[[Any, Any], Any]:
 
 
 class Traced(Traceable):
-    """A scalar value or the result of a reduction, while a fused function is traced.
+    """The placeholder for a scalar value or a reduction's result while a fused function is traced.
 
     `scalar_type` is the Python type of a number from outside, `stage` is 1 after the reduction, `position`
     is the index of the argument.
@@ -465,7 +471,7 @@ class Traced(Traceable):
 
 
 class TracedArray(Traced):
-    """An array inside a fused function; its shape is not known."""
+    """The placeholder for an array while a fused function is traced. Its shape is not known."""
 
     __slots__ = ()
 

@@ -21,7 +21,7 @@ _THREADS_PER_SM = 8 * _BLOCK_SIZE
 
 
 class BitGenerator:
-    """Base class of the bit generators.
+    """Base class of the generators of random bits.
 
     Parameters
     ----------
@@ -53,7 +53,8 @@ class BitGenerator:
 
 
 class CurandGenerator(BitGenerator):
-    """A bit generator with `size` states. By default it has a state for each thread of eight blocks per SM.
+    """A generator of random bits with `size` states. By default it has one state for each thread of eight
+    blocks per SM.
 
     Element e of an array comes from state e modulo `size`, so an array with more elements than states
     differs from GPU to GPU.
@@ -96,7 +97,7 @@ class CurandGenerator(BitGenerator):
         return out if output else None
 
     def state(self) -> int:
-        """Return the address of the states in the device's memory."""
+        """Return the address of the generator's states in device memory."""
         self._check_device()
         return int(self._state.data.ptr)
 
@@ -145,7 +146,7 @@ class CurandGenerator(BitGenerator):
 
 
 class Philox4x3210(CurandGenerator):
-    """Philox4x32-10, a counter-based generator with the same numbers as cuRAND's device API."""
+    """The counter-based generator Philox4x32-10. It generates the same numbers as cuRAND's device API."""
 
     _layout = states.PHILOX
     _struct_name = "Philox"
@@ -153,7 +154,7 @@ class Philox4x3210(CurandGenerator):
 
 
 class XORWOW(CurandGenerator):
-    """XORWOW, CuPy's default generator, with the same numbers as cuRAND's device API."""
+    """CuPy's default generator XORWOW. It generates the same numbers as cuRAND's device API."""
 
     _layout = states.XORWOW
     _struct_name = "Xorwow"
@@ -161,7 +162,9 @@ class XORWOW(CurandGenerator):
 
 
 class MRG32k3a(CurandGenerator):
-    """MRG32k3a, a combined multiple recursive generator with the same numbers as cuRAND's device API."""
+    """The combined multiple recursive generator MRG32k3a. It generates the same numbers as cuRAND's device
+    API.
+    """
 
     _layout = states.MRG32K3A
     _struct_name = "Mrg"
@@ -169,7 +172,7 @@ class MRG32k3a(CurandGenerator):
 
 
 def source(struct_name: str) -> tuple[str, tuple[str, ...]]:
-    """Return the CUDA C++ source of the random kernels, and the compiler options for one state type."""
+    """Return the CUDA C++ source of the random kernels and the compiler options for one type of state."""
     source_code = (Path(__file__).parent / "draws.cu").read_text(encoding="utf-8")
     return source_code, (f"-DSTATE={struct_name}",)
 

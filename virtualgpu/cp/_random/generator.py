@@ -28,7 +28,7 @@ _ALTERNATIVES["set_state"] = _ALTERNATIVES["get_state"]
 
 
 class Generator:
-    """A source of random arrays, which `default_rng` creates. It can be used while a graph is captured.
+    """A generator of random arrays, which `default_rng` creates. It can be used while a graph is captured.
 
     `random`, `uniform`, `integers`, `standard_normal` and the exponential distribution return the numbers
     of a real GPU. The other distributions are correct, but their numbers differ from those of a real GPU.
@@ -136,7 +136,7 @@ class Generator:
         return self._sample_with_numpy("beta", size, dtype, a, b)
 
     def binomial(self, n: Any, p: Any, size: Any = None) -> ndarray:
-        """Draw the number of successes in `n` trials that each succeed with probability `p`."""
+        """Draw samples from a binomial distribution with `n` trials and success probability `p`."""
         return self._sample_with_numpy("binomial", size, np.int64, n, p)
 
     def chisquare(self, df: Any, size: Any = None) -> ndarray:
@@ -144,7 +144,7 @@ class Generator:
         return self._sample_with_numpy("chisquare", size, np.float64, df)
 
     def dirichlet(self, alpha: Any, size: Any = None) -> ndarray:
-        """Draw samples from a Dirichlet distribution: vectors of fractions that add up to 1."""
+        """Draw samples from a Dirichlet distribution. Each sample is a vector of fractions that add up to 1."""
         return self._sample_with_numpy("dirichlet", size, np.float64, alpha)
 
     def f(self, dfnum: Any, dfden: Any, size: Any = None) -> ndarray:
@@ -156,11 +156,15 @@ class Generator:
         return self._sample_with_numpy("gamma", size, np.float64, shape, scale)
 
     def geometric(self, p: Any, size: Any = None) -> ndarray:
-        """Draw numbers of trials up to and including the first success, each with probability `p`."""
+        """Draw samples from a geometric distribution with success probability `p`. Each is the number of
+        trials up to the first success.
+        """
         return self._sample_with_numpy("geometric", size, np.int64, p)
 
     def hypergeometric(self, ngood: Any, nbad: Any, nsample: Any, size: Any = None) -> ndarray:
-        """Draw numbers of good items among `nsample` items taken without replacement."""
+        """Draw samples from a hypergeometric distribution. Each is the number of good items among `nsample`
+        items taken without replacement.
+        """
         return self._sample_with_numpy("hypergeometric", size, np.int64, ngood, nbad, nsample)
 
     def logseries(self, p: Any, size: Any = None) -> ndarray:

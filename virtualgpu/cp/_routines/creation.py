@@ -42,7 +42,7 @@ def ones(shape: Any, dtype: Any = float, order: str = "C") -> ndarray:
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C") -> ndarray:
-    """Return a new array filled with one value. The default dtype is that of the value."""
+    """Return a new array in which all elements have the same value. The default dtype is that of the value."""
     if dtype is None:
         dtype = fill_value.dtype if hasattr(fill_value, "dtype") else np.array(fill_value).dtype
     return _fill_array(ndarray(shape, dtype, order=order), fill_value)
@@ -59,7 +59,7 @@ def _fill_array(array: ndarray, value: Any) -> ndarray:
 def empty_like(
     prototype: ndarray, dtype: Any = None, order: str = "K", subok: Any = None, shape: Any = None
 ) -> ndarray:
-    """Return an uninitialized array with the shape and dtype of another one."""
+    """Return an uninitialized array with the shape and dtype of another array."""
     return _uninitialized(_array_like(prototype, dtype, order, shape))
 
 
@@ -165,7 +165,7 @@ def _is_f_only(host: np.ndarray[Any, Any]) -> bool:
 def asarray(
     a: Any, dtype: Any = None, order: str | None = "K", *, copy: bool | None = None, blocking: bool = False
 ) -> ndarray:
-    """Return `a` as a device array; device arrays of the requested dtype are returned unchanged.
+    """Convert `a` to a device array. A device array of the requested dtype is returned unchanged.
 
     With ``copy=True`` they are copied too. With ``copy=False`` a necessary copy raises ``ValueError``.
     """
@@ -179,7 +179,7 @@ asanyarray = asarray
 
 
 def ascontiguousarray(a: Any, dtype: Any = None) -> ndarray:
-    """Return `a` as a C-ordered device array of at least one dimension."""
+    """Convert `a` to a C-ordered device array with at least one dimension."""
     result = asarray(a, dtype)
     if not result.flags.c_contiguous:
         result = result.copy()
@@ -187,7 +187,7 @@ def ascontiguousarray(a: Any, dtype: Any = None) -> ndarray:
 
 
 def asfortranarray(a: Any, dtype: Any = None) -> ndarray:
-    """Return `a` as a Fortran-ordered device array."""
+    """Convert `a` to a Fortran-ordered device array."""
     result = asarray(a, dtype)
     return result if result.flags.f_contiguous else result.copy(order="F")
 
@@ -207,7 +207,7 @@ def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0
 def asnumpy(
     a: Any, stream: Any = None, order: str = "C", out: Any = None, *, blocking: bool = True
 ) -> np.ndarray[Any, Any]:
-    """Return `a` as a NumPy array: device arrays are copied to the host, other values are converted."""
+    """Convert `a` to a NumPy array. Device arrays are copied to the host."""
     if isinstance(a, ndarray):
         return a.get(stream=stream, order=order, out=out, blocking=blocking)
     layout: Any = order
@@ -233,7 +233,7 @@ def _computed_from_numbers(function: Callable[..., Any], *args: Any, **kwargs: A
 
 
 def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> ndarray:
-    """Return evenly spaced values in ``[start, stop)``; with one argument, in ``[0, start)``."""
+    """Return evenly spaced values in ``[start, stop)``. With one argument, the values are in ``[0, start)``."""
     if stop is None:
         start, stop = 0, start
     size = (float(stop) - float(start)) / float(step) if step else 0.0
@@ -250,7 +250,7 @@ def linspace(
     dtype: Any = None,
     axis: int = 0,
 ) -> Any:
-    """Return `num` evenly spaced values from `start` to `stop`, which can be numbers or arrays."""
+    """Return `num` evenly spaced values from `start` to `stop`. These limits can be numbers or arrays."""
     if np.ndim(start) or np.ndim(stop):
         array_linspace = lift(np.linspace, operand_count=0)
         return array_linspace(start, stop, num, endpoint, retstep, dtype, axis)

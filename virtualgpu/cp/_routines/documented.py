@@ -146,7 +146,8 @@ def document(
     missing_keywords: Collection[str] = (),
     place_note: str = ON_THE_DEVICE,
 ) -> None:
-    """Set the signature and docstring of a function for device arrays, based on those of NumPy's function.
+    """Set the signature and the docstring of a function for device arrays. Both are based on NumPy's
+    function.
 
     Parameters
     ----------
@@ -186,13 +187,13 @@ def document(
 
 
 def ufunc_docstring(function: np.ufunc) -> str:
-    """Return the docstring of an element-wise function: NumPy's summary, and CuPy's parameters."""
+    """Return the docstring of an element-wise function, with NumPy's summary and CuPy's parameters."""
     paragraphs = (function.__doc__ or "").split("\n\n")
     return f"{paragraphs[1].strip()}\n\n{_UFUNC_PARAMETERS}" if len(paragraphs) > 1 else _UFUNC_PARAMETERS
 
 
 def ufunc_signature(function: np.ufunc) -> inspect.Signature:
-    """Return the signature of an element-wise function: its operands, then CuPy's keywords."""
+    """Return the signature of an element-wise function. It contains the operands and then CuPy's keywords."""
     names = ("x",) if function.nin == 1 else tuple(f"x{i + 1}" for i in range(function.nin))
     parameter_class = inspect.Parameter
     operands = [parameter_class(name, parameter_class.POSITIONAL_ONLY) for name in names]
@@ -204,7 +205,7 @@ def ufunc_signature(function: np.ufunc) -> inspect.Signature:
 
 
 def add_examples(modules: Mapping[str, Any]) -> None:
-    """Add the examples to the docstrings of the functions of ``cp`` and its modules."""
+    """Add examples to the docstrings of the functions in ``cp`` and its modules."""
     for line in EXAMPLES.strip().split("\n"):
         example_code, _, result = line.partition(" -> ")
         path = example_code.partition("(")[0]

@@ -17,7 +17,7 @@ __all__ = [
 
 
 class NpzFile:
-    """An open ``.npz`` file that returns device arrays."""
+    """An open ``.npz`` file that loads its arrays as device arrays."""
 
     def __init__(self, npz: Any) -> None:
         self.npz_file = npz
@@ -70,7 +70,7 @@ genfromtxt = lift(np.genfromtxt, operand_count=0)
 
 
 def savetxt(fname: Any, X: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N803 - NumPy's name
-    """Save an array as text; see ``numpy.savetxt``."""
+    """Save an array to a text file, like ``numpy.savetxt``."""
     np.savetxt(fname, asnumpy(X), *args, **kwargs)
 
 

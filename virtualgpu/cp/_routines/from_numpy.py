@@ -137,7 +137,7 @@ def lift(
     passes: FlopCount | None = None,
     least_ns: FlopCount | None = None,
 ) -> Callable[..., Any]:
-    """Return a function of device arrays that uses NumPy's `function` to compute its results.
+    """Return a function for device arrays that computes its results with a NumPy function.
 
     Results that share an argument's memory become views of it. Other results become new device arrays, also
     where NumPy returns scalars. Time is added to the modelled clock unless all results are views.

@@ -232,7 +232,8 @@ transpose = lift(np.transpose)
 def reshape(
     a: ndarray, /, shape: Any = None, order: Any = "C", *, newshape: Any = None, copy: bool | None = None
 ) -> ndarray:
-    """Return `a` with another shape: a view where possible, else a copy in the given memory order.
+    """Return `a` with another shape. The result is a view where possible, and else a copy in the given memory
+    order.
 
     With ``copy=True`` it is always a copy. With ``copy=False`` a necessary copy raises ``ValueError``.
     """
@@ -260,7 +261,7 @@ broadcast_arrays = lift(np.broadcast_arrays)
 
 
 class broadcast:  # noqa: N801 - CuPy's name
-    """Device arrays and scalars, broadcast against each other.
+    """Device arrays and scalars that are broadcast against each other.
 
     Attributes
     ----------
@@ -542,7 +543,7 @@ common_type = host_only(np.common_type)
 
 
 def astype(x: ndarray, dtype: Any, /, *, copy: bool = True) -> ndarray:
-    """Return `x` converted to another dtype, or `x` itself if it has that dtype and `copy` is False."""
+    """Convert `x` to another dtype. If `x` has that dtype and `copy` is False, return `x` itself."""
     return x.astype(dtype, copy=copy)
 
 
@@ -554,7 +555,7 @@ def shares_memory(a: ndarray, b: ndarray, max_work: int | None = None) -> bool:
 
 
 def byte_bounds(a: ndarray) -> tuple[int, int]:
-    """Return the address of an array's first byte and the address after its last byte."""
+    """Return the address of the first byte of an array, and the address after its last byte."""
     low_address, high_address = np.lib.array_utils.byte_bounds(a._host)
     return int(low_address), int(high_address)
 

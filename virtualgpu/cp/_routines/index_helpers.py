@@ -66,7 +66,7 @@ c_ = _Joiner(np.c_, "c_")
 
 
 def ix_(*args: Any) -> tuple[ndarray, ...]:
-    """Return index arrays for ``x[cp.ix_(rows, columns)]``, which selects rows and columns of a matrix."""
+    """Return index arrays that select rows and columns of a matrix, as in ``x[cp.ix_(rows, columns)]``."""
     axis_arrays = [
         axis_array if isinstance(axis_array, ndarray) else array(axis_array) for axis_array in args
     ]
@@ -113,7 +113,7 @@ def apply_along_axis(
 
 
 def apply_over_axes(func: Callable[[ndarray, int], Any], a: ndarray, axes: Any) -> ndarray:
-    """Apply a function of an array and an axis, such as ``cp.sum``, to several axes one after another.
+    """Apply a function such as ``cp.sum`` to several axes of an array, one after another.
 
     `func` can keep the axis, with length 1, or remove it; the result keeps all axes.
     """

@@ -14,7 +14,8 @@ class _CachedResults(dict[Any, Any]):
 
 
 def memoize(for_each_device: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Cache the results of a function by its arguments, and with ``for_each_device`` also by device.
+    """Cache the results of a function for its arguments. With ``for_each_device``, cache them separately for
+    each device.
 
     Examples
     --------
@@ -39,5 +40,5 @@ def memoize(for_each_device: bool = False) -> Callable[[Callable[..., Any]], Cal
 
 
 def clear_memo() -> None:
-    """Delete the cached results of all functions that `memoize` decorates."""
+    """Delete the cached results of all functions that are decorated with `memoize`."""
     _machine.current().own(_CachedResults).clear()

@@ -148,7 +148,7 @@ class ufunc:  # noqa: N801 - CuPy's name
 
     @property
     def types(self) -> list[str]:
-        """Supported operand and result types, as characters such as ``"ff->f"``."""
+        """Supported types of operands and results, as characters such as ``"ff->f"``."""
         characters = set("?bBhHiIlLqQefdFD->")
         return [types for types in self._function.types if set(types) <= characters]
 
@@ -168,7 +168,7 @@ class ufunc:  # noqa: N801 - CuPy's name
         run_kernel(device, f"{self.name}_at", moved_bytes, run, 0.0, (a, indices, b), (a,))
 
     def outer(self, a: Any, b: Any, **kwargs: Any) -> Any:
-        """Apply the function to all pairs of an element of `a` and an element of `b`."""
+        """Apply the function to every pair of an element of `a` and an element of `b`."""
         first_operand = a if isinstance(a, ndarray) else ndarray._stored(a)
         return self(first_operand.reshape(first_operand.shape + (1,) * np.ndim(operand(b))), b, **kwargs)
 
@@ -181,7 +181,9 @@ class ufunc:  # noqa: N801 - CuPy's name
         return (array.sum if self.__name__ == "add" else array.prod)(axis, dtype, out, keepdims)
 
     def accumulate(self, array: ndarray, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
-        """Return the cumulative results along an axis. CuPy supports only ``add`` and ``multiply``."""
+        """Return the cumulative results along an axis. CuPy supports this method only for ``add`` and
+        ``multiply``.
+        """
         if self.__name__ not in _REDUCIBLE_UFUNCS:
             raise NotImplementedError(f"`{self.name}.accumulate` is not supported yet")
         return (array.cumsum if self.__name__ == "add" else array.cumprod)(axis, dtype, out)
@@ -214,7 +216,7 @@ def _where_hint(extra_arguments: dict[str, Any]) -> str:
 
 
 def operand(value: Any, device: VirtualDevice | None = None) -> Any:
-    """Return a device array as a NumPy array that shares its memory. Scalars are returned unchanged.
+    """Convert a device array to a NumPy array that shares its memory. Scalars are returned unchanged.
 
     Any other value raises ``TypeError``.
     """

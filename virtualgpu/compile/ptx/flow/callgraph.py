@@ -9,7 +9,7 @@ from virtualgpu.compile.ptx.flow import cfg
 
 
 def parts_of(call: ir.Instruction) -> tuple[str, list[str], list[str]]:
-    """Return the callee of a call instruction, its argument names, and its result names.
+    """Return the callee, the argument names and the result names of a call instruction.
 
     The callee is empty for a call through a pointer.
     """
@@ -25,12 +25,12 @@ def parts_of(call: ir.Instruction) -> tuple[str, list[str], list[str]]:
 
 
 def callees(function: ir.Function) -> list[str]:
-    """Return the names of the functions that a function calls. The name is empty for a call by pointer."""
+    """Return the names of the functions that a PTX function calls. A call by pointer has an empty name."""
     return [parts_of(instruction)[0] for instruction in function.instructions if instruction.root == "call"]
 
 
 def memory_dependent_results(module: ir.Module, function: ir.Function) -> frozenset[str]:
-    """Return the result registers of calls whose functions may read memory that other threads write."""
+    """Return the result registers of calls to functions that may read memory written by other threads."""
     dependent: set[str] = set()
     for inner_instruction in function.instructions:
         if inner_instruction.root == "call":
@@ -52,7 +52,7 @@ def reachable(module: ir.Module, names: Iterable[str]) -> list[str]:
 
 
 def waiting_functions(module: ir.Module, entry: str) -> set[str]:
-    """Return the functions, called from a kernel, in which a thread can wait for other threads.
+    """Return the functions called from a kernel in which a thread can wait for other threads.
 
     The thread may wait in the function itself or in a function that it calls.
 

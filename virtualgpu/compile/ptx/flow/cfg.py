@@ -21,19 +21,19 @@ _BLOCK_ENDS = {"bra", "brx", "ret", "exit", "trap"}
 
 
 def is_warp_meeting(instruction: ir.Instruction) -> bool:
-    """Return whether lanes of a warp synchronise at an instruction, as at ``__syncwarp`` or a shuffle."""
+    """Return whether the lanes of a warp synchronise at an instruction, such as ``__syncwarp`` or a shuffle."""
     if instruction.root in ("bar", "barrier"):
         return "warp" in instruction.parts
     return instruction.root in _WARP_WIDE and "sync" in instruction.parts
 
 
 def is_block_barrier(instruction: ir.Instruction) -> bool:
-    """Return whether an instruction is a barrier of a block, such as ``__syncthreads``."""
+    """Return whether an instruction is a barrier of a thread block, such as ``__syncthreads``."""
     return instruction.root in ("bar", "barrier") and "warp" not in instruction.parts
 
 
 def waits_for_all(instruction: ir.Instruction) -> bool:
-    """Return whether all threads of the block wait for each other at the instruction.
+    """Return whether all threads of a block wait for each other at an instruction.
 
     It is false for barriers with a number or a thread count other than the default, and for those that do
     not wait.
@@ -49,7 +49,9 @@ def waits_for_all(instruction: ir.Instruction) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A basic block: the instructions from ``first`` to ``end - 1``, and the numbers of its successors."""
+    """A basic block of a function. It contains the instructions from ``first`` to ``end - 1`` and the numbers
+    of its successors.
+    """
 
     number: int
     first: int
@@ -59,7 +61,9 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """The basic blocks of a function. ``number_of`` maps the first instruction of each to its number."""
+    """The basic blocks of a function. The dictionary ``number_of`` maps the first instruction of a block to
+    the block's number.
+    """
 
     blocks: tuple[Block, ...]
     number_of: dict[int, int]
@@ -181,7 +185,9 @@ def _components(
 
 
 def reads_shared_state(instruction: ir.Instruction) -> bool:
-    """Return whether an instruction is an atomic or a volatile load, whose value other threads can change."""
+    """Return whether an instruction is an atomic or a volatile load. Other threads can change the value that
+    it reads.
+    """
     return instruction.root in ("atom", "mbarrier") or (
         instruction.root == "ld" and not _ORDERED_LOADS.isdisjoint(instruction.parts)
     )
@@ -190,7 +196,7 @@ def reads_shared_state(instruction: ir.Instruction) -> bool:
 def waits_on_memory(
     function: ir.Function, flow: Flow, source: int, target: int, memory_results: Set[str] = frozenset()
 ) -> bool:
-    """Return whether a loop can end only after other threads have written to memory.
+    """Return whether a loop can end only after another thread has written to memory.
 
     This is true if an exit branch depends on the result of an atomic or a volatile load: a spin lock, a flag,
     a grid barrier. Blocks `target` to `source` are the loop; `memory_results` are results of calls that
@@ -286,7 +292,7 @@ def _collect(operand: ir.Operand | None, direct: list[str], bases: list[str]) ->
 
 
 def live_out(function: ir.Function, flow: Flow) -> list[set[str]]:
-    """Return, for each block, the registers whose values are read in later blocks."""
+    """Return, for each basic block, the registers whose values later blocks read."""
     bit = {name: 1 << i for i, name in enumerate(function.registers)}
     uses = []
     defines = []
@@ -329,7 +335,7 @@ def _names_of_bits(names: Sequence[str], bits: int) -> set[str]:
 
 
 def blocks_excused_from(function: ir.Function, flow: Flow, pc: int) -> tuple[int, ...]:
-    """Return the basic blocks whose threads need not arrive at the barrier at `pc`.
+    """Return the basic blocks whose threads need not reach the barrier instruction at index `pc`.
 
     From such a block all paths reach the same barrier, or leave the kernel without a barrier and without
     reconverging with threads that passed this one, for example by an early ``return``. Code after an ``if``

@@ -7,7 +7,7 @@ from virtualgpu.compile.ptx.flow import cfg
 
 
 def regions(function: ir.Function) -> dict[int, frozenset[int]]:
-    """Return, for each basic block that branches, the blocks up to the point where its paths join again."""
+    """Return the basic blocks between each branch and the point where its paths join again."""
     flow = cfg.build(function)
     post_dominators = _post_dominators(flow)
     result = {}
