@@ -29,7 +29,7 @@ __all__ = ["check", "interview", "names", "predict", "progress", "quiz", "reveal
 
 
 def check(exercise_id: str, answer: Any) -> Verdict:
-    """Judge an answer to an exercise. It is tested with ordinary data and with edge cases.
+    """Judge an answer to an exercise with ordinary data and with edge cases.
 
     A kernel is judged in five stages: its results, its results with other orders of blocks, the findings of
     the sanitizer, its counters compared with a budget, and the distribution of the work among its threads. A
@@ -66,7 +66,7 @@ def check(exercise_id: str, answer: Any) -> Verdict:
 def predict(
     key: str, *, answer: Value | None = None, sure: bool | None = None, **fields: Value
 ) -> Prediction:
-    """Ask for a prediction before a cell shows the number: ``gl.predict("02-tail")``.
+    """Ask the learner for a prediction before a cell shows the true value, as in ``gl.predict("02-tail")``.
 
     In JupyterLab, the prediction is a small form that stores an answer as sure or as a guess. In plain
     Python, pass `answer`, or call ``.lock(value, sure=True)``. `gl.reveal` compares the answer with the true
@@ -98,7 +98,8 @@ def predict(
 
 
 def reveal(key: str, found: Value, source: Provenance | str, **fields: Value) -> Reveal:
-    """Compare the prediction `key` with the true value: ``gl.reveal("02-tail", 1.45, trace.provenance)``.
+    """Compare the learner's prediction with the true value, as in ``gl.reveal("02-tail", 1.45,
+    trace.provenance)``.
 
     Parameters
     ----------
@@ -136,7 +137,7 @@ def _question(key: str) -> PredictionQuestion:
 
 
 def quiz(topic: str) -> Quiz:
-    """Return the quiz of a topic: a form in JupyterLab, numbered text elsewhere.
+    """Return the quiz of a topic, which is a form in JupyterLab and numbered text elsewhere.
 
     Without the form, answer with ``q = gl.quiz("start")`` and ``q.answer(1, "b")``. Answers are stored
     (in ``GPULAB_HOME``); the order of the choices differs between learners.
@@ -156,7 +157,7 @@ def quiz(topic: str) -> Quiz:
 
 
 def progress() -> Progress:
-    """Return this learner's progress, from the learner's file on this computer (in ``GPULAB_HOME``).
+    """Return the learner's progress, which is stored in a file on this computer (in ``GPULAB_HOME``).
 
     Returns
     -------
@@ -176,7 +177,7 @@ def interview(
     cards: int = 6,
     chair: Chair = "candidate",
 ) -> Interview:
-    """Start a mock interview: you answer each question first, and then gpulab measures the true value.
+    """Start a mock interview. You answer each question before gpulab measures the true value.
 
     A seed determines the cards and their parameters (device, sizes, kernel). A card that you missed or
     guessed is repeated after 1, 3 and 7 days. The score is coverage times calibration.

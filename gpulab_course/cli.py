@@ -22,7 +22,7 @@ FIRST_NOTEBOOK = "00*.ipynb"
 
 
 def lab(arguments: Sequence[str]) -> int:
-    """Open your copies of the notebooks in JupyterLab; all other arguments are passed to JupyterLab."""
+    """Open your copies of the notebooks in JupyterLab, and pass all other arguments to JupyterLab."""
     parser = _parser("lab", lab.__doc__)
     parser.add_argument(
         "--notebooks", type=Path, metavar="FOLDER", help="open the notebooks of this folder and copy nothing"
@@ -62,7 +62,7 @@ def copy(arguments: Sequence[str]) -> int:
 
 
 def reset(arguments: Sequence[str]) -> int:
-    """Replace your copies of notebooks by new ones, and keep the old copies."""
+    """Replace your copies of notebooks with new ones, and move the old copies to another folder."""
     parser = _parser("reset", reset.__doc__)
     parser.add_argument(
         "names", nargs="+", metavar="NN", help="the start of the notebooks' names, such as 02"

@@ -31,12 +31,12 @@ _DEFAULT_NAME = "answer"
 
 
 class AnswerError(GpulabError):
-    """Error for a file that cannot be judged; the message names the required change."""
+    """Error for an answer file that cannot be judged. The message says what to change in the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """Python source text that is run when this object is unpickled; the result is the object `name`."""
+    """Python source text that runs when it is unpickled, and is then replaced by its object `name`."""
 
     text: str
     name: str
@@ -47,7 +47,8 @@ class Module:
 
 
 def defined(text: str, name: str, file: str) -> Any:
-    """Run Python source text, and return its object `name`, or its object ``answer`` if there is no `name`.
+    """Run Python source text, and return the object `name` that it defines. Without such an object, return
+    ``answer``.
 
     Raises
     ------
@@ -65,7 +66,7 @@ def defined(text: str, name: str, file: str) -> Any:
 
 
 def judged(exercise_id: str, path: Path) -> Verdict:
-    """Judge the answer in a file, without storing the result.
+    """Judge the answer in a file, without storing the result in the learner's progress.
 
     Parameters
     ----------
@@ -187,5 +188,5 @@ def _kernel_fields(
 
 
 def printable(text: str) -> str:
-    """Return text without the control characters that a terminal would interpret."""
+    """Return the text without control characters, which a terminal would interpret."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)

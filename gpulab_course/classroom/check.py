@@ -23,7 +23,7 @@ from virtualgpu.errors import GpulabError, did_you_mean
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Judge answers in files, without Jupyter."""
+    """Judge answers in files from the command line, without Jupyter."""
     parser = _make_parser()
     options = parser.parse_args(arguments)
     if options.all is None and not (options.exercise and options.file):

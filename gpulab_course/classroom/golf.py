@@ -29,12 +29,12 @@ _MAX_NAME_LENGTH = 60
 
 
 class GolfError(GpulabError):
-    """Error for a score that cannot be entered, or a file that cannot be read."""
+    """Error for a score that cannot be stored, or for a file of scores that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """The best score in one counter of an exercise, with the name of the author and the date.
+    """The best score of a class for one counter of an exercise, with the name of its author and the date.
 
     ``rules`` is the version of the exercise's rules at that time: scores under other rules are not compared.
     ``sha256`` is the digest of the answer's bytes.
@@ -52,7 +52,7 @@ class Entry:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Maintain a file with the best scores of a class.
+    """Maintain a file with the best scores of a class from the command line.
 
     Enters an answer, judges the answers in a folder again, or prints the table. Returns 1 if an answer
     failed.
@@ -86,7 +86,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def read(path: Path) -> tuple[Entry, ...]:
-    """Return the entries of a file of scores; an empty list if the file does not exist.
+    """Return the entries of a file of scores, or an empty list if the file does not exist.
 
     Raises
     ------
@@ -125,7 +125,7 @@ def _printable_value(value: Any) -> Any:
 
 
 def enter(path: Path, exercise_id: str, answer: Path, name: str) -> list[str]:
-    """Judge an answer, and store those of its scores that are better than the scores in the file.
+    """Judge an answer, and store its scores that are better than those in the file.
 
     Returns
     -------

@@ -38,7 +38,7 @@ class InstructorError(GpulabError):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the page for instructors about a notebook, or write all pages to a folder."""
+    """Print the instructor's page about a notebook, or write the pages of all notebooks to a folder."""
     parser = argparse.ArgumentParser(
         prog="gpulab instructor",
         description="Print a page for instructors: minutes, cells to project, misconceptions, answers.",
@@ -63,12 +63,12 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def notebooks() -> dict[str, Path]:
-    """Return the paths of the course's notebooks by number, such as ``05a``."""
+    """Return the paths of the course's notebooks in a dict whose keys are numbers such as ``05a``."""
     return {name.split("_")[0]: path for name, path in copies.originals().items() if name[0].isdigit()}
 
 
 def page(number: str) -> str:
-    """Return the page for instructors about a notebook, in Markdown.
+    """Return the instructor's page about a notebook in Markdown.
 
     Raises
     ------

@@ -27,7 +27,7 @@ _HEADINGS = ("learner", "last", "exercises", "predictions", "sure", "guesses", "
 
 
 class ReportError(GpulabError):
-    """Error for a folder without usable progress files; the message names the required change."""
+    """Error for a folder without usable progress files. The message says what to change."""
 
 
 Share = tuple[int, int]
@@ -35,7 +35,8 @@ Share = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learner:
-    """The results in one learner's progress file: numbers of right or passed items and of all items.
+    """The numbers of passed exercises, right predictions and right quiz answers in one learner's progress
+    file.
 
     ``last`` is the last notebook with results. Only predictions that were compared are counted.
     """
@@ -52,7 +53,7 @@ class Learner:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print one table from the progress files of a class."""
+    """Print a table of the learners' results from the progress files of a class."""
     parser = argparse.ArgumentParser(
         prog="gpulab report",
         description="Print a class's progress files in one table. The files are only read.",
@@ -77,7 +78,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def read(folder: Path) -> tuple[list[Learner], list[str]]:
-    """Read all ``.json`` files below a folder, and return the learners and a sentence per skipped file.
+    """Read all ``.json`` files below a folder. Return the learners, and one sentence for each skipped file.
 
     Raises
     ------
@@ -106,7 +107,7 @@ def read(folder: Path) -> tuple[list[Learner], list[str]]:
 
 
 def as_table(learners: Iterable[Learner]) -> Table:
-    """Return a text table with one row per learner."""
+    """Return a text table of the results, with one row per learner."""
     rows = []
     for learner in learners:
         shares = (learner.exercises, learner.predictions, learner.sure, learner.guesses, learner.quiz)
@@ -121,7 +122,7 @@ def as_table(learners: Iterable[Learner]) -> Table:
 
 
 def as_csv(learners: Sequence[Learner]) -> str:
-    """Return CSV with one row per learner, and one column per notebook for the passed exercises."""
+    """Return the learners' results as CSV, with one row per learner."""
     notebook_numbers = sorted(
         {notebook_number for learner in learners for notebook_number in learner.notebooks}
     )

@@ -39,12 +39,14 @@ td:first-child { width: 14rem; overflow-wrap: anywhere; } td:last-child { width:
 
 
 class TallyError(GpulabError):
-    """Error for a folder whose summaries cannot be counted; the message names the required change."""
+    """Error for a folder whose summaries cannot be counted. The message says what to change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The answers of a class to one prediction: the number of learners per answer, and how many were sure."""
+    """The number of learners of a class who gave each answer to one prediction, and how many of them were
+    sure.
+    """
 
     locked: Counter[str]
     sure: Counter[str]
@@ -52,7 +54,7 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The counts of a class: the number of learners, their predictions, and their passed exercises."""
+    """The number of learners in a class, and the counts of their predictions and passed exercises."""
 
     learners: int
     predictions: dict[str, Answers]
@@ -61,7 +63,7 @@ class Tally:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Count the predictions and passed exercises of a class, and write them to a page."""
+    """Write a page with the counts of a class's predictions and passed exercises."""
     parser = argparse.ArgumentParser(
         prog="gpulab tally",
         description="Write a page with the predictions and passed exercises of a class, and keep it up to "
@@ -87,7 +89,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def read(folder: Path) -> Tally:
-    """Count the summaries in a folder.
+    """Count the predictions and passed exercises in the summaries of a folder.
 
     Files that are damaged, too large or not regular files are skipped, and their names are returned.
 
@@ -154,7 +156,7 @@ def _value_text(value: float | str, question: PredictionQuestion) -> str:
 
 
 def page(tally: Tally, notebook: str = "", *, refresh_s: float = 5) -> str:
-    """Return an HTML page with the counts.
+    """Return an HTML page with the counts of a class.
 
     Parameters
     ----------

@@ -39,12 +39,12 @@ class Section:
 
     @property
     def number(self) -> str:
-        """The number in the heading, such as ``"3"``, or the whole heading if it has no number."""
+        """The number in the heading, such as ``"3"``. A heading without a number is returned whole."""
         return self.title.partition(" · ")[0]
 
 
 def sections(cells: Sequence[Any]) -> Iterator[Section]:
-    """Yield the sections of a notebook; the cells before the first heading belong to the section ``""``."""
+    """Yield the sections of a notebook. Cells before the first heading belong to a section named ``""``."""
     section = Section("")
     for cell in cells:
         if cell["cell_type"] == "markdown" and (heading := HEADING.match(cell["source"])):
@@ -55,20 +55,22 @@ def sections(cells: Sequence[Any]) -> Iterator[Section]:
 
 
 def solutions(cells: Sequence[Any]) -> dict[str, str]:
-    """Return the source of each folded solution of a notebook, by the name of its exercise."""
+    """Return the source code of each folded solution in a notebook, by the name of its exercise."""
     markdown = "\n".join(cell["source"] for cell in cells if cell["cell_type"] == "markdown")
     return {match["id"]: match["code"] for match in SOLUTION.finditer(markdown)}
 
 
 def section_minutes(section: Section, answers: dict[str, str]) -> float:
-    """Return the estimated minutes for all cells of a section."""
+    """Return the estimated number of minutes that a learner needs for a section."""
     if section.title.startswith(QUESTIONS):
         return QUESTIONS_MIN
     return sum(cell_minutes(cell, answers) for cell in section.cells)
 
 
 def cell_minutes(cell: Any, answers: dict[str, str]) -> float:
-    """Return the estimated minutes for one cell; hints and solutions count as parts of their exercise."""
+    """Return the estimated number of minutes for one cell. Hints and solutions count as parts of their
+    exercise.
+    """
     source = cell["source"]
     if cell["cell_type"] == "markdown":
         visible_markdown = _HELP_PATTERN.sub("", source)

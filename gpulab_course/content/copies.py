@@ -27,11 +27,11 @@ _PACKAGE = Path(__file__).parent.parent
 
 
 class CopyError(GpulabError):
-    """Error for copies that cannot be created; the message tells the user what to do instead."""
+    """Error for notebook copies that cannot be created. The message tells the user what to do instead."""
 
 
 def originals() -> dict[str, Path]:
-    """Return the paths of the course's notebooks by file name, in order, from the package or this checkout.
+    """Return the paths of the course's original notebooks by file name, in the order of the course.
 
     Raises
     ------
@@ -47,7 +47,9 @@ def originals() -> dict[str, Path]:
 
 
 def default_folder() -> Path:
-    """Return the default folder of copies: ``gpulab-course`` in this checkout or in the current folder."""
+    """Return the default folder for copies of notebooks, ``gpulab-course``, in this checkout or the current
+    folder.
+    """
     current_folder = Path.cwd()
     checkout = _PACKAGE.parent
     if current_folder.name == FOLDER:
@@ -57,7 +59,7 @@ def default_folder() -> Path:
 
 
 def update(folder: Path, course: Course | None = None, *, solutions: bool = True) -> list[str]:
-    """Add missing notebooks to `folder`, and replace unedited copies of which a newer version exists.
+    """Add missing notebooks to `folder`, and replace outdated copies that the learner has not edited.
 
     Parameters
     ----------
@@ -135,7 +137,8 @@ def update(folder: Path, course: Course | None = None, *, solutions: bool = True
 
 
 def reset(folder: Path, prefixes: Sequence[str]) -> list[str]:
-    """Replace the copies whose names start with one of `prefixes`, and move the old copies to ``earlier/``.
+    """Replace the copies whose names start with one of `prefixes`. The old copies move to the folder
+    ``earlier/``.
 
     Returns
     -------
@@ -173,7 +176,7 @@ def _course_names(course: Course, notebooks: Mapping[str, Path]) -> list[str]:
 
 
 def as_copy(path: Path, course: Course | None = None, *, solutions: bool = True) -> Any:
-    """Return the JSON of a learner's copy of the notebook at `path`: without outputs.
+    """Return the JSON of a learner's copy of a notebook, which contains no outputs.
 
     With a `course`, the copy contains only the cells that the course uses.
     """
@@ -199,7 +202,7 @@ def _load_notebook(path: Path) -> Any:
 
 
 def is_edited(notebook: Any) -> bool:
-    """Return whether the learner has changed a copy's cells since they were written."""
+    """Return whether the learner has changed the cells of a copied notebook."""
     return bool(_copy_metadata(notebook).get("made_from") != _cells_hash(notebook))
 
 

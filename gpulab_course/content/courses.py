@@ -37,7 +37,7 @@ class CourseError(GpulabError):
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a session: sections and exercises of one notebook, or a break.
+    """A part of a session, which is either a break or some sections and exercises of one notebook.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Session:
-    """A session of a course: its title, its length in minutes and its parts."""
+    """A session of a course, with its title, its length in minutes and its parts."""
 
     title: str
     length_min: int
@@ -75,7 +75,7 @@ class Session:
 
 @dataclass(frozen=True)
 class Course:
-    """A course: its name in commands, its title, its aim in one sentence, and its sessions."""
+    """A course, with its name in commands, its title, its aim in one sentence, and its sessions."""
 
     name: str
     title: str
@@ -83,7 +83,7 @@ class Course:
     sessions: tuple[Session, ...]
 
     def parts_of(self, notebook: str) -> list[Part]:
-        """Return the parts of all sessions that use a notebook, such as ``"05a"``."""
+        """Return the parts of all sessions that use the notebook with this number, such as ``"05a"``."""
         return [part for session in self.sessions for part in session.parts if part.notebook == notebook]
 
     @property
@@ -130,7 +130,7 @@ def _read_course(name: str, course_entry: Mapping[str, Any]) -> Course:
 
 
 def chosen_ids(cells: Sequence[Any], part: Part) -> set[str]:
-    """Return the ids of the cells in the sections and exercises of a part, without preparation cells.
+    """Return the ids of the cells in the sections and exercises of a part of a session.
 
     Raises
     ------
@@ -157,7 +157,7 @@ def chosen_ids(cells: Sequence[Any], part: Part) -> set[str]:
 
 
 def opening_ids(cells: Sequence[Any]) -> set[str]:
-    """Return the ids of the cells before the first numbered section: title, objectives, and imports."""
+    """Return the ids of the cells before the first numbered section of a notebook."""
     ids: set[str] = set()
     for section in sections(cells):
         if section.number.isdigit():
@@ -183,7 +183,7 @@ def _exercises(cells: Sequence[Any]) -> Iterator[tuple[str, set[str]]]:
 
 
 def preparation_ids(cells: Sequence[Any], chosen: set[str]) -> set[str]:
-    """Return the ids of the other code cells that define names used in the chosen cells.
+    """Return the ids of all other code cells that define names which the chosen cells use.
 
     Raises
     ------
@@ -256,7 +256,7 @@ def _first_assigned_names(code: str) -> set[str]:
 
 
 def reduced(notebook: Any, number: str, of: Course, *, solutions: bool = True) -> Any:
-    """Return a notebook that contains only the cells that a course uses.
+    """Return a copy of a notebook that contains only the cells of a course.
 
     Parameters
     ----------

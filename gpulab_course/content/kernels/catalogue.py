@@ -35,7 +35,7 @@ COUNTERS: Mapping[str, Callable[[KernelCounters], int]] = {
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """One version in a series of kernels.
+    """One version of a kernel in a series of increasingly optimized versions.
 
     ``mends`` is the counter (of `COUNTERS`) that this version reduces, from ``before`` to ``after`` at the
     size of the series, counted on a virtual GPU; it is empty for the first version. ``tuned`` contains values
@@ -53,7 +53,7 @@ class Rung:
 
 @dataclass(frozen=True, slots=True)
 class Ladder:
-    """The series of kernels for one subject, from a simple version to the fastest; displayed as a table.
+    """A series of kernels for one task, from a simple version to the fastest, which is displayed as a table.
 
     ``size`` is the input size of the counts, as for `gpulab_course.content.kernels.example`.
     """
@@ -66,7 +66,7 @@ class Ladder:
 
     @property
     def best(self) -> Rung:
-        """The last kernel of the series."""
+        """The last kernel of the series, which is the fastest."""
         return self.rungs[-1]
 
     def _table(self) -> Table:
@@ -345,7 +345,7 @@ def ladder(name: str) -> Ladder:
 
 
 def launch(name: str, *arrays: Any, **tuning: int) -> Work:
-    """Return a kernel together with the launch configuration for the given arrays, without running it.
+    """Return a kernel with its launch configuration for the given arrays, without running it.
 
     Parameters
     ----------
@@ -384,6 +384,6 @@ def launch(name: str, *arrays: Any, **tuning: int) -> Work:
 
 
 def count(work: Work, counter: str) -> int:
-    """Run a call on the virtual GPU, and return one of `COUNTERS`, summed over all launches of the call."""
+    """Run a function on the virtual GPU, and return the sum of one of the `COUNTERS` over all launches."""
     launch_count = COUNTERS[counter]
     return sum(launch_count(lab.count(**step)) for step in work.steps)

@@ -10,7 +10,7 @@ from gpulab import session
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """Arguments for the kernels of a series, with the expected output; the last array is the output.
+    """Arguments for the kernels of a series, and their expected output. The last array receives the output.
 
     A right output differs from ``expected`` by at most ``tolerance``. ``moved_bytes`` is the smallest number
     of bytes that a kernel must move to or from memory, and ``flops`` the number of operations of a matrix

@@ -22,7 +22,7 @@ Launches = Callable[[str, tuple[Any, ...], Tuning], tuple[Step, ...]]
 
 
 class ShapeError(GpulabError, ValueError):
-    """Error for arrays that a kernel does not support; the message names the supported shapes."""
+    """Error for arrays that a kernel does not support. The message names the supported shapes."""
 
 
 def _require_shapes(condition: bool, name: str, required_shapes: str) -> None:
@@ -35,7 +35,7 @@ def _sm_count() -> int:
 
 
 def copy(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]:
-    """Return the launch that copies `x` (n) to `out`, with ``THREADS`` threads per block."""
+    """Return the launch that copies the array `x` (n) to `out`, with ``THREADS`` threads per block."""
     x, out = arrays
     n = x.size
     threads = tuning.get("THREADS", BLOCK)
@@ -44,7 +44,7 @@ def copy(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]
 
 
 def transpose(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]:
-    """Return the launch that transposes `x` (rows, columns) into `out` (columns, rows)."""
+    """Return the launch that transposes the matrix `x` (rows, columns) into `out` (columns, rows)."""
     x, out = arrays
     rows, columns = x.shape
     tile_extent = 32
@@ -60,7 +60,7 @@ def transpose(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step,
 
 
 def reduction(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]:
-    """Return the launches that sum `x` (n) into `out` (1).
+    """Return the launches that write the sum of the array `x` (n) to `out` (1).
 
     Blocks have ``THREADS`` threads. Kernels with a fixed grid launch ``BLOCKS`` blocks per SM.
     """
@@ -92,7 +92,7 @@ def reduction(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step,
 
 
 def scan(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]:
-    """Return the launches that write the inclusive prefix sums of `x` (n, int32) to `out`."""
+    """Return the launches that write the inclusive prefix sums of the array `x` (n, int32) to `out`."""
     x, out = arrays
     cp = session.cp()
     n = x.size
@@ -119,7 +119,7 @@ def scan(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]
 
 
 def histogram(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]:
-    """Return the launches that count how often each byte occurs in `x` (n, uint8) in `bins` (256, uint32)."""
+    """Return the launches that count the bytes of `x` (n, uint8) by value in `bins` (256, uint32)."""
     x, bins = arrays
     threads = 32 * {**tunable("histogram.cu"), **tuning}["COPIES"] if name == "histogram_private" else BLOCK
     thread_bytes = 16 if name == "histogram_private" else 1
@@ -163,7 +163,7 @@ def by_row(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ..
 
 
 def sgemm(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]:
-    """Return the launch that multiplies `a` (m, k) by `b` (k, n) into `c`, all float32."""
+    """Return the launch that multiplies two float32 matrices, `a` (m, k) and `b` (k, n), into `c`."""
     a, b, c = arrays
     (m, k), n = a.shape, b.shape[1]
     shared = 0
@@ -182,7 +182,7 @@ def sgemm(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...
 
 
 def tensor_cores(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]:
-    """Return the launch that multiplies `a` (m, k) by `b` (k, n), both float16, into `c` (float32)."""
+    """Return the launch that multiplies two float16 matrices `a` and `b` into a float32 matrix `c`."""
     a, b, c = arrays
     (m, k), n = a.shape, b.shape[1]
     shared = 0

@@ -15,7 +15,7 @@ _TUNABLE = re.compile(r"#ifndef (\w+)\n#define \1 (\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One launch: its kernel, grid, block and arguments. A call runs it; ``gl.count(**step)`` counts it."""
+    """One kernel launch, with its kernel, grid, block and arguments. Call the object to run the launch."""
 
     kernel: Any
     grid: tuple[int, ...]
@@ -37,14 +37,14 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """All launches that one call of a kernel needs, in order. A call of the object runs them."""
+    """All kernel launches of one computation, in order. Call the object to run them."""
 
     name: str
     steps: tuple[Step, ...]
 
     @property
     def step(self) -> Step:
-        """The main launch, without launches that prepare the data or combine partial results."""
+        """The main kernel launch, which neither prepares the data nor combines partial results."""
         return next(step for step in self.steps if step.kernel.name == self.name)
 
     def __call__(self) -> None:
@@ -53,17 +53,17 @@ class Work:
 
 
 def source(file: str) -> str:
-    """Return the text of a CUDA C++ file with the kernels of a series, such as ``"transpose.cu"``."""
+    """Return the text of the CUDA C++ file with the kernels of a series, such as ``"transpose.cu"``."""
     return (resources.files("gpulab_course.content.kernels") / file).read_text(encoding="utf-8")
 
 
 def tunable(file: str) -> Mapping[str, int]:
-    """Return the macros of a CUDA C++ file that can be tuned, with their default values."""
+    """Return the tunable macros of a CUDA C++ file with their default values."""
     return {name: int(value) for name, value in _TUNABLE.findall(source(file))}
 
 
 def kernel(file: str, name: str, tuning: Mapping[str, int] | None = None, shared_bytes: int = 0) -> Any:
-    """Create the ``RawKernel`` of a function for the device in use.
+    """Create a ``RawKernel`` from a function of a CUDA C++ file, for the device in use.
 
     Parameters
     ----------
@@ -82,5 +82,7 @@ def kernel(file: str, name: str, tuning: Mapping[str, int] | None = None, shared
 
 
 def blocks_for(count: int, each: int) -> int:
-    """Return the number of blocks that cover `count` elements with `each` elements per block, at least 1."""
+    """Return the number of blocks that cover `count` elements with `each` elements per block. It is at least
+    1.
+    """
     return max(1, -(-count // each))

@@ -11,13 +11,13 @@ from virtualgpu.records import DeviceInfo
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SmallCard:
-    """A card with three numbers of a device and their provenance."""
+    """A card that shows three numbers of a device and the source of each number."""
 
     info: DeviceInfo
 
     @property
     def numbers(self) -> tuple[tuple[str, str], ...]:
-        """The numbers as text, each with its meaning."""
+        """The three numbers of the device as text, each with its meaning."""
         info = self.info
         bandwidth = info.memory_bandwidth_gbps
         return (
@@ -45,5 +45,5 @@ class SmallCard:
 
 
 def in_three_numbers() -> SmallCard:
-    """Return a card of the device in use: number of SMs, memory size and peak bandwidth."""
+    """Return a card with the number of SMs, the memory size and the peak bandwidth of the device in use."""
     return SmallCard(backend().device_info())

@@ -27,7 +27,9 @@ _MUTED_COLOUR = light("muted")
 
 
 def picture(iterations: npt.NDArray[np.int32]) -> Picture:
-    """Draw the iteration count of each pixel as a colour: dark for low counts, black inside the set."""
+    """Draw the number of iterations at each pixel as a colour. Low counts are dark, and the set itself is
+    black.
+    """
     log_iterations = _brightness(iterations)
     file = io.BytesIO()
     imsave(file, log_iterations, cmap="inferno", format="png")
@@ -42,7 +44,7 @@ def _brightness(iterations: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:
 
 
 def paths(values_of_z: Mapping[complex, Sequence[complex]]) -> Picture:
-    """Draw the values of z in the complex plane, and the distance of z from 0 in each iteration.
+    """Draw the sequence of values of z in the complex plane, and its distance from 0 in each iteration.
 
     Parameters
     ----------
@@ -91,7 +93,7 @@ def paths(values_of_z: Mapping[complex, Sequence[complex]]) -> Picture:
 def blocks_of_picture(
     iterations: npt.NDArray[np.int32], side: int, block: tuple[int, int], thread: tuple[int, int]
 ) -> Picture:
-    """Draw a picture with the square blocks of its grid, and enlarge one block with one marked thread.
+    """Draw a picture divided into the square blocks of a grid, and enlarge one block with a marked thread.
 
     Parameters
     ----------
@@ -175,7 +177,7 @@ def blocks_of_picture(
 
 
 def after_the_end(launches: Sequence[tuple[int, int, int]]) -> Picture:
-    """Draw the memory past the end of arrays, and the elements that surplus threads write there.
+    """Draw the memory after the end of arrays, and the elements that surplus threads write there.
 
     Parameters
     ----------
@@ -230,7 +232,7 @@ def after_the_end(launches: Sequence[tuple[int, int, int]]) -> Picture:
 
 
 def sooner(numpy_us: float, gpu_us: float) -> tuple[str, str]:
-    """Return the right answer to prediction ``00-small``, and a sentence that compares the two times.
+    """Return the right answer to the prediction ``00-small``, and a sentence that compares the two times.
 
     Times within a factor of 1.5 are treated as equal.
     """
@@ -243,7 +245,7 @@ def sooner(numpy_us: float, gpu_us: float) -> tuple[str, str]:
 
 
 def machine() -> Picture:
-    """Draw the parts of a machine: host and device, the SMs of the device, blocks on an SM, and threads."""
+    """Draw the parts of a machine, from the host and the device to the threads of a block."""
     figure = Figure(figsize=(8.6, 3.6), dpi=_DPI)
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
     axes.set(xlim=(0, 17.2), ylim=(0, 7.2))
@@ -337,7 +339,7 @@ _LAYERS = (
 
 
 def stacks() -> Picture:
-    """Draw the path of one launch from Python to an SM, next to the software layers that it crosses."""
+    """Draw the path of one kernel launch from Python to an SM through the software layers."""
     is_virtual = which_device().kind == "virtual"
     figure = Figure(figsize=(8.6, 4.3), dpi=_DPI)
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
@@ -400,7 +402,7 @@ def stacks() -> Picture:
 
 
 def numbering(n: int, block_threads: int) -> Picture:
-    """Draw a 1-D grid over `n` elements: the block and thread of each element, and the idle threads."""
+    """Draw a 1-D grid over `n` elements, with the block and thread of each element and the idle threads."""
     blocks = -(-n // block_threads)
     figure = Figure(figsize=(7.6, 1.9), dpi=_DPI)
     axes = figure.add_axes((0.01, 0.02, 0.98, 0.96))

@@ -38,7 +38,7 @@ class Step:
 
 
 class ContextSteps:
-    """A table of a process's first CUDA calls with their times; ``.record`` contains them as data."""
+    """A table of a process's first CUDA calls with their times. Its ``.record`` contains the data."""
 
     def __init__(self, provenance: Provenance, steps: tuple[Step, ...]) -> None:
         self.provenance = provenance
@@ -65,7 +65,9 @@ class ContextSteps:
 
 
 def first_calls() -> ContextSteps:
-    """Measure the first CUDA calls of a new process; without a GPU, return calls recorded on an H200."""
+    """Measure the first CUDA calls of a new process. Without a GPU, return calls that were recorded on an
+    H200.
+    """
     choice = session.which_device()
     if choice.kind == "virtual":
         text = resources.files(__package__).joinpath(RECORDING_FILE).read_text(encoding="utf-8")
@@ -84,7 +86,7 @@ def _make_context_steps(data: dict[str, Any], source: Any) -> ContextSteps:
 
 
 def measure() -> dict[str, Any]:
-    """Measure the first CUDA calls of this process, which must not have used the device before."""
+    """Measure the first CUDA calls of the current process, which must not have used the device before."""
     start_s = time.perf_counter()
     import cupy
     import pynvml

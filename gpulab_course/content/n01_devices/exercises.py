@@ -29,7 +29,7 @@ _MIB = 1 << 20
 
 
 def judge_peak(answer: Answer) -> str:
-    """Judge ``peak(info)``, which computes a GPU's FP32 TFLOP/s and GB/s of memory."""
+    """Judge ``peak(info)``, which computes a GPU's peak FP32 TFLOP/s and its memory bandwidth in GB/s."""
     for info in _draw_devices(answer.rng):
         result = call(answer, info, name="peak", shown=f"peak of a {info.name}")
         result_values = parts_of(result)
@@ -123,7 +123,9 @@ _REQUIRED_CAPABILITIES = ((7, 5), (8, 0), (8, 9), (9, 0), (10, 0), (10, 3), (12,
 
 
 def judge_capability(answer: Answer) -> str:
-    """Judge ``at_least(text, major, minor)``, which compares a capability such as "120" with a minimum."""
+    """Judge ``at_least(text, major, minor)``, which checks whether a compute capability such as "120" reaches
+    a minimum.
+    """
     common_texts = ["80", "75", "52", "86", "89", "90", "100", "103", "110", "120", "121"]
     rare_texts = ["30", "37", "60", "61", "62", "70", "72", "87", "88", "101", "107", "115", "130", "139"]
     random_texts = [
@@ -165,7 +167,7 @@ def _judge_comparison(
 
 
 def judge_limits(answer: Answer) -> str:
-    """Judge ``first_problem(info, grid, block, shared_bytes)``, which names an exceeded limit, or "ok"."""
+    """Judge ``first_problem(info, grid, block, shared_bytes)``, which names an exceeded launch limit."""
     info = table()[0]
     for grid, block, shared_bytes, expected, lesson in _example_launches(info):
         call_text = f"first_problem(info, {grid}, {block}, {shared_bytes})"
@@ -364,7 +366,9 @@ Job = tuple[list[DeviceInfo], float, float, float]
 
 
 def judge_choose(answer: Answer) -> str:
-    """Judge ``choose(gpus, memory_bytes, moved_bytes, flop)``, which returns the fastest suitable GPU."""
+    """Judge ``choose(gpus, memory_bytes, moved_bytes, flop)``, which returns the fastest GPU with enough
+    memory.
+    """
     rng = answer.rng
     gpus = [info for info in table() if info.fp32_tflops and info.memory_bandwidth_gbps]
     for memory_bytes, moved_bytes, flop, lesson in (
@@ -527,7 +531,7 @@ def _judge_choice(answer: Answer, job: Job, lesson: str = "", mistake_index: int
 
 
 def judge_select(answer: Answer) -> str:
-    """Judge ``make_on(cp, device_id, n)``, which creates 0, 1, ... n - 1 on the given device."""
+    """Judge ``make_on(cp, device_id, n)``, which creates an array from 0 to n - 1 on a device."""
     must_be_a_function("make_on", answer.is_function, answer.kind)
     sizes = [5, 1, 300, 70_000, int(answer.rng.integers(129, 60_000)), 0, _LARGE_COUNT]
     message = ""

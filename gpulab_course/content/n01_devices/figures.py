@@ -17,7 +17,7 @@ _UNITS_PER_ROW = 16
 
 
 def peak_rates(info: DeviceInfo) -> tuple[float, float]:
-    """Compute a GPU's FP32 peak in TFLOP/s and its memory bandwidth in GB/s from unit counts and clocks."""
+    """Compute a GPU's peak FP32 rate (TFLOP/s) and memory bandwidth (GB/s) from its units and clocks."""
     if not (info.boost_clock_mhz and info.memory_clock_mhz and info.memory_bus_bits):
         raise ValueError(f"The clocks and the bus width of a {info.name} are not known.")
     tflops = info.sm_count * info.fp32_lanes_per_sm * 2 * info.boost_clock_mhz / 1e6
@@ -25,7 +25,7 @@ def peak_rates(info: DeviceInfo) -> tuple[float, float]:
 
 
 def rates_of(info: DeviceInfo) -> Picture:
-    """Draw the parts that determine a GPU's peak rates: SMs, FP32 units of an SM, memory stacks and buses.
+    """Draw the parts of a GPU that determine its peak rates, such as SMs and memory stacks.
 
     Parameters
     ----------

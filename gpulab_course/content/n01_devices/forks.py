@@ -18,8 +18,7 @@ START_METHODS = ("fork", "spawn")
 
 
 def tried() -> str:
-    """Return text that states for a parent process and two kinds of workers whether each created a device
-    array.
+    """Return text that says whether a parent process and its two workers could each create a device array.
 
     Parent and workers are new processes, because the current process may already have a CUDA context.
     """
@@ -39,7 +38,7 @@ def tried() -> str:
 
 
 def first_array() -> str:
-    """Create a device array, and return its size or the error as text."""
+    """Create a device array. Return text with its number of elements, or with the error."""
     try:
         return f"an array of {session.cp().ones(4).size} elements"
     except Exception as error:
@@ -47,7 +46,7 @@ def first_array() -> str:
 
 
 def main() -> None:
-    """Use the device in this process and in two workers, and print the outcome of each."""
+    """Create a device array in this process and in two workers, and print each result."""
     print(f"{'parent':>6}: {first_array()}")
     for method in START_METHODS:
         if method not in multiprocessing.get_all_start_methods():

@@ -29,7 +29,7 @@ _READINGS = ("power", "SM clock", "GPU utilization", "memory controller utilizat
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Sensor readings over time: the times, one column per sensor, and the names and starts of the phases."""
+    """Sensor readings over time, with one column per sensor and the names and start times of the phases."""
 
     provenance: Provenance
     time_s: tuple[float, ...]
@@ -38,7 +38,7 @@ class Series:
     phases: tuple[tuple[str, float], ...]
 
     def picture(self) -> Picture:
-        """Draw one chart per sensor, one below the other."""
+        """Draw one chart for each sensor, one below the other."""
         figure = Figure(figsize=(7.6, 4.6), dpi=100)
         names = [name for name in _READINGS if name in self.columns]
         axes = figure.subplots(len(names), 1, sharex=True)
@@ -78,7 +78,7 @@ class Series:
 
 
 def series() -> Series:
-    """Measure sensor readings on this machine's GPU; without a GPU, return those recorded on an H200."""
+    """Measure the sensors of this machine's GPU over time. Without a GPU, return readings from an H200."""
     if session.which_device().kind == "virtual":
         text = resources.files(__package__).joinpath(RECORDING_FILE).read_text(encoding="utf-8")
         return _make_series(json.loads(text), "recorded")
@@ -107,7 +107,7 @@ def _make_series(data: dict[str, Any], source: Any) -> Series:
 
 
 def measure() -> dict[str, Any]:
-    """Read the GPU's sensors every 50 ms while the GPU is idle, multiplies matrices and copies."""
+    """Read the GPU's sensors every 50 ms while the GPU is idle, multiplies matrices and copies data."""
     import cupy
 
     backend = session.backend()

@@ -42,7 +42,7 @@ def _covering_grid(rows: int, cols: int, block: Dim3) -> tuple[int, int]:
 
 
 def scale2d(data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case for a kernel that doubles a row-major matrix, whose columns are numbered along x."""
+    """Return a test case for a kernel that doubles a row-major matrix, with its columns along x."""
     rows, cols = size
     x = data.floats((rows, cols))
     inputs = {"x": x, "rows": rows, "cols": cols}
@@ -61,7 +61,9 @@ def add_row(data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def squares(data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case for a kernel that squares numbers, with too few, enough or too many threads."""
+    """Return a test case for a kernel that squares numbers. The launch has too few, enough or too many
+    threads.
+    """
     x = data.floats(size)
     full_grid = draw.blocks_for(size, block[0])
     small_grid = max(1, full_grid // 5)  # about five iterations per thread
@@ -79,7 +81,7 @@ def squares(data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def address(data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case for a kernel whose threads store their warp number, lane and y coordinate."""
+    """Return a test case for a kernel in which each thread stores its warp number, lane and y coordinate."""
     thread_numbers = np.arange(prod(block), dtype=np.int32)
     block_numbers = np.arange(prod(size), dtype=np.int32)
     expected: dict[str, Any] = {

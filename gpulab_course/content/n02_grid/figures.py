@@ -22,7 +22,7 @@ _WARP_COLOURS = ("accent", "warn", "good", "purple", "accent-2")
 
 
 def warps_of_block(warp_numbers: Any) -> Picture:
-    """Draw the threads of a two-dimensional block as cells, in the colours of their warps.
+    """Draw the threads of a two-dimensional block as cells, with one colour per warp.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def warps_of_block(warp_numbers: Any) -> Picture:
 
 
 def sectors_of_warps(positions: Mapping[str, Any], cols: int) -> Picture:
-    """Draw which sectors of a row-major matrix of floats the lanes of a warp write.
+    """Draw the memory sectors that the lanes of a warp write in a row-major matrix of floats.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def sectors_of_warps(positions: Mapping[str, Any], cols: int) -> Picture:
 
 
 def inside_sm(info: DeviceInfo) -> Picture:
-    """Draw an SM: warp schedulers with their warp slots and execution units, and the shared parts."""
+    """Draw an SM with its warp schedulers, their warp slots and execution units, and the shared parts."""
     slots = info.max_warps_per_sm // _SCHEDULERS
     units = info.fp32_lanes_per_sm // _SCHEDULERS
     figure = Figure(figsize=(7.6, 4.0), dpi=100)
@@ -176,7 +176,7 @@ def inside_sm(info: DeviceInfo) -> Picture:
 
 
 def waiting_warps(warp_counts: Sequence[int], latency: int) -> Picture:
-    """Draw when the warps of a scheduler issue instructions and when they wait, for several numbers of warps.
+    """Draw when the warps of a scheduler issue instructions and wait, for several numbers of warps.
 
     Parameters
     ----------
@@ -228,7 +228,7 @@ def latency_hiding(
     info: DeviceInfo,
     origin: Provenance,
 ) -> Picture:
-    """Draw the bandwidth of copies as a function of the number of warps per SM.
+    """Draw the bandwidth of copies against the number of warps per SM.
 
     Parameters
     ----------

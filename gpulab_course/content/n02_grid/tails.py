@@ -8,8 +8,7 @@ from virtualgpu.records import LaunchTrace
 
 
 def told(full_launch: LaunchTrace, overflow_launch: LaunchTrace) -> dict[str, str]:
-    """Return the values for the explanation of ``02-tail-factor``, which is about the effect of one extra
-    block.
+    """Return the values that the explanation of the prediction ``02-tail-factor`` contains.
 
     Parameters
     ----------
@@ -35,7 +34,7 @@ def told(full_launch: LaunchTrace, overflow_launch: LaunchTrace) -> dict[str, st
 
 
 def unequal(trace: LaunchTrace) -> str:
-    """Return a sentence about the different durations of a launch's blocks, which all do the same work."""
+    """Return a sentence about a launch whose blocks do the same work in different times."""
     durations_us = (trace.end_ns - trace.start_ns) / 1e3
     return (
         f"{trace.grid[0]} blocks took {durations_us.min():.1f} to {durations_us.max():.1f} µs, "

@@ -40,7 +40,7 @@ def _split_by_warp(x: Any, warps: int, fill_value: int = 0) -> Any:
 
 
 def two_rules(data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case for a kernel that applies different rules to elements with even and odd indices."""
+    """Return a test case for a kernel that treats elements with even and odd indices differently."""
     x = data.any_integers(size)
     even_values = x[0::2].copy()
     odd_values = x[1::2].copy()
@@ -64,7 +64,9 @@ def two_rules(data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def warp_sum(data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case for a kernel that sums the elements of each warp, including a partly filled warp."""
+    """Return a test case for a kernel that sums the elements of each warp. The last warp may be partly
+    filled.
+    """
     x = data.integers(size, -_LARGE_INT, _LARGE_INT)
     blocks, warps = _count_blocks_and_warps(size, block)
     return Case(blocks, {"x": x, "n": size}, {"out": _split_by_warp(x, warps).sum(axis=1, dtype=np.int32)})
@@ -81,7 +83,9 @@ def _many_warps_case(data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def warp_max(data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case for a kernel that finds the largest element of each warp, which may be negative."""
+    """Return a test case for a kernel that finds the largest element of each warp. All elements may be
+    negative.
+    """
     int_min = np.iinfo(np.int32).min
     int_max = np.iinfo(np.int32).max
     x = data.integers(size, int_min, int_max)
@@ -149,7 +153,7 @@ _KEY_ROWS = (
 
 
 def compact(data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case for a kernel that moves each warp's positive elements to the front of its 32
+    """Return a test case for a kernel that moves the positive elements of each warp to the front of its
     outputs.
 
     The outputs after them stay unchanged.

@@ -25,7 +25,7 @@ def _draw_cell(axes: Axes, x: float, y: float, text: str, colour: str | None, he
 
 
 def mask_strip(mask: int) -> Picture:
-    """Draw the 32 bits of a mask, bit 0 at the right, above its hexadecimal digits."""
+    """Draw the 32 bits of a lane mask, with bit 0 at the right, above its hexadecimal digits."""
     figure, axes = empty_axes(1.25, (0, _LANES + 3.4), (0, 4.1))
     for lane in range(_LANES):
         x = 3.4 + _LANES - 1 - lane
@@ -51,7 +51,7 @@ def mask_strip(mask: int) -> Picture:
 
 
 def shuffle_sum(values: Any) -> Picture:
-    """Draw the values of a group of lanes before and after each step of a sum with `__shfl_down_sync`.
+    """Draw the values of some lanes before and after each step of a sum with `__shfl_down_sync`.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def shuffle_sum(values: Any) -> Picture:
 
 
 def compaction(ballot: int, lanes: int = 8) -> Picture:
-    """Draw the lanes that keep their elements, and the position of each element in the output."""
+    """Draw the lanes that keep their elements, and the position of each kept element in the output."""
     left_x = 2.6
     figure, axes = empty_axes(2.2, (0, left_x + lanes), (0, 5.1))
     kept_lanes = [lane for lane in range(lanes) if _has_bit(ballot, lane)]

@@ -15,7 +15,7 @@ SHIPPED = "keep_positive_as_run.npz"
 
 
 def counts(kernel: Any, grid: int, block: int, args: Sequence[Any]) -> AsRunTable:
-    """Return the table of `gl.machine_code`; without NVRTC or nvdisasm, return a stored table of an A100."""
+    """Return a launch's instruction counts. Without NVRTC or nvdisasm, return a stored table of an A100."""
     try:
         return kernels.machine_code(kernel, grid, block, args)
     except ToolMissingError:

@@ -23,18 +23,18 @@ def _run_kernel(name: str, dtype: str = "float32") -> None:
 
 
 def too_much_memory() -> None:
-    """Allocate a thousand times the memory of the largest GPU."""
+    """Try to allocate a thousand times the memory of the largest GPU."""
     session.cp().zeros(1 << 50)
 
 
 def too_many_threads() -> None:
-    """Launch blocks of 4,096 threads."""
+    """Try to launch blocks of 4,096 threads."""
     cp = session.cp()
     cp.RawKernel(_CODE, "gives_up")((1,), (4096,), (cp.ones(4096, dtype=cp.float32),))
 
 
 def illegal_address() -> None:
-    """Write to an address far outside of all allocations."""
+    """Write to an address that is far outside of all allocations."""
     _run_kernel("far_away")
 
 
@@ -44,7 +44,7 @@ def misaligned_address() -> None:
 
 
 def device_assert() -> None:
-    """Run a kernel whose assert fails."""
+    """Run a kernel with an assertion that fails."""
     _run_kernel("claims")
 
 
@@ -54,13 +54,13 @@ def launch_failure() -> None:
 
 
 def endless_kernel() -> None:
-    """Run a kernel that waits for a value that no thread writes."""
+    """Run a kernel that waits forever for a value that no thread writes."""
     _run_kernel("waits", "int32")
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row of the table: an error, the function that causes it, and its remedy."""
+    """One row of the table of CUDA errors, with the function that causes the error, and its remedy."""
 
     function: Callable[[], None]
     remedy: str
@@ -78,7 +78,7 @@ ROWS = (
 
 
 class Catalogue:
-    """A table of CUDA errors; ``runs`` contains the sandbox result of each function by its name."""
+    """A table of CUDA errors, with the sandbox result of each function in the dict ``runs``."""
 
     def __init__(self, runs: dict[str, Sandboxed], provenance: Provenance) -> None:
         self.runs = runs
@@ -107,7 +107,7 @@ class Catalogue:
 
     @property
     def lost(self) -> list[str]:
-        """The names of the functions after which the context cannot be used."""
+        """The names of the functions that leave the CUDA context unusable."""
         return [name for name, result in self.runs.items() if result.record.sticky or result.record.ended]
 
     def __repr__(self) -> str:
@@ -118,6 +118,6 @@ class Catalogue:
 
 
 def run() -> Catalogue:
-    """Run the function of each row in a sandbox process, and return the table of errors."""
+    """Run the function of each row in a sandbox process, and return the table of CUDA errors."""
     runs = {row.function.__name__: sandbox(row.function, limit_s=3.0) for row in ROWS}
     return Catalogue(runs, session.backend().provenance)

@@ -40,7 +40,7 @@ _ELEMENTS = 64
 
 
 def judge_whodunit(answer: Answer) -> str:
-    """Judge ``whodunit(program)``, which finds the kernel and the number of the first failed launch."""
+    """Judge ``whodunit(program)``, which finds the first failed launch of a program and its kernel."""
     rng = answer.rng
     for fault_count, wait_count in ((1, 0), (0, 2), (1, 2), (2, 0), (1, 1), (0, 0), (2, 1)):
         launches = int(rng.integers(6, 14))
@@ -198,7 +198,9 @@ KINDS = ("made", "none", "in place", "input", "infinite", "two", "twice", "over 
 
 
 def judge_hunt(answer: Answer) -> str:
-    """Judge ``hunt(steps, arrays)``, which finds the step that produced the first NaN, and its index."""
+    """Judge ``hunt(steps, arrays)``, which finds the step that produced the first NaN, and the index of the
+    NaN.
+    """
     unfinished_steps = ""
     for has_stale_nan in (False, True):  # whether arrays hold NaN before their step has run
         for program_kind in KINDS:
@@ -253,7 +255,7 @@ class _Program:
     expected: tuple[str, tuple[int, ...]] | None
 
     def has_state_after(self, calls: int, current_values: list[Any]) -> bool:
-        """Return whether the arrays contain the values that they must have after `calls` steps."""
+        """Return whether the arrays contain the values that are expected after the first `calls` steps."""
         expected_values = self.states[min(calls, len(self.written_values))].values()
         return all(
             np.array_equal(a, b, equal_nan=True) for a, b in zip(expected_values, current_values, strict=True)
@@ -261,7 +263,7 @@ class _Program:
 
 
 def draw_program(rng: np.random.Generator, kind: str, has_stale_nan: bool) -> _Program:
-    """Draw a program of one of `KINDS`; with `has_stale_nan`, its arrays initially contain NaN."""
+    """Return a random program of one of `KINDS`. With `has_stale_nan`, its arrays initially contain NaN."""
     step_count = 1 if kind == "alone" else int(rng.integers(4, len(_STEP_NAMES) + 1))
     names = [str(name) for name in rng.permutation(_STEP_NAMES)[:step_count]]
     rows, cols = (int(n) for n in rng.integers(2, 9, 2) + (rng.permutation(2) == 0))  # no square
@@ -606,14 +608,14 @@ BARRIER = KernelExercise(
 
 
 def freed_case(data: Draw, size: int) -> ProgramCase:
-    """Return a test case with integers whose products are exact in floating point."""
+    """Return a test case with integers, whose products are exact in floating point."""
     x = data.rng.integers(-900, 900, size).astype(np.float32)
     label = f"both(x) of {counted(size, 'element')}"
     return ProgramCase((x,), (x * 2 + 1) * (x - 3), True, label, place="device", unchanged=True)
 
 
 def both(x: Any) -> Any:
-    """The reference solution, which frees the memory after all work that uses it has ended."""
+    """The reference solution, which frees the memory only after all work that uses it has ended."""
     cp = session.cp()
     current_stream = cp.cuda.get_current_stream()
     side_stream = cp.cuda.Stream(non_blocking=True)

@@ -20,7 +20,7 @@ from virtualgpu.records.faults.history import Write
 
 @contextmanager
 def on_virtual() -> Iterator[Any]:
-    """Use a virtual device in a `with` block, even if there is a real one; yield its array module."""
+    """Use a virtual device in a `with` block, even if there is a real GPU, and yield its array module."""
     if session.real_cp() is None:
         yield session.cp()
         return
@@ -43,7 +43,7 @@ _ROW_HEIGHT = 46
 
 
 class Stray:
-    """A picture of arrays in memory with an arrow to the bytes that a thread wrote outside of its array."""
+    """A picture of arrays in memory, with an arrow to the bytes that a thread wrote outside of its array."""
 
     def __init__(self, arrays: dict[str, Any], write: Write, target_name: str, element_index: int) -> None:
         assert write.place is not None
@@ -55,7 +55,7 @@ class Stray:
         self._end = max(array.data.ptr + array.nbytes for array in arrays.values())
 
     def describe(self) -> str:
-        """Describe the picture in one sentence."""
+        """Return a sentence that describes the picture."""
         return (
             f"{self._thread_text} uses {self._target_name}[{self._element_index}] and writes "
             f"{self._hit_name}[{self._hit_index}], which is at this address."
@@ -130,7 +130,7 @@ _EVENT_GAP = 0.7  # between the end of an operation and the start of one that wa
 
 
 def reuse(host_order: Sequence[str]) -> Picture:
-    """Draw the work of two streams over time, and whether `z` reuses the memory of `doubled` too early.
+    """Draw the work of two streams over time. It shows whether `z` reuses the memory of `doubled` too early.
 
     Parameters
     ----------

@@ -33,7 +33,7 @@ _BANK_COUNT = 32
 
 
 def copy4(data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case for a kernel that copies floats, with one thread for every four elements."""
+    """Return a test case for a kernel that copies floats with one thread for every four elements."""
     x = data.floats(size, moved=True)
     return Case(draw.blocks_for(-(-size // 4), block[0]), {"x": x, "n": size}, {"y": Near(x, 0.0, ulps=0)})
 
@@ -47,7 +47,7 @@ def _tiny_values_case(data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def split(data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case for a kernel that splits points (x, y, z) into three arrays."""
+    """Return a test case for a kernel that splits an array of points (x, y, z) into three arrays."""
     xyz = data.floats((size, 3), moved=True)
     expected: dict[str, Any] = {
         name: Near(xyz[:, axis].copy(), 0.0, ulps=0) for axis, name in enumerate("xyz")
@@ -56,7 +56,7 @@ def split(data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def transpose(data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case for a kernel that transposes a matrix, with one block for every tile of 32 x 32."""
+    """Return a test case for a kernel that transposes a matrix with one block for every tile of 32 x 32."""
     rows, cols = size
     x = data.floats((rows, cols), moved=True)
     grid = draw.blocks_for(cols, _TILE_SIDE), draw.blocks_for(rows, _TILE_SIDE)
@@ -64,7 +64,7 @@ def transpose(data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def padded(data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case for a kernel that doubles the valid part of each row and sets its padding to 0.
+    """Return a test case for a kernel that doubles the valid part of each row, and sets the padding to 0.
 
     The padding of the input contains arbitrary values, also NaN.
     """
@@ -105,7 +105,7 @@ _PADDED_ROWS = (
 
 
 def median5(data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case for a kernel that computes medians of five neighbours, with the ends repeated."""
+    """Return a test case for a kernel that computes the median of each element and its four neighbours."""
     x = data.any_integers(size)
     padded_x = np.pad(x, 2, mode="edge") if size else np.zeros(4, np.int32)
     windows = np.stack([padded_x[offset : offset + size] for offset in range(5)])
@@ -119,8 +119,7 @@ def _lengths_around_five(rng: np.random.Generator, threads_at_once: int) -> list
 
 
 def matmul(data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case for a kernel that multiplies matrices of fractions; their sums are exact in any
-    order.
+    """Return a test case for a kernel that multiplies matrices. Their sums are exact in any order.
 
     One matrix contains quarters up to 1,024, which neither a byte nor half precision represents; the other
     one contains halves up to 10.
@@ -220,7 +219,7 @@ def _shows_infinity_times_zero(mistake: Mistake) -> bool:
 
 
 def judge_ways(answer: Answer) -> str:
-    """Judge ``ways(words)``, which counts the words that a warp accesses in the busiest bank."""
+    """Judge ``ways(words)``, which counts the words that a warp accesses in its busiest memory bank."""
     rng = answer.rng
     lanes = np.arange(32)
     lane_count = int(rng.integers(3, 31))
@@ -303,7 +302,9 @@ _SECTOR_BYTES = 32
 
 
 def judge_asked(answer: Answer) -> str:
-    """Judge ``asked(addresses, width_bytes)``, which counts the sectors and bytes that a request reads."""
+    """Judge ``asked(addresses, width_bytes)``, which counts the sectors and bytes that a memory request
+    reads.
+    """
     rng = answer.rng
     lanes = np.arange(32)
     for _ in range(2):

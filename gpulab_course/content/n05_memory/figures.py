@@ -17,7 +17,7 @@ from virtualgpu.records import Provenance
 
 
 def least_bytes(args: Sequence[Any]) -> int:
-    """Return the total size of the arrays among a launch's arguments, a lower bound of the moved bytes."""
+    """Return the total size of a launch's array arguments, a lower bound of the bytes that it moves."""
     arrays = {id(argument): int(argument.nbytes) for argument in args if len(getattr(argument, "shape", ()))}
     return sum(arrays.values())
 
@@ -25,7 +25,7 @@ def least_bytes(args: Sequence[Any]) -> int:
 def traffic(
     requested_bytes: Mapping[str, int], needed_bytes: Mapping[str, int], origin: Provenance
 ) -> Picture:
-    """Draw the bytes that each step requests next to the bytes that it needs.
+    """Draw the number of bytes that each step requests, next to the number of bytes that it needs.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ _LOAD_PATH = ("device memory (HBM, GDDR)", "L2", "L1", "registers")
 
 
 def levels() -> Picture:
-    """Draw the levels of the memory hierarchy, the path of a load, and the ways into shared memory."""
+    """Draw the levels of the memory hierarchy, the path of a load, and the ways to fill shared memory."""
     figure, axes = empty_axes(4.0, (0, 9.6), (0, 6.1))
     draw_box(axes, 0.4, 0.3, 5.6, 2.8, "panel", edge="muted", linewidth=1, linestyle="--")
     draw_text(axes, 6.2, 0.55, "each SM has its own", "muted")
@@ -129,7 +129,7 @@ _SHOWN_SECTORS = 8
 
 
 def sector_map(requests: Mapping[str, Sequence[int]]) -> Picture:
-    """Draw a row of memory sectors for each request, and mark the floats that the lanes of a warp read.
+    """Draw the memory sectors of each request in a row, and mark the floats that the lanes of a warp read.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def sector_map(requests: Mapping[str, Sequence[int]]) -> Picture:
 
 
 def texture_curve(texels: Sequence[float], coordinates: Any, values: Any) -> Picture:
-    """Draw the value that a texture returns as a function of the coordinate, with a box for each texel.
+    """Draw the value of a texture against the coordinate, with a box for each texel.
 
     Parameters
     ----------
@@ -225,7 +225,7 @@ _PANEL_GAP = 56
 def transpose_through_tile(
     shape: tuple[int, int], block: tuple[int, int], loads: Any, stores: Any
 ) -> Picture:
-    """Draw how a warp loads a row of a tile, and stores a column of the tile as a row of the result.
+    """Draw how a warp loads a row of a tile, and later stores a column of the tile as a row of the result.
 
     Parameters
     ----------

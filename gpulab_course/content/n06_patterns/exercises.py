@@ -28,7 +28,7 @@ _LARGE_INT = 1 << 25
 
 
 def block_stats(data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case for a kernel that finds the sum and the largest element of each block.
+    """Return a test case for a kernel that computes the sum and the maximum of each block's elements.
 
     Some blocks have only negative numbers.
     """
@@ -111,8 +111,7 @@ _WARP_SCAN_ROWS = (
 
 
 def scan(data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case for a kernel that computes the exclusive prefix sum: the sum of all previous
-    elements.
+    """Return a test case for a kernel that computes the exclusive prefix sums of an array.
 
     The sums are drawn, and the elements are their differences. Thus sums of both signs are large, but fit
     into an int. Some sums at the ends of blocks are 0, 1 or -1, which an answer may also use as a flag.
@@ -211,7 +210,7 @@ _COMPACT_ROWS = (
 
 
 def blur(data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case for a kernel that computes means of 5 × 5 pixels, with fewer blocks than tiles in y.
+    """Return a test case for a kernel that averages 5 × 5 pixels, with fewer blocks than tiles in y.
 
     Outside the picture, the nearest pixel counts.
     """
@@ -236,7 +235,7 @@ _PLAIN_ROWS = 2
 
 
 def softmax(data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case for a kernel that computes the softmax of rows; some contain only -infinity."""
+    """Return a test case for a kernel that computes the softmax of rows. Some rows contain only -infinity."""
     rows, cols = size
     offset = data.rng.choice((0, 0, 100, -100, 3000, -30_000, -1e31), (rows, 1))
     offset[:_PLAIN_ROWS] = 0

@@ -29,7 +29,7 @@ ELEMENTS = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class Lap:
-    """The result of one kernel in a `Race`: its GPU time, its bandwidth, and the counter that limits it."""
+    """The result of one kernel in a `Race`, with its GPU time, its bandwidth and its limiting counter."""
 
     name: str
     description: str
@@ -39,8 +39,7 @@ class Lap:
 
 
 def lap(work: Callable[[], Any]) -> tuple[int, Provenance]:
-    """Measure one call after a warm-up; return its GPU time in ns, summed over its operations, and the
-    provenance.
+    """Measure the total GPU time of one call in ns after a warm-up, and return it with its provenance.
 
     A virtual GPU needs no call to warm up: it has no clocks to raise, and new arrays count as cached in L2.
     """
@@ -55,7 +54,7 @@ def lap(work: Callable[[], Any]) -> tuple[int, Provenance]:
 
 
 class Race(View):
-    """A bar chart of the bandwidth of each kernel of a series, and of a copy of the same number of bytes."""
+    """A bar chart of the bandwidth of each kernel in a series, and of a copy of the same number of bytes."""
 
     def __init__(self, laps: tuple[Lap, ...], copy_lap: Lap, provenance: Provenance, title: str) -> None:
         self.laps = laps
@@ -66,11 +65,11 @@ class Race(View):
 
     @property
     def record(self) -> tuple[Lap, ...]:
-        """The results of the kernels of the series, in order."""
+        """The measured results of the kernels in the series, in order."""
         return self.laps
 
     def of_the_copy(self, rung: int) -> float:
-        """Return the bandwidth of a kernel of the series, as a fraction of the bandwidth of the copy."""
+        """Return a kernel's bandwidth as a fraction of the bandwidth of a copy."""
         return self.laps[rung].gbps / self.copy_lap.gbps
 
     def sentence(self) -> str:
@@ -125,7 +124,7 @@ def _format_lap(lap: Lap) -> str:
 
 
 def counted(counters_by_kernel: Mapping[str, KernelCounters], *counters: str) -> Table:
-    """Return a table of counters with one row per kernel and one column per counter."""
+    """Return a table of counters, with one row per kernel and one column per counter."""
     rows = [
         (name, *(f"{kernels.COUNTERS[counter](kernel_counters):,}" for counter in counters))
         for name, kernel_counters in counters_by_kernel.items()
@@ -136,7 +135,7 @@ def counted(counters_by_kernel: Mapping[str, KernelCounters], *counters: str) ->
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The CUDA C++ source of each kernel of a series, which can be unfolded in a notebook."""
+    """The CUDA C++ source of each kernel in a series, which the reader can unfold in a notebook."""
 
     parts: tuple[tuple[kernels.Rung, str], ...]
     opened: tuple[str, ...] = ()
@@ -176,7 +175,9 @@ def listing(series: str, *opened: str) -> Listing:
 
 
 def passes(series: str = "softmax", shape: tuple[int, ...] = (512, 1024)) -> Table:
-    """Return a table of sectors, DRAM bytes and time for the kernels of a series with one warp per row."""
+    """Return a table of the sectors, DRAM bytes and times of those kernels of a series that use one warp per
+    row.
+    """
     arrays = kernels.example(series, shape).arrays
     rows = []
     for rung in kernels.ladder(series).rungs[1:]:
@@ -196,7 +197,8 @@ CHAIN_BLOCKS = 20_000  # more than any GPU runs at once
 
 
 def try_orders(code: str) -> Table:
-    """Run a kernel whose blocks wait for each other in several block orders, and return a table of outcomes.
+    """Run a kernel whose blocks wait for each other in several block orders, and return a table of the
+    results.
 
     Parameters
     ----------
@@ -226,7 +228,7 @@ def try_orders(code: str) -> Table:
 
 
 def row_times() -> Table:
-    """Return the times of layer norm and softmax in the attention layer, before and after notebook 06b."""
+    """Return the times of layer norm and softmax in the attention layer before and after notebook 06b."""
     cp = session.cp()
     rows = []
     for rung in ("05", "06"):
@@ -245,12 +247,12 @@ WIDTH = 32  # floats of a row of q, k and v
 
 
 def source(file: str) -> str:
-    """Return the CUDA C++ of one of this notebook's kernels."""
+    """Return the CUDA C++ source of one of this notebook's kernels."""
     return (resources.files(__package__) / "kernels" / file).read_text(encoding="utf-8")
 
 
 def attend(n: int, threads: int) -> tuple[KernelCounters, list[Any]]:
-    """Run tiled attention with `threads` rows per tile; return its counters and arrays q, k, v, result."""
+    """Run tiled attention with `threads` rows per tile, and return its counters and its arrays."""
     cp = session.cp()
     rng = np.random.default_rng(6)
     arrays = [cp.asarray(rng.standard_normal((n, WIDTH), dtype=np.float32)) for _ in range(3)]
@@ -260,7 +262,7 @@ def attend(n: int, threads: int) -> tuple[KernelCounters, list[Any]]:
 
 
 def tile_bytes(counters: KernelCounters) -> int:
-    """Return how many bytes of k and v the blocks of attention load, from caches or from DRAM."""
+    """Return the number of bytes of the arrays k and v that the blocks of an attention kernel load."""
     lines = source("attention.cu").splitlines()
     tile_lines = {
         line_number for line_number, line in enumerate(lines, 1) if "= k[" in line or "= v[" in line
@@ -272,7 +274,9 @@ def tile_bytes(counters: KernelCounters) -> int:
 
 
 def attention() -> Table:
-    """Return a table of the bytes that tiled attention reads, for several lengths and two tile heights."""
+    """Return a table of the bytes that tiled attention reads, for several sequence lengths and two tile
+    heights.
+    """
     rows = []
     for threads in (32, 128):
         for n in (256, 512, 1024):
@@ -287,7 +291,7 @@ def attention() -> Table:
 
 
 def race(ladder: str = "reduction", elements: int = ELEMENTS) -> Race:
-    """Time all kernels of a series, each after a warm-up, and compare their bandwidths with that of a copy.
+    """Measure all kernels of a series after a warm-up, and compare their bandwidths with that of a copy.
 
     Parameters
     ----------

@@ -47,7 +47,7 @@ _TIME_LINES = (
 
 
 def fence_and_barrier() -> Picture:
-    """Draw two communicating blocks over time: without fences, with a flag and fences, and with a barrier."""
+    """Draw two communicating blocks over time, without fences, with a flag and fences, and with a barrier."""
     figure, axes = empty_axes(5.3, (-1.5, 12.2), (-0.2, 11.6))
     for panel, (title, first_block, second_block, arrows) in enumerate(_TIME_LINES):
         panel_top = 3.95 * panel
@@ -74,7 +74,7 @@ def fence_and_barrier() -> Picture:
 
 
 def scan_steps(values: Sequence[int]) -> Picture:
-    """Draw the steps of a Hillis-Steele scan of a row of numbers.
+    """Draw the steps of a Hillis-Steele scan over a row of numbers.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def scan_steps(values: Sequence[int]) -> Picture:
 
 
 def look_back(own_sums: Sequence[int], known: int) -> Picture:
-    """Draw how the last tile finds the sum of all tiles before it.
+    """Draw how the block of the last tile finds the sum of all tiles before it.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ def look_back(own_sums: Sequence[int], known: int) -> Picture:
 
 
 def private_bins(values: Any, blocks: int) -> Picture:
-    """Draw a histogram with a set of bins per block.
+    """Draw a histogram for which each block has its own set of bins.
 
     Parameters
     ----------
@@ -199,7 +199,7 @@ def private_bins(values: Any, blocks: int) -> Picture:
 
 
 def halo(block_x: int, block_y: int, radius: int) -> Picture:
-    """Draw the tile of a block with its halo, and the pixels from which one result is computed.
+    """Draw the tile of a block with its halo, and the pixels that contribute to one result.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ from gpulab import session
 
 
 def host_ms() -> float:
-    """Return the time of the host clock in ms: ``time.perf_counter()``, or a virtual GPU's modelled clock.
+    """Return the time of the host clock in ms. On a virtual GPU, this clock is modelled.
 
     On a virtual GPU, the real clock would measure the time of the simulation.
     """
@@ -21,7 +21,7 @@ def host_ms() -> float:
 
 
 def busy(duration_us: float) -> None:
-    """Keep the host busy for `duration_us` on the clock of `host_ms`."""
+    """Keep the host busy for `duration_us`, measured with the clock of `host_ms`."""
     if session.which_device().kind == "virtual":
         session.virtual_side().machine.clock.advance(1000 * duration_us)
         return
@@ -31,7 +31,7 @@ def busy(duration_us: float) -> None:
 
 
 def possible_results(program: Callable[[Any], Any], orders: int = 5) -> list[Any]:
-    """Return the distinct results of ``program(cp)`` over several valid orders of its streams.
+    """Run ``program(cp)`` in several valid orders of its streams, and return the distinct results.
 
     The program runs on a virtual GPU. A real GPU chooses one of these orders, usually the same one each time.
     """

@@ -39,7 +39,9 @@ def _draw_time_shares(rng: np.random.Generator, n: int) -> list[float]:
 
 
 def judge_stopwatch(answer: Answer) -> str:
-    """Judge ``stopwatch(work, n)``, which measures the mean time of `n` warm calls in the current stream."""
+    """Judge ``stopwatch(work, n)``, which measures the mean time of `n` calls in the current stream after a
+    warm-up.
+    """
     for n, mean_rounds in ((1, 50_000), (5, 40_000), (int(answer.rng.integers(11, 30)), 8_000), (2, 40_000)):
         call_text = f"stopwatch(work, {n})"
         shares = _draw_time_shares(answer.rng, n)
@@ -185,12 +187,12 @@ STOPWATCH = PythonExercise(
 
 
 def race_sizes(rng: np.random.Generator) -> tuple[int, ...]:
-    """Draw input lengths: short ones, a random one, and the length at which the score is counted."""
+    """Return the input lengths for the tests. The last one is the length for the score."""
     return 1, 33, 1000, int(rng.integers(5_000, 50_000)), 100_000
 
 
 def energy_case(data: Draw, size: int) -> ProgramCase:
-    """Return a test case with fractions of both signs or, for large sizes, numbers with exact squares."""
+    """Return a test case whose numbers have both signs. For large sizes, their squares are exact."""
     x = data.whole(size) if size > 50_000 else data.floats(size) * np.float32(data.rng.integers(1, 100))
     half_x = x * np.float32(0.5)
     total_energy = np.float32((half_x * half_x).sum(dtype=np.float64))
@@ -200,7 +202,7 @@ def energy_case(data: Draw, size: int) -> ProgramCase:
 
 
 def energy(x: Any) -> Any:
-    """The reference solution, in which each of the two streams waits once for the other."""
+    """The reference solution, in which each of two streams waits once for the other."""
     cp = session.cp()
     current_stream = cp.cuda.get_current_stream()
     side_stream = cp.cuda.Stream(non_blocking=True)
@@ -239,7 +241,7 @@ FEW_ROUNDS = 3
 
 
 def conveyor_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
-    """Draw pairs of a length and a number of iterations, including empty arrays and calls with much work."""
+    """Return pairs of a length and a number of iterations for the tests, including empty arrays."""
     long_length = int(rng.integers(1_200_000, 1_300_000))
     medium_length = int(rng.integers(400_000, 500_000))
     small_sizes = (
@@ -253,7 +255,7 @@ def conveyor_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
 
 
 def conveyor_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
-    """Return a test case with numbers from 0 to 1, which `work.simmer` maps to the same range."""
+    """Return a test case with numbers from 0 to 1, a range that the kernel of `work.simmer` preserves."""
     n, round_count = size
     x = data.rng.random(n, dtype=np.float32)
     step = partial(work.simmer, rounds=round_count)
@@ -262,7 +264,7 @@ def conveyor_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
 
 
 def on_pinned(bench: Any, program: Callable[..., Any], x: Any, step: Any) -> Any:
-    """Call a program with two pinned arrays, and return the second one, which initially contains NaN."""
+    """Call a program with two pinned arrays, and return the second array. Initially it contains NaN."""
     pinned_x = bench.pinned(x)
     pinned_y = bench.pinned(np.full_like(x, np.nan))
     original_x = pinned_x.copy()
@@ -275,7 +277,7 @@ def on_pinned(bench: Any, program: Callable[..., Any], x: Any, step: Any) -> Any
 
 
 def conveyor(x: Any, y: Any, step: Any, pieces: int = 8) -> Any:
-    """The reference solution, which processes the pieces in three streams in turn."""
+    """The reference solution, which distributes the pieces of the array over three streams in turn."""
     cp = session.cp()
     streams = [cp.cuda.Stream(non_blocking=True) for _ in range(3)]
     size = max(1, -(-x.size // pieces))
@@ -291,7 +293,7 @@ def conveyor(x: Any, y: Any, step: Any, pieces: int = 8) -> Any:
 
 
 def conveyor_in_one_piece(x: Any, y: Any, step: Any) -> Any:
-    """The naive version: copy the whole array to the device, process it, and copy it back."""
+    """The naive version, which copies the whole array to the device, processes it and copies it back."""
     cp = session.cp()
     a = cp.asarray(x)
     step(a)
@@ -335,13 +337,13 @@ ENVIRONMENTS = 2
 
 
 def rollout_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
-    """Draw pairs of a number of steps and the length of an observation."""
+    """Return pairs of a number of steps and the length of an observation for the tests."""
     widths = (int(n) for n in rng.integers(1, 100, 3))
     return *zip((1, 2, int(rng.integers(8, 11))), widths, strict=True), (12, 32)
 
 
 def rollout_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
-    """Return a test case with the initial observations of two environments and a number of steps."""
+    """Return a test case with a number of steps and the initial observations of two environments."""
     step_count, width = size
     starts = data.rng.random((ENVIRONMENTS, width), dtype=np.float32)
     observations = starts.copy()
@@ -351,7 +353,7 @@ def rollout_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
 
 
 def with_environments(bench: Any, program: Callable[..., Any], starts: Any, steps: int) -> Any:
-    """Call a program with environments in pinned memory, and return their last observations."""
+    """Call a program with environments in pinned memory, and return the last observation of each one."""
     envs = [work.Environment(start, bench.pinned, bench.compute, bench.uses) for start in starts]
     result = program(envs, work.decide, steps)
     if not isinstance(result, list | tuple) or [id(env) for env in result] != [id(env) for env in envs]:
@@ -363,7 +365,9 @@ def with_environments(bench: Any, program: Callable[..., Any], starts: Any, step
 
 
 def rollout(envs: Any, policy: Any, steps: int) -> Any:
-    """The reference solution: the device decides for one environment while the host steps the other."""
+    """The reference solution, in which the device decides for one environment while the host advances the
+    other one.
+    """
     cp = session.cp()
     streams = [cp.cuda.Stream(non_blocking=True) for _ in envs]
     inputs = [cp.empty(env.observation.shape, dtype=cp.float32) for env in envs]
@@ -385,7 +389,7 @@ def rollout(envs: Any, policy: Any, steps: int) -> Any:
 
 
 def in_turns(envs: Any, policy: Any, steps: int) -> Any:
-    """The naive version: for each step, launch the policy, wait, and step the environment."""
+    """The naive version, which launches the policy, waits, and advances the environment in each step."""
     cp = session.cp()
     for _ in range(steps):
         for env in envs:

@@ -27,7 +27,7 @@ ROUNDS = 32
 def three_clocks(
     iterations: Sequence[int], times_ms: Mapping[str, Sequence[float]], origin: Provenance
 ) -> Picture:
-    """Draw the times that three clocks measure, as a function of the number of iterations in a kernel.
+    """Draw the times that three clocks measure against the number of iterations in a kernel.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def three_clocks(
 
 
 def clock_spans(no_wait_ms: float, with_wait_ms: float, events_ms: float, origin: Provenance) -> Picture:
-    """Draw when three clocks start and stop, on the time axis of the work of the host and the GPU.
+    """Draw when three clocks start and stop, above the work of the host and the GPU on a time axis.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def clock_spans(no_wait_ms: float, with_wait_ms: float, events_ms: float, origin
 
 
 def conveyor(pieces: int, pinned: bool = True, waits: bool = True) -> Timeline:
-    """Run the conveyor, which copies, processes and copies back an array in pieces; return its timeline.
+    """Copy an array to the device, process it and copy it back, all in pieces, and return the timeline.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def conveyor(pieces: int, pinned: bool = True, waits: bool = True) -> Timeline:
 
 
 def find_early_kernels(record: Timeline) -> list[tuple[int, int]]:
-    """Return index pairs of a copy to the device and the kernel that started before the copy ended."""
+    """Return the index pairs of a copy to the device and a kernel that started before this copy ended."""
     copies = [index for index, a in enumerate(record.activities) if a.copy_kind == "HtoD"]
     kernels = [index for index, a in enumerate(record.activities) if a.kind == "CONCURRENT_KERNEL"]
 
@@ -166,7 +166,7 @@ def find_early_kernels(record: Timeline) -> list[tuple[int, int]]:
 
 
 def running_at_once(activities: Sequence[Activity]) -> int:
-    """Return the largest number of operations that ran at the same time."""
+    """Return the largest number of operations that ran at the same time on the device."""
     largest_count = 0
     for activity in activities:
         running_count = sum(
@@ -178,7 +178,7 @@ def running_at_once(activities: Sequence[Activity]) -> int:
 
 
 def when_it_starts(record: Timeline) -> str:
-    """Return the right choice of the prediction about the start of the kernel that was launched last."""
+    """Return the right choice for the prediction of when the last launched kernel starts."""
     *other_operations, last_kernel = sorted(record.activities, key=lambda activity: activity.correlation_id)
     if last_kernel.start_ns >= max(activity.end_ns for activity in other_operations):
         return "after all four"
@@ -188,7 +188,7 @@ def when_it_starts(record: Timeline) -> str:
 
 
 def played(program: Callable[..., Any], steps: int) -> Timeline:
-    """Run a program such as ``exercises.rollout`` on two environments, and return its timeline."""
+    """Run a program such as ``exercises.rollout`` with two environments, and return its timeline."""
     cp = session.cp()
     cupyx = session.cupyx()
 
@@ -207,7 +207,9 @@ def played(program: Callable[..., Any], steps: int) -> Timeline:
 
 
 class Conveyor(SteeredTimeline):
-    """A timeline of the conveyor, with controls for the number of pieces, pinned memory, and event waits."""
+    """A timeline of copies and kernels, with controls for the number of pieces, pinned memory and event
+    waits.
+    """
 
     pieces = traitlets.Int().tag(sync=True)
     pinned = traitlets.Int(1).tag(sync=True)
@@ -225,7 +227,7 @@ class Conveyor(SteeredTimeline):
         )
 
     def at(self, pieces: int, pinned: bool = True, waits: bool = True) -> Timeline:
-        """Return the timeline for one setting; the first call with a setting runs the conveyor."""
+        """Return the timeline for these settings. The first call with some settings runs the program."""
         key = (pieces, int(pinned), int(waits))
         if key not in self._timelines:
             with self._session_context():
@@ -236,7 +238,9 @@ class Conveyor(SteeredTimeline):
         return f"The conveyor with {self.pieces} pieces"
 
     def show_chosen(self) -> None:
-        """Show the timeline of the current setting, with a summary and the kernels that started too early."""
+        """Show the timeline for the chosen settings with a summary, and name the kernels that started too
+        early.
+        """
         record = self.at(self.pieces, bool(self.pinned), bool(self.waits))
         single_piece_ns = self.at(1, bool(self.pinned)).span_ns
         early_pairs = find_early_kernels(record)

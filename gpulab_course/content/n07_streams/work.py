@@ -26,7 +26,7 @@ def _kernel(name: str, cp: Any) -> Any:
 
 
 def simmer(a: Any, rounds: int = ROUNDS, blocks: int = BLOCKS, stream: Any = None) -> None:
-    """Launch a kernel that iterates ``v = 3.9 v (1 - v)`` in place for each element of `a` (float32).
+    """Launch a kernel that iterates ``v = 3.9 v (1 - v)`` for each element of `a` (float32) in place.
 
     The launch has `blocks` blocks of 256 threads and goes to `stream`, or to the current stream.
     """
@@ -36,7 +36,7 @@ def simmer(a: Any, rounds: int = ROUNDS, blocks: int = BLOCKS, stream: Any = Non
 
 
 def simmer_by_numpy(a: Floats, rounds: int = ROUNDS) -> Floats:
-    """Compute the result of `simmer` for `a` with NumPy."""
+    """Compute the result of the kernel `simmer` for the array `a` with NumPy."""
     a = a.copy()
     for _ in range(rounds):
         a = np.float32(3.9) * a * (np.float32(1) - a)
@@ -44,7 +44,7 @@ def simmer_by_numpy(a: Floats, rounds: int = ROUNDS) -> Floats:
 
 
 def decide(observation: Any, rounds: int = DECISION_ROUNDS) -> Any:
-    """Launch the policy kernel in the current stream, and return an action in [0, 1) per observation."""
+    """Launch the policy kernel in the current stream, and return an action in [0, 1) for each observation."""
     cp = session.cp()
     action = cp.empty_like(observation)
     grid = (-(-observation.size // THREADS),)
@@ -54,7 +54,7 @@ def decide(observation: Any, rounds: int = DECISION_ROUNDS) -> Any:
 
 
 def decide_by_numpy(observation: Floats, rounds: int = DECISION_ROUNDS) -> Floats:
-    """Compute the result of `decide` with NumPy.
+    """Compute the result of the policy kernel `decide` with NumPy.
 
     All iterations of ``v = a v + c`` together are one iteration with another a and c.
     """
@@ -80,7 +80,7 @@ def _ignore_use(action: str, array_name: str, reads: Sequence[Any] = (), writes:
 
 
 class Environment:
-    """A simulation on the host; `step` reads ``action``, writes ``observation``, and takes `STEP_US`.
+    """A simulation on the host. Its method `step` reads ``action`` and writes ``observation``.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ class Environment:
         self._report_use = report_use
 
     def step(self) -> None:
-        """Compute the next observation from the action."""
+        """Compute the environment's next observation from the action."""
         self._report_use("reads in env.step()", "env.action", reads=(self.action,))
         self._report_use("writes in env.step()", "env.observation", writes=(self.observation,))
         self._keep_busy(self.STEP_US)
@@ -119,5 +119,5 @@ class Environment:
 
     @staticmethod
     def answer(observation: Floats, action: Floats) -> Floats:
-        """Compute the observation that follows from an observation and an action."""
+        """Compute the observation that follows an observation and an action."""
         return np.float32(0.5) * observation + action

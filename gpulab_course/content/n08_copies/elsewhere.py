@@ -19,7 +19,7 @@ _TIMEOUT_S = 90
 
 
 class MeasurementTable:
-    """A table of measurements with their provenance; ``.record`` contains the numbers."""
+    """A table of measurements with their provenance. The attribute ``.record`` contains the numbers."""
 
     def __init__(
         self,
@@ -43,7 +43,9 @@ class MeasurementTable:
 
 @functools.lru_cache(maxsize=1)
 def recorded() -> Any:
-    """Load the recordings of all GPUs by name; rates are in GB/s, times in µs unless a key names ms or s."""
+    """Load the recorded measurements of all GPUs by name. Rates are in GB/s, and times in µs unless a key
+    names ms or s.
+    """
     return json.loads(resources.files(__package__).joinpath("recorded.json").read_text(encoding="utf-8"))
 
 
@@ -60,7 +62,7 @@ def _format_us(time_us: float) -> str:
 
 
 def rates() -> MeasurementTable:
-    """Return a table of the rates of copies by size, for pageable and pinned memory in both directions."""
+    """Return a table of copy rates by size, for pageable and pinned memory in both directions."""
     recording = recorded()["h200"]
     kinds = ("HtoD pinned", "DtoH pinned", "HtoD pageable", "DtoH pageable")
     rows = [
@@ -74,7 +76,9 @@ def rates() -> MeasurementTable:
 
 
 def frameworks() -> MeasurementTable:
-    """Return a table of PyTorch's copies of 64 MiB: the time until the call returns, and until the end."""
+    """Return a table of PyTorch's copies of 64 MiB, with the times until the call returns and until the copy
+    ends.
+    """
     recording = recorded()["h200"]["torch"]
     calls = {
         'pageable.to("cuda")': "pageable to cuda",
@@ -129,7 +133,9 @@ def managed() -> MeasurementTable:
 
 
 def pinning() -> MeasurementTable:
-    """Return a table that compares the first allocation of pinned memory with a copy of the same size."""
+    """Return a table that compares the time for allocating pinned memory with the time of a copy of the same
+    size.
+    """
     recordings = [recorded()[name] for name in ("h200", "h100")]
     pinning_us = [
         recording["arrays"]["first 128 MiB of pinned memory"]["call_us"] for recording in recordings
@@ -150,7 +156,9 @@ def pinning() -> MeasurementTable:
 
 
 def homeward() -> MeasurementTable:
-    """Return a table of copies of 64 MiB from the device to pageable memory, in a new or a used array."""
+    """Return a table of copies of 64 MiB from the device to pageable memory, into a new and into a used
+    array.
+    """
     recordings = [recorded()[name] for name in ("h200", "h100")]
     calls = {"x.get()": "get", "x.get(out=a), with a used before": "get out pageable"}
     rows = [
@@ -167,7 +175,9 @@ def homeward() -> MeasurementTable:
 
 
 def after_prefetch() -> dict[str, float]:
-    """Return, by GPU, a kernel's time on prefetched managed memory divided by its time on device memory."""
+    """Return, for each GPU, a kernel's time on prefetched managed memory relative to its time on device
+    memory.
+    """
     managed_times = {_gpu_name(recorded()[name]): recorded()[name]["managed"] for name in ("h200", "h100")}
     return {
         name: round(times["kernel after prefetch"] / times["device memory, kernel"], 1)
@@ -176,7 +186,7 @@ def after_prefetch() -> dict[str, float]:
 
 
 def two_gpus() -> MeasurementTable:
-    """Return a table of copies between two GPUs with and without peer access, recorded on two H200."""
+    """Return a table of copies between two H200 GPUs with and without peer access."""
     recording = recorded()["two h200"]
     rows = [
         (f"a copy of {size(size_bytes)}", f"{host_gbps:g} GB/s", f"{peer_gbps:g} GB/s")
@@ -196,7 +206,7 @@ def two_gpus() -> MeasurementTable:
 
 
 def two_processes() -> MeasurementTable:
-    """Return a table about a device array that two processes share by an IPC handle: measured or recorded."""
+    """Return a table about a device array that two processes share by an IPC handle."""
     facts, origin = _measure_or_load("gpulab_course.content.n08_copies.processes", "ipc")
     rows = (
         ("sum of 16,777,216 ones, computed in the second process", f"{facts['sum there']:,.0f}"),
@@ -209,7 +219,7 @@ def two_processes() -> MeasurementTable:
 
 
 def from_file() -> MeasurementTable:
-    """Return a table of the times to read 64 MiB from a file into device memory, by cuFile and by NumPy."""
+    """Return a table of the times in which cuFile and NumPy read 64 MiB from a file into device memory."""
     facts, origin = _measure_or_load("gpulab_course.content.n08_copies.storage", "cufile")
     numpy_ms = min(facts["by NumPy"])
     rows = [

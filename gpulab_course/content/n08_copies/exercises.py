@@ -32,7 +32,7 @@ _NO_WAIT_ADVICE = (
 
 
 def stay_sizes(rng: np.random.Generator) -> tuple[tuple[int, float], ...]:
-    """Draw pairs of a length and an upper limit: a fraction, 0, a negative one, or one above all numbers."""
+    """Return pairs of a length and an upper limit for the tests. Some limits are 0 or negative."""
     n = int(rng.integers(2_000, 9_000))
     limit = float(rng.uniform(0.1, 3.0))
     return (
@@ -49,7 +49,9 @@ def stay_sizes(rng: np.random.Generator) -> tuple[tuple[int, float], ...]:
 
 
 def stay_case(data: Draw, size: tuple[int, float]) -> ProgramCase:
-    """Return a test case for a program that subtracts the minimum, and then limits the differences."""
+    """Return a test case for a program that subtracts the minimum from an array, and then limits the
+    differences.
+    """
     n, limit = size
     x = data.integers(n, -100, 400).astype(np.float32)
     if limit < 100:
@@ -60,7 +62,7 @@ def stay_case(data: Draw, size: tuple[int, float]) -> ProgramCase:
 
 
 def stay_matrix(data: Draw, shape: tuple[int, int]) -> ProgramCase:
-    """Return a test case with a matrix, whose minimum is taken over all rows and columns."""
+    """Return a test case with a matrix, whose minimum is taken over all of its elements."""
     return _make_stay_case(data.integers(shape, -100, 400).astype(np.float32), 150.0)
 
 
@@ -77,7 +79,7 @@ def _make_stay_case(x: Any, limit: float) -> ProgramCase:
 
 
 def prepare(x: Any, limit: float) -> Any:
-    """The reference solution: three kernels, without a wait."""
+    """The reference solution, which launches three kernels and never waits for the device."""
     cp = session.cp()
     return cp.minimum(x - x.min(), limit)
 
@@ -125,7 +127,7 @@ STAY = ProgramExercise(
 
 
 def report_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
-    """Draw pairs of a length and a sign: 0 for numbers of both signs, 1 or -1 for numbers of one sign."""
+    """Return pairs of a length and a sign for the tests. The sign 0 stands for numbers of both signs."""
     return (
         (1, 0),
         (2, 1),
@@ -183,13 +185,13 @@ _REPORT_ROWS = (
 
 
 def report(x: Any) -> Any:
-    """The reference solution: three reductions, one array of their results, and one copy to the host."""
+    """The reference solution, which runs three reductions and copies their results to the host once."""
     cp = session.cp()
     return cp.stack([x.min(), x.max(), x.sum()]).get()
 
 
 def report_one_by_one(x: Any) -> Any:
-    """The naive version: one copy and one wait for each number."""
+    """The naive version, which copies each number separately and waits for each copy."""
     return np.array([float(x.min()), float(x.max()), float(x.sum())], np.float32)
 
 
@@ -225,13 +227,13 @@ REPORT = ProgramExercise(
 
 
 def pack_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
-    """Draw pairs of a number of arrays and the index of the empty array, or -1 for none."""
+    """Return pairs of a number of arrays and the index of the empty array for the tests."""
     array_count = int(rng.integers(20, 60))
     return (1, -1), (2, 0), (3, 1), (3, 2), (array_count, array_count // 2), (64, 32)
 
 
 def pack_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
-    """Return a test case with arrays of several lengths and with special values; one array may be empty."""
+    """Return a test case with arrays of several lengths, which contain special values. One may be empty."""
     array_count, empty_index = size
     lengths = data.rng.integers(1, 900, array_count)
     if empty_index >= 0:
@@ -255,7 +257,9 @@ def _make_pack_case(arrays: list[Any]) -> ProgramCase:
 
 
 def upload(parts: Any) -> Any:
-    """The reference solution: join the arrays on the host, copy once, and return views of the copy."""
+    """The reference solution, which joins the arrays on the host, copies them once, and returns views of the
+    copy.
+    """
     cp = session.cp()
     flat_array = cp.asarray(np.concatenate(parts))
     part_ends = np.cumsum([part.size for part in parts]).tolist()
@@ -265,7 +269,7 @@ def upload(parts: Any) -> Any:
 
 
 def upload_one_by_one(parts: Any) -> Any:
-    """The naive version: one copy for each array."""
+    """The naive version, which copies each array separately."""
     cp = session.cp()
     return tuple(cp.asarray(part) for part in parts)
 
@@ -300,7 +304,7 @@ PACK = ProgramExercise(
 
 
 def ring_sizes(rng: np.random.Generator) -> tuple[tuple[Any, ...], ...]:
-    """Draw pairs of a shape and a dtype, with one, two or many pieces of one or two dimensions."""
+    """Return pairs of a shape and a dtype for the tests, with arrays of one, two or many pieces."""
     piece_count = int(rng.integers(100, 200))
     n = int(rng.integers(1_000, 9_000))
     small_sizes = (
@@ -332,7 +336,9 @@ def ring_case(data: Draw, size: Any) -> ProgramCase:
 
 
 def stream_in(data: Any) -> Any:
-    """The reference solution: use two buffers in turn; refill a buffer after its last copy has ended."""
+    """The reference solution, which uses two buffers in turn. It refills a buffer after its last copy has
+    ended.
+    """
     cp = session.cp()
     cupyx = session.cupyx()
     out = cp.empty(data.shape, data.dtype)
@@ -351,7 +357,7 @@ def stream_in(data: Any) -> Any:
 
 
 def stream_in_pageable(data: Any) -> Any:
-    """The naive version: copy from pageable memory, where the host waits for each copy."""
+    """The naive version, which copies from pageable memory, so that the host waits for each copy."""
     cp = session.cp()
     out = cp.empty(data.shape, data.dtype)
     for i, chunk in enumerate(data):
@@ -390,7 +396,7 @@ RING = ProgramExercise(
 
 
 class ChosenRows:
-    """A callable that returns the numbers of the chosen rows as a device array."""
+    """A callable that returns the indices of the chosen rows as a device array."""
 
     def __init__(self, rows: npt.NDArray[np.int32]) -> None:
         self._rows = rows
@@ -400,14 +406,14 @@ class ChosenRows:
 
 
 def lookup_sizes(rng: np.random.Generator) -> tuple[tuple[Any, ...], ...]:
-    """Draw tuples of the number of rows, columns and chosen rows, and a dtype."""
+    """Return tuples of the numbers of rows, columns and chosen rows, and a dtype, for the tests."""
     rows, width, chosen_count = (int(rng.integers(min_count, 2 * min_count)) for min_count in (20_000, 8, 20))
     small_sizes = (1, 1, 1, "f4"), (100, 8, 5, "i4"), (1000, 33, 7, "f8")
     return *small_sizes, (rows, width, chosen_count, "f4"), (50_000, 16, 40, "f4")
 
 
 def lookup_case(data: Draw, size: Any) -> ProgramCase:
-    """Return a test case for a program that reads rows of a large table; the device chooses the rows."""
+    """Return a test case for a program that reads those rows of a large table which the device chooses."""
     rows, width, chosen_count, dtype = size
     table = (data.floats((rows, width), np.float64) * (1 << 20)).astype(dtype)
     chosen_rows = data.rng.integers(0, rows, chosen_count).astype(np.int32)
@@ -419,17 +425,17 @@ def lookup_case(data: Draw, size: Any) -> ProgramCase:
 
 
 def with_pinned_table(bench: Any, program: Any, table: Any, choose: Any) -> Any:
-    """Call a program with the table in pinned memory, which stays allocated until all work has ended."""
+    """Call a program with a table in pinned memory, which is freed only after all work has ended."""
     return program(bench.pinned(table), choose)
 
 
 def lookup(table: Any, choose: Any) -> Any:
-    """The reference solution: a kernel reads the rows from pinned host memory over the bus."""
+    """The reference solution, in which a kernel reads the rows from pinned host memory over the bus."""
     return mapped(table)[choose()]
 
 
 def lookup_in_a_copy(table: Any, choose: Any) -> Any:
-    """The naive version: copy the whole table to the device."""
+    """The naive version, which copies the whole table to the device."""
     return session.cp().asarray(table)[choose()]
 
 

@@ -19,7 +19,7 @@ _MAX_SQUARES = 8
 def page_migration(
     size_bytes: int, first_ns: float, second_ns: float, in_place_ns: float, origin: Provenance
 ) -> Picture:
-    """Draw where the pages of an array are while kernels read it: in managed memory and in pinned memory.
+    """Draw where the pages of managed and pinned arrays are while kernels read them.
 
     Parameters
     ----------

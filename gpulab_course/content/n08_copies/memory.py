@@ -12,7 +12,7 @@ from virtualgpu.errors import GpulabError
 
 
 def managed(shape: int | tuple[int, ...], dtype: Any = np.float32) -> Any:
-    """Return an array in managed memory, which both the host and the device can access.
+    """Return an array in managed memory, which the host and the device can both access.
 
     Raises
     ------
@@ -38,7 +38,7 @@ def managed(shape: int | tuple[int, ...], dtype: Any = np.float32) -> Any:
 
 
 def mapped(host: Any) -> Any:
-    """Return a device array that shares the bytes of a pinned NumPy array; kernels access it over the bus."""
+    """Return a device array that shares the memory of a pinned NumPy array."""
     cp = session.cp()
     memory = cp.cuda.UnownedMemory(host.ctypes.data, host.nbytes, host)
     return cp.ndarray(host.shape, host.dtype, cp.cuda.MemoryPointer(memory, 0))

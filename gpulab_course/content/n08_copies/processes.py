@@ -32,7 +32,9 @@ runtime.ipcCloseMemHandle(address)
 
 
 def measure() -> dict[str, Any]:
-    """Share an array with a second process that sums and doubles it; return sums, addresses and the time."""
+    """Share a device array with a second process, which sums and doubles it, and return the results and the
+    time.
+    """
     import cupy as cp
 
     memory = cp.cuda.Memory(4 * ELEMENTS)  # a separate cudaMalloc, because a handle is for a whole allocation

@@ -38,7 +38,7 @@ class _CuFileDescription(ctypes.Structure):
 
 
 def measure() -> dict[str, Any]:
-    """Read 64 MiB from a file into device memory with cuFile and with NumPy, and return the times in ms."""
+    """Read 64 MiB from a file into device memory with cuFile and with NumPy, and return both times in ms."""
     # Not in the system's folder for temporary files, which may be in memory.
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
         return _measure_in(Path(folder))

@@ -27,7 +27,7 @@ _COPY_CALL_US = 50  # a call that takes longer than this has waited
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A transfer of bytes in a timeline: its path, size and time, and the source line that started it.
+    """A transfer of bytes in a timeline, with its path, size and time, and the source line that started it.
 
     ``text`` is the line of the program, and ``call_ns`` the duration of its call, or 0 if it is not known.
     ``is_copy`` is true for a copy and false for a kernel that reads the bytes.
@@ -43,7 +43,9 @@ class Move:
 
     @property
     def is_kernel_read(self) -> bool:
-        """Whether a kernel read these bytes. The rate then excludes the bytes that the kernel wrote."""
+        """Whether a kernel, not a copy, read these bytes. Their rate then excludes the bytes that the kernel
+        wrote.
+        """
         return self.way in ("zero-copy", "managed", "at home") and not self.is_copy
 
     @property
@@ -52,12 +54,14 @@ class Move:
 
     @property
     def host_waited(self) -> bool:
-        """Whether the host waited: the call took more than 50 µs, and more than half of the copy's time."""
+        """Whether the host waited for the copy. The call then took more than 50 µs, and more than half of the
+        copy's time.
+        """
         return self.call_ns > max(self.time_ns / 2, _COPY_CALL_US * 1e3)
 
 
 class Place:
-    """A box on the map, such as a memory or the bus."""
+    """A box on the map of memories, such as a memory or the bus."""
 
     def __init__(self, text: str, x: float, y: float, width: float = 17, height: float = 36) -> None:
         self.text = text
@@ -108,7 +112,9 @@ _DESCRIPTIONS: dict[Way, str] = {
 
 
 class WhereCopiesGo(View):
-    """A map that highlights the path of the selected transfer, above a bar chart of all transfer rates."""
+    """A map that highlights the path of the selected transfer, above a bar chart of the rates of all
+    transfers.
+    """
 
     chosen = traitlets.Int().tag(sync=True, echo_update=False)
 
@@ -300,7 +306,7 @@ def _describe_move(move: Move) -> str:
 
 
 def where(timeline: TimelineReport, reads: Sequence[Any] = ()) -> WhereCopiesGo:
-    """Return a map with the paths of a timeline's copies and of the bytes that its kernels read.
+    """Return a map of the paths of a timeline's copies, and of the bytes that its kernels read.
 
     Parameters
     ----------

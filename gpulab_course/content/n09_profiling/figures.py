@@ -43,12 +43,12 @@ _FONT = 10
 
 # --- a session ------------------------------------------------------------------------------------------
 def with_counters(monitor: Monitor) -> Monitor:
-    """Return `monitor` if its GPU counts active SMs, otherwise the monitor of a recorded session."""
+    """Return `monitor` if its GPU counts active SMs. Otherwise return the monitor of a recorded session."""
     return monitor if monitor.record.mean("sm_active") is not None else Monitor(record=recorded_session())
 
 
 class BusySms(Steered):
-    """A chart of ``nvidia-smi``'s utilization and the number of busy SMs, for kernels that spin."""
+    """A chart of the utilization from ``nvidia-smi`` and the number of busy SMs, for kernels that spin."""
 
     launch_index = traitlets.Int(0).tag(sync=True, echo_update=False)
 
@@ -68,7 +68,7 @@ class BusySms(Steered):
 
     @property
     def record(self) -> LoadSamples:
-        """The samples of the GPU's load that the chart shows."""
+        """The samples of the GPU's utilization and busy SMs that the chart shows."""
         return self._record
 
     def _moved(self, _change: Any) -> None:
@@ -86,7 +86,7 @@ class BusySms(Steered):
         return utilization, active_share, occupancy
 
     def sentence(self) -> str:
-        """Return the shown values in one sentence."""
+        """Return a sentence with the values that the chart shows."""
         utilization, active_share, occupancy = (number(value, 2) for value in self._median_values())
         return (
             f"{spinning(*SPINS[self.launch_index])}: {utilization} % GPU utilization, {active_share} % of "
@@ -127,7 +127,7 @@ class BusySms(Steered):
 
 # --- profiles -------------------------------------------------------------------------------------------
 def profiled(loop: Callable[[Any, Any], object]) -> ProfileReport:
-    """Profile a loop over two small arrays; without CUPTI, profile it on the virtual GPU."""
+    """Profile a loop over two small arrays. Without CUPTI, profile it on the virtual GPU."""
 
     def profile_on(cp: Any) -> ProfileReport:
         x, loss = (cp.full(2048, 0.5, cp.float32) for _ in range(2))
@@ -158,7 +158,8 @@ def _picture(axes: Axes, caption: str) -> Picture:
 
 
 def ceiling(peak_gflops: float, bandwidth_gbps: float, intensities: Sequence[float]) -> Picture:
-    """Draw the roofline of a device, its ridge point, and the maximum performance for the given intensities.
+    """Draw the roofline of a device with its ridge point and the maximum performance at the given
+    intensities.
 
     Parameters
     ----------
@@ -228,7 +229,7 @@ def ceiling(peak_gflops: float, bandwidth_gbps: float, intensities: Sequence[flo
 
 
 def path_of(timeline: Timeline, steps: Iterable[Any]) -> Picture:
-    """Draw the kernels of each stream over time, with the kernels of the critical path in another colour.
+    """Draw the kernels of each stream over time. Kernels on the critical path have another colour.
 
     Parameters
     ----------
@@ -285,7 +286,7 @@ def path_of(timeline: Timeline, steps: Iterable[Any]) -> Picture:
 
 
 def power_after(record: LoadSamples, name: str) -> Picture:
-    """Draw the power after the start of a phase: reported by NVML, and from the energy counter.
+    """Draw the power after the start of a phase, as NVML reports it and as the energy counter implies it.
 
     Parameters
     ----------

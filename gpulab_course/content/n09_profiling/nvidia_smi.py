@@ -9,7 +9,7 @@ from gpulab.views.tables import Table
 
 
 def wrote(tool: str) -> Table:
-    """Return a table of the recorded output of ``dmon`` or ``query``, with one line per phase."""
+    """Return a table of the recorded output of ``nvidia-smi dmon`` or a query, with one line per phase."""
     text = resources.files(__package__).joinpath("smi.json").read_text(encoding="utf-8")
     data = json.loads(text)
     rows = tuple((phase, *cells) for phase, cells in data[tool]["rows"])

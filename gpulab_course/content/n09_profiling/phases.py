@@ -37,12 +37,12 @@ _SECONDS = 2.0
 
 
 def spinning(blocks: int, threads: int) -> str:
-    """Return the name of the phase in which `blocks` blocks of `threads` threads spin."""
+    """Return the name of the phase in which `blocks` blocks of `threads` threads each spin."""
     return f"spin: {blocks} {'block' if blocks == 1 else 'blocks'} of {threads:,}"
 
 
 def phases() -> list[tuple[str, Callable[[], object]]]:
-    """Return the programs to monitor, by name. There are none on a virtual GPU, which has no sensors."""
+    """Return the programs to monitor by name, or none on a virtual GPU, which has no sensors."""
     if session.which_device().kind == "virtual":
         return []
     cp = session.cp()

@@ -43,7 +43,7 @@ def nsight_systems() -> Screens:
 
 
 def nsys_summary(report: str, *headings: str) -> Table:
-    """Tabulate columns of a summary that ``nsys stats`` printed.
+    """Tabulate some columns of a summary that ``nsys stats`` printed.
 
     Parameters
     ----------
@@ -76,12 +76,12 @@ def _shorten(text: str) -> str:
 
 
 def launches() -> list[Launch]:
-    """Return the launches of the recorded report, read from its CSV."""
+    """Return the kernel launches of the recorded report, read from its CSV file."""
     return parse_csv(nsight_compute().screen("--csv"))
 
 
 def ncu_metrics() -> Table:
-    """Tabulate the metrics of the report that one should read first, with one column per launch."""
+    """Tabulate the metrics of the report to read first, with one column per kernel launch."""
     profiled_launches = launches()
     rows = tuple(
         (section, metric, *(format_value(launch.metrics[metric]) for launch in profiled_launches))
@@ -92,7 +92,7 @@ def ncu_metrics() -> Table:
 
 
 def ncu_rules(kernel: str, most: int = 3) -> Table:
-    """Tabulate the rules of Nsight Compute that estimate the largest savings for a kernel.
+    """Tabulate the rules of Nsight Compute with the largest estimated savings for a kernel.
 
     Parameters
     ----------

@@ -61,12 +61,14 @@ _EDGE_SIZES = (
 
 
 def round_up(size: int, unit: int) -> int:
-    """Return the next multiple of `unit` that is at least `size`."""
+    """Return `size`, rounded up to a multiple of `unit`."""
     return -(-size // unit) * unit
 
 
 def after_one(size: int) -> tuple[int, int, int, int]:
-    """Return the used and reserved bytes of CuPy's and of PyTorch's pool after one allocation (reference)."""
+    """Return the used and reserved bytes of CuPy's and PyTorch's memory pools after one allocation
+    (reference).
+    """
     block_bytes = round_up(size, 512)
     if not size:
         return 0, 0, 0, 0
@@ -90,7 +92,7 @@ _PART_NAMES = (
 
 
 def judge_after_one(answer: Answer) -> str:
-    """Judge `after_one` with sizes around each limit of the pools, and with random sizes."""
+    """Judge the function `after_one` with random sizes, and with sizes around each limit of the pools."""
     rng = answer.rng
     large_size = 2 * MIB * int(rng.integers(6, 40))
     offsets = (-1, 1, 512, 513, MIB - 512, MIB, MIB + 512)
@@ -145,7 +147,9 @@ PREDICT = PythonExercise("10-predict", "Used and reserved, in both pools", judge
 
 
 def scale_sizes(rng: np.random.Generator) -> tuple[tuple[int, float], ...]:
-    """Draw pairs of a length and a scale; with a negative scale, all numbers have the same sign."""
+    """Return pairs of a length and a scale for the tests. With a negative scale, all numbers have the same
+    sign.
+    """
     size = int(rng.integers(50_000, 99_000))
     small_sizes = (
         (1, 1.0),
@@ -160,7 +164,7 @@ def scale_sizes(rng: np.random.Generator) -> tuple[tuple[int, float], ...]:
 
 
 def scale_case(random_data: Draw, size: tuple[int, float]) -> ProgramCase:
-    """Return a test case with numbers that are far apart, equal, or of one sign, and with some fractions."""
+    """Return a test case with numbers that are far apart, equal, or all of one sign."""
     n, factor = size
     x = random_data.whole(n, -1000, 1000) * np.float32(factor)
     if n == 33:
@@ -179,7 +183,7 @@ def scale_case(random_data: Draw, size: tuple[int, float]) -> ProgramCase:
 
 
 def scaled(x: Any) -> Any:
-    """Scale numbers to the range -1 to 1 in one new array that is changed in place (reference)."""
+    """Scale an array to the range from -1 to 1 in one new array (reference)."""
     cp = session.cp()
     minimum = x.min()
     maximum = x.max()
@@ -191,7 +195,7 @@ def scaled(x: Any) -> Any:
 
 
 def scaled_naive(x: Any) -> Any:
-    """Scale numbers to the range -1 to 1 with a new array for each step (naive version)."""
+    """Scale an array to the range from -1 to 1 with a new array for each step (naive version)."""
     cp = session.cp()
     minimum = x.min()
     maximum = x.max()
@@ -233,14 +237,14 @@ KEPT = 1000
 
 
 def fit_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
-    """Draw pairs of a number of windows and the length of a window."""
+    """Return pairs of a number of windows and the length of a window for the tests."""
     window_count = int(rng.integers(4, 7))
     n = int(rng.integers(60_000, 90_000))
     return (1, 1), (1, 1000), (2, 33), (window_count, n), (3, 100_000), (8, 1 << 19)
 
 
 def fit_case(random_data: Draw, size: tuple[int, int]) -> ProgramCase:
-    """Return a test case with windows of an array, whose largest magnitudes are at the ends or negative."""
+    """Return a test case with windows of an array. Their largest magnitudes are at the ends or negative."""
     window_count, n = size
     x = random_data.floats(2 * n) * np.float32(100)
     starts = random_data.rng.integers(0, n + 1, window_count)
@@ -266,7 +270,7 @@ def fit_case(random_data: Draw, size: tuple[int, int]) -> ProgramCase:
 
 
 def call_with_limited_memory(recorder: Any, program: Any, x: Any, starts: tuple[int, ...], n: int) -> Any:
-    """Call a program with device memory for only its input, its result, and 4/3 of a window."""
+    """Call a program with device memory for only its input, its result, and 4/3 of one window."""
     cp_pool = recorder.cp.get_default_memory_pool()
     cp_pool.free_all_blocks()
     free_bytes = 1.34 * 4 * n + 2 * len(starts) * 8 * KEPT + 64 * KIB
@@ -278,7 +282,7 @@ def call_with_limited_memory(recorder: Any, program: Any, x: Any, starts: tuple[
 
 
 def tops(x: Any, starts: tuple[int, ...], n: int) -> Any:
-    """Compute the maximum of each window with one workspace, after allocating the results (reference)."""
+    """Compute the maximum of each window with one workspace, after the results were allocated (reference)."""
     cp = session.cp()
     results = cp.empty((len(starts), KEPT), np.float32)
     workspace = cp.empty(n, np.float32)
@@ -290,7 +294,7 @@ def tops(x: Any, starts: tuple[int, ...], n: int) -> Any:
 
 
 def tops_in_freed_memory(x: Any, starts: tuple[int, ...], n: int) -> Any:
-    """Compute the maxima as the exercise does: a result can be allocated in memory that was just freed."""
+    """Compute the maximum of each window, with results in memory that was just freed (naive version)."""
     cp = session.cp()
     results = []
     for start in starts:
@@ -337,12 +341,12 @@ FIT = ProgramExercise(
 
 
 def side_sizes(rng: np.random.Generator) -> tuple[int, ...]:
-    """Draw input lengths: small ones, a random one, and the length at which the score is counted."""
+    """Return the input lengths for the tests. The last one is the length for the score."""
     return 1, 33, 1000, int(rng.integers(5_000, 90_000)), 100_000
 
 
 def side_case(random_data: Draw, n: int) -> ProgramCase:
-    """Return a test case with a long path of work on a side stream and a short path on the main stream."""
+    """Return a test case with much work on a side stream and little work on the main stream."""
     x = random_data.floats(n) * np.float32(100)
     side_result = Near(x * np.float32(2) + np.float32(40), np.abs(x) * 2 + 40)
     label = f"both(x) with {counted(n, 'element')}"
@@ -350,7 +354,7 @@ def side_case(random_data: Draw, n: int) -> ProgramCase:
 
 
 def both(x: Any) -> Any:
-    """Run both paths, and free memory that the side stream reads only after the streams join (reference)."""
+    """Run both paths, and free the side stream's memory only after the streams have joined (reference)."""
     cp = session.cp()
     main_stream = cp.cuda.get_current_stream()
     side_stream = cp.cuda.Stream(non_blocking=True)
@@ -366,7 +370,7 @@ def both(x: Any) -> Any:
 
 
 def both_freed_early(x: Any) -> Any:
-    """Run both paths as given in the exercise, where `doubled` is freed while the side stream reads it."""
+    """Run both paths, but free the array `doubled` while the side stream still reads it (naive version)."""
     cp = session.cp()
     main_stream = cp.cuda.get_current_stream()
     side_stream = cp.cuda.Stream(non_blocking=True)
@@ -415,7 +419,7 @@ SIDE = ProgramExercise(
 
 
 def pool_case(random_data: Draw, count: int) -> ProgramCase:
-    """Return a test case with requests to a pool, whose driver calls are checked afterwards."""
+    """Return a test case with requests to a memory pool. Its driver calls are checked afterwards."""
     requests = pool.trace(random_data, count)
     return ProgramCase(
         (requests,),
@@ -426,7 +430,7 @@ def pool_case(random_data: Draw, count: int) -> ProgramCase:
 
 
 def run_recorded(recorder: Any, program: Callable[..., Any], requests: tuple[pool.Request, ...]) -> Any:
-    """Run a trace of requests on two pools, and record the number of their driver calls."""
+    """Send a trace of requests to two memory pools, and record the number of their driver calls."""
     return recorder.watched(lambda: pool.drive(program, requests))
 
 
@@ -455,7 +459,7 @@ POOL = ProgramExercise(
 
 
 def rows_sizes(rng: np.random.Generator) -> tuple[tuple[int, int, float], ...]:
-    """Draw triples of the number of tokens, their length, and their scale."""
+    """Return triples of the number of tokens, their length and their scale for the tests."""
     odd_count = int(rng.integers(66, 127))
     row_count = int(rng.integers(129, 192))
     small_sizes = (1, 4, 1.0), (33, 8, 0.9), (64, 16, 16.0), (65, 4, 1.0), (odd_count, 4, 32.0)
@@ -463,7 +467,7 @@ def rows_sizes(rng: np.random.Generator) -> tuple[tuple[int, int, float], ...]:
 
 
 def rows_case(random_data: Draw, size: tuple[int, int, float]) -> ProgramCase:
-    """Return a test case with tokens (n, d); exponentials overflow for tokens with a large scale."""
+    """Return a test case with tokens (n, d). For a large scale, the exponentials overflow."""
     n, d, factor = size
     h = (random_data.whole((n, d), -3, 4) / 4 * factor).astype(np.float32)
     scores = h.astype(np.float64) @ h.T / np.sqrt(d)
@@ -475,7 +479,7 @@ def rows_case(random_data: Draw, size: tuple[int, int, float]) -> ProgramCase:
 
 
 def attend(h: Any) -> Any:
-    """Compute attention in place, for 64 rows of scores at a time (reference)."""
+    """Compute attention in place for 64 rows of scores at a time (reference)."""
     cp = session.cp()
     n, d = h.shape
     output = cp.empty_like(h)
@@ -491,7 +495,7 @@ def attend(h: Any) -> Any:
 
 
 def attend_naive(h: Any) -> Any:
-    """Compute attention with the scores of all rows and a new array for each step (naive version)."""
+    """Compute attention with all rows of scores, and with a new array for each step (naive version)."""
     cp = session.cp()
     scores = h @ h.T * np.float32(h.shape[1] ** -0.5)
     powers = cp.exp(scores - scores.max(axis=1, keepdims=True))

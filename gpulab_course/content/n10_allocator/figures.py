@@ -31,13 +31,13 @@ def device_used_bytes() -> int:
 
 
 def levels() -> dict[str, int]:
-    """Return the bytes in use on three levels: by arrays, by the default pool, and on the device."""
+    """Return the number of bytes that are in use by arrays, by the default pool and on the device."""
     pool = session.cp().get_default_memory_pool()
     return {"used": pool.used_bytes(), "reserved": pool.total_bytes(), "device": device_used_bytes()}
 
 
 def in_a_thread(function: Callable[[], Any]) -> Any:
-    """Run a function in another thread and return its result."""
+    """Run a function in another thread, and return its result."""
     results: list[Any] = []
     thread = threading.Thread(target=lambda: results.append(function()))
     thread.start()
@@ -46,7 +46,7 @@ def in_a_thread(function: Callable[[], Any]) -> Any:
 
 
 def with_settings(trace: Any, *variants: dict[str, Any]) -> str:
-    """Return a table of the memory that PyTorch's allocator reserves for a trace, with several settings."""
+    """Return a table of the memory that PyTorch's allocator reserves for a trace under several settings."""
     rows = []
     for settings in ({}, *variants):
         statistics = trace.replayed("PyTorch", **settings).statistics().nested()
@@ -68,7 +68,7 @@ def tokens(n: int, d: int = 32) -> Any:
 
 
 def attention(h: Any) -> Any:
-    """Compute attention in simple steps, each of which allocates an array (n, n)."""
+    """Compute attention in simple steps, each of which allocates an array of n x n elements."""
     cp = session.cp()
     scores = h @ h.T * np.float32(h.shape[1] ** -0.5)
     powers = cp.exp(scores - scores.max(axis=1, keepdims=True))
@@ -78,7 +78,7 @@ def attention(h: Any) -> Any:
 
 # --- pictures -------------------------------------------------------------------------------------------
 def nested(level_bytes: Mapping[str, int]) -> Picture:
-    """Draw used memory as a part of reserved memory, and reserved memory as a part of device memory.
+    """Draw the used memory inside the reserved memory, and the reserved memory inside the device memory.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def nested(level_bytes: Mapping[str, int]) -> Picture:
 
 
 def reused(doubled_address: int, z_address: int) -> Picture:
-    """Draw a race on memory that was freed too early: the order of the host and of two streams.
+    """Draw a race on memory that was freed too early, with the order of the host and of two streams.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def reused(doubled_address: int, z_address: int) -> Picture:
 
 
 def lifetimes(trace: AllocatorTrace, names: Sequence[str], least_bytes: int = 64 << 10) -> Picture:
-    """Draw the lifetime of each large array of a trace as a bar, and the total size of all live arrays.
+    """Draw the lifetime of each large array in a trace as a bar, and the total size of all live arrays.
 
     Parameters
     ----------
@@ -223,7 +223,7 @@ def lifetimes(trace: AllocatorTrace, names: Sequence[str], least_bytes: int = 64
 
 
 def kept_outputs(layers: int, every: int) -> Picture:
-    """Draw which layer outputs stay in memory until the end: all, one in `every`, or copies on the host.
+    """Draw which layer outputs stay in memory: all of them, one in `every`, or copies on the host.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ UNIT_BYTES = 512
 
 
 class MyPool:
-    """The reference pool, which uses best fit, splits and joins blocks, and keeps free blocks per stream."""
+    """The reference memory pool, which uses best fit, and keeps free blocks separately for each stream."""
 
     def __init__(self, driver: Any) -> None:
         self.driver = driver
@@ -56,7 +56,7 @@ class MyPool:
                 break
 
     def empty_cache(self) -> None:
-        """Return all segments without used blocks to the driver."""
+        """Return all segments of the pool without used blocks to the driver."""
         segments = {block[2] for block in self.blocks.values()}
         for segment in segments:
             addresses = [a for a, block in self.blocks.items() if block[2] == segment]
@@ -66,20 +66,20 @@ class MyPool:
 
 
 class NoPool:
-    """The naive version of a pool, which calls the driver for each allocation and each release."""
+    """The naive memory pool, which calls the driver for each allocation and each release."""
 
     def __init__(self, driver: Any) -> None:
         self.driver = driver
         self.sizes: dict[int, int] = {}
 
     def malloc(self, size: int, stream: int) -> int:
-        """Return the address of a new segment."""
+        """Return the address of a new memory segment."""
         address = int(self.driver.malloc(size))
         self.sizes[address] = size
         return address
 
     def free(self, address: int) -> None:
-        """Return a segment to the driver."""
+        """Return a memory segment to the driver."""
         if address not in self.sizes:
             raise ValueError("not mine")
         del self.sizes[address]
@@ -91,7 +91,7 @@ class NoPool:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request of a trace to a pool.
+    """One request to a memory pool, as a part of a trace.
 
     ``malloc`` allocates `size` bytes as allocation `number`, and ``free`` frees this allocation. ``refuse``
     frees an address `size` bytes after the start of the allocation, which must raise an error. ``empty``

@@ -37,7 +37,8 @@ def dot_of(
     bytes_field: str = "dram_bytes",
     peak: str = "",
 ) -> tuple[float, float, float]:
-    """Return the roofline point of a kernel: operations per byte, GFLOP/s, and the share of the ceiling.
+    """Return a kernel's point in a roofline chart, with its operations per byte, its GFLOP/s and its share of
+    the ceiling.
 
     The keyword arguments reproduce known mistakes.
     """
@@ -179,7 +180,8 @@ Samples = list[dict[str, float]]
 
 
 def throttled_shares(samples: Samples) -> tuple[float, float]:
-    """Return the shares of the busy time in which power and in which temperature limited the clocks.
+    """Return the share of the busy time in which power limited the clocks, and the share in which temperature
+    did.
 
     Each sample lasts until the next one.
     """
@@ -196,7 +198,9 @@ def throttled_shares(samples: Samples) -> tuple[float, float]:
 
 
 def cause_of(samples: Samples) -> tuple[str, float]:
-    """Return the expected answer for 09-throttled: the cause, and its share of the busy time."""
+    """Return the expected answer to the exercise 09-throttled, which is a cause and its share of the busy
+    time.
+    """
     power_share, heat_share = throttled_shares(samples)
     if max(power_share, heat_share) <= LEAST_SHARE:
         return "no", 0.0
@@ -204,7 +208,7 @@ def cause_of(samples: Samples) -> tuple[str, float]:
 
 
 def judge_throttled(answer: Answer) -> str:
-    """Judge ``throttled(samples)``, which finds why clocks were limited, and for which share of time."""
+    """Judge ``throttled(samples)``, which finds why clocks were limited, and for which share of the time."""
     for description, samples, lesson in _draw_sessions(answer.rng):
         call_text = f"throttled of {description}"
         result = call(answer, samples, name="throttled", shown=call_text)

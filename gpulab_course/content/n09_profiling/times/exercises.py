@@ -94,7 +94,9 @@ class _Layers:
 def run_annotated(
     answer: Any, rounds: list[int], broken_layer: int, threads: int, is_interrupted: bool = False
 ) -> dict[str, Any]:
-    """Run the annotated layers in the answer's process; return the profile's ranges and expected times."""
+    """Run the annotated layers in the answer's process, and return the profile's ranges and the expected
+    times.
+    """
     cp = session.cp()
     barrier = threading.Barrier(threads) if threads > 1 else None
     error = _Interrupt if is_interrupted else LookupError
@@ -191,7 +193,7 @@ def _run_and_note_errors(run_layers: Callable[[Any], None], x: Any, outcome: dic
 
 
 def judge_nvtx(answer: Answer) -> str:
-    """Judge ``annotated(layers)``, which returns the layers, each in an NVTX range with its own name."""
+    """Judge ``annotated(layers)``, which puts each layer into an NVTX range with the layer's name."""
     rng = answer.rng
     round_counts = [int(n) for n in rng.choice(range(20, 400), 12, replace=False)]
     shared_rounds = [round_counts[0], round_counts[1], round_counts[0], round_counts[2]]
@@ -322,7 +324,7 @@ Stage = tuple[str, int, int, int]
 
 
 def run_stages(steps: list[Stage], host_us: float = 0.0) -> None:
-    """Launch stages in two streams, keep the host busy, and synchronize both streams.
+    """Launch stages of kernels in two streams, keep the host busy, and synchronize both streams.
 
     Stages in the same stream run one after the other.
     """
@@ -339,7 +341,7 @@ def run_stages(steps: list[Stage], host_us: float = 0.0) -> None:
 
 
 def run_first(answer: Any, steps: list[Stage], host_us: float, faster: dict[str, float]) -> dict[str, Any]:
-    """Run the answer in its own process; return its choice, and the wall time with each kernel improved."""
+    """Run the answer in its own process. Return its choice, and the wall time with each kernel improved."""
     report = profile(run_stages, steps, host_us, warmup=1)
     choice = call_here(answer, report, dict(faster), name="first", shown="first(p, faster)")
     empty_stages = profile(run_stages, [(name, 0, 1, 0) for name in stages.NAMES], warmup=1).record
@@ -367,7 +369,7 @@ def _kernel_totals(report: ProfileReport) -> dict[str, tuple[int, int]]:
 
 
 def draw_programs(rng: np.random.Generator) -> list[tuple[str, list[Stage], float, dict[str, float]]]:
-    """Draw programs in which the kernel with the longest time is not the kernel to improve."""
+    """Return random programs in which the kernel with the longest time is not the kernel to improve."""
 
     def names() -> list[str]:
         return [str(name) for name in rng.permutation(stages.NAMES)]
@@ -422,7 +424,7 @@ def draw_programs(rng: np.random.Generator) -> list[tuple[str, list[Stage], floa
 
 
 def judge_first(answer: Answer) -> str:
-    """Judge ``first(p, faster)``, which returns the kernel to improve and the speedup of the program."""
+    """Judge ``first(p, faster)``, which returns the kernel to improve first and the resulting speedup."""
     for description, program_steps, host_us, speedup_factors in draw_programs(answer.rng):
         outcome = answer.ask(run_first, program_steps, host_us, speedup_factors, shown="first(p, faster)")
         _judge_choice(outcome, speedup_factors, f"of a program with {description}")
@@ -533,19 +535,19 @@ _FAULTS = {
 
 
 def warm_up(x: Any, rounds: int) -> Any:
-    """Program A: launch many short stages that change one array."""
+    """Launch many short stages that change one array (program A)."""
     for _ in range(rounds):
         stages.run("embed", x, 20)
     return x
 
 
 def weigh(parts: list[Any], weights: Any) -> list[Any]:
-    """Program B: multiply each device array by a host array of weights."""
+    """Multiply each device array by a host array of weights (program B)."""
     return [part * session.cp().asarray(weights) for part in parts]
 
 
 def follow(x: Any, rounds: int) -> list[float]:
-    """Program C: launch stages that change one array, and return its mean after each stage."""
+    """Launch stages that change one array, and return its mean after each stage (program C)."""
     means = []
     for _ in range(rounds):
         stages.run("gate", x, 500)
@@ -554,7 +556,7 @@ def follow(x: Any, rounds: int) -> list[float]:
 
 
 def combine(parts: list[Any]) -> Any:
-    """Program D: launch a long stage for each array, and return the sum of the arrays."""
+    """Launch a long stage for each array, and return the sum of the arrays (program D)."""
     for part in parts:
         stages.run("mix", part, 5_000)
     return sum(parts[1:], start=parts[0])
@@ -569,7 +571,7 @@ PROGRAMS: dict[str, tuple[str, Callable[..., Any]]] = {
 
 
 def arguments(key: str, large: bool, seed: int) -> tuple[Any, ...]:
-    """Create the arguments of the program with this letter."""
+    """Create the arguments of the program with this letter from A to D."""
     cp = session.cp()
     rng = np.random.default_rng(seed)
 
@@ -588,7 +590,9 @@ def arguments(key: str, large: bool, seed: int) -> tuple[Any, ...]:
 
 
 def run_pair(answer: Any, key: str, seed: int) -> dict[str, Any]:
-    """Run the original and the learner's program in the answer's process; return their results and counts."""
+    """Run the original and the learner's program in the answer's process, and return their results and
+    counts.
+    """
     if not isinstance(answer, dict) or key not in answer:
         return {"shape": False}
     cause_and_program = answer[key]
@@ -662,7 +666,7 @@ def _operation_counts(record: Timeline) -> dict[str, int]:
 
 
 def judge_timelines(answer: Answer) -> str:
-    """Judge a dict with the cause of each program's waits, and with a faster version of each program."""
+    """Judge a dict with the cause of the waits in each program, and a faster version of each program."""
     for key, (cause, _) in PROGRAMS.items():
         outcome = answer.ask(run_pair, key, int(answer.rng.integers(1 << 30)), shown=f"program {key}")
         if not outcome["shape"]:

@@ -21,6 +21,6 @@ def _kernel(name: str, cp: Any) -> Any:
 
 
 def run(name: str, values: Any, rounds: int, blocks: int = 1) -> None:
-    """Launch a kernel in the current stream that iterates ``v = 3.9 v (1 - v)`` in place for each element."""
+    """Launch a kernel in the current stream that iterates ``v = 3.9 v (1 - v)`` for each element in place."""
     if values.size:
         _kernel(name, session.cp())((blocks,), (THREADS,), (values, np.int32(values.size), np.int32(rounds)))
