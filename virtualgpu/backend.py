@@ -95,7 +95,7 @@ class VirtualBackend:
         return DeviceMetrics(self.provenance, self.machine.clock.now_ns, driver_limits(cp.cuda.runtime))
 
     def kernel_stats(self, kernel: Any) -> KernelStats:
-        """Return the registers and the memory that a kernel uses on the current device, as chosen by ptxas."""
+        """Return the registers and memory that a kernel uses on the current device, as chosen by ptxas."""
         module = self._compile_kernel(kernel)
         return module.stats(module.symbol(kernel.name), self.device_info())
 

@@ -24,7 +24,7 @@ MAX_ENTRIES = 2000
 
 
 def directory() -> Path:
-    """Return the folder of the compilation cache, which is ``GPULAB_CACHE_DIR`` or the user's cache folder."""
+    """Return the folder of the compilation cache: ``GPULAB_CACHE_DIR`` or the user's cache folder."""
     setting = os.environ.get("GPULAB_CACHE_DIR")
     return Path(setting).expanduser() if setting else user_cache_path("gpulab")
 

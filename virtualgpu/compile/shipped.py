@@ -83,7 +83,7 @@ def compiler() -> str:
 
 
 def keys() -> frozenset[str]:
-    """Return the keys of all sources that were compiled in advance. The function `key_of` computes such keys."""
+    """Return the keys of all sources that were compiled in advance, as `key_of` computes them."""
     return frozenset(_store()["images"])
 
 
@@ -94,7 +94,7 @@ def key_of(code: str, target: int, options: Sequence[str], name_expressions: Seq
 
 
 def pack(images: Iterable[tuple[str, ShippedImage]], nvrtc: str) -> bytes:
-    """Return the contents of a file that stores compiled images. The dictionary `images` maps keys to images."""
+    """Return the contents of a file that stores compiled images. The keys of `images` identify them."""
     store_content = {
         "format": FORMAT,
         "version": VERSION,

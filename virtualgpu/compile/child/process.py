@@ -19,7 +19,7 @@ class CompilerEndedError(Exception):
 
 
 class Compiler:
-    """A connection to a separate compiler process. Requests of several threads are handled one after another."""
+    """A connection to a compiler process. Requests of several threads are handled one after another."""
 
     def __init__(self) -> None:
         self._reset()

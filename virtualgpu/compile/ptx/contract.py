@@ -59,7 +59,7 @@ def _contract_function(function: ir.Function) -> ir.Function:
 
 
 def fusions(function: ir.Function) -> dict[int, tuple[int, int]]:
-    """Return the multiplication that ptxas fuses with each addition, and the number of its operand (0 or 1)."""
+    """Return the multiplication that ptxas fuses with each addition, and its operand number (0 or 1)."""
     kinds = {
         instruction.pc: instruction.root for instruction in function.instructions if _is_free(instruction)
     }

@@ -138,7 +138,7 @@ class RawKernel:
 
     @property
     def local_size_bytes(self) -> int:
-        """Size of the kernel's local memory per thread in bytes, which contains the stack frame and spills."""
+        """Size of the kernel's local memory per thread in bytes, including the stack frame and spills."""
         return self.stats.local_bytes
 
     @property
@@ -289,7 +289,7 @@ class RawModule:
         self.name_expressions = None if name_expressions is None else tuple(name_expressions)
 
     def compile(self, log_stream: Any = None) -> None:
-        """Compile the module now instead of at its first use. NVRTC's warnings are written to `log_stream`."""
+        """Compile the module now instead of at its first use, and write NVRTC's warnings to `log_stream`."""
         module = self._module()
         if log_stream is not None:
             module.write_log(log_stream)

@@ -144,7 +144,7 @@ class Generator:
         return self._sample_with_numpy("chisquare", size, np.float64, df)
 
     def dirichlet(self, alpha: Any, size: Any = None) -> ndarray:
-        """Draw samples from a Dirichlet distribution. Each sample is a vector of fractions that add up to 1."""
+        """Draw samples from a Dirichlet distribution. Each sample is a vector of fractions with the sum 1."""
         return self._sample_with_numpy("dirichlet", size, np.float64, alpha)
 
     def f(self, dfnum: Any, dfden: Any, size: Any = None) -> ndarray:

@@ -42,7 +42,7 @@ def ones(shape: Any, dtype: Any = float, order: str = "C") -> ndarray:
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C") -> ndarray:
-    """Return a new array in which all elements have the same value. The default dtype is that of the value."""
+    """Return a new array in which all elements have the same value, by default with the value's dtype."""
     if dtype is None:
         dtype = fill_value.dtype if hasattr(fill_value, "dtype") else np.array(fill_value).dtype
     return _fill_array(ndarray(shape, dtype, order=order), fill_value)
@@ -233,7 +233,7 @@ def _computed_from_numbers(function: Callable[..., Any], *args: Any, **kwargs: A
 
 
 def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> ndarray:
-    """Return evenly spaced values in ``[start, stop)``. With one argument, the values are in ``[0, start)``."""
+    """Return evenly spaced values in ``[start, stop)``, or in ``[0, start)`` if `stop` is not given."""
     if stop is None:
         start, stop = 0, start
     size = (float(stop) - float(start)) / float(step) if step else 0.0

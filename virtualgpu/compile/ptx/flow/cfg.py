@@ -21,7 +21,7 @@ _BLOCK_ENDS = {"bra", "brx", "ret", "exit", "trap"}
 
 
 def is_warp_meeting(instruction: ir.Instruction) -> bool:
-    """Return whether the lanes of a warp synchronise at an instruction, such as ``__syncwarp`` or a shuffle."""
+    """Return whether the lanes of a warp synchronise at an instruction such as ``__syncwarp``."""
     if instruction.root in ("bar", "barrier"):
         return "warp" in instruction.parts
     return instruction.root in _WARP_WIDE and "sync" in instruction.parts
