@@ -19,7 +19,7 @@ Table = npt.NDArray[np.float64]
 
 
 class Ring:
-    """A table of numbers with a fixed size. New rows replace the oldest rows.
+    """A table of numbers with a fixed number of rows. New rows replace the oldest rows.
 
     Parameters
     ----------
@@ -33,13 +33,15 @@ class Ring:
         self.added = 0
 
     def add(self, row: Sequence[float | None]) -> None:
-        """Add a row. None is stored as NaN."""
+        """Add a row to the table. The value None is stored as NaN."""
         with self._lock:
             self._rows[self.added % len(self._rows)] = row
             self.added += 1
 
     def since(self, number: int = 0) -> Table:
-        """Return the stored rows from row `number`, counted from 0."""
+        """Return the stored rows, starting with row `number`. The first row that was ever added has the
+        number 0.
+        """
         with self._lock:
             capacity = len(self._rows)
             start = max(0, number, self.added - capacity)
@@ -47,7 +49,7 @@ class Ring:
 
 
 def check_rate(rate_hz: float) -> float:
-    """Return the rate unchanged if it is valid.
+    """Return the sampling rate unchanged if it is valid, and raise an error otherwise.
 
     Raises
     ------
@@ -63,7 +65,7 @@ def check_rate(rate_hz: float) -> float:
 
 
 class Sampler:
-    """A thread that calls a function at a fixed rate and ends when this object is deleted.
+    """A thread that calls a function at a fixed rate. It ends when this object is deleted.
 
     An exception of the function does not reach the program. The row then contains NaN, and `failure` has the
     message until a reading succeeds.
@@ -113,14 +115,16 @@ class Sampler:
 
     @property
     def state(self) -> str:
-        """The state: ``"live"``, ``"paused"`` or ``"stopped"``."""
+        """The state of the thread, which is ``"live"``, ``"paused"`` or ``"stopped"``."""
         if self._thread is None or self._ended.is_set():
             return "stopped"
         return "live" if self._active.is_set() else "paused"
 
     @property
     def now_ns(self) -> int:
-        """The nanoseconds since this object was created. The times of the rows are values of this clock."""
+        """The time in nanoseconds since this object was created. The times of all rows refer to this
+        clock.
+        """
         return time.perf_counter_ns() - self.began_ns
 
     def start(self) -> None:
@@ -141,18 +145,18 @@ class Sampler:
         self._thread.start()
 
     def pause(self) -> None:
-        """Take no readings until `resume`. A row of NaN separates the earlier from the later readings."""
+        """Pause the readings until `resume` is called. A row of NaN separates earlier from later readings."""
         if self.state == "live":
             self._active.clear()
             self._ring.add((self.now_ns, *self._empty_row))
 
     def resume(self) -> None:
-        """Continue after a `pause`."""
+        """Continue the readings after a call of `pause`."""
         if self.state == "paused":
             self._active.set()
 
     def stop(self) -> bool:
-        """Stop permanently, but keep the readings. Return False if a reading hangs."""
+        """Stop the readings permanently, but keep the stored ones. Return False if a reading hangs."""
         self._ended.set()
         if self._thread is None or self._thread is threading.current_thread():
             return True
@@ -182,11 +186,13 @@ class Sampler:
 
     @property
     def added(self) -> int:
-        """The number of rows that were added, including rows that are no longer kept."""
+        """The number of rows that were added so far, including rows that are no longer stored."""
         return self._ring.added
 
     def rows(self, since: int = 0) -> Table:
-        """Return the kept rows from row `since`: the time in nanoseconds, then the values of the reading."""
+        """Return the stored rows, starting with row `since`. A row contains the time in nanoseconds and the
+        values of a reading.
+        """
         return self._ring.since(since)
 
 

@@ -19,7 +19,7 @@ _OLD_SANDBOX_LINE = re.compile(
 
 @magics_class
 class GpuMagics(Magics):
-    """The IPython magics that record a line or a cell, or run a cell in a separate process."""
+    """IPython magics that record a line or a cell, or run a cell in a separate process."""
 
     shell: Any  # always set: only an IPython shell makes one of these
 
@@ -105,7 +105,7 @@ class GpuMagics(Magics):
 
 
 def register(shell: Any) -> None:
-    """Register the magics with an IPython shell."""
+    """Register gpulab's magics with an IPython shell."""
     shell.register_magics(GpuMagics)
 
 

@@ -53,7 +53,7 @@ _ADVICE_BY_MODULE = {
 
 
 def use_in_ipython(shell: Any = None) -> None:
-    """If IPython is running, register the magics, and hide gpulab's frames from error messages.
+    """Register the magics and hide gpulab's frames in error messages, if IPython is running.
 
     An existing error handler of the shell is kept.
     """

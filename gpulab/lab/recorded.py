@@ -26,12 +26,12 @@ TIMELINES = "timelines.json"
 
 
 class NotRecordedError(GpulabError, LookupError):
-    """Error raised if no shipped record matches a request; the message lists the available records."""
+    """Error raised if no shipped record matches a request. The message lists the available records."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedLaunch:
-    """A recorded launch: its program, arguments, device and date.
+    """A recorded kernel launch with its program, arguments, device and date.
 
     ``what`` is ``"blocks"`` or ``"warp"``. ``arguments`` are descriptions from `in_words`. ``code`` is the
     CUDA C++ source of a record of blocks; the trace of a warp already contains its source.
@@ -51,7 +51,7 @@ class RecordedLaunch:
 
     @property
     def trace(self) -> Any:
-        """The recorded data: a `LaunchTrace` or a `WarpTrace`."""
+        """The recorded data of the launch, which is a `LaunchTrace` or a `WarpTrace`."""
         return load(self.name)
 
     def __str__(self) -> str:
@@ -67,21 +67,21 @@ class _InWords:
 
 
 class RecordedTimeline(_InWords):
-    """A shipped timeline, with the program, device and date of the recording."""
+    """A timeline that ships with gpulab, with the program, the device and the date of the recording."""
 
     @property
     def timeline(self) -> Timeline:
-        """The recorded data."""
+        """The timeline that was recorded."""
         timeline: Timeline = load(self.name)
         return timeline
 
 
 class RecordedSession(_InWords):
-    """A recording of a GPU's load in several phases, with device and date."""
+    """A recording of the load of a GPU in several phases, with the device and the date."""
 
 
 class RecordedTable:
-    """The shipped records, displayed as a table; ``.record`` holds them as data."""
+    """A table of the shipped records. Its attribute ``.record`` contains the records as data."""
 
     def __init__(self, records: Sequence[Record]) -> None:
         self.record = tuple(records)
@@ -111,7 +111,7 @@ class RecordedTable:
         return Table("Recorded launches and timelines that ship with gpulab", headings, rows)
 
     def to_pandas(self) -> Any:
-        """Return the table as a `pandas.DataFrame`."""
+        """Return the table of records as a `pandas.DataFrame`."""
         return self._table().to_pandas()
 
     def __repr__(self) -> str:
@@ -128,7 +128,7 @@ _KINDS = {RecordedTimeline: "timeline", RecordedSession: "monitor"}
 def recorded(
     name: str | None = None,
 ) -> RecordedTable | views.LaunchChart | views.WarpStepper | TimelineReport | Monitor:
-    """List the recordings of GPUs that ship with gpulab, or display one of them.
+    """List the GPU recordings that ship with gpulab, or display one of them.
 
     Parameters
     ----------
@@ -170,7 +170,8 @@ def recorded(
 
 
 def beside(device: str, launch: Launch) -> LaunchTrace:
-    """Return the recorded block trace of the same launch on `device`: same program, shape and arguments.
+    """Return the recorded block trace of the same launch on the GPU `device`, with the same program, shape
+    and arguments.
 
     See `same_program`. Arrays are compared by type and shape, not by their contents.
 
@@ -209,12 +210,14 @@ def beside(device: str, launch: Launch) -> LaunchTrace:
 
 
 def in_words(args: Sequence[Any]) -> tuple[str, ...]:
-    """Describe a launch's arguments: ``"float32[1024, 4]"`` for an array, the value for a number."""
+    """Describe the arguments of a launch as text. An array becomes ``"float32[1024, 4]"``, and a number
+    becomes its value.
+    """
     return tuple(f"{arg.dtype}{list(arg.shape)}" if getattr(arg, "shape", ()) else f"{arg}" for arg in args)
 
 
 def load(name: str) -> Any:
-    """Read a shipped record, such as ``h200_maze_warp``, which was recorded on an H200.
+    """Load a shipped record such as ``h200_maze_warp``, which was recorded on an H200.
 
     Raises
     ------

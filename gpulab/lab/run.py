@@ -96,7 +96,7 @@ def launch(
 
 
 class Run(LaunchChart):
-    """The SM and the time of every block of a launch, with methods for further analyses of this launch.
+    """The SM and the time of each block of a launch. It has methods for further analyses of this launch.
 
     Each analysis runs the kernel again with the arrays as they were before the launch. Afterwards, the
     present contents of the arrays are restored. See `gpulab.launch` for the memory that this needs.
@@ -128,7 +128,7 @@ class Run(LaunchChart):
         watch: str | Sequence[str] = (),
         stop: str | Sequence[str] = (),
     ) -> views.WarpStepper:
-        """Step through one warp of the launch; the options are those of `gpulab.warps`."""
+        """Step through one warp of the launch. The options are those of `gpulab.warps`."""
         return self._observe_again(
             kernels.warps,
             block_index=block_index,
@@ -151,7 +151,7 @@ class Run(LaunchChart):
         block_index: Shape = (0, 0, 0),
         space: str = "both",
     ) -> views.AccessMicroscope:
-        """Show which sectors and banks the lanes of each access use. See `gpulab.access`."""
+        """Show which sectors and banks the lanes of a warp use in each access. See `gpulab.access`."""
         return self._observe_again(access, line=line, warp=warp, block_index=block_index, space=space)
 
     def fragments(
@@ -162,7 +162,9 @@ class Run(LaunchChart):
         block_index: Shape = (0, 0, 0),
         max_steps: int = 20_000,
     ) -> views.FragmentView:
-        """Show which lane and register holds each element of matrix instructions. See `gpulab.fragments`."""
+        """Show which lane and register holds each element of the matrix instructions. See
+        `gpulab.fragments`.
+        """
         return self._observe_again(
             fragments, line=line, warp=warp, block_index=block_index, max_steps=max_steps
         )
@@ -172,7 +174,9 @@ class Run(LaunchChart):
         return self._observe_again(pipeline, block_index=block_index, max_steps=max_steps)
 
     def machine_code(self) -> AsRunTable:
-        """Compare the counts in PTX with those in machine code. See `gpulab.machine_code`."""
+        """Compare the instruction counts of the PTX with those of the machine code. See
+        `gpulab.machine_code`.
+        """
         return self._observe_again(kernels.machine_code)
 
     def sanitize(
@@ -184,21 +188,23 @@ class Run(LaunchChart):
         nan: bool = False,
         tool: str = "",
     ) -> SanitizerTable:
-        """Check the launch for errors that a normal run may not show. See `gpulab.sanitize`."""
+        """Check the launch for errors that an ordinary run may not show. See `gpulab.sanitize`."""
         return self._observe_again(
             kernels.sanitize, tools=tools, block_order=block_order, seed=seed, nan=nan, tool=tool
         )
 
     def diagnose(self, *, caches: Literal["cold", "warm"] = "cold", baseline: Any = None) -> DiagnosisTable:
-        """Explain the time of the launch, or compare it with the run `baseline`. See `gpulab.diagnose`."""
+        """Explain what determines the time of the launch, or compare it with the run `baseline`. See
+        `gpulab.diagnose`.
+        """
         return self._observe_again(diagnose, caches=caches, baseline=baseline)
 
     def roofline(self, *, caches: Literal["cold", "warm"] = "cold") -> views.RooflineChart:
-        """Show the launch in a roofline chart; ``gl.roofline(run, other)`` shows several launches."""
+        """Show the launch in a roofline chart. To show several launches, use ``gl.roofline(run, other)``."""
         return roofline(self, caches=caches)
 
     def close(self) -> None:
-        """End the live view, and free the copies of the arrays' contents."""
+        """End the live view, and free the saved copies of the array contents."""
         super().close()
         self.kept.drop()
 

@@ -62,7 +62,7 @@ class _CheckRecorder:
 
 
 class StreamCheck(Recorded[StreamReport], what="check of streams", write="with gl.check_streams() as found:"):
-    """The check of the streams in a ``with`` block, with its findings."""
+    """The result of checking the streams in a ``with`` block for accesses without a defined order."""
 
     def _recorder_of_now(self) -> _CheckRecorder:
         return _CheckRecorder()
@@ -72,7 +72,9 @@ class StreamCheck(Recorded[StreamReport], what="check of streams", write="with g
 
     @property
     def findings(self) -> tuple[StreamHazard, ...]:
-        """The findings, one per pair of source lines, in the order of the program."""
+        """The findings of the check in the order of the program. There is one finding per pair of source
+        lines.
+        """
         return self.record.findings
 
     def _sentence(self) -> str:

@@ -82,7 +82,7 @@ def open_timeline(path: str | Path, *, most_events: int = 100_000) -> TimelineRe
 def timelines(
     *timelines: TimelineReport | Timeline, **named_timelines: TimelineReport | Timeline
 ) -> views.TimelineView:
-    """Show several timelines below each other on one time axis; each begins at its own start.
+    """Show several timelines below each other on one time axis. Each timeline begins at time zero.
 
     Parameters
     ----------
@@ -117,12 +117,12 @@ def _record_of(timeline: TimelineReport | Timeline) -> Timeline:
 
 
 def busy_ns(record: Timeline) -> int:
-    """Return the time in which at least one operation ran: the length of the union of their intervals."""
+    """Return the total time in which at least one operation ran. Overlapping operations are counted once."""
     return overlap.length_ns(overlap.intervals(record.activities))
 
 
 class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timeline() as t:"):
-    """A timeline, recorded in a ``with`` block, which can be displayed, analysed and saved.
+    """A timeline of a ``with`` block, which can be displayed, analysed and saved.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timelin
         return session.backend().timeline_recorder()
 
     def overlap(self) -> tables.Answers[Overlap]:
-        """Return how much work ran at the same time, for each pair of engines and each pair of streams.
+        """Return how long each pair of engines, and each pair of streams, worked at the same time.
 
         The value is a percentage of the shorter of the two busy times; see `gpulab.analysis.overlap`.
 
@@ -146,11 +146,13 @@ class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timelin
         return tables.overlaps(overlap.overlap(self.record), self.record)
 
     def gaps(self, min_ns: int = 0) -> tables.Answers[Gap]:
-        """Return the idle intervals of each stream and engine (`min_ns` or longer), with their causes."""
+        """Return the idle intervals of each stream and engine with their causes. Intervals shorter than
+        `min_ns` are left out.
+        """
         return tables.gaps(gaps.gaps(self.record, min_ns), self.record)
 
     def critical_path(self) -> tables.Answers[PathStep]:
-        """Return the chain of operations and host intervals that determines the duration."""
+        """Return the chain of operations and host intervals that determines the duration of the timeline."""
         return tables.path(critical_path.critical_path(self.record), self.record)
 
     def advice(self) -> tables.Answers[Advice]:
@@ -158,7 +160,9 @@ class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timelin
         return tables.advice(advice.advice(self.record), self.record)
 
     def describe(self) -> str:
-        """Return a description of the timeline in words: operations, overlap, critical path and advice."""
+        """Return a text description of the timeline with its operations, overlap, critical path and
+        advice.
+        """
         paragraphs = [sentences.sentence(self.record), *([self.record.note] if self.record.note else [])]
         for answers in (self.overlap(), self.critical_path(), self.advice()):
             paragraphs.append(repr(answers))
@@ -176,7 +180,8 @@ class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timelin
     beside = old_method("beside", "compare")
 
     def compare(self, *others: TimelineReport | Timeline) -> views.TimelineView:
-        """Show this timeline and others below each other on one time axis, for example modelled and measured.
+        """Show this timeline and others below each other on one time axis, for example modelled and measured
+        ones.
 
         See `timelines`.
         """

@@ -26,7 +26,7 @@ _CPU_S = 60  # limit on the processor time of each process, in case the parent i
 
 
 def main() -> None:
-    """Read requests of the parent, execute them, and send the results."""
+    """Read requests from the parent process, execute them, and send back the results."""
     requests = os.fdopen(_move_to_high_fd(0), "rb")
     replies = _move_to_high_fd(1)
     # From here on the answer's output and input are its own.
@@ -55,17 +55,17 @@ def main() -> None:
 
 
 def load(_: Any, pickled: bytes) -> Any:
-    """Unpickle the object that later requests use as their subject, such as a learner's answer."""
+    """Unpickle the object to which later requests refer, such as the answer of a learner."""
     return pickle.loads(pickled)
 
 
 def itself(answer: Any) -> Any:
-    """Return the answer unchanged. This is used if the answer is a value and not a function."""
+    """Return the answer unchanged. This function is used if the answer is a value and not a function."""
     return answer
 
 
 def call_answer(answer: Any, *arguments: Any) -> Any:
-    """Call the answer with the given arguments, and return its result."""
+    """Call the answer of a learner with the given arguments, and return its result."""
     return answer(*arguments)
 
 
@@ -80,12 +80,12 @@ class _ParentCalls:
         self._process: int | None = os.getpid()
 
     def close(self) -> None:
-        """Reject further calls, so that the answer's threads cannot read replies to later requests."""
+        """Reject all further calls, so that threads of the answer cannot read replies to later requests."""
         with self._lock:
             self._process = None
 
     def ask(self, *arguments: Any) -> Any:
-        """Call the parent's function with plain data, and return its result or raise its error."""
+        """Call a function in the parent process with plain data. Return its result or raise its error."""
         question = values.encode(("asks", arguments))
         with self._lock:
             if os.getpid() != self._process:

@@ -9,11 +9,11 @@ _LONGEST = 200
 
 
 class ProcessError(Exception):
-    """Error for a process that did not return a value; its message is a sentence that starts with "it"."""
+    """Error for a process that did not return a value. The message is a sentence that starts with "it"."""
 
 
 def spelt(value: Any) -> str:
-    """Return the repr of a value, shortened to one line, or the name of its type if repr fails."""
+    """Return the repr of a value, shortened to one line. If repr fails, return the name of the type."""
     short_repr = reprlib.Repr()
     short_repr.maxstring = short_repr.maxother = short_repr.maxlong = 60
     try:
@@ -33,5 +33,5 @@ def unexpected(error: BaseException) -> str:
 
 
 def exit_message(error: SystemExit) -> str:
-    """Return the sentence for a program that called ``exit()``."""
+    """Return a sentence about a program that called ``exit()``."""
     return f"it calls exit({'' if error.code is None else spelt(error.code)}), which would end Python."

@@ -22,8 +22,8 @@ _RANK_LIMIT_FACTOR = 2
 
 
 class Group:
-    """Processes, one per device, with a common time limit. If one of them fails or exceeds the limit, all are
-    ended.
+    """A group of processes with a common time limit, one process per device. If one of them fails or exceeds
+    the limit, all are ended.
 
     Parameters
     ----------
@@ -61,7 +61,8 @@ class Group:
         self._folder.cleanup()
 
     def ask(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
-        """Call ``function(at, rank, *arguments)`` in each process, and return the results as plain data.
+        """Call ``function(at, rank, *arguments)`` in each process of the group, and return the results as
+        plain data.
 
         The function calls ``at(call)`` to record which call the rank makes next, for error messages.
 

@@ -54,7 +54,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 class Process:
-    """A running process with the main program `child`.
+    """A running process whose main program is the module `child`.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ class Process:
         self.pid = self.top = self._popen.pid
 
     def poll(self) -> int | None:
-        """Return the exit status, in the form of ``Popen.returncode``, or None while the process runs."""
+        """Return the exit status as ``Popen.returncode`` does, or None while the process is running."""
         if self._popen is not None:
             return self._popen.poll()
         if self._status is None and self._keeper_line is not None:
@@ -127,8 +127,8 @@ class Process:
         return self._status
 
     def kill(self) -> None:
-        """Kill the process and all its descendants, even if the keeper (the process that started it) does not
-        respond.
+        """Kill the process and all its descendants. This works even if the keeper (the process that started
+        it) does not respond.
         """
         if self._popen is not None:
             end_descendants(self.pid)
@@ -179,7 +179,7 @@ class _Server:
             )
 
     def serves(self) -> bool:
-        """Return whether the server is running and not stopped."""
+        """Return whether the fork server is running and has not been stopped."""
         return self.process.poll() is None and not is_stopped(self.process.pid)
 
     def end(self) -> None:
@@ -249,8 +249,8 @@ def _folder() -> str:
 
 
 def serve(server_socket: socket.socket) -> None:
-    """Run the fork server: fork a keeper, which starts and supervises one process, for each message that
-    arrives.
+    """Run the fork server, which forks a keeper for each message. A keeper starts and supervises one
+    process.
     """
     loaded_modules: set[str] = set()
     _load(_PRELOADED_MODULES, loaded_modules)

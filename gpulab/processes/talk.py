@@ -30,7 +30,7 @@ _CONTROL_CHARACTERS = re.compile(r"\x1b\[[\d;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]
 
 
 class Talk:
-    """A process with limits, to which requests can be sent.
+    """A process with resource limits that executes requests.
 
     Parameters
     ----------
@@ -93,14 +93,14 @@ class Talk:
                 pipe.close()
 
     def begin(self) -> None:
-        """Start to apply the limits. Earlier use of time and memory does not count."""
+        """Begin to apply the resource limits. Time and memory that were used earlier do not count."""
         self._initial_cpu_s = self._watch.look(self._memory_bytes).cpu_s
         self._has_limits = True
         self._spent_s = 0.0
         self._waited_s = 0.0
 
     def limit(self, limit_s: float, longest_s: float, memory_bytes: int) -> None:
-        """Change the limits; the new limits start now."""
+        """Change the resource limits. The new limits apply from now on."""
         self._limit_s = limit_s
         self._longest_s = longest_s
         self._memory_bytes = memory_bytes
@@ -250,7 +250,7 @@ class Talk:
         return f"it ended Python with status {status} before it returned. Remove exit() and similar calls."
 
     def printed(self) -> tuple[str, int]:
-        """End the process; return the first lines that it printed, and their total number."""
+        """End the process. Return the first lines that it printed and the total number of lines."""
         self._process.kill()
         self._printed.thread.join(1)
         return _CONTROL_CHARACTERS.sub("", self._printed.bytes.decode(errors="replace")), self._printed.lines

@@ -19,7 +19,9 @@ _WORKING_STATES = (psutil.STATUS_RUNNING, psutil.STATUS_DISK_SLEEP)
 
 
 def descendants(pid: int) -> list[int]:
-    """Return all descendants of the process `pid`, parents first, without `pid`."""
+    """Return the IDs of all descendants of the process `pid`. Parents come before their children, and `pid`
+    itself is not included.
+    """
     pids = []
     unvisited_pids = [pid]
     while unvisited_pids:
@@ -30,7 +32,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def children(pid: int) -> list[int]:
-    """Return the child processes of `pid`, including processes that were reparented to it."""
+    """Return the child processes of the process `pid`, including processes that were reparented to it."""
     try:
         lists = [(task / "children").read_text() for task in (_PROC / str(pid) / "task").iterdir()]
     except OSError:  # the process has ended, or this system does not list children
@@ -42,7 +44,7 @@ def children(pid: int) -> list[int]:
 
 
 def end_descendants(pid: int) -> None:
-    """Kill all descendants of a process, and repeat this until only zombies are left."""
+    """Kill all descendants of a process. This is repeated until only zombies are left."""
     for _ in range(_KILL_ROUNDS):
         live_processes = [child for child in descendants(pid) if not _has_ended(child)]
         if not live_processes:
@@ -63,7 +65,7 @@ def _has_ended(pid: int) -> bool:
 
 
 def is_stopped(pid: int) -> bool:
-    """Return whether a process is stopped, as after SIGSTOP."""
+    """Return whether a process is stopped, for example after the signal SIGSTOP."""
     with contextlib.suppress(psutil.Error):
         return bool(psutil.Process(pid).status() == psutil.STATUS_STOPPED)
     return False
@@ -84,7 +86,7 @@ class ResourceUse:
 
 
 class Watch:
-    """Meter for the resources that a process and all its descendants use."""
+    """A meter for the resources that a process and all its descendants use."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -92,8 +94,8 @@ class Watch:
         self._processes: dict[int, psutil.Process] = {}
 
     def look(self, memory_limit_bytes: int) -> ResourceUse:
-        """Measure the resources in use by all these processes. Above the memory limit, shared pages count
-        once.
+        """Measure the resources that these processes use. Above the memory limit, shared pages are counted
+        only once.
         """
         pids = [self._pid, *descendants(self._pid)]
         if len(pids) > MOST_PROCESSES:

@@ -25,16 +25,16 @@ _DTYPE_KINDS = "biufcSU"  # of arrays: what needs no Python objects
 
 
 class TooMuchError(ValueError):
-    """Error for a value that is too large to be transferred."""
+    """Error for a value that is too large to be sent to another process."""
 
 
 class DamagedError(ValueError):
-    """Error for bytes that do not represent a value."""
+    """Error for bytes from which no value can be decoded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """A placeholder for a value that is not plain data. Only the name of its type was transferred."""
+    """A placeholder for a value that is not plain data. Only the name of the value's type was transferred."""
 
     kind: str
 
@@ -44,20 +44,20 @@ class Other:
 
 @dataclass(frozen=True, slots=True)
 class OnDevice:
-    """The contents of an array that an answer returned in device memory."""
+    """The contents of a device array that the answer of a learner returned."""
 
     values: npt.NDArray[Any]
 
 
 def kind_of(value: Any) -> str:
-    """Return the name of a value's type, as the learner knows the type."""
+    """Return the name of a value's type in the form that the learner knows."""
     if isinstance(value, Other):
         return value.kind
     return "cupy.ndarray" if isinstance(value, OnDevice) else type(value).__name__
 
 
 def encode(value: Any) -> bytes:
-    """Return a value as bytes.
+    """Encode a value as bytes.
 
     Raises
     ------
@@ -129,7 +129,7 @@ class _Parts:
 
 
 def decode(data: bytes) -> Any:
-    """Return the value that was encoded by `encode`.
+    """Decode a value from the bytes that the function `encode` returned.
 
     Raises
     ------

@@ -63,7 +63,7 @@ Instrument = Callable[[str, str], instrument.InstrumentedPtx]
 
 
 class CudaBackend:
-    """The backend of a real CUDA device. It observes a launch by running an instrumented copy of the kernel.
+    """The backend for a real CUDA device. It observes a launch by running an instrumented copy of the kernel.
 
     Parameters
     ----------
@@ -124,7 +124,8 @@ class CudaBackend:
         return RealWatcher(int(self._device.id), self.ptx)
 
     def observe(self, launch: Launch, /, *observations: Observation[Any]) -> Any:
-        """Run an instrumented copy of the kernel instead of the kernel, and return its records.
+        """Run an instrumented copy of a kernel instead of the kernel itself, and return the records of the
+        copy.
 
         Each copy makes one observation. For several observations the launch is repeated with restored arrays.
 
@@ -194,7 +195,7 @@ class CudaBackend:
         return time.perf_counter_ns()
 
     def ptx(self, kernel: Any) -> str:
-        """Return the PTX of a kernel for this device, without instrumentation."""
+        """Return the PTX of a kernel for this device without instrumentation."""
         with self._device:
             return compile_ptx(kernel_source(kernel), self._device.compute_capability)
 

@@ -18,7 +18,9 @@ def device_name(device: cupy.cuda.Device) -> str:
 
 
 def open_nvml(device: cupy.cuda.Device) -> NvmlDevice | None:
-    """Return the NVML object of a device, or None without NVML (as in some containers and VMs)."""
+    """Return the NVML object of a device, or None if NVML is not available (as in some containers and
+    VMs).
+    """
     try:
         return NvmlDevice(device.pci_bus_id)
     except NvmlError:

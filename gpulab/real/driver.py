@@ -11,7 +11,7 @@ _LIBRARIES = ("nvcuda.dll",) if sys.platform == "win32" else ("libcuda.so.1", "l
 
 
 def rows(name: str) -> list[list[str]]:
-    """Return the rows of a table in the package's data files, without the header row."""
+    """Return the rows of a table in the data files of the package. The header row is not included."""
     text = (resources.files("gpulab") / "data" / name).read_text(encoding="utf-8")
     return [line.split("\t") for line in text.splitlines()[1:]]
 
@@ -24,7 +24,7 @@ NO_DEVICE = 100
 
 @dataclass(frozen=True, slots=True)
 class DriverStatus:
-    """Result of ``cuInit``; ``init_code`` is None if there is no driver library."""
+    """The result of ``cuInit``. The attribute ``init_code`` is None if there is no driver library."""
 
     library: str | None
     init_code: int | None
@@ -37,7 +37,7 @@ class DriverStatus:
 
     @property
     def problem(self) -> str:
-        """Return the reason why the driver has no usable device, in a few words; empty if it has one."""
+        """Return a short phrase why the driver has no usable device, or an empty string if it has one."""
         if self.library is None:
             return "no NVIDIA driver was found"
         if not self.init_code and self.device_count:
@@ -51,7 +51,7 @@ class DriverStatus:
 
 
 def driver_status() -> DriverStatus:
-    """Load and initialize the driver's library, and query its CUDA version and number of devices."""
+    """Load and initialize the driver library, and query its CUDA version and number of devices."""
     for name in _LIBRARIES:
         try:
             library = ctypes.CDLL(name)
@@ -72,5 +72,5 @@ def driver_status() -> DriverStatus:
 
 
 def cuda_version(number: int) -> tuple[int, int]:
-    """Convert CUDA's version number (13020) to (major, minor)."""
+    """Convert a CUDA version number such as 13020 to a pair (major, minor)."""
     return number // 1000, number % 1000 // 10

@@ -28,7 +28,7 @@ _PATCHED_FUNCTIONS = ("RangePush", "RangePushC", "RangePop")
 
 
 def recording() -> bool:
-    """Return whether a recorder is active. An active recorder replaces NVTX's functions."""
+    """Return whether a recorder is active. An active recorder replaces the functions of NVTX."""
     return getattr(nvtx.RangePush, "__module__", "") == __name__
 
 
@@ -43,7 +43,8 @@ class _OpenRange:
 
 
 class EventRecorder:
-    """A recorder of NVTX ranges and launches that uses pairs of CUDA events if CUPTI is not available.
+    """A recorder of NVTX ranges and kernel launches for systems without CUPTI. It measures them with pairs of
+    CUDA events.
 
     Parameters
     ----------
@@ -61,7 +62,9 @@ class EventRecorder:
         self._original_functions: dict[str, Callable[..., Any]] = {}
 
     def start(self) -> None:
-        """Start the recording; until `stop`, NVTX's functions also record events in the current stream."""
+        """Start the recording. Until `stop` is called, the functions of NVTX also record events in the
+        current stream.
+        """
         self._base_event = cupy.cuda.Event()
         self._base_event.record(cupy.cuda.Stream.null)
         self._base_event.synchronize()
@@ -135,7 +138,7 @@ class EventRecorder:
 
     @contextmanager
     def range(self, name: str) -> Iterator[None]:
-        """Return a context manager that records a launch of `gl.launch` as a range."""
+        """Return a context manager that records a launch by `gl.launch` as a range."""
         self._push(name)
         try:
             yield

@@ -31,7 +31,7 @@ def _driver() -> Any:
 
 
 def record(graph: Any, provenance: Provenance) -> GraphRecord:
-    """Return the nodes and edges of a ``cupy.cuda.Graph``."""
+    """Return the nodes and edges of a graph of the type ``cupy.cuda.Graph``."""
     try:
         driver = _driver()
     except ImportError:
@@ -50,7 +50,7 @@ def record(graph: Any, provenance: Provenance) -> GraphRecord:
 
 
 def set_node(graph: Any, node: GraphNode, template: Any) -> None:
-    """Set the parameters of a node of a graph for the next launches.
+    """Set the parameters of a graph node for all later launches of the graph.
 
     Values that the record does not contain, such as the kernel's handle, come from the same node of
     `template`.
@@ -92,7 +92,8 @@ def set_node(graph: Any, node: GraphNode, template: Any) -> None:
 
 
 def take_parameters(graph: Any, other: Any) -> None:
-    """Copy the parameters of `other` to a graph with the same nodes and edges (``cuGraphExecUpdate``).
+    """Copy the parameters of the graph `other` to a graph with the same nodes and edges, by
+    ``cuGraphExecUpdate``.
 
     Raises
     ------
@@ -221,7 +222,9 @@ def _context() -> Any:
 
 
 def checked(answer: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Check the status of a driver call: return its other results, or raise CuPy's error."""
+    """Return the results of a driver call without its status. If the status is an error, raise the
+    corresponding CuPy error.
+    """
     status, *values = answer
     if int(status):
         raise _cuda_error(status)

@@ -48,11 +48,12 @@ _NO_GPM = "only Hopper (compute capability 9.0) and newer GPUs count it"
 
 
 class GpuLostError(RuntimeError):
-    """Error raised if NVML no longer responds. The message contains NVML's error."""
+    """Error raised if NVML no longer responds. The message contains the error from NVML."""
 
 
 class LoadReader:
-    """Reader of the load of a GPU: each call returns a row of `LOAD_COLUMNS`, with None for missing values.
+    """A reader of the load of a GPU. Each call returns a row of `LOAD_COLUMNS`, in which missing values are
+    None.
 
     Attributes
     ----------
@@ -73,7 +74,9 @@ class LoadReader:
             self.missing.update(dict.fromkeys(GPM_COLUMNS, _NO_GPM))
 
     def facts(self) -> dict[str, Any]:
-        """Return properties that do not change: memory, power limit, MIG, driver version."""
+        """Return properties of the GPU that do not change, such as memory, power limit, MIG and driver
+        version.
+        """
         memory = self._device.ask("nvmlDeviceGetMemoryInfo")
         limit_mw = self._device.ask("nvmlDeviceGetEnforcedPowerLimit")
         return {

@@ -24,7 +24,7 @@ _DEVICE_TO_DEVICE = 3
 
 
 def raw_kernel(kernel: Any) -> Any:
-    """Return a kernel as CuPy's `RawKernel`; a `KernelSource` is converted."""
+    """Return a kernel as a `RawKernel` of CuPy. A `KernelSource` is converted."""
     if isinstance(kernel, cupy.RawKernel):
         return kernel
     program = kernel_source(kernel)
@@ -37,7 +37,7 @@ def raw_kernel(kernel: Any) -> Any:
 
 
 def compile_ptx(source: KernelSource, capability: str) -> str:
-    """Compile a kernel's source to PTX with line information and CuPy's options.
+    """Compile the source of a kernel to PTX with line information and the compiler options of CuPy.
 
     A virtual GPU uses the same PTX for the same target, so both share the compilation. Sources that need
     CuPy's headers or include paths are compiled by CuPy's NVRTC.
@@ -81,7 +81,7 @@ def compile_ptx(source: KernelSource, capability: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """An instrumented copy of a kernel, loaded on a device."""
+    """An instrumented copy of a kernel that is loaded on a device."""
 
     function: Any
     module: Any
@@ -93,7 +93,7 @@ class Probe:
         return int(driver.funcGetAttribute(driver.CU_FUNC_ATTRIBUTE_NUM_REGS, self.function.ptr))
 
     def allow_shared(self, kernel: Any) -> None:
-        """Set the copy's limit of dynamic shared memory to that of the original kernel."""
+        """Set the dynamic shared memory limit of the copy to that of the original kernel."""
         driver.funcSetAttribute(
             self.function.ptr,
             driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
@@ -101,7 +101,7 @@ class Probe:
         )
 
     def launch(self, kernel: Any, launch: Launch, buffer: Any) -> None:
-        """Run the copy instead of the original kernel on the current stream, and wait for it.
+        """Run the instrumented copy in the current stream instead of the original kernel, and wait for it.
 
         The copy has its own ``__device__`` and ``__constant__`` variables. Their contents are copied from the
         original before the launch, and back after it.
@@ -130,7 +130,7 @@ class Probe:
 
 
 def load_probe(ptx: str, name: str, instrument: Callable[[str, str], InstrumentedPtx]) -> Probe:
-    """Instrument the PTX of a kernel, and load it with the driver, which compiles it.
+    """Instrument the PTX of a kernel, and load it with the driver. The driver then compiles it.
 
     Raises
     ------

@@ -24,7 +24,7 @@ _EXCLUSIVE_PROCESS = 3  # NVML_COMPUTEMODE_EXCLUSIVE_PROCESS, nvml.h
 
 
 class NvmlError(RuntimeError):
-    """Error raised if NVML is not available or cannot be started. The message contains the reason."""
+    """Error raised if NVML is not available or cannot be initialized. The message contains the reason."""
 
 
 class NvmlDevice:
@@ -60,7 +60,9 @@ class NvmlDevice:
             raise NvmlError(str(error)) from error
 
     def ask(self, function: str, *args: Any) -> Any:
-        """Call an ``nvmlDevice...`` function for this device; return None if it fails or is not supported."""
+        """Call an ``nvmlDevice...`` function for this device. Return None if the function fails or is not
+        supported.
+        """
         try:
             return self.call(function, *args)
         except (self.nvml.NVMLError, AttributeError):
@@ -79,7 +81,9 @@ class NvmlDevice:
 
     @property
     def pcie_gbps(self) -> float | None:
-        """Return the peak rate of the PCIe link in one direction in GB/s, from its width and speed."""
+        """Return the peak rate of the PCIe link in GB/s for one direction. It is computed from the width and
+        the speed of the link.
+        """
         generation = self.ask("nvmlDeviceGetMaxPcieLinkGeneration")
         width = self.ask("nvmlDeviceGetMaxPcieLinkWidth")
         if not generation or not width or generation not in PCIE_LANE_GBPS:
@@ -92,7 +96,7 @@ class NvmlDevice:
         return None if mode is None else bool(mode[0])
 
     def setup(self) -> tuple[Metric, ...]:
-        """Return the constant setup of the device: partition (MIG), NVLinks, and performance counters."""
+        """Return information on the device that does not change: MIG, NVLinks, and performance counters."""
         mig = self.mig_enabled
         gpm = self.ask("nvmlGpmQueryDeviceSupport")
         links = getattr(self.nvml, "NVML_NVLINK_MAX_LINKS", 0)
@@ -108,7 +112,7 @@ class NvmlDevice:
         )
 
     def metrics(self, provenance: Provenance) -> DeviceMetrics:
-        """Read all metrics that are cheap enough for a chart that is updated regularly."""
+        """Read all metrics that are cheap enough for a chart with regular updates."""
         return DeviceMetrics(provenance, time.time_ns(), tuple(self._read(*reading) for reading in READINGS))
 
     def _read(self, name: str, unit: str) -> Metric:
@@ -134,7 +138,9 @@ class Sharing:
 
     @property
     def phrase(self) -> str:
-        """Return the reasons why times can vary or the device can reject work, or an empty string."""
+        """Return the reasons why measured times can vary or the device can reject work, or an empty
+        string.
+        """
         reasons = []
         if self.mig:
             reasons.append("MIG is on, so this may be only a part of the GPU")
@@ -147,8 +153,8 @@ class Sharing:
 
 
 def sharing(pci_bus_id: str | None = None) -> Sharing:
-    """Return how a GPU is shared with other programs. The GPU is given by its PCI address; the default is the
-    first one.
+    """Return how a GPU is shared with other programs. The GPU is given by its PCI address, and the first GPU
+    is the default.
 
     Raises
     ------
@@ -170,7 +176,7 @@ def sharing(pci_bus_id: str | None = None) -> Sharing:
 
 
 def text(value: str | bytes) -> str:
-    """Convert text from NVML or CUDA to a string. Some of their versions return bytes."""
+    """Convert a text from NVML or CUDA to a string. Some versions of these libraries return bytes."""
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
@@ -184,7 +190,7 @@ def temperature(nvml: Any, handle: Any) -> float:
 
 
 def clock_reason_bits(nvml: Any, handle: Any) -> float:
-    """Return NVML's bit mask of the reasons why the clocks are reduced."""
+    """Return the bit mask in which NVML reports why the clocks are reduced."""
     ask = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
     return float((ask or nvml.nvmlDeviceGetCurrentClocksThrottleReasons)(handle))
 

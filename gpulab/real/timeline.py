@@ -18,7 +18,7 @@ _MISSING_MESSAGE = "CUPTI is not installed (pip install nvidia-cuda-cupti)"
 
 
 class RealRecorder:
-    """The recorder of timelines on a real GPU. It implements `virtualgpu.protocol.TimelineRecorder`.
+    """The recorder of timelines on a real GPU, which implements `virtualgpu.protocol.TimelineRecorder`.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class RealRecorder:
         self.blind = ""
 
     def start(self) -> None:
-        """Start the recording.
+        """Start the recording of a timeline.
 
         Raises
         ------
@@ -78,8 +78,8 @@ class RealRecorder:
         return recorder.stop()
 
     def launching(self, launch: Launch) -> AbstractContextManager[None]:
-        """Return a context manager that gpulab enters around each launch. Without CUPTI, it records the
-        launch with a pair of events.
+        """Return a context manager for each launch that gpulab makes. Without CUPTI, it measures the launch
+        with a pair of events.
         """
         if isinstance(self._recorder, EventRecorder):
             return self._recorder.range(kernel_source(launch.kernel).name)

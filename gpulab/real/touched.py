@@ -31,7 +31,7 @@ _WORD_BYTES = 8
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """Memory regions that a launch reads, writes, and changes atomically."""
+    """The memory regions that a launch reads, writes, and changes atomically."""
 
     reads: Regions = ()
     writes: Regions = ()
@@ -39,7 +39,8 @@ class Touched:
 
 
 class Kernels:
-    """A helper that finds the memory that a launch accesses, from its function handle and its parameters.
+    """A helper that finds the memory that a launch accesses. It uses the function handle and the parameters
+    of the launch.
 
     Parameters
     ----------
@@ -59,7 +60,7 @@ class Kernels:
         self.segments: dict[int, int] = {}
 
     def is_cupys(self, function: int, symbol: str) -> bool:
-        """Return whether CuPy has loaded a function; only the parameters of such functions can be read."""
+        """Return whether CuPy loaded a kernel function. The parameters of other functions cannot be read."""
         if function not in self._is_cupy_function:
             names = (symbol, kernel_name(symbol))
             self._is_cupy_function[function] = symbol.startswith("cupy_") or any(
@@ -158,12 +159,14 @@ class Kernels:
 
 
 def load_driver() -> Any:
-    """Load CUDA's driver, which reports the sizes of a kernel's parameters."""
+    """Load the CUDA driver, which reports the sizes of kernel parameters."""
     return ctypes.CDLL("libcuda.so.1")
 
 
 def read_parameters(driver: Any, function: int, values: Any) -> list[bytes]:
-    """Return the bytes of a launch's parameters, from the addresses that ``cuLaunchKernel`` received."""
+    """Return the bytes of a launch's parameters. They are read from the addresses that ``cuLaunchKernel``
+    received.
+    """
     params: list[bytes] = []
     offset = ctypes.c_size_t()
     size = ctypes.c_size_t()

@@ -112,7 +112,8 @@ class _DeviceWatch(Watch):
 
 
 class RealWatcher:
-    """Observer of the streams and memory of this process on a GPU; only one can be active at a time.
+    """An observer of the streams and memory of this process on a GPU. Only one observer can be active at a
+    time.
 
     Parameters
     ----------
@@ -376,7 +377,7 @@ class RealWatcher:
         self._watch.forget_buffers()  # how far the memory reaches is not told
 
     def block_taken(self, address: int, size: int) -> None:
-        """Record that CuPy's pool allocated a block in the current stream."""
+        """Record that the memory pool of CuPy allocated a block in the current stream."""
         self._kernels.blocks[address] = size
         self._unwritten_blocks[address] = self._watch.here()
         self._arenas[address] = int(cupy.cuda.get_current_stream().ptr)
@@ -385,7 +386,7 @@ class RealWatcher:
         self._watch.allocated(self._device_id, address, size, private=is_private_pool)
 
     def block_given_back(self, address: int, size: int) -> None:
-        """Record that a block was returned to the part of the pool that belongs to its stream."""
+        """Record that a memory block was returned to the part of the pool that belongs to its stream."""
         self._kernels.blocks.pop(address, None)
         self._unwritten_blocks.pop(address, None)
         arena = self._stream_ref(self._arenas.pop(address, _LEGACY)).stream_id

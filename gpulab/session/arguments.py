@@ -17,7 +17,7 @@ _LAST_LAUNCHES = 8
 
 
 class Arguments:
-    """The arguments of a launch, stored for another launch. They can be used as long as the arrays exist.
+    """The stored arguments of a launch, with which it can be repeated as long as the arrays exist.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class Arguments:
         recent.append([args[n] for n in own_numbers if n in arrays and _memory_bytes(args[n]) <= _MOST_BYTES])
 
     def now(self) -> tuple[Any, ...]:
-        """Return the arguments if all arrays still exist.
+        """Return the arguments of the launch if all arrays still exist.
 
         Raises
         ------
@@ -64,7 +64,7 @@ class Arguments:
 
 
 def recent_arrays() -> deque[list[Any]]:
-    """Return an empty queue for the arrays that only the most recent launches keep alive."""
+    """Return an empty queue for arrays that are kept alive only for the most recent launches."""
     return deque(maxlen=_LAST_LAUNCHES)
 
 

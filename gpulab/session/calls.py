@@ -12,7 +12,7 @@ from virtualgpu.records.libraries.layers import CallCounts, questions_last
 
 
 def driver_calls(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[CallCounts, ...]:
-    """Count the CUDA runtime and driver calls of a function on a real GPU. Pure queries come last."""
+    """Count the CUDA runtime and driver calls of a function on a real GPU. Pure queries are listed last."""
     cupti = library.load()
     if cupti is None:
         return (), ()

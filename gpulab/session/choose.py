@@ -26,7 +26,9 @@ _LINK_WORDS = {
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DeviceChoice:
-    """The device in use and the reason for the choice. Its text is one sentence; ``.cp`` is the module."""
+    """The device in use and the reason for its choice, displayed as one sentence. The attribute ``.cp`` is
+    the array module.
+    """
 
     kind: Literal["cuda", "virtual"]
     device: str
@@ -39,7 +41,9 @@ class DeviceChoice:
 
     @property
     def cp(self) -> Any:
-        """The array module: CuPy, or the module of the virtual GPU with the same interface."""
+        """The array module of the device, which is CuPy or the module of the virtual GPU with the same
+        interface.
+        """
         return array_module(self.kind)
 
     def _repr_html_(self) -> str:
@@ -82,7 +86,9 @@ def array_module(kind: Literal["cuda", "virtual"], name: str = "cupy") -> Any:
 
 
 def parse_device(text: Any) -> tuple[Kind, str]:
-    """Split a device name such as ``virtual:T4`` into the kind of device and the GPU's name or number."""
+    """Divide a device name such as ``virtual:T4`` into the kind of device and the name or number of the
+    GPU.
+    """
     if not isinstance(text, str):
         raise TypeError(f'A device must be a str such as "cuda:0" or "virtual:T4", not {text!r}.')
     kind_text, _, name_text = text.strip().partition(":")
@@ -103,7 +109,9 @@ def parse_device(text: Any) -> tuple[Kind, str]:
 
 
 def initial_watchdog() -> float | None:
-    """Return the seconds from ``GPULAB_WATCHDOG_S``, or None if it is not set."""
+    """Return the time limit in seconds from the environment variable ``GPULAB_WATCHDOG_S``, or None if it is
+    not set.
+    """
     text = os.environ.get(WATCHDOG_VARIABLE, "").strip()
     if not text:
         return None
@@ -114,14 +122,16 @@ def initial_watchdog() -> float | None:
 
 
 def check_watchdog(seconds: float | None) -> float | None:
-    """Return the number of seconds if it is positive or None; raise ValueError otherwise."""
+    """Return the time limit in seconds if it is positive or None, and raise ValueError otherwise."""
     if seconds is not None and not seconds > 0:
         raise ValueError(f"watchdog_s must be a number of seconds above 0, not {seconds!r}.")
     return seconds
 
 
 def check_count(count: Any) -> int:
-    """Return the number of devices if it is 1 to ``MAX_VIRTUAL_DEVICES``; raise ValueError otherwise."""
+    """Return the number of devices if it is between 1 and ``MAX_VIRTUAL_DEVICES``, and raise ValueError
+    otherwise.
+    """
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_VIRTUAL_DEVICES:
         raise ValueError(
             f"`count` must be an integer number of devices from 1 to {MAX_VIRTUAL_DEVICES}, not {count!r}."

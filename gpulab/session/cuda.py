@@ -19,11 +19,11 @@ INSTALL_CUPY = 'pip install "gpulab[cuda13]" (or gpulab[cuda12] for a CUDA 12 dr
 
 
 class CudaUnavailableError(GpulabError, RuntimeError):
-    """Error raised if CuPy cannot use a real CUDA device; the message has the reason."""
+    """Error raised if CuPy cannot use a real CUDA device. The message contains the reason."""
 
 
 def open_cuda_device(index: int = 0) -> DeviceChoice:
-    """Make a device CuPy's current device, after a test with a small allocation.
+    """Make a device the current device of CuPy. A small allocation tests the device first.
 
     Raises
     ------

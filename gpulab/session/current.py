@@ -146,7 +146,7 @@ def use_device(
 
 @contextmanager
 def on_device(device: str, count: int = 1, links: str | None = None) -> Iterator[Any]:
-    """Use another device within a ``with`` block, then the previous device with its arrays again.
+    """Use another device within a ``with`` block. Afterwards, use the previous device and its arrays again.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def on_device(device: str, count: int = 1, links: str | None = None) -> Iterator
 
 
 def which_device() -> DeviceChoice:
-    """Return the current device; its text states whether times are measured or modelled.
+    """Return the current device. Its text states whether times are measured or modelled.
 
     Examples
     --------
@@ -182,12 +182,16 @@ def which_device() -> DeviceChoice:
 
 
 def cp() -> Any:
-    """Return the array module: ``cupy`` on a real device, ``virtualgpu.cp`` on a virtual one."""
+    """Return the array module, which is ``cupy`` on a real device and ``virtualgpu.cp`` on a virtual
+    device.
+    """
     return array_module(which_device().kind)
 
 
 def cupyx() -> Any:
-    """Return CuPy's package ``cupyx`` (pinned arrays, profiler), or the virtual GPU's version of it."""
+    """Return CuPy's package ``cupyx`` (pinned arrays, profiler), or the corresponding package of the virtual
+    GPU.
+    """
     return array_module(which_device().kind, "cupyx")
 
 
@@ -215,18 +219,20 @@ def program_lines() -> lines.ProgramLines:
 
 
 def shown_file(name: str) -> str:
-    """Return the displayed name of a file of the program: ``cell [12]`` for a notebook's cell."""
+    """Return the display name of a file of the program. A notebook cell has a name such as ``cell [12]``."""
     return lines.display_name(name)
 
 
 def program_names(key: Callable[[Any], int] = id) -> ProgramNames:
-    """Return an object that finds the variable names of arrays in the program; `key` identifies an array."""
+    """Return an object that finds the variable names of arrays in the program. The function `key` identifies
+    an array.
+    """
     return ProgramNames(program_lines(), key)
 
 
 def twin() -> VirtualBackend | None:
-    """Return a virtual device with the properties of the real device in use, or None if a virtual device is
-    in use.
+    """Return a virtual device with the properties of the real device in use. If a virtual device is in use,
+    return None.
 
     The result is None if the device in use is virtual. While a real device is in use, the virtual array
     module is not used, so the twin is its current machine.
@@ -244,7 +250,7 @@ def twin() -> VirtualBackend | None:
 
 
 def virtual_side() -> VirtualBackend:
-    """Return the virtual device in use, or the twin of the real device in use."""
+    """Return the virtual device in use, or the virtual twin of the real device in use."""
     with _lock:
         backend = twin() or _current().virtual
         assert backend is not None
@@ -252,7 +258,7 @@ def virtual_side() -> VirtualBackend:
 
 
 def real_cp() -> Any | None:
-    """Return CuPy if a real device is in use, else None.
+    """Return CuPy if a real device is in use, or None otherwise.
 
     Callers use it for results that are also recorded on the real device.
     """
@@ -264,7 +270,7 @@ def real_cp() -> Any | None:
 def bench(
     info: DeviceInfo | None = None, count: int = 1, links: str | None = None
 ) -> Iterator[VirtualBackend]:
-    """Use a new virtual device without the learner's arrays within a ``with`` block.
+    """Use a new virtual device within a ``with`` block. It does not contain the learner's arrays.
 
     Parameters
     ----------
@@ -289,7 +295,8 @@ def bench(
 
 @contextmanager
 def late_faults(blocking: bool = False) -> Iterator[orders.LateFaults | None]:
-    """Make the device in use report faults as CUDA does: after a delay, and again in every later call.
+    """Make the device in use report faults as CUDA does. The error appears after a delay, and again in every
+    later call.
 
     Parameters
     ----------
@@ -309,12 +316,12 @@ def late_faults(blocking: bool = False) -> Iterator[orders.LateFaults | None]:
 
 
 def table() -> tuple[DeviceInfo, ...]:
-    """Return every GPU that the virtual GPU can model, from the device table."""
+    """Return all GPUs that the virtual GPU can model, from the device table."""
     return tuple(devices.device_info(name) for name in devices.names())
 
 
 def table_info(name: str) -> DeviceInfo:
-    """Return one GPU of the device table.
+    """Return the entry of one GPU in the device table.
 
     Raises
     ------
@@ -325,12 +332,12 @@ def table_info(name: str) -> DeviceInfo:
 
 
 def ceilings() -> Ceilings:
-    """Return the peak rates of the device in use."""
+    """Return the peak arithmetic and memory rates of the device in use."""
     return ceilings_of(backend().device_info())
 
 
 def l1_bytes(info: DeviceInfo) -> int:
-    """Return the size of an SM's L1 cache if no block uses shared memory."""
+    """Return the size in bytes of the L1 cache of an SM if no block uses shared memory."""
     return cache_sizes(info, 0, 1).l1_bytes
 
 
@@ -340,7 +347,7 @@ def occupancy_on(name: str, point: Occupancy) -> Occupancy:
 
 
 def peer_gbps(direct: bool) -> float:
-    """Return the modelled rate in GB/s of large copies between two GPUs like the one in use.
+    """Return the modelled rate in GB/s of large copies between two GPUs of the same model as the one in use.
 
     With `direct`, the copies use the link between the GPUs, otherwise they go through the host.
     """
@@ -349,19 +356,25 @@ def peer_gbps(direct: bool) -> float:
 
 
 def step_prices() -> StepPrices:
-    """Return the modelled costs of one step of a collective schedule on GPUs like the one in use."""
+    """Return the modelled costs of one step of a collective schedule on GPUs of the same model as the one in
+    use.
+    """
     return cost.step_prices(backend().device_info())
 
 
 def step_ns(
     name: str, gpus: int, messages: Sequence[tuple[int, int, int, bool]], sums: Sequence[tuple[int, int]]
 ) -> float:
-    """Return the modelled duration in ns of one step of a schedule; see `virtualgpu.model.cost.step_ns`."""
+    """Return the modelled duration in ns of one step of a collective schedule. See
+    `virtualgpu.model.cost.step_ns`.
+    """
     return cost.step_ns([table_info(name)] * gpus, messages, sums)[1]
 
 
 def check_not_capturing(launch: Launch) -> None:
-    """Raise NotSupportedError if a launch's stream captures a graph, because kernels do not run then."""
+    """Raise NotSupportedError if the stream of a launch is capturing a graph. Kernels do not run during a
+    capture.
+    """
     with launch.on_stream():
         if cp().cuda.get_current_stream().is_capturing():
             raise NotSupportedError(
@@ -372,26 +385,26 @@ def check_not_capturing(launch: Launch) -> None:
 
 
 def arguments_of(args: Sequence[Any]) -> Arguments:
-    """Return an object that stores the arguments of a launch without keeping a learner's arrays alive."""
+    """Return an object that stores the arguments of a launch without keeping the learner's arrays alive."""
     with _lock:
         return Arguments(args, lambda argument: isinstance(argument, cp().ndarray), _current().recent)
 
 
 def kept_contents() -> list[weakref.ref[Any]]:
-    """Return the list of saved array contents of all launches in this session, oldest first."""
+    """Return the saved array contents of all launches in this session, with the oldest first."""
     with _lock:
         return _current().contents
 
 
 def virtual_machine() -> slot.Machine | None:
-    """Return the machine of the virtual device in use, or None if a real device is in use."""
+    """Return the simulated machine of the virtual device in use, or None if a real device is in use."""
     with _lock:
         virtual = _current().virtual
         return None if virtual is None else virtual.machine
 
 
 def here() -> Callable[[], AbstractContextManager[None]]:
-    """Return a function that widget callbacks call to make the present device current again.
+    """Return a function with which widget callbacks make the present device current again.
 
     Returns
     -------

@@ -11,7 +11,7 @@ from virtualgpu.records.faults.history import ElementHistory
 
 
 def element_history(element: Any, name: str, function: Callable[[], Any]) -> ElementHistory:
-    """Call a function, and return the writes to one element of an array during the call.
+    """Call a function, and return all writes to one array element during the call.
 
     Raises
     ------

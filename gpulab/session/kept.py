@@ -32,7 +32,7 @@ _DROPPED_MESSAGE = (
 
 
 class KeptLaunch:
-    """A launch with copies of the contents that its arrays had before it.
+    """A kernel launch, with copies of its arrays' contents from before the launch.
 
     The copies are in the host's memory, with at most `MOST_BYTES` for all launches of a session; the
     oldest are dropped first. The arrays themselves are not kept alive. Memory that a kernel reaches through
@@ -48,7 +48,7 @@ class KeptLaunch:
 
     @contextmanager
     def unchanged(self) -> Iterator[Launch]:
-        """Yield the launch with its arrays in their present state.
+        """Yield the launch, with its arrays in their present state.
 
         Raises
         ------
@@ -60,7 +60,8 @@ class KeptLaunch:
 
     @contextmanager
     def again(self) -> Iterator[Launch]:
-        """Yield the launch with its arrays as they were before it ran. Then restore their present contents.
+        """Yield the launch with the array contents from before it ran. The present contents are restored
+        afterwards.
 
         Raises
         ------
@@ -81,7 +82,7 @@ class KeptLaunch:
                     _write(launch, present_contents)
 
     def drop(self) -> None:
-        """Free the copies. The launch cannot be repeated afterwards."""
+        """Free the copies of the array contents. The launch cannot be repeated afterwards."""
         self.contents.drop()
 
 
@@ -98,7 +99,7 @@ class _Contents:
                 self.memory = _read(launch)
 
     def drop(self) -> None:
-        """Free the copies."""
+        """Free the copies of the array contents."""
         if self.memory is not None:
             self.memory = None
             self.why_not = _DROPPED_MESSAGE.format(size(MOST_BYTES))

@@ -65,7 +65,7 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, slots=True)
 class Observed(Generic[R]):
-    """The result of one observation of a launch.
+    """The result of one observation of a kernel launch.
 
     ``record`` has the observed data. If a real GPU is in use, ``counterpart`` returns the record of the other
     device: the twin's prediction for a measured placement, or the measured masks for a replayed warp. It can
@@ -88,7 +88,8 @@ def observe(
 @overload
 def observe(launch: Launch, /, *observations: Observation[Any]) -> tuple[Observed[Any], ...]: ...
 def observe(launch: Launch, /, *observations: Observation[Any]) -> Any:
-    """Run a launch, and observe it on the device in use. If necessary, the virtual twin repeats it.
+    """Run a launch, and observe it on the device in use. If necessary, the virtual twin of the device repeats
+    the launch.
 
     Several observations belong to one launch, so that its time and its counts agree. It starts with the state
     of the caches that one of the observations declares. An observation that needs a separate run repeats the
@@ -174,7 +175,7 @@ def _observe_with_twin(
 
 
 def at_block_size(kept_launch: KeptLaunch) -> Callable[[int], LaunchTrace] | None:
-    """Return a function for a slider that repeats a launch with another block size and the same work.
+    """Return a function for a slider. It repeats a launch with another block size and the same total work.
 
     Each launch starts from the present contents of the arrays, and restores them afterwards.
 
@@ -210,7 +211,7 @@ def at_block_size(kept_launch: KeptLaunch) -> Callable[[int], LaunchTrace] | Non
 
 
 def occupancies() -> Callable[[Activity], float | None]:
-    """Return a function that computes the theoretical occupancy, from 0 to 1, of a kernel in a timeline."""
+    """Return a function that computes the theoretical occupancy (0 to 1) of a kernel in a timeline."""
     device = current.backend().device_info()
 
     def occupancy_of(kernel: Activity) -> float | None:
@@ -240,7 +241,7 @@ class _Replay:
 
     @property
     def quick(self) -> bool:
-        """Return whether a replay takes less than a few seconds."""
+        """Return whether a replay of the launch is expected to take at most a few seconds."""
         return self.launch.threads <= QUICK_THREADS and self.size_bytes <= QUICK_BYTES
 
     def check(self) -> None:
@@ -254,7 +255,9 @@ class _Replay:
                 raise
 
     def begin(self) -> None:
-        """Prepare for the real launch: replay it now if it is small, otherwise copy its arguments."""
+        """Prepare for the real launch. A small launch is replayed now, and the arguments of a large one are
+        copied.
+        """
         if self.launch.threads <= SMALL_THREADS and self.size_bytes <= SMALL_BYTES:
             with self.twin.machine.keeping("watchdog_s"):
                 for device in self.twin.machine.devices:
@@ -264,7 +267,9 @@ class _Replay:
             self.saved_copies = Copies(self.launch.args, self.cp, keep_contents=True)
 
     def counted(self) -> dict[Observation[Any], Any]:
-        """Replay the launch on the virtual twin, and return its records. The watchdog limits the time."""
+        """Replay the launch on the virtual twin, and return its records. The watchdog limits the time of the
+        replay.
+        """
         try:
             return self.run()
         except RuntimeError as error:
@@ -276,8 +281,8 @@ class _Replay:
             ) from error
 
     def of(self, observation: Observation[Any]) -> Any:
-        """Return the twin's record for an observation, or None. The arrays have their contents from before
-        the launch.
+        """Return the record of the virtual twin for an observation, or None. The replay uses the array
+        contents from before the launch.
         """
         kept_launch = self.saved_copies
         self.saved_copies = None
@@ -286,7 +291,7 @@ class _Replay:
         return self.replay_records[observation] if self.replay_records is not None else None
 
     def attempt(self, copies: Copies) -> dict[Observation[Any], Any] | None:
-        """Try to replay the launch. Return None if the twin lacks a feature or takes too long.
+        """Try to replay the launch. Return None if the virtual twin lacks a feature or takes too long.
 
         Raises
         ------

@@ -31,7 +31,8 @@ _IMPORT_PATTERN = re.compile(r'^import \{[^}]*\} from "((?:\.{1,2}|gpulab)/[\w./
 
 
 def module_text(name: str, folder: Traversable = _VIEWS_FOLDER) -> str:
-    """Return the source of the ES module ``<name>.js``, preceded by the modules that it imports.
+    """Return the source of the ES module ``<name>.js``, preceded by the source of the modules that it
+    imports.
 
     A widget ships one module, and its code must work offline. The imports are therefore joined here; a module
     that is imported twice is included once. A module in a `folder` of another package imports this package's
@@ -57,7 +58,9 @@ def module_text(name: str, folder: Traversable = _VIEWS_FOLDER) -> str:
 
 
 def style_text(name: str) -> str:
-    """Return the style sheet of a view: colours, shared styles, and its own styles if there are any."""
+    """Return the style sheet of a view. It contains the colours, the shared styles, and the styles of the
+    view.
+    """
     sheets = [
         _VIEWS_FOLDER.joinpath(f"{sheet_name}.css") for sheet_name in ("parts/card", "parts/parts", name)
     ]
@@ -65,7 +68,8 @@ def style_text(name: str) -> str:
 
 
 class View(anywidget.AnyWidget, Tabular, Savable):
-    """A widget that can also be shown as a sentence (``repr``), a text (``describe()``), a PNG or a page.
+    """A widget that can also be shown as a sentence (``repr``), a text (``describe()``), a PNG or an HTML
+    page.
 
     Subclasses implement `record`, `sentence`, `describe` and `draw`, and call `redraw` as soon as they have
     their record. A view with its own browser code names its module
@@ -103,7 +107,7 @@ class View(anywidget.AnyWidget, Tabular, Savable):
 
     @property
     def record(self) -> Any:
-        """The displayed record, or a tuple of records."""
+        """The record that the view displays, or a tuple of records."""
         raise NotImplementedError
 
     def sentence(self) -> str:
@@ -115,15 +119,15 @@ class View(anywidget.AnyWidget, Tabular, Savable):
         raise NotImplementedError
 
     def tables(self) -> tuple[Table, ...]:
-        """Return the record as tables; empty if a view has only a picture."""
+        """Return the tables of the record, or an empty tuple if the view has only a picture."""
         return ()
 
     def draw(self) -> Box:
-        """Return the picture as a display list (`gpulab.views.parts`)."""
+        """Return the picture as a display list of boxes (see `gpulab.views.parts`)."""
         raise NotImplementedError
 
     def redraw(self, **traits: Any) -> None:
-        """Draw the view again, and send the result to the browser together with the given traits."""
+        """Draw the view again, and send the picture and the given traits to the browser."""
         scene, data = pack(self.draw())
         with self.hold_sync():
             self.scene = scene
@@ -132,12 +136,12 @@ class View(anywidget.AnyWidget, Tabular, Savable):
                 setattr(self, name, value)
 
     def png(self) -> bytes:
-        """Return the static picture as PNG, at twice its nominal size so that it stays sharp."""
+        """Return the static picture as PNG. It has twice the nominal size, so that it stays sharp."""
         with self._lock:
             return picture.png(self.draw(), self.title, self.caption)
 
     def html(self) -> str:
-        """Return an HTML page with the interactive view, which works offline and without a kernel."""
+        """Return an HTML page with the interactive view. The page works offline and without a kernel."""
         with self._lock:
             traits_by_name = {
                 name: trait for name, trait in self.traits(sync=True).items() if not name.startswith("_")
@@ -185,7 +189,7 @@ class View(anywidget.AnyWidget, Tabular, Savable):
         shell.display_pub.publish(data=data, metadata=metadata)
 
     def close(self) -> None:
-        """Close the widget. Its picture and text are still displayed."""
+        """Close the widget. The picture and the text remain visible."""
         super().close()
         self.layout.close()
         # ipywidgets blanks this hook on close; the class's own still gives picture and text.
@@ -205,7 +209,7 @@ class View(anywidget.AnyWidget, Tabular, Savable):
 
 
 def picture_bundle(image: bytes, text: str) -> Bundle:
-    """Return a PNG image and its text as the data and the metadata of a notebook output."""
+    """Return the data and the metadata of a notebook output with a PNG image and its text."""
     width, height = picture.nominal_size(image)
     data = {"text/plain": text, "image/png": base64.b64encode(image).decode("ascii")}
     return data, {"image/png": {"width": width, "height": height, "alt": text}, **palette.NEEDS_LIGHT}
@@ -236,7 +240,9 @@ def close_widgets_of_earlier_runs(widget: anywidget.AnyWidget) -> None:
 
 
 def after_cell(work: Callable[[], object]) -> bool:
-    """Run a function after the current notebook cell has shown its result; return False if no cell runs."""
+    """Call a function after the current notebook cell has shown its result. Return False if no cell is
+    running.
+    """
     from IPython.core.displaypub import CapturingDisplayPublisher
     from IPython.core.getipython import get_ipython
 

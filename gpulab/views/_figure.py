@@ -43,7 +43,7 @@ _drawing_lock = threading.Lock()
 
 
 def colour(name: str) -> str:
-    """Return a named colour of the palette for the light or dark background that matplotlib uses now."""
+    """Return a named colour of the palette that suits the current light or dark background of matplotlib."""
     background = matplotlib.rcParams["axes.facecolor"]
     is_dark = sum(to_rgb(background)) < 1.5
     return palette.COLOURS[name][is_dark]
@@ -58,7 +58,7 @@ def number_ticks(ax: Axes, direction: Literal["x", "y"], multiples: Sequence[flo
 
 
 class FigureView(Tabular, Savable):
-    """A matplotlib chart that can also be shown as a sentence (``repr``), a text, a PNG or a page.
+    """A matplotlib chart that can also be shown as a sentence (``repr``), a text, a PNG or an HTML page.
 
     Subclasses implement `record`, `sentence`, `describe` and `painters`.
 
@@ -83,7 +83,7 @@ class FigureView(Tabular, Savable):
 
     @property
     def record(self) -> Any:
-        """The displayed record, or a tuple of records."""
+        """The record that the chart displays, or a tuple of records."""
         raise NotImplementedError
 
     def sentence(self) -> str:
@@ -91,19 +91,21 @@ class FigureView(Tabular, Savable):
         raise NotImplementedError
 
     def describe(self) -> str:
-        """Return a description of the chart in words, which is the alternative text of the image."""
+        """Return a description of the chart in words. It is the alternative text of the image."""
         raise NotImplementedError
 
     def painters(self) -> Sequence[Painter]:
-        """Return the functions that draw the panels from left to right; each takes the axes of its panel."""
+        """Return the functions that draw the panels of the chart from left to right. Each function takes the
+        axes of its panel.
+        """
         raise NotImplementedError
 
     def tables(self) -> tuple[Table, ...]:
-        """Return the numbers of the chart as tables."""
+        """Return tables with the numbers of the chart."""
         return ()
 
     def notes(self) -> Sequence[str]:
-        """Return sentences that are shown above the caption."""
+        """Return the sentences that are shown above the caption of the chart."""
         return ()
 
     def plot(self, ax: Any = None) -> Any:
@@ -162,7 +164,7 @@ class FigureView(Tabular, Savable):
             yield FigureCanvasAgg(figure)
 
     def png(self, theme: Theme = "light") -> bytes:
-        """Return the chart as PNG, 900 nominal pixels wide, for a light or dark background."""
+        """Return the chart as PNG for a light or dark background. The nominal width is 900 pixels."""
         with self._figure(theme) as canvas:
             canvas.draw()
             image = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
@@ -171,7 +173,9 @@ class FigureView(Tabular, Savable):
         return buffer.getvalue()
 
     def html(self) -> str:
-        """Return an HTML page with the chart, its tables and its description, which needs no other files."""
+        """Return an HTML page with the chart, its tables and its description. The page needs no other
+        files.
+        """
         dark_style = f"background: {palette.COLOURS['bg'][1]}; color: {palette.COLOURS['fg'][1]}"
         dark_rule = f"@media (prefers-color-scheme: dark) {{ body {{ {dark_style} }} }}"
         return (

@@ -16,7 +16,7 @@ Writers = Mapping[str, Callable[[Path], object]]
 
 
 class Savable:
-    """The base class of objects that can be saved. Subclasses define a function for each file extension."""
+    """The base class of objects that can be saved. A subclass defines a function for each file extension."""
 
     __slots__ = ()
 
@@ -25,7 +25,7 @@ class Savable:
         raise NotImplementedError
 
     def save(self, path: str | Path) -> Path:
-        """Save this object to a file, in the format that belongs to the extension of the file name.
+        """Save this object to a file. The extension of the file name determines the format.
 
         Parameters
         ----------
@@ -57,23 +57,23 @@ class Savable:
 
 
 def text_writer(text: Callable[[], str]) -> Callable[[Path], object]:
-    """Return a function that calls `text` and writes its result to a file."""
+    """Return a function that writes the result of the function `text` to a file."""
     return lambda path: path.write_text(text(), encoding="utf-8")
 
 
 def as_json(record: Any) -> str:
-    """Return a record as JSON: arrays as lists, NaN as null."""
+    """Return a record as JSON. Arrays become lists, and NaN becomes null."""
     return data_as_json(asdict(record), indent=1)
 
 
 def data_as_json(data: Any, indent: int | None = None) -> str:
-    """Return dictionaries and arrays as JSON: arrays as lists, NaN as null."""
+    """Return dictionaries and arrays as JSON. Arrays become lists, and NaN becomes null."""
     return json.dumps(_json_value(data), indent=indent, ensure_ascii=False)
 
 
 def plain(value: float) -> int | float | None:
-    """Return an integral number as an int, NaN and infinities as None, and other numbers unchanged, for use
-    in files.
+    """Convert a number for use in files. Integral numbers become int, NaN and infinities become None, and
+    other numbers stay unchanged.
     """
     if not math.isfinite(value):
         return None
@@ -94,7 +94,7 @@ def _json_value(value: Any) -> Any:
 
 
 def csv_writer(columns: Sequence[str], rows: Callable[[], Iterable[Sequence[Any]]]) -> Callable[[Path], None]:
-    """Return a function that writes rows to a CSV file under the columns' names."""
+    """Return a function that writes rows to a CSV file with the names of the columns as header."""
 
     def write(path: Path) -> None:
         with path.open("w", newline="", encoding="utf-8") as file:

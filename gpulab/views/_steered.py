@@ -26,6 +26,8 @@ class Steered(View):
     failed = traitlets.Unicode("").tag(sync=True)
 
     def answer(self, pictured: dict[str, int]) -> None:
-        """Send the displayed slider values to the browser, which then sends the next values."""
+        """Send the slider values of the displayed picture to the browser. The browser then sends the next
+        values.
+        """
         self.pictured = pictured
         self.pictures += 1

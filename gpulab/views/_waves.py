@@ -18,10 +18,10 @@ MAX_DRAWN_BLOCKS = 1 << 16
 
 
 class Waves(LaunchWaves):
-    """The waves in which the blocks of a launch run, with texts about them."""
+    """The waves in which the blocks of a launch run, with texts that describe them."""
 
     def wave_words(self) -> str:
-        """Return the waves in words: ``2 full waves and a tail of 40 blocks (31 % full)``."""
+        """Return a phrase for the waves, such as ``2 full waves and a tail of 40 blocks (31 % full)``."""
         if not self.trace.blocks_per_wave:
             return "no block fits on an SM"
         tail_percent = percent(self.tail_blocks / self.trace.blocks_per_wave)
@@ -32,7 +32,7 @@ class Waves(LaunchWaves):
         return full_text + tail_text if self.tail_blocks else full_text
 
     def numbers(self) -> list[list[str]]:
-        """Return rows of ``[term, value, detail]`` for a panel."""
+        """Return rows of the form ``[term, value, detail]`` for a panel."""
         trace = self.trace
         occupancy = self.trace.occupancy
         median = float(np.median(trace.end_ns - trace.start_ns)) if trace.end_ns.size else 0.0
@@ -62,22 +62,24 @@ class Waves(LaunchWaves):
 
     @property
     def idle_sms(self) -> int:
-        """The number of SMs that ran no block."""
+        """The number of SMs on which no block ran."""
         return max(0, self.trace.sm_count - int(self.sms.size))
 
     @cached_property
     def achieved(self) -> float:
-        """The achieved occupancy, averaged over the SMs that ran a block."""
+        """The achieved occupancy as an average over the SMs that ran a block."""
         return self.trace.achieved_occupancy
 
     @property
     def achieved_where(self) -> str:
-        """A note that the average includes only busy SMs, with the value for the whole device."""
+        """A note that the average occupancy includes only busy SMs, with the value for the whole device."""
         return f"busy SMs; device {percent(self.trace.achieved_on_device)}"
 
     @cached_property
     def sample(self) -> Waves:
-        """These waves, with only a sample of each SM's blocks if there are too many blocks to draw."""
+        """The waves for drawing. If there are too many blocks to draw, they contain only a sample of each
+        SM's blocks.
+        """
         sampled_trace = self.trace.thinned(MAX_DRAWN_BLOCKS)
         return self if sampled_trace is self.trace else Waves(sampled_trace)
 
@@ -93,20 +95,20 @@ def _wave_count(waves: float) -> str:
 
 
 def occupancy_words(fit: Occupancy) -> str:
-    """Return a text with the warps per SM that fit and the maximum."""
+    """Return a text with the number of warps per SM that fit and the maximum number."""
     return f"{fit.warps_per_sm} of {fit.max_warps_per_sm} warps per SM"
 
 
 def limiter_words(fit: Occupancy) -> str:
-    """Return a text with the resources that limit occupancy, such as ``limited by registers``."""
+    """Return a phrase with the resources that limit occupancy, such as ``limited by registers``."""
     if not fit.blocks_per_sm:
         return f"no block fits: {listing(fit.limiters)}" if fit.limiters else "no block fits"
     return f"limited by {listing(fit.limiters)}" if fit.limiters else "no single limit"
 
 
 def limit_bars(fit: Occupancy, colours: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
-    """Return a bar for each resource, which shows how many blocks per SM it would allow. Limiting resources
-    are marked.
+    """Return a bar for each resource with the number of blocks per SM that it allows. Limiting resources are
+    marked.
 
     A full bar represents the hardware's limit on blocks, because larger values cannot be reached.
     """

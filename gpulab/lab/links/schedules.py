@@ -19,7 +19,7 @@ _IS_ADD = {"add": True, "copy": False}
 
 
 def check_operation(operation: Any) -> Operation:
-    """Return the argument if it is the name of an operation; raise an error otherwise.
+    """Return `name` if it is the name of a collective operation, and raise an error otherwise.
 
     Raises
     ------
@@ -36,7 +36,8 @@ def check_operation(operation: Any) -> Operation:
 
 
 def schedule_of(operation: Operation, algorithm: Any, gpus: int) -> tuple[str, Steps]:
-    """Return the name and the steps of an algorithm, given as a name, a function or a list of steps.
+    """Return the name and the steps of a collective algorithm. The algorithm is given as a name, a function
+    or a list of steps.
 
     Raises
     ------
@@ -98,7 +99,9 @@ def modelled_ns(device: str, gpus: int, bounds: Sequence[int], steps: Steps) -> 
 
 
 def operations(steps: Steps) -> int:
-    """Return how many copies and additions the host submits if it runs a schedule without a graph."""
+    """Return the number of copies and additions that the host submits if it runs a schedule without a
+    graph.
+    """
     return sum(1 + move.add for step in steps for move, _ in messages(step))
 
 

@@ -31,7 +31,7 @@ OTHERS = ("CuPy", "PyTorch")
 
 
 def allocator() -> AllocatorReport:
-    """Show the segments and blocks of the memory pool. A ``with`` block also records every event.
+    """Show the segments and blocks of the memory pool. A ``with`` block also records all allocator events.
 
     Returns
     -------
@@ -56,7 +56,7 @@ def allocator() -> AllocatorReport:
 
 
 def open_allocator(path: str | Path, device: int | None = None) -> AllocatorReport:
-    """Open a memory snapshot from PyTorch (``torch.cuda.memory._dump_snapshot``) or from ``a.save``.
+    """Open a memory snapshot that PyTorch (``torch.cuda.memory._dump_snapshot``) or ``a.save`` wrote.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def open_allocator(path: str | Path, device: int | None = None) -> AllocatorRepo
 
 
 class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write="with gl.allocator() as a:"):
-    """The recorded events of a memory pool, or its present state, which can be displayed and saved.
+    """The recorded events of a memory pool, or its current state. The report can be displayed and saved.
 
     Parameters
     ----------
@@ -115,21 +115,25 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
 
     @cached_property
     def history(self) -> memory.AllocatorHistory:
-        """The history of the pool's blocks, from which `at` computes the map after any event."""
+        """The history of the blocks in the memory pool. The method `at` computes the memory map after any
+        event from it.
+        """
         return steps.history(self.record)
 
     @cached_property
     def requests(self) -> list[memory.Request]:
-        """The program's requests to allocate and free memory, without the allocator's internal events."""
+        """The program's requests to allocate and free memory. They do not include internal events of the
+        allocator.
+        """
         return requests_of(self.record)
 
     @property
     def events(self) -> memory.AllocatorEvents:
-        """The recorded events, as columns."""
+        """The recorded events of the memory pool, as columns."""
         return self.record.events
 
     def at(self, step: int) -> memory.BlockMap:
-        """Return the map of the pool after a number of events; negative numbers count from the end.
+        """Return the memory map of the pool after a number of events. A negative number counts from the end.
 
         Raises
         ------
@@ -145,7 +149,7 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
         return steps.at(self.history, step if step >= 0 else last_step + 1 + step)
 
     def fragmentation(self, step: int = -1) -> memory.Fragmentation:
-        """Return the free memory at a step, in total and per stream, and the size of the smallest request
+        """Return the free memory after a step, in total and per stream, and the size of the smallest request
         that would fail.
         """
         return fragmentation(self.at(step), self.record.capacity_bytes)
@@ -155,7 +159,8 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
     def compare(
         self, other: str | AllocatorReport | memory.AllocatorTrace = "PyTorch", **settings: Any
     ) -> views.AllocatorView:
-        """Show a second map below this one: another allocator with the same requests, or another recording.
+        """Show a second memory map below this one. It shows another allocator with the same requests, or
+        another recording.
 
         Parameters
         ----------
@@ -218,7 +223,8 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
         return views.AllocatorView(Maps(panels))
 
     def statistics(self) -> memory.AllocatorStatistics:
-        """Return current, peak and accumulated values under the names of ``torch.cuda.memory_stats``.
+        """Return current, peak and accumulated statistics under the names that ``torch.cuda.memory_stats``
+        uses.
 
         Examples
         --------
@@ -229,11 +235,13 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
         return statistics(self.record)
 
     def summary(self, abbreviated: bool = False) -> str:
-        """Return the statistics as ``torch.cuda.memory_summary()`` shows them: ``print(a.summary())``."""
+        """Return the statistics as text in the format of ``torch.cuda.memory_summary()``, for example for
+        ``print(a.summary())``.
+        """
         return self.statistics().summary(abbreviated)
 
     def replayed(self, other: str = "PyTorch", **settings: Any) -> AllocatorReport:
-        """Return the report of another allocator that gets the same requests.
+        """Return a report for another allocator that processes the same memory requests.
 
         Parameters
         ----------

@@ -19,7 +19,7 @@ _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 
 def memory(rate_hz: float = 10.0) -> MemoryRecording:
-    """Show the memory of the current device, live: used, cached, driver and others, limit and peak.
+    """Show a live chart of the device's memory: used, cached, driver and others, limit and peak.
 
     While it is displayed, it takes readings in the background, until it is stopped or its cell is run
     again. Allocations are marked with their size and line, and the last ten minutes are kept. A block that
@@ -58,7 +58,9 @@ def memory(rate_hz: float = 10.0) -> MemoryRecording:
 class MemoryRecording(
     Sampled[MemorySamples], what="memory recording", write="with gl.memory() as m:", another="gl.memory()"
 ):
-    """A recording of a device's memory. It starts with its display or ``with`` block and ends at `stop`."""
+    """A recording of the memory use of a device. It starts when it is displayed or its ``with`` block begins,
+    and ends at `stop`.
+    """
 
     def __init__(self, rate_hz: float) -> None:
         super().__init__(rate_hz)
@@ -70,7 +72,7 @@ class MemoryRecording(
 
     @property
     def state(self) -> str:
-        """The state: ``"new"``, ``"live"``, ``"paused"`` or ``"stopped"``."""
+        """The state of the recording, which is ``"new"``, ``"live"``, ``"paused"`` or ``"stopped"``."""
         return "new" if self._recorder is None else str(self._recorder.sampler.state)
 
     def stop(self) -> None:
@@ -132,7 +134,7 @@ class MemoryRecording(
 
 
 def short(text: str) -> str:
-    """Return the repr of a text, shortened to a few dozen characters."""
+    """Return the repr of a text, which is shortened to a few dozen characters."""
     return f"{text!r}" if len(text) <= 40 else f"{text[:40]!r}..."
 
 

@@ -115,7 +115,9 @@ class _Bench:
         self.sizes = np.unique((2**octaves).astype(np.int64) // LINE_BYTES * LINE_BYTES)
 
     def ns(self, run: Callable[[], Any], before: Callable[[], Any] | None = None) -> float:
-        """Return the median time of `run` in ns between two events. The time of `before` is not included."""
+        """Return the median time of the function `run` in ns, measured with CUDA events. The time of the
+        function `before` is not included.
+        """
         begin_event = self.cp.cuda.Event()
         until = self.cp.cuda.Event()
         times = []
@@ -137,7 +139,9 @@ class _Bench:
         short_size: int,
         before: Callable[[], Any] | None = None,
     ) -> float:
-        """Return the time of a long run minus that of a short run in ns, without the launch overhead."""
+        """Return the difference in ns between the times of a long and a short run. It does not contain the
+        launch overhead.
+        """
         longer_ns, shorter_ns = (
             self.ns(partial(run, iterations), before) for iterations in (long_size, short_size)
         )
@@ -145,7 +149,7 @@ class _Bench:
 
     # --- latency ------------------------------------------------------------------------------------
     def latencies(self, begin: Callable[[], None]) -> npt.NDArray[np.float64]:
-        """Return the latency of one dependent load in ns, for each size of the working set."""
+        """Return the latency of one dependent load in ns for each size of the working set."""
         rng = np.random.default_rng(1)
         chain_array = self.cp.empty(int(self.sizes[-1]) // 8, self.cp.uint64)
         times = []
@@ -183,7 +187,7 @@ class _Bench:
 
     # --- bandwidth ----------------------------------------------------------------------------------
     def bandwidths(self) -> Iterator[LevelBandwidth]:
-        """Return the bandwidth of each level of memory, starting with registers."""
+        """Return the bandwidth of each memory level, from registers to device memory."""
         info = self.info
         sms = self.info.sm_count
         repeats = self.effort.rounds

@@ -52,13 +52,15 @@ def memory_hierarchy(device: str | None = None, *, beside: str | None = None) ->
 
 
 def recorded_names() -> list[str]:
-    """Return the names of GPUs with a shipped recording, which `memory_hierarchy` accepts."""
+    """Return the names of the GPUs whose memory hierarchy was recorded. The function `memory_hierarchy`
+    accepts these names.
+    """
     names = (file.name for file in _folder().iterdir() if file.name.endswith(_EXTENSION))
     return sorted((name.removesuffix(_EXTENSION).upper() for name in names), reverse=True)
 
 
 def recorded_ladder(device: str) -> MemoryLadder:
-    """Return the shipped recording of a GPU's memory hierarchy.
+    """Return the recorded memory hierarchy of a GPU, which ships with gpulab.
 
     Raises
     ------

@@ -10,7 +10,7 @@ from virtualgpu.records.memory import AllocatorStatistics, AllocatorTrace
 
 
 def host_memory() -> HostMemoryReport:
-    """Count the pinned (page-locked) host memory of a ``with`` block: now, at the peak and in total.
+    """Count the pinned (page-locked) host memory that a ``with`` block uses now, at its peak and in total.
 
     Returns
     -------
@@ -48,16 +48,18 @@ class HostMemoryReport(
         return HostMemoryTable.of(self.statistics())  # anew: buffers end after the block, too
 
     def free_all_blocks(self) -> None:
-        """Free the unused buffers of the block's pool."""
+        """Free the unused buffers in the pinned memory pool of the ``with`` block."""
         if self._recorder is not None:
             self._recorder.pool.free_all_blocks()
 
     def statistics(self) -> AllocatorStatistics:
-        """Return the statistics so far, with the methods ``nested()``, ``flat()`` and ``summary()``."""
+        """Return the pinned memory statistics so far. The result has the methods ``nested()``, ``flat()`` and
+        ``summary()``.
+        """
         return host_statistics(self.record)
 
     def summary(self) -> str:
-        """Return the statistics so far as a table."""
+        """Return a table of the pinned memory statistics so far."""
         return self.statistics().summary()
 
     def _sentence(self) -> str:

@@ -41,8 +41,8 @@ DRIVER_BYTES = 512 << 20
 
 
 def memory_report(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> MemoryReportTable:
-    """Call a function, and report the peak of its device memory, the source line of the peak, and the arrays
-    at the peak.
+    """Call a function, and report its peak of device memory. The report has the source line of the peak and
+    the arrays at the peak.
 
     Parameters
     ----------
@@ -119,14 +119,14 @@ class _Run:
         self.seen.at_event = self._arrays.at_event
 
     def end(self) -> None:
-        """Record the end of the call, while its result still exists."""
+        """Record the end of the call while the result of the call still exists."""
         if self._memory_after is None:
             self.seen.stop()
             self._memory_after = self._read()
             self._arrays.look(everywhere=True)
 
     def report(self, failure: str = "") -> MemoryReportTable:
-        """Stop recording, and return the report."""
+        """Stop the recording, and return the memory report."""
         self.end()
         initial_bytes = self._memory_before.used_bytes or 0
         events = self.seen.events(device=self._device)
@@ -284,7 +284,9 @@ class _Arrays:
         self._names_by_address: dict[int, list[tuple[int, str, int, int]]] = {}
 
     def at_event(self) -> None:
-        """Look for new arrays before an allocation or a free, if memory use is near or above its peak."""
+        """Look for new arrays before an allocation or a free, if memory use is close to or above its previous
+        peak.
+        """
         recorder = self._recorder
         if recorder.held * NEAR < recorder.most_held or not recorder.held:
             return
@@ -295,7 +297,9 @@ class _Arrays:
             self.look(self._spent_s <= allowed_s)
 
     def look(self, everywhere: bool = False) -> None:
-        """Record the addresses and names of recently created arrays or, with `everywhere`, of all arrays."""
+        """Record the addresses and names of recently created arrays, or of all arrays if `everywhere` is
+        true.
+        """
         start_s = time.perf_counter()
         now_ns = time.perf_counter_ns()
         self._names.look_again(sys._getframe())
@@ -312,7 +316,9 @@ class _Arrays:
         self._spent_s += time.perf_counter() - start_s
 
     def at(self, address: int, allocated_ns: int, freed_ns: float) -> str:
-        """Return a description of the array that used a block in a time interval, or an empty string."""
+        """Return a description of the array that used a memory block in a time interval, or an empty
+        string.
+        """
         sightings = [
             sighting
             for sighting in self._names_by_address.get(address, ())
@@ -321,7 +327,7 @@ class _Arrays:
         return _best_sighting(sightings)[1] if sightings else ""
 
     def older(self, excluded: set[int]) -> list[tuple[str, int, int]]:
-        """Return the arrays whose addresses are not in `excluded`, each with the size of its block and of its
+        """Return the arrays whose addresses are not in `excluded`, with the size of their blocks and of their
         data.
         """
         names = [

@@ -16,7 +16,8 @@ from virtualgpu.records.device.load import LOAD_COLUMNS, LoadSamples
 
 
 def monitor(rate_hz: float = 10.0) -> Monitor:
-    """Show the load of the current GPU, live: utilization of its units, power, clocks and their limits.
+    """Show a live chart of the load of the current GPU: utilization of its units, power, clocks and their
+    limits.
 
     While it is displayed, it takes readings in the background, until it is stopped or its cell runs again.
     The last ten minutes are kept. GPUs from Hopper on measure the load of their units (SMs with a warp,
@@ -52,7 +53,9 @@ def monitor(rate_hz: float = 10.0) -> Monitor:
 
 
 class Monitor(Sampled[LoadSamples], what="monitor", write="with gl.monitor() as m:", another="gl.monitor()"):
-    """A recording of a GPU's load. It starts with its display or ``with`` block and ends at `stop`."""
+    """A recording of the load of a GPU. It starts when it is displayed or its ``with`` block begins, and ends
+    at `stop`.
+    """
 
     def __init__(self, rate_hz: float = 10.0, record: LoadSamples | None = None) -> None:
         super().__init__(rate_hz, record)
@@ -62,13 +65,15 @@ class Monitor(Sampled[LoadSamples], what="monitor", write="with gl.monitor() as 
 
     @property
     def state(self) -> str:
-        """The state: ``"new"``, ``"live"``, ``"paused"``, ``"stopped"`` or ``"recorded"``."""
+        """The state of the recording, which is ``"new"``, ``"live"``, ``"paused"``, ``"stopped"`` or
+        ``"recorded"``.
+        """
         if self._recorder is None:
             return "new" if self._record is None else "recorded"
         return str(self._recorder.state)
 
     def mark(self, name: str) -> None:
-        """Begin a new phase, to which all later readings belong.
+        """Begin a new phase of the recording. All later readings belong to this phase.
 
         Raises
         ------
@@ -78,7 +83,7 @@ class Monitor(Sampled[LoadSamples], what="monitor", write="with gl.monitor() as 
         self._active_recorder().mark(str(name))
 
     def table(self) -> Table:
-        """Return a table of the phases, with the mean readings of each.
+        """Return a table of the phases with the mean readings of each phase.
 
         Examples
         --------

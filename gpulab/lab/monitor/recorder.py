@@ -23,7 +23,7 @@ _SILENT_S = 2.0
 
 
 class LoadRecorder:
-    """A recorder of a device's load from `start` to `stop`. Each `mark` begins a new phase.
+    """A recorder of a device's load from `start` to `stop`. Each call of `mark` begins a new phase.
 
     Parameters
     ----------
@@ -57,29 +57,31 @@ class LoadRecorder:
 
     @property
     def state(self) -> str:
-        """The state: ``"live"``, ``"paused"`` or ``"stopped"``."""
+        """The state of the recorder, which is ``"live"``, ``"paused"`` or ``"stopped"``."""
         return self.sampler.state
 
     def start(self) -> None:
-        """Start the readings."""
+        """Start to take readings of the load."""
         self.sampler.start()
 
     def stop(self) -> LoadSamples:
-        """End the recording with a last reading. If an earlier reading still hangs, skip the last one."""
+        """End the recording with a last reading. The last reading is skipped if an earlier reading still
+        hangs.
+        """
         if self.sampler.stop():
             self.sampler.take()
         return self.record()
 
     def mark(self, name: str) -> None:
-        """Begin a new phase with this name."""
+        """Begin a new phase of the recording with the name `name`."""
         self._phases.append((name, float(self.sampler.now_ns)))
 
     def tell(self, show: Callable[[], object]) -> None:
-        """Let the recording thread call `show` about `SHOWS_A_SECOND` times per second from now on."""
+        """Make the recording thread call `show` about `SHOWS_A_SECOND` times per second from now on."""
         self._on_update = show
 
     def record(self) -> LoadSamples:
-        """Return the record up to now."""
+        """Return the recorded readings so far."""
         time_ns, *columns = self.sampler.rows().T.copy()
         return LoadSamples(
             provenance=self._provenance,
@@ -105,7 +107,7 @@ class LoadRecorder:
 
 
 class NoSensors:
-    """The replacement for a recorder on a device without sensors, which returns a recorded session.
+    """A recorder for a device without sensors. It returns a session that was recorded earlier.
 
     Parameters
     ----------
@@ -119,20 +121,20 @@ class NoSensors:
         self._reason = why
 
     def start(self) -> None:
-        """Do nothing."""
+        """Do nothing, because there are no sensors to read."""
 
     def stop(self) -> LoadSamples:
-        """Return the recorded session."""
+        """Return the session that was recorded earlier."""
         return self.record()
 
     def mark(self, name: str) -> None:
         """Do nothing, because the phases of a recorded session already have names."""
 
     def tell(self, show: Callable[[], object]) -> None:
-        """Do nothing."""
+        """Do nothing, because there are no new readings to show."""
 
     def record(self) -> LoadSamples:
-        """The recorded session."""
+        """Return the session that was recorded earlier."""
         shipped_session = recorded_session()
         return replace(
             shipped_session,
@@ -150,8 +152,8 @@ def recorder(rate_hz: float) -> LoadRecorder | NoSensors:
 
 @functools.lru_cache(maxsize=1)
 def recorded_session() -> LoadSamples:
-    """Return the shipped recording of an H200, whose phases include spinning blocks, an addition and a matrix
-    multiplication.
+    """Return the shipped recording of the load of an H200. Its phases include spinning blocks, an addition
+    and a matrix multiplication.
     """
     file = resources.files("gpulab") / "data" / "recordings" / f"{RECORDED}.json"
     data = json.loads(file.read_text(encoding="utf-8"))

@@ -21,7 +21,7 @@ _FEW_EVENTS = 1_000  # of the allocator, which are not looked at
 
 
 class ProfilerInUseError(GpulabError):
-    """Error raised if another tool in this process uses CUPTI, which supports only one tool at a time."""
+    """Error raised if another tool in this process uses CUPTI. CUPTI supports only one tool at a time."""
 
 
 def profile(
@@ -31,8 +31,8 @@ def profile(
     record_shapes: bool = False,
     counters: bool = False,
 ) -> ProfileReport:
-    """Call a function, and report the costs of its kernels, copies, waits and NVTX ranges, and its use of
-    memory by source line.
+    """Call a function, and report the costs of its kernels, copies, waits and NVTX ranges. The report also
+    shows the use of memory by source line.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def profile(
 
 
 class ProfileReport(Recorded[Profile], what="profile", write="with gl.profile() as p:"):
-    """A profile, recorded in a ``with`` block, which can be displayed, compared and saved.
+    """A profile of a ``with`` block, which can be displayed, compared and saved.
 
     Parameters
     ----------
@@ -126,7 +126,8 @@ class ProfileReport(Recorded[Profile], what="profile", write="with gl.profile() 
     beside = old_method("beside", "compare")
 
     def compare(self, other: ProfileReport | Profile) -> ProfileComparison:
-        """Compare this profile with a later one: show the time of each kernel, copy and range in both.
+        """Compare this profile with a later one. The comparison shows the time of each kernel, copy and range
+        in both profiles.
 
         Examples
         --------

@@ -25,7 +25,8 @@ def diagnose(
     caches: Literal["cold", "warm"] = "cold",
     baseline: Any = None,
 ) -> DiagnosisTable:
-    """Run a kernel, and explain what determines its time. Each cause has a line, a counter and a remedy.
+    """Run a kernel, and explain what determines its time. Each cause has a source line, a counter and a
+    remedy.
 
     The virtual GPU's time model computes the time of the launch again without each cause. The causes are
     sorted by the gain of their remedies; causes whose remedy gains less than about 1.25 times are left out.

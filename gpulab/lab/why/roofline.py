@@ -15,7 +15,8 @@ from virtualgpu.records.launch.roofline import Roofline, RooflinePoint
 def roofline(
     *launches: Any, names: Sequence[str] = (), path: bool = False, caches: Literal["cold", "warm"] = "cold"
 ) -> views.RooflineChart:
-    """Run launches, and show them below the device's ceilings for DRAM, L2, shared memory and arithmetic.
+    """Run kernel launches, and show them in a chart below the device's ceilings for DRAM, L2, shared memory
+    and arithmetic.
 
     Arithmetic has a ceiling for each type of operations of CUDA cores and each format of tensor cores that a
     launch uses. On Hopper and Blackwell, a note names the share of this ceiling that ``mma.sync`` reached on

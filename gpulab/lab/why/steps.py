@@ -16,7 +16,7 @@ _REMEDY = "pass the result of gl.launch, or (kernel, grid, block, args)"
 
 
 def launch_of(label: str, description: Any) -> Launch | session.KeptLaunch:
-    """Return the launch that is described by a run, a tuple or a mapping.
+    """Return the launch that a run, a tuple or a mapping describes.
 
     A tuple is ``(kernel, grid, block, args)``, with `shared_mem` and `stream` as further parts; a mapping has
     these names.
@@ -67,5 +67,5 @@ def launch_of(label: str, description: Any) -> Launch | session.KeptLaunch:
 
 
 def starting(launch: Launch | session.KeptLaunch) -> AbstractContextManager[Launch]:
-    """Return a context manager that yields a launch, with its arrays as they were before the launch."""
+    """Return a context manager that yields a launch with its array contents from before the launch."""
     return launch.again() if isinstance(launch, session.KeptLaunch) else nullcontext(launch)

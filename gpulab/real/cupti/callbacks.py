@@ -12,7 +12,7 @@ from gpulab.real.cupti.library import Cupti
 
 
 class CallData(ctypes.Structure):
-    """Layout of the C structure CUpti_CallbackData (cupti_callbacks.h)."""
+    """The layout of the C structure CUpti_CallbackData from the header cupti_callbacks.h."""
 
     _fields_ = (
         ("site", c_int),
@@ -34,7 +34,7 @@ Handler = Callable[[str, bool, CallData], None]
 
 @contextmanager
 def subscribed(library: Cupti, functions: Mapping[int, frozenset[str]], handler: Handler) -> Iterator[None]:
-    """Call `handler` before and after each call of these CUDA functions, during a ``with`` block.
+    """Call `handler` before and after each call of the given CUDA functions within a ``with`` block.
 
     The functions are given by name for each domain (runtime, driver). On drivers before r610, CUPTI supports
     one subscriber per process. Errors in the handler do not reach the program, so the handler must store

@@ -39,7 +39,7 @@ _CompleteCallback = ctypes.CFUNCTYPE(None, c_void_p, c_uint32, c_void_p, c_size_
 
 
 class CuptiError(GpulabError):
-    """Error for a call that CUPTI rejected; ``result`` is its CUptiResult."""
+    """Error for a call that CUPTI rejected. The attribute ``result`` contains the CUptiResult."""
 
     def __init__(self, function: str, result: int, words: str) -> None:
         super().__init__(f"{function}: {words}")
@@ -47,7 +47,7 @@ class CuptiError(GpulabError):
 
 
 class Cupti:
-    """The only connection of this process to CUPTI, and the buffers that CUPTI fills.
+    """The only connection of this process to CUPTI. It owns the buffers that CUPTI fills.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class Cupti:
         self._names: dict[int, dict[int, str]] = {}
 
     def call(self, function: str, *arguments: Any) -> None:
-        """Call a function of CUPTI, and raise an error if it fails.
+        """Call a CUPTI function, and raise an error if the function fails.
 
         Raises
         ------
@@ -86,13 +86,13 @@ class Cupti:
 
     @property
     def version(self) -> int:
-        """CUPTI's version, CUPTI_API_VERSION, such as 130001."""
+        """The version number of CUPTI (CUPTI_API_VERSION), such as 130001."""
         version_number = c_uint32()
         self.call("cuptiGetVersion", byref(version_number))
         return version_number.value
 
     def timestamp(self) -> int:
-        """Current time of CUPTI's clock in ns, which all its records use."""
+        """The current time in ns of the clock that CUPTI uses in all its records."""
         time_ns = c_uint64()
         self.call("cuptiGetTimestamp", byref(time_ns))
         return time_ns.value
@@ -100,7 +100,7 @@ class Cupti:
     # Recording
 
     def start(self, kinds: Iterable[int], calls: dict[int, frozenset[str]]) -> None:
-        """Start to record activities of these kinds, and the calls of these CUDA functions.
+        """Start to record the given kinds of activities and the calls of the given CUDA functions.
 
         `calls` contains function names for each domain. Kinds that this CUPTI does not know are left out.
 
@@ -144,7 +144,9 @@ class Cupti:
             raise
 
     def stop(self) -> None:
-        """End the recording. The device's work must be complete, because CUPTI does not wait for it."""
+        """End the recording. The work of the device must be complete before, because CUPTI does not wait for
+        it.
+        """
         if self._kinds:
             self._library.cuptiActivityFlushAll(_FLUSH_FORCED)
         while self._kinds:
@@ -159,7 +161,9 @@ class Cupti:
         return record_count.value
 
     def buffers(self) -> Iterator[tuple[memoryview, list[int]]]:
-        """Return the recorded buffers, each only once, as bytes with the offsets of their records."""
+        """Return the recorded buffers as bytes, with the offsets of their records. Each buffer is returned
+        only once.
+        """
         while self._full_buffers:
             address, size = self._full_buffers.popleft()
             buffer = self._buffers.pop(address)
@@ -186,8 +190,8 @@ class Cupti:
     # Names
 
     def call_names(self, domain: int) -> dict[int, str]:
-        """Return the names of CUDA's functions, without version suffixes, by the number that CUPTI uses for
-        each.
+        """Return a dictionary from CUPTI's function numbers to the names of CUDA functions without version
+        suffixes.
         """
         if domain not in self._names:
             names: dict[int, str] = {}
@@ -211,7 +215,7 @@ _CHOOSE = {
 
 
 def by_api(names: Collection[str]) -> dict[int, frozenset[str]]:
-    """Divide the names of CUDA functions into those of the driver API and those of the runtime API."""
+    """Divide the names of CUDA functions into names of the driver API and names of the runtime API."""
     runtime = frozenset(name for name in names if name.startswith("cuda"))
     return {DRIVER_API: frozenset(names) - runtime, RUNTIME_API: runtime}
 
@@ -233,7 +237,9 @@ def load() -> Cupti | None:
 
 
 def rival() -> str:
-    """Return the name of another tool that currently uses CUPTI in this process, or an empty string."""
+    """Return the name of another tool that uses CUPTI in this process, or an empty string if there is
+    none.
+    """
     for tool, variable, value_part in rows("profilers.tsv"):
         value = os.environ.get(variable, "").lower()
         if value and value_part in value:

@@ -43,7 +43,7 @@ _DEFAULT_NAMES = {0: "default stream", _LEGACY_HANDLE: "default stream", 2: "per
 
 
 class CuptiRecorder:
-    """Recorder of the operations of all devices, and of the CUDA calls and NVTX ranges of this process.
+    """A recorder of the operations of all devices, and of the CUDA calls and NVTX ranges of this process.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class CuptiRecorder:
         self._offset_ns = 0  # CUPTI's clock is this much ahead of Python's
 
     def start(self) -> None:
-        """Start the recording.
+        """Start the recording of a timeline.
 
         Raises
         ------
@@ -190,7 +190,7 @@ def _mark_streams() -> list[StreamInfo]:
 
 
 def refuse_capture() -> None:
-    """Wait for earlier work of the device. Raise an error if a stream is capturing a graph.
+    """Wait for earlier work of the device. Raise an error if a stream is currently capturing a graph.
 
     Raises
     ------

@@ -39,7 +39,7 @@ Row = tuple[int, int, int, int, int, int, int, int]
 
 
 class AllocationRecorder:
-    """A recorder of the events of the current pool, in their order.
+    """A recorder of the events of the current memory pool, in the order in which they occur.
 
     The events are ``alloc``, ``free_requested`` and ``free_completed`` (one right after the other, as in
     CuPy's pool), ``segment_alloc`` and ``oom``.
@@ -116,7 +116,7 @@ class AllocationRecorder:
         return hook
 
     def stop(self) -> object:
-        """Stop the recording in all threads."""
+        """Stop the recording of allocations in all threads."""
         for hook in self._hooks:
             hook.recorder = _nobody
         self._hooks.clear()
@@ -135,7 +135,9 @@ class AllocationRecorder:
 
     @contextmanager
     def in_this_thread(self) -> Iterator[None]:
-        """Record a ``with`` block in the thread that runs it, such as the thread of a widget's callback."""
+        """Record the allocations of a ``with`` block in the thread that runs it, such as the thread of a
+        widget callback.
+        """
         hook = self._new_hook()
         try:
             yield
@@ -266,11 +268,11 @@ class AllocationRecorder:
             return self._dropped_events + len(self._rows) // _COLUMNS
 
     def events(self, since: int = 0, device: int | None = None) -> AllocatorEvents:
-        """Return the stored events from number `since`, for all devices or one device."""
+        """Return the stored events, starting with number `since`, for all devices or for one device."""
         return self.news(since, device)[0]
 
     def news(self, since: int, device: int | None = None) -> tuple[AllocatorEvents, int]:
-        """Return the events from number `since` on, and the number of the next event."""
+        """Return the events starting with number `since`, and the number of the next event."""
         with self._lock:
             first_number = max(since, self._dropped_events)
             rows = self._rows[(first_number - self._dropped_events) * _COLUMNS :].tobytes()
@@ -292,7 +294,7 @@ class AllocationRecorder:
 
     @property
     def note(self) -> str:
-        """Return a note about events that could not be recorded; empty if there are none."""
+        """Return a note about events that could not be recorded, or an empty string if there are none."""
         sentences = []
         if self._has_no_pool:
             sentences.append(

@@ -20,7 +20,7 @@ _PORTABLE_FLAG = 1  # cudaHostAllocPortable, as CuPy's own pool asks for it
 
 
 class PinnedRecorder:
-    """A recorder of allocations of pinned memory from `start` to `stop`.
+    """A recorder of pinned memory allocations from `start` to `stop`.
 
     Buffers that are in use at `stop` are still recorded when they are freed.
     """
@@ -39,16 +39,16 @@ class PinnedRecorder:
         self.pool: Any = self._cp.cuda.PinnedMemoryPool(self._lock)
 
     def start(self) -> None:
-        """Use the recorder's pool for the program's pinned memory."""
+        """Use the memory pool of the recorder for the program's pinned memory."""
         self._cp.cuda.set_pinned_memory_allocator(self._malloc)
 
     def stop(self) -> AllocatorTrace:
-        """Use CuPy's default pool for pinned memory again."""
+        """Use the default memory pool of CuPy for pinned memory again."""
         self._cp.cuda.set_pinned_memory_allocator(self._cp.get_default_pinned_memory_pool().malloc)
         return self.record()
 
     def record(self) -> AllocatorTrace:
-        """Return all events so far."""
+        """Return all recorded events of pinned memory so far."""
         return AllocatorTrace(
             provenance=self._provenance,
             device_id=0,

@@ -20,7 +20,9 @@ SEGMENT_FREE = ACTIONS.index("segment_free")
 
 
 def current_pool() -> Any:
-    """Return the pool of the current allocator, or CuPy's default pool if the allocator has no pool."""
+    """Return the memory pool of the current allocator. If this allocator has no pool, return CuPy's default
+    pool.
+    """
     cp = current.cp()
     pool = getattr(cp.cuda.get_allocator(), "__self__", None)
     return pool if hasattr(pool, "total_bytes") else cp.get_default_memory_pool()
@@ -35,13 +37,13 @@ def lies_here(array: Any) -> bool:
 
 
 def provenance() -> Provenance:
-    """Return the provenance of pool recordings on the device in use."""
+    """Return the provenance of memory pool recordings on the device in use."""
     origin = current.backend().provenance
     return replace(origin, detail="CuPy's memory hooks") if origin.source == "measured" else origin
 
 
 def block_map(pool: Any) -> tuple[BlockMap, str]:
-    """Return the present blocks of a pool, and a note about information that is not available.
+    """Return the present blocks of a memory pool, and a note about information that is not available.
 
     The virtual GPU's pool reports its blocks. CuPy's pool does not, so only the blocks of existing arrays are
     known.
@@ -94,7 +96,7 @@ def block_map(pool: Any) -> tuple[BlockMap, str]:
 
 
 class SegmentRecorder(AllocationRecorder):
-    """A recorder of pool events that also detects segments that the pool returns to the device.
+    """A recorder of memory pool events. It also detects segments that the pool returns to the device.
 
     No hook reports returned segments. The pool's total size is therefore read at each event, and a decrease
     is the size of the returned segments.
@@ -117,7 +119,7 @@ class SegmentRecorder(AllocationRecorder):
         super().allocated(device, requested, size, address, succeeded)
 
     def look(self) -> None:
-        """Check whether the pool has returned memory to the device since the last check."""
+        """Check whether the memory pool has returned memory to the device since the last check."""
         if self._cp.cuda.runtime.getDevice() != self.device:
             return  # a pool reports the current device
         total_bytes = int(self.pool.total_bytes())
@@ -130,7 +132,9 @@ class SegmentRecorder(AllocationRecorder):
 
 
 class PoolRecorder(SegmentRecorder):
-    """A recorder of all events of the current pool, and of the pool's contents before the first event."""
+    """A recorder of all events of the current memory pool. It also records the contents of the pool before
+    the first event.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -140,8 +144,8 @@ class PoolRecorder(SegmentRecorder):
         self.capacity_bytes = self._total_bytes + int(self._cp.cuda.runtime.memGetInfo()[0])
 
     def stop(self) -> AllocatorTrace:
-        """Stop recording, and return all events. If the recorder was not started, return the contents of the
-        pool.
+        """Stop the recording, and return all events. If the recorder was not started, return the contents of
+        the memory pool.
         """
         super().stop()
         self.look()

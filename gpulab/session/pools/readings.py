@@ -48,12 +48,12 @@ class MemoryRecorder:
         self.sampler = Sampler(readings, len(COLUMNS) - 1, rate_hz, on_reading=on_reading)
 
     def start(self) -> None:
-        """Start the readings, and record the allocations of the calling thread."""
+        """Start to read the memory use, and record the allocations of the calling thread."""
         self.seen.start()
         self.sampler.start()
 
     def stop(self) -> MemorySamples:
-        """Take a last reading, and stop recording."""
+        """Take a last reading of the memory use, and stop the recording."""
         self.sampler.stop()
         self.seen.look()
         self.sampler.take()
@@ -61,12 +61,12 @@ class MemoryRecorder:
         return self.record()
 
     def tell(self, tick: Tick, lines: int) -> None:
-        """Call `tick` for each later reading, with the source lines after the first `lines`."""
+        """Call `tick` for each later reading. It receives the source lines after the first `lines` lines."""
         self._lines = lines
         self._tick = tick
 
     def record(self) -> MemorySamples:
-        """Return the record up to now."""
+        """Return the recorded memory use so far."""
         columns = dict(zip(COLUMNS, self.sampler.rows().T.copy(), strict=True))
         notes = self.seen.note, self.sampler.failure and f"The last reading failed: {self.sampler.failure}."
         return MemorySamples(
@@ -130,8 +130,8 @@ class _Readings:
 
 
 def marks_of(events: AllocatorEvents, since_ns: int, is_detailed: bool = False) -> list[tuple[float, ...]]:
-    """Summarize allocator events as rows of `MemoryMarks`: one per event if `is_detailed`, otherwise one per
-    source line.
+    """Summarize allocator events as rows of `MemoryMarks`. There is one row per event if `is_detailed` is
+    true, and one per source line otherwise.
 
     The lines with the fewest bytes share one row.
     """

@@ -66,12 +66,14 @@ PAGE = {
 
 
 def share(fraction: float) -> str:
-    """Return a fraction as a percentage with one decimal: ``12.5 %``; ``access_text.js`` does the same."""
+    """Return a fraction as a percentage with one decimal, such as ``12.5 %``. The file ``access_text.js`` has
+    the same function.
+    """
     return f"{math.floor(1000 * fraction + 0.5) / 10:g} %"
 
 
 class Figure(NamedTuple):
-    """A number shown in large type; ``is_excessive`` means that a smaller number is possible."""
+    """A number that is shown in large type. If ``is_excessive`` is true, a smaller number is possible."""
 
     value: str
     term: str
@@ -80,7 +82,7 @@ class Figure(NamedTuple):
 
 
 def counts(access: Access) -> dict[str, int | str]:
-    """Return all counts and costs of an access as a dictionary."""
+    """Return a dictionary of all counts and costs of a memory access."""
     memory_cost = access.memory()
     bank_cost = access.banks()
     constant_passes = access.constant_passes
@@ -121,12 +123,14 @@ def memory_figures(access: Access) -> list[Figure]:
 
 
 def bank_figures(access: Access) -> list[Figure]:
-    """Return the numbers to display for an access to shared memory, such as its bank conflict."""
+    """Return the numbers to display for a shared-memory access, such as its bank conflict."""
     return _figures(access, BANK_FIGURES)
 
 
 def lane_sentences(access: Access, memory: bool, banks: bool) -> list[str]:
-    """Return a sentence for each lane: its bytes, their address, and lanes that access the same bytes."""
+    """Return a sentence for each lane with its bytes, their address, and the lanes that access the same
+    bytes.
+    """
     first_address = (
         min((address for address in access.addresses if address >= 0), default=0) // LINE_BYTES * LINE_BYTES
     )
@@ -163,7 +167,7 @@ def lane_sentences(access: Access, memory: bool, banks: bool) -> list[str]:
 
 
 def notes(access: Access, memory: bool, banks: bool) -> str:
-    """Return sentences that explain the hardware rules for this kind of access."""
+    """Return sentences that explain the hardware rules for this kind of memory access."""
     applies = {
         "atomic": memory and access.rule in ATOMIC_RULES,
         "local": access.space == "local",
@@ -185,7 +189,7 @@ def expression(pattern: AccessPattern) -> str:
 
 
 def costs(access: Access, memory: bool, banks: bool) -> str:
-    """Return a phrase that describes the cost of an access, such as its sectors per request."""
+    """Return a phrase with the cost of a memory access, such as its sectors per request."""
     cost_texts = []
     if memory and access.space == "const":
         cost_texts.append(f"{count(access.constant_passes, 'pass', 'passes')} per request (at best 1)")

@@ -30,7 +30,7 @@ EXTRA = "extra pass: bank conflict"
 
 
 def row_px(rows: int) -> int:
-    """Return the height of a row in pixels, so that all rows fit."""
+    """Return a row height in pixels at which all rows fit."""
     return max(MIN_ROW_PX, min(MAX_ROW_PX, ROWS_PX // max(1, rows)))
 
 
@@ -42,7 +42,7 @@ def _lane_args(lanes: list[int], sentences: list[str], inset_px: float) -> dict[
 
 
 def lanes_plot(access: Access, sentences: list[str]) -> Box:
-    """Return a plot of the 32 lanes; inactive lanes are grey."""
+    """Return a plot of the 32 lanes of a warp. Inactive lanes are grey."""
     lanes = [*range(WARP_SIZE)]
     tiles = [(lane, lane + 1, 0, LANE_PX, lane if lane in access.lanes else WARP_SIZE) for lane in lanes]
     names = [(lane in access.lanes, (lane + 0.5, LANE_PX / 2, str(lane), 1.3)) for lane in lanes]
@@ -55,7 +55,7 @@ def lanes_plot(access: Access, sentences: list[str]) -> Box:
 
 
 def memory_plot(access: Access, sentences: list[str]) -> Box:
-    """Return a plot of the cache lines of an access, with its bytes in the colours of their lanes.
+    """Return a plot of the cache lines of a memory access. The bytes have the colours of their lanes.
 
     The other bytes of the transferred sectors are hatched.
     """
@@ -125,7 +125,9 @@ def memory_plot(access: Access, sentences: list[str]) -> Box:
 
 
 def banks_plot(access: Access, sentences: list[str]) -> Box:
-    """Return a plot of the 32 banks in each pass. Passes due to a bank conflict have another background."""
+    """Return a plot of the 32 shared-memory banks in each pass. Passes due to a bank conflict have another
+    background.
+    """
     pass_count = access.banks().passes
     access_pieces = access.pieces()
     pass_rows = range(max(1, pass_count))
@@ -228,7 +230,7 @@ def _figures(figures: list[access_text.Figure]) -> Box:
 
 
 def draw(access: Access, memory: bool, banks: bool) -> Box:
-    """Return the static picture of an access: lanes, sectors, banks and notes."""
+    """Return the static picture of a memory access with its lanes, sectors, banks and notes."""
     sentences = access_text.lane_sentences(access, memory, banks)
     panels = []
     if memory:

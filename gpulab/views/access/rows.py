@@ -18,7 +18,7 @@ MAX_REQUESTS = 256
 
 
 class Row(NamedTuple):
-    """A row of the table: all accesses of one kind on a source line, with the requests of one warp."""
+    """A table row for all accesses of one kind on a source line, with the requests of one warp."""
 
     line: int
     cells: tuple[str, ...]

@@ -33,7 +33,7 @@ RULES = "by the rules of the virtual GPU's counters, which match single accesses
 
 
 class AccessMicroscope(View, module="access/view"):
-    """A view of one access of a warp: its 32 lanes, and the sectors and banks that they use.
+    """A view of one access of a warp. It shows the 32 lanes, and the sectors and banks that they use.
 
     Parameters
     ----------
@@ -147,12 +147,12 @@ class AccessMicroscope(View, module="access/view"):
 
     @property
     def pattern(self) -> AccessPattern:
-        """The settings of the sliders."""
+        """The access pattern that the sliders select."""
         return AccessPattern(self.stride, self.offset, self.element_bytes, self.padding, self.swizzle)
 
     @property
     def access(self) -> Access | None:
-        """The displayed access, or None if the warp made no access."""
+        """The displayed memory access, or None if the warp made no access."""
         if self.trace is None:
             return self.pattern.access("shared" if self.space == "shared" else "global")
         if not self.rows:

@@ -44,7 +44,7 @@ Column = npt.NDArray[Any]
 
 
 def contents(maps: Maps, keys: str) -> dict[str, Any]:
-    """Return all data for the browser, as dictionaries and arrays for `pack`."""
+    """Return all data for the browser as dictionaries and arrays, which the function `pack` can convert."""
     streams = {handle: index for index, handle in enumerate(maps.streams)}
     stops = np.unique(np.concatenate([panel.slider_positions(panel.notable_steps) for panel in maps.panels]))
     return {
@@ -74,7 +74,9 @@ def contents(maps: Maps, keys: str) -> dict[str, Any]:
 
 
 def colours_of(names: Sequence[str]) -> list[str]:
-    """Return a colour for each owner or stream. An empty name (an unknown owner) has its own colour."""
+    """Return a colour for each owner or stream. Unknown owners, which have an empty name, have their own
+    colour.
+    """
     return [
         (COLOURS[index] if index < len(COLOURS) else OTHER_COLOUR) if name else UNKNOWN_COLOUR
         for index, name in enumerate(names)
@@ -82,7 +84,7 @@ def colours_of(names: Sequence[str]) -> list[str]:
 
 
 def legends(maps: Maps) -> dict[str, list[tuple[str, str]]]:
-    """Return the legend entries (colour, meaning) for each way to colour the blocks."""
+    """Return the legend entries (colour, meaning) for each way of colouring the blocks."""
     by_name = {}
     names_by_kind = ("line", maps.owners.names), ("stream", [*maps.streams.values()])
     for colour_kind, names in names_by_kind:
@@ -95,7 +97,7 @@ def legends(maps: Maps) -> dict[str, list[tuple[str, str]]]:
 
 
 def curve_legend(maps: Maps) -> list[tuple[str, str]]:
-    """Return the legend entries (colour, meaning) of the curves over all steps."""
+    """Return the legend entries (colour, meaning) for the curves of memory use over all steps."""
     if not maps.last:
         return []
     names = [f"reserved, {panel.name}" if len(maps.panels) > 1 else "reserved" for panel in maps.panels]
@@ -135,7 +137,7 @@ def _stream_indices(handles: Column, streams: dict[int, int]) -> Column:
 
 
 def limit_of(panel: PoolPanel) -> int:
-    """Return the limit of the pool in bytes, or 0 if it is not known."""
+    """Return the limit of the memory pool in bytes, or 0 if it is not known."""
     trace = panel.history.trace
     return min((size for size in (trace.first.limit_bytes, trace.capacity_bytes) if size), default=0)
 
@@ -197,7 +199,7 @@ def _panel(maps: Maps, index: int, streams: dict[int, int]) -> dict[str, Any]:
 
 
 def group_name(maps: Maps, stream: int, pool: str) -> str:
-    """Return the heading of the rows that belong to one stream and pool."""
+    """Return the heading of the rows that belong to one stream and memory pool."""
     return f"{maps.streams.get(stream, 'others')}{f' · {pool}' if pool else ''}"
 
 
@@ -235,7 +237,7 @@ def _stack_columns(history: AllocatorHistory) -> dict[str, Any]:
 
 
 def curve(maps: Maps) -> Plot:
-    """Return a plot of used and reserved bytes at each slider position. Failed requests are marked."""
+    """Return a plot of the used and reserved bytes at each slider position. Failed requests are marked."""
     last_position = maps.last
     bounds = np.unique(np.linspace(0, last_position + 1, MAX_POINTS, endpoint=False).astype(np.int64))
     indices = [

@@ -22,7 +22,7 @@ OTHER_GROUPS = (-1, "")
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The rows that hold the segments of one stream and pool."""
+    """The rows of a memory map that show the segments of one stream and pool."""
 
     stream: int
     pool: str
@@ -32,7 +32,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class MapLayout:
-    """The positions of the segments of a memory map, in rows of ``row_bytes`` bytes.
+    """The positions of the segments in a memory map. Each row of the map represents ``row_bytes`` bytes.
 
     Each segment begins ``start`` bytes after the beginning of the first row, and is drawn ``wide`` bytes
     long. It represents the ``size_bytes`` from address ``low`` on, which is its largest extent.
@@ -47,12 +47,12 @@ class MapLayout:
 
     @property
     def is_widened(self) -> npt.NDArray[np.bool_]:
-        """Whether segments are drawn longer than their size, so that small ones are visible."""
+        """Whether segments are drawn longer than their size, so that small segments are visible."""
         return self.wide > self.size_bytes
 
     @property
     def rows(self) -> int:
-        """The number of rows."""
+        """The number of rows in the memory map."""
         return sum(group.rows for group in self.groups)
 
 
@@ -69,7 +69,9 @@ class _Extents:
 
 
 def map_layouts(histories: Sequence[AllocatorHistory], max_rows: int = MAX_ROWS) -> list[MapLayout]:
-    """Return the layouts of maps that are shown together, with the same number of bytes per row."""
+    """Return the layouts of memory maps that are shown together. All maps have the same number of bytes per
+    row.
+    """
     extents = [_extents(history) for history in histories]
     largest_bytes = max((int(extent.size_bytes.max(initial=0)) for extent in extents), default=0) or 1
     is_crowded = max(extent.blocks for extent in extents) > CROWDED_BLOCKS

@@ -20,7 +20,7 @@ Column = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PoolPanel:
-    """The history of one pool, with functions that compute its state after any step.
+    """The history of one memory pool, with functions that compute its state after any step.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class PoolPanel:
 
     @property
     def notable_steps(self) -> npt.NDArray[np.int64]:
-        """The steps at which a request fails, or a segment is allocated or freed."""
+        """The steps at which a request fails, or at which a segment is allocated or freed."""
         actions = self.history.trace.events.actions
         notable_actions = [
             ACTIONS.index(name) for name in ACTIONS if name == "oom" or name.startswith("segment")
@@ -52,22 +52,24 @@ class PoolPanel:
         return np.flatnonzero(np.isin(actions, notable_actions)) + 1
 
     def slider_positions(self, steps: Column) -> Column:
-        """Return the slider positions at which the pool reaches the given steps, without duplicates."""
+        """Return the slider positions at which the memory pool reaches the given steps. Each position is
+        listed once.
+        """
         return np.unique(self.positions_of(steps))
 
     def positions_of(self, steps: Column) -> Column:
-        """Return, for each of the given steps, the slider position at which the pool reaches it."""
+        """Return the slider position at which the memory pool reaches each of the given steps."""
         if self.events_at_request is None:
             return steps
         return np.searchsorted(self.events_at_request, steps, "left")
 
     def step(self, position: int) -> int:
-        """Return the number of events at a position of the slider."""
+        """Return the number of pool events at a slider position."""
         return position if self.events_at_request is None else int(self.events_at_request[position])
 
 
 class Owners:
-    """The owner of each memory block: the source line that allocated it, or a label.
+    """The owner of each memory block, which is the source line that allocated it, or a label.
 
     Owners are sorted by their bytes in the first history, so that their colours do not depend on the others.
     If a request represents a block from before the recording, its block has the owner of that block.
@@ -120,12 +122,12 @@ class Owners:
         ]
 
     def of_stack(self, panel: int, stack: int) -> str:
-        """Return the source line that owns blocks with this stack trace, or an empty string."""
+        """Return the source line that owns the blocks with this stack trace, or an empty string."""
         return self.stack_owner[panel][stack] if 0 <= stack < len(self.stack_owner[panel]) else ""
 
 
 class Maps:
-    """The memory maps of one or several pools. The positions of their slider are events or requests."""
+    """The memory maps of one or several pools. The slider positions correspond to events or requests."""
 
     def __init__(self, panels: Sequence[PoolPanel], requests: Sequence[Request] = ()) -> None:
         self.panels = tuple(panels)
@@ -139,11 +141,13 @@ class Maps:
 
     @property
     def unit(self) -> str:
-        """The unit of the slider's positions: ``request`` or ``event``."""
+        """The unit of the slider positions, which is ``request`` or ``event``."""
         return "request" if self.requests else "event"
 
     def operation_at(self, position: int) -> tuple[str, int, int, int, int]:
-        """Return the operation after a slider position: kind, bytes, requested bytes, stream and stack."""
+        """Return the operation after a slider position, with its kind, bytes, requested bytes, stream and
+        stack trace.
+        """
         if self.requests:
             request = self.requests[position]
             operation_kind = "ask" if request.kind == "alloc" else request.kind
@@ -177,7 +181,9 @@ class Maps:
         return filled(pool_text.PAGE["moment"], values | {"told": operation})
 
     def map_at(self, panel: PoolPanel, position: int) -> tuple[BlockMap, Fragmentation]:
-        """Return a pool's map and its fragmentation at a position; the last result is cached."""
+        """Return the memory map of a pool and its fragmentation at a slider position. The last result is
+        cached.
+        """
         event_step = panel.step(position)
         cached = self._last_map.get(id(panel))
         if cached is None or cached[0] != event_step:
@@ -186,7 +192,9 @@ class Maps:
         return cached[1:]
 
     def status_text(self, panel: PoolPanel, position: int) -> str:
-        """Return a sentence about a pool at a position, with the reason if a request failed."""
+        """Return a sentence about a memory pool at a slider position. If a request failed, it contains the
+        reason.
+        """
         event_step = panel.step(position)
         previous_step = panel.step(position - 1) if position else 0
         _, fragmentation = self.map_at(panel, position)
@@ -198,7 +206,7 @@ class Maps:
         return pool_text.sentence(fragmentation)
 
     def refusals(self) -> list[int]:
-        """Return the slider positions at which a request to a pool failed."""
+        """Return the slider positions at which a memory request failed."""
         positions: set[int] = set()
         for panel in self.panels:
             refusal_steps = np.flatnonzero(panel.history.trace.events.actions == ACTIONS.index("oom")) + 1
@@ -207,11 +215,13 @@ class Maps:
 
     @property
     def names(self) -> str:
-        """The names of all pools, joined into one string."""
+        """The names of all memory pools, joined into one string."""
         return " and ".join(panel.name for panel in self.panels)
 
     def sentence(self, position: int | None = None) -> str:
-        """Return a sentence about the state of all pools at a position, and the origin of the data."""
+        """Return a sentence about the state of all memory pools at a slider position, and the origin of the
+        data.
+        """
         position = self.default_position if position is None else position
         label = self.panels[0].history.trace.provenance.label
         position_text = f"at {self.unit} {number(position)} of {number(self.last)}" if self.last else "now"
@@ -225,8 +235,8 @@ class Maps:
 
     @cached_property
     def default_position(self) -> int:
-        """The slider position that is shown first: the first failed request, or the position with the most
-        used memory.
+        """The slider position that is shown first. It is the first failed request, or the position with the
+        most used memory.
         """
         refusals = self.refusals()
         if refusals:

@@ -37,12 +37,14 @@ Piece = tuple[float, float, int]
 
 
 def row_px(rows: int) -> int:
-    """Return the height of the rows of a map."""
+    """Return the height of the rows of a memory map in pixels."""
     return max(MIN_ROW_PX, min(MAX_ROW_PX, ROWS_PX // max(1, rows)))
 
 
 def draw(maps: Maps, position: int, colour_by: str) -> Box:
-    """Return the maps at a position of the slider, with numbers and the curve over all positions."""
+    """Return a picture of the memory maps at a slider position, with numbers and the curve over all
+    positions.
+    """
     row_height = row_px(sum(layout.rows for layout in maps.layouts))
     map_boxes: list[Box] = [paragraph(maps.position_text(position), "heading")] if maps.last else []
     if maps.last:

@@ -66,7 +66,9 @@ PAGE = {
 
 
 def operation_text(kind: str, size_bytes: int, requested_bytes: int, stream: str, owner: str) -> str:
-    """Return an operation in words, such as ``4 MiB allocated (3.9 MiB requested), stream 0, a.py:12``."""
+    """Return a phrase for an allocator operation, such as ``4 MiB allocated (3.9 MiB requested), stream 0,
+    a.py:12``.
+    """
     is_rounded = requested_bytes and size(requested_bytes) != size(size_bytes)
     requested_text = filled(PAGE["asked"], {"asked": size(requested_bytes)}) if is_rounded else ""
     owner_text = f", {owner}" if owner else ""
@@ -77,7 +79,7 @@ def operation_text(kind: str, size_bytes: int, requested_bytes: int, stream: str
 
 
 def stream_names(histories: Sequence[AllocatorHistory]) -> dict[int, str]:
-    """Return the names of streams by handle, numbered in order of appearance."""
+    """Return a dictionary of stream names by handle. Streams are numbered in order of appearance."""
     handles: dict[int, None] = {0: None}
     for history in histories:
         handles |= dict.fromkeys(history.segments.streams)
@@ -86,7 +88,7 @@ def stream_names(histories: Sequence[AllocatorHistory]) -> dict[int, str]:
 
 
 def owner_of(stack: Stack) -> str:
-    """Return the innermost line of the program in a stack, such as ``train.py:12``."""
+    """Return the innermost line of the program in a stack trace, such as ``train.py:12``."""
     program_frames = [frame for frame in stack if not any(folder in frame.filename for folder in _LIBRARIES)]
     for frame in program_frames or stack:
         name = frame.filename.replace("\\", "/").rsplit("/", 1)[-1]
@@ -114,7 +116,7 @@ def _words(fragmentation: Fragmentation) -> dict[str, int | str]:
 
 
 def sentence(fragmentation: Fragmentation, refused_bytes: int = 0, stream: int = 0) -> str:
-    """Return a sentence about the free memory, and the reason if a request failed.
+    """Return a sentence about the free memory of a pool. If a request failed, it contains the reason.
 
     Parameters
     ----------
@@ -144,7 +146,7 @@ def sentence(fragmentation: Fragmentation, refused_bytes: int = 0, stream: int =
 
 
 def emptying(fragmentation: Fragmentation) -> str:
-    """Return a sentence about how much memory ``free_all_blocks`` would return to the device."""
+    """Return a sentence about the amount of memory that ``free_all_blocks`` would return to the device."""
     template = (
         PAGE["gives"] + PAGE["stays"] * bool(fragmentation.held_bytes) + "."
         if fragmentation.free_bytes
@@ -154,6 +156,6 @@ def emptying(fragmentation: Fragmentation) -> str:
 
 
 def figures(fragmentation: Fragmentation) -> list[tuple[str, str, str]]:
-    """Return the name, the value and a detail of each number that is shown next to the map."""
+    """Return the numbers that are shown next to the memory map, each with a name, a value and a detail."""
     values = _words(fragmentation)
     return [(term, filled(value, values), filled(detail, values)) for term, value, detail in FIGURES]

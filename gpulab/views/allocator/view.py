@@ -27,7 +27,8 @@ KEYS = (
 
 
 class AllocatorView(View, module="allocator/map"):
-    """A view of a pool's segments as rows of blocks, coloured by line, stream or age, at any step.
+    """A view of a pool's segments as rows of memory blocks at any step. Blocks are coloured by line, stream
+    or age.
 
     Parameters
     ----------

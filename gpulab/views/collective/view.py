@@ -32,7 +32,8 @@ HOT_FACTOR = 1.5  # times the mean of all ports, and more than the data
 
 
 class CollectiveView(View):
-    """A view of a collective operation: each GPU's chunks after each step, and the traffic of its ports.
+    """A view of a collective operation. It shows the chunks of each GPU after each step, and the traffic of
+    its ports.
 
     Parameters
     ----------
@@ -82,7 +83,7 @@ class CollectiveView(View):
 
     @property
     def record(self) -> Collective:
-        """The record of the operation."""
+        """The record of the collective operation."""
         return self._collective
 
     def sentence(self) -> str:

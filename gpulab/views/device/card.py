@@ -18,7 +18,7 @@ AUTOMATIC_READINGS = 600
 
 
 class DeviceCard(View, module="device/card"):
-    """A view of the capabilities and limits of a device, compared with other devices, with live readings.
+    """A view of the capabilities and limits of a device with live readings, compared with other devices.
 
     Parameters
     ----------
@@ -61,11 +61,11 @@ class DeviceCard(View, module="device/card"):
 
     @property
     def record(self) -> DeviceInfo | tuple[DeviceInfo, ...]:
-        """The device, or a tuple of all devices."""
+        """The device that the view shows, or a tuple of all devices."""
         return (self.info, *self.others) if self.others else self.info
 
     def refresh(self) -> None:
-        """Take a snapshot of the live readings, and show an error in the view if this fails."""
+        """Read the live values once. If this fails, show an error in the view."""
         if self._metrics is None:
             return
         with self._lock, self._show_errors("Reading the device"):

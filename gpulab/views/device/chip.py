@@ -42,7 +42,7 @@ def layout(info: DeviceInfo, width: float, height: float) -> tuple[npt.NDArray[n
 
 
 def chip(info: DeviceInfo) -> Box:
-    """Return a drawing of a chip with its SMs and L2, and of the device memory compared with L2."""
+    """Return a drawing of a chip with its SMs and L2 cache, and of the device memory in comparison to L2."""
     memory_text = f"{size(info.memory_bytes)} of {info.memory_type or 'memory'}"
     tiles_text = f"{count(info.sm_count, 'SM')}, one tile each"
     return column(
@@ -53,7 +53,7 @@ def chip(info: DeviceInfo) -> Box:
 
 
 def scales(info: DeviceInfo) -> str:
-    """Return sentences about the scales of the drawing."""
+    """Return sentences that explain the scales of the drawing."""
     return (
         f"The areas of the chip are to scale: a tile is {size(info.shared_per_sm_bytes)} of shared memory. "
         f"In the bar, L2 and memory are to scale: 1 to {number(info.memory_bytes / info.l2_bytes)}."

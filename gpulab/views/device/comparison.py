@@ -54,7 +54,7 @@ class DeviceComparison(FigureView):
 
     @property
     def record(self) -> tuple[DeviceInfo, ...]:
-        """The compared GPUs."""
+        """The GPUs that the view compares."""
         return self.devices
 
     def sentence(self) -> str:
