@@ -10,7 +10,7 @@ from gpulab_course.content.own import module_of
 
 
 def ranges(*bounds: float, unit: str = "times") -> tuple[str, ...]:
-    """Return choices that are ranges of numbers: below, between and above the bounds.
+    """Return the ranges of numbers below, between and above the bounds as choices.
 
     >>> ranges(2, 10)
     ('less than 2 times', '2 to 10 times', 'more than 10 times')
@@ -20,11 +20,11 @@ def ranges(*bounds: float, unit: str = "times") -> tuple[str, ...]:
 
 
 def within(value: float, *bounds: float, unit: str = "times") -> str:
-    """Return the choice from `ranges` that contains a value."""
+    """Return the choice from `ranges` that contains this value."""
     return ranges(*bounds, unit=unit)[sum(value >= bound for bound in bounds)]
 
 
 def among(key: str, value: float, limits: Sequence[float]) -> str:
-    """Return the choice of prediction `key` whose range contains `value`; `limits` separate the ranges."""
+    """Return the choice of the prediction `key` that contains a value. The `limits` separate the choices."""
     question = next(question for question in module_of(key, "predictions").PREDICTIONS if question.key == key)
     return str(question.choices[bisect(limits, value)])

@@ -106,7 +106,9 @@ class Request:
 
 
 def trace(random_data: Draw, count: int) -> tuple[Request, ...]:
-    """Draw a trace of requests: sequences that test splitting, joining and best fit, then random requests."""
+    """Return a trace of requests to a memory pool. Random requests follow those that test each rule of a
+    pool.
+    """
     rng = random_data.rng
     unit_bytes = UNIT_BYTES
     request_number = 0
@@ -220,7 +222,8 @@ def trace(random_data: Draw, count: int) -> tuple[Request, ...]:
 
 
 class Driver:
-    """A model of the device driver for a pool, whose ``malloc(size)`` and ``free(address)`` are recorded.
+    """A model of the device driver, which records the calls of ``malloc(size)`` and ``free(address)`` by a
+    pool.
 
     Segments are adjacent in memory, as on a real device.
     """
@@ -232,7 +235,7 @@ class Driver:
         self.calls: list[tuple[Any, ...]] = []
 
     def malloc(self, size: int) -> int:
-        """Return the address of a new segment of `size` bytes."""
+        """Return the address of a new memory segment of `size` bytes."""
         size = int(size)
         if size <= 0:
             raise ValueError(f"the pool requests {size} bytes from the driver")
@@ -244,7 +247,7 @@ class Driver:
         return address
 
     def free(self, address: int) -> None:
-        """Return a segment to the device."""
+        """Return a memory segment to the device."""
         if address not in self._pointers:
             self.calls.append(("no segment",))
             raise ValueError("no segment starts at this address, or it was returned before")
@@ -253,7 +256,7 @@ class Driver:
 
 
 def drive(make_pool: Callable[[Any], Any], requests: tuple[Request, ...]) -> list[tuple[Any, ...]]:
-    """Send the requests of a trace to two pools until a pool raises an unexpected error.
+    """Send a trace of requests to two memory pools, until a pool raises an unexpected error.
 
     Returns
     -------

@@ -25,7 +25,7 @@ class _Block:
 
     @property
     def end(self) -> int:
-        """The address after the last byte of the block."""
+        """The address after the last byte of the memory block."""
         return self.start + self.size
 
 
@@ -38,7 +38,7 @@ class _PoolState:
         self._last_streams: dict[int, int] = {}  # last stream of each unit of 512 bytes
 
     def fits(self, size: int, stream: int) -> list[_Block]:
-        """Return the free blocks of a stream with at least `size` bytes."""
+        """Return the free blocks of a stream that have at least `size` bytes."""
         return [
             block
             for block in self.blocks
@@ -46,7 +46,7 @@ class _PoolState:
         ]
 
     def add(self, address: int, size: int, stream: int) -> _Block:
-        """Add a new segment as one free block."""
+        """Add a new memory segment to the pool as one free block."""
         self.segments[address] = size
         block = _Block(address, size, stream, address)
         self.blocks.append(block)
@@ -54,7 +54,7 @@ class _PoolState:
         return block
 
     def take(self, block: _Block, start: int, size: int, number: int) -> None:
-        """Split a free block into a used block at `start` and the free remainders."""
+        """Split a free block into a used block at the address `start` and the free remainders."""
         index = self.blocks.index(block)
         split_blocks = [
             _Block(block.start, start - block.start, block.stream, block.segment),
@@ -64,7 +64,7 @@ class _PoolState:
         self.blocks[index : index + 1] = [split_block for split_block in split_blocks if split_block.size > 0]
 
     def free(self, block: _Block) -> None:
-        """Free a block, and join it with its free neighbours."""
+        """Free a memory block, and join it with its free neighbours."""
         block.number = None
         index = self.blocks.index(block)
         for left_index in (index, index - 1):
@@ -79,7 +79,7 @@ class _PoolState:
                     del self.blocks[left_index + 1]
 
     def free_segments(self) -> list[_Block]:
-        """Return the segments in which no block is used."""
+        """Return the memory segments that contain no used block."""
         return [
             block
             for block in self.blocks
@@ -87,13 +87,13 @@ class _PoolState:
         ]
 
     def drop(self, segment: int) -> None:
-        """Remove a segment and its blocks."""
+        """Remove a memory segment and its blocks from the pool."""
         del self.segments[segment]
         self.blocks = [block for block in self.blocks if block.segment != segment]
 
 
 def check_log(requests: tuple[Request, ...], log: Any) -> None:
-    """Check the return values and driver calls of two pools for a trace.
+    """Check the return values and driver calls of two memory pools for a trace of requests.
 
     Raises
     ------

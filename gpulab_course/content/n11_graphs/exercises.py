@@ -49,7 +49,7 @@ def noise_source() -> str:
 
 
 def one_round(x: Any) -> None:
-    """Launch three small kernels that change `x` in place."""
+    """Launch three small kernels that change the array `x` in place."""
     cp = session.cp()
     cp.multiply(x, 0.5, out=x)
     cp.add(x, 1, out=x)
@@ -64,14 +64,14 @@ def _relax_on_host(x: npt.NDArray[np.float32], round_count: int) -> npt.NDArray[
 
 
 def replay_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
-    """Draw pairs of a number of elements and a number of rounds; one pair has no rounds."""
+    """Return pairs of a number of elements and a number of rounds for the tests. One pair has no rounds."""
     n = int(rng.integers(1000, 5000))
     round_count = int(rng.integers(14, 20))
     return (1, 1), (1000, 0), (33, 3), (n, 2), (int(rng.integers(100, 900)), round_count), (4096, 20)
 
 
 def replay_case(random_data: Draw, size: Any) -> ProgramCase:
-    """Return a test case whose expected result is `x` after some rounds of `one_round`."""
+    """Return a test case whose expected result is the array `x` after some calls of `one_round`."""
     n, round_count = size
     x = random_data.floats(n) * np.float32(1000) + np.float32(
         random_data.rng.choice([-100_000, 100, 100_000])
@@ -126,7 +126,7 @@ def relax(x: Any, rounds: int, one_round: Any) -> Any:
 
 
 def relax_naive(x: Any, rounds: int, one_round: Any) -> Any:
-    """Launch three kernels per round (naive version)."""
+    """Launch the three kernels of each round separately (naive version)."""
     for _ in range(rounds):
         one_round(x)
     return x
@@ -136,13 +136,15 @@ def relax_naive(x: Any, rounds: int, one_round: Any) -> Any:
 
 
 def serve_sizes(rng: np.random.Generator) -> tuple[tuple[int, int, int], ...]:
-    """Draw triples of the elements per batch, the number of batches, and the number of requests."""
+    """Return triples of the elements per batch, the number of batches and the number of requests for the
+    tests.
+    """
     n, batch_count, request_count = (int(rng.integers(low, 2 * low)) for low in (100, 3, 7))
     return (1, 1, 1), (2, 3, 1), (33, 3, 5), (n, batch_count, request_count), (1000, 4, 12)
 
 
 def serve_case(random_data: Draw, size: Any) -> ProgramCase:
-    """Return a test case with batches and requests; some batches are requested twice."""
+    """Return a test case with batches and requests. Some batches are requested twice."""
     n, batch_count, request_count = size
     batches = random_data.floats((batch_count, n)) * np.float32(100) - np.float32(3)
     batches[:, -1] = 1 + np.arange(batch_count)  # positive, so that no element is clipped
@@ -182,7 +184,7 @@ def serve_case(random_data: Draw, size: Any) -> ProgramCase:
 
 
 def serve(batches: Any, requests: list[int]) -> Any:
-    """Launch one graph per request, with a static input and a static output (reference)."""
+    """Launch one graph per request, which reads a static input and writes a static output (reference)."""
     cp = session.cp()
     x = batches[0].copy()
     answers = cp.empty((len(requests), x.size), dtype=x.dtype)
@@ -230,12 +232,12 @@ def join(a: Any, b: Any, out: Any) -> None:
 
 
 def fork_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
-    """Draw pairs of the number of elements per input and the number of inputs."""
+    """Return pairs of the number of elements per input and the number of inputs for the tests."""
     return (1, 1), (33, 3), (int(rng.integers(100, 3000)), int(rng.integers(5, 9))), (2048, 4)
 
 
 def fork_case(random_data: Draw, size: Any) -> ProgramCase:
-    """Return a test case with one input per graph launch: multiples of 1/4, so that results are exact."""
+    """Return a test case with one input per graph launch. Its elements are multiples of 1/4."""
     n, input_count = size
     inputs = random_data.whole((input_count, n), -4000, 4000) / np.float32(4) + np.float32(7)
     left_results = 5 * inputs + 2
@@ -272,7 +274,7 @@ def fork_case(random_data: Draw, size: Any) -> ProgramCase:
 
 
 def branches(inputs: Any, left: Any, right: Any, join: Any) -> Any:
-    """Capture both branches in two streams, which one event forks and another event joins (reference)."""
+    """Capture the branches in two streams, which one event forks and another event joins (reference)."""
     cp = session.cp()
     x, left_result, right_result, result = (inputs[0].copy() for _ in range(4))
     results = cp.empty_like(inputs)
@@ -300,7 +302,7 @@ def branches(inputs: Any, left: Any, right: Any, join: Any) -> Any:
 
 
 def branches_naive(inputs: Any, left: Any, right: Any, join: Any) -> Any:
-    """Capture one branch after the other in one stream (naive version)."""
+    """Capture the branches one after the other in one stream (naive version)."""
     cp = session.cp()
     x, left_result, right_result, result = (inputs[0].copy() for _ in range(4))
     results = cp.empty_like(inputs)
@@ -327,7 +329,7 @@ def branches_naive(inputs: Any, left: Any, right: Any, join: Any) -> Any:
 
 
 def hashed(seed: int, rounds: int, n: int) -> npt.NDArray[np.uint32]:
-    """Compute the random numbers of ``noise.cu`` with NumPy, one row per round."""
+    """Compute the random numbers of ``noise.cu`` with NumPy, and return one row per round."""
     indices = np.arange(n, dtype=np.uint64)
     round_numbers = np.arange(rounds, dtype=np.uint64)[:, None]
     mask = np.uint64(0xFFFF_FFFF)
@@ -340,14 +342,14 @@ def hashed(seed: int, rounds: int, n: int) -> npt.NDArray[np.uint32]:
 
 
 def noise_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
-    """Draw pairs of the count of random numbers per round and the number of rounds."""
+    """Return pairs of the count of random numbers per round and the number of rounds for the tests."""
     n = int(rng.integers(3_000, 9_000))
     round_count = int(rng.integers(6, 12))
     return (1, 1), (257, 3), (n, round_count), (1000, 9)
 
 
 def noise_case(random_data: Draw, size: Any) -> ProgramCase:
-    """Return a test case whose expected result is the noise of each round for a random seed."""
+    """Return a test case with a random seed. Its expected result is the noise of each round."""
     n, round_count = size
     seed = int(random_data.rng.integers(1, 1 << 31))
     if round_count > 1:  # unsigned, and too large for an int
@@ -380,7 +382,7 @@ def noise_case(random_data: Draw, size: Any) -> ProgramCase:
 
 
 def draws(source: str, seed: int, rounds: int, n: int) -> Any:
-    """Launch one graph per round, which generates noise and advances the round number (reference)."""
+    """Launch one graph per round, which generates noise and increases the round number (reference)."""
     cp = session.cp()
     noise_kernel, advance_kernel = (cp.RawKernel(source, name) for name in ("noise", "advance"))
     round_number = cp.zeros(1, dtype=cp.uint32)

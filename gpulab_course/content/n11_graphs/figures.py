@@ -26,7 +26,7 @@ MODES = {
 
 
 def busy_share(record: Timeline) -> float:
-    """Return the share of a timeline's duration in which at least one operation was running."""
+    """Return the share of a timeline's duration in which at least one operation runs."""
     return busy_ns(record) / max(1, record.span_ns)
 
 
@@ -38,7 +38,7 @@ def kernels_span_ns(record: Timeline) -> int:
 
 @dataclass(frozen=True, slots=True)
 class BreakEven:
-    """The host time for creating a graph, and the host time that each launch of the graph saves."""
+    """The host time for creating a graph, and the host time that each launch of it saves."""
 
     capture_us: float
     end_us: float
@@ -47,13 +47,15 @@ class BreakEven:
 
     @property
     def launches(self) -> int:
-        """The number of launches that save the time of the graph's creation; 0 if launches save nothing."""
+        """The number of launches that save as much time as the graph's creation takes, or 0 if launches save
+        nothing.
+        """
         saved_us = self.eager_us - self.launch_us
         return math.ceil((self.capture_us + self.end_us) / saved_us) if saved_us > 0 else 0
 
 
 def break_even(work: Callable[[Any], None], x: Any) -> BreakEven:
-    """Measure with the host clock what a graph of ``work(x)`` costs, and what each launch saves."""
+    """Measure on the host clock how long the creation of a graph takes, and what each launch saves."""
     stream = session.cp().cuda.Stream(non_blocking=True)
     session.cp().cuda.get_current_stream().synchronize()
 
@@ -84,7 +86,7 @@ def break_even(work: Callable[[Any], None], x: Any) -> BreakEven:
 
 
 def in_a_capture(work: Callable[[Any], Any], *, mode: str = "relaxed", blocking: bool = False) -> str:
-    """Run `work` while its stream is being captured; return ``"captured"`` or the error.
+    """Run `work` during the capture of its stream, and return ``"captured"`` or the error.
 
     Parameters
     ----------
@@ -125,7 +127,7 @@ def forty(x: Any) -> None:
 
 
 def film(elements: int) -> tuple[Timeline, Timeline]:
-    """Record timelines of `forty`, launched kernel by kernel and as a graph, after a warm-up."""
+    """Record timelines of forty kernels after a warm-up, launched one by one and as a graph."""
     cp = session.cp()
     x = cp.zeros(elements, dtype=cp.float32)
     stream = cp.cuda.Stream(non_blocking=True)
@@ -147,7 +149,7 @@ def film(elements: int) -> tuple[Timeline, Timeline]:
 
 
 class Film(SteeredTimeline):
-    """Timelines of forty kernels, launched one by one and as a graph, with a slider for the array size."""
+    """Timelines of forty kernels, launched one by one and as a graph. A slider sets the array size."""
 
     elements = traitlets.Int().tag(sync=True)
 
@@ -160,30 +162,32 @@ class Film(SteeredTimeline):
         self.steer(boxes.slider("Elements per kernel", "elements", sizes, size_texts))
 
     def timelines_of(self, elements: int) -> tuple[Timeline, Timeline]:
-        """Return the two timelines for `elements` elements, which the first call records."""
+        """Return both timelines for arrays of `elements` elements. The first call records them."""
         if elements not in self._films:
             with self._device_context():
                 self._films[elements] = film(elements)
         return self._films[elements]
 
     def times(self, elements: int) -> float:
-        """Return the duration of the separate launches divided by the duration of the graph."""
+        """Return how many times longer the separate launches take than the graph."""
         eager_record, graph_record = self.timelines_of(elements)
         return eager_record.span_ns / graph_record.span_ns
 
     def left_of_the_gain(self, small_elements: int, large_elements: int) -> str:
-        """Compare in words the graph's speedup for a large array with its speedup for a small one."""
+        """Return a phrase that compares the graph's speedup for a large array with its speedup for a small
+        one.
+        """
         remaining_share = (self.times(large_elements) - 1) / (self.times(small_elements) - 1)
         if remaining_share > 0.75:
             return "about the same factor"
         return "half of it" if remaining_share > 0.25 else "almost nothing"
 
     def chosen(self) -> str:
-        """Return the name of the timelines that are shown."""
+        """Return the name of the timelines that are currently shown."""
         return f"The timelines of {self.elements:,} elements"
 
     def show_chosen(self) -> None:
-        """Show the two timelines for the selected number of elements."""
+        """Show both timelines for the selected number of elements."""
         eager_record, graph_record = self.timelines_of(self.elements)
         summary = (
             f"{self.elements:,} floats per kernel: {eager_record.span_ns / 1e3:,.0f} µs one by one, "

@@ -20,7 +20,7 @@ Span = tuple[float, float]
 
 
 def launch_times(count: int, launch_us: float, kernel_us: float) -> tuple[list[Span], list[Span]]:
-    """Return the start and end of each launch and each kernel, in µs.
+    """Return the start and end times of each launch and each kernel in µs.
 
     The host launches kernels without pauses. A kernel starts when its launch and the previous kernel have
     ended.
@@ -34,7 +34,7 @@ def launch_times(count: int, launch_us: float, kernel_us: float) -> tuple[list[S
 
 
 def launches_and_kernels(launch_us: float, *kernels_us: float, count: int = 4) -> Picture:
-    """Draw launches and kernels on a time axis, with one panel for each duration of a kernel."""
+    """Draw launches and kernels on a time axis, with one panel for each kernel duration."""
     end_us = max(launch_times(count, launch_us, kernel_us)[1][-1][1] for kernel_us in kernels_us)
     figure = Figure(figsize=(WIDTH_IN, 1.75 * len(kernels_us) + 0.45), dpi=100)
     captions = []
@@ -78,7 +78,7 @@ def launches_and_kernels(launch_us: float, *kernels_us: float, count: int = 4) -
 
 
 def break_even_lines(even: BreakEven, work: str, origin: Provenance) -> Picture:
-    """Draw the host's total time with and without a graph as a function of the number of launches.
+    """Draw the host's total time with and without a graph against the number of launches.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def _reading_text(record: GraphRecord) -> str:
 
 
 def static_buffer(renamed: GraphRecord, buffered: GraphRecord, batches: Sequence[Any]) -> Picture:
-    """Draw which memory a graph reads after a variable is reassigned, and after a copy to a static buffer.
+    """Draw which memory a graph reads after a variable is reassigned, and after a copy into a static buffer.
 
     Parameters
     ----------
@@ -192,7 +192,7 @@ def static_buffer(renamed: GraphRecord, buffered: GraphRecord, batches: Sequence
 
 
 def accesses(record: GraphRecord) -> list[tuple[str, int, int]]:
-    """Return the name of each node in a chain of nodes, and the addresses that it reads and writes."""
+    """Return the name of each node in a linear graph, with the addresses that it reads and writes."""
     outputs = {array.address for array in record.arrays if array.is_output}
     current_address = next(array.address for array in record.arrays if array.address not in outputs)
     node_accesses = []
@@ -206,7 +206,7 @@ def accesses(record: GraphRecord) -> list[tuple[str, int, int]]:
 
 
 def blocks_of_pool(*records: GraphRecord) -> Picture:
-    """Draw which blocks of a pool are written by each node of graphs that are chains of nodes."""
+    """Draw the blocks of a memory pool that each node of some linear graphs writes."""
     chains = [accesses(record) for record in records]
     addresses = list(dict.fromkeys(write_address for chain in chains for _, _, write_address in chain))
     block_letters = {address: chr(ord("A") + index) for index, address in enumerate(addresses)}

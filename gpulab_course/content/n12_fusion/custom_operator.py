@@ -36,14 +36,14 @@ _TIMES = {
 
 
 def recorded() -> dict[str, Any]:
-    """Load the recorded results of the program."""
+    """Load the recorded results of the notebook's program with custom operators."""
     file = resources.files("gpulab_course.content.n12_fusion") / "custom_op.json"
     record: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return record
 
 
 def origin() -> Provenance:
-    """Return the provenance of the recording."""
+    """Return the provenance of the recorded results."""
     record = recorded()
     torch_version = record["torch"].split("+")[0]
     return Provenance(
@@ -52,12 +52,12 @@ def origin() -> Provenance:
 
 
 def program() -> str:
-    """Return the source of the program."""
+    """Return the source code of the program whose results were recorded."""
     return f"# custom_op.py; {origin().label}\n{recorded()['program']}"
 
 
 def checks() -> Table:
-    """Tabulate the results of ``torch.library.opcheck``."""
+    """Return a table of the results of ``torch.library.opcheck``."""
     rows = tuple((name, _CHECKS[name], result) for name, result in recorded()["opcheck"].items())
     return Table(
         f"opcheck(affine_gelu, (x, w, b)), {origin().label}", ("test", "it checks that", "result"), rows
@@ -65,7 +65,7 @@ def checks() -> Table:
 
 
 def graphs() -> Table:
-    """Tabulate the graphs and the kernels that ``torch.compile`` creates for each version."""
+    """Return a table of the graphs and kernels that ``torch.compile`` creates for each version."""
     record = recorded()
     rows = tuple(
         (
@@ -81,12 +81,12 @@ def graphs() -> Table:
 
 
 def compiled_kernels(name: str) -> int:
-    """Return the number of kernels of a compiled version: ``expressions``, ``plain`` or ``custom_op``."""
+    """Return the number of kernels in a compiled version, such as ``plain`` or ``custom_op``."""
     return len(recorded()[f"compiled kernels of {name}"])
 
 
 def times() -> Table:
-    """Tabulate the time of one call of each version, with few elements."""
+    """Return a table of the times of one call of each version with few elements."""
     record = recorded()
     rows = tuple((text, duration(1e3 * record["times_us"][key])) for key, text in _TIMES.items())
     title = f"Time per call with {record['rows']} × {record['columns']:,} elements, {origin().label}"

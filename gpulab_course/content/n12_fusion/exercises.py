@@ -39,13 +39,13 @@ from virtualgpu.records import Dim3
 
 
 def affine_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
-    """Draw pairs of the number of rows and columns."""
+    """Return pairs of the number of rows and the number of columns for the tests."""
     rows, columns = (int(n) for n in rng.integers(3, 90, 2))
     return (1, 1), (1, 33), (rows, 1), (rows, columns), (columns, 257), (300, 128)
 
 
 def affine_case(random_data: Draw, size: Any) -> ProgramCase:
-    """Return a test case with a random matrix, and a factor and an offset for each column."""
+    """Return a test case with a random matrix, and with a factor and an offset for each column."""
     x = (random_data.rng.standard_normal(size) * 3).astype(np.float32)
     factors, offsets = (random_data.rng.uniform(-2, 2, size[1]).astype(np.float32) for _ in range(2))
     return _make_affine_case(x, factors, offsets)
@@ -66,7 +66,7 @@ def _make_affine_case(x: Any, factors: Any, offsets: Any) -> ProgramCase:
 
 
 def affine_extremes(random_data: Draw, size: Any) -> ProgramCase:
-    """Return a test case whose columns contain values of every magnitude, an infinity and NaN."""
+    """Return a test case whose columns contain values of every magnitude, an infinity and a NaN."""
     magnitudes = np.array([29, 31, 40, 87, 89, 130, 1e3, 1e4, 1e7, 1e15, 1e25])
     extreme_values = random_data.rng.permutation(
         [*magnitudes, *-magnitudes, 0.0, -0.0, 1e-20, np.inf, np.nan]
@@ -84,7 +84,7 @@ def affine_zeros(random_data: Draw, size: Any) -> ProgramCase:
 
 
 def affine_gelu(x: Any, factors: Any, offsets: Any) -> Any:
-    """Compute the layer in one elementwise kernel with broadcasting (reference)."""
+    """Compute the layer in one elementwise kernel that uses broadcasting (reference)."""
     kernel = session.cp().ElementwiseKernel(
         "float32 x, float32 w, float32 b", "float32 y", f"float v = x * w + b; y = {GELU};", "affine_gelu"
     )
@@ -92,7 +92,7 @@ def affine_gelu(x: Any, factors: Any, offsets: Any) -> Any:
 
 
 def affine_naive(x: Any, factors: Any, offsets: Any) -> Any:
-    """Compute the layer with one kernel per operation (naive version)."""
+    """Compute the layer with one kernel for each operation (naive version)."""
     cp = session.cp()
     values = x * factors + offsets
     return values / (1 + cp.exp(values * (values * values * -0.0713548 - 1.5957691)))
@@ -102,12 +102,12 @@ def affine_naive(x: Any, factors: Any, offsets: Any) -> Any:
 
 
 def largest_sizes(rng: np.random.Generator) -> tuple[int, ...]:
-    """Draw array lengths; the first length is 0."""
+    """Return the array lengths for the tests, beginning with 0."""
     return 0, 1, 2, 31, int(rng.integers(400, 900)), int(rng.integers(1100, 3000)), 20_000
 
 
 def largest_case(random_data: Draw, n: Any) -> ProgramCase:
-    """Return a test case in which a negative number, an infinity or NaN may have the largest magnitude."""
+    """Return a test case whose largest magnitude may belong to a negative number, an infinity or a NaN."""
     # Some are so large or so small that their squares are infinite or 0.
     x = (random_data.rng.standard_normal(n) * 10.0 ** random_data.rng.choice((2, 36, -25))).astype(np.float32)
     if n > 1 and random_data.rng.random() < 0.3:
@@ -148,7 +148,7 @@ def _make_largest_case(x: Any, expected: Any, mistakes: Sequence[tuple[Any, str]
 
 
 def largest_of(*edges: float, index: int = 0, expected: float) -> Callable[[Draw, Any], ProgramCase]:
-    """Return a function that creates a test case of random numbers, in which `edges` replace some of them."""
+    """Return a function that creates a test case of random numbers, some of which are replaced by `edges`."""
 
     def make_case(random_data: Draw, n: Any) -> ProgramCase:
         x = random_data.rng.uniform(-1, 1, n).astype(np.float32)
@@ -170,7 +170,9 @@ def largest_uniform(value: float) -> Callable[[Draw, Any], ProgramCase]:
 
 
 def largest(x: Any) -> Any:
-    """Compute the largest absolute value with one reduction kernel that includes the map (reference)."""
+    """Compute the largest absolute value with one reduction kernel, which also takes the absolute values
+    (reference).
+    """
     kernel = session.cp().ReductionKernel(
         "float32 x", "float32 y", "fabsf(x)", "(a != a || a > b) ? a : b", "y = a", "0", "largest"
     )
@@ -178,7 +180,7 @@ def largest(x: Any) -> Any:
 
 
 def largest_naive(x: Any) -> Any:
-    """Store all absolute values, and then compute their maximum (naive version)."""
+    """Store all absolute values, and then compute their maximum in a second step (naive version)."""
     cp = session.cp()
     return cp.abs(x).max() if x.size else cp.zeros((), cp.float32)
 
@@ -187,7 +189,7 @@ def largest_naive(x: Any) -> Any:
 
 
 def softmax_case(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case for a kernel that computes the softmax of rows of scores with scale and biases."""
+    """Return a test case for a kernel that computes the softmax of scaled and biased rows of scores."""
     rows, columns = size
     x = random_data.rng.uniform(-3, 3, size) + random_data.rng.choice((0, 0, 60, -60, 900, -3000), (rows, 1))
     steep_rows = random_data.rng.random(rows) < 0.3
@@ -211,7 +213,9 @@ def _make_softmax_case(x: Any, scale: Any, bias: Any) -> Case:
 
 
 def softmax_like(scale: float, spread: float, bias_spread: float) -> Callable[[Draw, Any, Dim3], Case]:
-    """Return a function that creates a softmax test case with this scale and these ranges of scores."""
+    """Return a function that creates a softmax test case with this scale, and with scores and biases in these
+    ranges.
+    """
 
     def make_case(random_data: Draw, size: Any, block: Dim3) -> Case:
         x, bias = (
@@ -224,13 +228,13 @@ def softmax_like(scale: float, spread: float, bias_spread: float) -> Callable[[D
 
 
 def softmax_level(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case whose rows have equal scores; the scores of later rows are further from 0."""
+    """Return a softmax test case with equal scores in each row. Later rows have scores further from 0."""
     x = (-2.0) ** np.arange(3, 3 + 9 * size[0], 9)[:, None] * np.ones(size)
     return _make_softmax_case(x.astype(np.float32), np.float32(1), np.zeros(size[1], np.float32))
 
 
 def softmax_steep(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case in which one score of each row is far above the others, in varying columns."""
+    """Return a softmax test case in which one score of each row is far above all others."""
     x = random_data.rng.uniform(-3, 3, size)
     peak_columns = np.r_[0, size[1] - 1, random_data.rng.integers(0, size[1], size[0] - 2)]
     x[np.arange(size[0]), peak_columns] += random_data.rng.choice((12, 200), size[0])
@@ -327,7 +331,7 @@ def _describe_arguments(values: Sequence[Any]) -> list[Description]:
 def call_caches(
     cached: Any, request: Callable[..., Any], calls: Sequence[Sequence[Description]]
 ) -> list[Any]:
-    """Call the learner's cache in the answer's process. The last calls use a second compiler."""
+    """Call the learner's cache in the answer's process, and use a second compiler for the last calls."""
 
     def make_cache(index: int) -> Any:
         def compile(*args: Any) -> Any:
@@ -359,7 +363,7 @@ def call_caches(
 
 
 class Compilers:
-    """A recorder of the compilations of two compilers, and of the arguments with which programs ran."""
+    """A model of two compilers, which records the compilations and the arguments of each program's runs."""
 
     def __init__(self) -> None:
         self.compilations: list[tuple[int, list[Description]]] = []
@@ -373,7 +377,7 @@ class Compilers:
 
 
 def judge_cached(answer: Answer) -> str:
-    """Judge ``cached(compile)`` with pairs of calls that differ in one property, and with repeated calls."""
+    """Judge ``cached(compile)`` with calls that differ in one property, and with repeated calls."""
     must_be_a_function("cached", answer.is_function, answer.kind)
     calls = _draw_calls(answer.rng)
     compilers = Compilers()
@@ -536,7 +540,7 @@ def _call_text(call_arguments: Sequence[Description]) -> str:
 
 @dataclass(frozen=True)
 class Step:
-    """A step of a program: its name, its operation and its inputs.
+    """A step of a program, with its name, its operation and its inputs.
 
     ``does`` is "map", "shift", "reduce" or "product". A shift is a map that reads other elements than the
     element that it writes. ``into`` is the array that a map overwrites with its result.
@@ -549,7 +553,8 @@ class Step:
 
 
 def kernels_of(steps: Sequence[Step]) -> list[list[str]]:
-    """Divide a program into kernels: a step joins the previous kernel unless a rule forbids it (reference).
+    """Group the steps of a program into kernels. A step joins the previous kernel unless a rule forbids it
+    (reference).
 
     A product has its own kernel. Other kernels have maps, shifts and at most one reduction. The result of a
     reduction is complete only at the end of its kernel, so no step of that kernel reads it. A kernel with a
@@ -610,7 +615,7 @@ def _conflict_text(step_group: Sequence[Step], later_steps: Sequence[Step], memo
 
 
 def judge_kernels(answer: Answer) -> str:
-    """Judge `kernels` with programs for each rule, and then with random programs."""
+    """Judge the function `kernels` with programs for each fusion rule, and then with random programs."""
     rng = answer.rng
     programs = [
         *_EXAMPLE_PROGRAMS.values(),

@@ -17,13 +17,13 @@ H200 = Provenance("recorded", "NVIDIA H200", "CuPy 14.2, PyTorch 2.11")
 
 
 def recorded() -> dict[str, Any]:
-    """Load ``recorded.json``: times of chains of kernels, of caches, and of fused functions."""
+    """Load ``recorded.json``, which contains the times of kernels, caches and fused functions."""
     record: dict[str, Any] = json.loads(Path(__file__).with_name("recorded.json").read_text(encoding="utf-8"))
     return record
 
 
 def factors() -> Table:
-    """Tabulate the speedup of one fused kernel over several kernels, by the number of elements."""
+    """Return a table of the speedup of one fused kernel over several kernels, by the number of elements."""
     rows = recorded()["passes"]
     lengths = sorted({row["n"] for row in rows})
     pass_counts = sorted({row["passes"] for row in rows})
@@ -37,13 +37,13 @@ def factors() -> Table:
 
 
 def factor(passes: int, elements: int) -> float:
-    """Return the speedup of one fused kernel over `passes` kernels."""
+    """Return the speedup of one fused kernel over a chain of `passes` kernels."""
     row = next(r for r in recorded()["passes"] if (r["passes"], r["n"]) == (passes, elements))
     return float(row["ops_us"] / row["one_us"])
 
 
 def one_launch() -> Table:
-    """Tabulate ``cp.fuse`` of a softmax over one long row, which CuPy compiles to one cooperative kernel."""
+    """Return a table about ``cp.fuse`` for the softmax of one long row, which is one cooperative kernel."""
     record = recorded()["softmax_of_one_row"]
     rows = (
         ("as written", number(len(record["ops"])), duration(1e3 * record["ops_us"])),
@@ -53,14 +53,14 @@ def one_launch() -> Table:
 
 
 def caches() -> Table:
-    """Tabulate the time of a kernel's first launch, by the cache that contains its code."""
+    """Return a table of the times of a kernel's first launch, by the cache that contains its code."""
     times_ms = recorded()["caches_ms"]
     rows = tuple((cache, duration(1e6 * ms)) for cache, ms in times_ms.items())
     return Table(f"First launch of a kernel, {H200.label}", ("its code is", "time"), rows)
 
 
 def cupyx_jit() -> str:
-    """Return the recorded CUDA source that ``cupyx.jit`` generated for a function."""
+    """Return the CUDA source that ``cupyx.jit`` generated for a function in a recorded run."""
     return str(recorded()["cupyx_jit"])
 
 
@@ -94,7 +94,7 @@ def one(x, w, g, y, K: tl.constexpr, N: tl.constexpr, ROWS: tl.constexpr, STEP: 
 
 
 class TableWithSource(Table):
-    """A table of times with the folded source of a kernel."""
+    """A table of times with the source of a kernel, which the reader can unfold."""
 
     source = ""
 
@@ -104,19 +104,19 @@ class TableWithSource(Table):
 
 
 class SecondKernelTable(TableWithSource):
-    """A table of times with the source of the kernel `SECOND`."""
+    """A table of times with the source of the kernel in the constant `SECOND`."""
 
     source = SECOND
 
 
 class NarrowLayersTable(TableWithSource):
-    """A table of times with the source of the kernel `NARROW`."""
+    """A table of times with the source of the kernel in the constant `NARROW`."""
 
     source = NARROW
 
 
 def whole_layer() -> Table:
-    """Tabulate the times of a matrix multiplication, layer norm and GELU in two kernels and in one."""
+    """Return a table of times for matrix multiplication, layer norm and GELU in two kernels and in one."""
     rows = tuple(
         (
             f"{row['rows']:,} × {row['k']:,}",
@@ -131,7 +131,7 @@ def whole_layer() -> Table:
 
 
 def whole_layer_memory() -> str:
-    """Return the DRAM traffic of the smallest of these layers, as counted by Nsight Compute."""
+    """Return the DRAM traffic of the smallest of these layers, as Nsight Compute counted it."""
     kernels = recorded()["whole_layer_memory"]["kernels"]
     dram_reads = {name: size(counters["dram_read_bytes"]) for name, counters in kernels.items()}
     return (
@@ -141,7 +141,7 @@ def whole_layer_memory() -> str:
 
 
 def narrow_layers() -> Table:
-    """Tabulate the times of a layer with square weights on tensor cores, in two kernels and in one."""
+    """Return a table of times for a layer with square weights on tensor cores, in two kernels and in one."""
     record = recorded()["narrow_layers"]
     rows = tuple(
         (
@@ -158,7 +158,7 @@ def narrow_layers() -> Table:
 
 
 def symbols() -> Table:
-    """Tabulate the number of programs that ``torch.compile`` had compiled after each call."""
+    """Return a table of the number of programs that ``torch.compile`` had compiled after each call."""
     rows = tuple(
         (row["option"], comma_separated(row["sizes"]), comma_separated(row["compiled_after_each_call"]))
         for row in recorded()["symbols"]
@@ -168,5 +168,5 @@ def symbols() -> Table:
 
 
 def comma_separated(numbers: list[int]) -> str:
-    """Return numbers as text, separated by commas."""
+    """Return the numbers as text, separated by commas."""
     return ", ".join(map(str, numbers))

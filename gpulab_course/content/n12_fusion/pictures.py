@@ -19,7 +19,7 @@ Step = tuple[str, str, Sequence[str], str | None]
 
 
 def boundaries(steps: Sequence[Step], kernels: Sequence[Sequence[str]]) -> list[tuple[str, str]]:
-    """Return the edges of the program that cross a fusion boundary, as pairs of names."""
+    """Return the edges of a program's graph that lead from one kernel to another, as pairs of names."""
     kernel_of = {name: index for index, group in enumerate(kernels) for name in group}
     return [
         (read, name)
@@ -30,7 +30,7 @@ def boundaries(steps: Sequence[Step], kernels: Sequence[Sequence[str]]) -> list[
 
 
 def kernels_of_steps(steps: Sequence[Step], kernels: Sequence[Sequence[str]]) -> Picture:
-    """Draw a program as a graph, with a box around each kernel and red fusion boundaries.
+    """Draw a program as a graph, with a box around each kernel. The fusion boundaries are red.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def kernels_of_steps(steps: Sequence[Step], kernels: Sequence[Sequence[str]]) ->
 
 
 def tile_of_a_block(rows: int, columns: int, step: int, thread: int) -> Picture:
-    """Draw the tile of the result that a block computes, the part of one thread, and its operands.
+    """Draw the tile of the result that a block computes, with the part of one thread and its operands.
 
     Parameters
     ----------

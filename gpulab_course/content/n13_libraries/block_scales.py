@@ -28,7 +28,7 @@ _TOP_EXPONENT = 2  # exponent of FP4's largest number, 6 = 1.5 * 2**2
 
 
 def mxfp4(x: Singles) -> tuple[Exponents, npt.NDArray[np.float64]]:
-    """Return the exponents of the blocks and the FP4 elements of an array in MXFP4 (reference)."""
+    """Return the exponents of the blocks and the FP4 elements of an array in the MXFP4 format (reference)."""
     blocks = x.astype(np.float64).reshape(-1, BLOCK)
     block_maxima = np.abs(blocks).max(axis=1)
     exponents = np.where(block_maxima > 0, np.frexp(block_maxima)[1] - 1 - _TOP_EXPONENT, LEAST).clip(
@@ -82,7 +82,7 @@ def _run_answer(answer: Any, x: Singles) -> list[Any]:
 
 
 def judge_blocks(answer: Answer) -> str:
-    """Judge ``mxfp4(x)``, which returns the exponents of blocks of 32 numbers, and the elements in FP4."""
+    """Judge ``mxfp4(x)``, which returns the FP4 elements and the exponents of blocks of 32 numbers."""
     must_be_a_function("mxfp4", answer.is_function, answer.kind)
     for name, x, lesson in _draw_blocks(answer.rng):
         call_text = f"mxfp4 of {name}"
@@ -175,7 +175,7 @@ def _element_lesson(x: Singles, elements: npt.NDArray[np.float64]) -> str:
 
 
 def picture(x: Any, stored: Mapping[str, tuple[Any, int]]) -> Picture:
-    """Draw numbers with an outlier, and what several schemes store for them, one below the other.
+    """Draw numbers with an outlier, and the values that several number formats store for them.
 
     Parameters
     ----------

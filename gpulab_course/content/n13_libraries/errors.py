@@ -31,7 +31,7 @@ Doubles = npt.NDArray[np.float64]
 
 
 def mean_square_ulp(number_format: Format, mean: float = 0.0, spread: float = 1.0) -> float:
-    """Return E[ulp(s)^2] for a normally distributed s with this mean and standard deviation."""
+    """Return the mean of ulp(s)^2 for a normally distributed s with this mean and standard deviation."""
     if not spread:
         _, exponent = math.frexp(mean)
         return float(4.0 ** (max(exponent - 1, number_format.least_exponent) - number_format.fraction_bits))
@@ -39,7 +39,7 @@ def mean_square_ulp(number_format: Format, mean: float = 0.0, spread: float = 1.
     exponents = np.arange(max(top_exponent - 60, number_format.least_exponent), top_exponent + 1)
 
     def probability_below(limit: float) -> float:
-        r"""Return the probability that \\|s\\| is less than `limit`."""
+        """Return the probability that the absolute value of s is less than `limit`."""
         upper_bound, lower_bound = ((sign * limit - mean) / (spread * math.sqrt(2)) for sign in (1, -1))
         return (math.erf(upper_bound) - math.erf(lower_bound)) / 2
 
@@ -48,7 +48,7 @@ def mean_square_ulp(number_format: Format, mean: float = 0.0, spread: float = 1.
 
 
 def walk_rms(n: int, number_format: Format, mean: float = 0.0, spread: float = 1.0) -> float:
-    """Return the RMS error of a sum of n random numbers that is rounded after each addition.
+    """Return the RMS error of a sum of n random numbers that is rounded after every addition.
 
     Parameters
     ----------
@@ -72,12 +72,12 @@ def walk_rms(n: int, number_format: Format, mean: float = 0.0, spread: float = 1
 
 
 def worst_share(n: int, number_format: Format) -> float:
-    """Return the upper bound (n - 1) u of the error of a sum, relative to the sum of the magnitudes."""
+    """Return the upper bound (n - 1) u of a sum's error, relative to the sum of the magnitudes."""
     return (n - 1) * number_format.roundoff
 
 
 def product_rms(k: int, inputs: Format, sums: Format = FP32) -> float:
-    """Return the relative RMS error of an element of the product of two standard normal matrices.
+    """Return the relative RMS error of one element in the product of two standard normal matrices.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def product_rms(k: int, inputs: Format, sums: Format = FP32) -> float:
 
 
 def sum_errors(numbers: Any, number_format: Format) -> Doubles:
-    """Return the error of the sum of each row (seeds, n), which is rounded after each addition."""
+    """Return the error of the sum of each row (seeds, n), if every addition is rounded."""
     x = number_format.round_all(numbers)
     running_sums = x[:, 0].copy()
     for column in range(1, x.shape[1]):

@@ -44,7 +44,7 @@ _NAN_BITS = np.array([0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001, 0xFF800001, 0x7F80FFFF
 
 
 def to_bf16(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case for a kernel that rounds floats to BF16; many are ties or round to infinity."""
+    """Return a test case for a kernel that rounds floats to BF16. Many are ties or round to infinity."""
     x = random_data.floats(size, moved=True)
     bits = x.view(np.uint32)
     if random_data.kind in (draw.RANDOM, draw.EXTREME):
@@ -63,7 +63,7 @@ def to_bf16(random_data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def bf16_edges(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case with the smallest and largest floats of each kind and sign, in random order."""
+    """Return a test case with the smallest and largest floats of each kind and sign in random order."""
     upper_halves = np.array(
         [0, 1, 0x7F, 0x80, 0x3F80, 0x3F81, 0x7F7E, 0x7F7F, 0x7F80, 0x7F81, 0x7FBF, 0x7FC0, 0x7FFF]
     )
@@ -125,7 +125,7 @@ UNIT = 24  # every half-precision value is an integer multiple of 2**-24
 
 
 def exact_sum(x: Halves) -> float:
-    """Return the sum of half-precision values, rounded once to FP32."""
+    """Return the exact sum of half-precision values, rounded once to FP32."""
     if not np.isfinite(x).all():
         with np.errstate(invalid="ignore"):
             return float(x.astype(np.float64).sum())
@@ -134,7 +134,7 @@ def exact_sum(x: Halves) -> float:
 
 
 def halves_with_sum(units: int) -> Halves:
-    """Return half-precision values in descending order whose sum is `units` times 2**-24."""
+    """Return half-precision values in descending order, whose sum is `units` times 2**-24."""
     largest_units = 65504 << UNIT
     largest_count, remaining_units = divmod(abs(units), largest_units)
     values = [65504.0] * largest_count
@@ -303,7 +303,7 @@ _HIGH_BITS = np.uint32(0xFFFFE000)
 
 
 def on_tensor_cores(x: Any, y: Any) -> Singles:
-    """Multiply FP32 matrices as tensor cores do with TF32, ignoring the low 13 bits of each element."""
+    """Multiply FP32 matrices like TF32 tensor cores, which ignore the low 13 bits of each element."""
     truncated_matrices = [
         (np.ascontiguousarray(m, np.float32).view(np.uint32) & _HIGH_BITS).view(np.float32) for m in (x, y)
     ]
@@ -316,7 +316,7 @@ def on_tensor_cores(x: Any, y: Any) -> Singles:
 def three_products(
     a: Singles, b: Singles, product: Callable[[Any, Any], Singles] = on_tensor_cores
 ) -> Singles:
-    """Multiply FP32 matrices with three TF32 products, of their TF32 parts and remainders (reference).
+    """Multiply FP32 matrices by three products of their TF32 parts and the remainders (reference).
 
     The small products are added first.
     """
@@ -357,7 +357,7 @@ def _is_sum_of_products(result: Singles, products: Sequence[Singles], magnitude:
 
 
 def error_in_u(result: Any, a: Singles, b: Singles) -> float:
-    """Return the RMS error of a product relative to |a| |b|, in units of the unit roundoff u of FP32."""
+    """Return the RMS error of a matrix product relative to |a| |b|, in units of FP32's unit roundoff u."""
     a = a.astype(np.float64)
     b = b.astype(np.float64)
     relative_error = (result.astype(np.float64) - a @ b) / (np.abs(a) @ np.abs(b))

@@ -29,7 +29,7 @@ COLOURS = ("accent", "good", "purple", "warn", "tail")
 
 
 def count_by_ones(number_format: Format, additions: int = 10_000) -> list[int]:
-    """Return the values of a counter in a number format: 0, and the value after each addition of 1.
+    """Return the values of a counter in a number format, from 0 through each addition of 1.
 
     Each sum is rounded to the nearest number of the format, so that a counter stops at a large value.
     """
@@ -44,7 +44,7 @@ def count_by_ones(number_format: Format, additions: int = 10_000) -> list[int]:
 
 
 def stops_at(number_format: Format) -> int:
-    """Return the value at which a counter in this format stops: the first power of two p with p + 1 = p.
+    """Return the value at which a counter in this number format stops, because adding 1 does not change it.
 
     Numbers below a power of two are at most as far apart as those above it, so only powers of two are tried.
     """
@@ -55,7 +55,7 @@ def stops_at(number_format: Format) -> int:
 
 
 class Counters(View):
-    """A chart of counters that add 1 repeatedly, with one counter for each number format.
+    """A chart of counters that repeatedly add 1, with one counter for each number format.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class Counters(View):
 
     @property
     def record(self) -> dict[str, int]:
-        """The last value of each counter, by the name of its format."""
+        """The last value of each counter, by the name of its number format."""
         return {name: counts[-1] for name, counts in self.counts.items()}
 
     def sentence(self) -> str:
@@ -128,7 +128,7 @@ _MOST_EXPONENT_BITS = 8
 
 
 def format_bits(value: float, formats: Sequence[Format] = (FP32, TF32, BF16, FP16, E4M3, E5M2)) -> Picture:
-    """Draw the bits of a number in several formats, one format per row, with aligned fractions.
+    """Draw the bits of a number in several formats, with one format per row and aligned fractions.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ def format_bits(value: float, formats: Sequence[Format] = (FP32, TF32, BF16, FP1
 
 
 def numbers_next_to_zero(number_format: Format = E4M3, powers: int = 2) -> Picture:
-    """Draw the numbers of a format near 0 as marks on a line.
+    """Draw the numbers of a format near 0 as marks on a number line.
 
     Parameters
     ----------
@@ -259,7 +259,9 @@ _SETTINGS = {
 
 
 def switches() -> str:
-    """Tabulate the error of an FP32 product for each precision switch of CuPy and PyTorch, on an H200."""
+    """Return a table of the error of an FP32 matrix product on an H200, by precision switch of CuPy and
+    PyTorch.
+    """
     record = recorded()
 
     def rows(name: str, cases: Sequence[Any]) -> list[tuple[str, ...]]:
@@ -281,7 +283,7 @@ def switches() -> str:
 
 
 def autocast() -> str:
-    """Tabulate the result types of operations under autocast to FP16 and to BF16, on an H200."""
+    """Return a table of the result types of operations under autocast to FP16 and to BF16 on an H200."""
     record = recorded()
     rows = tuple((name, *types) for name, types in record["autocast"].items())
     title = f"Autocast of PyTorch {record['torch']}, recorded on an {record['device']}"
@@ -289,7 +291,9 @@ def autocast() -> str:
 
 
 def accumulators() -> Table:
-    """Tabulate how many bits of a sum the tensor cores of an H200 keep, by the positions of its terms."""
+    """Return a table of the bits that the tensor cores of an H200 keep of a sum, by the positions of its
+    terms.
+    """
     record = recorded()
     products = {
         "FP16, BF16 or TF32": "FP16",
@@ -306,7 +310,7 @@ def accumulators() -> Table:
 
 
 def positive_sums(k: int = 4096) -> str:
-    """Describe in a sentence the errors of sums of positive FP8 products on an H200."""
+    """Return a sentence about the errors of sums of positive FP8 products on an H200."""
     errors_by_case = next(entry["rms"] for entry in recorded()["positive_sums"] if entry["k"] == k)
     fast_error, slow_error, half_error = (
         errors_by_case[name] for name in ("fp8 fast=True", "fp8 fast=False", "the same numbers as fp16")
@@ -318,7 +322,7 @@ def positive_sums(k: int = 4096) -> str:
 
 
 def tf32_rounding() -> str:
-    """Describe in a sentence how cuBLAS on an H200 rounds FP32 numbers to TF32."""
+    """Return a sentence about the rounding of FP32 numbers to TF32 by cuBLAS on an H200."""
     record = recorded()["tf32"]
     nearest_share = record["identity"]["PyTorch"]["nearest, ties to even"]
     return (
@@ -328,7 +332,7 @@ def tf32_rounding() -> str:
 
 
 class ErrorsAndSpeeds(View):
-    """A chart of the typical error and the speed of a matrix product in each format, on an H200.
+    """A chart of the typical error and the speed of a matrix product on an H200 in each number format.
 
     Parameters
     ----------
@@ -371,7 +375,9 @@ class ErrorsAndSpeeds(View):
 
     @property
     def record(self) -> list[tuple[str, float, float, float]]:
-        """The name, TFLOP/s, recorded error and modelled error of each format."""
+        """The speed in TFLOP/s, the recorded error and the modelled error of each number format, with its
+        name.
+        """
         return self.rows
 
     def sentence(self) -> str:

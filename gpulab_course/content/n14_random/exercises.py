@@ -34,7 +34,9 @@ from virtualgpu.records import Dim3
 
 
 def random_words(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case for a kernel that writes Philox words, with random keys and first counters."""
+    """Return a test case for a kernel that writes random words of Philox, with random keys and first
+    counters.
+    """
     rng = random_data.rng
     first_counter = int(rng.choice([0, 5, 2**32 - 3, 2**31 - 2, 2**40 + 2**32 - 7])) + int(rng.integers(3))
     keys = [int(rng.choice([0, 1, 2**31, 2**32 - 1, int(rng.integers(2**32))])) for _ in range(2)]
@@ -42,7 +44,7 @@ def random_words(random_data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def words_from(first_counter: int, *keys: int) -> Callable[[Draw, Any, Dim3], Case]:
-    """Return a function that creates a test case with this first counter, and with these or random keys."""
+    """Return a function that creates a Philox test case with this first counter. The keys may be random."""
     return lambda random_data, size, block: _words_case(
         first_counter, keys or [int(key) for key in random_data.rng.integers(2**32, size=2)], size, block
     )
@@ -111,12 +113,12 @@ def tiles_of(*values: float) -> Callable[[Draw, Any, Dim3], Case]:
 
 
 def many_warps(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case with one block per tile; a 16-bit warp number overflows if the blocks are large."""
+    """Return a test case with one block per tile. For large blocks, a 16-bit warp number overflows."""
     return _sum_case(random_data.floats(size), -(-size // 256))
 
 
 def many_blocks(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case with so many blocks that a 16-bit block number overflows; most have no tile."""
+    """Return a test case with so many blocks that a 16-bit block number overflows. Most have no tile."""
     return _sum_case(random_data.floats(size), 2**16 + 40)
 
 
@@ -144,7 +146,7 @@ def _only_sum_order_differs(mistake: Mistake) -> bool:
 
 
 def dropout(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case for a kernel that applies dropout to random elements, with a grid of any size."""
+    """Return a test case for a kernel that applies dropout to random elements with a grid of any size."""
     rng = random_data.rng
     x = random_data.floats(size)
     far_offset = int(rng.integers(2**55, 2**62))
@@ -179,7 +181,7 @@ def _dropout_case(random_data: Draw, x: Any, block: Dim3, offset: int, limit_tex
 
 
 def dropout_of(offset: int, limit: str, scale: float, *edges: float) -> Callable[[Draw, Any, Dim3], Case]:
-    """Return a function that creates a dropout test case with the given offset, limit and scale.
+    """Return a function that creates a dropout test case with this offset, limit and scale.
 
     Every fifth element is one of the edges.
     """
@@ -286,7 +288,7 @@ _GENERATOR_NAMES = (
 
 
 def judge_twice(answer: Answer) -> str:
-    """Judge ``twice(work, rngs)``, which runs `work()` twice from the same generator states."""
+    """Judge ``twice(work, rngs)``, which calls `work()` twice from the same generator states."""
     must_be_a_function("twice", answer.is_function, answer.kind)
     for draws in (3, int(answer.rng.integers(4, 40))):
         call_text = f"`twice` with {count(draws, 'number')} drawn of each kind"
@@ -345,7 +347,7 @@ MOST_RUNS = 200
 
 
 class Program:
-    """A model of a program whose results vary for several causes, each of which has a switch."""
+    """A model of a program whose results vary for several reasons, each of which has a switch."""
 
     def __init__(self, causes: dict[str, float], seed: int) -> None:
         self._causes = causes
@@ -378,7 +380,7 @@ def _run_needed(answer: Any, request: Callable[..., Any]) -> Any:
 
 
 def judge_needed(answer: Answer) -> str:
-    """Judge ``needed(run, switches)``, which finds the fewest switches that make all runs agree."""
+    """Judge ``needed(run, switches)``, which finds the smallest set of switches with which all runs agree."""
     must_be_a_function("needed", answer.is_function, answer.kind)
     rng = answer.rng
     cause_sets: list[tuple[str, ...]] = [("fixed order",), ("seed",), (), ("seed", "fixed order"), SWITCHES]

@@ -28,7 +28,7 @@ _MOST_BARS = 14
 
 
 def totals(kernel: Any, x: Any, blocks: int, runs: int = RUNS) -> list[float]:
-    """Run ``kernel(x, total, n)`` several times, and return the total of each run.
+    """Run the kernel ``kernel(x, total, n)`` several times, and return the total of each run.
 
     On a virtual GPU, each run uses another order of blocks; on a real GPU, the order is up to the GPU.
     """
@@ -50,7 +50,7 @@ def _signed_text(value: float) -> str:
 def orders_of_addition(
     elements: Sequence[float], block_sums: Sequence[float], orders: Sequence[Sequence[int]]
 ) -> Picture:
-    """Draw the summation tree of one block, and the sums of blocks that are added in different orders.
+    """Draw the summation tree of one block, and several orders in which the sums of blocks are added.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def orders_of_addition(
 
 
 def philox_round(counter: Sequence[int], key: Sequence[int]) -> Picture:
-    """Draw one round of Philox4x32: two products, whose halves move to other words.
+    """Draw one round of Philox4x32, with its two products and the movement of their halves to other words.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ def philox_round(counter: Sequence[int], key: Sequence[int]) -> Picture:
 
 
 def circle_points(points_of_versions: Mapping[str, Any], most: int = 20_000) -> Picture:
-    """Draw random points in the unit square with a quarter circle, in one picture per version.
+    """Draw random points and a quarter circle in the unit square, in one picture per version.
 
     Parameters
     ----------
@@ -204,7 +204,7 @@ def circle_points(points_of_versions: Mapping[str, Any], most: int = 20_000) -> 
 
 
 class Roulette(View):
-    """A chart that counts how often each result occurs, by program; the first program is unfolded.
+    """A chart that shows for each program how often each result occurs.
 
     Parameters
     ----------
@@ -282,7 +282,9 @@ def recorded() -> Any:
 
 
 def switches() -> str:
-    """Tabulate the results and times of PyTorch operations on an H200, with seeds and deterministic modes."""
+    """Return a table of the results and times of PyTorch operations on an H200, by seed and deterministic
+    mode.
+    """
     record = recorded()
 
     def cells(measurement: Any) -> tuple[str, str]:

@@ -23,7 +23,7 @@ def philox_words(
     early: bool = False,
     counter_bits: int = 64,
 ) -> npt.NDArray[np.uint32]:
-    """Return the Philox4x32 words of `count` counters from `first` on, four words per row.
+    """Return the Philox4x32 words of `count` consecutive counters from `first` on, with four words per row.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def philox_words(
 
 
 def tile_tree(x: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
-    """Return the sum of each tile of 256 elements, added as a tree: 128 pairs, then 64, and so on."""
+    """Return the sum of each tile of 256 elements, added in pairs as a binary tree."""
     tiles = -(-x.size // 256)
     sums = np.zeros(256 * tiles, np.float32)
     sums[: x.size] = x

@@ -72,7 +72,7 @@ def _draw_sum_input(rng: np.random.Generator, dtype: str, length: int) -> npt.ND
 
 
 def judge_ring(answer: Answer) -> str:
-    """Judge ``ring(cp, parts, streams)``, which replaces each GPU's array by the sum of all, along a ring."""
+    """Judge ``ring(cp, parts, streams)``, which replaces the array of each GPU by the sum of all arrays."""
     must_be_a_function("ring", answer.is_function, answer.kind)
     rng = answer.rng
     gpus_and_lengths = [
@@ -222,7 +222,9 @@ def _run_broadcast(
 
 
 def judge_broadcast(answer: Answer) -> str:
-    """Judge ``broadcast(cp, arrays, targets)``, which copies GPU 0's arrays to other GPUs in few messages."""
+    """Judge ``broadcast(cp, arrays, targets)``, which copies the arrays of GPU 0 to other GPUs in few
+    messages.
+    """
     must_be_a_function("broadcast", answer.is_function, answer.kind)
     rng = answer.rng
     cases: list[tuple[int, list[int], Any]] = [(1, [1], "checked"), (12, [2, 1], "as given")]
@@ -396,7 +398,9 @@ def _serialized_gpu(machine: Gpus, rows: int, columns: int) -> list[int]:
 
 
 def judge_exchange(answer: Answer) -> str:
-    """Judge ``exchange(cp, parts, streams)``, which fills each part's halo with its neighbours' edges."""
+    """Judge ``exchange(cp, parts, streams)``, which fills the halo of each part with the edges of its
+    neighbours.
+    """
     must_be_a_function("exchange", answer.is_function, answer.kind)
     rng = answer.rng
     # Some parts have a single row or column, which is both their first and their last edge.
@@ -543,7 +547,7 @@ def _draw_topologies(rng: Any) -> list[tuple[str, int, set[tuple[int, ...]], lis
 
 
 def judge_place(answer: Answer) -> str:
-    """Judge ``place(gpus, joined, rings)``, which places communicating ranks on linked GPUs."""
+    """Judge ``place(gpus, joined, rings)``, which places communicating ranks on GPUs with a link."""
     must_be_a_function("place", answer.is_function, answer.kind)
     for description, gpu_count, links, rings in _draw_topologies(answer.rng):
         call_text = f"place for {description}"

@@ -31,17 +31,19 @@ _SCHEDULE_TITLES = {"ring": "ring", "tree": "tree", "naive": "naive (all through
 
 
 def recorded(gpus: int = 2) -> Any:
-    """Load measurements on `gpus` GPUs of one host, made with the GPU model in use or else with H200 GPUs."""
+    """Load the measurements on `gpus` GPUs of one host, for the GPU model in use if they exist, or for H200
+    GPUs.
+    """
     return (records_of(session.which_device().device, gpus) or records_of("H200", gpus))[0]
 
 
 def published_gbps() -> float:
-    """Return the published NVLink rate of the GPU in use in GB/s, for both directions; 0 without NVLink."""
+    """Return the published NVLink rate of the GPU in use in GB/s for both directions, or 0 without NVLink."""
     return session.backend().device_info().nvlink_gbps or 0.0
 
 
 def timed(work: Any) -> float:
-    """Run `work` between two events in the current stream, and return the time between them in ms."""
+    """Run `work` between two events in the current stream, and return the time in ms between the events."""
     cp = session.cp()
     work()
     start_event = cp.cuda.Event()
@@ -54,7 +56,7 @@ def timed(work: Any) -> float:
 
 
 def compared(*views: CollectiveView) -> Table:
-    """Tabulate the costs of collective operations, one operation per row."""
+    """Return a table of the costs of collective operations with one operation per row."""
     rows = tuple(
         (
             f"{view.record.operation}, {view.record.algorithm}",
@@ -74,7 +76,7 @@ def compared(*views: CollectiveView) -> Table:
 
 
 def prices() -> Table:
-    """Tabulate the modelled costs of one step of a schedule."""
+    """Return a table of the modelled costs of one step in the schedule of a collective operation."""
     step_prices = session.step_prices()
     rows = (
         (
@@ -93,7 +95,7 @@ def prices() -> Table:
 
 
 def counted(*views: CollectiveView) -> Table:
-    """Tabulate the parts of each schedule's modelled time."""
+    """Return a table of the parts that make up the modelled time of each schedule."""
     step_prices = session.step_prices()
     rows = []
     for view in views:
@@ -132,7 +134,9 @@ def counted(*views: CollectiveView) -> Table:
 
 
 def graph_records(gpus: int = 4) -> Table:
-    """Tabulate the recorded and modelled times of schedules that run as one CUDA graph, and NCCL's times."""
+    """Return a table of the recorded and modelled times of schedules that run as one CUDA graph, and of
+    NCCL's times.
+    """
     record = recorded(gpus)
     rows = []
     for row in _table_rows(record):
@@ -151,7 +155,9 @@ def graph_records(gpus: int = 4) -> Table:
 
 
 def python_records(gpus: int = 4, fitted_bytes: int = 16 << 10) -> Table:
-    """Tabulate recorded and computed times of schedules whose operations Python launches one by one."""
+    """Return a table of the recorded and computed times of schedules whose operations Python launches one by
+    one.
+    """
     record = recorded(gpus)
     operation_counts = {
         schedule: operations(schedule_of("all-reduce", schedule, gpus)[1]) for schedule in _SCHEDULE_TITLES
@@ -184,7 +190,7 @@ def _table_rows(record: Any) -> list[Any]:
 
 
 def recorded_copies() -> Table:
-    """Tabulate recorded copies between two GPUs, with and without peer access."""
+    """Return a table of recorded copies between two GPUs with and without peer access."""
     record = recorded()
     rows = tuple(
         (size(row["size_bytes"]), f"{row['host_gbps']} GB/s", f"{row['direct_gbps']} GB/s")
@@ -196,7 +202,7 @@ def recorded_copies() -> Table:
 
 
 def in_processes(code: str, ranks: int, steps: int) -> list[dict[str, Any]]:
-    """Run `code` in one process per rank; in each step, sum the numbers that the processes print.
+    """Run `code` in one process per rank. In each step, the numbers that the processes print are summed.
 
     The arguments of a process are its rank, the number of ranks and the number of steps. In each step the
     process prints a list of numbers and reads their sum over all ranks from its input. The last line of each

@@ -21,7 +21,7 @@ _GPU_COLOURS = ("accent", "warn", "good", "purple")
 
 
 def link_messages(*views: CollectiveView) -> Picture:
-    """Draw the messages in the first step of collective operations, with the bytes at each port.
+    """Draw the messages in the first step of collective operations, with the number of bytes at each port.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def _draw_step(axes: Axes, record: Collective) -> None:
 
 
 def halo_owners(rows: int, columns: int, height: int) -> list[npt.NDArray[np.int64]]:
-    """Return the GPU that owns each stored cell, after exchanging rows and after exchanging columns.
+    """Return the owner GPU of each stored cell, after the exchange of rows and after the exchange of columns.
 
     The parts have `height` × `height` cells and a rim; the arrays have the axes part row, part column, row,
     column. Rim cells without a value are -1.
@@ -124,7 +124,7 @@ def halo_owners(rows: int, columns: int, height: int) -> list[npt.NDArray[np.int
 
 
 def halos(rows: int = 2, columns: int = 2, height: int = 4) -> Picture:
-    """Draw the parts of a field on several GPUs after exchanging rows and after exchanging columns."""
+    """Draw the parts of a field on several GPUs after exchanging their rows, and then their columns."""
     owners_by_step = halo_owners(rows, columns, height)
     figure = Figure(figsize=(7.6, 4.3), dpi=100)
     gpu_spacing = height + 3.5
@@ -217,7 +217,7 @@ _SHARDINGS = (
 
 
 def shardings(gpus: int = 4) -> Picture:
-    """Draw three ways to distribute the arrays of the attention layer over several GPUs."""
+    """Draw three ways to distribute the arrays of an attention layer over several GPUs."""
     figure = Figure(figsize=(7.6, 4.4), dpi=100)
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set_xlim(0, 7.6)

@@ -37,7 +37,7 @@ print(json.dumps(seen))
 
 
 def child(before: Mapping[str, str] | None = None, late: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Start a process with environment variables, and return the values that it observes.
+    """Start a Python process with environment variables, and return the values that it observes.
 
     `before` is set before the process starts, and `late` after its first array.
 
@@ -64,7 +64,9 @@ def child(before: Mapping[str, str] | None = None, late: Mapping[str, str] | Non
 
 
 def verified() -> Table:
-    """Tabulate the effect of each variable in `VARIABLES`, set before the process starts or too late."""
+    """Return a table of the effect of each variable in `VARIABLES`, set before the process starts or too
+    late.
+    """
     with ThreadPoolExecutor(2) as pool:
         ordinary_run = pool.submit(child)
         late_process = pool.submit(child, None, VARIABLES)
@@ -99,7 +101,7 @@ def _changes_text(ordinary_state: Mapping[str, Any], new_state: Mapping[str, Any
 
 
 def on_an_h200() -> Table:
-    """Tabulate recorded effects of environment variables of PyTorch, CuPy and CUDA on an H200."""
+    """Return a table of recorded effects of environment variables of PyTorch, CuPy and CUDA on an H200."""
     record = recorded()
     if not record:
         return Table(
@@ -115,7 +117,7 @@ def on_an_h200() -> Table:
 
 
 def options() -> Table:
-    """Tabulate all options that PyTorch accepts in ``PYTORCH_ALLOC_CONF``."""
+    """Return a table of all options that PyTorch accepts in ``PYTORCH_ALLOC_CONF``."""
     record = recorded()
     rows = (
         tuple((option["option"], option["value"], option["changes"]) for option in record["options"])

@@ -58,7 +58,9 @@ _OTHER_CAPABILITIES = ((7, 0), (11, 0))
 
 
 def taken(targets: Iterable[str], capability: Capability) -> str | None:
-    """Return the target of a fat binary that a driver uses for a device, or None (reference)."""
+    """Return the target in a fat binary that a driver uses for a device, or None without such a target
+    (reference).
+    """
     targets_by_part = {Part.of(target): target for target in targets}
     image_part = chosen(targets_by_part, capability)
     return targets_by_part[image_part] if image_part else None
@@ -159,7 +161,7 @@ def _run_taken(answer: Any, programs: Sequence[tuple[list[str], Capability]]) ->
 
 
 def wheel(capabilities: Sequence[str]) -> list[str]:
-    """Return the shortest list of targets that supports these devices and all later ones (reference)."""
+    """Return the shortest list of targets that supports these devices and all later devices (reference)."""
     versions = sorted(
         tuple(int(number) for number in capability_text.split(".")) for capability_text in capabilities
     )
@@ -171,7 +173,7 @@ def wheel(capabilities: Sequence[str]) -> list[str]:
 
 
 def judge_wheel(answer: Answer) -> str:
-    """Judge ``wheel(capabilities)``, which returns the targets for which a package must be built."""
+    """Judge ``wheel(capabilities)``, which returns the targets for which a package must be compiled."""
     must_be_a_function("wheel", answer.is_function, answer.kind)
     rng = answer.rng
     all_capabilities = [f"{major}.{minor}" for major, minor in _CAPABILITIES]
@@ -253,7 +255,7 @@ MOST_RUNS = 60
 
 
 class Child:
-    """A model of processes that report values; hidden rules relate the values to environment variables.
+    """A model of processes whose reported values depend on environment variables by hidden rules.
 
     Each effect is a pair: the observation that changes, and the time when the variable is read, which is the
     ``"start"`` of the process or each use (``"any"``). One observation also changes by itself, but not in the
@@ -307,7 +309,9 @@ def _run_verified(answer: Any, request: Callable[..., Any]) -> Any:
 
 
 def judge_variables(answer: Answer) -> str:
-    """Judge ``verified(run, variables)``, which finds what each variable changes and when it must be set."""
+    """Judge ``verified(run, variables)``, which finds what each environment variable changes and when to set
+    it.
+    """
     must_be_a_function("verified", answer.is_function, answer.kind)
     rng = answer.rng
     for program_index, quiet_runs in enumerate(rng.permutation((1, 1, 2, 3, 4, 5, 6, 6))):
@@ -393,7 +397,7 @@ def _judge_variable(
 
 
 def translate(cp: Any, host: np.ndarray, index: int) -> tuple[Any, int]:
-    """Translate ten lines of torch.cuda to CuPy (reference)."""
+    """Do the work of ten lines of torch.cuda with CuPy (reference)."""
     pool = cp.get_default_memory_pool()
     with cp.cuda.Device(index):
         before_bytes = pool.used_bytes()
@@ -497,7 +501,7 @@ def _observe(cp: Any, program: Callable[[], Any]) -> dict[str, Any]:
 
 
 def judge_translate(answer: Answer) -> str:
-    """Judge ``translated(cp, host, index)``, a translation of ten lines of torch.cuda to CuPy."""
+    """Judge ``translated(cp, host, index)``, which does the work of ten lines of torch.cuda with CuPy."""
     must_be_a_function("translated", answer.is_function, answer.kind)
     rng = answer.rng
     for index, dtype in ((2, np.float32), (1, np.float64)):
@@ -590,12 +594,12 @@ _MAX_COST_RATIO = 4
 
 
 def kernel_file(name: str) -> str:
-    """Return the text of a file in ``kernels``."""
+    """Return the text of a file in the folder ``kernels``."""
     return (Path(__file__).parent / "kernels" / name).read_text(encoding="utf-8")
 
 
 def for_waves(code: str, width: int) -> str:
-    """Translate a kernel with HIP's warp functions to CUDA, with wavefronts of `width` lanes."""
+    """Translate a kernel that uses HIP's warp functions to CUDA, with wavefronts of `width` lanes."""
     return f"#define gpulab_lanes {width}\n{kernel_file('wave.cuh')}\n{code}"
 
 
@@ -652,7 +656,7 @@ def _run_launches(
 
 
 def judge_warp64(answer: Answer) -> str:
-    """Judge the kernel ``positives``, which must be right for wavefronts of 32 and of 64 lanes."""
+    """Judge the kernel ``positives``, which must work with wavefronts of 32 and of 64 lanes."""
     kernel_code = answer.value()
     if not isinstance(kernel_code, str):
         raise NotYet("The answer must be the source of a kernel, as a string.")

@@ -39,12 +39,12 @@ def _compiled_artefacts() -> Any:
 
 
 def artefacts() -> dict[str, bytes]:
-    """Return one small kernel in several compiled forms: machine code, PTX, and fat binaries."""
+    """Return a small kernel in several compiled forms, as machine code, PTX and fat binaries."""
     return {name: base64.b64decode(text) for name, text in _compiled_artefacts()["artefacts"].items()}
 
 
 def by_the_rules(name: str, gpu: str) -> str:
-    """Return the outcome of loading an artefact on a GPU, by NVIDIA's published compatibility rules."""
+    """Return the outcome of loading a compiled kernel on a GPU, by NVIDIA's published compatibility rules."""
     image = artefacts()[name]
     capability = GPUS[gpu]
     image_parts = [
@@ -58,7 +58,7 @@ def by_the_rules(name: str, gpu: str) -> str:
 
 
 def load(name: str) -> tuple[str, str]:
-    """Load an artefact on the device in use and run it; return the outcome and a description.
+    """Load a compiled kernel on the device in use and run it, and return the outcome with a description.
 
     A virtual GPU cannot run machine code: there, ``"runs"`` means that a driver would load the artefact, and
     ``"compiles"`` means that its PTX was run.
@@ -88,13 +88,13 @@ def _capability(cp: Any) -> tuple[int, int]:
 
 
 def recorded() -> Any:
-    """Load the outcomes that were recorded on an H200; None if there is no recording."""
+    """Load the outcomes that were recorded on an H200, or return None if there is no recording."""
     file = resources.files(__package__) / _RECORD
     return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
 
 
 class Matrix(View):
-    """A table of artefacts and GPUs with the outcome: runs, is compiled first, or is rejected."""
+    """A table that shows for each GPU whether a compiled kernel runs, is compiled first, or is rejected."""
 
     def __init__(self) -> None:
         record = recorded()
@@ -111,7 +111,7 @@ class Matrix(View):
 
     @property
     def record(self) -> dict[str, dict[str, str]]:
-        """The outcome of each artefact on each GPU."""
+        """The outcome for each compiled kernel on each GPU."""
         return {name: {gpu: self._outcome(name, gpu) for gpu in GPUS} for name in artefacts()}
 
     def _outcome(self, name: str, gpu: str) -> str:
@@ -157,7 +157,7 @@ class Matrix(View):
 
 
 def loads() -> Table:
-    """Tabulate the outcomes of all artefacts on the device in use."""
+    """Return a table of the outcomes of all compiled kernels on the device in use."""
     cp = session.cp()
     origin: Provenance = session.backend().provenance
     major, minor = _capability(cp)

@@ -28,7 +28,7 @@ _MOST_NAMES = 3
 
 
 def reach(targets: Sequence[str]) -> Picture:
-    """Draw the GPUs that can run each target: machine code directly, PTX after compilation by the driver."""
+    """Draw the GPUs that can run each compilation target, directly or after the driver has compiled it."""
     figure = Figure(figsize=(7.6, 1.25 + 0.42 * len(targets)), dpi=100)
     axes = figure.add_axes((0.17, 0.16, 0.81, 0.6))
     later_x = len(GPUS) + 0.1
@@ -79,7 +79,7 @@ def reach(targets: Sequence[str]) -> Picture:
 
 
 def layers(report: FollowReport) -> Picture:
-    """Draw the software layers below a call, with one column per framework and some symbols per layer."""
+    """Draw the software layers below a call, with one column per framework and some symbols of each layer."""
     columns = [call_record for call_record in report.record if call_record.package != "here"]
     figure, axes = empty_axes(5.4, (0, 7.6), (0, 5.4), margin=0)
     width = 5.9 / len(columns)
@@ -136,7 +136,7 @@ def _draw_layer(axes: Axes, left_x: float, top_y: float, width: float, lines: li
 
 
 def bulk_copy(tile_bytes: int = 8192) -> Picture:
-    """Draw a cluster of two blocks, and the steps of a bulk copy to the shared memory of the first block."""
+    """Draw a cluster of two blocks, and the steps of a bulk copy to the first block's shared memory."""
     figure, axes = empty_axes(4.4, (0, 7.6), (0, 4.4), margin=0)
 
     def box(x: float, y: float, width: float, height: float, text: str, colour: str) -> None:

@@ -43,7 +43,7 @@ _ESTIMATE_KEYS = ("bytes", "operations", "memory_us", "compute_us", "us")
 
 
 def napkin_of(work: Mapping[str, Any], card: Mapping[str, Any]) -> dict[str, float]:
-    """Compute the estimates of exercise 17-napkin (reference)."""
+    """Compute the estimates of the exercise 17-napkin (reference)."""
     moved_bytes = (sum(map(math.prod, work["reads"])) + sum(map(math.prod, work["writes"]))) * work[
         "bytes_each"
     ]
@@ -134,7 +134,9 @@ _SLIP_LESSONS = {
 
 
 def judge_napkin(answer: Answer) -> str:
-    """Judge ``napkin(work, card)``, which estimates bytes, operations and times, and names the bound."""
+    """Judge ``napkin(work, card)``, which estimates the bytes, operations and times of a kernel, and names
+    the bound.
+    """
     must_be_a_function("napkin", answer.is_function, answer.kind)
     devices = [info(str(name)) for name in answer.rng.permutation(DEVICES)[:3]]
     ridges = [1e3 * device.fp32_tflops / device.memory_bandwidth_gbps for device in devices]
@@ -204,7 +206,7 @@ SYMPTOMS = ("memory-bound", "compute-bound", "latency-bound", "slow", "DRAM", "i
 
 
 def launches(cp: Any, rng: random.Random) -> list[tuple[Any, ...]]:
-    """Create launches of kernels with one performance flaw each, in random order.
+    """Create launches of kernels in random order, each with one performance flaw.
 
     A launch is (kernel, grid, block, arguments, shared bytes). Each flaw is as slight as it can be and still
     worth fixing on every device: 12 sectors per load, fewer than 4 wavefronts per request, three branches, a
@@ -264,7 +266,7 @@ def launches(cp: Any, rng: random.Random) -> list[tuple[Any, ...]]:
 
 
 def counters_of(launch: tuple[Any, ...]) -> tuple[dict[str, float], str]:
-    """Return the counters of a launch for the learner's function, and the cause that the diagnosis finds."""
+    """Return the counters of a kernel launch for the learner's function, and the cause in the diagnosis."""
     launched_kernel, grid, block, args, shared_bytes = launch
     counters = count(launched_kernel, grid, block, args, shared_mem=shared_bytes)
     table = diagnosis(launched_kernel, grid, block, args, shared_mem=shared_bytes)
@@ -295,7 +297,7 @@ def counters_of(launch: tuple[Any, ...]) -> tuple[dict[str, float], str]:
 
 
 def judge_cause(answer: Answer) -> str:
-    """Judge ``cause(seen)``, which names the causes of slow hidden kernels from their counters."""
+    """Judge ``cause(seen)``, which determines from counters why a hidden kernel is slow."""
     must_be_a_function("cause", answer.is_function, answer.kind)
     rng = random.Random(answer.seed)
     device = rng.choice(["RTX 4090", "A100", "H100"])
@@ -344,7 +346,7 @@ _CAUSE_LESSONS = {
 
 
 def argmax_case(random_data: Draw, size: tuple[int, int], block: Dim3) -> Case:
-    """Return a test case for a kernel that finds the index of the first largest element of each row."""
+    """Return a test case for a kernel that finds the index of the first maximum of each row."""
     rows, columns = size
     min_int = _INT_MIN
     max_int = _INT_MAX
@@ -380,7 +382,9 @@ _INT_MAX = 2**31 - 1
 
 
 def one_above(*values: int) -> Callable[[Draw, Any, Dim3], Case]:
-    """Return a function that creates a test case with rows of equal elements; one per row is larger by 1."""
+    """Return a function that creates a test case in which one element of each row is larger by 1 than the
+    others.
+    """
 
     def make_case(random_data: Draw, size: Any, block: Dim3) -> Case:
         rows, columns = size
@@ -393,7 +397,7 @@ def one_above(*values: int) -> Callable[[Draw, Any, Dim3], Case]:
 
 
 def several_largest(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case in which several or all elements of a row are the largest."""
+    """Return a test case in which several or all elements of a row are equal to its maximum."""
     rows, _ = size
     row_maxima = np.resize(np.array([_INT_MIN, -5, 0, _INT_MAX, -1, 7], np.int32), (rows, 1))
     x = np.where(random_data.rng.random(size) < 0.5, row_maxima, _INT_MIN)
@@ -403,7 +407,7 @@ def several_largest(random_data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def several_large(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case with an element near the largest int per row, and others near the smallest int."""
+    """Return a test case with one element per row near the largest int, and others near the smallest."""
     rows, columns = size
     x = _INT_MIN + random_data.rng.integers(0, 3, size)
     x[np.arange(rows), random_data.rng.integers(0, columns, rows)] = _INT_MAX - np.arange(rows) % 3
@@ -602,7 +606,7 @@ def _draw_claims(rng: random.Random) -> list[tuple[dict[str, Any], float]]:
 
 
 def judge_settle(answer: Answer) -> str:
-    """Judge ``settle(claim, run)``, which must confirm or refute a claim by a sound experiment."""
+    """Judge ``settle(claim, run)``, which confirms or refutes a claim by a sound experiment."""
     must_be_a_function("settle", answer.is_function, answer.kind)
     rng = random.Random(answer.seed)
     verdicts = []
@@ -667,7 +671,8 @@ _SPLITS_DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+SPLITS\b(.*)$", re.MULTI
 
 
 def splits_of(code: str) -> int:
-    """Return the number of blocks per head that a kernel chooses with ``#define SPLITS``; 1 without it.
+    """Return the number of blocks per head that a kernel's source defines as ``SPLITS``, or 1 without a
+    definition.
 
     Raises
     ------
@@ -705,7 +710,7 @@ def _with_splits(exercise: KernelExercise, kernel_code: str) -> KernelExercise:
 
 
 def decoding_step(random_data: Draw, size: tuple[int, int], block: Dim3) -> Case:
-    """Return a test case for a kernel that computes attention of one query; some scores are very large."""
+    """Return a test case for a kernel that computes attention for one query. Some scores are very large."""
     heads, tokens = size
     rng = random_data.rng
     shapes = (heads, 32), (heads, tokens, 32), (heads, tokens, 32)
@@ -741,7 +746,9 @@ def attended_like(
 
 
 def attended_peaks(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case in which one token per head has a score far above or below the other scores."""
+    """Return an attention test case in which one token per head has a far higher or lower score than the
+    others.
+    """
     heads, tokens = size
     query = random_data.rng.integers(1, 4, (heads, 32)).astype(np.float32)
     keys = random_data.rng.integers(-3, 4, (heads, tokens, 32)).astype(np.float32)

@@ -30,7 +30,7 @@ from virtualgpu.records import Provenance
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Resident:
-    """The number of blocks that can be resident on an SM, and the number that each limit allows."""
+    """The number of blocks that can be resident on an SM, and the number that each resource limit allows."""
 
     device: Published
     blocks: int
@@ -50,7 +50,7 @@ class Resident:
 
 
 def resident(device: str, threads: int, shared_kib: int) -> Resident:
-    """Return how many blocks of this size can be resident on an SM of a device, in total and by limit."""
+    """Return how many blocks of this size can be resident on an SM of a device, overall and by limit."""
     with use_device(device) as cp:
         occupancy = session.backend().occupancy(kernel(cp, "resident"), threads, shared_kib << 10)
     return Resident(
@@ -113,14 +113,14 @@ def card(device: str) -> Published:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Pair:
-    """Two kernels whose diagnoses have the same symptom, because both keep the same unit busy."""
+    """Two kernels whose diagnoses show the same symptom, because both keep the same hardware unit busy."""
 
     shares: tuple[float, float]
     diagnoses: tuple[DiagnosisTable, DiagnosisTable]
 
     @property
     def provenance(self) -> Provenance:
-        """The provenance of the two diagnoses."""
+        """The provenance of the diagnoses of both kernels."""
         return self.diagnoses[0].provenance
 
     @property
@@ -162,7 +162,7 @@ class Pair:
 
 
 def same_symptom() -> Pair:
-    """Diagnose a kernel with strided reads and one with contiguous reads, both limited by DRAM."""
+    """Diagnose two kernels that DRAM limits, one with strided reads and one with contiguous reads."""
     tables = []
     n = 1 << 20
     with use_device("T4") as cp:
@@ -181,7 +181,7 @@ def same_symptom() -> Pair:
 
 
 def bets(is_sure: Sequence[bool], right: int = 7) -> float:
-    """Return the calibration of some answers, sure or guessed, of which the first `right` ones are right."""
+    """Return the calibration of some sure answers and guesses, of which the first `right` ones are right."""
     squared_errors = [
         (CONFIDENCE[answer_is_sure] - (index < right)) ** 2 for index, answer_is_sure in enumerate(is_sure)
     ]
@@ -190,7 +190,7 @@ def bets(is_sure: Sequence[bool], right: int = 7) -> float:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Sheet(Savable):
-    """A page of numbers to remember: measured on a device, and from the learner's own answers."""
+    """A page of numbers to remember, from measurements on a device and from the learner's own answers."""
 
     tables: tuple[Table, ...]
 
@@ -209,7 +209,7 @@ class Sheet(Savable):
 
 
 def sheet() -> Sheet:
-    """Return a page of numbers to remember for the device in use, with the learner's answers."""
+    """Return a page of numbers to remember, for the device in use and with the learner's answers."""
     backend = session.backend()
     cp = session.cp()
     device = backend.device_info()
@@ -267,7 +267,7 @@ def sheet() -> Sheet:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Costs:
-    """The costs of several kernels for exercise 17-capstone, by name."""
+    """The costs of several kernels for the exercise 17-capstone, by the name of the kernel."""
 
     table: Table
     loads: dict[str, int]
@@ -286,7 +286,8 @@ def attend(file: str) -> str:
 
 
 def scored(code: str, heads: int = 32, tokens: int = 1024, device: str = "H100") -> Costs:
-    """Compare a kernel for 17-capstone with a naive and a good kernel, by modelled times and counters.
+    """Compare a kernel for the exercise 17-capstone with a naive and a good kernel, by modelled times and
+    counters.
 
     Each kernel is launched with the number of blocks per head that its text defines as ``SPLITS``.
     """

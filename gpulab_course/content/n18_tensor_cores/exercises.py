@@ -76,7 +76,7 @@ _KNOWN_MISTAKES: tuple[tuple[str, Callable[[str, int, int], tuple[int, int]], st
 
 
 def judge_fragment(answer: Answer) -> str:
-    """Judge ``held(matrix, row, column)``, which returns the lane and the register of an element."""
+    """Judge ``held(matrix, row, column)``, which returns the lane and the register of a matrix element."""
     elements = [
         (name, row, column)
         for name, (rows, columns) in layouts.SHAPES.items()
@@ -219,7 +219,9 @@ def _rounded_to_half(mistake: Mistake) -> bool:
 
 
 def fragments(data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case for a kernel that loads the fragments of `size` half-precision tiles of 64 × 64."""
+    """Return a test case for a kernel that loads the fragments of `size` half-precision tiles of 64 × 64
+    elements.
+    """
     x = data.rng.integers(0, 1 << 16, (size, 64, 64)).astype(np.uint16)
     words = x.view(np.uint32).reshape(size, 64, 32)
     lane = np.arange(_WARP)
@@ -252,7 +254,7 @@ _TILE_SIDE = 32
 
 
 def stages(data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case for a kernel that multiplies matrices whose sizes are given in tiles of 32 × 32."""
+    """Return a test case for a kernel that multiplies matrices, whose sizes are given in tiles of 32 × 32."""
     rows, columns, inner = (_TILE_SIDE * count for count in size)
     a = (data.whole((rows, inner), -60, 61) / 4).astype(np.float16)
     b = (data.whole((inner, columns), -60, 61) / 4).astype(np.float16)

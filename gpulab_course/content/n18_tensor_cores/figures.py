@@ -23,7 +23,7 @@ _REGISTER_COLOURS = ("accent-2", "highlight", "good", "purple", "warn", "tail", 
 
 
 def positions(numbers: Any, shape: tuple[int, int]) -> tuple[Any, Any]:
-    """Return the lane and the register of each element of a matrix.
+    """Return the lane and the register that hold each element of a matrix.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def positions(numbers: Any, shape: tuple[int, int]) -> tuple[Any, Any]:
 
 
 def fragments(held: Mapping[str, tuple[Any, Any]], lane: int = 5) -> Picture:
-    """Draw matrices with the lane of each element as a number, and its register as a colour.
+    """Draw matrices in which each element shows its lane as a number and its register as a colour.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def _elements_text(elements: Sequence[Sequence[int]]) -> str:
 
 
 def missing() -> str:
-    """Return a sentence about the features that the device in use lacks, and their replacement."""
+    """Return a sentence about the instructions that the device in use lacks, and their replacement."""
     major, minor = session.backend().device_info().compute_capability
     name = session.which_device().device
     if (major, minor) >= (8, 0):
@@ -113,7 +113,7 @@ _VECTOR_WORDS = 4
 
 
 def banks(places: Mapping[str, Any], column: int = 0) -> Picture:
-    """Draw the first eight rows of tiles in shared memory, with the vectors that ``ldmatrix`` reads at once.
+    """Draw the first eight rows of tiles in shared memory, with the vectors that ``ldmatrix`` reads together.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ def banks(places: Mapping[str, Any], column: int = 0) -> Picture:
 
 
 def pipeline(uses: Sequence[tuple[int, int]], copies: Sequence[Sequence[int]], stages: int) -> Picture:
-    """Draw which buffer a block reads in each iteration, and which buffers are being filled.
+    """Draw the buffers that a block reads and fills in each iteration of a pipeline.
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ def pipeline(uses: Sequence[tuple[int, int]], copies: Sequence[Sequence[int]], s
 
 
 def recorded() -> list[dict[str, Any]]:
-    """Load the times that were recorded on GPUs; an empty list if there are none.
+    """Load the times that were recorded on GPUs, or an empty list if there are none.
 
     ``python -m tools.recordings.tensor_cores`` writes them.
     """
@@ -214,7 +214,7 @@ def recorded() -> list[dict[str, Any]]:
 
 
 def recorded_series() -> str:
-    """Tabulate the recorded speed of each version on real GPUs, as a share of cuBLAS."""
+    """Return a table of the recorded speed of each version on real GPUs, relative to cuBLAS."""
     records = recorded()
     if not records:
         return "No GPU has been recorded yet. To measure yours: python -m tools.recordings.tensor_cores"

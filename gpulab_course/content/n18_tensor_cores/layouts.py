@@ -7,7 +7,7 @@ SHAPES = {"a": (16, 16), "b": (16, 8), "d": (16, 8)}
 
 
 def held(name: str, row: int, column: int) -> tuple[int, int]:
-    """Return the lane and the register that contain an element of matrix `name`.
+    """Return the lane and the register that contain an element of the matrix `name`.
 
     Source: PTX ISA, "Matrix fragments for mma.m16n8k16 with floating point type".
 
@@ -25,7 +25,7 @@ def held(name: str, row: int, column: int) -> tuple[int, int]:
 
 
 def element(name: str, row: int, column: int) -> int:
-    """Return the index of an element among the elements of its lane, in the order of the registers."""
+    """Return the index of a matrix element among the elements of its lane, in the order of the registers."""
     _, register = held(name, row, column)
     if name == "d":
         return register

@@ -20,7 +20,7 @@ _POWERS = np.arange(8, 31)
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """An input format, its ``mma`` instruction, and the first compute capability that supports it."""
+    """An input number format, its ``mma`` instruction, and the first compute capability that supports it."""
 
     name: str
     instruction: str
@@ -38,7 +38,7 @@ FORMATS = (
 
 
 def sums(number_format: Format, left: Any, right: Any) -> npt.NDArray[np.float32]:
-    """Return sums of up to four products; one instruction computes each sum.
+    """Return sums of up to four products, each of which one tensor-core instruction computes.
 
     Parameters
     ----------
@@ -76,7 +76,9 @@ def _registers(number_format: Format, terms: npt.NDArray[np.float32]) -> npt.NDA
 
 
 def kept_bits() -> dict[str, int]:
-    """Return by format how many bits a sum keeps, counted from the first bit of its largest term."""
+    """Return, for each format, how many bits a tensor core keeps of a sum, from the first bit of its largest
+    term.
+    """
     capability = session.backend().device_info().compute_capability
     return {form.name: _count_kept_bits(form) for form in FORMATS if capability >= form.since}
 
@@ -93,7 +95,7 @@ def _count_kept_bits(number_format: Format) -> int:
 
 
 def table() -> str:
-    """Tabulate the kept bits of each format on the device in use and on the recorded GPUs."""
+    """Return a table of the kept bits of each format on the device in use and on the recorded GPUs."""
     device = session.which_device()
     name = device.device if device.kind == "cuda" else f"virtual {device.device}"
     bits_by_format = kept_bits()

@@ -19,7 +19,7 @@ _TILE_SIDE = 64
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One version: its innovation, its files in order, and the values of their macros.
+    """One version of a kernel, with its innovation, its source files and the values of their macros.
 
     A version without files is the last one of ``kernels.ladder("tensor_cores")``.
     """
@@ -48,13 +48,13 @@ VERSIONS = (
 
 
 def source(*files: str) -> str:
-    """Return the concatenated CUDA C++ text of files in this notebook's folder ``kernels``."""
+    """Return the concatenated text of CUDA C++ files in this notebook's folder ``kernels``."""
     folder = resources.files("gpulab_course.content.n18_tensor_cores") / "kernels"
     return "\n".join((folder / file).read_text(encoding="utf-8") for file in files)
 
 
 def launch(name: str, a: Any, b: Any, c: Any) -> Step:
-    """Return the launch of a version that multiplies `a` (m, k) by `b` (k, n) into `c`.
+    """Return the launch of one kernel version, which multiplies `a` (m, k) by `b` (k, n) into `c`.
 
     `a` and `b` are float16, and `c` is float32.
 

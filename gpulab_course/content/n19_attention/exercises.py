@@ -91,7 +91,7 @@ def _sort_scores(q: Any, k: Any, direction: int = 1) -> None:
 
 
 def attention(data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case for a kernel that computes attention, with one thread for every query."""
+    """Return a test case for a kernel that computes attention with one thread for every query."""
     rows, keys = size
     return _make_attention_case(
         _draw_queries(data, rows), _draw_keys(data, keys), _draw_values(data, keys), block
@@ -170,7 +170,9 @@ def _draw_attention_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]
 
 
 def masked(data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case for attention with a window that is wider than a tile, narrower, or unlimited."""
+    """Return a test case for attention with a sliding window. It may be wider or narrower than a tile, or
+    unlimited.
+    """
     n = int(size)
     windows = (1, int(data.rng.integers(2, 16)), int(data.rng.integers(17, 90)), n + 5)
     return _make_masked_case(data, n, int(data.rng.choice(windows)), block)
@@ -236,7 +238,7 @@ def _draw_masked_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
 
 
 def decode(data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case for attention with one query, and with a few blocks of whole warps."""
+    """Return a test case for attention with one query. The grid consists of a few blocks of whole warps."""
     keys = int(size)
     blocks = int(data.rng.integers(2, 9))
     return _make_decode_case(data, keys, blocks, block)
@@ -283,7 +285,7 @@ def _draw_warp_blocks(rng: np.random.Generator) -> list[Dim3]:
 
 
 def paged(data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case for attention with a paged cache and one query for each sequence."""
+    """Return a test case for attention with a paged cache and one query per sequence."""
     sequences, max_length = size
     lengths = data.rng.integers(0, max_length + 1, sequences)
     lengths[data.rng.integers(sequences)] = max_length
@@ -357,7 +359,7 @@ def _draw_paged_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
 
 
 def rotary(data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case for a kernel that computes scores of one query with rotated keys."""
+    """Return a test case for a kernel that computes the scores of one query with rotated keys."""
     keys = int(size)
     return _make_rotary_case(data, data.rng.integers(0, 2 * keys + 40, keys), block)
 

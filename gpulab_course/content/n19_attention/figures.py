@@ -29,12 +29,12 @@ FLOAT_BYTES = 4
 
 
 def source(file: str) -> str:
-    """Return the CUDA C++ of one file in the folder ``kernels``."""
+    """Return the CUDA C++ source in one file of the folder ``kernels``."""
     return (resources.files(__package__) / "kernels" / file).read_text(encoding="utf-8")
 
 
 def forward(d: int, lanes: int, tile: int = TILE) -> Any:
-    """Return the kernel of ``forward.cu`` for rows of `d` numbers, with `lanes` threads per row."""
+    """Return the kernel of ``forward.cu`` for rows of `d` numbers with `lanes` threads per row."""
     name = f"forward<{d}, {lanes}, {tile}>"
     module = session.cp().RawModule(
         code=source("forward.cu"), options=("-std=c++17",), name_expressions=[name]
@@ -43,7 +43,7 @@ def forward(d: int, lanes: int, tile: int = TILE) -> Any:
 
 
 def tensors(n: int, d: int, seed: int = 19, heads: int = 1, dtype: str = "float32") -> list[Any]:
-    """Return random arrays q, k and v with `n` rows of `d` numbers per head, and one for the result."""
+    """Return random arrays q, k and v with `n` rows of `d` numbers per head, and an array for the result."""
     cp = session.cp()
     rng = np.random.default_rng(seed)
     shape = (heads, n, d) if heads > 1 else (n, d)
@@ -52,7 +52,7 @@ def tensors(n: int, d: int, seed: int = 19, heads: int = 1, dtype: str = "float3
 
 
 def tensor_launch(q: Any, k: Any, v: Any, out: Any, causal: bool = False) -> dict[str, Any]:
-    """Return the launch of attention on tensor cores; the arrays are float16, (n, d) or (heads, n, d).
+    """Return the launch of attention on tensor cores for float16 arrays of the shape (n, d) or (heads, n, d).
 
     Parameters
     ----------
@@ -71,25 +71,25 @@ def tensor_launch(q: Any, k: Any, v: Any, out: Any, causal: bool = False) -> dic
 
 
 def scores(q: Any, k: Any) -> Any:
-    """Return the scores q kᵀ / √d with NumPy, in float64."""
+    """Compute the scores q kᵀ / √d with NumPy in float64."""
     cp = session.cp()
     wide_q, wide_k = (cp.asnumpy(array).astype(np.float64) for array in (q, k))
     return wide_q @ wide_k.T / np.sqrt(wide_q.shape[1])
 
 
 def softmax(values: Any) -> Any:
-    """Return the softmax of each row, with NumPy."""
+    """Compute the softmax of each row with NumPy."""
     powers = np.exp(values - values.max(axis=-1, keepdims=True))
     return powers / powers.sum(axis=-1, keepdims=True)
 
 
 def attend(q: Any, k: Any, v: Any) -> Any:
-    """Return attention with NumPy, in float64: the softmax of the scores, multiplied by v."""
+    """Compute attention with NumPy in float64, as the softmax of the scores multiplied by v."""
     return softmax(scores(q, k)) @ session.cp().asnumpy(v).astype(np.float64)
 
 
 def tile_bytes(counters: KernelCounters, file: str = "forward.cu") -> int:
-    """Return how many bytes of k and v the blocks of a kernel load, from caches or from DRAM."""
+    """Return the number of bytes of the arrays k and v that the blocks of a kernel load."""
     lines = source(file).splitlines()
     numbers = {number for number, line in enumerate(lines, 1) if "= k[" in line or "= v[" in line}
     loads = [access for access in counters.accesses if access.space == "global" and access.line in numbers]
@@ -97,7 +97,7 @@ def tile_bytes(counters: KernelCounters, file: str = "forward.cu") -> int:
 
 
 def layer_traffic(n: int, d: int) -> Table:
-    """Count the bytes that the attention layer with stored scores loads and stores, kernel by kernel."""
+    """Count the bytes that each kernel of the attention layer with stored scores loads and stores."""
     steps, _ = story.steps(session.cp(), n=n, d=d, rung="06")
     rows = []
     for name in ("matmul_transposed", "softmax", "matmul"):
@@ -112,7 +112,7 @@ def layer_traffic(n: int, d: int) -> Table:
 
 
 def memory_table(lengths: Sequence[int], d: int) -> Table:
-    """Compute the bytes of q, k, v and the result, and of stored scores, for several lengths."""
+    """Return a table of the sizes of q, k, v, the result and stored scores for several sequence lengths."""
     rows = []
     for n in lengths:
         arrays, stored_scores = FLOAT_BYTES * 4 * n * d, FLOAT_BYTES * n * n
@@ -122,7 +122,7 @@ def memory_table(lengths: Sequence[int], d: int) -> Table:
 
 
 def traffic_table(lengths: Sequence[int], heights: Sequence[int], d: int = 64, lanes: int = 4) -> Table:
-    """Count the bytes of k and v that tiled attention loads, and compare them with the formula."""
+    """Return a table of the bytes of k and v that tiled attention loads, as counted and by the formula."""
     rows = []
     for height in heights:
         for n in lengths:
@@ -137,14 +137,16 @@ def traffic_table(lengths: Sequence[int], heights: Sequence[int], d: int = 64, l
 
 
 def count_tiles(n: int, height: int, d: int = 64, lanes: int = 4) -> int:
-    """Run tiled attention with `height` rows per block, and return the bytes of k and v that it loads."""
+    """Run tiled attention with `height` rows per block, and return the number of bytes of k and v that it
+    loads.
+    """
     kernel = forward(d, lanes)
     args = (*tensors(n, d), np.int32(n), np.int32(n))
     return tile_bytes(count(kernel, -(-n // height), height * lanes, args).record)
 
 
 def running_largest(row: Any) -> Picture:
-    """Draw the scores of one row and the largest score so far.
+    """Draw the scores of one row, and the running maximum of the scores.
 
     Parameters
     ----------
@@ -171,7 +173,7 @@ def running_largest(row: Any) -> Picture:
 
 
 def mask_tiles(n: int, height: int, tile: int, window: int | None = None) -> Picture:
-    """Draw which tiles of scores a causal mask leaves empty, full, or partly filled.
+    """Draw the tiles of scores that a causal mask leaves empty, full or partly filled.
 
     Parameters
     ----------
@@ -206,7 +208,7 @@ def mask_tiles(n: int, height: int, tile: int, window: int | None = None) -> Pic
 
 
 def tile_states(n: int, height: int, tile: int, window: int | None = None) -> Any:
-    """Return for each block and tile what the mask leaves: 0 for nothing, 1 for a part, 2 for everything."""
+    """Return for each block and tile whether the mask leaves nothing (0), a part (1) or everything (2)."""
     distance = np.arange(n)[:, None] - np.arange(n)
     is_visible = (distance >= 0) & (distance < (n if window is None else window))
     rows, columns = -(-n // height), -(-n // tile)
@@ -219,7 +221,7 @@ def tile_states(n: int, height: int, tile: int, window: int | None = None) -> An
 
 
 def masked_launch(file: str, n: int, height: int, window: int) -> dict[str, Any]:
-    """Return the launch of ``masked.cu`` or ``masked_naive.cu``, with `height` rows per block."""
+    """Return the launch of a kernel in ``masked.cu`` or ``masked_naive.cu``, with `height` rows per block."""
     kernel = session.cp().RawKernel(source(file), "masked")
     args = (*tensors(n, 64), np.int32(n), np.int32(window))
     return {"kernel": kernel, "grid": (-(-n // height),), "block": (height,), "args": args}
@@ -233,7 +235,7 @@ def recorded() -> list[dict[str, Any]]:
 
 
 def recorded_speeds() -> Table:
-    """Tabulate the recorded speeds of the forward pass on CUDA cores, on tensor cores and in PyTorch."""
+    """Return a table of the recorded speeds of attention on CUDA cores, on tensor cores and in PyTorch."""
     record = recorded()[0]
     rows = []
     kinds = {name: name.partition(", ")[2] for name in record["tflops"]["d = 64"]}
@@ -254,7 +256,7 @@ def recorded_speeds() -> Table:
 
 
 def recorded_times() -> Table:
-    """Tabulate the recorded times of the other kernels of this notebook."""
+    """Return a table of the recorded times of this notebook's other kernels."""
     record = recorded()[0]
     n = f"n = {record['tokens']:,}"
     rows = [(f"causal mask, {n}, {name}", time_us) for name, time_us in record["mask_us"].items()]
@@ -269,7 +271,7 @@ def _origin(record: Mapping[str, Any]) -> str:
 
 
 def decode_launch(keys: int, blocks: int, warps: int = 4) -> dict[str, Any]:
-    """Return the launch of ``decode.cu``: one query, with `blocks` blocks that share the keys."""
+    """Return the launch of ``decode.cu`` for one query, with `blocks` blocks that share the keys."""
     cp = session.cp()
     kernel = cp.RawKernel(source("decode.cu"), "decode")
     _, k, v, _ = tensors(keys, 64)
@@ -281,8 +283,7 @@ def decode_launch(keys: int, blocks: int, warps: int = 4) -> dict[str, Any]:
 
 
 def parts(row: Any, splits: int) -> Picture:
-    """Draw a row of scores that is split into parts, with the maximum and the sum of each part and of the
-    row.
+    """Draw a row of scores in several parts, with the maximum and the sum of each part and of the row.
 
     Parameters
     ----------
@@ -320,7 +321,7 @@ def parts(row: Any, splits: int) -> Picture:
 
 
 def page_table(lengths: Sequence[int], page: int, seed: int = 2) -> Picture:
-    """Draw sequences, their rows of the page table, and the pages of the cache.
+    """Draw sequences of tokens, their rows of the page table, and the pages of the cache.
 
     Parameters
     ----------

@@ -32,7 +32,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One row of the table: the costs of one version of the running example."""
+    """One row of the table of the running example, with the costs of one version."""
 
     number: str
     what: str
@@ -41,7 +41,7 @@ class Line:
 
 
 class Growth:
-    """The table of all versions of the running example; ``record`` contains its rows."""
+    """The table of all versions of the running example. Its attribute ``record`` contains the rows."""
 
     def __init__(self, lines: Sequence[Line], provenance: Provenance) -> None:
         self.record = tuple(lines)
@@ -70,7 +70,7 @@ class Growth:
 
 
 def table(rung: str = RUNGS[-1].number) -> Growth:
-    """Run each version of the running example up to a notebook, and return the table of their costs.
+    """Run each version of the running example up to a notebook, and return a table of the costs.
 
     Parameters
     ----------

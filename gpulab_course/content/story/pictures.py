@@ -16,7 +16,7 @@ TILE = (16, 16)
 
 
 def mandelbrot(xp: Any, width: int = 384, height: int = 288, limit: int = 100) -> Any:
-    """Compute the Mandelbrot set: the number of iterations in which each pixel stays near 0 (int32)."""
+    """Compute for each pixel of the Mandelbrot set the number of iterations in which z stays near 0."""
     if xp is np:
         x, y = np.meshgrid(np.arange(width, dtype=np.float32), np.arange(height, dtype=np.float32))
         c = (np.float32(-2.2) + np.float32(3.2) * x / width) + 1j * (
@@ -35,7 +35,7 @@ def mandelbrot(xp: Any, width: int = 384, height: int = 288, limit: int = 100) -
 
 
 def life(xp: Any, board: Any, generations: int = 1) -> Any:
-    """Compute generations of the Game of Life on a torus, from `board` (height, width; uint8, 1 is alive)."""
+    """Compute generations of the Game of Life on a torus, beginning with `board` (height, width; uint8)."""
     height, width = board.shape
     for _ in range(generations):
         if xp is np:
@@ -52,7 +52,7 @@ def life(xp: Any, board: Any, generations: int = 1) -> Any:
 def generations(
     cp: Any, count: int = 5, side: int = 64, seed: int = 0, *, take_turns: bool = False
 ) -> tuple[list[Step], list[Any]]:
-    """Return the launches of `count` generations of Life without running them, and the boards.
+    """Return the launches of `count` generations of the Game of Life without running them, and the boards.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def generations(
 
 
 def blur(xp: Any, image: Any, radius: int = 2) -> Any:
-    """Compute the mean of the pixels around each pixel of `image` (height, width; float32).
+    """Compute the mean of the pixels around each pixel of an image (height, width; float32).
 
     At the edges, only pixels inside the image are averaged.
     """

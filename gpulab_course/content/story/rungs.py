@@ -19,7 +19,7 @@ Play = Callable[[Any, Sequence[Any], Sequence[Sequence[Step]]], None]
 
 
 def one_by_one(cp: Any, streams: Sequence[Any], sequences: Sequence[Sequence[Step]]) -> None:
-    """Launch all steps of one sequence after the other, in the first stream."""
+    """Launch all steps of one sequence after the other in the first stream."""
     with streams[0]:
         for steps in sequences:
             for step in steps:
@@ -27,7 +27,9 @@ def one_by_one(cp: Any, streams: Sequence[Any], sequences: Sequence[Sequence[Ste
 
 
 def step_by_step(cp: Any, streams: Sequence[Any], sequences: Sequence[Sequence[Step]]) -> None:
-    """Launch the first step of each sequence, then the second step of each, with one stream per sequence."""
+    """Launch the first step of all sequences, then the second step of all, and so on, with one stream per
+    sequence.
+    """
     for steps in zip(*sequences, strict=True):
         for stream, step in zip(streams, steps, strict=True):
             with stream:
@@ -36,7 +38,7 @@ def step_by_step(cp: Any, streams: Sequence[Any], sequences: Sequence[Sequence[S
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """The changes that one notebook makes to the running example.
+    """The changes to the running example in one notebook.
 
     Attributes
     ----------
@@ -115,12 +117,14 @@ def up_to(rung: str) -> tuple[Rung, ...]:
 
 
 def played(rung: str) -> Play:
-    """Return the function that launches the kernels of several sequences in the version of a notebook."""
+    """Return the function that launches the kernels of several sequences in a notebook's version of the
+    running example.
+    """
     return next(version.play for version in reversed(up_to(rung)) if version.play is not None)
 
 
 def captured(cp: Any, play: Play, streams: Sequence[Any], sequences: Sequence[Any]) -> Any:
-    """Capture the launches of `play` in several streams as one graph."""
+    """Capture the kernel launches of `play` in several streams as one graph."""
     origin_stream, *other_streams = streams
     origin_stream.begin_capture()
     for stream in other_streams:

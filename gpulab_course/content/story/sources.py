@@ -6,10 +6,10 @@ from pathlib import Path
 
 
 def source(file: str) -> str:
-    """Return a CUDA C++ source: ``block.cu``, a notebook's kernels, or ``pictures.cu``."""
+    """Return a CUDA C++ source of the running example, such as ``block.cu`` or ``pictures.cu``."""
     return (Path(__file__).parent / "kernels" / file).read_text(encoding="utf-8")
 
 
 def cover(size: tuple[int, ...], block: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the smallest grid whose threads cover `size`."""
+    """Return the smallest grid whose threads cover all elements of `size`."""
     return tuple(-(-length // threads) for length, threads in zip(size, block, strict=True))

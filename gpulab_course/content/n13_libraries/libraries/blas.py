@@ -10,7 +10,7 @@ import numpy as np
 def gemm(
     trans_a: str, trans_b: str, m: int, n: int, k: int, a: Any, lda: int, b: Any, ldb: int, c: Any, ldc: int
 ) -> None:
-    """Compute C = op(A) @ op(B) for column-major matrices, where C has m rows and n columns.
+    """Compute C = op(A) @ op(B) for column-major matrices. The matrix C has m rows and n columns.
 
     The interface is that of ``cublasSgemm`` with alpha = 1 and beta = 0 (cuBLAS documentation,
     "cublas<t>gemm()").

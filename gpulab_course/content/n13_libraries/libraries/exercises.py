@@ -20,7 +20,9 @@ _PRODUCT_CALL = "product(gemm, a, b, c, m, n, k, lda, ldb, ldc)"
 
 
 def multiply(product: Any, matrices: Sequence[Any], shape: Shape, leading: Shape) -> tuple[Any, list[Any]]:
-    """Run the answer in its own process. Return the memory after the call, and the calls of the library."""
+    """Run the answer in its own process. Return the matrices after the call, and the recorded calls of the
+    library.
+    """
     a, b, c = (np.array(matrix) for matrix in matrices)
     arrays: dict[str, Any] = {"a": a, "b": b, "c": c}
     calls: list[Any] = []
@@ -43,7 +45,7 @@ def multiply(product: Any, matrices: Sequence[Any], shape: Shape, leading: Shape
 
 
 def judge_product(answer: Answer) -> str:
-    """Judge `product` with square and other matrices, with and without padding after their rows."""
+    """Judge the function `product` with matrices of several shapes, with and without padding after rows."""
     for shape, leading_dimensions in _draw_products(answer.rng):
         m, n, k = shape
         lda, ldb, ldc = leading_dimensions
@@ -149,7 +151,7 @@ class _Device:
 
 @dataclass(frozen=True, eq=False)
 class ArrayDescription:
-    """The properties of an array that a tuner can use for its choice."""
+    """The properties of an array that can determine the choice of a tuner."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -182,7 +184,9 @@ _TUNER_CALL = "tuner(candidates, reference, timed)"
 
 
 class Candidates:
-    """A model of implementations with a result and a time per kind of array, which counts the timings."""
+    """A model of implementations, each with a result and a time for each kind of array. It counts the
+    timings.
+    """
 
     def __init__(self, calls: Sequence[Kind], behaviour: dict[str, dict[Kind, Behaviour]]) -> None:
         self._kinds = {kind: index for index, kind in enumerate(dict.fromkeys(calls))}
@@ -216,7 +220,7 @@ class Candidates:
 def call_tuner(
     tuner: Any, request: Callable[..., Any], calls: Sequence[Kind], names: Sequence[str]
 ) -> list[str]:
-    """Run the answer in its own process. Return its choices, the last of which a second tuner makes."""
+    """Run the answer in its own process, and return its choices. A second tuner makes the last choice."""
 
     def kind_of(x: Any) -> Kind:
         return np.dtype(x.dtype).name, tuple(map(int, x.shape)), int(x.device.id)
@@ -248,7 +252,7 @@ def call_tuner(
 
 
 def judge_tuner(answer: Answer) -> str:
-    """Judge a tuner with kinds of arrays that have different best candidates, and with repeated kinds."""
+    """Judge a tuner with kinds of arrays that have different fastest candidates, and with repeated kinds."""
     rng = answer.rng
     kinds = _draw_kinds(rng)
     behaviour, best_names = _draw_behaviour(rng, kinds)

@@ -25,7 +25,7 @@ def _table_title(subject: str) -> str:
 
 
 def speeds() -> Table:
-    """Tabulate the TFLOP/s of square matrix multiplications, by number format."""
+    """Return a table of the TFLOP/s of square matrix multiplications by number format."""
     # PyTorch's int8 product requires a column-major second factor; it was recorded row-major.
     times_ns = {(dtype, n): time_ns for dtype, n, time_ns in recorded()["gemm"] if dtype != "int8"}
     formats = dict.fromkeys(dtype for dtype, _ in times_ns)
@@ -42,7 +42,7 @@ def speeds() -> Table:
 
 
 def workspaces() -> Table:
-    """Tabulate the times of products with and without a workspace for cuBLAS."""
+    """Return a table of the times of matrix products with and without a workspace for cuBLAS."""
     products = recorded()["workspace"]["products"]
     rows = []
     for name, measurements in products.items():
@@ -69,13 +69,13 @@ def workspaces() -> Table:
 
 
 def workspace_cost() -> float:
-    """Return how many times longer a product with long sums takes without a workspace than with one."""
+    """Return how many times longer a matrix product with long sums takes without a workspace."""
     measurements = recorded()["workspace"]["products"]["64x64x65536 torch.float32"]
     return float(measurements["without"]["kernels_ns"] / measurements["with"]["kernels_ns"])
 
 
 def workspace() -> str:
-    """Describe in a sentence the memory that the first matrix multiplication in each stream allocates."""
+    """Return a sentence about the memory that the first matrix multiplication in each stream allocates."""
     record = recorded()["workspace"]
     first_size, other_size = (size(record[key]) for key in ("first_product_bytes", "another_stream_bytes"))
     return _table_title(
@@ -85,7 +85,7 @@ def workspace() -> str:
 
 
 def tunable() -> str:
-    """Describe in a sentence the candidates from which PyTorch's TunableOp could choose."""
+    """Return a sentence about the candidates from which PyTorch's TunableOp can choose."""
     record = recorded()["tunable"]
     counts_text = comma_separated(record["candidates"])
     return _table_title(
@@ -96,5 +96,5 @@ def tunable() -> str:
 
 
 def comma_separated(values: list[Any]) -> str:
-    """Return values as text, separated by commas."""
+    """Return the values as text, separated by commas."""
     return ", ".join(map(str, values))

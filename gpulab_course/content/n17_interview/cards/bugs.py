@@ -24,14 +24,14 @@ from gpulab_course.teach.interview import Card, Drawn, Found, Part
 
 @dataclass(frozen=True)
 class Bug:
-    """A bug: the changes that add it to the solution, and the kinds of fault that count as right answers."""
+    """A bug, with the changes that add it to the solution, and the kinds of fault that are right answers."""
 
     name: str
     changes: tuple[tuple[str, str], ...]
     also: tuple[str, ...] = ()
 
     def program(self, solution: str) -> str:
-        """Return the solution with the bug, without comments, because they would reveal the bug."""
+        """Return the solution with the bug, and without comments that would reveal it."""
         for original, replacement in self.changes:
             assert solution.count(original) == 1, (self.name, original)
             solution = solution.replace(original, replacement)
@@ -259,7 +259,7 @@ BUGS: dict[str, tuple[Bug, ...]] = {
 
 
 def repair(rng: Random, name: str) -> Drawn:
-    """Draw a bug of an exercise, and return the questions about it."""
+    """Choose a bug of an exercise at random, and return the questions about it."""
     bug = rng.choice(BUGS[name])
     program_text = bug.program(model(name))
 

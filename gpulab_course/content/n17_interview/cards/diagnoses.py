@@ -48,7 +48,7 @@ class Hidden:
 
     @property
     def profile_table(self) -> Table:
-        """The launch and the counters of the kernel as a table, without its source."""
+        """A table of the kernel's launch and counters, which does not show its source."""
         device = info(self.case.device)
         diagnosis_table = self.table
         counters = self.counters
@@ -126,7 +126,7 @@ def _sectors_per_request(counters: KernelCounters, access_kind: str) -> str:
 
 
 def draw_hidden(rng: Random, cause: str) -> Hidden:
-    """Draw kernels with this flaw until the diagnosis names the flaw first."""
+    """Draw random kernels with this flaw until the diagnosis names the flaw first."""
     candidate: Hidden | None = None
     for _ in range(_MAX_TRIES):
         hidden_case = draw(rng.randrange(10**6), cause, rng.randrange(len(FAMILIES[cause])))
@@ -141,7 +141,9 @@ def draw_hidden(rng: Random, cause: str) -> Hidden:
 
 
 def also_right(diagnosis_table: DiagnosisTable) -> tuple[str, ...]:
-    """Return the other causes whose gain is nearly as large, and "nothing" if all gains are small."""
+    """Return the other causes with nearly the same gain as the main cause. If all gains are small, "nothing"
+    is included.
+    """
     main_cause = diagnosis_table.main
     causes = [cause for cause in diagnosis_table.causes if cause.kind != "launch"]
     if main_cause is None:
@@ -162,7 +164,7 @@ def run_case(case: Case) -> Hidden:
 
 
 def kernel_source(code: str, name: str) -> str:
-    """Return the source of the flawed or of the fixed kernel alone."""
+    """Return the source of either the flawed or the fixed kernel, without the other one."""
     preamble, _, following_code = code.partition(f'extern "C" __global__ void {name}')
     return f'{preamble}extern "C" __global__ void {name}' + following_code.partition('extern "C"')[0]
 

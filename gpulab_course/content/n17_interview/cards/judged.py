@@ -118,7 +118,7 @@ CONVENTIONS: dict[str, Callable[[Dim3], Dim3]] = {
 
 
 def with_launch(kernel_exercise: KernelExercise, grid: Any, block: Any) -> KernelExercise:
-    """Return a copy of an exercise in which kernels are launched only with the candidate's grid and block.
+    """Return a copy of an exercise whose launches all use the candidate's grid and block.
 
     Raises
     ------
@@ -234,7 +234,7 @@ _STAGE_CAUSES = {"results": RESULTS, "orders": RACE, "hazards": MEMORY, "budget"
 
 
 def faults(name: str, code: str) -> tuple[list[str], Verdict]:
-    """Return the kinds of fault in a wrong kernel, the most obvious first, and the judge's verdict.
+    """Return the kinds of fault in a wrong kernel, beginning with the most obvious, and the judge's verdict.
 
     The sanitizer checks small launches for races and out-of-bounds accesses. If it finds none, the kind
     depends on the stage in which the program fails.

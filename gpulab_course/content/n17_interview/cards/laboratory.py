@@ -18,25 +18,25 @@ BY_ARITHMETIC = "arithmetic"
 
 
 def article(name: str) -> str:
-    """Return "a" or "an", as it is pronounced before the name of a device."""
+    """Return "a" or "an", as the pronunciation of a device's name requires."""
     return "a" if name.startswith("T") else "an"
 
 
 def draw_other_device(rng: Random, device: str) -> str:
-    """Draw a device other than `device`, for a follow-up question."""
+    """Choose a random device other than `device` for a follow-up question."""
     return rng.choice([name for name in DEVICES if name != device])
 
 
 @contextmanager
 def use_device(device: str) -> Iterator[Any]:
-    """Use a virtual GPU of this model in a `with` block; yield its ``cp`` module."""
+    """Use a virtual GPU of this model in a `with` block, and yield its module ``cp``."""
     with session.on_device(f"virtual:{device}") as cp:
         yield cp
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Published data of a device that cards may use.
+    """The published data of a device that interview cards may use.
 
     `fp32_tflops` is the rate without tensor cores. `fp16_tensor_tflops` is the dense rate with FP32
     accumulation.
@@ -69,7 +69,7 @@ def info(device: str) -> Published:
 
 
 def tensor_tflops(device: str, format_name: str) -> float:
-    """Return a device's published dense tensor-core rate for a format, or 0 if there is none.
+    """Return a device's published dense tensor-core rate for a number format, or 0 if there is none.
 
     A format is named as in `virtualgpu.records.counters.TENSOR_FORMATS`.
     """
@@ -83,7 +83,7 @@ def published(device: str) -> Provenance:
 
 
 def kernel(cp: Any, name: str, shared_bytes: int = 0) -> Any:
-    """Return a kernel of the interview notebook that may use `shared_bytes` of dynamic shared memory."""
+    """Return a kernel of the interview notebook, which may use `shared_bytes` of dynamic shared memory."""
     function = cp.RawModule(code=source("estimates.cu")).get_function(name)
     if shared_bytes > 48 << 10:
         function.max_dynamic_shared_size_bytes = shared_bytes

@@ -44,13 +44,15 @@ def diagnose_rung(ladder: str, rung: str, device: str) -> DiagnosisTable:
 
 
 def main_limit(diagnosis_table: DiagnosisTable) -> str:
-    """Return the main limit of a kernel, ignoring launch overhead."""
+    """Return the main limit of a kernel's speed, other than the launch overhead."""
     causes = [cause for cause in diagnosis_table.worth_fixing if cause.kind != "launch"]
     return NAMES[causes[0].kind] if causes else NOTHING
 
 
 def is_refuted(diagnosis_table: DiagnosisTable, later_tables: list[DiagnosisTable]) -> bool:
-    """Return whether the diagnosis found nothing to improve although a later version is faster."""
+    """Return whether the diagnosis found nothing to improve, although a later version of the kernel is
+    faster.
+    """
     return main_limit(diagnosis_table) == NOTHING and any(
         diagnosis_table.time_ns >= MIN_GAIN * later_table.time_ns for later_table in later_tables
     )
@@ -63,7 +65,7 @@ _STAGE_CAUSES: dict[str, CauseKind] = {"atomics": "atomics", "latency": "latency
 def other_right_answers(
     diagnosis_table: DiagnosisTable, later_tables: list[DiagnosisTable]
 ) -> tuple[str, ...]:
-    """Return other right answers: causes of nearly equal gain, and the limit that the next kernel removes."""
+    """Return other right answers, such as causes with nearly the same gain as the main cause."""
     names = set(also_right(diagnosis_table))
     if any(diagnosis_table.time_ns >= MIN_GAIN * later_table.time_ns for later_table in later_tables):
         names.discard(NOTHING)

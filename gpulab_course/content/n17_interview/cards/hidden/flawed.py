@@ -33,7 +33,9 @@ class Case:
     mended: tuple[Shape, Shape, int] | None = None
 
     def launch(self, cp: Any, name: str) -> tuple[Any, ...]:
-        """Return kernel, grid, block, arguments and shared bytes for ``"flawed"`` or ``"mended"``."""
+        """Return the kernel, grid, block, arguments and shared bytes of the ``"flawed"`` or ``"mended"``
+        version.
+        """
         shape = self.flawed if name == "flawed" else self.mended
         assert shape is not None
         args = tuple(
@@ -50,7 +52,7 @@ FAMILIES: dict[str, list[Family]] = {}
 
 
 def family(cause: str) -> Callable[[Family], Family]:
-    """Return a decorator that registers a function which draws kernels with this flaw."""
+    """Return a decorator for a function that draws random kernels with this flaw."""
 
     def register(draw_case: Family) -> Family:
         FAMILIES.setdefault(cause, []).append(draw_case)
@@ -60,7 +62,7 @@ def family(cause: str) -> Callable[[Family], Family]:
 
 
 def draw(seed: int | str, cause: str, index: int) -> Case:
-    """Draw a kernel with this flaw, from the family with this index."""
+    """Draw a random kernel with this flaw from the family with this index."""
     rng = random.Random(f"{seed} {cause} {index}")
     families = FAMILIES[cause]
     return families[index % len(families)](rng)
