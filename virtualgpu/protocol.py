@@ -62,14 +62,14 @@ Caches = Literal["", "cold", "warm"]
 
 
 class Observation(Generic[R_co]):
-    """Base class of observations of a launch; each subclass produces one type of record."""
+    """Base class of the observations of a launch. Each subclass produces one type of record."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Blocks(Observation[LaunchTrace]):
-    """Observation of each block: its SM, its start and its end.
+    """Observation of the SM, the start time and the end time of each block.
 
     With ``restore``, the contents of every array argument are restored, so that a view can run the launch
     again. If ``caches`` is ``"cold"``, L2 is empty at the start; otherwise it keeps its contents.
@@ -81,7 +81,7 @@ class Blocks(Observation[LaunchTrace]):
 
 @dataclass(frozen=True, slots=True)
 class Warp(Observation[WarpTrace]):
-    """Observation of every step of one warp, up to ``max_steps`` steps.
+    """Observation of every step of one warp, with at most ``max_steps`` steps.
 
     A real GPU records basic blocks and their masks instead of single instructions.
 
@@ -98,7 +98,7 @@ class Warp(Observation[WarpTrace]):
 
 @dataclass(frozen=True, slots=True)
 class Block(Observation[BlockTrace]):
-    """Observation of every step of all warps of a block, up to ``max_steps`` steps in total.
+    """Observation of every step of all warps of a block, with at most ``max_steps`` steps in total.
 
     Only a virtual GPU supports it; a real GPU records the masks of ``warp``. ``watch`` and ``stop`` apply
     to each of the warps, as for `Warp`.
@@ -113,7 +113,7 @@ class Block(Observation[BlockTrace]):
 
 @dataclass(frozen=True, slots=True)
 class Counters(Observation[KernelCounters]):
-    """Observation of counters: instructions, memory requests, sectors, bank conflicts and branches.
+    """Observation of counters such as instructions, memory requests, sectors, bank conflicts and branches.
 
     Only a virtual GPU supports it.
 
@@ -126,7 +126,8 @@ class Counters(Observation[KernelCounters]):
 
 @dataclass(frozen=True, slots=True)
 class Costs(Observation[LaunchCosts]):
-    """Observation of the causes of the modelled time, each with the time that the launch takes without it.
+    """Observation of the causes of the modelled time. Each has the time that the launch would take without
+    this cause.
 
     Only a virtual GPU supports it.
 
@@ -138,7 +139,7 @@ class Costs(Observation[LaunchCosts]):
 
 @dataclass(frozen=True, slots=True)
 class Accesses(Observation[AccessTrace]):
-    """Observation of counters, and of the addresses of one warp's memory accesses.
+    """Observation of counters and of the addresses that one warp accesses.
 
     Only a virtual GPU supports it.
     """
@@ -162,7 +163,7 @@ class Fragments(Observation[FragmentTrace]):
 
 @dataclass(frozen=True, slots=True)
 class Hazards(Observation[SanitizerReport]):
-    """Observation of the hazards that checks of a launch find.
+    """Observation of the hazards that the checks of a launch find.
 
     Only a virtual GPU supports it.
 
@@ -198,7 +199,8 @@ class Hazards(Observation[SanitizerReport]):
 
 
 def caches_of(observations: Sequence[Observation[Any]]) -> Caches:
-    """Return the initial state of the caches (cold or warm) that the observations of a launch require.
+    """Return the initial state of the caches that the observations of a launch require, ``"cold"`` or
+    ``"warm"``.
 
     Raises
     ------
@@ -219,11 +221,11 @@ def caches_of(observations: Sequence[Observation[Any]]) -> Caches:
 
 
 class TimelineRecorder(Protocol):
-    """Recorder of one timeline. Call `start` and `stop` once each, `stop` also after an error."""
+    """Recorder of one timeline. Call `start` and `stop` once each, and `stop` also after an error."""
 
     @property
     def blind(self) -> str:
-        """The reason why individual operations have not been recorded since `start`, or an empty string."""
+        """The reason why individual operations could not be recorded since `start`, or an empty string."""
         ...
 
     def start(self) -> None:
@@ -238,15 +240,16 @@ class TimelineRecorder(Protocol):
         ...
 
     def stop(self) -> Timeline:
-        """End the recording and return the timeline. Its `note` describes the missing parts."""
+        """End the recording and return the timeline. The `note` of the timeline describes what is missing."""
         ...
 
 
 class StreamWatcher(Protocol):
-    """Observer of a program's use of streams and memory. Call `start` and `stop` once each."""
+    """Observer of the streams and memory that a program uses. Call `start` once and `stop` once."""
 
     def start(self, see: Callable[[Act], None]) -> None:
-        """Begin to call `see` with every use of streams and memory (`virtualgpu.records.acts`), in order.
+        """Call the function `see` for every use of streams and memory from now on. Its argument is a record
+        from `virtualgpu.records.acts`.
 
         Earlier work of the devices counts as finished.
 
@@ -258,12 +261,15 @@ class StreamWatcher(Protocol):
         ...
 
     def stop(self) -> str:
-        """Stop the observation, also after an error. Return a description of what was not observed."""
+        """Stop the observation, and return a description of what was not observed. Call this also after an
+        error.
+        """
         ...
 
 
 class LoadReader(Protocol):
-    """Reader of a device's load. Each call returns a row of `records.device.load.LOAD_COLUMNS`.
+    """Reader of the load of a device. Each call returns a row with the columns
+    `records.device.load.LOAD_COLUMNS`.
 
     Values that are not available are None.
     """
@@ -272,14 +278,14 @@ class LoadReader(Protocol):
     processes: tuple[tuple[int, float | None], ...]
 
     def facts(self) -> dict[str, Any]:
-        """Return the constant properties of the device as fields of `LoadSamples`."""
+        """Return the constant properties of the device under the field names of `LoadSamples`."""
         ...
 
     def __call__(self) -> Sequence[float | None]: ...
 
 
 class Backend(Protocol):
-    """Interface of one device, real or virtual; its methods return records."""
+    """Interface of one real or virtual device. Its methods return records."""
 
     @property
     def provenance(self) -> Provenance: ...
@@ -289,7 +295,7 @@ class Backend(Protocol):
     def metrics(self) -> DeviceMetrics: ...
 
     def setup(self) -> DeviceMetrics:
-        """Return the setup of the device, with its driver limits, partitions (MIG) and links."""
+        """Return the setup of the device, such as driver limits, MIG partitions and links."""
         ...
 
     def kernel_stats(self, kernel: Any) -> KernelStats: ...
@@ -297,11 +303,11 @@ class Backend(Protocol):
     def occupancy(self, kernel: Any, block_threads: int, shared_bytes: int = 0) -> Occupancy: ...
 
     def timeline_recorder(self) -> TimelineRecorder:
-        """Return a recorder of the work on all devices of this kind (real or virtual)."""
+        """Return a recorder for the timeline of all real or all virtual devices."""
         ...
 
     def stream_watcher(self) -> StreamWatcher:
-        """Return an observer of streams and memory on all devices of this kind (real or virtual).
+        """Return an observer of the streams and memory of all real or all virtual devices.
 
         Raises
         ------
@@ -315,7 +321,7 @@ class Backend(Protocol):
     @overload
     def observe(self, launch: Launch, /, *observations: Observation[Any]) -> tuple[Any, ...]: ...
     def observe(self, launch: Launch, /, *observations: Observation[Any]) -> Any:
-        """Run the launch once and return a record, or one record for each of several observations.
+        """Run a launch once, and return one record for each requested observation.
 
         Observations that cannot share a run repeat the launch, with the same caches and restored arrays.
 
@@ -329,11 +335,11 @@ class Backend(Protocol):
         ...
 
     def graph(self, graph: Any) -> GraphRecord:
-        """Return the nodes and edges of a captured graph, a ``cupy.cuda.Graph``."""
+        """Return the nodes and edges of a captured ``cupy.cuda.Graph``."""
         ...
 
     def set_graph_node(self, graph: Any, node: GraphNode, template: Any) -> None:
-        """Set the parameters and the launch shape of a node of an executable graph.
+        """Set the parameters and launch shape of a node of an executable graph.
 
         `template` is the graph whose parameters were copied last, or the graph itself.
 
@@ -345,7 +351,8 @@ class Backend(Protocol):
         ...
 
     def update_graph(self, graph: Any, other: Any) -> None:
-        """Update an executable graph with the parameters of a graph that has the same nodes and edges.
+        """Update an executable graph with the parameters of another graph, which must have the same nodes and
+        edges.
 
         Raises
         ------
@@ -355,11 +362,11 @@ class Backend(Protocol):
         ...
 
     def memory_reader(self) -> Callable[[], MemoryReading]:
-        """Return a reader of the memory of the current device; it can be called on any thread."""
+        """Return a reader of the memory use of the current device. It can be called on any thread."""
         ...
 
     def load_reader(self) -> LoadReader:
-        """Return a reader of the load of the current device; it can be called on any thread.
+        """Return a reader of the load of the current device. It can be called on any thread.
 
         Raises
         ------
@@ -369,5 +376,5 @@ class Backend(Protocol):
         ...
 
     def host_ns(self) -> int:
-        """Return the time of the host's clock in ns; a virtual GPU uses its modelled clock."""
+        """Return the time of the host's clock in ns. For a virtual GPU, this is the modelled clock."""
         ...

@@ -10,7 +10,7 @@ from virtualgpu import as_cupy
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--virtual-gpu`` and ``--virtual-gpu-count``."""
+    """Add the options ``--virtual-gpu`` and ``--virtual-gpu-count`` to pytest."""
     option_group = parser.getgroup("virtual GPU")
     option_group.addoption(
         "--virtual-gpu",
@@ -29,7 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Let ``import cupy`` import the virtual GPU's modules before a conftest file can import CuPy."""
+    """Make ``import cupy`` import the virtual GPU, before a conftest file can import CuPy."""
     options = early_config.known_args_namespace
     if options.virtual_gpu is None:
         if options.virtual_gpu_count is not None:
@@ -46,13 +46,13 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marks of `cp.testing`."""
+    """Register the pytest marks of `cp.testing`."""
     config.addinivalue_line("markers", "slow: a test that takes long (cupy.testing.slow)")
     config.addinivalue_line("markers", "multi_gpu: needs several GPUs (cupy.testing.multi_gpu)")
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
-    """Return a line with the GPUs that the tests run on."""
+    """Return a line for pytest's header that names the GPUs on which the tests run."""
     if config.getoption("virtual_gpu") is None:
         return None
     from virtualgpu.model import machine

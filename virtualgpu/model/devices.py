@@ -330,12 +330,12 @@ def device_spec(name: str) -> DeviceSpec:
 
 
 def device_info(name: str) -> DeviceInfo:
-    """Return the compute capability, limits and rates of a GPU in the table."""
+    """Return the compute capability, limits and rates of a GPU from the table of GPUs."""
     return device_spec(name).info
 
 
 def modelled(info: DeviceInfo) -> DeviceInfo:
-    """Return the description of a virtual GPU with the properties of a real device.
+    """Return the properties of a virtual GPU that is modelled on a real device.
 
     It has the limits of the real device; values that the device does not report come from the table of
     GPUs.

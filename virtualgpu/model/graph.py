@@ -104,7 +104,7 @@ _REFUSALS = {
 def refusal(
     status: int, driver: bool = False, reason: str = "", remedy: str = ""
 ) -> CUDARuntimeError | CUDADriverError:
-    """Return the error that CUDA raises for an operation which is forbidden during a capture.
+    """Return the error that CUDA raises for an operation that is forbidden during a capture.
 
     It is an error of the driver, as kernel launches raise it, or of the runtime. `reason` is added to
     CUDA's message, `remedy` replaces the usual advice.
@@ -130,7 +130,7 @@ _NODE_KINDS: dict[ActivityKind, NodeKind] = {
 
 @dataclass(slots=True)
 class KernelCounts:
-    """The bytes and floating-point operations of a kernel's last run, for a timeline."""
+    """The bytes and floating-point operations of the last run of a kernel. A timeline records them."""
 
     moved_bytes: int | None = None
     flop: int | None = None
@@ -138,16 +138,16 @@ class KernelCounts:
 
 
 class KernelCall(Protocol):
-    """The launch of a kernel that the engine runs, with its parameters."""
+    """A kernel launch that a graph node can store, with the kernel's parameters."""
 
     @property
     def parameters(self) -> tuple[NodeParameter, ...]:
-        """Parameters of the kernel, in the order of its signature."""
+        """The parameters of the kernel in the order of its signature."""
         ...
 
     @property
     def occupancy(self) -> Occupancy:
-        """Occupancy of the kernel with its registers and its static and dynamic shared memory."""
+        """The occupancy of the kernel with its registers and its static and dynamic shared memory."""
         ...
 
     def changed(self, node: GraphNode) -> Operation:
@@ -155,13 +155,13 @@ class KernelCall(Protocol):
         ...
 
     def released(self) -> Operation:
-        """Return a copy of the launch that does not keep the arrays among its arguments alive."""
+        """Return a copy of the launch that does not keep its array arguments alive."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A device operation of a stream, such as a kernel or a copy, before it runs.
+    """A device operation that has been submitted to a stream but has not run yet, such as a kernel or a copy.
 
     ``run`` executes it and returns its duration on the device in ns. ``sm_share`` is the part of the SMs that
     a kernel keeps busy, ``waves`` the number of times that its blocks fill their slots. ``call`` is set for a
@@ -195,14 +195,16 @@ class Operation:
     between: tuple[int, int] | None = None
 
     def released(self) -> Operation:
-        """Return the operation as a graph node: it stores addresses, as in CUDA, and keeps no array alive."""
+        """Return the operation as a graph node. As in CUDA, it stores addresses and does not keep arrays
+        alive.
+        """
         if self.call is not None:
             return self.call.released()
         return self if self.kind == "HOST_LAUNCH" else replace(self, run=released(self.run))
 
     @property
     def engine(self) -> EngineName:
-        """Engine of the device that executes the operation."""
+        """The hardware unit of the device that executes the operation."""
         if self.kind == "HOST_LAUNCH":
             return "none"
         return _COPY_ENGINES.get(self.copy_kind, "compute")
@@ -210,7 +212,7 @@ class Operation:
     def activity(
         self, device_id: int, stream_id: int, number: int, start_ns: int, end_ns: int, after: tuple[int, ...]
     ) -> Activity:
-        """Return the `Activity` record of the operation after it has run."""
+        """Return the `Activity` record of the operation for a timeline."""
         return Activity(
             kind=self.kind,
             name=self.name,
@@ -236,7 +238,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node of a graph: an operation, the nodes that it follows, and its device.
+    """A node of a graph, with its operation, its predecessors and its device.
 
     ``stream_id`` is the stream from which it was captured, ``source`` its source line if known.
     """
@@ -249,7 +251,9 @@ class Node:
     source: SourceLine | None = None
 
     def record(self, number: int, memory: DeviceMemory) -> GraphNode:
-        """Return a `GraphNode` record of the node; `memory` is the memory of the node's device."""
+        """Return the `GraphNode` record of the node. The argument `memory` is the memory of the node's
+        device.
+        """
         operation = self.operation
         parameters: tuple[NodeParameter, ...] = ()
         if operation.call is not None:
@@ -282,7 +286,9 @@ class Node:
         )
 
     def changed(self, before: GraphNode, after: GraphNode, memory: DeviceMemory) -> Node:
-        """Return the node with the parameters of the record `after` instead of those of `before`."""
+        """Return a copy of the node in which the parameters of the record `before` are replaced by those of
+        `after`.
+        """
         operation = self.operation
         if operation.call is not None:
             return replace(self, operation=operation.call.changed(after))
@@ -298,7 +304,7 @@ StreamKey = tuple[int, int]  # number of the stream's device, and its handle
 
 @dataclass(eq=False)
 class Capture:
-    """A graph during its capture: the nodes captured so far, and the streams that take part.
+    """A graph that is being captured, with its nodes so far and the streams that take part.
 
     ``frontiers`` contains, for every stream that takes part, the nodes that its next node will follow.
     """
@@ -318,13 +324,13 @@ class Capture:
     def add(
         self, stream: StreamKey, operation: Operation, schedule: Schedule, source: SourceLine | None = None
     ) -> None:
-        """Add the next operation of a stream to the graph as a node."""
+        """Add the next operation of a stream to the graph."""
         node = Node(operation.released(), self.frontiers[stream], stream[0], schedule, stream[1], source)
         self.nodes.append(node)
         self.frontiers[stream] = (len(self.nodes) - 1,)
 
     def spoil(self, description: str = "", remedy: str = "") -> None:
-        """Invalidate the graph, and store the source line of the call that invalidated it.
+        """Invalidate the capture, and store the source line of the call that caused this.
 
         `description` is shown instead of the name of that call.
         """
@@ -337,19 +343,25 @@ class Capture:
                 self.spoiler = f": {description or function_name or 'a call'} in {source_line}{quoted_line}"
 
     def lost(self, driver: bool = False) -> CUDARuntimeError | CUDADriverError:
-        """Return error 901 for a call in an invalidated capture, with the name of the invalidating call."""
+        """Return CUDA error 901 for a call during an invalidated capture. The message names the call that
+        invalidated it.
+        """
         return refusal(901, driver, self.spoiler, self.remedy)
 
     def join(self, stream: StreamKey, after: tuple[int, ...]) -> None:
-        """Make the next node of a stream wait for the nodes `after`. A new stream joins the capture."""
+        """Make the next node of a stream wait for the given nodes. A new stream joins the capture."""
         self.frontiers[stream] = tuple(sorted({*self.frontiers.get(stream, ()), *after}))
 
     def leave(self, stream: StreamKey) -> None:
-        """Remove a destroyed stream, whose last nodes must still be joined before the capture ends."""
+        """Remove a stream that the program has destroyed. Its last nodes must still be joined before the
+        capture ends.
+        """
         self.left += self.frontiers.pop(stream, ())
 
     def unjoined(self) -> bool:
-        """Return whether the first stream has not waited for all work of the streams that joined."""
+        """Return whether the first stream still has to wait for work of the streams that joined the
+        capture.
+        """
         frontier = self.frontiers[self.origin]
         reachable_nodes = {*frontier, *self._predecessors(frontier)}
         last_nodes = (self.left, *self.frontiers.values())

@@ -43,7 +43,7 @@ def _print(text: str) -> None:
 
 
 class VirtualDevice:
-    """A virtual GPU: its specification, memory, pool and modelled time.
+    """A virtual GPU with its specification, memory, memory pool and modelled time.
 
     Attributes
     ----------
@@ -90,7 +90,8 @@ class VirtualDevice:
         self.turns_seed: int | None = None
 
     def set_block_order(self, order: str, seed: int = 0) -> None:
-        """Let kernels run their blocks ``"in order"``, ``"reversed"``, at ``"random"`` or ``"in turns"``.
+        """Set the order in which kernels run their blocks: ``"in order"``, ``"reversed"``, ``"random"`` or
+        ``"in turns"``.
 
         Raises
         ------
@@ -105,28 +106,30 @@ class VirtualDevice:
 
     @property
     def clock(self) -> HostClock:
-        """Modelled clock of the machine's host."""
+        """The modelled clock of the host."""
         return self.machine.clock
 
     @property
     def schedule(self) -> Schedule:
-        """Start and end times of the device's operations."""
+        """The start and end times of the device's operations."""
         return self.work.schedule
 
     def kernel_ns(self, bytes_moved: float, flop: float = 0.0) -> float:
-        """Return the modelled time of a library kernel, the longer of its memory and arithmetic times."""
+        """Return the modelled duration of a library kernel in ns. It is the longer of its memory time and its
+        arithmetic time.
+        """
         memory_ns = float(cost.memory_bound_ns(self.info, bytes_moved))
         if not flop or not self.info.fp32_tflops:
             return memory_ns
         return max(memory_ns, flop / (self.info.fp32_tflops * 1e3))
 
     def memset_ns(self, size_bytes: int) -> float:
-        """Return the modelled duration of a memory set in ns."""
+        """Return the modelled duration of a memset in ns."""
         return float(cost.memset_ns(self.info, size_bytes))
 
 
 class Machine:
-    """A host and its virtual GPUs.
+    """A host computer with one or more virtual GPUs.
 
     Parameters
     ----------
@@ -179,7 +182,7 @@ class Machine:
 
     @property
     def current_device_id(self) -> int:
-        """Number of the current device of the calling thread."""
+        """The number of the device that is current in the calling thread."""
         return int(getattr(self.thread, "device_id", 0))
 
     @current_device_id.setter
@@ -189,11 +192,11 @@ class Machine:
 
     @property
     def current_device(self) -> VirtualDevice:
-        """The current device of the calling thread."""
+        """The device that is current in the calling thread."""
         return self.devices[self.current_device_id]
 
     def device(self, device_id: int) -> VirtualDevice:
-        """Return the device with the number `device_id`.
+        """Return the device with the given number.
 
         Raises
         ------
@@ -211,7 +214,7 @@ class Machine:
         return self.devices[device_id]
 
     def device_at(self, address: int) -> VirtualDevice | None:
-        """Return the device whose memory contains `address`, or None for host memory."""
+        """Return the device whose memory contains the given address, or None for host memory."""
         for device in self.devices:
             base_address = device.memory.base_address
             if base_address <= address < base_address + device.memory.arena_bytes:
@@ -220,7 +223,9 @@ class Machine:
 
     @contextmanager
     def keeping(self, *settings: str) -> Iterator[None]:
-        """Context manager that restores settings of every device, such as ``"watchdog_s"``, at the end."""
+        """Context manager that saves settings of every device, such as ``"watchdog_s"``, and restores them at
+        its end.
+        """
         saved_values = [(device, name, getattr(device, name)) for device in self.devices for name in settings]
         try:
             yield
@@ -230,7 +235,7 @@ class Machine:
 
     @contextmanager
     def stream_order(self, order: str, seed: int = 0) -> Iterator[None]:
-        """Context manager that delays the work of streams and runs it in another permitted order.
+        """Context manager that delays the operations of streams and runs them in another permitted order.
 
         A program that lacks a wait then gets other results. Times are not modelled in the block. After an
         error in the block, work that nothing has waited for does not run any more.
@@ -258,7 +263,9 @@ class Machine:
                 device.memory.watched = None
 
     def own(self, kind: type[T], **arguments: Any) -> T:
-        """Return the machine's only object of a class, such as its memory pool, and create it if needed."""
+        """Return the machine's only object of a class, such as its memory pool. The first call creates the
+        object.
+        """
         with self._lock:
             if kind not in self._components:
                 self._components[kind] = kind(**arguments)
@@ -266,21 +273,21 @@ class Machine:
             return instance
 
     def next_operation(self) -> int:
-        """Return the number of a new operation, which is its correlation id in CUPTI."""
+        """Return the number of a new operation. CUPTI calls this number the correlation id."""
         return next(self._operations)
 
     def next_graph(self) -> int:
-        """Return a number for a new graph."""
+        """Return the number of a new graph."""
         return next(self._graphs)
 
     @property
     def in_use(self) -> bool:
-        """Return whether a device has been used for an allocation, a copy or a launch."""
+        """Return whether any device has been used for an allocation, a copy or a launch."""
         memories = [device.memory for device in self.devices]
         return self.clock.now_ns > 0 or any(memory.used_bytes > memory.context_bytes for memory in memories)
 
     def count_launch(self) -> int:
-        """Count one kernel launch, and return the number of launches so far."""
+        """Count a kernel launch, and return the number of launches so far."""
         with self._lock:
             self.kernel_launches += 1
             return self.kernel_launches
@@ -308,7 +315,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def current() -> Machine:
-    """Return the current machine. If there is none, create it with the default GPUs.
+    """Return the current virtual machine. If there is none, a machine with the default GPUs is created.
 
     Raises
     ------
@@ -335,17 +342,17 @@ def current() -> Machine:
 
 
 def use(machine: Machine) -> None:
-    """Make `machine` the current one. Arrays of the previous machine stay readable."""
+    """Make the given machine the current one. Arrays of the previous machine can still be read."""
     _slot.machine = machine
 
 
 def use_device(name: str | None = None, count: int | None = None, links: str | None = None) -> None:
-    """Create a machine with the requested GPUs, and make it the current one."""
+    """Create a virtual machine with the requested GPUs, and make it the current one."""
     from virtualgpu.model.choice import device_infos
 
     use(Machine(device_infos(name, count), links=check_links(links)))
 
 
 def thread_state() -> dict[str, Any]:
-    """Return a dictionary with the state of the calling thread, which all machines share."""
+    """Return the state of the calling thread as a dictionary. All machines share it."""
     return _slot.thread.__dict__

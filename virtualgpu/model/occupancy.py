@@ -22,12 +22,12 @@ REGISTER_ALLOCATION_UNIT = 256
 
 
 def partitions_per_sm(capability: tuple[int, int]) -> int:
-    """Return the number of partitions of an SM, each with a warp scheduler and registers."""
+    """Return the number of partitions of an SM. Each partition has a warp scheduler and registers."""
     return 2 if capability == (6, 0) else 4
 
 
 def shared_allocation_unit_bytes(capability: tuple[int, int]) -> int:
-    """Return the size in bytes of the unit in which shared memory is allocated."""
+    """Return the granularity in bytes with which shared memory is allocated."""
     return 128 if capability >= (8, 0) else 256
 
 
@@ -39,7 +39,8 @@ def occupancy(
     *,
     provenance: Provenance | None = None,
 ) -> Occupancy:
-    """Return the number of blocks of one kernel that an SM can hold at once, and the limiting resources.
+    """Return how many blocks of a kernel an SM can hold at the same time, and which resources limit this
+    number.
 
     Parameters
     ----------

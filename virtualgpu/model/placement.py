@@ -21,7 +21,7 @@ Placement = tuple[npt.NDArray[np.int32], npt.NDArray[np.float64], npt.NDArray[np
 def place_blocks(
     duration_ns: npt.NDArray[np.float64], sm_count: int, blocks_per_sm: int, dispatch_ns: float
 ) -> Placement:
-    """Return the SM and the start and end time of every block of a kernel.
+    """Return the SM, start time and end time of every block of a kernel.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ _TOLERANCE = 1e-9
 
 @dataclass(slots=True, eq=False)
 class Work:
-    """An operation of a stream, with its planned start and end.
+    """An operation of a stream with its planned start and end times.
 
     ``after`` are the numbers of the operations that must end first, and ``floor_ns`` is the earliest start
     if they end earlier. ``waves`` is the number of times that the blocks fill their slots, ``share`` the
@@ -63,13 +63,15 @@ class _OperationRun:
 
     @property
     def sort_key(self) -> tuple[int, bool, int]:
-        """Sort key of waiting operations: first the urgent ones, then those that have begun."""
+        """The sort key of a waiting operation. Urgent operations come first, then those that have already
+        begun.
+        """
         planned_work = self.work
         urgency = planned_work.priority if planned_work.engine == "compute" else 0
         return urgency, planned_work.start_ns < 0, planned_work.number
 
     def begin(self, now_ns: int, engine_share: float) -> None:
-        """Start or continue the operation on a share of its engine."""
+        """Start or continue the operation on a share of its hardware unit."""
         if self.work.start_ns < 0:
             self.work.start_ns = now_ns
         self.engine_share = engine_share
@@ -78,14 +80,14 @@ class _OperationRun:
         self.next_ns = now_ns + max(ceil(self.left_ns * self.work.share / engine_share - _TOLERANCE), 0)
 
     def pause(self, now_ns: int) -> None:
-        """Stop the operation, and update its remaining time."""
+        """Pause the operation, and update the remaining time."""
         self.left_ns -= (now_ns - self.since_ns) * self.engine_share / self.work.share
         if self.left_ns >= self.work.duration_ns - _TOLERANCE:
             self.work.start_ns = -1  # none of its blocks has begun
         self.since_ns = now_ns
 
     def yield_engine(self, now_ns: int) -> None:
-        """Start no more blocks of the operation, so that it pauses at the end of its current wave."""
+        """Let the operation pause at the end of its current wave of blocks."""
         done_ns = (now_ns - self.since_ns) * self.engine_share / self.work.share
         wave_ns = self.work.duration_ns / self.work.waves
         remaining_ns = floor((self.left_ns - done_ns) / wave_ns + 1e-6) * wave_ns
@@ -100,7 +102,7 @@ Interval = tuple[int, int, float]  # start, end, and the share of an engine in u
 
 
 def plan(works: Sequence[Work], reserved: Mapping[str, Sequence[Interval]] | None = None) -> None:
-    """Compute the start and end of each operation, and store them in its `Work` object.
+    """Compute the start and end times of all operations, and store them in the `Work` objects.
 
     Parameters
     ----------
@@ -176,11 +178,11 @@ class _EnginePlan:
         self.stale = False
 
     def add(self, run: _OperationRun) -> None:
-        """Add an operation that is ready to the waiting ones."""
+        """Add an operation that is ready to run to the waiting operations."""
         insort(self._ready_runs, run, key=lambda waiting_run: waiting_run.sort_key)
 
     def remove_due(self, now_ns: int) -> list[_OperationRun]:
-        """Remove and return the operations that have ended or paused by `now_ns`."""
+        """Remove and return the operations that have ended or paused by the given time."""
         due_runs = [run for run in self.running if run.next_ns <= now_ns]
         for run in due_runs:
             self.running.remove(run)
@@ -192,7 +194,7 @@ class _EnginePlan:
         return due_runs
 
     def start_waiting(self, now_ns: int) -> None:
-        """Start waiting operations as long as the engine has free capacity."""
+        """Start waiting operations as long as the hardware unit has free capacity."""
         self.stale = False
         slowed_runs = [
             run for run in self.running if run.engine_share < run.work.share - _TOLERANCE and not run.yields

@@ -35,7 +35,7 @@ _DELAYED_NS = 1_000.0
 
 
 class WorkQueue:
-    """The streams of one device, and the entry point of all its operations.
+    """The streams of one device. All operations of the device are submitted through this object.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class WorkQueue:
         ] = {}  # last launch of each graph: end, operations
 
     def enqueue(self, stream_id: int, operation: Operation) -> Activity | None:
-        """Submit an operation to a stream; the call takes time on the host.
+        """Submit an operation to a stream. The call takes time on the modelled host.
 
         Returns
         -------
@@ -130,22 +130,24 @@ class WorkQueue:
         return activity
 
     def settle(self, after: Iterable[int] | None = None) -> None:
-        """Run the delayed operations `after` and those that they depend on, or all of them if it is None."""
+        """Run the delayed operations with the given numbers and those that they depend on. None selects all
+        operations.
+        """
         if self._clock.deferral is not None:
             self._clock.deferral.require(after)
 
     def place(self, stream_id: int) -> StreamRef:
-        """Return a reference to a stream: its device, its handle, and whether it is a blocking stream."""
+        """Return a reference to a stream for observers of the machine."""
         handle = self.schedule.own_handle(stream_id)
         return StreamRef(self._device_id, handle, self.schedule.queue(handle).blocking)
 
     @property
     def log(self) -> Sequence[Activity]:
-        """The last operations that ran, in the order of submission."""
+        """The most recent operations in the order of submission."""
         return self.schedule.log
 
     def destroy(self, stream_id: int) -> None:
-        """Remove a stream. If the stream began a capture, the captured graph is lost."""
+        """Remove a stream. If the stream has begun a capture, the captured graph is lost."""
         capture = self.captures.pop(stream_id, None)
         if capture is not None and not capture.ended:
             if capture.origin == (self._device_id, stream_id):
@@ -161,7 +163,7 @@ class WorkQueue:
     # Graphs
 
     def upload_graph(self, stream_id: int, upload_ns: float) -> None:
-        """Prepare a graph for launches in a stream. This takes time on the host.
+        """Prepare a graph for launches in a stream. The call takes time on the modelled host.
 
         Raises
         ------
@@ -177,7 +179,7 @@ class WorkQueue:
     def launch_graph(
         self, stream_id: int, graph_id: int, nodes: Sequence[Node], upload_ns: float = 0.0
     ) -> None:
-        """Launch a graph in a stream: run each of its nodes after the nodes that it follows.
+        """Launch a graph in a stream. Each node runs after its predecessors.
 
         Parameters
         ----------
@@ -278,7 +280,7 @@ class WorkQueue:
                 self._clock.recorder.ran_graph(recorded_activities, self.schedule.queue(stream_id), begun_ns)
 
     def begin_capture(self, stream_id: int, mode: int = RELAXED_MODE) -> None:
-        """Begin a capture: later operations of the stream become the nodes of a graph.
+        """Begin a capture. The following operations of the stream become the nodes of a graph.
 
         Raises
         ------
@@ -298,7 +300,7 @@ class WorkQueue:
         self._record_call("cudaStreamBeginCapture")
 
     def end_capture(self, stream_id: int) -> Capture:
-        """End a capture, and return the finished graph.
+        """End a capture, and return the graph.
 
         Raises
         ------
@@ -331,7 +333,7 @@ class WorkQueue:
         return capture
 
     def capturing(self, stream_id: int, driver: bool = False) -> Capture | None:
-        """Return the capture that a stream takes part in, if any.
+        """Return the capture in which a stream takes part, or None.
 
         Raises
         ------
@@ -349,7 +351,7 @@ class WorkQueue:
         return capture
 
     def join(self, stream_id: int, capture: Capture, after: tuple[int, ...]) -> None:
-        """Let a stream wait for nodes of a capture, so that the stream takes part in the capture.
+        """Let a stream wait for nodes of a capture. The stream then takes part in the capture.
 
         Raises
         ------
@@ -369,7 +371,7 @@ class WorkQueue:
 
     @staticmethod
     def spoil(capture: Capture, status: int, remedy: str = "") -> CUDARuntimeError | CUDADriverError:
-        """Invalidate a capture, and return the CUDA error with this status."""
+        """Invalidate a capture, and return the CUDA error with the given status."""
         capture.spoil()
         return refusal(status, remedy=remedy)
 
@@ -380,7 +382,7 @@ class WorkQueue:
         return list(dict.fromkeys(self.captures.values()))
 
     def refuse_capturing(self, stream_id: int) -> None:
-        """Raise CUDA error 900 or 901 if the stream takes part in a capture."""
+        """Raise CUDA error 900 or 901 if a stream takes part in a capture."""
         capture = self.capturing(stream_id)
         if capture is not None:
             raise self.spoil(capture, 900)
@@ -414,7 +416,9 @@ class WorkQueue:
             self._clock.recorder.called(call, self._clock.now_ns if begun_ns is None else begun_ns)
 
     def check_legacy(self, stream_id: int, driver: bool = False, spoils: bool = True) -> None:
-        """Raise error 906 for work in the legacy default stream while a blocking stream is being captured."""
+        """Raise CUDA error 906 for an operation in the legacy default stream while a blocking stream is
+        captured.
+        """
         if stream_id not in (LEGACY_QUEUE, LEGACY_ALIAS) or not self.captures:
             return
         for capture in self.active():

@@ -87,7 +87,7 @@ _TFLOPS: Mapping[str, Mapping[str, float]] = {
 
 
 def tensor_tflops(info: DeviceInfo) -> Mapping[str, float]:
-    """Return the peak rates of a device's tensor cores by format, in TFLOP/s (integers: TOP/s).
+    """Return the peak rate of a device's tensor cores for each number format, in TFLOP/s (integers: TOP/s).
 
     For a GPU that is not in the table, the rates are those of a listed GPU of the nearest earlier
     architecture, scaled by the number of SMs and the clock.
@@ -113,7 +113,8 @@ def tensor_tflops(info: DeviceInfo) -> Mapping[str, float]:
 
 
 def mma_sync_shares(info: DeviceInfo) -> Mapping[str, float]:
-    """Return the share of the published rate that ``mma.sync`` reached on an H200, by format.
+    """Return the fraction of the published tensor core rate that ``mma.sync`` reached on an H200, by number
+    format.
 
     The result is empty for GPUs on which no other instruction is faster.
 

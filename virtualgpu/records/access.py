@@ -42,7 +42,7 @@ NOT_TAKING_PART = -1
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One memory access of a warp, with an address for each lane (-1 for inactive lanes).
+    """A memory access of one warp, with an address for each lane. Inactive lanes have the address -1.
 
     Addresses are multiples of the size. Those in shared memory are offsets; those in local memory are the
     addresses of the interleaved words.
@@ -55,7 +55,7 @@ class Access:
 
     @property
     def lanes(self) -> tuple[int, ...]:
-        """The numbers of the active lanes."""
+        """The numbers of the lanes that are active in the access."""
         return tuple(lane for lane, address in enumerate(self.addresses) if address >= 0)
 
     def memory(self) -> MemoryCost:
@@ -83,7 +83,9 @@ class Access:
 
     @property
     def constant_passes(self) -> int:
-        """Number of passes through the constant cache. Each reads one word for all lanes that need it."""
+        """Number of passes through the constant cache. Each pass reads one word for all lanes that need
+        it.
+        """
         return len({self.addresses[lane] for lane in self.lanes})
 
     def banks(self) -> BankCost:
@@ -107,7 +109,9 @@ class Access:
         return BankCost(passes, ideal_passes, max_words, passes)
 
     def pieces(self) -> tuple[BankPiece, ...]:
-        """Return the bank and pass of each lane's words. A bank processes words in the order of the lanes."""
+        """Return the bank and pass of each lane's words. A bank processes its words in the order of the
+        lanes.
+        """
         bank_pieces: list[BankPiece] = []
         access_words = self._words
         units = self._units
@@ -163,7 +167,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class MemoryCost:
-    """Cost of an access to global memory (`AccessCounters` has the same counts for a whole launch).
+    """The cost of a memory access to global memory. `AccessCounters` has the same counts for a whole launch.
 
     ``touched_sectors`` differ from ``sectors`` for atomics only, which use a word once for every lane.
     ``bytes_useful`` are the distinct bytes that lanes requested.
@@ -178,18 +182,20 @@ class MemoryCost:
 
     @property
     def bytes_fetched(self) -> int:
-        """Number of bytes in the sectors that the access touches."""
+        """Number of bytes in all sectors that the access touches."""
         return self.touched_sectors * SECTOR_BYTES
 
     @property
     def useful(self) -> float:
-        """Fraction of the fetched bytes that a lane requested (0 to 1)."""
+        """Fraction of the fetched bytes that the lanes requested, from 0 to 1."""
         return self.bytes_useful / self.bytes_fetched if self.touched_sectors else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class BankPiece:
-    """The words of one lane in the banks, with their pass and the number of words processed before them."""
+    """The words of one lane in the shared-memory banks, with their pass and the number of words that are
+    processed before them.
+    """
 
     lane: int
     row: int
@@ -200,7 +206,9 @@ class BankPiece:
 
 @dataclass(frozen=True, slots=True)
 class BankCost:
-    """Cost of an access to shared memory. ``ways`` is the largest number of words in a single bank."""
+    """The cost of a memory access to shared memory. ``ways`` is the largest number of words in a single
+    bank.
+    """
 
     wavefronts: int
     ideal_wavefronts: int
@@ -210,7 +218,7 @@ class BankCost:
 
 @dataclass(frozen=True, slots=True)
 class AccessPattern:
-    """A regular access pattern: lane l accesses element ``offset + stride * l`` of a tile.
+    """A regular memory access pattern. Lane l accesses the element ``offset + stride * l`` of a tile.
 
     The rows of the tile have 32 elements.
 
@@ -245,7 +253,7 @@ class AccessPattern:
                 )
 
     def places(self) -> tuple[int, ...]:
-        """Return each lane's byte offset from the start of the tile."""
+        """Return the byte offset of each lane from the start of the tile."""
         offsets = []
         for lane in range(WARP_SIZE):
             row, column = divmod(self.offset + self.stride * lane, ROW_ELEMENTS)
@@ -254,13 +262,13 @@ class AccessPattern:
         return tuple(offsets)
 
     def access(self, space: Space = "global", rule: Rule = "load") -> Access:
-        """Return the access of a warp with this pattern, with all lanes active."""
+        """Return the access of a warp with this pattern in which all lanes are active."""
         return Access(self.places(), self.element_bytes, space, rule)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessTrace:
-    """The counters of all warps' memory accesses, and the addresses that one warp accessed.
+    """The counters of the memory accesses of all warps, and the addresses that one warp accessed.
 
     Columns have one row for each request of the warp: ``site`` is an index into ``counters.accesses``,
     ``space`` an index into `SPACES` (that of the memory that a generic address refers to), and ``address`` is
@@ -283,7 +291,7 @@ class AccessTrace:
 
     @property
     def provenance(self) -> Provenance:
-        """Origin of the counters."""
+        """The origin of the counters."""
         return self.counters.provenance
 
     def access(self, index: int) -> Access:
@@ -296,7 +304,8 @@ class AccessTrace:
         return Access(tuple(self.address[index].tolist()), size, space, rule)
 
     def worst_first(self) -> list[int]:
-        """Return the indices of executed ``counters.accesses``, sorted by excess traffic, largest first.
+        """Return the indices of executed memory instructions, sorted by excess traffic. The largest comes
+        first.
 
         A sector counts 32 bytes and a pass 128, so that the two can be compared.
         """
@@ -314,7 +323,8 @@ SPACES: tuple[Space, ...] = ("global", "shared", "local", "const")
 
 
 def excess_bytes(access: AccessCounters) -> int:
-    """Return the excess traffic of a memory instruction in bytes, from its sectors and bank conflicts.
+    """Return the excess traffic of a memory instruction in bytes, computed from its sectors and bank
+    conflicts.
 
     Constant memory has no excess.
     """

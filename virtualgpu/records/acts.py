@@ -35,13 +35,13 @@ class Region:
 
     @property
     def start(self) -> int:
-        """The lowest address."""
+        """The lowest address of the region."""
         axes = zip(self.shape, self.strides, strict=True)
         return self.address + sum((length - 1) * stride for length, stride in axes if stride < 0)
 
     @property
     def end(self) -> int:
-        """The address after the highest byte."""
+        """The address after the last byte of the region."""
         axes = zip(self.shape, self.strides, strict=True)
         last_offset = sum((length - 1) * stride for length, stride in axes if stride > 0)
         return self.address + last_offset + self.item_bytes
@@ -80,7 +80,7 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class NewStream:
-    """Act: a stream is announced before its first use, with its name and whether it is blocking.
+    """Announcement of a stream before its first use, with its name and whether it is blocking.
 
     A blocking stream and the legacy default stream wait for each other. A stream without this act is
     blocking.
@@ -94,7 +94,7 @@ class NewStream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """Act: an operation is submitted to a stream, with the memory regions that it reads and writes.
+    """Submission of an operation to a stream, with the memory regions that the operation reads and writes.
 
     Bytes that the operation both reads and writes are in both lists. Bytes that it accesses by atomic
     operations only are in ``atomics``: atomic operations need no order between them. Host memory is only
@@ -115,14 +115,16 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class GraphMade:
-    """Act: the capture of a graph ends. Its launches still use memory that is freed after this act."""
+    """End of the capture of a graph. Later launches of the graph still use memory that is freed after this
+    moment.
+    """
 
     graph_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class GraphLaunch:
-    """Act: a graph is launched, with its nodes and its edges as pairs (earlier node, later node).
+    """Launch of a graph, with its nodes and its edges. An edge is a pair (earlier node, later node).
 
     The stream of a node is the one that it was captured in. Every edge leads to a later node. A graph without
     a `GraphMade` existed from the beginning.
@@ -138,7 +140,7 @@ class GraphLaunch:
 
 @dataclass(frozen=True, slots=True)
 class EventRecord:
-    """Act: an event is recorded in a stream."""
+    """Recording of an event in a stream."""
 
     event_id: int
     device_id: int
@@ -148,7 +150,7 @@ class EventRecord:
 
 @dataclass(frozen=True, slots=True)
 class EventWait:
-    """Act: a stream waits for the last record of an event, or does not wait if there is no record."""
+    """Wait of a stream for the last record of an event. If there is no record, the stream does not wait."""
 
     event_id: int
     device_id: int
@@ -158,7 +160,7 @@ class EventWait:
 
 @dataclass(frozen=True, slots=True)
 class HostWait:
-    """Act: the host waits for all work of a device or stream, for an event, or for one operation.
+    """Wait of the host for a device, a stream, an event or a single operation.
 
     A query that returned "done" counts as a wait. Ids that do not belong to the scope are ignored.
     """
@@ -173,7 +175,7 @@ class HostWait:
 
 @dataclass(frozen=True, slots=True)
 class HostUse:
-    """Act: the host accesses memory; ``name`` describes the access in words."""
+    """Access of the host to memory. The text ``name`` describes the access."""
 
     name: str
     reads: tuple[Region, ...] = ()
@@ -183,7 +185,8 @@ class HostUse:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """Act: a block is allocated from a pool or the device, in the order of a stream if ``stream_id`` is set.
+    """Allocation of a block from a pool or the device. If ``stream_id`` is set, it happens in the order of
+    that stream.
 
     Later work of that stream then follows all work that the release of the block followed.
     """
@@ -196,7 +199,8 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Act: a block is released, so that one stream (or every stream, if None) can reuse it.
+    """Release of a block of memory, so that one stream can reuse it, or every stream if ``stream_id`` is
+    None.
 
     ``stream_id`` is the stream that can use the block next: that of an arena, or of memory that is freed in
     stream order. It is None for ``cudaFree``, which waits for the device itself, and for memory of the host.

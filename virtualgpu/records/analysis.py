@@ -25,7 +25,7 @@ StepKind = Literal["operation", "host", "start-up"]
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """Time in which two engines, or two streams, were busy at the same time.
+    """The time during which two engines or two streams were busy simultaneously.
 
     ``first_ns`` and ``second_ns`` are the times in which each was busy, ``both_ns`` in which both were.
     """
@@ -38,7 +38,9 @@ class Overlap:
 
     @property
     def fraction(self) -> float:
-        """``both_ns`` divided by the shorter of the two busy times: 1 for complete overlap."""
+        """The simultaneous time ``both_ns`` divided by the shorter of the two busy times. It is 1 for
+        complete overlap.
+        """
         shorter = min(self.first_ns, self.second_ns)
         return self.both_ns / shorter if shorter else 0.0
 
@@ -49,7 +51,7 @@ class Overlap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """An interval in which a stream or an engine (``where``) was idle, and the cause.
+    """An interval in which a stream or an engine was idle, and the cause.
 
     ``reason`` is the cause in words; ``source`` is the responsible line, if there is one. ``before`` is the
     operation that ended the gap, or 0.
@@ -70,7 +72,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathStep:
-    """A step of the critical path of a timeline; each step begins when the previous one ends.
+    """A step of the critical path of a timeline. Each step begins when the previous one ends.
 
     A step is an operation (``correlation_id``), an interval in which the host computed or submitted work, or
     the time that an operation needed to start after all its predecessors had ended.
@@ -91,7 +93,7 @@ class PathStep:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A sentence that describes how to make a program faster, with the approximate gain."""
+    """Advice on how to make a program faster, with the approximate gain."""
 
     topic: Literal["pin", "overlap", "wait", "graph", "stream", "host"]
     text: str

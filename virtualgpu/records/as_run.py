@@ -14,7 +14,7 @@ from virtualgpu.records import Dim3, Provenance, Space
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessAsRun:
-    """The machine instruction that executes one memory access of the PTX, with its counts.
+    """The machine instruction that executes a memory access of the PTX, with its counts.
 
     ``opcode`` and ``size_bytes`` are the machine instruction's; ``opcode`` is empty if the access has no
     machine instruction of its own. ``executions`` counts warps that execute it, also those with all lanes
@@ -39,7 +39,8 @@ class AccessAsRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BranchAsRun:
-    """The machine instruction of one branch of the PTX. ``opcode`` is empty if the branch was removed.
+    """The machine instruction that executes a branch of the PTX. ``opcode`` is empty if the compiler removed
+    the branch.
 
     ``written`` counts the divergent executions of the PTX, ``divergent`` those of the machine code.
     """
@@ -56,9 +57,9 @@ class BranchAsRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AsRun:
-    """Counts of one launch in the machine code for ``target``, with their differences from the PTX.
+    """The counts of one launch in machine code, and their differences from the counts in PTX.
 
-    ``extra`` lists the names and numbers of machine instructions that do not belong to an access or branch of
+    ``extra`` has the names and counts of machine instructions that do not belong to an access or branch of
     the PTX, such as spilled registers or the branches of a division.
     """
 
@@ -72,7 +73,9 @@ class AsRun:
     extra: tuple[tuple[str, int], ...] = ()
 
     def total(self, counter: str, space: str | None = None, kind: str | None = None) -> int | None:
-        """Sum a counter over all accesses of a space and kind. Return None if a value is unknown."""
+        """Return the sum of a counter over all accesses of a space and kind, or None if a value is
+        unknown.
+        """
         access_rows = [
             access
             for access in self.accesses
@@ -83,7 +86,7 @@ class AsRun:
 
     @property
     def divergent_branches(self) -> int | None:
-        """Number of divergent executions of branches in machine code; None if it is unknown."""
+        """Number of divergent executions of branches in machine code, or None if it is unknown."""
         values = [branch.divergent for branch in self.branches]
         has_extra_branches = any(name.startswith("branch") for name, _ in self.extra)
         if has_extra_branches or None in values:
@@ -92,6 +95,6 @@ class AsRun:
 
     @property
     def differences(self) -> tuple[str, ...]:
-        """One sentence for each kind of difference between the machine code and the PTX."""
+        """Sentences about the differences between machine code and PTX, one for each kind of difference."""
         noted_rows: list[AccessAsRun | BranchAsRun] = [*self.accesses, *self.branches]
         return tuple(dict.fromkeys(noted_row.note for noted_row in noted_rows if noted_row.note))

@@ -25,7 +25,7 @@ Space = Literal["global", "shared", "local", "const", "generic"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessCounters:
-    """Counts of one memory instruction over a whole launch (names follow Nsight Compute).
+    """The counts of one memory instruction in a whole launch. The names follow Nsight Compute.
 
     ``requests`` counts executed accesses with at least one active lane, ``sectors`` the distinct
     32-byte sectors they touch (global and local), ``wavefronts`` the shared-memory passes;
@@ -67,13 +67,13 @@ class AccessCounters:
 
     @property
     def bank_conflicts(self) -> int:
-        """Number of additional wavefronts because of bank conflicts."""
+        """Number of additional wavefronts that bank conflicts cause."""
         return self.wavefronts - self.ideal_wavefronts
 
 
 @dataclass(frozen=True, slots=True)
 class BranchCounters:
-    """Counts of one conditional branch over a whole launch."""
+    """The counts of one conditional branch in a whole launch."""
 
     pc: int
     line: int
@@ -85,7 +85,7 @@ class BranchCounters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheCounters:
-    """Counts of modelled caches for the accesses of one launch, in sectors of 32 bytes.
+    """The counts of the modelled caches for one launch, in sectors of 32 bytes.
 
     Attributes
     ----------
@@ -120,23 +120,29 @@ class CacheCounters:
 
     @property
     def l1_hit_rate(self) -> float | None:
-        """Fraction of the requested sectors that were in L1, 0 to 1; None without requests."""
+        """Fraction of the requested sectors that were in L1, from 0 to 1, or None if there were no
+        requests.
+        """
         return self.l1_hit_sectors / self.l1_sectors if self.l1_sectors else None
 
     @property
     def l2_hit_rate(self) -> float | None:
-        """Fraction of the requested sectors that were in L2, 0 to 1; None without requests."""
+        """Fraction of the requested sectors that were in L2, from 0 to 1, or None if there were no
+        requests.
+        """
         return self.l2_hit_sectors / self.l2_sectors if self.l2_sectors else None
 
     @property
     def constant_replays(self) -> int:
-        """Number of additional passes because lanes access different addresses in constant memory."""
+        """Number of additional passes that are needed because lanes access different addresses in constant
+        memory.
+        """
         return self.constant_passes - self.constant_requests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelCounters:
-    """Counters of one launch in PTX instructions, summed over the grid.
+    """The counters of one launch in PTX instructions, summed over all blocks.
 
     ``longest_warp_instructions`` are the instructions of the busiest warp; ``opcode_warp_instructions``
     counts by the first word of an opcode, such as ``shfl`` or ``bar``; in addition,
@@ -168,7 +174,9 @@ class KernelCounters:
     caches: CacheCounters | None = field(default=None, compare=False)
 
     def total(self, counter: str, space: str | None = None, kind: str | None = None) -> int:
-        """Sum one field of `AccessCounters` over all accesses of a space and kind (None = any)."""
+        """Return the sum of a field of `AccessCounters` over all accesses of a space and kind. None selects
+        all of them.
+        """
         return sum(
             int(getattr(access, counter))
             for access in self.accesses
@@ -185,10 +193,10 @@ class KernelCounters:
 
     @property
     def divergent_branches(self) -> int:
-        """Number of divergent executions of branches."""
+        """Number of branch executions in which a warp diverged."""
         return sum(branch.divergent for branch in self.branches)
 
     @property
     def lane_efficiency(self) -> float:
-        """Mean fraction of a warp's 32 lanes that were active per instruction (0 to 1)."""
+        """Mean fraction of the 32 lanes of a warp that were active per instruction, from 0 to 1."""
         return self.thread_instructions / (32 * self.warp_instructions) if self.warp_instructions else 0.0

@@ -25,7 +25,7 @@ MAX_CROSSINGS = 1_000_000  # most crossings of one recording
 
 
 class Linked(Protocol):
-    """The interface of a device that `Links` needs."""
+    """The interface of a device that the class `Links` uses."""
 
     @property
     def id(self) -> int: ...
@@ -39,7 +39,8 @@ class Linked(Protocol):
 
 @dataclass(slots=True)
 class Passage:
-    """The transfers between devices that an operation causes. Each run of the operation sets them again.
+    """The transfers between devices that an operation causes. They are set again each time the operation
+    runs.
 
     ``hops`` contains source, target, bytes and route of each transfer; ``share`` is the part of the ports'
     rate that the transfers need.
@@ -52,27 +53,27 @@ class Passage:
     def set_transfers(
         self, links: Links, hops: Sequence[tuple[int, int, int, Over]], share: float = 1.0
     ) -> None:
-        """Set the transfers of the current run of the operation."""
+        """Set the transfers of the current run of the operation between devices."""
         self.links = links
         self.hops = [hop for hop in hops if hop[2] > 0]
         self.share = share
 
     @property
     def engines(self) -> tuple[tuple[Engine, float], ...]:
-        """The ports that the transfers use, and the fraction of each port's rate."""
+        """The ports that the transfers use, each with the fraction of the port's rate that they take."""
         if self.links is None:
             return ()
         ports = (port for hop in self.hops for port in self.links.ports(*hop[:2], hop[3]))
         return tuple((port, self.share) for port in dict.fromkeys(ports))
 
     def report(self, activity: Activity) -> None:
-        """Add the transfers of the finished operation to all recordings of port traffic."""
+        """Add the transfers of a finished operation to all recordings of port traffic."""
         if self.links is not None and self.hops:
             self.links.note(activity, self.hops)
 
 
 class Links:
-    """The links between the GPUs of a machine, and the enabled accesses to the memory of other GPUs.
+    """The links between the GPUs of a machine, and the permissions to access the memory of other GPUs.
 
     Parameters
     ----------
@@ -99,15 +100,15 @@ class Links:
     # Peer access
 
     def can_access(self, device: int, peer: int) -> bool:
-        """Return whether a device can access a peer's memory over a link; False for its own memory."""
+        """Return whether a device can access the memory of another device over a link."""
         return linked(self.kind, self._infos, device, peer)
 
     def has_access(self, device: int, peer: int) -> bool:
-        """Return whether kernels of `device` are permitted to access the memory of `peer`."""
+        """Return whether access from a device to the memory of another device is enabled."""
         return (device, peer) in self._enabled_access
 
     def enable(self, device: int, peer: int) -> bool:
-        """Enable access of a device to a peer's memory, and return False if it was enabled already.
+        """Enable access from a device to the memory of another one. Return False if it was already enabled.
 
         Raises
         ------
@@ -133,7 +134,7 @@ class Links:
         return True
 
     def disable(self, device: int, peer: int) -> bool:
-        """Disable access of a device to a peer's memory, and return False if it was not enabled."""
+        """Disable access from a device to the memory of another one. Return False if it was not enabled."""
         if (device, peer) not in self._enabled_access:
             return False
         self._enabled_access.discard((device, peer))
@@ -143,12 +144,16 @@ class Links:
     # Routes
 
     def over(self, source: int, target: int) -> Over:
-        """Return the route of a copy: NVLink if peer access is enabled in either direction, else the host."""
+        """Return the route of a copy between two devices. It is NVLink if peer access is enabled in either
+        direction, else PCIe.
+        """
         direct = (source, target) in self._enabled_access or (target, source) in self._enabled_access
         return "NVLink" if direct else "PCIe"
 
     def ports(self, source: int, target: int, over: Over) -> tuple[Engine, Engine]:
-        """Return the outgoing port of the source device and the incoming port of the target device."""
+        """Return the outgoing port of the source device and the incoming port of the target device for a
+        copy.
+        """
         if over == "NVLink":
             return self._outgoing_ports[source], self._incoming_ports[target]
         outgoing = self._devices[source].schedule.engine("to host")
@@ -156,7 +161,7 @@ class Links:
         return outgoing, incoming
 
     def copy_ns(self, source: int, target: int, size_bytes: int) -> float:
-        """Return the time in ns of a copy between two devices if no other transfer uses their ports."""
+        """Return the duration in ns of a copy between two devices if no other transfer uses their ports."""
         infos = self._infos[source], self._infos[target]
         return cost.peer_copy_ns(*infos, size_bytes, self.over(source, target) == "NVLink")
 
@@ -173,15 +178,15 @@ class Links:
             self.end(crossings)
 
     def begin(self, crossings: list[Crossing]) -> None:
-        """Add all traffic through the ports to a list from now on."""
+        """Begin to add all traffic through the ports to a list."""
         self._recordings.append(crossings)
 
     def end(self, crossings: list[Crossing]) -> None:
-        """Stop adding traffic through the ports to a list."""
+        """Stop adding the traffic through the ports to a list."""
         self._recordings = [recording for recording in self._recordings if recording is not crossings]
 
     def note(self, activity: Activity, hops: Sequence[tuple[int, int, int, Over]]) -> None:
-        """Record that an operation moved bytes between devices."""
+        """Record that an operation has moved bytes between devices."""
         for crossings in self._recordings:
             crossings.extend(
                 Crossing(

@@ -18,7 +18,8 @@ RingCall = Literal["allReduce", "reduce", "broadcast", "reduceScatter", "allGath
 
 @dataclass(frozen=True, slots=True)
 class RingStep:
-    """A transfer of elements ``start`` to ``end`` of a chunk to the next rank.
+    """A transfer of a part of a chunk to the next rank in the ring. The part consists of the elements
+    ``start`` to ``end``.
 
     If ``adds`` is true, the receiver adds the elements to its own; otherwise, it stores them.
     """
@@ -33,7 +34,7 @@ class RingStep:
 
 
 def chunks(count: int, ranks: int) -> list[tuple[int, int]]:
-    """Divide `count` elements into one chunk per rank and return the begin and end of each chunk.
+    """Divide `count` elements into one chunk per rank, and return the beginning and end of each chunk.
 
     The first chunks are longer by one element if `count` is not divisible by the number of ranks.
 
@@ -48,7 +49,7 @@ def chunks(count: int, ranks: int) -> list[tuple[int, int]]:
 
 
 def steps(call: RingCall, ranks: int, count: int, root: int = 0) -> list[RingStep]:
-    """Return the steps of a collective call around the ring, in order.
+    """Return the steps of a collective operation around the ring in the order in which they run.
 
     Parameters
     ----------
@@ -112,7 +113,7 @@ def steps(call: RingCall, ranks: int, count: int, root: int = 0) -> list[RingSte
 def moved(
     call: RingCall, ranks: int, count: int, item_bytes: int, root: int = 0
 ) -> dict[tuple[int, int], int]:
-    """Return the total number of bytes that each rank sends to the next rank in a collective call."""
+    """Return the number of bytes that each rank sends to the next rank during a collective operation."""
     bytes_by_hop: Counter[tuple[int, int]] = Counter()
     for ring_step in steps(call, ranks, count, root):
         bytes_by_hop[ring_step.source, ring_step.target] += (ring_step.end - ring_step.start) * item_bytes
@@ -120,10 +121,12 @@ def moved(
 
 
 def step_count(call: RingCall, ranks: int) -> int:
-    """Return the number of consecutive steps of a collective call on a ring."""
+    """Return the number of consecutive steps of a collective operation on a ring of GPUs."""
     return (2 if call == "allReduce" else 1) * (ranks - 1)
 
 
 def adding_order(ranks: int, last: int) -> Sequence[int]:
-    """Return the order in which the values of the ranks are added to a chunk that ends at rank `last`."""
+    """Return the order in which the values of the ranks are added to the chunk whose sum ends at rank
+    `last`.
+    """
     return [(last + 1 + k) % ranks for k in range(ranks)]

@@ -20,7 +20,7 @@ from virtualgpu.records.traffic.ports import Over
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """A device that takes part in a joint kernel launch, with its stream and its arrays."""
+    """A device in a joint kernel launch, with its stream and its arrays."""
 
     device: VirtualDevice
     stream: int
@@ -40,7 +40,7 @@ def run_together(
     hops: Sequence[tuple[int, int, int, Over]],
     other_streams: Sequence[Part] = (),
 ) -> None:
-    """Launch one kernel on each device. All these kernels end at the same time.
+    """Launch one kernel on each of several devices. All kernels end at the same time.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ _BRIDGE_GBPS = 200.0
 
 
 def check_links(kind: Any) -> LinkKind | None:
-    """Check that `kind` is the name of a topology, or None for the usual topology, and return it.
+    """Return the name of a topology after checking that it is valid. None selects the usual topology.
 
     Raises
     ------
@@ -32,7 +32,7 @@ def check_links(kind: Any) -> LinkKind | None:
 
 
 def choose_topology(infos: Sequence[DeviceInfo], kind: LinkKind | None = None) -> LinkKind:
-    """Return the requested topology, or the usual topology of machines with these GPUs.
+    """Return the topology with the given name, or the usual one of machines with these GPUs.
 
     Raises
     ------
@@ -50,7 +50,7 @@ def choose_topology(infos: Sequence[DeviceInfo], kind: LinkKind | None = None) -
 
 
 def linked(kind: LinkKind, infos: Sequence[DeviceInfo], first: int, second: int) -> bool:
-    """Return whether NVLink connects two GPUs."""
+    """Return whether two GPUs are connected by NVLink."""
     if first == second or kind == "host":
         return False
     is_pair = kind == "nvswitch" or first // 2 == second // 2

@@ -43,7 +43,9 @@ _PARAMETER_PREFIX = " (parameter "
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """A range of memory that a program owns, with a label such as ``float32 array of shape (1000,)``."""
+    """A range of memory that the program has allocated, with a label such as ``float32 array of shape
+    (1000,)``.
+    """
 
     address: int
     size_bytes: int
@@ -51,7 +53,7 @@ class Allocation:
 
     @property
     def end(self) -> int:
-        """Address after the last byte of the allocation."""
+        """The address after the last byte of the allocation."""
         return self.address + self.size_bytes
 
 
@@ -64,7 +66,7 @@ class _FreeRanges:
         self._sizes: list[int] = []
 
     def give(self, start: int, size: int) -> tuple[int, int]:
-        """Add a free range and return the merged range that now contains it."""
+        """Add a free range of memory, and return the merged range that now contains it."""
         range_index = bisect_left(self._starts, start)
         if range_index < len(self._starts) and start + size == self._starts[range_index]:
             size += self._sizes[range_index]
@@ -80,7 +82,9 @@ class _FreeRanges:
         return start, size
 
     def take(self, size: int) -> int | None:
-        """Remove `size` bytes from the lowest range that is large enough; return their start, or None."""
+        """Take `size` bytes from the lowest free range that is large enough, and return their address, or
+        None if there is none.
+        """
         for range_index, free_bytes in enumerate(self._sizes):
             if free_bytes >= size:
                 start = self._starts[range_index]
@@ -93,7 +97,7 @@ class _FreeRanges:
         return None
 
     def remove(self, start: int, size: int) -> None:
-        """Remove a range of addresses, which must be part of a single free range."""
+        """Remove a range of addresses from the free ranges. It must be part of a single free range."""
         range_index = bisect_right(self._starts, start) - 1
         range_start = self._starts[range_index]
         range_bytes = self._sizes[range_index]
@@ -107,7 +111,7 @@ class _FreeRanges:
             self._sizes.insert(range_index, start - range_start)
 
     def spans(self) -> list[tuple[int, int]]:
-        """Return start and end of each free range."""
+        """Return the start and end of each free range of memory."""
         return [(start, start + size) for start, size in zip(self._starts, self._sizes, strict=True)]
 
 
@@ -116,7 +120,7 @@ def _round_up(size: int, unit: int) -> int:
 
 
 class DeviceMemory:
-    """The address space of one virtual device with its segments and live allocations.
+    """The memory of one virtual device, with its segments and live allocations.
 
     Parameters
     ----------
@@ -161,7 +165,7 @@ class DeviceMemory:
         ) = None
 
     def open_heap(self) -> DeviceHeap:
-        """Return the heap for ``malloc`` in kernels, and create it if it does not exist yet."""
+        """Return the heap from which kernels allocate with ``malloc``. The first call creates it."""
         with self.lock:
             if self.heap is None:
                 address = self.malloc(self._heap_bytes)
@@ -171,7 +175,8 @@ class DeviceMemory:
 
     @property
     def heap_bytes(self) -> int:
-        """Size of the heap in bytes (``cudaLimitMallocHeapSize``), to be set before its first use.
+        """The size in bytes of the heap for ``malloc`` in kernels. It can only be set before the heap is
+        used.
 
         Raises
         ------
@@ -193,30 +198,32 @@ class DeviceMemory:
 
     @property
     def base_address(self) -> int:
-        """Lowest address of the device's memory."""
+        """The lowest address of the device's memory."""
         return self._arena.address
 
     @property
     def arena_bytes(self) -> int:
-        """Number of addressable bytes. It is below `capacity_bytes` if the host has too little memory."""
+        """Number of addressable bytes. It is less than `capacity_bytes` if the host has too little memory."""
         return self._arena.size_bytes
 
     @property
     def used_bytes(self) -> int:
-        """Used memory in bytes as ``nvidia-smi`` reports it: the driver's context and all mapped pages."""
+        """Number of used bytes as in ``nvidia-smi``. This includes the driver's context and all mapped
+        pages.
+        """
         for pool in self.pools:
             pool.settle()
         return self.context_bytes + self._page_bytes_used
 
     @property
     def free_bytes(self) -> int:
-        """Free device memory in bytes, as ``cudaMemGetInfo`` reports it."""
+        """Number of free bytes of device memory, as ``cudaMemGetInfo`` reports it."""
         return max(0, min(self.capacity_bytes - self.used_bytes, self.arena_bytes - self._page_bytes_used))
 
     # Segments
 
     def malloc(self, size_bytes: int) -> int:
-        """Allocate one segment as ``cudaMalloc`` does and return its address.
+        """Allocate a segment of device memory like ``cudaMalloc``, and return its address.
 
         Raises
         ------
@@ -262,7 +269,7 @@ class DeviceMemory:
         return address
 
     def free(self, address: int) -> None:
-        """Free a segment as ``cudaFree`` does; 0 is ignored.
+        """Free a segment of device memory like ``cudaFree``. The address 0 is ignored.
 
         Raises
         ------
@@ -302,7 +309,7 @@ class DeviceMemory:
                 self._release_pages(first_page, last_page - first_page)
 
     def check(self, address: int, size_bytes: int) -> None:
-        """Check that a copy or memset stays within one segment, as CUDA does; 0 bytes are always allowed.
+        """Check that a copy or memset stays within one segment. A size of 0 bytes is always allowed.
 
         Raises
         ------
@@ -325,7 +332,7 @@ class DeviceMemory:
         raise CUDARuntimeError(1, "cudaErrorInvalidValue", message)
 
     def segment(self, address: int) -> tuple[int, int]:
-        """Return start and end of the segment that contains `address`, or (0, 0) if there is none."""
+        """Return the start and end of the segment that contains an address, or (0, 0) if there is none."""
         with self.lock:
             if self.host_ranges and not self.base_address <= address < self.base_address + self.arena_bytes:
                 for host_address, size_bytes in self.host_ranges.items():
@@ -340,7 +347,7 @@ class DeviceMemory:
     # Host memory
 
     def map_host_memory(self, address: int, size_bytes: int) -> None:
-        """Let kernels and copies access pinned host memory at its own address."""
+        """Make pinned host memory accessible to kernels and copies at its own address."""
         with self.lock:
             label = f"page-locked host memory of {size_bytes:,} bytes"
             self.host_ranges[address] = size_bytes
@@ -348,7 +355,7 @@ class DeviceMemory:
             self._starts = None
 
     def unmap_host_memory(self, address: int) -> None:
-        """Remove host memory that `map_host_memory` added; unknown addresses are ignored."""
+        """Remove host memory that was added with `map_host_memory`. An unknown address is ignored."""
         with self.lock:
             if self.host_ranges.pop(address, None) is not None:
                 self._freed_allocations.append(self._live_allocations.pop(address))
@@ -356,11 +363,11 @@ class DeviceMemory:
 
     @property
     def uses_remote_memory(self) -> bool:
-        """Return whether kernels can access memory outside this device: host, managed or peer memory."""
+        """Return whether kernels can access host memory, managed memory, or the memory of another device."""
         return bool(self.host_ranges or self.managed or self.peers)
 
     def is_host_address(self, address: int) -> bool:
-        """Return whether an address is in host memory that kernels can access."""
+        """Return whether an address belongs to host memory that kernels can access."""
         if not self.host_ranges or self.base_address <= address < self.base_address + self.arena_bytes:
             return False
         ranges = list(self.host_ranges.items())
@@ -369,27 +376,27 @@ class DeviceMemory:
     # For stream-ordered pools: whole pages at addresses of their choice, which they divide into blocks
 
     def free_pages(self) -> list[tuple[int, int]]:
-        """Return start and end of each range of pages that no segment uses."""
+        """Return the start and end of each range of pages that no segment uses."""
         return self._pages.spans()
 
     def take_pages_at(self, address: int, size_bytes: int) -> None:
-        """Reserve free pages that start at `address`."""
+        """Reserve free pages that begin at the given address."""
         self._pages.remove(address, size_bytes)
         self._page_bytes_used += size_bytes
         self.ledger.add_segment(size_bytes)
 
     def return_pages(self, address: int, size_bytes: int) -> None:
-        """Release pages that `take_pages_at` reserved."""
+        """Release pages that were reserved with `take_pages_at`."""
         self.ledger.remove_segment(size_bytes)
         self._release_pages(address, size_bytes)
 
     def open_block(self, address: int, size_bytes: int) -> None:
-        """Let copies access a block of memory as if it were a segment."""
+        """Make a block of memory accessible to copies, as if it were a segment."""
         self._segments[address] = size_bytes
         insort(self._segment_starts, address)
 
     def close_block(self, address: int) -> None:
-        """Stop copies from accessing a block that `open_block` made accessible."""
+        """Make a block of memory inaccessible to copies after a call of `open_block`."""
         del self._segments[address]
         del self._segment_starts[bisect_left(self._segment_starts, address)]
 
@@ -401,7 +408,8 @@ class DeviceMemory:
     # Live allocations
 
     def track(self, address: int, size_bytes: int, label: str) -> None:
-        """Register ``[address, address + size_bytes)`` as an allocation that kernels may access.
+        """Register the addresses from `address` to `address + size_bytes` as an allocation that kernels may
+        access.
 
         A second call with the same address renames or resizes the allocation.
         """
@@ -415,7 +423,9 @@ class DeviceMemory:
                 self.ledger.change_array_bytes(size_bytes - (0 if previous is None else previous.size_bytes))
 
     def untrack(self, address: int) -> None:
-        """Remove a live allocation, so that kernels may not access it; unknown addresses are ignored."""
+        """Remove a live allocation, so that kernels may not access it any more. An unknown address is
+        ignored.
+        """
         with self.lock:
             allocation = self._live_allocations.pop(address, None)
             if allocation is not None:
@@ -424,7 +434,7 @@ class DeviceMemory:
                 self._freed_allocations.append(allocation)
 
     def name(self, address: int, parameter: str) -> None:
-        """Add a kernel's parameter name to the label of the allocation that starts at `address`."""
+        """Add the name of a kernel parameter to the label of the allocation that starts at an address."""
         peer = self.peer_of(address)
         if peer is not None:
             peer.name(address, parameter)
@@ -436,11 +446,11 @@ class DeviceMemory:
                 self._live_allocations[address] = Allocation(address, allocation.size_bytes, label)
 
     def allocation(self, address: int) -> Allocation | None:
-        """Return the live allocation that starts at `address`."""
+        """Return the live allocation that starts at the given address."""
         return self._live_allocations.get(address)
 
     def ended(self, address: int) -> Allocation | None:
-        """Return the allocation that contained `address` and was removed most recently."""
+        """Return the freed allocation that contained an address, or the last one if there were several."""
         with self.lock:
             for allocation in reversed(self._freed_allocations):
                 if allocation.address <= address < allocation.end:
@@ -448,7 +458,7 @@ class DeviceMemory:
         return None
 
     def peer_of(self, address: int) -> DeviceMemory | None:
-        """Return the memory of the peer device to which `address` belongs, or None."""
+        """Return the memory of the other device to which an address belongs, or None."""
         if not self.peers or self.base_address <= address < self.base_address + self.arena_bytes:
             return None
         for peer in self.peers:
@@ -457,7 +467,8 @@ class DeviceMemory:
         return None
 
     def live(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Return the sorted starts and (exclusive) ends of all live allocations that kernels can access.
+        """Return the start and end addresses of all live allocations that kernels can access, in sorted
+        order.
 
         Those of peers are included. Treat both arrays as read-only.
         """
@@ -491,7 +502,7 @@ class DeviceMemory:
             return self._starts, self._ends
 
     def nearest(self, address: int) -> Allocation | None:
-        """Return the live allocation that contains `address`, else the one with the smallest gap to it."""
+        """Return the live allocation that contains an address, or else the nearest one."""
         peer = self.peer_of(address)
         if peer is not None:
             return peer.nearest(address)
@@ -514,7 +525,8 @@ class DeviceMemory:
     # Contents
 
     def view(self, address: int, size_bytes: int) -> npt.NDArray[np.uint8]:
-        """Return the bytes of a memory range as a NumPy view that keeps the memory mapped.
+        """Return a memory range as a NumPy array of bytes without copying it. The array keeps the memory
+        mapped.
 
         Raises
         ------
@@ -540,18 +552,22 @@ class DeviceMemory:
         return self._arena.view(address, size_bytes)
 
     def mark_unwritten(self, address: int, size_bytes: int) -> None:
-        """Fill a range with the value that marks memory as uninitialized for checking tools."""
+        """Fill a range of memory with a value that marks it as uninitialized for the checks."""
         if size_bytes <= UNWRITTEN_LIMIT_BYTES:
             self.view(address, size_bytes & ~3).view(np.uint32)[:] = UNWRITTEN
 
     def unwritten(self, address: int, size_bytes: int) -> npt.NDArray[np.bool_]:
-        """Return which 4-byte words of a range still have the value that `mark_unwritten` stored."""
+        """Return for each 4-byte word of a range whether it still has the value that `mark_unwritten`
+        stored.
+        """
         memory_words: npt.NDArray[np.uint32] = self.view(address, size_bytes & ~3).view(np.uint32)
         is_unwritten: npt.NDArray[np.bool_] = memory_words == UNWRITTEN
         return is_unwritten
 
     def zero(self, address: int, size_bytes: int) -> None:
-        """Fill a range with zeros. Whole pages are returned to the host instead, if it supports that."""
+        """Fill a range of memory with zeros. Where the host supports this, whole pages are returned to it
+        instead.
+        """
         range_bytes = self.view(address, size_bytes)
         if self.peer_of(address) is not None or self.is_host_address(address):
             range_bytes[:] = 0

@@ -81,7 +81,7 @@ def _map(libc: Any, size_bytes: int) -> _Mapping | None:
 
 
 class Arena:
-    """A reserved address range, initially zero, which uses host memory only for pages that were written.
+    """A reserved address range that is initially zero. Only pages that have been written use host memory.
 
     Parameters
     ----------
@@ -118,12 +118,14 @@ class Arena:
         self._can_discard = mapping is not None and sys.platform == "linux"
 
     def view(self, address: int, size_bytes: int) -> npt.NDArray[np.uint8]:
-        """Return the bytes of a range as a NumPy view that keeps the arena alive."""
+        """Return a memory range as a NumPy array of bytes without copying it. The array keeps the arena
+        alive.
+        """
         offset = address - self.address
         return self.bytes[offset : offset + size_bytes]
 
     def zero(self, address: int, size_bytes: int) -> None:
-        """Set a range to zero, and return whole pages to the host instead of writing them."""
+        """Set a memory range to zero. Whole pages are returned to the host instead of being written."""
         first_page = -(-address // _PAGE_BYTES) * _PAGE_BYTES
         last_page = (address + size_bytes) // _PAGE_BYTES * _PAGE_BYTES
         if not self._can_discard or last_page - first_page < _DISCARD_BYTES:
@@ -135,7 +137,7 @@ class Arena:
             self.view(first_page, last_page - first_page)[:] = 0
 
     def discard(self, address: int, size_bytes: int) -> None:
-        """Let the host reuse the pages of a range whose contents are not needed any more."""
+        """Allow the host to reuse the pages of a range whose contents are no longer needed."""
         if self._can_discard:
             first_page = -(-address // _PAGE_BYTES) * _PAGE_BYTES
             last_page = (address + size_bytes) // _PAGE_BYTES * _PAGE_BYTES

@@ -15,7 +15,7 @@ _UNIT_BYTES = 16
 
 
 class DeviceHeap:
-    """The heap of ``malloc`` in kernels: a range of device memory with blocks that kernels allocate and free.
+    """The heap from which kernels allocate memory with ``malloc``.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class DeviceHeap:
         self._lock = threading.Lock()
 
     def take(self, size_bytes: int) -> int:
-        """Allocate a block and return its address, or 0 if the heap is full, as on a GPU."""
+        """Allocate a block of the heap and return its address, or 0 if the heap is full."""
         size = -(-max(size_bytes, 1) // _UNIT_BYTES) * _UNIT_BYTES
         if self.freed is not None:
             size += _UNIT_BYTES  # a gap after each block detects accesses beyond its end
@@ -52,7 +52,7 @@ class DeviceHeap:
         return 0
 
     def give(self, address: int) -> None:
-        """Free the block that begins at `address`; NULL is ignored.
+        """Free the block that begins at the given address. A null pointer is ignored.
 
         Raises
         ------
@@ -80,7 +80,7 @@ class DeviceHeap:
                     self._free.append((range_start, range_bytes))
 
     def serve(self, function: str, values: npt.NDArray[np.uint64], mask: int) -> npt.NDArray[np.uint64]:
-        """Execute ``malloc`` or ``free`` for each active lane of a warp.
+        """Execute a call of ``malloc`` or ``free`` for each active lane of a warp.
 
         `values` contains a size or an address for each lane, `mask` has a bit for each active lane.
 
@@ -100,7 +100,7 @@ class DeviceHeap:
 
     @contextmanager
     def checked(self) -> Iterator[None]:
-        """Context manager that prevents the reuse of freed blocks, and restores the heap at its end."""
+        """Context manager in which freed blocks are not reused. The heap is restored at the end."""
         free_before = list(self._free)
         used_at_start = dict(self.used)
         saved_contents = self._contents.copy()

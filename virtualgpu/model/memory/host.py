@@ -59,17 +59,17 @@ def _remaining_group_bytes() -> Iterator[int]:
 
 
 def host_view(address: int, size_bytes: int) -> npt.NDArray[np.uint8]:
-    """Return the bytes at a host address; the caller must keep the memory alive."""
+    """Return the bytes at a host address as an array. The caller must keep the memory alive."""
     return np.ctypeslib.as_array((ctypes.c_uint8 * size_bytes).from_address(address))
 
 
 def is_nearly_full() -> bool:
-    """Return whether the host has so little free memory that the operating system may soon end processes."""
+    """Return whether the host has so little free memory that the operating system may soon stop processes."""
     return _available_bytes() < _MARGIN_BYTES
 
 
 def check_host_memory(size_bytes: int, purpose: str = "") -> None:
-    """Raise an error if the host does not have `size_bytes` of free memory for an array or for `purpose`.
+    """Raise an error if the host does not have enough free memory for an array or for the given purpose.
 
     Raises
     ------
@@ -92,5 +92,5 @@ def check_host_memory(size_bytes: int, purpose: str = "") -> None:
 
 
 def out_of_host_memory(reason: str, size_bytes: int = 0) -> OutOfMemoryError:
-    """Return the error for a host that has too little memory."""
+    """Return the error to raise if the host has too little memory."""
     return OutOfMemoryError(size_bytes, 0, message=f"This computer has {reason}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Ledger:
-    """The amounts of reserved and used memory on one device, and their peaks.
+    """The amounts of reserved and used memory of one device, with their peak values.
 
     ``segments`` counts allocated segments, ``driver_calls`` calls that allocate or free one.
     ``reserved_bytes`` are the bytes that are reserved now, including the driver's own pools,
@@ -22,23 +22,23 @@ class Ledger:
     peak_array_bytes: int = 0
 
     def mark(self) -> None:
-        """Reset the peaks to the current values."""
+        """Reset the peak values to the current values."""
         self.peak_reserved_bytes = self.reserved_bytes
         self.peak_array_bytes = self.array_bytes
 
     def add_segment(self, size_bytes: int) -> None:
-        """Record the allocation of a segment."""
+        """Record the allocation of a memory segment."""
         self.segments += 1
         self.driver_calls += 1
         self.reserved_bytes += size_bytes
         self.peak_reserved_bytes = max(self.peak_reserved_bytes, self.reserved_bytes)
 
     def remove_segment(self, size_bytes: int) -> None:
-        """Record that a segment was freed."""
+        """Record the release of a memory segment."""
         self.driver_calls += 1
         self.reserved_bytes -= size_bytes
 
     def change_array_bytes(self, size_bytes: int) -> None:
-        """Record that the number of bytes owned by programs has changed by `size_bytes`."""
+        """Record that the memory owned by the program has grown or shrunk by `size_bytes`."""
         self.array_bytes += size_bytes
         self.peak_array_bytes = max(self.peak_array_bytes, self.array_bytes)

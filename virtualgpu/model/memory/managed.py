@@ -19,7 +19,7 @@ _PAGES_PER_BLOCK = BLOCK_BYTES // PAGE_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """The result of a migration: numbers of copied bytes, of new bytes, and of blocks with a page fault."""
+    """The numbers of copied bytes, new bytes and blocks with a page fault after managed memory was moved."""
 
     copied_bytes: int = 0
     new_bytes: int = 0
@@ -45,13 +45,13 @@ class ManagedPages:
         self.read_mostly = False
 
     def advise(self, read_mostly: bool) -> None:
-        """Set or clear "read mostly". When it is cleared, duplicated pages are removed from the host."""
+        """Set or clear the advice "read mostly". Clearing it removes duplicated pages from the host."""
         self.read_mostly = read_mostly
         if not read_mostly:
             self.on_host &= ~self.on_device
 
     def to_device(self, start: int, size_bytes: int, max_pages: int | None = None) -> Migration:
-        """Move the pages of ``[start, start + size_bytes)`` to the device.
+        """Move the pages of a range of managed memory to the device. The range begins at `start`.
 
         Parameters
         ----------
@@ -61,7 +61,7 @@ class ManagedPages:
         return self._migrate(start, size_bytes, max_pages, self.on_device, self.on_host)
 
     def to_host(self, start: int, size_bytes: int) -> Migration:
-        """Move the pages of ``[start, start + size_bytes)`` to the host."""
+        """Move the pages of a range of managed memory to the host. The range begins at `start`."""
         return self._migrate(start, size_bytes, None, self.on_host, self.on_device)
 
     def _migrate(

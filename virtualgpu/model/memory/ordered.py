@@ -26,7 +26,7 @@ USED_HIGH = 8
 
 
 class Pages(Protocol):
-    """The interface of a device's memory that a pool needs."""
+    """The interface of a device's memory that a memory pool uses."""
 
     lock: Any
 
@@ -66,7 +66,7 @@ class _Block:
 
 
 class OrderedPool:
-    """A memory pool of the driver, ``cudaMemPool_t``.
+    """A stream-ordered memory pool of the driver, ``cudaMemPool_t``.
 
     Positions in it count from the top of the device's memory downwards, because ``cudaMalloc`` allocates from
     the bottom.
@@ -94,17 +94,17 @@ class OrderedPool:
 
     @property
     def handle(self) -> int:
-        """CUDA's handle of the pool."""
+        """The CUDA handle of the pool."""
         return id(self)
 
     def owns(self, address: int) -> bool:
-        """Return whether a live block starts at `address`."""
+        """Return whether a live block of the pool starts at the given address."""
         return address in self._blocks
 
     # Blocks
 
     def malloc(self, size_bytes: int, stream: int) -> tuple[int, int]:
-        """Allocate a block; return its address, and the time in ns until which the stream must wait for it.
+        """Allocate a block. Return its address and the time in ns until which the stream must wait for it.
 
         Memory that is free, or was freed by the same stream, is used first; then new granules; at last memory
         that another stream still uses, for which this one then waits.
@@ -152,7 +152,7 @@ class OrderedPool:
         self.settle()
 
     def settle(self) -> None:
-        """Update the pool for all frees that have ended and all waits of the host."""
+        """Update the pool after frees have taken effect or the host has waited."""
         with self._locked():
             pass
 
@@ -191,7 +191,7 @@ class OrderedPool:
             self._release_granules(self._settings[RELEASE_THRESHOLD])
 
     def trim(self, keep_bytes: int) -> None:
-        """Return unused granules to the device while more than `keep_bytes` are reserved.
+        """Return unused granules to the device as long as more than `keep_bytes` bytes are reserved.
 
         Only memory that was freed before the host last waited for the device counts as unused.
         """
@@ -279,7 +279,7 @@ class OrderedPool:
     # Attributes
 
     def attribute(self, number: int) -> int:
-        """Return the value of a ``cudaMemPoolAttr`` of the pool.
+        """Return the value of an attribute (``cudaMemPoolAttr``) of the pool.
 
         Raises
         ------
@@ -301,7 +301,7 @@ class OrderedPool:
         return values[number]
 
     def set_attribute(self, number: int, value: int) -> None:
-        """Set a ``cudaMemPoolAttr`` of the pool.
+        """Set the value of an attribute (``cudaMemPoolAttr``) of the pool.
 
         Attributes up to 4 take any value, the high marks (6 and 8) can only be set to 0.
 

@@ -50,14 +50,14 @@ OBJECT = np.dtype(
 
 
 def offset(name: str) -> int:
-    """Return the byte offset of a field of a texture object in the table."""
+    """Return the byte offset of a field in the table entry of a texture object."""
     fields = OBJECT.fields
     assert fields is not None
     return int(fields[name][1])
 
 
 class Textures:
-    """The table of a device's texture and surface objects.
+    """The table of the texture and surface objects of a device.
 
     The low bits of a handle are its slot, the others count the objects of the slot: the handle of a removed
     object is never used again.
@@ -70,7 +70,7 @@ class Textures:
         self._lock = threading.Lock()
 
     def add(self, **fields: Any) -> int:
-        """Create a texture or surface object from its fields, and return its handle.
+        """Create a texture or surface object, and return its handle.
 
         Raises
         ------
@@ -95,7 +95,7 @@ class Textures:
             return handle
 
     def remove(self, handle: int) -> None:
-        """Remove a texture or surface object; an unknown handle is ignored."""
+        """Remove a texture or surface object. An unknown handle is ignored."""
         with self._lock:
             slot = handle % CAPACITY
             if self.table["handle"][slot] == handle and handle:

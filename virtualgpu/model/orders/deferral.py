@@ -27,7 +27,7 @@ class _DelayedOperation:
 
 
 class Deferral:
-    """The operations of a machine that are delayed so that they can run in another order.
+    """The delayed operations of a machine, which can run in another order than they were submitted.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class Deferral:
         keeps: bool = True,
         kernel: bool = False,
     ) -> None:
-        """Delay operation `number`, which must run after the operations `after`.
+        """Delay an operation. It must run after the operations with the numbers `after`.
 
         `keeps` is true if the operation keeps the arrays alive that it uses. This class does not use
         `kernel`.
@@ -70,7 +70,7 @@ class Deferral:
             )
 
     def run_before_free(self) -> None:
-        """Run delayed operations that may use an array which is being freed.
+        """Run the delayed operations that may use an array which is about to be freed.
 
         Operations that keep their arrays alive are not run. The array may be freed on a thread of the
         running operation, for which the lock's holder waits.
@@ -85,7 +85,8 @@ class Deferral:
             )
 
     def require(self, numbers: Iterable[int] | None = None) -> None:
-        """Run the delayed operations `numbers` (None: all), and those that they depend on.
+        """Run the delayed operations with the given numbers and those that they depend on. None selects all
+        operations.
 
         A call from within a running operation does nothing, because that operation has all it needs.
         """

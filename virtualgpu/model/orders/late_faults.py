@@ -27,7 +27,7 @@ _MESSAGES = {
 
 
 class LaunchSite(NamedTuple):
-    """A kernel launch of the program: its number, and the file and line of the call."""
+    """A kernel launch of the program, with its number and the file and line of the call."""
 
     launch: int
     file: str
@@ -35,7 +35,7 @@ class LaunchSite(NamedTuple):
 
 
 class LateFaults(Deferral):
-    """The delayed operations of a program, which run in order when something waits for them.
+    """The delayed operations of a program. They run in order as soon as something waits for them.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class LateFaults(Deferral):
         keeps: bool = True,
         kernel: bool = False,
     ) -> None:
-        """Delay operation `number`. If an earlier fault has ended the context, raise its error instead.
+        """Delay an operation, or raise the error of an earlier fault that has ended the context.
 
         Raises
         ------
@@ -92,7 +92,9 @@ class LateFaults(Deferral):
             self.require([number])
 
     def run_before_free(self) -> None:
-        """Run the operations that may use an array to be freed. The next wait reports their faults."""
+        """Run the operations that may use an array which is about to be freed. Their faults are reported at
+        the next wait.
+        """
         if self._error is None:
             self.attempt(
                 [
@@ -103,7 +105,7 @@ class LateFaults(Deferral):
             )
 
     def attempt(self, numbers: Iterable[int] | None = None) -> None:
-        """Run the operations `numbers`. Their faults are reported at the next call that waits.
+        """Run the operations with the given numbers. Their faults are reported at the next call that waits.
 
         A call from within a running operation does nothing.
         """
@@ -118,7 +120,7 @@ class LateFaults(Deferral):
             self._delayed_operations.clear()
 
     def require(self, numbers: Iterable[int] | None = None) -> None:
-        """Run the operations `numbers` because a call waits for them.
+        """Run the operations with the given numbers because a call waits for them.
 
         Raises
         ------
@@ -145,7 +147,8 @@ class LateFaults(Deferral):
 
 @contextmanager
 def late_faults(machine: Machine, blocking: bool = False) -> Iterator[LateFaults]:
-    """Context manager that reports faults as CUDA does: at the next call that waits, and at every later call.
+    """Context manager that reports kernel faults as late as CUDA does. The next call that waits raises the
+    error, and so does every later call.
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ _UNSEEN_READS = (
 
 
 class MachineObserver:
-    """An observer of the streams and memory of a virtual machine; several can be active at once.
+    """An observer of the streams and memory of a virtual machine. Several observers can be active at once.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class MachineObserver:
             clock.watch.begin(observer)
 
     def stop(self) -> str:
-        """End the observation. Return descriptions of the memory accesses that could not be observed."""
+        """End the observation, and return a description of the memory accesses that could not be observed."""
         clock = self._machine.clock
         watch = self._watch
         observer = self._observer

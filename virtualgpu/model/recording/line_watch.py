@@ -32,7 +32,9 @@ _LineStart = tuple[int, int, CodeType, int]
 
 
 class LineWatch:
-    """A recorder of the lines that a program runs, which finds the source line of each call afterwards."""
+    """A recorder of the lines that a program executes. It can find the source line of each call
+    afterwards.
+    """
 
     def __init__(self) -> None:
         self._program = ProgramLines()
@@ -48,7 +50,7 @@ class LineWatch:
         self._search: _LineSearch | None = None
 
     def start(self) -> None:
-        """Begin to record lines.
+        """Begin to record the lines that the program executes.
 
         No lines are recorded if another tool, such as a debugger, uses the events already.
         """
@@ -58,12 +60,12 @@ class LineWatch:
             self._start_tracing()
 
     def stop(self) -> None:
-        """End the recording."""
+        """End the recording of lines."""
         self._stop_callback()
         self._stop_callback = lambda: None
 
     def line(self, thread: int, time_ns: int, call: str) -> SourceLine | None:
-        """Return the source line of a call. Calls of one thread must be passed in the order of `time_ns`.
+        """Return the source line of a call. The calls of a thread must be passed in the order of their times.
 
         Parameters
         ----------

@@ -9,7 +9,7 @@ from virtualgpu.records.traffic.ports import Crossing, PortTraffic
 
 
 class PortRecorder:
-    """A recorder of port traffic from `start` to `stop`; several can be active at once.
+    """A recorder of the traffic through the ports of a machine. Several recorders can be active at once.
 
     Parameters
     ----------
@@ -22,12 +22,12 @@ class PortRecorder:
         self._crossings: list[Crossing] | None = None
 
     def start(self) -> None:
-        """Begin to record the port traffic."""
+        """Begin to record the traffic through the ports."""
         self._crossings = []
         self._machine.links.begin(self._crossings)
 
     def stop(self) -> PortTraffic:
-        """End the recording, and return the recorded traffic.
+        """End the recording, and return the traffic.
 
         Raises
         ------

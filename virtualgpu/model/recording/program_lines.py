@@ -18,7 +18,7 @@ _PACKAGES = (*_OWN_PACKAGES, "numpy", "cupy", "cupyx", "cupy_backends", "IPython
 
 
 class ProgramLines:
-    """A class that finds the current line of the program, with a cache of files and lines.
+    """A finder of the line that the program currently executes. It caches files and lines.
 
     Examples
     --------
@@ -38,7 +38,8 @@ class ProgramLines:
         self._lines: dict[tuple[str, int], SourceLine] = {}
 
     def here(self) -> tuple[SourceLine | None, str]:
-        """Return the program's current line in the calling thread, and the name of the called function.
+        """Return the line that the program executes in the calling thread, and the name of the function it
+        calls.
 
         The line is None if the thread runs no code of the program, such as a widget's callback.
         """
@@ -46,7 +47,7 @@ class ProgramLines:
         return None if frame is None else self.line(frame), function_name
 
     def frame(self) -> tuple[FrameType | None, str]:
-        """Return the program's current frame in the calling thread, and the called library function.
+        """Return the frame of the program in the calling thread, and the library function that it calls.
 
         The frame is the innermost one of the learner's code. A frame of the course's helpers is returned
         only if the learner's code did not call them.
@@ -65,7 +66,7 @@ class ProgramLines:
         return helper, function_name
 
     def outward(self, frame: FrameType | None) -> Iterator[FrameType]:
-        """Yield the frames that belong to the program, from the given frame outward through its callers."""
+        """Yield the frames of the program, beginning with the given frame and continuing with its callers."""
         while frame is not None:
             if self._is_own(frame):
                 yield frame
@@ -81,7 +82,7 @@ class ProgramLines:
         return is_program
 
     def line(self, frame: FrameType) -> SourceLine:
-        """Return the source line that a frame runs now."""
+        """Return the source line that a frame is executing."""
         name = frame.f_code.co_filename
         key = name, frame.f_lineno
         line = self._lines.get(key)
@@ -91,15 +92,15 @@ class ProgramLines:
         return line
 
     def is_learners(self, name: str, module: str) -> bool:
-        """Return whether the learner wrote a file. Files of the course's helpers do not count."""
+        """Return whether a file was written by the learner. Helper files of the course do not count."""
         return not _is_helper(module) and self.belongs(name, module)
 
     def is_own_class(self, cls: type) -> bool:
-        """Return whether a class is defined in the program or in a library outside of this project."""
+        """Return whether a class is neither defined by this project nor by Python's standard library."""
         return cls.__module__.partition(".")[0] not in (*_PACKAGES, *sys.stdlib_module_names)
 
     def belongs(self, name: str, module: str) -> bool:
-        """Return whether a file belongs to the program, and not to Python, libraries or this project.
+        """Return whether a file belongs to the program, instead of Python, a library or this project.
 
         Code that was compiled from a string has no file, only the name of a module: one of this project's
         modules for dataclasses, a name of its own for a named tuple. The helpers that the course's
@@ -122,7 +123,7 @@ def _is_helper(module: str) -> bool:
 
 
 def display_name(name: str) -> str:
-    """Return the name of a file as a web page shows it: ``cell [12]`` for a cell of a notebook."""
+    """Return the name of a file as it is displayed, such as ``cell [12]`` for a notebook cell."""
     ipython: Any = sys.modules.get("IPython")
     shell = ipython.get_ipython() if hasattr(ipython, "get_ipython") else None
     format_code_name = getattr(getattr(shell, "compile", None), "format_code_name", None)

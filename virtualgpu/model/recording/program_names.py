@@ -44,7 +44,7 @@ class _NameTable(Generic[Key]):
         self._reused_variables: set[str] = set()
 
     def add(self, key: Key, name: str, rank: Rank) -> bool:
-        """Add a name of an object. Return whether the best name of any object has changed."""
+        """Add a name for an object, and return whether this has changed the best name of an object."""
         previous_state = self.name(key), len(self._reused_variables)
         names = self._member_names
         if name.isidentifier():
@@ -67,23 +67,23 @@ class _NameTable(Generic[Key]):
         return ranked_member[1] if prefers_member else variable[1]
 
     def all(self) -> list[str]:
-        """Return the best name of each object."""
+        """Return the best name of every object."""
         return [self.name(key) for key in {**self._variable_names, **self._member_names}]
 
     def forget(self, is_gone: Callable[[Key], bool]) -> None:
-        """Remove the names of objects that do not exist any more."""
+        """Remove the names of objects that no longer exist."""
         for names in (self._variable_names, self._member_names):
             for key in [key for key in names if is_gone(key)]:
                 del names[key]
 
 
 def address_of(array: Any) -> int:
-    """Return the address of an array."""
+    """Return the address of an array's first byte."""
     return int(array.data.ptr)
 
 
 class ProgramNames:
-    """A collector of the names that a program gives to its streams and arrays.
+    """A collector of the variable names that a program gives to its streams and arrays.
 
     A frame is examined at each of its lines, because a line assigns only after its call, and a few times at
     each line, because a loop's variable may have another value by then.
@@ -111,7 +111,7 @@ class ProgramNames:
         self._arrays: _NameTable[int] = _NameTable()
 
     def look(self, frame: FrameType) -> None:
-        """Collect the names of streams and arrays in a frame and its callers."""
+        """Collect the names of streams and arrays from the variables of a frame and its callers."""
         frames = list(self._lines.outward(frame))
         for depth, program_frame in zip(range(len(frames), 0, -1), frames, strict=True):
             key = (program_frame.f_code.co_filename, program_frame.f_lineno)
@@ -120,7 +120,9 @@ class ProgramNames:
                 self._look(program_frame, depth)
 
     def take(self, variables: Mapping[str, Any], depth: int = 0) -> None:
-        """Collect the names of streams and arrays in a dictionary of variables (global if `depth` is 0)."""
+        """Collect the names of streams and arrays from a dictionary of variables. The depth 0 means global
+        variables.
+        """
         if len(variables) <= _MAX_VARIABLES:
             named_values = [(name, value) for name, value in list(variables.items()) if name.isidentifier()]
             self._add_variables(named_values, depth)
@@ -141,7 +143,7 @@ class ProgramNames:
                 local_variables.clear()
 
     def look_again(self, frame: FrameType) -> None:
-        """Forget the names of all arrays, and collect the names in a frame as `look` does."""
+        """Forget the names of all arrays, and collect the names in a frame again."""
         self._look_counts.clear()
         self._arrays.forget(lambda _: True)
         self.look(frame)
@@ -151,11 +153,11 @@ class ProgramNames:
         return self._streams.name((device_id, handle)) or self._streams.name((_ANY_DEVICE, handle))
 
     def array(self, key: int) -> str:
-        """Return the name of an array, or an empty string. The key of a host array is its address."""
+        """Return the name of an array, or an empty string. A host array is identified by its address."""
         return self._arrays.name(key)
 
     def forget(self, start: int, end: int) -> None:
-        """Remove the names of arrays in a memory range, because the range was allocated again."""
+        """Remove the names of arrays in a memory range that has been allocated again."""
         self._arrays.forget(lambda address: start <= address < end)
 
     def _add_variables(

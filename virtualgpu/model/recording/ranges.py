@@ -24,7 +24,7 @@ class OpenRange:
     depth: int
 
     def until(self, end_ns: int, is_mark: bool = False) -> NvtxRange:
-        """Return the range as a finished one that ends at `end_ns`."""
+        """Return the range as a finished range that ends at the given time."""
         return NvtxRange(
             name=self.name,
             color=self.color,
@@ -37,7 +37,7 @@ class OpenRange:
 
 
 class RangeLog:
-    """A log of the last `MAX_RANGES` NVTX ranges and marks of the program on one machine.
+    """A log of the most recent NVTX ranges and marks of the program, at most `MAX_RANGES`.
 
     Parameters
     ----------
@@ -59,18 +59,18 @@ class RangeLog:
         self.count = 0
 
     def open(self, name: str, color: int | None) -> OpenRange:
-        """Begin a range of the calling thread, and return it."""
+        """Begin an NVTX range in the calling thread, and return it."""
         thread = threading.get_ident()
         return OpenRange(name, color, self._clock.now_ns, thread, len(self.stacks.get(thread, ())))
 
     def end(self, open_range: OpenRange, *, is_mark: bool = False) -> None:
-        """End an open range now, or record a mark, which has no duration."""
+        """End an open NVTX range now, or record a mark, which has no duration."""
         now_ns = open_range.start_ns if is_mark else self._clock.now_ns
         self.count += 1
         self.ended.append(open_range.until(now_ns, is_mark))
 
     def within(self, start_ns: int, end_ns: int) -> tuple[NvtxRange, ...]:
-        """Return the NVTX ranges in a time interval, clipped to it, including those that are still open."""
+        """Return the parts of NVTX ranges within a time interval. Ranges that are still open are included."""
         pushed_ranges = [open_range for stack in list(self.stacks.values()) for open_range in stack]
         open_ranges = [*pushed_ranges, *self.started.values()]
         ranges = [*self.ended, *(open_range.until(end_ns) for open_range in open_ranges)]

@@ -41,14 +41,14 @@ _Call = tuple[str, int, int, int, int, SourceLine | None]
 
 
 class StreamFacts(Protocol):
-    """The properties of a stream that a timeline records."""
+    """The properties of a stream that a timeline contains."""
 
     blocking: bool
     priority: int
 
 
 class Recorder:
-    """The records of the timeline that is being recorded.
+    """The records of a timeline while it is being recorded.
 
     Parameters
     ----------
@@ -76,11 +76,13 @@ class Recorder:
 
     @property
     def calls(self) -> tuple[HostCall, ...]:
-        """Calls of the host that were recorded."""
+        """The recorded calls of CUDA functions on the host."""
         return tuple(HostCall(*call_fields) for call_fields in self._calls)
 
     def ran(self, activity: Activity, stream: StreamFacts, begun_ns: int) -> None:
-        """Record an operation in a stream, and the call of the host (since `begun_ns`) that submitted it."""
+        """Record an operation of a stream, and the host call that submitted it. The call began at
+        `begun_ns`.
+        """
         self.streams.setdefault((activity.device_id, activity.stream_id), stream)
         if len(self.activities) < MAX_RECORDS:
             self.activities.append(activity)
@@ -89,7 +91,7 @@ class Recorder:
         self.called(_CALLS.get(activity.kind, activity.kind), begun_ns, activity.correlation_id)
 
     def ran_graph(self, activities: Sequence[Activity], stream: StreamFacts, begun_ns: int) -> None:
-        """Record the launch of a graph. The host call gets the number of the graph's first operation."""
+        """Record the launch of a graph. The host call gets the number of the first operation in the graph."""
         for activity in activities[: max(0, MAX_RECORDS - len(self.activities))]:
             self.streams.setdefault((activity.device_id, activity.stream_id), stream)
             self.activities.append(activity)
@@ -97,7 +99,7 @@ class Recorder:
         self.called("cudaGraphLaunch", begun_ns, first_number)
 
     def moved(self, planned_activities: Mapping[int, Activity]) -> None:
-        """Update the times of operations that were delayed by an urgent operation."""
+        """Update the times of operations that a more urgent operation has delayed."""
         if planned_activities:
             first_number = min(planned_activities)
             for index in reversed(range(len(self.activities))):
@@ -107,11 +109,11 @@ class Recorder:
                 self.activities[index] = planned_activities.get(correlation_id, self.activities[index])
 
     def captured(self, kind: ActivityKind, begun_ns: int) -> None:
-        """Record a call that added a node to a graph under capture."""
+        """Record a host call that added a node to a graph during its capture."""
         self.called(_CALLS.get(kind, kind), begun_ns)
 
     def called(self, name: str, begun_ns: int, number: int = 0) -> None:
-        """Record a host call that ends now. `number` is the operation that it submitted."""
+        """Record a host call that ends now and submitted the operation with the given number."""
         if len(self._calls) >= MAX_RECORDS:
             self.lost += 1
             return
@@ -128,7 +130,7 @@ class Recorder:
         after: tuple[int, ...] = (),
         event_id: int = 0,
     ) -> None:
-        """Record, as a separate host call, that the host has waited since `begun_ns`."""
+        """Record a wait of the host as a separate call. The wait began at `begun_ns` and ends now."""
         now_ns = self._read_clock()
         source_line, function_name = self._lines.here()
         self._calls.append((name, begun_ns, now_ns, threading.get_ident(), 0, source_line))
@@ -148,7 +150,7 @@ class Recorder:
         )
 
     def held_up(self, copy: Activity, begun_ns: int, has_waited: bool) -> None:
-        """Extend the host call of a copy until now because the copy has blocked the host.
+        """Extend the recorded host call of a copy until now, because the copy has blocked the host.
 
         The call has read pageable memory or, if `has_waited`, waited for the end of the copy.
         """
@@ -184,7 +186,7 @@ class Recorder:
         after: tuple[int, ...],
         stream: StreamFacts,
     ) -> None:
-        """Record a stream's wait for an event."""
+        """Record that a stream waits for an event."""
         self.streams.setdefault((device_id, stream_id), stream)
         now_ns = self._read_clock()
         source_line, _ = self._lines.here()

@@ -17,7 +17,7 @@ _DEFAULT_STREAMS = {
 
 
 class Recording:
-    """A `virtualgpu.protocol.TimelineRecorder` for all devices of a virtual machine.
+    """A recorder of the timeline of all devices of a virtual machine.
 
     Parameters
     ----------
@@ -60,7 +60,9 @@ class Recording:
             clock.recorder = self._recorder
 
     def stop(self) -> Timeline:
-        """End the recording and return the timeline. The host does not wait, because all times are known."""
+        """End the recording and return the timeline. The host does not have to wait, because all times are
+        known.
+        """
         machine = self._machine
         clock = self._machine.clock
         recorder = self._recorder

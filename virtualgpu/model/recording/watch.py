@@ -51,7 +51,9 @@ _MAX_COPIED_BYTES = 64 << 20
 
 
 class WatchedOperation(Protocol):
-    """The interface of an operation that `Watch` runs. A kernel also returns the memory it accessed."""
+    """The interface of an operation that the class `Watch` runs. A kernel also returns the memory that it
+    accessed.
+    """
 
     @property
     def kind(self) -> ActivityKind: ...
@@ -68,7 +70,7 @@ class WatchedOperation(Protocol):
 
 
 class Memory(Protocol):
-    """The interface of a device's memory that a watch needs to name addresses."""
+    """The interface of a device's memory that is used to name addresses."""
 
     @property
     def base_address(self) -> int: ...
@@ -78,7 +80,9 @@ class Memory(Protocol):
 
 
 class StreamRef(NamedTuple):
-    """A reference to a stream: number of its device, its handle, and whether it is a blocking stream."""
+    """A reference to a stream, with the number of its device, its handle, and whether it is a blocking
+    stream.
+    """
 
     device_id: int
     stream_id: int
@@ -98,7 +102,7 @@ class _Buffer:
 
 
 class Watch:
-    """An observer of a virtual machine that reports each use of streams and memory to other observers.
+    """An observer of a virtual machine. It reports each use of streams and memory to other observers.
 
     Attributes
     ----------
@@ -143,26 +147,26 @@ class Watch:
         self.fills_host = False
 
     def begin(self, observer: Callable[[Act], None]) -> None:
-        """Add an observer, and report all streams to it again."""
+        """Add an observer, and report all known streams to it."""
         self._observers.append(observer)
         self._streams.clear()
 
     def end(self, observer: Callable[[Act], None]) -> bool:
-        """Remove an observer. Return whether it was the last one."""
+        """Remove an observer, and return whether it was the last one."""
         self._observers.remove(observer)
         return not self._observers
 
     # Operations
 
     def run(self, stream: StreamRef, number: int, operation: WatchedOperation) -> float:
-        """Run an operation of a stream, report it, and return its duration in ns."""
+        """Run an operation of a stream, report it to the observers, and return its duration in ns."""
         duration_ns, work_record = self.node(stream, number, operation, None)
         self._announce(stream)
         self._report(work_record)
         return duration_ns
 
     def graph_made(self, graph_id: int) -> None:
-        """Report that a capture has ended and created a graph."""
+        """Report that the capture of a graph has ended."""
         self._report(GraphMade(graph_id))
 
     def launched(
@@ -175,7 +179,7 @@ class Watch:
     def node(
         self, stream: StreamRef, number: int, operation: WatchedOperation, source: SourceLine | None
     ) -> tuple[float, Work]:
-        """Run a node of a graph. Return its duration in ns and the record that `launched` needs."""
+        """Run a node of a graph. Return its duration in ns and its record for `launched`."""
         source = source or self.here()
         changes_host = operation.kind == "HOST_LAUNCH"
         previous_copies = self._copies_of_pinned() if changes_host else {}
@@ -216,12 +220,14 @@ class Watch:
     # Order
 
     def recorded(self, event: Any, stream: StreamRef) -> None:
-        """Report that an event was recorded."""
+        """Report that an event was recorded in a stream."""
         self._announce(stream)
         self._report(EventRecord(self._event_number(event), *stream[:2], self.here()))
 
     def waits(self, event: Any, stream: StreamRef, recorded: bool) -> None:
-        """Report that a stream waits for an event. An event recorded before the check counts as completed."""
+        """Report that a stream waits for an event. An event that was recorded before the observation counts
+        as completed.
+        """
         if recorded and event not in self._events:
             return
         self._announce(stream)
@@ -234,7 +240,7 @@ class Watch:
         event: Any = None,
         number: int = 0,
     ) -> None:
-        """Report that the host has waited for operations, or knows from a query that they have ended."""
+        """Report that the host has waited for operations, or has found by a query that they have ended."""
         source_line = self.here()
         self._report_buffer_changes(source_line)
         event_id = 0 if event is None else self._event_number(event)
@@ -263,7 +269,9 @@ class Watch:
         self._report(Allocation(Region(device_id, address, size_bytes), device_id, stream_id, self.here()))
 
     def released(self, device_id: int, address: int, size_bytes: int, stream_id: int | None) -> None:
-        """Report that a block was freed, so that one stream (or all, if None) can reuse it."""
+        """Report that a block of memory was freed and can be reused by one stream, or by all streams if
+        `stream_id` is None.
+        """
         source_line = self.here()
         if stream_id is None:
             self._report(HostWait("device", device_id, source=source_line))
@@ -272,7 +280,7 @@ class Watch:
         self._report(Release(array, device_id, stream_id, source_line, private))
 
     def host_released(self, address: int, size_bytes: int) -> None:
-        """Report pinned host memory that was freed."""
+        """Report that pinned host memory was freed."""
         source_line = self.here()
         self._report_buffer_changes(source_line)
         with self._lock:
@@ -281,13 +289,13 @@ class Watch:
         self._report(Release(self._with_name(Region(HOST, address, size_bytes)), source=source_line))
 
     def forget_buffers(self, start: int = 0, end: int = 1 << 64) -> None:
-        """Forget the host buffers in a memory range, because code that is not observed may change them."""
+        """Forget the host buffers in a memory range, because unobserved code may change them."""
         with self._lock:
             for key in [key for key in self._buffers if key[0] < end and start < key[1]]:
                 del self._buffers[key]
 
     def finish(self) -> None:
-        """Report the last changes that the host made in its buffers."""
+        """Report the last changes of host buffers."""
         self._report_buffer_changes(self.here())
 
     # The host's buffers, whose changes are found by comparing their contents
@@ -365,7 +373,7 @@ class Watch:
         return tuple(regions)
 
     def memory_of(self, address: int) -> int:
-        """Return the number of the device whose memory contains an address, or `HOST`."""
+        """Return the number of the device whose memory contains an address, or `HOST` for host memory."""
         for device_number, memory in enumerate(self._memories):
             if memory.base_address <= address < memory.base_address + memory.arena_bytes:
                 return device_number
@@ -407,7 +415,7 @@ class Watch:
         return event_number
 
     def here(self) -> SourceLine | None:
-        """Return the program's current line, and collect the names of its streams and arrays."""
+        """Return the line that the program executes, and collect the names of its streams and arrays."""
         frame, _ = self._lines.frame()
         if frame is None:
             return None

@@ -20,7 +20,7 @@ MOST_LINEAR_TEXELS = 1 << 28
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceAttribute:
-    """One entry of ``cudaDeviceAttr`` (driver_types.h).
+    """One attribute of ``cudaDeviceAttr`` from the header ``driver_types.h``.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class DeviceAttribute:
     value: int = 0
 
     def of(self, info: DeviceInfo) -> int:
-        """Return the value of the attribute for a device, in CUDA's unit."""
+        """Return the value of the attribute for a device in the unit that CUDA uses."""
         if not self.field:
             return self.value
         field_value = getattr(info, self.field)
@@ -154,7 +154,7 @@ _OPTIONAL_FIELDS = {field.name for field in fields(DeviceInfo) if "None" in str(
 
 
 def info_fields(query: Callable[[int], int | None]) -> dict[str, Any]:
-    """Return the fields of `DeviceInfo` that are computed from CUDA's attributes.
+    """Return the fields of `DeviceInfo` that follow from CUDA's device attributes.
 
     Parameters
     ----------
@@ -207,7 +207,9 @@ _LIMITS = {
 
 
 def driver_limits(runtime: Any) -> tuple[Metric, ...]:
-    """Return the current device's limits from ``cudaDeviceGetLimit``. Unsupported limits have no value."""
+    """Return the limits of the current device from ``cudaDeviceGetLimit``. The value of an unsupported limit
+    is None.
+    """
     metrics = []
     for name, limit_number in _LIMITS.items():
         try:

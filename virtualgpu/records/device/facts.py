@@ -10,7 +10,7 @@ from virtualgpu.records.origin import Provenance
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceInfo:
-    """Capability and limits of one device; None means that a value is not known on this machine."""
+    """The properties and limits of one device. A value is None if this machine does not report it."""
 
     provenance: Provenance
     name: str
@@ -45,23 +45,23 @@ class DeviceInfo:
 
     @property
     def max_threads_per_sm(self) -> int:
-        """Largest number of resident threads of an SM."""
+        """Largest number of threads that can be resident on an SM."""
         return self.max_warps_per_sm * WARP_SIZE
 
     @property
     def as_virtual(self) -> Provenance:
-        """Provenance for modelled numbers of a virtual GPU with these properties."""
+        """The provenance of modelled numbers for a virtual GPU with these properties."""
         return Provenance("modelled", f"virtual {self.name}")
 
     @property
     def capability(self) -> str:
-        """Compute capability as text, such as ``9.0`` or ``12.0``."""
+        """The compute capability as text, such as ``9.0`` or ``12.0``."""
         return f"{self.compute_capability[0]}.{self.compute_capability[1]}"
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One current reading. If it is not available, ``value`` is None and ``why`` is the reason."""
+    """One reading of a device metric. If it is not available, the value is None and ``why`` is the reason."""
 
     name: str
     value: float | str | None
@@ -71,7 +71,7 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class DeviceMetrics:
-    """All current readings of NVML at one moment."""
+    """All readings that NVML reports at one moment."""
 
     provenance: Provenance
     time_ns: int

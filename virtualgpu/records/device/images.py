@@ -35,7 +35,9 @@ class Part:
 
     @classmethod
     def of(cls, target: str) -> Part:
-        """Return the part for a target: machine code for ``sm_90a``, PTX for ``compute_90a``."""
+        """Return the part of a code image for a target. It is machine code for ``sm_90a``, and PTX for
+        ``compute_90a``.
+        """
         match = re.fullmatch(r"(sm|compute)_(\d+)([af]?)", target)
         if match is None:
             raise ValueError(f"{target!r} is not a target such as sm_90, sm_90a or compute_90.")
@@ -43,11 +45,13 @@ class Part:
 
     @property
     def capability(self) -> Capability:
-        """Compute capability of the target."""
+        """The compute capability of the target."""
         return divmod(self.number, 10)
 
     def runs_on(self, capability: Capability) -> bool:
-        """Return whether a device can run the part (the suffix of a cubin is unknown and is ignored)."""
+        """Return whether a device can run this machine code or PTX. The suffix of a cubin is unknown and is
+        ignored.
+        """
         if self.suffix == "a" or (self.kind == "cubin" and {self.capability, capability} & set(_TEGRA)):
             return capability == self.capability
         if self.kind == "cubin" or self.suffix == "f":
@@ -56,7 +60,9 @@ class Part:
 
 
 def chosen(parts: Iterable[Part], capability: Capability) -> Part | None:
-    """Return the part that a driver selects for a device: the newest machine code, else the newest PTX."""
+    """Return the part of a code image that a driver selects for a device. This is the newest machine code, or
+    else the newest PTX.
+    """
     usable_parts = [image_part for image_part in parts if image_part.runs_on(capability)]
     return max(
         usable_parts,
@@ -66,7 +72,7 @@ def chosen(parts: Iterable[Part], capability: Capability) -> Part | None:
 
 
 def parts(image: bytes) -> tuple[Part, ...]:
-    """Return the parts of a code image, or none for an unknown format."""
+    """Return the machine code and PTX parts of a code image. An unknown format has no parts."""
     if image.startswith(ELF) and len(image) >= 64:
         flags = struct.unpack_from("<I", image, 48)[0]
         return (Part("cubin", flags >> 8 & 0xFF if image[8] >= 8 else flags & 0xFF, data=image),)

@@ -16,7 +16,7 @@ FORMAT = "gpulab-monitor"
 
 
 class Reading(NamedTuple):
-    """A column of `LoadSamples`: its name, its unit, and its meaning."""
+    """A column of `LoadSamples`, with its name, unit and meaning."""
 
     name: str
     unit: str
@@ -73,7 +73,8 @@ CLOCK_REASONS = (
 
 
 def clock_reasons(bits: float) -> str:
-    """Return the reasons for lower clocks as text, from NVML's bits; ``"none"`` for 0.
+    """Return the reasons for lower clock rates as text from the bits that NVML reports. It is ``"none"`` for
+    0.
 
     Examples
     --------
@@ -85,7 +86,7 @@ def clock_reasons(bits: float) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadSamples:
-    """Readings of a GPU's load over time: columns of equal length, with NaN for missing readings.
+    """Readings of a GPU's load over time. Columns have equal length, and NaN marks missing readings.
 
     Parameters
     ----------
@@ -132,7 +133,7 @@ class LoadSamples:
 
     @property
     def duration_ns(self) -> float:
-        """Time from the beginning of the recording to the last reading."""
+        """The time from the beginning of the recording to the last reading in ns."""
         return float(self.time_ns[-1]) if len(self) else 0.0
 
     def latest(self, name: str) -> float | None:
@@ -141,7 +142,7 @@ class LoadSamples:
         return float(readings[-1]) if len(readings) else None
 
     def within(self, phase: str) -> LoadSamples:
-        """Return only the readings of one phase, with times since the beginning of the phase.
+        """Return the readings of one phase, with times that count from the beginning of the phase.
 
         Some readings are means over an interval. They are NaN if the interval starts before the phase, unless
         the phase is so short that this is true for all readings.
@@ -167,31 +168,33 @@ class LoadSamples:
         return replace(self, time_ns=since_ns, columns=columns, phases=((phase, 0.0),))
 
     def mean(self, name: str) -> float | None:
-        """Return the mean of a column's readings, or None without readings."""
+        """Return the mean of a column, or None without readings."""
         readings = self.columns[name][~np.isnan(self.columns[name])]
         return float(readings.mean()) if len(readings) else None
 
     @property
     def energy_j(self) -> float | None:
-        """Energy in joules from the first to the last reading, from the GPU's own energy counter."""
+        """The energy in joules that the GPU used from the first to the last reading, from its energy
+        counter.
+        """
         readings = self.columns["energy"][~np.isnan(self.columns["energy"])]
         return float(readings[-1] - readings[0]) if len(readings) > 1 else None
 
     @property
     def mean_power_w(self) -> float | None:
-        """Mean power in watts over these readings, computed from the GPU's energy counter."""
+        """The mean power in watts over these readings, from the GPU's energy counter."""
         is_known = ~np.isnan(self.columns["energy"])
         if is_known.sum() < 2 or self.energy_j is None:
             return None
         return self.energy_j / float(np.ptp(self.time_ns[is_known])) * 1e9
 
     def as_data(self) -> dict[str, Any]:
-        """Return the readings as the contents of a JSON file."""
+        """Return the readings in the form that is stored in a JSON file."""
         return {"format": FORMAT, "version": 1, **asdict(self)}
 
     @classmethod
     def of_data(cls, data: Mapping[str, Any]) -> Self:
-        """Return the samples of a JSON file that `as_data` wrote, with the provenance "recorded"."""
+        """Return the samples from a JSON file that `as_data` wrote. Their provenance is "recorded"."""
         values = {name: value for name, value in data.items() if name not in ("format", "version")}
         detail = ", ".join(filter(None, (data["date"], data["driver"] and f"driver {data['driver']}")))
         values["provenance"] = Provenance("recorded", data["provenance"]["device"], detail)
