@@ -16,7 +16,7 @@ _PACKAGE_FOLDER = Path(__file__).resolve().parent
 def trimmed(
     error: BaseException, packages: Collection[Path] = (), *, trim_libraries: bool = False
 ) -> Iterator[bool]:
-    """Context manager that shortens the traceback of an exception and the tracebacks of its causes.
+    """Context manager that shortens the tracebacks of an exception and of its causes.
 
     Errors that were raised and caught within the packages are removed from the chain. A program's function
     that the packages call keeps its frames.

@@ -7,7 +7,9 @@ from decimal import Decimal
 
 
 def number(value: float, digits: int = 3) -> str:
-    """Return a number with `digits` significant digits and commas at thousands: ``1,234``, ``19.5``."""
+    """Return a number as text, with commas at thousands and `digits` significant digits, such as ``1,234`` or
+    ``19.5``.
+    """
     if value == 0:
         return "0"
     if abs(value) >= 10 ** (digits - 1) or float(value).is_integer():
@@ -16,15 +18,17 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def noun(value: float, singular: str, plural: str = "") -> str:
-    """Return the singular noun if `value` is 1, else the plural, which by default ends with s."""
+    """Return the singular of a noun if the value is 1, else the plural. By default, the plural ends with
+    s.
+    """
     return singular if value == 1 else plural or f"{singular}s"
 
 
 def count(value: float, singular: str, plural: str = "") -> str:
-    """Return a number with its noun: ``1 block``, ``2,000 blocks``."""
+    """Return a number followed by its noun, such as ``1 block`` or ``2,000 blocks``."""
     return f"{number(value)} {noun(value, singular, plural)}"
 
 
 def listing(words: Sequence[str]) -> str:
-    """Return words as a list in a sentence: ``a``, ``a and b``, ``a, b and c``."""
+    """Return words as an enumeration for a sentence, such as ``a, b and c``."""
     return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else "".join(words)

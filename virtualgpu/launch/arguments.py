@@ -20,7 +20,9 @@ class DevicePointer:
 
 
 class TextureHandle:
-    """A texture or surface object with its memory. Kernels receive the handle ``ptr``."""
+    """A texture or surface object with its memory. The attribute ``ptr`` is the handle that kernels
+    receive.
+    """
 
     ptr: int
     device: VirtualDevice

@@ -206,8 +206,8 @@ class BankPiece:
 
 @dataclass(frozen=True, slots=True)
 class BankCost:
-    """The cost of a memory access to shared memory. ``ways`` is the largest number of words in a single
-    bank.
+    """The cost of a memory access to shared memory. The field ``ways`` is the largest number of words in a
+    single bank.
     """
 
     wavefronts: int

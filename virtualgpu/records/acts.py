@@ -175,7 +175,7 @@ class HostWait:
 
 @dataclass(frozen=True, slots=True)
 class HostUse:
-    """Access of the host to memory. The text ``name`` describes the access."""
+    """Access of the host to memory. The field ``name`` describes the access in words."""
 
     name: str
     reads: tuple[Region, ...] = ()

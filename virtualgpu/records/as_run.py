@@ -39,8 +39,8 @@ class AccessAsRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BranchAsRun:
-    """The machine instruction that executes a branch of the PTX. ``opcode`` is empty if the compiler removed
-    the branch.
+    """The machine instruction that executes a branch of the PTX. The field ``opcode`` is empty if the
+    compiler removed the branch.
 
     ``written`` counts the divergent executions of the PTX, ``divergent`` those of the machine code.
     """

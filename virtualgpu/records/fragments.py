@@ -52,7 +52,7 @@ class Matrix:
         return max(32 // KIND_BITS[self.kind], 1)
 
     def holder(self, row: int, column: int) -> tuple[int, int]:
-        """Return the lane that holds an element, and the element's index in this lane.
+        """Return the lane that holds a matrix element, and the index of the element in this lane.
 
         Raises
         ------
@@ -67,7 +67,8 @@ class Matrix:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixInstruction:
-    """A matrix instruction, which multiplies, loads or stores fragments, or an access to shared memory.
+    """An instruction that multiplies, loads or stores matrix fragments, or an ordinary access to shared
+    memory.
 
     ``matrices`` are a, b, c and d of a multiplication, the matrix of ``wmma.load`` and ``wmma.store``, or the
     matrices of 8 × 8 elements of ``ldmatrix`` and ``stmatrix``, with the rows that are in memory. An ordinary
@@ -92,7 +93,7 @@ class MatrixInstruction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixExecution:
-    """One execution of a matrix instruction, or of an access to shared memory.
+    """One execution of a matrix instruction or of an access to shared memory.
 
     ``step`` is its position among the warp's steps. ``bits`` has an array (elements, lanes) for each matrix,
     with the contents of the registers. ``address`` has the offsets in shared memory that the elements were
@@ -111,7 +112,7 @@ class MatrixExecution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FragmentTrace:
-    """All matrix instructions and accesses to shared memory that one warp executed, in order.
+    """All matrix instructions and shared-memory accesses of one warp, in the order in which it executed them.
 
     ``truncated`` is true if more steps followed.
     """
@@ -131,11 +132,11 @@ class FragmentTrace:
         return len(self.executions)
 
     def of(self, execution: MatrixExecution) -> MatrixInstruction:
-        """Return the instruction that an execution executed."""
+        """Return the instruction of an execution."""
         return self.instructions[execution.instruction]
 
     def values(self, execution: MatrixExecution, name: str) -> npt.NDArray[np.float64]:
-        """Return the values of a matrix, in rows and columns.
+        """Return the values of a matrix, arranged in rows and columns.
 
         Raises
         ------
@@ -150,7 +151,7 @@ class FragmentTrace:
         raise KeyError(name)
 
     def accesses(self, execution: MatrixExecution) -> tuple[Access, ...]:
-        """Return the shared-memory accesses of an execution. The result is empty for a multiplication."""
+        """Return the shared-memory accesses of an execution. A multiplication has none."""
         instruction = self.of(execution)
         return tuple(
             Access(tuple(addresses), instruction.size_bytes, "shared", instruction.rule)
@@ -159,7 +160,7 @@ class FragmentTrace:
 
 
 def decoded(bits: npt.NDArray[np.unsignedinteger[Any]], kind: str) -> npt.NDArray[np.float64]:
-    """Convert bits to numbers of a matrix instruction's element type. Bits of type ``b16`` become integers.
+    """Convert bits to numbers of a matrix element type such as ``f16``. Bits of type ``b16`` become integers.
 
     Examples
     --------

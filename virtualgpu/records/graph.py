@@ -30,7 +30,7 @@ ADDRESS_BYTES = 8
 
 @dataclass(frozen=True, slots=True)
 class NodeParameter:
-    """One parameter of a graph node, as the bytes that a launch passes to the kernel.
+    """One parameter of a graph node, stored as the bytes that a launch passes to the kernel.
 
     ``offset`` is its offset in the parameter buffer. ``name`` and ``type`` are those of the kernel's source,
     empty if unknown. ``addresses`` are the device addresses in it: one for a pointer, one or more for a
@@ -44,7 +44,7 @@ class NodeParameter:
     addresses: tuple[int, ...] = ()
 
     def moved(self, moves: Mapping[int, int]) -> NodeParameter:
-        """Return the parameter with its addresses replaced (`moves` maps old to new addresses)."""
+        """Return the parameter with other addresses. The mapping `moves` has the old addresses as keys."""
         if not moves.keys() & set(self.addresses):
             return self
         data = bytearray(self.data)
@@ -60,7 +60,7 @@ class NodeParameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphNode:
-    """One node of a graph: a kernel with its launch shape and parameters, or a copy or memset with its size.
+    """One node of a graph. A kernel has its launch shape and parameters, and a copy or memset has its size.
 
     ``source`` is the program's line that submitted it, if known. A copy has the parameters ``source`` and
     ``destination``, a memory set ``destination``; parameters in the host's memory have no ``addresses``.
@@ -80,18 +80,18 @@ class GraphNode:
 
     @property
     def addresses(self) -> tuple[int, ...]:
-        """Every device address among the parameters."""
+        """All device addresses among the node's parameters."""
         return tuple(address for parameter in self.parameters for address in parameter.addresses)
 
     def moved(self, moves: Mapping[int, int]) -> GraphNode:
-        """Return the node with its addresses replaced (`moves` maps old to new addresses)."""
+        """Return the node with other addresses. The mapping `moves` has the old addresses as keys."""
         parameters = tuple(parameter.moved(moves) for parameter in self.parameters)
         return self if parameters == self.parameters else replace(self, parameters=parameters)
 
 
 @dataclass(frozen=True, slots=True)
 class NotAvailable:
-    """A feature that this machine does not support, with the reason; its truth value is False."""
+    """A feature that this machine does not support, with the reason. Its truth value is False."""
 
     what: str
     why: str
@@ -107,7 +107,7 @@ class NotAvailable:
 
 @dataclass(frozen=True, slots=True)
 class GraphArray:
-    """An array of the program that a graph uses: its name, and its address in the graph."""
+    """An array of the program that a graph uses, with its name and its address in the graph."""
 
     name: str
     address: int
@@ -138,7 +138,8 @@ class DanglingArray:
 
 @dataclass(frozen=True, slots=True)
 class GraphRecord:
-    """The nodes of a graph, numbered in the order of their capture, and its edges as pairs (before, after).
+    """The nodes and edges of a graph. Nodes are numbered in the order of their capture, and an edge is a pair
+    (before, after).
 
     ``arrays`` are those with names in the program; all other memory of the nodes is temporary. ``note``
     describes parts that could not be observed.
@@ -152,18 +153,20 @@ class GraphRecord:
     note: str = ""
 
     def array_at(self, address: int) -> GraphArray | None:
-        """Return the named array that contains an address, if any."""
+        """Return the named array that contains an address, or None."""
         return next((array for array in self.arrays if address in array), None)
 
     def users(self, array: GraphArray) -> tuple[int, ...]:
-        """Return the numbers of the nodes that have an address in the array as a parameter."""
+        """Return the numbers of the nodes that have an address within the array as a parameter."""
         return tuple(
             node.number for node in self.nodes if any(address in array for address in node.addresses)
         )
 
     @property
     def layers(self) -> tuple[int, ...]:
-        """Layer of each node. It is 0 without predecessors, else 1 + the largest layer among them."""
+        """The layer of each node. It is 0 for a node without predecessors, else one more than their largest
+        layer.
+        """
         predecessors: dict[int, list[int]] = {}
         for predecessor, successor in self.edges:
             predecessors.setdefault(successor, []).append(predecessor)
@@ -176,7 +179,7 @@ class GraphRecord:
 
     @property
     def depth(self) -> int:
-        """Number of nodes on the longest chain of dependent nodes, which must run one after the other."""
+        """Number of nodes on the longest chain of dependent nodes, which must run one after another."""
         return max(self.layers, default=-1) + 1
 
     def _topological_order(self, predecessors: Mapping[int, list[int]]) -> tuple[int, ...]:
@@ -187,7 +190,7 @@ class GraphRecord:
         return tuple(TopologicalSorter(graph).static_order())
 
     def cannot_become(self, other: GraphRecord) -> str:
-        """Return the reason why a graph cannot be updated to another one, or an empty string if it can.
+        """Return the reason why a graph cannot be updated to another graph, or an empty string if it can.
 
         The rules of ``cuGraphExecUpdate`` on an H200 (CUDA 13.0): the same nodes and edges, each node of the
         same kind and on the same device, a copy between the same kinds of memory. The kernel of a node can
@@ -203,13 +206,13 @@ class GraphRecord:
         return ""
 
     def replaced(self, changed: Mapping[int, GraphNode]) -> GraphRecord:
-        """Return a copy of the record with other nodes at the given numbers."""
+        """Return a copy of the record in which some nodes are replaced by those in `changed`."""
         return replace(self, nodes=tuple(changed.get(node.number, node) for node in self.nodes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphComparison:
-    """The times of work that runs as single operations and as a graph, `repeats` times each.
+    """The times of the same work as single operations and as a graph. Each is run `repeats` times.
 
     Times are of one run: ``..._device_ns`` between two events around all of them, ``..._host_ns`` the time of
     the calls on the host. ``eager`` and ``replay`` are timelines of one run each, with the numbers of the
@@ -228,15 +231,15 @@ class GraphComparison:
 
     @property
     def eager_node_ns(self) -> float:
-        """Mean time per operation if the work runs as single operations."""
+        """The mean time of one operation if the work runs as single operations."""
         return self.eager_device_ns / max(1, self.nodes)
 
     @property
     def graph_node_ns(self) -> float:
-        """Mean time per node if the work runs as a graph."""
+        """The mean time of one node if the work runs as a graph."""
         return self.graph_device_ns / max(1, self.nodes)
 
     @property
     def speedup(self) -> float:
-        """Time of the single operations divided by the time of the graph."""
+        """The time of the single operations divided by the time of the graph."""
         return self.eager_device_ns / self.graph_device_ns

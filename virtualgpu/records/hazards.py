@@ -14,7 +14,7 @@ Severity = Literal["error", "warning", "info"]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A source line that a thread executes: its number (1-based, 0 if unknown), its text, and the thread."""
+    """A source line that a thread executes. The line number starts at 1, or is 0 if it is unknown."""
 
     line: int
     source: str
@@ -24,7 +24,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hazard:
-    """A hazard between two source lines, or at one line, with its first occurrence.
+    """A hazard between two source lines, or at a single line, with its first occurrence.
 
     ``tool`` is the check that found it (``memory``, ``race``, ``init``, ``sync``, ``nan`` or
     ``program``), ``kind`` names it (``RAW``, ``WAR``, ``WAW``, ``lost update``, ``uninitialised
@@ -49,7 +49,7 @@ class Hazard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SanitizerReport:
-    """Result of the checks of one launch, with ``hazards`` in the order of their severity.
+    """The result of checking one launch. The hazards are sorted by their severity.
 
     ``fault`` names the exception that an ordinary launch would raise, and is empty without one. ``left_out``
     describes what the checks did not cover. ``blocks_checked`` are the finished blocks of a launch that made
@@ -73,17 +73,17 @@ class SanitizerReport:
 
     @property
     def complete(self) -> bool:
-        """Return whether the checks covered the launch to its end."""
+        """Return whether the checks covered the launch up to its end."""
         return not self.fault and self.blocks_checked is None and not self.unavailable
 
     @property
     def clean(self) -> bool:
-        """Return whether the checked part has no hazard above the severity ``info`` (see `complete`)."""
+        """Return whether the checked part of the launch has no hazard above the severity ``info``."""
         is_checked = not self.fault and not self.unavailable
         return is_checked and all(hazard.severity == "info" for hazard in self.hazards)
 
     def found(self, kind: str) -> tuple[Hazard, ...]:
-        """Return the hazards of a kind, such as ``RAW``."""
+        """Return the hazards of the given kind, such as ``RAW``."""
         return tuple(hazard for hazard in self.hazards if hazard.kind == kind)
 
 
@@ -103,7 +103,7 @@ StreamHazardKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class StreamUse:
-    """One access of a hazard, by an operation of a stream or by the host (then ``stream`` is empty).
+    """One of the two accesses of a stream hazard. The field ``stream`` is empty if the host makes the access.
 
     ``name`` is that of the operation (a kernel, ``Memcpy HtoD``), or the act of the host in words.
     """
@@ -117,7 +117,7 @@ class StreamUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamHazard:
-    """Two accesses to the same memory in no guaranteed order, with the number of such pairs.
+    """Two accesses to the same memory whose order is not guaranteed, with the number of such pairs.
 
     ``array`` is the name of the memory in the program, or a description. ``cause`` is the reason why the
     order is missing, ``remedy`` the code to add, and ``where`` its location.
@@ -134,13 +134,13 @@ class StreamHazard:
 
     @property
     def message(self) -> str:
-        """Two sentences that describe the hazard and its remedy."""
+        """A message of two sentences about the hazard and its remedy."""
         return f"{self.cause} {self.where} {self.remedy}".rstrip()
 
 
 @dataclass(frozen=True, slots=True)
 class StreamReport:
-    """Findings of a check of the order between streams, for a part of a program.
+    """The findings of a check of the order between streams in a part of a program.
 
     ``operations`` counts those of streams, including the nodes of graphs at each launch. ``left_out``
     describes uses that the check could not observe.
@@ -154,5 +154,5 @@ class StreamReport:
 
     @property
     def clean(self) -> bool:
-        """Return whether there are no findings."""
+        """Return whether the check has no findings."""
         return not self.findings

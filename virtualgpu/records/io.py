@@ -36,11 +36,11 @@ _RECORD_TYPES = {
 
 
 class TraceFormatError(GpulabError, ValueError):
-    """Error for a file that does not contain a record, or has an unknown version."""
+    """Error for a file that does not contain a record or has an unknown version."""
 
 
 def save(record: Any, path: str | Path) -> Path:
-    """Write one record of `virtualgpu.records` to a file.
+    """Write a record of `virtualgpu.records` to a file.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def save(record: Any, path: str | Path) -> Path:
 
 
 def load(path: str | Path) -> Any:
-    """Read a record that `save` wrote.
+    """Return a record from a file that `save` wrote.
 
     Raises
     ------
@@ -88,12 +88,14 @@ def load(path: str | Path) -> Any:
 
 
 def as_recorded(record: Record, detail: str) -> Record:
-    """Return a copy of a measured record with the provenance "recorded" and a detail, such as the date."""
+    """Return a copy of a measured record with the provenance "recorded". The detail can be the date, for
+    example.
+    """
     return cast(Record, _replace_provenance(record, detail))
 
 
 def read(content: bytes, name: str) -> Any:
-    """Read a record from the bytes of its file; `name` is the file name for messages."""
+    """Return a record from the contents of its file. Error messages contain the file's name."""
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
             header = json.loads(bytes(file[_HEADER]))
@@ -110,7 +112,7 @@ def read(content: bytes, name: str) -> Any:
 
 
 def check_version(header: Any, expected_format: str, name: str) -> None:
-    """Raise `TraceFormatError` unless a file's header has the expected format and a known version."""
+    """Raise `TraceFormatError` unless the header of a file has the expected format and a known version."""
     if not isinstance(header, dict) or header.get("format") != expected_format:
         raise TraceFormatError(f"{name} does not have the format {expected_format}.")
     if int(header.get("version", 0)) > VERSION:

@@ -17,7 +17,9 @@ LINE_BYTES = 128
 
 @dataclass(frozen=True, slots=True)
 class KernelSource:
-    """Identity of a kernel: its CUDA C++ source, its name in the source, and its NVRTC options."""
+    """The identity of a kernel, which consists of its CUDA C++ source, its name in the source and its NVRTC
+    options.
+    """
 
     name: str
     code: str
@@ -27,7 +29,7 @@ class KernelSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelStats:
-    """The resources of one kernel on one target, as the compiler chose them."""
+    """The resources that the compiler chose for a kernel on one target."""
 
     provenance: Provenance
     name: str

@@ -10,7 +10,7 @@ Source = Literal["measured", "recorded", "modelled", "published"]
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """The origin of a number: how it was obtained, and on which device.
+    """The origin of a number, which states how the number was obtained and on which device.
 
     A number is *measured* now, *recorded* on a named device earlier, *modelled* by the virtual GPU or a
     formula, or *published* in a document, which `detail` names.
@@ -33,12 +33,14 @@ class Provenance:
 
     @property
     def of_results(self) -> str:
-        """Label for results, masks and addresses. A virtual GPU computes them and models only times."""
+        """The label for results, masks and addresses. A virtual GPU computes these exactly and models only
+        times.
+        """
         return f"executed{self.label.removeprefix('modelled')}" if self.source == "modelled" else self.label
 
     @property
     def of_results_and_times(self) -> str:
-        """Label for a text that contains results or counts and also times."""
+        """The label for a text that contains times in addition to results or counts."""
         return f"{self.of_results}; times modelled" if self.source == "modelled" else self.label
 
 

@@ -11,7 +11,7 @@ from virtualgpu.records.timeline import CopyKind, SourceLine, TimelineMethod
 
 @dataclass(frozen=True, slots=True)
 class ProfiledLine:
-    """A line of the program, with the operations that it submitted and their device time."""
+    """A line of the program, with the operations that it submitted and their time on the device."""
 
     source: SourceLine
     keys: tuple[str, ...]
@@ -40,23 +40,23 @@ class ProfiledKernel:
 
     @property
     def device_time_ns(self) -> float:
-        """The mean time of a launch."""
+        """The mean time of a launch of the kernel."""
         return self.device_time_total_ns / self.count
 
     @property
     def gb_per_s(self) -> float | None:
-        """Moved bytes per nanosecond (GB/s)."""
+        """The memory throughput of the kernel in GB/s."""
         return _rate(self.moved_bytes, self.device_time_total_ns)
 
     @property
     def gflop_per_s(self) -> float | None:
-        """Floating-point operations per nanosecond (GFLOP/s)."""
+        """The arithmetic throughput of the kernel in GFLOP/s."""
         return _rate(self.flop, self.device_time_total_ns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfiledCopy:
-    """The totals of all copies of one direction, or of all memsets, with one type of host memory."""
+    """The totals of all copies in one direction, or of all memsets, for one type of host memory."""
 
     way: CopyKind | None
     pinned: bool | None
@@ -66,13 +66,15 @@ class ProfiledCopy:
 
     @property
     def gb_per_s(self) -> float | None:
-        """Copied bytes per nanosecond (GB/s)."""
+        """The throughput of the copies in GB/s."""
         return _rate(self.size_bytes, self.device_time_total_ns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfiledWait:
-    """The totals of the host's waits in one call on one line. ``hidden`` marks implicit waits."""
+    """The totals of the host's waits in one CUDA function on one source line. The field ``hidden`` is true
+    for implicit waits.
+    """
 
     key: str
     source: SourceLine | None
@@ -83,7 +85,7 @@ class ProfiledWait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfiledRange:
-    """The totals of all NVTX ranges with one name.
+    """The totals of all NVTX ranges with the same name.
 
     ``cpu_time_total_ns`` is the host's time in them. ``device_time_total_ns`` is that of the operations whose
     calls were made in them, by the same thread, each once; None if calls were not recorded.
@@ -98,7 +100,7 @@ class ProfiledRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HardwareCounters:
-    """Hardware counters of a real GPU for all launches of one kernel; missing counters are None.
+    """The hardware counters of a real GPU for all launches of one kernel. Missing counters are None.
 
     ``sectors`` are those of 32 bytes that loads and stores of global memory request from L1, ``dram_bytes``
     the bytes that DRAM read and wrote, ``flop`` operations outside the tensor cores. Hit rates are 0 to 1.
@@ -117,7 +119,7 @@ class HardwareCounters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """Totals of a program between two moments; in each list, the longest item is first.
+    """The totals of a program between two moments. The longest item is first in each list.
 
     ``busy_ns`` is the time in which any operation ran. ``peak_bytes`` is the largest number of bytes in use
     of the pool, ``before_bytes`` that at the beginning; None if not recorded. ``counters`` are those of the
@@ -141,7 +143,7 @@ class Profile:
     no_counters: str = ""
 
     def kernel(self, key: str) -> ProfiledKernel:
-        """Return the kernel with a name.
+        """Return the totals of the kernel with the given name.
 
         Raises
         ------

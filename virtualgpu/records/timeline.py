@@ -57,13 +57,13 @@ class Activity:
 
     @property
     def duration_ns(self) -> int:
-        """Time from start to end."""
+        """The duration of the operation in ns."""
         return self.end_ns - self.start_ns
 
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """A line of the program: the displayed name of its file or cell, its number and its text."""
+    """A line of the program, with its number, its text, and the displayed name of its file or cell."""
 
     file: str
     line: int
@@ -75,7 +75,7 @@ class SourceLine:
 
 @dataclass(frozen=True, slots=True)
 class HostCall:
-    """One call of a CUDA function (``cudaMemcpyAsync``), with its start and end on the host.
+    """A call of a CUDA function such as ``cudaMemcpyAsync``, with its start and end on the host.
 
     ``correlation_id`` is that of the operation that it submitted, 0 if there is none; the operations of one
     graph launch share that of their call.
@@ -91,7 +91,7 @@ class HostCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Synchronization:
-    """A wait of the host for the device, or of one stream for an event.
+    """A wait of the host for the device, or of a stream for an event.
 
     A wait of the host lasts from ``start_ns`` to ``end_ns``. For ``STREAM_WAIT_EVENT`` these are the times of
     the call; ``stream_id`` is the stream that waits, ``event_stream_id`` the one that the event was recorded
@@ -114,7 +114,7 @@ class Synchronization:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NvtxRange:
-    """A named interval of the host's time, or a mark without duration.
+    """A named interval on the host's clock, or a mark without a duration.
 
     ``color`` is 0xAARRGGBB, or None if the program set none. ``thread`` is Python's identifier of the
     thread that began the range, and ``depth`` counts the ranges around it on that thread.
@@ -131,7 +131,7 @@ class NvtxRange:
 
 @dataclass(frozen=True, slots=True)
 class StreamInfo:
-    """A stream of a timeline; ``name`` is its displayed name, such as ``default stream``."""
+    """A stream in a timeline. The field ``name`` is its displayed name, such as ``default stream``."""
 
     device_id: int
     stream_id: int
@@ -142,7 +142,7 @@ class StreamInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """Operations of devices and calls of the host from ``start_ns`` to ``end_ns``, all on one clock.
+    """The operations of devices and the calls of the host between two moments, with times of the same clock.
 
     ``method`` is the method of the recording; ``lost`` counts records beyond the recorder's limit; ``note``
     describes what the method cannot record. Activities are in the order of their start.
@@ -162,12 +162,14 @@ class Timeline:
 
     @property
     def duration_ns(self) -> int:
-        """Time from start to end."""
+        """The duration of the timeline in ns."""
         return self.end_ns - self.start_ns
 
     @property
     def span_ns(self) -> int:
-        """Time from the first operation's start to the last one's end; 0 without operations."""
+        """The time in ns from the start of the first operation to the end of the last one. It is 0 without
+        operations.
+        """
         if not self.activities:
             return 0
         last_end_ns = max(activity.end_ns for activity in self.activities)

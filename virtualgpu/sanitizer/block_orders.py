@@ -13,7 +13,7 @@ ORDERS = (IN_ORDER, REVERSED, RANDOM, IN_TURNS)
 
 
 def block_sequence(order: str, blocks: int, seed: int = 0) -> npt.NDArray[np.int64]:
-    """Return the linear numbers of all blocks in the order in which they run.
+    """Return the linear numbers of all blocks in the order in which the blocks run.
 
     Parameters
     ----------
@@ -40,5 +40,5 @@ def block_sequence(order: str, blocks: int, seed: int = 0) -> npt.NDArray[np.int
 
 
 def turns_seed(order: str, seed: int) -> int | None:
-    """Return the seed for blocks that take turns (`RunOptions.turns_seed`), or None if they do not."""
+    """Return the random seed for blocks that take turns, or None if they do not take turns."""
     return seed if order == IN_TURNS else None

@@ -40,7 +40,7 @@ _ENTRY = np.dtype([(name, "<i8") for name in ("key", "count", "differs", "start"
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The sizes of a launch that its checker needs: blocks, threads per block, and bytes of memory."""
+    """The numbers of blocks and threads and the memory sizes of a launch, as its checker needs them."""
 
     blocks: int
     threads: int
@@ -59,13 +59,13 @@ class Arrival:
 
     @property
     def thread(self) -> int:
-        """Number of the thread in the first of these lanes, counted within the block."""
+        """The number within the block of the thread in the first of these lanes."""
         return self.warp * layout.LANES + (self.mask & -self.mask).bit_length() - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A memory access by one thread: its segment, the number of its instruction, and its thread."""
+    """A memory access by one thread, with the numbers of its segment, its instruction and its thread."""
 
     segment: int
     site: int
@@ -73,7 +73,7 @@ class Access:
 
     @classmethod
     def unpacked(cls, packed: int) -> Access:
-        """Return an access from the 64-bit number into which compiled code packs it."""
+        """Return an access from the 64-bit number in which compiled code stores it."""
         site_and_thread = packed & (1 << structures.WHO_BITS) - 1
         return cls(
             (packed >> structures.WHO_BITS) - 1,
@@ -84,7 +84,8 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Occurrences:
-    """The occurrences of a finding at one pair of instructions, with the accesses of the first occurrence.
+    """The occurrences of a finding at one pair of instructions, with the two accesses of the first
+    occurrence.
 
     ``what`` is a kind of finding of `shadow`; ``start`` is the address of the memory region, ``word`` the
     number of its granule. ``first`` is the earlier access with which the ``second`` one conflicts.
@@ -106,16 +107,18 @@ class Findings(Protocol):
     """The interface of an object that receives the findings of a checker."""
 
     def add(self, occurrences: Occurrences) -> None:
-        """Add a race, a read of uninitialized memory, or an access to another array or to a pending copy."""
+        """Add a race, a read of uninitialized memory, an access outside of an array, or an access to a
+        pending copy.
+        """
 
     def add_absent_lane(self, access: Access, source: int) -> None:
         """Add a shuffle from an inactive lane, or a vote whose mask contains an inactive lane."""
 
     def add_outside_block(self, access: Access, address: int) -> None:
-        """Add an access to the device heap that is outside of all allocated blocks of memory."""
+        """Add an access to the device heap that is outside of all allocated blocks."""
 
     def add_divergent_barrier(self, block: int, arrival: Arrival, other: Arrival | None) -> None:
-        """Add a barrier that only some threads reach, for example only a part of a warp."""
+        """Add a barrier that only some threads reach, such as a part of a warp."""
 
 
 class Checker:
@@ -218,7 +221,7 @@ class Checker:
         return table
 
     def watch_heap(self, heap: DeviceHeap) -> None:
-        """Also check the accesses to the device heap."""
+        """Check the accesses to the device heap, too."""
         self.shared.heap_start = heap.address
         self.shared.heap_end = heap.address + heap.size_bytes
 
@@ -248,7 +251,9 @@ class Checker:
         return starts
 
     def never_written(self, start: int) -> npt.NDArray[np.bool_] | None:
-        """Return which granules of an allocation are uninitialized, or None if it is not written."""
+        """Return for each granule of an allocation whether it is uninitialized, or None if nothing writes the
+        allocation.
+        """
         unwritten_table = self.unwritten_words.get(start)
         written_granules = self._written_granules.get(start)
         unwritten_granules = (
@@ -435,7 +440,7 @@ class Checker:
         self.ordering.partial_barrier(block, waiting_threads)
 
     def flush(self) -> None:
-        """Pass the findings to the receiver in the order of their accesses, and clear them."""
+        """Pass the findings to their receiver in the order of the accesses, and clear them."""
         entries = self._entries[self._entries["key"] != 0]
         for entry in entries[np.argsort(entries["second"], kind="stable")].tolist():
             key, occurrence_count, differs, start, word, first_record, second_record = entry

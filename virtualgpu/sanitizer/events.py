@@ -29,7 +29,7 @@ from virtualgpu.sanitizer.structures import (
 
 
 def partial_barrier(context: Context, block: Block, checker: Checker, first_thread: int, group: int) -> None:
-    """Record that some lanes of a warp waited for each other, which orders their accesses."""
+    """Record that some lanes of a warp have waited for each other. This orders their accesses."""
     size = 4 * checker.threads
     lane_matrix = block.known + first_thread * size
     maximum = block.known + checker.threads * size  # one more row, for the maximum
@@ -63,7 +63,7 @@ def partial_barrier(context: Context, block: Block, checker: Checker, first_thre
 
 
 def warp_sync(context: Context, block: Block, checker: Checker, members: int, mask: int) -> None:
-    """Record a ``__syncwarp``, at which each lane waits for the lanes in its own mask."""
+    """Record a call of ``__syncwarp``, in which each lane waits for the lanes in its own mask."""
     if block.known == 0:
         call(block.ask, context, ALLOCATE_MATRIX, 0, 0, 0)
     remaining_lanes = mask
@@ -75,7 +75,7 @@ def warp_sync(context: Context, block: Block, checker: Checker, members: int, ma
 
 
 def wait(context: Context, block: Block, checker: Checker, lanes: int, mask: int) -> None:
-    """Check that all threads of the block arrive at the same barrier as these lanes."""
+    """Check that all threads of the block arrive at the same barrier as the given lanes."""
     pc = load64(lanes)
     if mask == 0 or checker.joins == 0 or load8(checker.joins + pc) == 0:
         return
@@ -109,7 +109,7 @@ def opens(context: Context, block: Block, checker: Checker) -> None:
 
 
 def shuffle(context: Context, block: Block, checker: Checker, lanes: int, mask: int, values: int) -> None:
-    """Check that the source lane of each lane in a shuffle is active."""
+    """Check for each lane of a shuffle that its source lane is active."""
     remaining_lanes = mask
     while remaining_lanes:
         lane = lowest(remaining_lanes)
@@ -120,7 +120,9 @@ def shuffle(context: Context, block: Block, checker: Checker, lanes: int, mask: 
 
 
 def observe(context: Context, site_number: int, lanes: int, mask: int, values: int) -> None:
-    """Update the checks for one access or synchronisation; the engine calls this function at each of them."""
+    """Update the checks for one access or synchronization. The engine calls this function for each of
+    them.
+    """
     block = struct_at(Block, context.watched)
     checker = struct_at(Checker, block.checker)
     if block.number != context.block_linear:
@@ -201,5 +203,5 @@ _COMPILED = (
 
 @functools.cache
 def observer() -> jit.Library:
-    """Compile the checks. The engine calls the function at the address ``entry_of``."""
+    """Compile the checks, and return them as a library. The engine calls them at the address ``entry_of``."""
     return jit.Library(translate(_COMPILED, "observe", {"Context": layout.CONTEXT}), "entry_of")

@@ -27,7 +27,9 @@ _RACE_KINDS = {(True, True): "WAW", (True, False): "RAW", (False, True): "WAR"}
 
 @dataclass(slots=True)
 class Finding:
-    """A hazard between two source lines: how often it occurred, and the accesses of its first occurrence."""
+    """A hazard between two source lines, with the number of its occurrences and the accesses of the first
+    one.
+    """
 
     count: int
     agree: bool
@@ -40,7 +42,7 @@ class Finding:
 
 @dataclass(slots=True)
 class DivergentBarrier:
-    """A barrier that only some threads reach: how often it occurred, and its first occurrence."""
+    """A barrier that only some threads reach, with the number of its occurrences and the first one."""
 
     block: int
     here: Arrival
@@ -49,7 +51,7 @@ class DivergentBarrier:
 
 
 class Findings:
-    """A collection of findings with one entry per kind and pair of source lines."""
+    """A collection of findings. There is one entry per kind and pair of source lines."""
 
     def __init__(self, memory: DeviceMemory, granule_bytes: int) -> None:
         self.memory = memory
@@ -62,7 +64,7 @@ class Findings:
         self.heap_blocks: dict[tuple[str, str, int, int, int], tuple[int, int]] = {}
 
     def add(self, occurrences: Occurrences) -> None:
-        """Add occurrences of one finding at one pair of instructions."""
+        """Add the occurrences of a finding at one pair of instructions."""
         second_access = occurrences.second
         first_access = occurrences.first
         source_line = self.sites[second_access.site].line
@@ -106,12 +108,12 @@ class Findings:
         self._count(key, Finding(1, False, "", 0, source, None, access))
 
     def add_divergent_barrier(self, block: int, arrival: Arrival, other: Arrival | None) -> None:
-        """Add a barrier that only some threads reach, for example only a part of a warp."""
+        """Add a barrier that only some threads reach, such as a part of a warp."""
         key = arrival.instruction.line, other.instruction.line if other is not None else -1
         self.divergent_barriers.setdefault(key, DivergentBarrier(block, arrival, other)).count += 1
 
     def add_outside_block(self, access: Access, address: int) -> None:
-        """Add an access to the device heap that is outside of all allocated blocks of memory."""
+        """Add an access to the device heap that is outside of all allocated blocks."""
         heap = self.memory.heap
         assert heap is not None
         freed_blocks = heap.freed or {}

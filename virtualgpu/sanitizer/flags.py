@@ -11,7 +11,8 @@ from virtualgpu.sanitizer.sites import Site
 
 
 class Flags:
-    """The flags in memory through which threads of a launch synchronize, by writing and reading them.
+    """The flags in memory with which the threads of a launch synchronize. One thread writes a flag, and
+    others read it.
 
     Parameters
     ----------
@@ -33,7 +34,7 @@ class Flags:
         fenced: int,
         wide: int,
     ) -> bool:
-        """Update the order of accesses for an atomic, strong or volatile access to a flag.
+        """Update the order of accesses after an atomic, strong or volatile access to a flag.
 
         The access publishes the thread's earlier accesses, reads what others published, or both. Lanes in
         `fenced` have executed a memory fence, those in `wide` a fence that other blocks see, too.

@@ -37,7 +37,7 @@ _MAX_ITEMS = 1 << 20
 
 @struct
 class WatchedElement:
-    """The byte range of the watched element, and the number of bytes that each access writes."""
+    """The byte range of the watched array element, and the number of bytes that each access writes."""
 
     start: int
     end: int
@@ -46,7 +46,7 @@ class WatchedElement:
 
 
 def check_write(context: Context, number: int, lanes: int, mask: int, values: int) -> None:
-    """Call Python if one lane of a warp's access writes to the watched element."""
+    """Call Python code if a lane of the access writes to the watched array element."""
     if number < 0:
         return
     element = struct_at(WatchedElement, context.watched)
@@ -69,12 +69,14 @@ def check_write(context: Context, number: int, lanes: int, mask: int, values: in
 
 @functools.cache
 def observer() -> jit.Library:
-    """Compile the function `check_write`. The engine calls it at the address ``entry_of``."""
+    """Compile the function `check_write` and return its library. The engine calls it at the address
+    ``entry_of``.
+    """
     return jit.Library(translate([check_write], "check_write", {"Context": layout.CONTEXT}), "entry_of")
 
 
 class History:
-    """A recorder of the writes to one element of device memory; `MachineObserver` calls its methods.
+    """A recorder of the writes to one element of device memory. A `MachineObserver` calls its methods.
 
     Parameters
     ----------
@@ -99,7 +101,7 @@ class History:
     def run_watched(
         self, launch: PreparedLaunch, options: Any = None
     ) -> tuple[FinishedLaunch, tuple[tuple[Region, ...], ...]]:
-        """Run a launch, and record its writes to the watched element."""
+        """Run a launch, and record its writes to the watched array element."""
         self.launches += 1
         self._engine_launches += 1
         no_regions: tuple[tuple[Region, ...], ...] = ((), (), ())
@@ -129,7 +131,7 @@ class History:
                 self.settle()
 
     def add_act(self, act: Act) -> None:
-        """Record a copy, a memset or a library kernel if it writes to the watched element."""
+        """Record a copy, a memset or a library kernel if it writes to the watched array element."""
         if isinstance(act, GraphLaunch):
             for node in act.nodes:
                 self.add_act(node)
@@ -146,24 +148,26 @@ class History:
             self.settle()
 
     def note(self, write: Write) -> None:
-        """Add a write to the history, just before or after it happens."""
+        """Add a write to the history just before or just after it happens."""
         self.settle()
         self.writes.append(write)
         self.count += 1
         self._value_pending = True
 
     def settle(self) -> None:
-        """Read the element's current value from memory, and store it in the last recorded write."""
+        """Read the current value of the element from memory, and store it in the last recorded write."""
         if self._value_pending:
             self.writes[-1] = replace(self.writes[-1], value=self._current_value())
             self._value_pending = False
 
     def hide(self) -> None:
-        """Mark the value of the last write as unknown, because another lane writes it simultaneously."""
+        """Mark the value of the last write as unknown, because another lane writes the element at the same
+        time.
+        """
         self._value_pending = False
 
     def here(self) -> Any:
-        """Return the program's current line."""
+        """Return the source line that the program currently executes."""
         return self._lines.here()[0]
 
     def _current_value(self) -> Any:
@@ -255,7 +259,8 @@ def _is_equal(a: Any, b: Any) -> bool:
 def history_of(
     device: VirtualDevice, address: int, dtype: np.dtype[Any], function: Callable[[], Any]
 ) -> tuple[History, Exception | None]:
-    """Call a function; return all writes to an element during the call, and the exception, if any.
+    """Call a function. Return all writes to an array element during the call, and the exception if one was
+    raised.
 
     Raises
     ------

@@ -24,7 +24,9 @@ _COLUMNS = ("blocks", "epochs", "cuts", "ticks")
 
 @dataclass(slots=True)
 class Message:
-    """The accesses that threads published by a write to an address. Later accesses of its readers follow."""
+    """The accesses that threads published with a write to an address. They precede the later accesses of
+    threads that read it.
+    """
 
     ticks: dict[int, int] = field(default_factory=dict)
     rows: dict[int, npt.NDArray[np.int32]] = field(default_factory=dict)
@@ -32,7 +34,7 @@ class Message:
 
 @dataclass(slots=True)
 class Slot:
-    """The data of one worker for the block that it runs, and the memory of its tables."""
+    """The state of one worker for the block that it runs, with the memory of its tables."""
 
     block_state: structures.Block
     memory: list[npt.NDArray[np.generic]]
@@ -45,7 +47,7 @@ class Slot:
 
 
 class Ordering:
-    """The order between accesses that results from synchronisation.
+    """The order between accesses that synchronization establishes.
 
     Parameters
     ----------
@@ -78,11 +80,11 @@ class Ordering:
         self.shared.capacity = columns.shape[1]
 
     def block(self, segment: int) -> int:
-        """Return the number of the block that a segment belongs to."""
+        """Return the number of the block to which a segment belongs."""
         return int(self.columns[0, segment])
 
     def slot(self, block: int) -> Slot:
-        """Return the slot of the worker that runs a block."""
+        """Return the slot of the worker that runs the given block."""
         slot = self._slot_of_block.get(block)
         if slot is None or slot.block_state.number != block:
             slot = next(slot for slot in self.slots if slot.block_state.number == block)
@@ -105,7 +107,7 @@ class Ordering:
         shared.count += 1
 
     def full_barrier(self, block: int) -> None:
-        """Record that all threads of the block waited for each other."""
+        """Record that all threads of the block have waited for each other."""
         block_state = self.slot(block).block_state
         block_state.epoch += 1
         block_state.known = 0
@@ -113,7 +115,7 @@ class Ordering:
         block_state.floor = block_state.segment + 1 << structures.WHO_BITS
 
     def partial_barrier(self, block: int, threads: npt.NDArray[np.int64]) -> None:
-        """Record that some threads of the block waited for each other."""
+        """Record that some threads of the block have waited for each other."""
         slot = self.slot(block)
         clocks = self.matrix(slot)
         latest_cuts = clocks[threads].max(axis=0)
@@ -123,7 +125,9 @@ class Ordering:
         self._begin_segment(slot.block_state)
 
     def matrix(self, slot: Slot) -> npt.NDArray[np.int32]:
-        """Return for each thread the last cut of every other thread of the block that happens before it."""
+        """Return a matrix that contains for each thread of the block the last cut of every other thread that
+        happens before it.
+        """
         if slot.known is None:
             slot.known = np.zeros((self.threads + 1, self.threads), np.int32)
         # Entries of earlier epochs and blocks are older than any cut of this one.
@@ -131,7 +135,7 @@ class Ordering:
         return slot.known[: self.threads]
 
     def has_news(self, block: int, threads: Sequence[int], message: Message) -> bool:
-        """Return whether a message orders accesses of these threads that were not ordered before."""
+        """Return whether a message adds to the order of accesses that these threads know."""
         slot = self.slot(block)
         if any(
             slot.ticks.get(other_block, -1) < tick
@@ -164,7 +168,7 @@ class Ordering:
             clocks[threads] = np.maximum(clocks[threads], published_cuts)
 
     def learn(self, block: int) -> None:
-        """Order later accesses of a block after the accesses in all messages that the block has read.
+        """Order the later accesses of a block after the accesses in all messages that the block has read.
 
         This happens at a fence or barrier.
         """
@@ -179,7 +183,7 @@ class Ordering:
         slot.block_state.has_unfenced_reads = 0
 
     def release(self, block: int, threads: Sequence[int], message: Message, wide: bool = True) -> None:
-        """Publish earlier accesses of threads in a message, and begin a new segment.
+        """Publish the earlier accesses of threads in a message, and begin a new segment.
 
         If `wide` is true, all blocks can see the message, otherwise only the own block.
         """
@@ -198,7 +202,7 @@ class Ordering:
 
 
 def new_slot(shared: structures.Checker, ask: int, *, races: bool, unwritten: bool) -> Slot:
-    """Return the slot of a worker; compiled code calls the function at the address `ask` in rare cases."""
+    """Return a new slot for a worker. Compiled code calls the function at the address `ask` in rare cases."""
     block_state = structures.Block()
     arrays = []
 

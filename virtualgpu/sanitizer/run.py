@@ -54,7 +54,7 @@ _SEVERITIES = ("error", "warning", "info")
 def sanitize(
     launch: PreparedLaunch, options: Hazards, restore: Callable[[], None] = lambda: None
 ) -> SanitizerReport:
-    """Run a launch with checks and return the report.
+    """Run a launch with checks, and return the report.
 
     The arrays keep the values that the kernel wrote.
 

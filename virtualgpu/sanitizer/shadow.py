@@ -69,7 +69,7 @@ def renew(context: Context, block: Block, checker: Checker) -> None:
 
 
 def full_barrier(context: Context, block: Block, checker: Checker) -> None:
-    """Record that all threads of the block waited for each other."""
+    """Record that all threads of the block have waited for each other."""
     block.epoch += 1
     block.known = 0
     renew(context, block, checker)
@@ -106,7 +106,7 @@ def begin(context: Context, block: Block, checker: Checker) -> None:
 
 
 def unordered(block: Block, checker: Checker, record: int, thread: int) -> int:
-    """Return whether no synchronization orders an earlier access before the present one of `thread`."""
+    """Return whether an earlier access is not ordered before the current access of a thread."""
     segment = (record >> WHO_BITS) - 1
     other_thread = record & _THREAD_MASK
     block_number = load64(checker.blocks + 8 * segment)
@@ -129,7 +129,7 @@ def unordered(block: Block, checker: Checker, record: int, thread: int) -> int:
 def last_unordered_access(
     block: Block, checker: Checker, plane: int, step: int, floor: int, thread: int
 ) -> int:
-    """Return the latest access of a kind that is not ordered before the present access of `thread`, or 0.
+    """Return the latest access of a kind that is not ordered before the current access of a thread, or 0.
 
     An access by another warp (or block, in global memory) is preferred to one by a lane of the same warp.
     """
@@ -155,7 +155,7 @@ def last_unordered_access(
 
 
 def last_unordered_reader(block: Block, checker: Checker, word: int, floor: int, thread: int) -> int:
-    """Return the last read of a shared word that is not ordered before a write by `thread`, or 0."""
+    """Return the last read of a shared-memory word that is not ordered before a write by a thread, or 0."""
     warp = 0
     while warp < checker.warps:
         record = load64(block.readers + 8 * (word * checker.warps + warp))
@@ -168,7 +168,7 @@ def last_unordered_reader(block: Block, checker: Checker, word: int, floor: int,
 def remember_access(
     block: Block, checker: Checker, plane: int, step: int, floor: int, record: int, shared: int
 ) -> None:
-    """Store an access as the last access of its kind, such as a strong write, to a word."""
+    """Store an access as the last access to a word of its kind, such as a strong write."""
     last_record = load64(plane)
     if last_record >= floor:
         thread_difference = (last_record ^ record) & _THREAD_MASK
@@ -196,7 +196,7 @@ def add_finding(
     second_access: int,
     differs: int,
 ) -> None:
-    """Count one occurrence of a finding, by kind and pair of instructions."""
+    """Count one occurrence of a finding for its kind and its pair of instructions."""
     key = (
         (first_access >> THREAD_BITS & 0x3FFFFF) << 32
         | (second_access >> THREAD_BITS & 0x3FFFFF) << 10
@@ -232,7 +232,7 @@ def stored_value(block: Block, checker: Checker, lane: int, word_number: int) ->
 
 
 def memory_value(checker: Checker, address: int) -> int:
-    """Return the present value of a word of memory."""
+    """Return the current value of a word of memory."""
     if checker.shift == 2:
         return load32(address)
     if checker.shift == 1:
@@ -243,7 +243,9 @@ def memory_value(checker: Checker, address: int) -> int:
 def values_differ(
     block: Block, checker: Checker, site: Site, first_access: int, record: int, host: int, word_number: int
 ) -> int:
-    """Return whether two plain stores to a word write different values, as far as the values are known."""
+    """Return whether two ordinary stores to a word write different values. Unknown values count as
+    different.
+    """
     if site.scalar == 0 or block.values == 0:
         return 1
     lane = record & 31
@@ -273,7 +275,7 @@ def add_race(
     host: int,
     word_number: int,
 ) -> None:
-    """Record a race between an earlier access and the present one."""
+    """Record a race between an earlier access and the current one."""
     relation = ACROSS_BLOCKS
     if load64(checker.blocks + 8 * ((first_access >> WHO_BITS) - 1)) == block.number:
         relation = IN_BLOCK
@@ -302,7 +304,7 @@ def touch_word(
     host: int,
     word_number: int,
 ) -> None:
-    """Check an access to a word against earlier accesses to it, and remember the access."""
+    """Check an access to a word against the earlier accesses to it, and store the access for later checks."""
     thread = tick & _THREAD_MASK
     first_record = last_unordered_access(block, checker, planes, step, floor, thread)
     if first_record:
@@ -368,7 +370,9 @@ def touch_word(
 def update_copies(
     context: Context, block: Block, checker: Checker, site: Site, step: int, record: int, word: int
 ) -> int:
-    """Update a word's pending copies after an access. Return whether further checks are unnecessary."""
+    """Update the pending copies to a word after an access, and return whether further checks are
+    unnecessary.
+    """
     address = block.pending_copies + 4 * word
     copy_count = load32(address)
     is_early = 0
@@ -418,7 +422,7 @@ def touch_shared(
     step: int,
     word_number: int,
 ) -> None:
-    """Check one lane's access to a word of shared memory."""
+    """Check the access of one lane to a word of shared memory."""
     if block.written:
         tag = block.written + 4 * word
         if site.reads and load32(tag) != block.number + 1:
@@ -453,7 +457,7 @@ def touch_shared(
 def read_shared(
     context: Context, block: Block, checker: Checker, site: Site, lanes: int, mask: int, first_record: int
 ) -> None:
-    """Check the plain reads of shared memory by the lanes of a warp.
+    """Check ordinary reads of shared memory by the lanes of a warp.
 
     These are the most frequent accesses of most kernels. Words without a write since the last barrier need
     no comparison; the reads are remembered.
@@ -496,7 +500,9 @@ def read_shared(
 
 
 def find_region(context: Context, checker: Checker, block: Block, address: int) -> int:
-    """Return the `Region` of the allocation that contains an address, or 0 if there is none."""
+    """Return the address of the `Region` that describes the allocation at an address, or 0 if there is
+    none.
+    """
     lower = 0
     upper = checker.region_count
     while lower < upper:
@@ -519,7 +525,7 @@ def find_region(context: Context, checker: Checker, block: Block, address: int) 
 def touch_global(
     context: Context, block: Block, checker: Checker, site: Site, address: int, record: int
 ) -> None:
-    """Check one lane's access to global memory."""
+    """Check the access of one lane to global memory."""
     if address < site.low or address > site.high:
         add_finding(context, block, checker, OUTSIDE_ARRAY, address, 0, 0, record, 1)
     region = site.region
@@ -572,7 +578,7 @@ def touch_global(
 def touch_local(
     context: Context, block: Block, checker: Checker, site: Site, address: int, tick: int
 ) -> None:
-    """Check one lane's access to its own local memory (stack).
+    """Check the access of one lane to its own local memory.
 
     A read is reported only if none of its bytes has been written: a copy of a structure includes the gaps
     between its members, which are never written.

@@ -19,7 +19,7 @@ _SUBSPACES = ("global", "shared", "local", "generic")
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A memory instruction: its source line and how it accesses memory."""
+    """A memory instruction that is checked, with its source line and its kind of access."""
 
     number: int
     instruction: ir.Instruction
@@ -42,11 +42,13 @@ class Site:
 
     @property
     def line(self) -> int:
-        """Source line of the instruction."""
+        """The source line of the instruction."""
         return self.instruction.line
 
     def kind(self, space: str) -> int:
-        """Return whether the access is a weak or strong read or write. Volatile flag accesses are strong."""
+        """Return whether the access is a weak or strong read or write. Volatile accesses to flags are
+        strong.
+        """
         strong = self.strong or (self.volatile and self.flag)
         if self.writes:
             return structures.STRONG_WRITE if strong else structures.WEAK_WRITE
@@ -57,7 +59,7 @@ UNBOUNDED = (0, (1 << 63) - 1)
 
 
 def polling_loads(plans: Iterable[FunctionPlan]) -> Set[int]:
-    """Return the ids of loads that a loop repeats until another thread writes the expected value.
+    """Return the ids of the loads that a loop repeats until another thread writes the expected value.
 
     They are volatile loads, and atomics that change nothing. Volatile accesses to shared memory are mostly
     from times when warps ran in lockstep, and race; volatile accesses to global memory order nothing.
@@ -108,7 +110,7 @@ def _only_reads(i: ir.Instruction) -> bool:
 
 
 def has_partial_waits(plans: Iterable[FunctionPlan]) -> bool:
-    """Return whether a thread can wait for only a part of its block, such as at a named barrier."""
+    """Return whether threads can wait for only a part of their block, such as at a named barrier."""
     return any(
         (i.root in ("bar", "barrier") and "warp" in i.parts)
         or i.root in ("membar", "fence", "mbarrier")
@@ -125,7 +127,7 @@ def site(
     bounds: tuple[int, int] = UNBOUNDED,
     polled: Set[int] = frozenset(),
 ) -> Site:
-    """Return a description of a memory instruction.
+    """Return a description of a memory instruction for the checks.
 
     `bounds` is the allocation (start, end) to which its pointer belongs; `polled` are the kernel's loads of
     flags.
@@ -160,7 +162,7 @@ def site(
 
 
 def register_site(number: int, i: ir.Instruction) -> Site:
-    """Return a description of an instruction that does not access memory."""
+    """Return a description, for the checks, of an instruction that does not access memory."""
     return Site(
         number=number,
         instruction=i,
@@ -184,6 +186,8 @@ def register_site(number: int, i: ir.Instruction) -> Site:
 
 
 def granule_bytes(instructions: list[ir.Instruction]) -> int:
-    """Return the largest size (at most 4 bytes) that divides the sizes of all accesses of a kernel."""
+    """Return the largest granule size that divides the sizes of all accesses of a kernel. It is at most 4
+    bytes.
+    """
     sizes = [ir.TYPE_BYTES[i.type] for i in instructions if memory_ops.space_of(i) != "const"]
     return min([4, *sizes])

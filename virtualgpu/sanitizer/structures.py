@@ -56,7 +56,7 @@ COPY_LANDED = 4
 
 
 class Context:
-    """The fields of the engine's context block that the checks read."""
+    """The fields of the engine's context record that the checks read."""
 
     shared: int
     frames: int
@@ -68,7 +68,9 @@ class Context:
 
 @struct
 class Site:
-    """A memory instruction. ``high`` is the last address that it can access in its allocation."""
+    """A memory instruction as the checks store it. The field ``high`` is the last address that it can access
+    in its allocation.
+    """
 
     known: int
     number: int
@@ -91,7 +93,9 @@ class Site:
 
 @struct
 class Region:
-    """A live allocation. ``planes`` is the address of the history of its accesses, or 0 if it has none."""
+    """A live allocation. The field ``planes`` is the address of the history of its accesses, or 0 if it has
+    none.
+    """
 
     start: int
     end: int
@@ -104,7 +108,7 @@ class Region:
 
 @struct
 class Entry:
-    """The number of occurrences of one finding, and the accesses of its first occurrence."""
+    """The number of occurrences of a finding, and the accesses of the first one."""
 
     key: int
     count: int
@@ -148,7 +152,7 @@ class Checker:
 
 @struct
 class Block:
-    """The state of the block that a worker runs, and of the block's shared and local memory."""
+    """The state of the block that a worker runs, including the block's shared and local memory."""
 
     checker: int
     ask: int

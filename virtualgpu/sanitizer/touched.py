@@ -60,7 +60,7 @@ class AllocationTable:
 
 
 def touch(context: Context, number: int, lanes: int, mask: int, values: int) -> None:
-    """Record an access of the lanes of a warp."""
+    """Record a memory access of the lanes of a warp."""
     if number < 0:
         return
     table = struct_at(AllocationTable, context.watched)
@@ -112,7 +112,9 @@ def touch(context: Context, number: int, lanes: int, mask: int, values: int) -> 
 
 @functools.cache
 def observer() -> jit.Library:
-    """Compile the function `touch`. The engine calls it at the address ``entry_of``."""
+    """Compile the function `touch` and return its library. The engine calls it at the address
+    ``entry_of``.
+    """
     return jit.Library(translate([touch], "touch", {"Context": layout.CONTEXT}), "entry_of")
 
 
@@ -161,7 +163,9 @@ class AccessRecorder:
     barrier = wait = arrive = shuffle
 
     def regions(self, effect: int) -> tuple[Region, ...]:
-        """Return the memory regions that the launch read, wrote or changed with atomics (`effect`)."""
+        """Return the memory regions that the launch read, wrote, or changed with atomics. The argument
+        `effect` selects one of these.
+        """
         return tuple(
             region
             for region_number in sorted(self._maps)

@@ -61,7 +61,9 @@ class DeviceInfo:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One reading of a device metric. If it is not available, the value is None and ``why`` is the reason."""
+    """One reading of a device metric. If it is not available, the value is None and the field ``why`` is the
+    reason.
+    """
 
     name: str
     value: float | str | None

@@ -16,7 +16,7 @@ Times = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occupancy:
-    """Theoretical occupancy of one launch shape, and the resources that limit it.
+    """The theoretical occupancy of a launch shape, and the resources that limit it.
 
     ``blocks_by_limit`` maps each limit (``warps``, ``blocks``, ``registers``, ``shared memory``)
     to the resident blocks it alone would allow; ``limiters`` are the limits that equal the result.
@@ -40,7 +40,7 @@ class Occupancy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchTrace:
-    """The SM, start and end of each block of one launch, with one row per block.
+    """The SM, the start and the end of each block of a launch, with one row per block.
 
     ``start_ns`` counts from the first block's start. Blocks are numbered x fastest:
     ``x + y * grid.x + z * grid.x * grid.y``. When ``sampled`` is above 1 about one block in
@@ -64,17 +64,18 @@ class LaunchTrace:
 
     @property
     def span_ns(self) -> int:
-        """Time from the start of the first block to the end of the last one."""
+        """The time from the start of the first block to the end of the last block in ns."""
         return int(self.end_ns.max()) if self.end_ns.size else 0
 
     @property
     def blocks_per_wave(self) -> int:
-        """Number of blocks that fit on the device at once."""
+        """Number of blocks that fit on the device at the same time."""
         return self.occupancy.blocks_per_sm * self.sm_count
 
     @property
     def waves(self) -> float:
-        """Number of waves: blocks in the grid divided by the blocks that fit on the device at once.
+        """Number of waves, which is the number of blocks divided by the number that fit on the device at
+        once.
 
         The fractional part is the tail.
         """
@@ -82,11 +83,11 @@ class LaunchTrace:
 
     @property
     def warps_per_block(self) -> int:
-        """Number of warps of a block."""
+        """Number of warps in each block."""
         return -(-math.prod(self.block) // WARP_SIZE)
 
     def busy(self, join_ns: float = 0) -> tuple[npt.NDArray[np.int32], Times, Times]:
-        """Return the SM, start and end of every interval in which an SM ran at least one block.
+        """Return the intervals in which each SM ran at least one block.
 
         Intervals that are no more than `join_ns` apart count as one. In a sampled launch they are joined over
         the blocks that are not listed.
@@ -113,7 +114,7 @@ class LaunchTrace:
 
     @property
     def sm_busy_ns(self) -> Times:
-        """Time in which each SM ran at least one block, SM 0 first."""
+        """The time in ns during which each SM ran at least one block. SM 0 is first."""
         sm, start, end = self.busy()
         return np.bincount(sm, end - start, minlength=self.sm_count).astype(np.int64)
 
@@ -129,7 +130,7 @@ class LaunchTrace:
 
     @property
     def achieved_on_device(self) -> float:
-        """Achieved occupancy over all SMs and the whole launch, including idle SMs and idle times."""
+        """The achieved occupancy over all SMs and the whole launch. Idle SMs and idle times are included."""
         return self._resident(self.sm_count * self.span_ns)
 
     def _resident(self, sm_ns: int) -> float:
@@ -138,7 +139,7 @@ class LaunchTrace:
         return min(1.0, warp_ns / capacity_ns) if capacity_ns else 0.0
 
     def thinned(self, max_blocks: int) -> LaunchTrace:
-        """Return a sample of at most about `max_blocks` blocks, taken evenly from all SMs.
+        """Return a sample of at most about `max_blocks` blocks. They are taken evenly from all SMs.
 
         One block of each group of consecutive listed blocks of an SM is chosen at random, so that no period
         of the grid or of the SMs can coincide with that of the sampling.

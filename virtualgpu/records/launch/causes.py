@@ -29,7 +29,7 @@ CauseKind = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """One cause of the modelled time of a launch, with the time without this cause.
+    """One cause of the modelled time of a launch, with the time that the launch would take without it.
 
     Attributes
     ----------
@@ -61,13 +61,13 @@ class Cause:
 
     @property
     def gain(self) -> float:
-        """Speedup of the launch if the cause is removed."""
+        """The speedup of the launch if the cause is removed."""
         return self.before_ns / self.after_ns if self.after_ns else 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchCosts:
-    """The modelled time of one launch, divided by stage and by cause.
+    """The modelled time of one launch, divided into stages and causes.
 
     Attributes
     ----------
@@ -107,7 +107,9 @@ class LaunchCosts:
 
     @property
     def bound(self) -> str:
-        """The limiting stage: the busiest unit if it is busy half of the time, else the longest stage."""
+        """The stage that limits the launch. It is the busiest unit if this is busy half of the time, else the
+        longest stage.
+        """
         busy_ns = {
             name: stage_ns for name, stage_ns in self.stages.items() if name not in ("start", "latency")
         }

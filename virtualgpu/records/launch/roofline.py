@@ -21,7 +21,8 @@ TENSOR = "tensor "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ceilings:
-    """Peak rates of a device: bandwidth of each memory level, and operations per second by type.
+    """The peak rates of a device, which are the bandwidth of each memory level and the operations per second
+    of each data type.
 
     Attributes
     ----------
@@ -47,7 +48,8 @@ class Ceilings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RooflinePoint:
-    """One launch in a roofline: its operations by type, its bytes by memory level, and its time.
+    """A launch in a roofline diagram, with its operations by data type, its bytes by memory level, and its
+    time.
 
     Bytes are those that were moved, not those that the kernel requested: sectors of DRAM and L2, and a whole
     pass of the banks (128 bytes) for each wavefront of shared memory. ``modelled_ns`` is the virtual GPU's
@@ -70,7 +72,9 @@ class RooflinePoint:
         time_ns: float,
         modelled_ns: float | None = None,
     ) -> RooflinePoint:
-        """Return the point of a launch, given its counters (including those of caches) and its time."""
+        """Return the point of a launch in a roofline diagram. The counters must include those of the
+        caches.
+        """
         tensor_operations = {f"{TENSOR}{name}": count for name, count in counters.tensor_operations.items()}
         caches = counters.caches
         dram_bytes = caches.dram_read_bytes + caches.dram_write_bytes if caches is not None else 0
@@ -90,17 +94,17 @@ class RooflinePoint:
 
     @property
     def operations(self) -> int:
-        """Number of operations of all types."""
+        """Number of operations of all data types."""
         return sum(self.flops.values())
 
     @property
     def gflops(self) -> float:
-        """Operations per second, in GFLOP/s."""
+        """The rate of the launch in GFLOP/s."""
         return self.operations / self.time_ns if self.time_ns else 0.0
 
     @property
     def intensities(self) -> dict[Level, float]:
-        """Arithmetic intensity (operations per byte) for each memory level that moved bytes."""
+        """The arithmetic intensity in operations per byte for each memory level that moved bytes."""
         return {
             level: self.operations / self.size_bytes[level] for level in LEVELS if self.size_bytes.get(level)
         }
@@ -108,7 +112,9 @@ class RooflinePoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roofline:
-    """Launches and the peak rates of one device. With ``path``, each launch improves on the previous one."""
+    """Launches and the peak rates of one device. If the field ``path`` is true, each launch improves on the
+    previous one.
+    """
 
     ceilings: Ceilings
     points: tuple[RooflinePoint, ...] = ()
@@ -116,7 +122,7 @@ class Roofline:
     note: str = field(default="", compare=False)
 
     def peak(self, point: RooflinePoint) -> float:
-        """Return the highest rate in GFLOP/s at which the device can execute a launch's operations.
+        """Return the highest rate in GFLOP/s at which the device can execute the operations of a launch.
 
         Operations of different types are assumed to run one after another on CUDA cores, and so are those of
         tensor cores, but both work at the same time. The result is infinite if the device has no rate for
@@ -137,7 +143,7 @@ class Roofline:
         return times_ns
 
     def roof(self, point: RooflinePoint) -> tuple[Limit, float]:
-        """Return the memory level or arithmetic units that limit a launch, and the limit in GFLOP/s."""
+        """Return the memory level or the arithmetic units that limit a launch, and the limit in GFLOP/s."""
         arithmetic_ns = self._arithmetic_ns(point)
         limits: list[tuple[float, Limit]] = [
             (self.peak(point), max(arithmetic_ns, key=lambda unit: arithmetic_ns[unit]))

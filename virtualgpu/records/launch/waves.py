@@ -16,49 +16,53 @@ INTERVALS = 200
 
 @dataclass(frozen=True)
 class LaunchWaves:
-    """A launch trace with its blocks in the order of their start times."""
+    """A launch trace whose blocks are sorted by start time."""
 
     trace: LaunchTrace
 
     @cached_property
     def order(self) -> npt.NDArray[np.int64]:
-        """Rows of the trace, sorted by start time and then by block number."""
+        """The rows of the trace, sorted by start time and then by block number."""
         return np.lexsort((self.trace.block_index, self.trace.start_ns))
 
     @cached_property
     def blocks(self) -> int:
-        """Number of blocks of the grid."""
+        """Number of blocks in the grid."""
         return math.prod(self.trace.grid)
 
     @cached_property
     def full_waves(self) -> int:
-        """Number of waves that fill the device."""
+        """Number of waves that fill the device completely."""
         per_wave = self.trace.blocks_per_wave
         return self.blocks // per_wave if per_wave else 0
 
     @cached_property
     def tail_blocks(self) -> int:
-        """Number of blocks of the last wave if it does not fill the device, else 0."""
+        """Number of blocks in the last wave if it does not fill the device, else 0."""
         per_wave = self.trace.blocks_per_wave
         return self.blocks % per_wave if per_wave else 0
 
     @cached_property
     def wave(self) -> npt.NDArray[np.uint16]:
-        """Number of the wave to which each row in `order` belongs."""
+        """The number of the wave that each row in `order` belongs to."""
         per_wave = max(1, self.trace.blocks_per_wave)
         ranks = np.arange(self.order.size, dtype=np.int64) * self.trace.sampled
         return np.minimum(ranks // per_wave, np.iinfo(np.uint16).max).astype(np.uint16)
 
     @cached_property
     def in_tail(self) -> npt.NDArray[np.bool_]:
-        """Return whether each row in `order` belongs to the last, partly filled wave of several."""
+        """Return for each row in `order` whether it belongs to the last wave of several, if that wave does
+        not fill the device.
+        """
         if not self.full_waves or not self.tail_blocks:
             return np.zeros(self.order.size, np.bool_)
         return self.wave >= min(self.full_waves, int(np.iinfo(np.uint16).max))
 
     @cached_property
     def slot(self) -> npt.NDArray[np.int32]:
-        """Slot of each row in `order` on its SM: the first one that is free at its start."""
+        """The slot of each row in `order` on its SM. It is the first slot that is free when the block
+        starts.
+        """
         sm_ids = self.trace.sm_id[self.order].tolist()
         starts = self.trace.start_ns[self.order].tolist()
         ends = self.trace.end_ns[self.order].tolist()
@@ -77,7 +81,8 @@ class LaunchWaves:
         return np.asarray(slots, dtype=np.int32)
 
     def running(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Return the times in ns at which the number of running blocks changes, and these numbers.
+        """Return the times in ns at which the number of running blocks changes, and the number from each of
+        these times on.
 
         For a sampled launch the numbers are averages over each of `INTERVALS`, because not all blocks are
         listed.
@@ -95,7 +100,7 @@ class LaunchWaves:
         return moments_ns.astype(np.float64), running.astype(np.float64)
 
     def running_on_busy(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Return the number of running blocks per busy SM over time, in the same form as `running`."""
+        """Return the mean number of running blocks per busy SM over time. The form is that of `running`."""
         moments_ns, blocks = self.running()
         _, start, end = self.trace.busy()
         if self.trace.sampled > 1:

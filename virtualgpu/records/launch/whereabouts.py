@@ -11,7 +11,7 @@ from virtualgpu.records.kernel import Dim3
 
 @dataclass(frozen=True, slots=True)
 class Whereabouts:
-    """Approximate position of a launch that is still running.
+    """The approximate position of a launch that is still running.
 
     ``line`` is the line where the threads of a ``block`` last yielded to others or were about to begin; 0 if
     not known. ``ended`` of the ``blocks`` have finished.
@@ -26,10 +26,12 @@ class Whereabouts:
 
 
 class Onlooker(Protocol):
-    """Observer of one running launch; it is created when the launch begins."""
+    """An observer of one running launch. It is created when the launch begins."""
 
     def look(self, whereabouts: Callable[[], Whereabouts]) -> None:
-        """Observe the running launch. The waiting thread calls this every few hundredths of a second."""
+        """Observe the running launch. The thread that waits for the launch calls this every few hundredths of
+        a second.
+        """
 
     def end(self) -> None:
-        """End the observation, whether the launch has succeeded or failed."""
+        """End the observation after the launch has succeeded or failed."""

@@ -15,7 +15,9 @@ LibraryCall = tuple[str, tuple[ArrayLayout, ...], tuple[ArrayLayout, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Key of recorded library calls: package, function name, dtype, size class and memory layout."""
+    """The key of recorded library calls, with the package, function name, dtype, size class and memory
+    layout.
+    """
 
     package: str
     name: str
@@ -29,7 +31,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """The library calls of one operation: the names of routines and kernels, and how often they ran.
+    """The library calls of one operation, with the names of routines and kernels and with how often they ran.
 
     ``recorded`` is None if the calls were observed now, and False if there is no record of the operation;
     ``nearest`` is then the most similar recorded one.
@@ -45,7 +47,9 @@ class Ending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calls:
-    """The library calls of all operations of a function, in order; ``note`` describes what is not known."""
+    """The library calls of all operations of a function, in order. The text ``note`` describes what is not
+    known.
+    """
 
     provenance: Provenance
     function: str
@@ -55,7 +59,8 @@ class Calls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """One candidate of a tuner. It is timed only if its result is correct; otherwise ``why`` is the reason.
+    """One candidate of a tuner. It is timed only if its result is correct. Otherwise the field ``why`` is the
+    reason.
 
     ``times_ns`` are those of single calls between events, after warm-up calls.
     """
@@ -66,13 +71,15 @@ class Candidate:
 
     @property
     def median_ns(self) -> float | None:
-        """The median time in nanoseconds, None without times."""
+        """The median time in ns, or None if the candidate was not timed."""
         return float(statistics.median(self.times_ns)) if self.times_ns else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """The choice of a tuner for one ``key``: device, versions, and the arguments' dtypes and shapes."""
+    """The choice of a tuner for one key, which consists of the device, the versions, and the arguments'
+    dtypes and shapes.
+    """
 
     provenance: Provenance
     key: tuple[str, ...]
@@ -83,7 +90,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
-    """All choices of a tuner so far."""
+    """All choices that a tuner has made so far."""
 
     provenance: Provenance
     choices: tuple[Choice, ...]

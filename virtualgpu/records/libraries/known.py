@@ -25,7 +25,9 @@ class KnownCalls:
     endings: tuple[Ending, ...]
 
     def of(self, operation: Operation) -> Ending:
-        """Return the record of an operation, or an empty record that names a similar operation."""
+        """Return the record of an operation. If there is none, the result is an empty record with a similar
+        operation.
+        """
         for ending in self.endings:
             if ending.operation == operation:
                 return ending
@@ -34,7 +36,9 @@ class KnownCalls:
     def of_virtual_kernels(
         self, kernels: Iterable[str], library_calls: Iterable[LibraryCall]
     ) -> Iterator[Ending]:
-        """Yield the library calls of a virtual GPU's kernels, without calls for the program's own kernels."""
+        """Yield the library calls for the kernels of a virtual GPU. Kernels of the program itself have no
+        library calls.
+        """
         pending = list(library_calls)
         for name in kernels:
             if pending and pending[0][0] == name:
@@ -43,7 +47,9 @@ class KnownCalls:
                 yield Ending(operation=None, kernels=((name, 1),), libraries=("the program's own",))
 
     def of_real_kernels(self, kernels: Mapping[str, int]) -> Iterator[Ending]:
-        """Yield each kernel of a real GPU with its number of launches and the routines recorded for it."""
+        """Yield each kernel that ran on a real GPU, with its number of launches and the routines recorded for
+        it.
+        """
         routines_by_kernel = {
             kernel: ending.routines for ending in self.endings for kernel, _ in ending.kernels
         }
@@ -52,7 +58,7 @@ class KnownCalls:
             yield with_libraries(Ending(operation=None, routines=routines, kernels=((name, launch_count),)))
 
     def named(self, name: str, **wanted: str) -> tuple[Ending, ...]:
-        """Return the records with a name such as ``matmul``, or all records if the name is empty.
+        """Return the records with the given name, such as ``matmul``. An empty name selects all records.
 
         Raises
         ------
@@ -92,7 +98,7 @@ class KnownCalls:
 
 
 def known_calls(data: Any, name: str) -> KnownCalls:
-    """Return the recorded library calls from the JSON data of a file.
+    """Return the recorded library calls that a JSON file contains.
 
     Raises
     ------
@@ -115,7 +121,7 @@ def known_calls(data: Any, name: str) -> KnownCalls:
 
 
 def with_libraries(ending: Ending) -> Ending:
-    """Return library calls together with the names of the libraries of their routines and kernels."""
+    """Return a record of library calls to which the names of the libraries have been added."""
     libraries = [library_of(name) for name, _ in ending.routines]
     kernel_libraries = [library_of(name) for name, _ in ending.kernels]
     if "cuBLASLt" in libraries:  # it uses the same kernels as cuBLAS

@@ -21,7 +21,7 @@ LAYERS = ("framework", "library", "CUDA runtime", "driver", "device")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Followed:
-    """A call, with the functions that it used in each of `LAYERS` and their numbers of calls.
+    """A call with the functions that it used in each layer of software, and how often it called them.
 
     Functions are in the order of their first use.
 
@@ -35,12 +35,12 @@ class Followed:
     note: str = ""
 
     def of(self, layer: str) -> tuple[tuple[str, int], ...]:
-        """Return the functions that the call used in one layer."""
+        """Return the functions that the call used in the given layer."""
         return self.layers[LAYERS.index(layer)]
 
 
 def interfaces(timeline: Timeline) -> tuple[CallCounts, ...]:
-    """Return the calls of the CUDA runtime (``cuda...``) and driver (``cu...``) in a timeline."""
+    """Return the calls of the CUDA runtime (``cuda...``) and of the driver (``cu...``) in a timeline."""
     call_counts = Counter(call.name for call in timeline.calls if call.name != "cudaDeviceSynchronize")
     runtime = {name: call_count for name, call_count in call_counts.items() if name.startswith("cuda")}
     return tuple(runtime.items()), tuple(
@@ -49,7 +49,7 @@ def interfaces(timeline: Timeline) -> tuple[CallCounts, ...]:
 
 
 def kind_of(timeline: Timeline) -> str:
-    """Return the name of the recorded call that is most similar to a timeline, or ""."""
+    """Return the name of the recorded call that is most similar to a timeline, or an empty string."""
     names = " ".join(activity.name for activity in timeline.activities).lower()
     if not any(activity.kind == "CONCURRENT_KERNEL" for activity in timeline.activities):
         return "asnumpy" if "dtoh" in names else ""
@@ -60,7 +60,7 @@ def kind_of(timeline: Timeline) -> str:
 
 
 def known_layers(data: Any) -> tuple[Followed, ...]:
-    """Return the recorded calls with their layers from the JSON data of a file."""
+    """Return the recorded calls and their layers that a JSON file contains."""
     provenance = Provenance("recorded", data["device"], data["detail"])
     return tuple(
         Followed(
@@ -77,7 +77,7 @@ def known_layers(data: Any) -> tuple[Followed, ...]:
 
 
 def symbols_in_code(function: Callable[..., Any]) -> tuple[tuple[str, int], ...]:
-    """Return the names of methods, module functions and operators that a function's own code uses."""
+    """Return the names of methods, module functions and operators that the code of a function uses."""
     code_object = getattr(function, "__code__", None)
     symbol_counts = Counter(
         str(instruction.argval) if instruction.opname in ("LOAD_ATTR", "LOAD_METHOD") else instruction.argrepr
@@ -88,7 +88,7 @@ def symbols_in_code(function: Callable[..., Any]) -> tuple[tuple[str, int], ...]
 
 
 def questions_last(calls: Iterable[tuple[str, int]]) -> CallCounts:
-    """Sort calls so that calls which only query a state come after all other calls."""
+    """Sort calls so that those which only query a state come last."""
     return tuple(
         sorted(calls, key=lambda call_and_count: any(word in call_and_count[0] for word in _QUERY_WORDS))
     )
@@ -101,7 +101,7 @@ def stack(
     library_calls: Calls,
     lower_calls: tuple[CallCounts, ...] | None,
 ) -> Followed:
-    """Return the layers of a call. `lower_calls` are its runtime and driver calls, None on a virtual GPU."""
+    """Return the layers of software that a call used. On a virtual GPU, `lower_calls` is None."""
     routines = Counter(
         f"{', '.join(ending.libraries)}: {name}"
         for ending in library_calls.endings
@@ -119,7 +119,7 @@ def stack(
 
 
 def named(calls: tuple[Followed, ...], call: str) -> tuple[Followed, ...]:
-    """Return the recorded call with a name.
+    """Return the recorded call with the given name.
 
     Raises
     ------

@@ -39,7 +39,7 @@ _LIBRARIES = {
 
 
 def library_of(name: str) -> str:
-    """Return the library to which a routine or kernel with this name belongs, or an empty string."""
+    """Return the name of the library that contains a routine or kernel, or an empty string."""
     return next(
         (library for library, pattern in _LIBRARIES.items() if re.search(pattern, name, re.IGNORECASE)), ""
     )
@@ -71,7 +71,9 @@ def operation_of(call: LibraryCall) -> Operation:
 
 
 def size_of(size: float, medium: int, large: int) -> str:
-    """Return the size class: below `medium`, below `large`, or larger."""
+    """Return the name of the size class to which a size belongs. The limits between the classes are `medium`
+    and `large`.
+    """
     if size < medium:
         return SMALL
     return MEDIUM if size < large else LARGE

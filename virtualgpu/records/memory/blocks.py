@@ -12,7 +12,7 @@ BlockState = Literal["used", "waiting", "free", "unmapped"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """A part of a segment, in use or free.
+    """A part of a memory segment that is in use or free.
 
     ``requested_bytes`` is the size that the program requested (``size_bytes`` is rounded up) and ``label``
     describes its contents; a free block has neither. ``is_waiting`` is true for a block that the program has
@@ -33,7 +33,7 @@ class Block:
 
     @property
     def state(self) -> BlockState:
-        """The state of the block in one word, such as free."""
+        """The state of the block in one word, such as ``"free"``."""
         if self.is_unmapped:
             return "unmapped"
         if self.is_waiting:
@@ -42,13 +42,14 @@ class Block:
 
     @property
     def end(self) -> int:
-        """Address after the last byte."""
+        """The address after the last byte of the block."""
         return self.address + self.size_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One allocation of device memory (``cudaMalloc``); blocks divide it, in the order of addresses.
+    """One allocation of device memory (``cudaMalloc``), which is divided into blocks in the order of
+    addresses.
 
     ``stream`` is the handle of the stream that uses the segment. ``pool`` is the name of its pool if an
     allocator has several, such as PyTorch's ``"small"`` and ``"large"``. An expandable segment is a range of
@@ -65,7 +66,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class BlockMap:
-    """All segments and blocks of one device's pool at one moment, in the order of addresses.
+    """All segments and blocks of a memory pool at one moment, in the order of addresses.
 
     ``limit_bytes`` is 0 if the pool has no limit.
     """
@@ -83,20 +84,20 @@ class BlockMap:
 
     @property
     def total_bytes(self) -> int:
-        """Bytes that the pool has reserved from the device."""
+        """Number of bytes that the pool has reserved from the device."""
         return sum(block.size_bytes for block in self.blocks if not block.is_unmapped)
 
     @property
     def used_bytes(self) -> int:
-        """Bytes of the blocks that are in use (each rounded up) or wait for a stream."""
+        """Number of bytes in blocks that are in use or wait for a stream. Block sizes are rounded up."""
         return sum(block.size_bytes for block in self.blocks if block.state in ("used", "waiting"))
 
     @property
     def free_bytes(self) -> int:
-        """Reserved bytes that are not in use."""
+        """Number of reserved bytes that are not in use."""
         return self.total_bytes - self.used_bytes
 
     @property
     def largest_free_bytes(self) -> int:
-        """Size of the largest free block of any stream."""
+        """Size in bytes of the largest free block of any stream."""
         return max((block.size_bytes for block in self.blocks if block.state == "free"), default=0)

@@ -51,7 +51,7 @@ Stack = tuple[Frame, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocatorEvents:
-    """Events as columns of equal length, in the order in which they happened.
+    """Allocator events as columns of equal length, in the order in which they happened.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class AllocatorEvents:
         return len(self.actions)
 
     def rows(self) -> Iterator[tuple[Action, int, int, int, int, int, int]]:
-        """Yield action, address, size, requested bytes, stream, time and stack number of each event."""
+        """Yield the action, address, size, requested bytes, stream, time and stack number of each event."""
         columns = (self.addresses, self.size_bytes, self.requested_bytes, self.streams, self.time_ns)
         actions = [ACTIONS[action_code] for action_code in self.actions.tolist()]
         lists = [column.tolist() for column in columns]
@@ -88,7 +88,7 @@ class AllocatorEvents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocatorTrace:
-    """All events of one allocator of one device after an initial state.
+    """All events of one allocator on one device, and the state before the first event.
 
     Parameters
     ----------

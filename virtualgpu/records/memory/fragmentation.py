@@ -26,7 +26,7 @@ class Arena:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fragmentation:
-    """The fragmentation of a pool's memory at one moment, in bytes.
+    """The fragmentation of a memory pool at one moment, in bytes.
 
     Parameters
     ----------
@@ -55,17 +55,21 @@ class Fragmentation:
 
     @property
     def external(self) -> float:
-        """External fragmentation: 1 - largest free block / free memory, or 0 without free memory."""
+        """The external fragmentation, which is 1 - largest free block / free memory. It is 0 without free
+        memory.
+        """
         return 1 - self.largest_free_bytes / self.free_bytes if self.free_bytes else 0.0
 
     @property
     def held_bytes(self) -> int:
-        """Free bytes in segments that cannot be released because of a block in use."""
+        """Number of free bytes in segments that cannot be released because they contain a block in use."""
         return self.free_bytes - self.releasable_bytes
 
     @property
     def largest_request_bytes(self) -> int | None:
-        """The largest request of any stream that would succeed; None if not known."""
+        """Size in bytes of the largest request of any stream that would succeed, or None if it is not
+        known.
+        """
         if self.room_bytes is None:
             return None
         arena_bytes = [arena.largest_request_bytes for arena in self.arenas]

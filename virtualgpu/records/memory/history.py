@@ -15,7 +15,7 @@ Steps = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockLives:
-    """The lifetimes of all blocks that were in use, sorted by address, as columns of equal length.
+    """The lifetimes of all blocks that were in use, as columns of equal length. Blocks are sorted by address.
 
     Parameters
     ----------
@@ -49,7 +49,8 @@ class BlockLives:
 
 @dataclass(frozen=True, slots=True)
 class RangeLives:
-    """The lifetimes of address ranges with mapped memory, sorted by address, as in `BlockLives`.
+    """The lifetimes of all address ranges with mapped memory, sorted by address. The columns are those of
+    `BlockLives`.
 
     A plain segment is one range; an expandable one gains and loses ranges.
     """
@@ -66,7 +67,9 @@ class RangeLives:
 
 @dataclass(frozen=True, slots=True)
 class SegmentLives:
-    """All segments of a trace. ``is_seen`` is False for segments known only from their blocks."""
+    """All memory segments of a trace. The column ``is_seen`` is False for a segment that is known only from
+    its blocks.
+    """
 
     streams: tuple[int, ...]
     pools: tuple[str, ...]
@@ -79,7 +82,7 @@ class SegmentLives:
 
 @dataclass(frozen=True, slots=True)
 class AllocatorHistory:
-    """The trace of an allocator with the lifetimes of its blocks, ranges and segments.
+    """The trace of an allocator, with the lifetimes of its blocks, ranges and segments.
 
     ``event_blocks`` is the block of each event as an index into `blocks`, or -1.
     """
@@ -92,17 +95,17 @@ class AllocatorHistory:
 
     @property
     def last_step(self) -> int:
-        """Number of the last step."""
+        """The number of the last step of the trace."""
         return len(self.trace.events)
 
     @property
     def used_bytes(self) -> Column:
-        """Bytes of blocks in use or waiting, at each step."""
+        """Number of bytes at each step in blocks that are in use or wait for a stream."""
         return self._sums(self.blocks)
 
     @property
     def reserved_bytes(self) -> Column:
-        """Bytes reserved from the device, at each step."""
+        """Number of bytes at each step that are reserved from the device."""
         return self._sums(self.ranges)
 
     def _sums(self, lives: BlockLives | RangeLives) -> Column:

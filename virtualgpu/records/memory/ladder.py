@@ -12,7 +12,7 @@ from virtualgpu.records.origin import Provenance
 
 @dataclass(frozen=True, slots=True)
 class LevelBandwidth:
-    """Bandwidth of one level of the hierarchy for the whole GPU.
+    """The bandwidth of one level of the memory hierarchy for the whole GPU.
 
     ``gbps`` is in GB/s (10^9), or None with the reason in ``why``. ``method`` describes how it was
     determined. ``published_gbps`` is the value of ``document`` or follows from it; None if there is none.
@@ -28,7 +28,7 @@ class LevelBandwidth:
 
 @dataclass(frozen=True, slots=True)
 class CacheCapacity:
-    """Published size of a cache, from ``document``."""
+    """The size of a cache as published in ``document``."""
 
     level: str
     size_bytes: int
@@ -37,7 +37,8 @@ class CacheCapacity:
 
 @dataclass(frozen=True, slots=True)
 class MemoryLadder:
-    """The latency for each size of the working set and the bandwidth of each level on one device.
+    """The memory latency of a device for each size of the working set, and the bandwidth of each memory
+    level.
 
     Attributes
     ----------
@@ -61,12 +62,14 @@ class MemoryLadder:
     capacities: tuple[CacheCapacity, ...]
 
     def latency_at(self, size_bytes: float) -> float:
-        """Return the latency in ns for a working set of this size, with logarithmic interpolation."""
+        """Return the latency in ns for a working set of the given size. It is interpolated
+        logarithmically.
+        """
         sizes = np.log2(self.working_set_bytes)
         return float(2 ** np.interp(np.log2(size_bytes), sizes, np.log2(self.latency_ns)))
 
     def bandwidth(self, level: str) -> float | None:
-        """Return the GB/s of a level, such as ``"L2"``, or None."""
+        """Return the bandwidth of a memory level such as ``"L2"`` in GB/s, or None if it is not known."""
         for bandwidth in self.bandwidths:
             if bandwidth.level == level:
                 return bandwidth.gbps

@@ -15,7 +15,7 @@ Stay = Literal["before the call", "kept", "temporary", "at the failure"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AliveBlocks:
-    """Blocks that one source line allocated and that were still allocated at the peak.
+    """The blocks that one source line allocated and that were still allocated at the peak.
 
     ``arrays`` describes their contents if known, such as ``"x: float32 (1024, 1024)"``. ``size_bytes`` are
     rounded up by the pool, ``requested_bytes`` are not. ``source`` is None if no line of the program
@@ -33,7 +33,7 @@ class AliveBlocks:
 
 @dataclass(frozen=True, slots=True)
 class FailedRequest:
-    """The memory request that failed because the device's memory or a limit was exceeded."""
+    """The memory request that failed because it exceeded the device's memory or a limit."""
 
     size_bytes: int
     source: SourceLine | None
@@ -42,7 +42,7 @@ class FailedRequest:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Memory of a device compared with the memory that a call allocates.
+    """The available memory of a device compared with the memory that a call allocates.
 
     ``room_bytes`` is the memory available to the call; ``times`` is the factor by which its memory could grow
     (below 1: it does not fit), None if the call allocates nothing. ``provenance`` is the origin of the
@@ -57,7 +57,7 @@ class Room:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryReport:
-    """Memory use of one function call on the pool's device.
+    """The memory use of one function call on the device of the pool.
 
     Parameters
     ----------
@@ -104,10 +104,10 @@ class MemoryReport:
 
     @property
     def needed_bytes(self) -> int:
-        """Bytes that the call needed beyond those that were already in use."""
+        """Number of bytes that the call needed in addition to those that were already in use."""
         return self.peak_bytes - self.before_bytes
 
     @property
     def temporary_bytes(self) -> int:
-        """Bytes in use at the peak that the call freed before it returned."""
+        """Number of bytes that were in use at the peak and that the call freed before it returned."""
         return sum(group.size_bytes for group in self.alive if group.stay == "temporary")

@@ -10,7 +10,7 @@ RequestKind = Literal["alloc", "free", "record_stream", "complete", "empty_cache
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One memory request of a program to an allocator.
+    """One request of a program for memory from an allocator.
 
     Parameters
     ----------

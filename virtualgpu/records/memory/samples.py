@@ -16,7 +16,7 @@ Column = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class MemoryReading:
-    """A device's memory at one moment in bytes, with None for values that are not available.
+    """The memory of a device at one moment in bytes. Values that are not available are None.
 
     Parameters
     ----------
@@ -78,14 +78,14 @@ class MemoryMarks:
 
     @classmethod
     def of(cls, table: npt.NDArray[np.float64]) -> MemoryMarks:
-        """Convert a table with one column per field to `MemoryMarks`."""
+        """Create `MemoryMarks` from a table with one column per field."""
         columns = table.T.copy()
         return cls(**dict(zip(MARKS, columns, strict=True)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemorySamples:
-    """Readings of memory over time: columns of equal length, with NaN for missing readings.
+    """Readings of memory use over time. Columns have equal length, and NaN marks missing readings.
 
     Parameters
     ----------
@@ -124,12 +124,12 @@ class MemorySamples:
 
     @property
     def duration_ns(self) -> float:
-        """Time from the beginning of the recording to the last reading."""
+        """The time from the beginning of the recording to the last reading in ns."""
         return float(self.time_ns[-1]) if len(self) else 0.0
 
     @property
     def peak(self) -> tuple[float, float] | None:
-        """Largest number of used bytes, and its time in ns; None without a reading."""
+        """The largest number of used bytes and its time in ns, or None without a reading."""
         if not len(self) or np.isnan(self.peak_bytes).all():
             return None
         index = int(np.nanargmax(self.peak_bytes))
@@ -142,7 +142,7 @@ class MemorySamples:
         return float(readings[-1]) if len(readings) else None
 
     def rows(self) -> Iterator[tuple[float, ...]]:
-        """Yield the readings one by one, with the columns in the order of `COLUMNS`."""
+        """Yield the readings one by one. Their values are in the order of `COLUMNS`."""
         columns = [getattr(self, name).tolist() for name in COLUMNS]
         yield from zip(*columns, strict=True)
 

@@ -35,7 +35,9 @@ _HOST_LINES = {
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """The current value and the peak of one quantity, and the sums of its increases and decreases."""
+    """A statistic of an allocator, with its current value, its peak, and the sums of its increases and
+    decreases.
+    """
 
     current: int = 0
     peak: int = 0
@@ -45,7 +47,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocatorStatistics:
-    """Statistics of one allocator, under the names of ``torch.cuda.memory_stats``.
+    """The statistics of one allocator, with the names that ``torch.cuda.memory_stats`` uses.
 
     Parameters
     ----------
@@ -108,7 +110,8 @@ class AllocatorStatistics:
         return dict(sorted(_flatten(self.nested())))
 
     def summary(self, abbreviated: bool = False) -> str:
-        """Return the text of ``torch.cuda.memory_summary()``, and a line with the origin of the numbers.
+        """Return the statistics as text, in the form of ``torch.cuda.memory_summary()`` and with the origin
+        of the numbers in the last line.
 
         Parameters
         ----------
@@ -121,7 +124,7 @@ class AllocatorStatistics:
         return self.table(abbreviated) + source_text[:1].upper() + source_text[1:] + "\n"
 
     def table(self, abbreviated: bool = False) -> str:
-        """Return the `summary` without its last line."""
+        """Return the text of `summary` without the last line."""
         suffix = "" if self.is_host else f", device ID {self.device_id}"
         rows = ["=" * _TABLE_WIDTH, f"{'':18}{self.title + suffix:<{_TABLE_WIDTH - 18}}", "-" * _TABLE_WIDTH]
         if self.is_host:

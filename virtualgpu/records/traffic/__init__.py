@@ -9,7 +9,7 @@ from virtualgpu.records.origin import Provenance
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expression:
-    """One expression of a function, with its cost if a separate kernel computes it.
+    """One expression of a function, with its cost if it runs as a separate kernel.
 
     ``kernel`` is the number of the fused kernel that contains it, -1 for an expression that runs nothing (a
     view, an argument). ``flop`` counts one for each element of a sum, product or function. ``after`` are the
@@ -38,7 +38,7 @@ class RedEdge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelSet:
-    """The kernels of one way to compute a function: their number, moved bytes and time.
+    """The kernels of one way to compute a function, with their number, their moved bytes and their time.
 
     ``time_ns`` is None if nothing ran; ``note`` is a remark.
     """
@@ -53,7 +53,7 @@ class KernelSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """The expressions of a function, and the kernels for each way to compute it (fused or not).
+    """The expressions of a function, and the kernels for each way to compute it, such as fused or not fused.
 
     ``kernels`` are the kernels of the way to which the edges belong, each as one expression. ``sources`` are
     their generated CUDA C++ (empty for expressions that run unchanged).
@@ -70,7 +70,7 @@ class Traffic:
     breaks: tuple[str, ...] = ()
 
     def way(self, name: str) -> KernelSet:
-        """Return the `KernelSet` for a way to compute the function, such as one kernel per operation.
+        """Return the kernels for the given way to compute the function.
 
         Raises
         ------

@@ -20,7 +20,7 @@ Parts = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A transfer of one chunk between GPUs. The target adds it to its own chunk or overwrites that chunk."""
+    """A transfer of a chunk between GPUs. The target adds the chunk to its own or replaces its own by it."""
 
     source: int
     target: int
@@ -30,7 +30,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class CollectiveStep:
-    """Simultaneous transfers, all of which read the data as it was before the step.
+    """Simultaneous transfers between GPUs. All of them read the data as it was before the step.
 
     ``time_ns`` is the duration of the step, ``copies_ns`` the part of it in which the busiest port is in use,
     0 if not known.
@@ -43,7 +43,8 @@ class CollectiveStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collective:
-    """A collective operation among GPUs that each begin with an array of `size_bytes`, divided into chunks.
+    """A collective operation of several GPUs. Each has an array of `size_bytes` bytes, which is divided into
+    chunks.
 
     ``right`` is true for each GPU with the correct result; ``traffic`` is the traffic through the ports.
     ``begins`` is the number of crossings before each step. ``bytes_are`` describes the origin of its bytes.
@@ -76,7 +77,7 @@ class Collective:
         right: tuple[bool, ...],
         **fields: Any,
     ) -> Collective:
-        """Create the record for arrays of 32-bit numbers; `bounds` are the boundaries of the chunks."""
+        """Create the record for arrays of 32-bit numbers. `bounds` are the boundaries of the chunks."""
         traffic = PortTraffic(provenance=origin, links=links, devices=len(right), crossings=tuple(crossings))
         chunk_bytes = tuple(4 * (end - begin) for begin, end in pairwise(bounds))
         return cls(
@@ -90,27 +91,27 @@ class Collective:
 
     @property
     def gpus(self) -> int:
-        """Number of GPUs."""
+        """Number of GPUs in the operation."""
         return len(self.right)
 
     @property
     def links(self) -> LinkKind:
-        """Topology of the links between the GPUs."""
+        """The topology of the links between the GPUs."""
         return self.traffic.links
 
     @property
     def time_ns(self) -> int:
-        """Time of the operation as one graph if it was measured, else the sum of the times of all steps."""
+        """The measured time of the operation as a whole, or else the sum of the times of its steps, in ns."""
         return self.in_one_go_ns or self.from_host_ns or sum(step.time_ns for step in self.steps)
 
     @property
     def volume(self) -> float:
-        """Traffic of the busiest port in one direction, divided by the size of the data."""
+        """The traffic of the busiest port in one direction, divided by the size of the data."""
         return self.traffic.busiest_bytes / self.size_bytes
 
     @property
     def states(self) -> tuple[tuple[tuple[Parts, ...], ...], ...]:
-        """The GPUs whose data each chunk of each GPU contains, at the start and after each step."""
+        """The GPUs that have contributed to each chunk of each GPU, at the start and after each step."""
         states = [initial_state(self.gpus, len(self.chunk_bytes))]
         for step in self.steps:
             states.append(
@@ -126,7 +127,9 @@ class Collective:
         )
 
     def expected_parts(self, rank: int, chunk: int) -> Parts | None:
-        """Return the GPUs whose data a chunk of a GPU must contain at the end, or None for any data."""
+        """Return the GPUs whose data a chunk of a GPU must contain at the end, or None if any data is
+        permitted.
+        """
         return expected_parts(self.operation, self.gpus, rank, chunk)
 
 
@@ -140,7 +143,7 @@ def initial_state(gpus: int, chunks: int) -> State:
 
 
 def state_after(state: State, moves: Sequence[Move]) -> State:
-    """Return the state after transfers that happen at the same time."""
+    """Return the state after a set of simultaneous transfers."""
     new_state = [list(chunks) for chunks in state]
     for move in moves:
         moved_parts = state[move.source][move.chunk]
@@ -154,7 +157,7 @@ def state_after(state: State, moves: Sequence[Move]) -> State:
 
 
 def expected_parts(operation: Operation, gpus: int, rank: int, chunk: int) -> Parts | None:
-    """Return the GPUs whose data a chunk of a GPU must contain at the end, or None for any data.
+    """Return the GPUs whose data a chunk of a GPU must contain at the end, or None if any data is permitted.
 
     The root of an operation is GPU 0.
     """
@@ -173,7 +176,7 @@ def expected_parts(operation: Operation, gpus: int, rank: int, chunk: int) -> Pa
 
 
 def input_arrays(gpus: int, elements: int) -> list[npt.NDArray[np.int32]]:
-    """Return the input array of each GPU. Every process gets the same arrays."""
+    """Return the input array of each GPU. The arrays are the same in every process."""
     generator = np.random.default_rng(gpus)
     return [generator.integers(-999, 1000, elements, dtype=np.int32) for _ in range(gpus)]
 
@@ -185,7 +188,7 @@ def is_right(
     bounds: Sequence[int],
     inputs: Sequence[npt.NDArray[np.int32]],
 ) -> bool:
-    """Return whether a GPU has the correct result for these inputs; `bounds` are the chunk boundaries."""
+    """Return whether a GPU has computed the correct result. `bounds` are the boundaries of the chunks."""
     for chunk in range(len(bounds) - 1):
         elements = slice(bounds[chunk], bounds[chunk + 1])
         chunk_parts = expected_parts(operation, len(inputs), rank, chunk)
@@ -201,7 +204,7 @@ def is_right(
 def crossings_of(
     moves: Sequence[Move], bounds: Sequence[int], connections: set[tuple[int, int]], name: str
 ) -> list[Crossing]:
-    """Compute the traffic between GPUs from transfers of chunks, if it was not recorded.
+    """Return the traffic between GPUs, computed from the transfers of chunks if it was not recorded.
 
     Pairs of GPUs in `connections` use NVLink, the others PCIe.
     """

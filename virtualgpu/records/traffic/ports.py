@@ -16,7 +16,7 @@ Over = Literal["NVLink", "PCIe"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crossing:
-    """A transfer of bytes from one GPU to another, with its operation, link and times.
+    """A transfer of bytes from one GPU to another, with its operation, its link and its times.
 
     ``name`` is that of the operation (``Memcpy PtoP``, a kernel's name), ``correlation_id`` its number.
     """
@@ -33,7 +33,7 @@ class Crossing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PortTraffic:
-    """Traffic between the GPUs of one host during a part of the program, in the order of submission.
+    """The traffic between the GPUs of one host during a part of the program, in the order of submission.
 
     Copies between a GPU and the host are not included. ``lost`` counts crossings beyond the limit.
     """
@@ -45,7 +45,7 @@ class PortTraffic:
     lost: int = 0
 
     def out_bytes(self, device: int, over: Over | None = None) -> int:
-        """Return the bytes that a GPU sent over one type of link, or over all links if it is None."""
+        """Return the number of bytes that a GPU sent over one type of link. None selects all links."""
         return sum(
             crossing.size_bytes
             for crossing in self.crossings
@@ -53,7 +53,7 @@ class PortTraffic:
         )
 
     def in_bytes(self, device: int, over: Over | None = None) -> int:
-        """Return the bytes that a GPU received over one type of link, or over all links if it is None."""
+        """Return the number of bytes that a GPU received over one type of link. None selects all links."""
         return sum(
             crossing.size_bytes
             for crossing in self.crossings
@@ -62,7 +62,7 @@ class PortTraffic:
 
     @property
     def matrix(self) -> tuple[tuple[int, ...], ...]:
-        """Number of bytes from each GPU (row) to each other GPU (column)."""
+        """The number of bytes that each GPU (row) sent to each other GPU (column)."""
         byte_matrix = [[0] * self.devices for _ in range(self.devices)]
         for crossing in self.crossings:
             byte_matrix[crossing.source][crossing.target] += crossing.size_bytes
@@ -70,12 +70,12 @@ class PortTraffic:
 
     @property
     def busiest_bytes(self) -> int:
-        """Largest number of bytes through one port in one direction."""
+        """The largest number of bytes that passed through one port in one direction."""
         return self._busiest_total(lambda crossing: crossing.size_bytes)
 
     @property
     def busiest_ns(self) -> int:
-        """Longest total time of the transfers through one port in one direction."""
+        """The largest total time in ns of the transfers through one port in one direction."""
         return self._busiest_total(lambda crossing: crossing.end_ns - crossing.start_ns)
 
     def _busiest_total(self, quantity: Callable[[Crossing], int]) -> int:

@@ -11,7 +11,7 @@ Steps = list[list[Move]]
 
 
 def ring(operation: Operation, gpus: int) -> Steps:
-    """Return a ring schedule: every GPU sends to the next one, in n - 1 steps (twice for ``all-reduce``)."""
+    """Return the steps of a ring schedule, in which every GPU sends to the next one."""
     ranks = range(gpus)
     last_rank = gpus - 1
     reduce = [
@@ -39,13 +39,15 @@ def ring(operation: Operation, gpus: int) -> Steps:
 
 
 def star_or_tree(operation: Operation, gpus: int, algorithm: str) -> Steps:
-    """Return a schedule that collects data on GPU 0 and distributes it, directly or along a tree."""
+    """Return the steps of a schedule that collects data on GPU 0 and distributes it, either directly or along
+    a tree.
+    """
     is_chunked = operation in ("all-gather", "reduce-scatter")
     rank_steps = _tree_levels(gpus) if algorithm == "tree" else [[(0, r, 1) for r in range(1, gpus)]]
     all_chunks = range(gpus) if is_chunked else range(1)
 
     def subtree_chunks(rank: int, size: int) -> Sequence[int]:
-        """Return the chunks of the GPUs in the subtree below a GPU."""
+        """Return the chunks of the GPUs that belong to a subtree."""
         return range(rank, min(rank + size, gpus))
 
     steps_to_root = [
@@ -81,7 +83,9 @@ def _tree_levels(gpus: int) -> list[list[tuple[int, int, int]]]:
 
 
 def messages(moves: Sequence[Move]) -> list[tuple[Move, int]]:
-    """Merge transfers of adjacent chunks between the same GPUs, and return each with its end chunk."""
+    """Merge transfers of adjacent chunks between the same GPUs. Return each merged transfer with its end
+    chunk.
+    """
     merged_moves: list[tuple[Move, int]] = []
     for move in moves:
         first_move, end = merged_moves[-1] if merged_moves else (move, -1)

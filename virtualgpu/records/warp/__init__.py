@@ -16,7 +16,8 @@ from virtualgpu.records.warp.watched import Stop, Watched
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarpTrace:
-    """Every step of one warp. Columns have one row per step, and ``[n, 32]`` columns an entry per lane.
+    """Every step of one warp. Columns have one row per step, and those of shape ``[n, 32]`` have one value
+    per lane.
 
     A step is one PTX instruction on the virtual GPU and one basic block in a trace taken on a
     real GPU (``granularity``). ``active_mask`` bit i is lane i; ``executed_mask`` also takes the
@@ -64,7 +65,7 @@ class WarpTrace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockTrace:
-    """Every step of all warps of one block, in the order in which the virtual GPU executed them.
+    """Every step of all warps of one block, in the order in which the virtual GPU executed the steps.
 
     Each warp's ``detail.sequence`` contains the positions of its steps in that order, which is one of the
     possible orders of a GPU. ``steps`` counts the steps of all warps. ``accesses`` are those of the recorded

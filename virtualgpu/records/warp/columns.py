@@ -14,7 +14,7 @@ WORD_BYTES = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedWrites:
-    """Writes of a block's warps to shared memory, with a row for each piece of at most 8 bytes per lane.
+    """The writes of a block's warps to shared memory. Each row is a piece of at most 8 bytes per lane.
 
     A piece has at most 8 bytes per lane; ``offset`` (bytes in shared memory) and ``value`` have one entry per
     lane, and those in ``mask`` are valid. Rows, and the lanes of a row, are in the order in which they took
@@ -39,7 +39,7 @@ SHARED_ACCESSES = ("load", "store", "atomic", "copy")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedAccesses:
-    """Accesses of a block's warps to shared memory, one row for each request of a step.
+    """The accesses of a block's warps to shared memory. There is one row for each request of a step.
 
     ``sequence`` is the step's position among all recorded steps, and rows are sorted by it. ``kind`` is an
     index into `SHARED_ACCESSES`. A copy is an asynchronous one to shared memory, at the step that starts it;
@@ -55,7 +55,7 @@ class SharedAccesses:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variable:
-    """A variable of the source, and the instructions that write it.
+    """A variable in the source code, and the instructions that write it.
 
     ``kind`` is the format of its bits, such as ``s32``; ``first_line`` to ``last_line`` is its scope.
     ``written_by`` are indices into `WarpTrace.instruction` whose first result is always the variable's new
@@ -74,7 +74,8 @@ class Variable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepDetail:
-    """Additional data about the steps of one warp, such as further registers that they wrote.
+    """Additional data about the steps of one warp, such as the values of further registers that the steps
+    wrote.
 
     ``sequence`` is a step's position among the recorded steps of all warps and ``depth`` the depth of
     calls, 0 in the kernel itself. ``extra_`` columns have one row for each further register that a step
@@ -104,12 +105,12 @@ class StepDetail:
 
 
 def lanes_of(masks: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
-    """Convert lane masks to a table of booleans, ``[step, lane]``."""
+    """Convert lane masks to a table of booleans with one row per step and one column per lane."""
     return (masks[:, None] >> np.arange(WARP_SIZE, dtype=np.uint32) & 1).astype(np.bool_)
 
 
 class SharedEvents:
-    """Changes of each 4-byte word of a block's shared memory, in the order of time.
+    """The changes of each 4-byte word of a block's shared memory, in the order of time.
 
     Events are sorted by word, then by time: those of a word are ``word_events[word]`` to
     ``word_events[word + 1]``. ``bits`` is the word after the event, ``row`` its row in `SharedWrites`, and

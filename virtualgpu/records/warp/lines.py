@@ -29,7 +29,8 @@ _COMMENT_PATTERN = re.compile(r"//.*|/\*.*?\*/")
 
 @dataclass(frozen=True, kw_only=True)
 class Visits:
-    """Visits of source lines in the order of time; visit i consists of the steps ``begin[i]`` to ``end[i]``.
+    """The visits of a warp to source lines in the order of time. The visit i consists of the steps
+    ``begin[i]`` to ``end[i]``.
 
     ``lanes`` are the active lanes: those of the line's memory accesses if it has any. ``moved`` lists, for
     each visit, the lines whose instructions run within it because the compiler moved them there. ``of`` is
@@ -50,7 +51,7 @@ class Visits:
 
 
 def find_visits(trace: WarpTrace) -> Visits:
-    """Group a trace's steps into visits of source lines."""
+    """Group the steps of a trace into visits of source lines."""
     step_count = len(trace)
     if not step_count:
         no_steps = np.zeros(0, np.int32)

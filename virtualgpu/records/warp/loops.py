@@ -18,7 +18,8 @@ _LOOP_PATTERN = re.compile(r"\b(?:for|while)\b")
 
 @dataclass(frozen=True, kw_only=True)
 class Loops:
-    """Executions of loops with at least two iterations ("turns"); outer loops first.
+    """The executions of loops with at least two iterations, which are called turns here. Outer loops come
+    first.
 
     The last evaluation of a loop's condition, which is false, belongs to the last turn.
 
@@ -43,12 +44,14 @@ class Loops:
         return int(self.run_outer.size)
 
     def turns(self, run: int) -> range:
-        """Return the numbers of the iterations that belong to one execution of a loop."""
+        """Return the numbers of the iterations in one execution of a loop."""
         return range(int(self.run_turns[run]), int(self.run_turns[run + 1]))
 
 
 def neighbours(stops: npt.NDArray[Any], steps: Ints) -> tuple[Ints, Ints]:
-    """Return the next and the previous stop for each step, or the step itself if there is none."""
+    """Return the next and the previous stop for each step. If there is none, the result is the step
+    itself.
+    """
     next_index = np.searchsorted(stops, steps, side="right")
     previous_index = np.searchsorted(stops, steps) - 1
     padded_stops = np.append(stops, 0).astype(np.int32)
@@ -58,7 +61,9 @@ def neighbours(stops: npt.NDArray[Any], steps: Ints) -> tuple[Ints, Ints]:
 
 
 def find_loops(trace: WarpTrace) -> Loops:
-    """Return the loops of a trace; none if the trace does not describe the kernel's loops."""
+    """Return the executed loops of a trace. There are none if the trace does not describe the kernel's
+    loops.
+    """
     step_indices = np.arange(len(trace), dtype=np.int32)
     turn = np.full(len(trace), -1, np.int32)
     next_iteration = step_indices.copy()
@@ -122,7 +127,9 @@ def find_loops(trace: WarpTrace) -> Loops:
 
 
 def calls_of(depth: npt.NDArray[np.int16]) -> npt.NDArray[np.int64]:
-    """Number the function calls, and return for each step the number of its call (0 in the kernel)."""
+    """Return for each step of a trace the number of the function call to which it belongs. It is 0 in the
+    kernel itself.
+    """
     call_of_step = np.zeros(depth.size, np.int64)
     stack: list[int] = []
     call_count = 0

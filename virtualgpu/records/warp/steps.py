@@ -18,14 +18,14 @@ WAVEFRONT_BYTES = 128
 
 
 class Kinds(NamedTuple):
-    """Groups of equal rows, with the group number of each row and the first row of each group."""
+    """A grouping of equal rows, with the group number of each row and the first row of each group."""
 
     of: Ints
     first: npt.NDArray[np.int64]
 
 
 class TraceSteps:
-    """The steps of a warp trace, with their lines, memory accesses and groups of equal steps.
+    """The steps of a warp trace, with their source lines, their memory accesses and groups of equal steps.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class TraceSteps:
 
 
 def kinds(*columns: npt.NDArray[Any]) -> Kinds:
-    """Group rows that have equal values in some columns. The values must not be negative."""
+    """Group the rows that have equal values in the given columns. The values must not be negative."""
     key = np.zeros(columns[0].size, np.uint64)
     for column in columns:
         key = key * np.uint64(int(column.max(initial=0)) + 1) + column.astype(np.uint64)

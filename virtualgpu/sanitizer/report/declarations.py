@@ -72,7 +72,7 @@ _MAX_TRIALS = 65_536  # largest value that is tried for one that is not in the s
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """A variable's type and array sizes, as the source declares them."""
+    """The type and array sizes of a variable, as declared in the source."""
 
     type: str
     extents: tuple[str, ...]
@@ -80,13 +80,15 @@ class Declaration:
 
 @dataclass(frozen=True, slots=True)
 class Declarations:
-    """The variables of a source in shared, global and constant memory, and the constants it defines."""
+    """The variables of a source file in shared, global and constant memory, and the constants that it
+    defines.
+    """
 
     variables: Mapping[str, Sequence[Declaration]]
     constants: Mapping[str, str]
 
     def element(self, name: str, offset: int, size_bytes: int) -> str:
-        """Return the name of the element at a byte offset of a variable, such as ``tile[2][0]``.
+        """Return the name of the array element at a byte offset of a variable, such as ``tile[2][0]``.
 
         The name is empty if the declaration is not sufficient.
 
@@ -211,7 +213,7 @@ class Declarations:
 
 
 def declarations(code: str) -> Declarations:
-    """Return the declarations of variables in shared, global and constant memory in CUDA C++ source."""
+    """Return the declarations of shared, global and constant variables in CUDA C++ source."""
     clean_code = _ALIGNMENT_PATTERN.sub(" ", _COMMENT_PATTERN.sub(" ", code.replace("\\\n", " ")))
     constants = dict(_DEFINE_PATTERN.findall(clean_code))
     for declaration_text in _CONSTANTS_PATTERN.findall(clean_code):

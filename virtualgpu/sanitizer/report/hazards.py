@@ -51,7 +51,7 @@ class _Race:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The data for a report of findings: the launch, its source, and the names of its memory.
+    """The data for a report of findings, which are the launch, its source, and the names of its memory.
 
     ``updates`` are the kernel's read-modify-writes, by the ids of their instructions; ``checks`` are the ids
     of its loads whose value an atomic compares again.
@@ -69,7 +69,9 @@ class Report:
     checks: Set[int]
 
     def hazards(self) -> list[Hazard]:
-        """Return one hazard for each mistake in the kernel. Memory reserved by the system is left out."""
+        """Return one hazard for each mistake in the kernel. Memory that is reserved by the system is
+        ignored.
+        """
         races: list[_Race] = []
         other_hazards: list[Hazard] = []
         for (hazard_kind, space, _, _, relation), finding in self.findings.found.items():

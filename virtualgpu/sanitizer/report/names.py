@@ -44,7 +44,7 @@ class Names:
         return element or f"byte {offset - start:,} of shared array {name}"
 
     def device(self, address: int) -> str:
-        """Return the name of the array element at a device address."""
+        """Return the name of the array element at an address in device memory."""
         allocation = self.memory.nearest(address)
         if allocation is None:
             return ""
@@ -72,7 +72,7 @@ class Names:
 
 
 def source_name(symbol: str) -> str:
-    """Return the name of a variable in the source, from its mangled symbol."""
+    """Return the name of a variable in the source code, given its mangled symbol."""
     match = _LOCAL_NAME_PATTERN.search(symbol)
     if not symbol.startswith("_Z") or match is None:
         return symbol

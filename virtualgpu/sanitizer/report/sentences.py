@@ -56,7 +56,7 @@ _COPY_WAIT = (
 def heap_message(
     freed: bool, site: Site, second: Place, address: int, start: int, size: int
 ) -> tuple[str, str]:
-    """Return the name of the heap block closest to an invalid access, and a sentence about the access."""
+    """Return the name of the heap block nearest to an invalid access, and a message about the access."""
     subject = f"thread {second.thread} of block {second.block} {'writes' if site.writes else 'reads'}"
     if not start:
         return (
@@ -105,7 +105,7 @@ def race_message(
     sort: str,
     pairs: int,
 ) -> str:
-    """Return the sentences that explain a race.
+    """Return the message that explains a race.
 
     `agree` is true if both write the same value, `sort` is the reason why it may be intended, and `pairs` the
     number of such pairs of lines.
@@ -163,7 +163,7 @@ def _race_remedy(hazard_kind: str, line: int, other_line: int, context: RemedyCo
 def update_message(
     update: Update, first: Place, second: Place, array: str, relation: int, locks: bool, turns: bool = False
 ) -> str:
-    """Return the sentences for a read-modify-write by several threads without an atomic.
+    """Return the message about several threads that read, change and write a value without an atomic.
 
     `turns` is true if it is in a loop without a barrier.
     """
@@ -188,7 +188,7 @@ def update_message(
 
 
 def apart_message(mask: int, first: Place | None, second: Place, is_overlooked: bool) -> str:
-    """Return the sentences for a barrier that only some threads reach.
+    """Return the message about a barrier that only some threads reach.
 
     The threads of `first`, or others of the same warp, do not reach it.
     """
@@ -215,7 +215,7 @@ def apart_message(mask: int, first: Place | None, second: Place, is_overlooked: 
 
 
 def absent_message(second: Place, lane: int) -> str:
-    """Return the sentences for a shuffle that reads from an inactive lane."""
+    """Return the message about a shuffle that reads from an inactive lane."""
     return (
         f"thread {second.thread} of block {second.block} reads a value from lane {lane} of its warp, which "
         "does not execute the shuffle: the value is undefined. Let every lane from which others read execute "
@@ -224,7 +224,7 @@ def absent_message(second: Place, lane: int) -> str:
 
 
 def unmet_message(second: Place, lane: int) -> str:
-    """Return the sentences for a vote, match or reduction whose mask contains an inactive lane."""
+    """Return the message about a vote, match or reduction whose mask contains an inactive lane."""
     return (
         f"thread {second.thread} of block {second.block} names lane {lane} of its warp in a mask, but that "
         "lane does not execute the call or has ended: the result is undefined. Let every lane in the mask "
@@ -233,7 +233,7 @@ def unmet_message(second: Place, lane: int) -> str:
 
 
 def hasty_message(copy: Site, site: Site, first: Place, second: Place, array: str, is_unordered: bool) -> str:
-    """Return the sentences for an access to the target of an asynchronous copy before it is complete.
+    """Return the message about an access to the target of an asynchronous copy before the copy is complete.
 
     `is_unordered` means that no barrier separates the start of the copy and the access.
     """
@@ -250,7 +250,7 @@ def hasty_message(copy: Site, site: Site, first: Place, second: Place, array: st
 
 
 def stray_message(memory: DeviceMemory, site: Site, second: Place, address: int, array: str) -> str:
-    """Return the sentences for an access that reaches one array through the pointer of another array."""
+    """Return the message about an access that reaches one array through the pointer to another array."""
     allocation = memory.nearest(site.low)
     label = allocation.label if allocation is not None else "array"
     distance = (
@@ -267,7 +267,7 @@ def stray_message(memory: DeviceMemory, site: Site, second: Place, address: int,
 
 
 def unwritten_message(space: str, second: Place, array: str) -> str:
-    """Return the sentences for a read of uninitialized memory."""
+    """Return the message about a read of uninitialized memory."""
     remedies = {
         "global": "Write it first, or create the array with cp.zeros.",
         "shared": "Write it and call __syncthreads() before reading it.",

@@ -28,7 +28,9 @@ _WITHOUT_FLOATS = ("atomicMin", "atomicMax")
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """A read-modify-write: the lines of its load and store, and the atomic function that could replace it."""
+    """A read-modify-write, with the lines of its load and its store and with the atomic function that could
+    replace it.
+    """
 
     load: int
     store: int
@@ -36,7 +38,7 @@ class Update:
 
 
 def checks(function: ir.Function) -> set[int]:
-    """Return the ids of loads that only check whether an atomic minimum or maximum is needed."""
+    """Return the ids of the loads that only check whether an atomic minimum or maximum is needed."""
     writers = find_writers(function)
     load_ids = set[int]()
     for i in function.instructions:
@@ -49,7 +51,7 @@ def checks(function: ir.Function) -> set[int]:
 
 
 def updates(function: ir.Function) -> dict[int, Update]:
-    """Return the read-modify-writes of a function, with the ids of loads and stores as keys."""
+    """Return the read-modify-writes of a function. The keys are the ids of their loads and stores."""
     writers = find_writers(function)
     updates_by_id: dict[int, Update] = {}
     for i in function.instructions:
