@@ -29,7 +29,9 @@ _NAME = re.compile(r"\{(\w+)\}")
 
 
 def percent(fraction: float) -> str:
-    """Return a fraction as text: ``50 %`` for ``0.5``. Fractions between 0 and 1 never become 0 or 100 %."""
+    """Return a fraction as a percentage, such as ``50 %`` for ``0.5``. Fractions between 0 and 1 never become
+    0 or 100 %.
+    """
     percentage = 100 * fraction
     if 99.5 <= percentage < 100 and not math.isclose(percentage, 100, rel_tol=1e-12):
         return f"{min(percentage, 99.9):.1f} %"
@@ -37,7 +39,7 @@ def percent(fraction: float) -> str:
 
 
 def size(size_bytes: float) -> str:
-    """Return a byte count in binary units: ``227 KiB``, ``79.2 GiB``."""
+    """Return a number of bytes in binary units, such as ``227 KiB`` or ``79.2 GiB``."""
     for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if size_bytes >= scale:
             return f"{number(size_bytes / scale)} {unit}"
@@ -50,13 +52,13 @@ def time_unit(time_ns: float) -> tuple[str, float]:
 
 
 def duration(time_ns: float) -> str:
-    """Return a time in a suitable unit: ``640 ns``, ``12.3 µs``, ``4.1 ms``."""
+    """Return a time in a suitable unit, such as ``640 ns``, ``12.3 µs`` or ``4.1 ms``."""
     unit, scale = time_unit(time_ns)
     return f"{number(time_ns / scale)} {unit}"
 
 
 def shape(dim: Sequence[int]) -> str:
-    """Return a grid or block shape as text, without trailing ones: ``16 × 16`` for ``(16, 16, 1)``."""
+    """Return a grid or block shape as text without trailing ones, such as ``16 × 16`` for ``(16, 16, 1)``."""
     sizes = list(dim)
     while len(sizes) > 1 and sizes[-1] == 1:
         sizes.pop()
@@ -64,7 +66,8 @@ def shape(dim: Sequence[int]) -> str:
 
 
 def filled(text: str, words: Mapping[str, int | str]) -> str:
-    """Replace ``{name}`` in a text by a value, and ``<name one|several>`` by its singular or plural.
+    """Replace each ``{name}`` in a text by its value, and each ``<name one|several>`` by the singular or
+    plural form.
 
     Examples
     --------

@@ -79,7 +79,7 @@ class DeviceComparison(FigureView):
         return "\n".join(lines)
 
     def tables(self) -> tuple[Table, ...]:
-        """Return a table with the chart's quantities, a row per device, and tables of all limits."""
+        """Return a table of the quantities in the chart with one row per device, and tables of all limits."""
         overview = tuple(
             (name, device.capability, *(quantity.of(device) for quantity in facts.QUANTITIES))
             for name, device in zip(self.names, self.devices, strict=True)

@@ -19,7 +19,7 @@ _OMITTED_WORDS = re.compile(r"NVIDIA |GeForce |Tesla |Quadro |\(.*?\)|\b\d+ ?GB\
 
 @dataclass(frozen=True)
 class Quantity:
-    """A quantity of a device: its name, its unit, and a function that returns its value."""
+    """A quantity of a device, with its name, its unit, and a function that returns its value."""
 
     name: str
     unit: str
@@ -27,16 +27,16 @@ class Quantity:
     digits: int = 3
 
     def figure(self, info: DeviceInfo) -> str:
-        """Return the quantity's value as text, without its unit."""
+        """Return the value of the quantity for a device as text without the unit."""
         value = self.of(info)
         return UNKNOWN if value is None else self.show(value)
 
     def show(self, value: float | str) -> str:
-        """Return a value as text, without its unit."""
+        """Format a value of the quantity as text without the unit."""
         return value if isinstance(value, str) else number(value, self.digits)
 
     def text(self, info: DeviceInfo) -> str:
-        """Return the quantity's value as text, with its unit."""
+        """Return the value of the quantity for a device as text with the unit."""
         value = self.of(info)
         return (
             self.figure(info)
@@ -134,7 +134,7 @@ LIMITS: dict[str, tuple[Quantity, ...]] = {
 
 
 def headlines(info: DeviceInfo) -> list[tuple[str, str, str]]:
-    """Return the main properties of a device, each with a name, a value and a detail."""
+    """Return the main properties of a device. Each property has a name, a value and a detail."""
     return [
         ("Compute capability", info.capability, ""),
         ("SMs", number(info.sm_count), ""),
@@ -151,8 +151,8 @@ def differing(quantities: Sequence[Quantity], devices: Sequence[DeviceInfo]) -> 
 
 
 def overview(devices: Sequence[DeviceInfo], selected: DeviceInfo | None = None) -> Box:
-    """Return a table with a row per device and a column per quantity. Bars show each value relative to the
-    largest in its column.
+    """Return a table with one row per device and one column per quantity. The bars show each value relative
+    to the largest value of its column.
     """
     largest_values = []
     for quantity in QUANTITIES:
@@ -170,7 +170,7 @@ def overview(devices: Sequence[DeviceInfo], selected: DeviceInfo | None = None) 
 
 
 def metric_row(metric: Metric) -> dict[str, str | float | None]:
-    """Return a live reading for the browser: its number, its text, and the reason if it is missing."""
+    """Return a live reading for the browser, with its number, its text, and the reason if it is missing."""
     value = metric.value
     number_value = None if value is None or isinstance(value, str) else float(value)
     value_text = value if number_value is None else number(number_value)
@@ -179,7 +179,7 @@ def metric_row(metric: Metric) -> dict[str, str | float | None]:
 
 
 def without_twins(info: DeviceInfo, others: Sequence[DeviceInfo]) -> tuple[DeviceInfo, ...]:
-    """Return the other devices, without devices that have the same name and source as `info`."""
+    """Return the devices of `others` that differ from the device `info` in name or source."""
     return tuple(
         device
         for device in others
@@ -188,7 +188,9 @@ def without_twins(info: DeviceInfo, others: Sequence[DeviceInfo]) -> tuple[Devic
 
 
 def short_names(devices: Sequence[DeviceInfo]) -> list[str]:
-    """Return device names without maker, brand and memory size, or full names if two would be equal."""
+    """Return device names without maker, brand and memory size. If two of them would be equal, return full
+    names.
+    """
     candidates = [_OMITTED_WORDS.sub("", device.name).strip(" -") or device.name for device in devices]
     return [
         short_name if candidates.count(short_name) == 1 else device.name

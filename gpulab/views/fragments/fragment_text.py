@@ -42,7 +42,7 @@ VALUE_DIGITS = 4
 
 
 def value_text(value: float) -> str:
-    """Return a value as text; ``view.js`` does the same."""
+    """Format the value of a matrix element as text. The file ``view.js`` has the same function."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -58,23 +58,23 @@ def _value_forms(value: float) -> str:
 
 
 def short_name(matrix: Matrix) -> str:
-    """Return the name of a matrix: ``a``, or ``m0`` for the first one of ``ldmatrix``."""
+    """Return the short name of a matrix, such as ``a``, or ``m0`` for the first matrix of ``ldmatrix``."""
     return f"m{matrix.name}" if matrix.name.isdigit() else matrix.name
 
 
 def first_register(matrix: Matrix) -> int:
-    """Return the index of the matrix's first register among the registers of the operand."""
+    """Return the index of the matrix's first register within the operand of the instruction."""
     return int(matrix.name) if matrix.name.isdigit() else 0
 
 
 def matrix_title(matrix: Matrix) -> str:
-    """Return the heading of a matrix: its name, its shape and the type of its elements."""
+    """Return the heading of a matrix with its name, its shape and the type of its elements."""
     return f"{short_name(matrix)}: {matrix.rows} × {matrix.columns}, {matrix.kind}"
 
 
 def cell_texts(execution: MatrixExecution, index: int, matrix: Matrix, shown: str) -> list[str]:
-    """Return the text of each cell of a matrix, ordered by element and lane. Further lines of a text are
-    shorter forms of it.
+    """Return the text of each cell of a matrix, ordered by element and lane. If a text has several lines, the
+    later lines are shorter forms of it.
     """
     elements, lanes = matrix.row.shape
     if shown == "value":
@@ -93,7 +93,7 @@ def cell_texts(execution: MatrixExecution, index: int, matrix: Matrix, shown: st
 def element_sentence(
     trace: FragmentTrace, execution: MatrixExecution, index: int, element: int, lane: int
 ) -> str:
-    """Return a sentence about one element of a matrix: its value, its lane and register, its address."""
+    """Return a sentence about one matrix element with its value, its lane and register, and its address."""
     instruction = trace.of(execution)
     matrix = instruction.matrices[index]
     width = KIND_BITS[matrix.kind]
@@ -128,7 +128,7 @@ def element_sentence(
 
 
 def lane_sentence(matrices: list[Matrix], lane: int) -> str:
-    """Return a sentence that lists the elements of the given matrices that a lane holds."""
+    """Return a sentence that lists the matrix elements that one lane holds."""
     texts = []
     for matrix in matrices:
         positions = list(zip(matrix.row[:, lane].tolist(), matrix.column[:, lane].tolist(), strict=True))
@@ -140,7 +140,7 @@ def lane_sentence(matrices: list[Matrix], lane: int) -> str:
 
 
 def access_sentences(trace: FragmentTrace, execution: MatrixExecution) -> list[str]:
-    """Return a sentence for each lane of an ordinary access."""
+    """Return a sentence for each lane of an ordinary memory access."""
     (access,) = trace.accesses(execution)
     passes = {piece.lane: piece.row + 1 for piece in access.pieces()}
     return [

@@ -40,8 +40,8 @@ PASS_NOTE = "A frame marks bytes that need another pass through the banks: a ban
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A range of adjacent bytes in shared memory, with elements of one matrix row or column, or the bytes of
-    a lane.
+    """A range of adjacent bytes in shared memory. It contains elements of one matrix row or column, or the
+    bytes of one lane.
     """
 
     address: int
@@ -60,7 +60,7 @@ def drawn(trace: FragmentTrace, execution: MatrixExecution) -> list[int]:
 
 
 def lanes_plot() -> Plot:
-    """Return a plot of the 32 lanes in the colours of their groups."""
+    """Return a plot of the 32 lanes of a warp. Each lane has the colour of its group."""
     lanes = range(WARP_SIZE)
     return plot(
         LANE_PX,
@@ -80,12 +80,12 @@ def lanes_plot() -> Plot:
 
 
 def cell_px(rows: int) -> int:
-    """Return the height of a row of a matrix in pixels."""
+    """Return the height in pixels of a row of a matrix."""
     return max(MIN_CELL_PX, min(MAX_CELL_PX, MATRIX_PX // rows))
 
 
 def matrix_plot(matrix: Matrix) -> Plot:
-    """Return a plot of a matrix; the cells are in the order of elements and lanes."""
+    """Return a plot of a matrix. Its cells are ordered by element and lane."""
     height = cell_px(matrix.rows)
     elements, lanes = matrix.row.shape
     element, lane = (axis.ravel() for axis in np.indices((elements, lanes)))
@@ -126,7 +126,9 @@ def matrix_plot(matrix: Matrix) -> Plot:
 
 
 def runs(trace: FragmentTrace, execution: MatrixExecution) -> list[Run]:
-    """Return the neighbouring bytes in shared memory that an execution loads or stores, with labels."""
+    """Return the ranges of adjacent bytes in shared memory that a matrix instruction loads or stores, with
+    labels.
+    """
     instruction = trace.of(execution)
     pieces = [piece for access in trace.accesses(execution) for piece in access.pieces()]
     piece_of_lane = {piece.lane: piece for piece in pieces} if instruction.rule == "matrix" else {}
@@ -197,7 +199,9 @@ def _neighbours(address: npt.NDArray[np.int64], matrix: Matrix, size: int) -> li
 
 
 def memory_plot(trace: FragmentTrace, execution: MatrixExecution) -> Plot | None:
-    """Return a plot of the lines of shared memory that contain an execution's elements, if there are any."""
+    """Return a plot of the lines of shared memory that contain the matrix elements, or None if there are
+    none.
+    """
     instruction = trace.of(execution)
     tiles = _tiles(trace, execution)
     if not len(tiles["address"]):
@@ -321,7 +325,7 @@ def with_texts(box: Plot, cell_labels: list[str], lane: int) -> Plot:
 
 
 def with_lane(box: Plot, lane: int) -> Plot:
-    """Add the outlines of a lane's bytes to a plot of shared memory."""
+    """Add the outlines of one lane's bytes to a plot of shared memory."""
     cells = box.items[1]
     assert isinstance(cells, Rects)
     x0, x1, y0, y1 = (np.asarray(axis).tolist() for axis in (cells.x0, cells.x1, cells.y0, cells.y1))
@@ -336,7 +340,9 @@ def _replace_items(box: Plot, items: list[Item]) -> Plot:
 
 
 def draw(trace: FragmentTrace, execution: MatrixExecution, lane: int, shown: str, sentence: str) -> Box:
-    """Return the static picture of one execution: matrices, a sentence about a lane, and shared memory."""
+    """Return the static picture of one matrix instruction, with its matrices, a sentence about a lane, and
+    shared memory.
+    """
     matrices = [(index, trace.of(execution).matrices[index]) for index in drawn(trace, execution)]
     panels = [
         column(

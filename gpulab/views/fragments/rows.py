@@ -14,7 +14,7 @@ _ROLES = ("multiply", "load", "store", "access")
 
 
 class Row(NamedTuple):
-    """A row of the table: all executions of one matrix instruction on a source line."""
+    """A table row for all executions of one matrix instruction on a source line."""
 
     line: int
     cells: tuple[str, ...]
@@ -24,12 +24,14 @@ class Row(NamedTuple):
 
     @property
     def shown(self) -> list[MatrixExecution]:
-        """The executions that the view can show."""
+        """The executions of the matrix instruction that the view can show."""
         return self.executions[:MAX_EXECUTIONS]
 
 
 def rows(trace: FragmentTrace) -> list[Row]:
-    """Return a row for each source line and kind of instruction: multiplications, loads, stores, accesses."""
+    """Return one table row for each source line and kind of instruction. The kinds are multiplications,
+    loads, stores and accesses.
+    """
     groups: dict[tuple[int, int, str], list[MatrixExecution]] = {}
     for execution in trace.executions:
         instruction = trace.of(execution)
@@ -41,7 +43,7 @@ def rows(trace: FragmentTrace) -> list[Row]:
 
 
 def passes(trace: FragmentTrace, execution: MatrixExecution) -> tuple[int, int]:
-    """Return the number of passes through the shared-memory banks that an execution needs, and the lowest
+    """Return the number of passes through the shared-memory banks that an instruction needs, and the lowest
     possible number.
     """
     costs = [access.banks() for access in trace.accesses(execution)]
@@ -49,7 +51,7 @@ def passes(trace: FragmentTrace, execution: MatrixExecution) -> tuple[int, int]:
 
 
 def name_of(instruction: MatrixInstruction) -> str:
-    """Return a short name of an instruction: ``mma m16n8k16, f16 × f16 + f32``."""
+    """Return a short name of a matrix instruction, such as ``mma m16n8k16, f16 × f16 + f32``."""
     root, *parts = instruction.opcode.split(".")
     matrices = instruction.matrices
     if instruction.role == "multiply":

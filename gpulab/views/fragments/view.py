@@ -31,7 +31,8 @@ ASSUMED_LAYOUT = "The shown layout was recorded on an H200; for other GPUs it is
 
 
 class FragmentView(View, module="fragments/view"):
-    """A view of the matrix instructions of a warp: matrices by lane and register, and their shared memory.
+    """A view of the matrix instructions of a warp. It shows matrices by lane and register, and their shared
+    memory.
 
     Parameters
     ----------
@@ -77,12 +78,12 @@ class FragmentView(View, module="fragments/view"):
 
     @property
     def chosen_row(self) -> Row:
-        """The row of the table whose executions are shown."""
+        """The table row whose instruction executions are shown."""
         return self.rows[min(self.row, len(self.rows) - 1)]
 
     @property
     def chosen(self) -> MatrixExecution:
-        """The execution that is shown."""
+        """The execution of a matrix instruction that is shown."""
         shown = self.chosen_row.shown
         return shown[min(self.execution, len(shown) - 1)]
 

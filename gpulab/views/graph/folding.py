@@ -13,7 +13,7 @@ MAX_PATTERN_LENGTH = 12
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Graph nodes that are drawn as one node because a ``pattern`` of nodes repeats ``times`` times.
+    """Graph nodes that are drawn as one node, because a ``pattern`` of nodes repeats ``times`` times.
 
     Parameters
     ----------
@@ -30,19 +30,19 @@ class Group:
 
     @property
     def key(self) -> object:
-        """The key of the group. Groups with equal operations have the same key."""
+        """The key of the group of graph nodes. Groups with equal operations have the same key."""
         return tuple(map(kind_of, self.pattern)), self.times, self.is_fan
 
 
 def kind_of(node: GraphNode) -> object:
-    """Return a key for a node's operation. Nodes with the same operation have equal keys."""
+    """Return a key for the operation of a graph node. Nodes with the same operation have equal keys."""
     return node.kind, node.name, node.grid, node.block, node.size_bytes, node.copy_kind
 
 
 def groups(
     record: GraphRecord, separate_nodes: frozenset[int] = frozenset(), fold: bool = True
 ) -> tuple[list[Group], list[tuple[int, int]]]:
-    """Return the groups of nodes to draw, and the edges between the groups.
+    """Return the groups of graph nodes to draw, and the edges between the groups.
 
     Parameters
     ----------
@@ -74,7 +74,9 @@ def _chains(record: GraphRecord) -> list[list[int]]:
         predecessors.setdefault(end_node, []).append(start_node)
 
     def follows(node: int) -> int | None:
-        """Return the only successor of a node if it has no other predecessor, otherwise None."""
+        """Return the only successor of a node if this successor has no other predecessor, and None
+        otherwise.
+        """
         next_nodes = successors.get(node, ())
         return next_nodes[0] if len(next_nodes) == 1 and len(predecessors[next_nodes[0]]) == 1 else None
 

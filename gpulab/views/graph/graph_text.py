@@ -46,7 +46,7 @@ _DIGITS_PATTERN = re.compile(r"\d+")
 
 
 def name_of(node: GraphNode) -> str:
-    """Return the name that is shown on a node."""
+    """Return the name that is shown on a graph node."""
     if node.kind == "KERNEL":
         match = OF_CUPY.fullmatch(node.name)
         return match[1] if match else _demangled_name(node.name)
@@ -63,7 +63,7 @@ def _demangled_name(name: str) -> str:
 
 
 def detail_of(node: GraphNode) -> str:
-    """Return the second, smaller line on a node: grid and block, or the number of bytes."""
+    """Return the second line of text on a graph node, which is the grid and block or the number of bytes."""
     if node.grid and node.block:
         return f"<<<{_extent(node.grid)}, {_extent(node.block)}>>>"
     return size(node.size_bytes) if node.size_bytes else ""
@@ -75,7 +75,7 @@ def _extent(dim: Dim3) -> str:
 
 
 def group_text(group: Group) -> tuple[str, str]:
-    """Return the two lines of text on a group."""
+    """Return the two lines of text on a group of graph nodes."""
     names = list(map(name_of, group.pattern))
     if group.times == 1:
         return names[0], detail_of(group.pattern[0])
@@ -85,7 +85,7 @@ def group_text(group: Group) -> tuple[str, str]:
 
 
 def group_sentence(record: GraphRecord, group: Group, node_times_ns: Mapping[int, float]) -> str:
-    """Return one sentence about a node or a group."""
+    """Return one sentence about a graph node or a group of graph nodes."""
     times_ns = [node_times_ns[node_number] for node_number in group.members if node_number in node_times_ns]
     time = f"; {duration(sum(times_ns))} in the replay" if times_ns else ""
     if group.times == 1:
@@ -102,7 +102,9 @@ def group_sentence(record: GraphRecord, group: Group, node_times_ns: Mapping[int
 
 
 def node_sentence(record: GraphRecord, node: GraphNode) -> str:
-    """Return a sentence with a node's kind, name, launch configuration and parameters."""
+    """Return a sentence with the kind, the name, the launch configuration and the parameters of a graph
+    node.
+    """
     name_text = "" if node.kind in ("HOST", "MEMSET") else f" {node.copy_kind or node.name}"
     phrases = [f"Node {node.number}: {_KINDS[node.kind]}{name_text}"]
     if node.grid and node.block:
@@ -120,7 +122,7 @@ def node_sentence(record: GraphRecord, node: GraphNode) -> str:
 
 
 def parameter_text(record: GraphRecord, parameter: NodeParameter) -> str:
-    """Return a parameter as text with its array or value, such as ``x = a (float32 1,024)``."""
+    """Return a kernel parameter as text with its array or value, such as ``x = a (float32 1,024)``."""
     prefix = f"{parameter.name} = " if parameter.name else ""
     if parameter.addresses:
         return prefix + " and ".join(_array_text(record, address) for address in parameter.addresses)
@@ -147,7 +149,9 @@ def first_elements(values: Sequence[float]) -> str:
 
 
 def dangling_sentence(dangling: DanglingArray) -> str:
-    """Return a sentence about a variable that no longer refers to an array of the graph, with the remedy."""
+    """Return a sentence about a variable that no longer refers to an array of the graph. The sentence
+    includes the remedy.
+    """
     name = dangling.array.name
     nodes = list(map(str, dangling.nodes))
     users = listing(nodes if len(nodes) <= 4 else [*nodes[:3], f"{len(nodes) - 3} more"])
@@ -166,7 +170,7 @@ def dangling_sentence(dangling: DanglingArray) -> str:
 
 
 def sentence(record: GraphRecord, name: str) -> str:
-    """Return a sentence with the numbers of nodes, steps and edges, and the device."""
+    """Return a sentence about a graph with its numbers of nodes, steps and edges, and its device."""
     names = listing([array.array.name for array in record.dangling])
     dangling_text = f"; {names} {noun(len(record.dangling), 'dangles', 'dangle')}" if names else ""
     return (
@@ -176,7 +180,7 @@ def sentence(record: GraphRecord, name: str) -> str:
 
 
 def costs(comparison: GraphComparison) -> str:
-    """Return a text with the time per node and per launch, with the graph and without it."""
+    """Return a text with the times per node and per launch, both with and without the graph."""
     node_time = duration(comparison.graph_node_ns)
     eager_time = duration(comparison.eager_node_ns)
     host_time = duration(comparison.graph_host_ns)
@@ -189,5 +193,5 @@ def costs(comparison: GraphComparison) -> str:
 
 
 def cost_sentence(comparison: GraphComparison) -> str:
-    """Return a sentence with the costs of the graph and the origin of the numbers."""
+    """Return a sentence with the costs of the graph and the origin of these numbers."""
     return f"{costs(comparison)[:-2]}; {comparison.provenance.label})."

@@ -36,7 +36,7 @@ HINT = "Point at a node, or focus the graph and use Tab or the arrow keys. Enter
 
 
 class GraphView(View):
-    """A view of the nodes of a graph in the order of execution, linked with a timeline of its replay.
+    """A view of the nodes of a graph in execution order. It is linked with a timeline of a graph launch.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class GraphView(View):
 
     @property
     def record(self) -> GraphRecord | tuple[GraphRecord, GraphComparison]:
-        """The graph and its costs."""
+        """The record of the graph, or a tuple of this record and the record of its costs."""
         return self.graph if self.comparison is None else (self.graph, self.comparison)
 
     def sentence(self) -> str:

@@ -67,7 +67,9 @@ class LadderChart(FigureView):
         return self.ladders[0]
 
     def beside(self, other: str | MemoryLadder) -> LadderChart:
-        """Return the chart with one more device, passed as a record or as the name of a recorded GPU."""
+        """Return the chart with an additional device. The device is given as a record or as the name of a
+        recorded GPU.
+        """
         if isinstance(other, str):
             if self._find is None:
                 raise ValueError("This chart has no recorded memory hierarchies. Pass a MemoryLadder.")
@@ -100,7 +102,9 @@ class LadderChart(FigureView):
         return "\n".join(lines)
 
     def tables(self) -> tuple[Table, ...]:
-        """Return tables of all latencies and bandwidths, and of the methods used for the first device."""
+        """Return tables of all latencies and bandwidths, and of the measurement methods for the first
+        device.
+        """
         latencies = tuple(
             (ladder.provenance.label, working_set, time_ns)
             for ladder in self.ladders

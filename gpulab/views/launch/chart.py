@@ -39,7 +39,8 @@ MEANING = (
 
 
 class LaunchChart(Steered):
-    """A view of a launch: the SM and the time of every block, the waves, and the limits of occupancy.
+    """A view of a launch that shows the SM and the time of each block, the waves, and the limits of
+    occupancy.
 
     Parameters
     ----------
@@ -78,23 +79,24 @@ class LaunchChart(Steered):
 
     @property
     def trace(self) -> LaunchTrace:
-        """The displayed launch."""
+        """The launch trace that the view displays."""
         return self.waves.trace
 
     @property
     def other(self) -> LaunchTrace | None:
-        """The launch that is shown for comparison, or None."""
+        """The launch trace that is shown for comparison, or None."""
         return self._other_waves.trace if self._other_waves is not None else None
 
     @property
     def record(self) -> LaunchTrace | tuple[LaunchTrace, LaunchTrace]:
-        """The launch, or a tuple of both launches."""
+        """The displayed launch trace, or a tuple of both traces."""
         return self.trace if self.other is None else (self.trace, self.other)
 
     beside = old_method("beside", "compare")
 
     def compare(self, other: LaunchTrace | Callable[[], LaunchTrace | None]) -> Self:
-        """Show another launch next to this one: its record, or a function that returns one.
+        """Show another launch next to this one. It is given as a record, or as a function that returns a
+        record.
 
         The view shows an error of the function.
         """
@@ -106,7 +108,7 @@ class LaunchChart(Steered):
         return self
 
     def close(self) -> None:
-        """Close the widget, and release the arrays that its slider uses for launches."""
+        """Close the widget, and release the arrays with which its slider launches the kernel."""
         super().close()
         self._at_block_size = None
 

@@ -39,7 +39,7 @@ class LayersView(View):
 
     @property
     def record(self) -> tuple[Followed, ...]:
-        """The layers of each call."""
+        """The record of the software layers for each call."""
         return self._call_stacks
 
     def sentence(self) -> str:

@@ -92,11 +92,13 @@ class MemoryChart(View, module="memory/chart"):
         return self._samples()
 
     def tables(self) -> tuple[Table, ...]:
-        """Return a table with a row for each reading."""
+        """Return a table with one row for each reading of the memory use."""
         return (Table("Readings", COLUMNS, tuple(self.record.rows())),)
 
     def redraw(self, **traits: Any) -> None:
-        """Send all readings to the browser. Between two calls, `tick` sends only new readings."""
+        """Send all readings to the browser. Until the next call, the method `tick` sends only new
+        readings.
+        """
         record = self.record
         page_data = {
             "columns": {name: getattr(record, name) for name in COLUMNS},
@@ -121,7 +123,9 @@ class MemoryChart(View, module="memory/chart"):
         lines: Sequence[SourceLine],
         failure: str = "",
     ) -> None:
-        """Send one reading to the browser, with new marks and source lines. Any thread can call this."""
+        """Send one reading to the browser, together with new marks and source lines. Any thread can call this
+        method.
+        """
         if self.comm is None:
             return
         line_texts = [f"{line}: {line.text}" if line.text else str(line) for line in lines]
@@ -137,7 +141,7 @@ class MemoryChart(View, module="memory/chart"):
         )
 
     def show_state(self, state: str) -> None:
-        """Show that the recording continues, is paused, or has ended."""
+        """Show whether the recording continues, is paused, or has ended."""
         if state == "stopped":
             self.redraw(state=state, axis=_suitable_axis(self.record, state, self.axis))
         else:
@@ -202,7 +206,7 @@ def _suitable_axis(record: MemorySamples, state: str, axis: str = "time") -> str
 
 
 def by_event(record: MemorySamples) -> MemorySamples:
-    """Return the memory before the first event and after each event. The time axis of the result contains
+    """Return the memory use before the first event and after each event. The time axis of the result contains
     event numbers.
 
     The pool's bytes follow from the last reading and the events before it; other memory is that of the
@@ -377,7 +381,7 @@ def _marks(record: MemorySamples, end: float) -> list[Item]:
 
 
 def scale(reserved: Any, device: Any, peak: Any, limit: Any, capacity: float) -> float:
-    """Return the number of bytes at the upper edge of the chart."""
+    """Return the number of bytes at the upper edge of the memory chart."""
     pool_bytes = max(np.nanmax(reserved, initial=0), np.nanmax(peak, initial=0), 1 << 20)
     largest_limit = np.nanmax(limit, initial=0)
     top_bytes = max(pool_bytes, largest_limit if largest_limit <= MAX_OUTSIDE_FACTOR * pool_bytes else 0)
@@ -390,6 +394,6 @@ def scale(reserved: Any, device: Any, peak: Any, limit: Any, capacity: float) ->
 
 
 def size_ticks(top_bytes: float) -> list[float]:
-    """Return three to six round tick values in bytes, from 0 up to at most `top_bytes`."""
+    """Return three to six round tick values in bytes. They start at 0 and are at most `top_bytes`."""
     step_bytes = 2.0 ** math.floor(math.log2(top_bytes / 3))
     return [index * step_bytes for index in range(int(top_bytes / step_bytes) + 1)]

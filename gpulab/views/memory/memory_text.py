@@ -44,7 +44,7 @@ PAGE = {
 
 def sentence(record: MemorySamples, state: str) -> str:
     """Return a sentence about the used and cached memory, its peak, the memory of other processes, and the
-    origin.
+    origin of the numbers.
     """
     peak = record.peak
     return (
@@ -57,17 +57,19 @@ def sentence(record: MemorySamples, state: str) -> str:
 
 
 def size_text(size_bytes: float | None) -> str:
-    """Return a size as text, or "not available" for None."""
+    """Return a size as text. For None, return "not available"."""
     return NOT_AVAILABLE if size_bytes is None else size(size_bytes)
 
 
 def cached(record: MemorySamples) -> float | None:
-    """Return the number of bytes that the pool keeps although the program does not use them."""
+    """Return the number of bytes that the memory pool keeps although the program does not use them."""
     return _difference(record.latest("reserved_bytes"), record.latest("used_bytes"))
 
 
 def outside(record: MemorySamples) -> float | None:
-    """Return the number of used bytes outside the pool: driver, libraries and other processes."""
+    """Return the number of used bytes outside the memory pool, which belong to the driver, libraries and
+    other processes.
+    """
     return _difference(record.latest("device_bytes"), record.latest("reserved_bytes"))
 
 
@@ -97,7 +99,7 @@ def by_line(record: MemorySamples, max_lines: int = 5) -> list[str]:
 
 
 def line_text(record: MemorySamples, line: int) -> str:
-    """Return the location and the text of a source line, as the marks in the chart show it."""
+    """Return the location and the text of a source line for the marks in the memory chart."""
     if line < 0:
         return f"{NO_LINE}, or several"
     source_line = record.lines[line]

@@ -45,7 +45,7 @@ class _Strip(NamedTuple):
 
     @property
     def height_px(self) -> int:
-        """The height of the strip in pixels; all strips together fit on a projector."""
+        """The height of the strip in pixels. All strips together fit on the screen of a projector."""
         return 42 if self.is_percentage else 22
 
 
@@ -145,7 +145,7 @@ class LoadChart(Steered):
         return {"paused": self.paused, "span_s": self.span_s}
 
     def show(self, state: str) -> None:
-        """Show all readings so far, and the state of the recording: live, paused, stopped or recorded."""
+        """Show all readings so far, and the state of the recording (live, paused, stopped or recorded)."""
         with self._lock, self.hold_sync():
             self._state = state
             self.paused = int(state == "paused")
@@ -154,7 +154,7 @@ class LoadChart(Steered):
             self.redraw()
 
     def tick(self) -> None:
-        """Show new readings. Any thread can call this."""
+        """Show the new readings in the chart. Any thread can call this method."""
         if self.comm is not None and self._state == "live":
             with self._lock, self.hold_sync():
                 self.caption = self._caption()

@@ -29,7 +29,7 @@ _PHASE_COLUMNS = ("sm_active", "sm_occupancy", "dram", "tensor", "fp32")
 
 
 def share(value: float | None) -> str:
-    """Return a percentage as text. A value above 0 is never shown as 0."""
+    """Return a percentage as text. A value above 0 is never displayed as 0."""
     if value is None:
         return NOT_AVAILABLE
     if 0 < value < MIN_PERCENT:
@@ -43,7 +43,7 @@ def reading(value: float | None, unit: str) -> str:
 
 
 def sms(record: LoadSamples, value: float | None) -> str:
-    """Return a text with the number of SMs that a percentage represents."""
+    """Return a text with the number of SMs that corresponds to a percentage."""
     return (
         ""
         if value is None or not record.sms
@@ -52,7 +52,9 @@ def sms(record: LoadSamples, value: float | None) -> str:
 
 
 def held(record: LoadSamples) -> list[str]:
-    """Return the reasons that limited the clocks during the recording, each once, in order of appearance."""
+    """Return the reasons that limited the clocks during the recording, in order of appearance. Each reason is
+    listed once.
+    """
     reason_bits = record["clock_reasons"]
     reason_lists = [
         clock_reasons(reason_list) for reason_list in reason_bits[~np.isnan(reason_bits)].tolist()
@@ -68,7 +70,9 @@ def held(record: LoadSamples) -> list[str]:
 
 
 def sentence(record: LoadSamples, state: str) -> str:
-    """Return a sentence with the mean load, the duration of the recording and its origin."""
+    """Return a sentence with the mean load of the GPU, the duration of the recording, and the origin of the
+    readings.
+    """
     active_percent = record.mean("sm_active")
     active_text = f", {share(active_percent)} of its SMs were active" if active_percent is not None else ""
     mean_w = record.mean_power_w
@@ -84,7 +88,7 @@ def sentence(record: LoadSamples, state: str) -> str:
 
 
 def missing(record: LoadSamples) -> list[str]:
-    """Return a sentence for each reason why readings are not available."""
+    """Return a sentence for each reason why some readings are not available."""
     reasons = dict[str, list[str]]()
     for name, reason in record.missing.items():
         reasons.setdefault(reason, []).append(COUNTER_NAMES.get(name, name.replace("_", " ")))
@@ -92,8 +96,8 @@ def missing(record: LoadSamples) -> list[str]:
 
 
 def state_of(record: LoadSamples) -> str:
-    """Return sentences about the reasons that currently limit the clocks, the MIG mode, and the processes on
-    the GPU.
+    """Return sentences about the MIG mode, the processes on the GPU, and the reasons that currently limit the
+    clocks.
     """
     reason_bits = record.latest("clock_reasons")
     limits_text = (
@@ -110,18 +114,20 @@ def state_of(record: LoadSamples) -> str:
 
 
 def time_of_latest(record: LoadSamples, is_live: bool) -> str:
-    """Return a text with the time of the numbers above the chart."""
+    """Return a text with the time to which the numbers above the chart refer."""
     return f"{'Now' if is_live else 'Last reading'}, at {duration(record.duration_ns)}"
 
 
 def phase_list(record: LoadSamples) -> str:
-    """Return the numbers and names of the phases; empty if there are none."""
+    """Return a text with the numbers and names of the phases, or an empty string if there are none."""
     phase_texts = [f"{index} {name}" for index, (name, _) in enumerate(record.phases, 1)]
     return f"Phases: {'; '.join(phase_texts)}." if phase_texts else ""
 
 
 def values_text(record: LoadSamples, index: int, readings: Sequence[tuple[str, str, str]], unit: str) -> str:
-    """Return a text with several readings at one time, or an empty string if none is available."""
+    """Return a text with the values of several readings at one time, or an empty string if none is
+    available.
+    """
     values = [(name, float(record[key][index])) for key, _, name in readings]
     return ", ".join(
         f"{name} {share(value) if unit == '%' else reading(value, unit)}"
@@ -136,7 +142,7 @@ def limits_text(reason_bits: float) -> str:
 
 
 def phases(record: LoadSamples) -> Table:
-    """Return a table with the mean readings of each phase."""
+    """Return a table of the phases with the mean readings of each phase."""
     names = [name for name, _ in record.phases]
     rows = []
     for phase in [record.within(name) for name in names] or [record]:

@@ -22,7 +22,8 @@ TICK_THREADS = 128
 
 
 class OccupancyChart(FigureView):
-    """A chart of the occupancy for every block size, with a mark at the selected size and its limits.
+    """A chart of the occupancy for every block size. It has a mark at the selected block size and shows its
+    limits.
 
     Parameters
     ----------
@@ -79,12 +80,12 @@ class OccupancyChart(FigureView):
 
     @property
     def record(self) -> tuple[Occupancy, ...]:
-        """The occupancy records, one per block size."""
+        """The occupancy records. There is one record per block size."""
         return self.points
 
     @property
     def chosen(self) -> int:
-        """The marked block size in threads. A value that is assigned is changed to the nearest size in the
+        """The marked block size in threads. An assigned value is changed to the nearest block size in the
         chart.
         """
         return self._chosen
@@ -97,7 +98,7 @@ class OccupancyChart(FigureView):
 
     @property
     def point(self) -> Occupancy:
-        """The occupancy of the marked block size."""
+        """The occupancy record of the marked block size."""
         return next(candidate for candidate in self.points if candidate.block_threads == self.chosen)
 
     def sentence(self) -> str:

@@ -24,7 +24,7 @@ MARK_SHARE = 0.004
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One axis of a chart: its range, ticks, name and scale.
+    """One axis of a chart, with its range, ticks, name and scale.
 
     Parameters
     ----------
@@ -48,18 +48,20 @@ class Axis:
     grid: bool = False
 
     def positions(self, values: Any) -> Any:
-        """Return the positions of values on the axis. For a logarithmic axis, these are the logarithms."""
+        """Return the positions of values on the axis. On a logarithmic axis, these are the logarithms of the
+        values.
+        """
         scales: dict[int, Callable[[Any], Any]] = {0: np.asarray, 2: np.log2, 10: np.log10}
         return scales[self.base](values)
 
     @property
     def domain(self) -> tuple[float, float]:
-        """The positions of the two ends of the axis."""
+        """The positions at the two ends of the axis."""
         return float(self.positions(self.low)), float(self.positions(self.high))
 
 
 def log_axis(low: float, high: float, name: str, multiples: Sequence[int] = (1, 2, 5)) -> Axis:
-    """Return a logarithmic axis around an interval; its ticks are `multiples` times powers of ten."""
+    """Return a logarithmic axis that contains an interval. Its ticks are `multiples` times powers of ten."""
     powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 2)
     candidates = [multiple * 10.0**power for power in powers for multiple in multiples]
     first_index = max(
@@ -74,7 +76,7 @@ def log_axis(low: float, high: float, name: str, multiples: Sequence[int] = (1, 
 
 @dataclass(frozen=True, slots=True)
 class Axes:
-    """The horizontal and the vertical axis of a chart, which is `height` pixels high.
+    """The horizontal and the vertical axis of a chart with a height of `height` pixels.
 
     It begins `top` pixels below the upper edge of its plot.
     """
@@ -86,15 +88,15 @@ class Axes:
 
     @property
     def bottom(self) -> float:
-        """The distance in pixels from the plot's upper edge to the horizontal axis."""
+        """The distance in pixels from the upper edge of the plot to the horizontal axis."""
         return self.top + self.height
 
     def x(self, values: Any) -> Any:
-        """Return the positions of values on the horizontal axis, in the plot's data units."""
+        """Return the positions of values on the horizontal axis, in data units of the plot."""
         return self.horizontal.positions(values)
 
     def y(self, values: Any) -> Any:
-        """Return the positions of values on the vertical axis, in pixels from the plot's upper edge."""
+        """Return the positions of values on the vertical axis, in pixels from the upper edge of the plot."""
         lowest, highest = self.vertical.domain
         return self.bottom - self.height * (self.vertical.positions(values) - lowest) / (highest - lowest)
 
@@ -106,7 +108,7 @@ class Axes:
         colour: str | Sequence[int] = "accent",
         colours: Sequence[str] = (),
     ) -> Item:
-        """Return a mark for each pair of values, with the sentence that is shown when it is selected."""
+        """Return a mark for each pair of values. A sentence is shown when the mark is selected."""
         lowest_x, highest_x = self.horizontal.domain
         centres = self.x(x)
         centres_y = self.y(y)
@@ -122,7 +124,7 @@ class Axes:
         )
 
     def grid(self) -> list[Item | None]:
-        """Return grid lines, which are drawn below everything else."""
+        """Return the grid lines of the chart, which are drawn below everything else."""
         lowest_x, highest_x = self.horizontal.domain
         x = self.x([*self.horizontal.ticks])
         y = self.y([*self.vertical.ticks])
@@ -132,7 +134,7 @@ class Axes:
         ]
 
     def sides(self, left: int) -> list[Item]:
-        """Return the names of the axes and the texts of the ticks; the left margin has `left` pixels."""
+        """Return the names of the axes and the texts of the ticks. The left margin is `left` pixels wide."""
         domain = self.horizontal.domain
         horizontal = self.horizontal
         vertical = self.vertical
@@ -150,6 +152,6 @@ class Axes:
         ]
 
     def plot(self, *items: Item | None, left: int, below_px: float = BELOW_PX, **options: Any) -> Plot:
-        """Return a plot of `items` with axes; the texts of the horizontal axis need `below_px` pixels."""
+        """Return a plot of `items` with axes. The texts of the horizontal axis need `below_px` pixels."""
         all_items = [*self.grid(), *items, *self.sides(left)]
         return plot(self.bottom + below_px, self.horizontal.domain, *all_items, left=left, **options)

@@ -11,7 +11,7 @@ from gpulab.views.parts.items import Item
 
 @dataclass(frozen=True, kw_only=True)
 class Box:
-    """The base class of boxes, which are the parts of a picture.
+    """The base class of boxes. A picture is composed of boxes.
 
     Parameters
     ----------
@@ -26,14 +26,14 @@ class Box:
     name: str | None = None
 
     def wire(self) -> dict[str, Any]:
-        """Return the box in the browser's format, without values that are None."""
+        """Return the box in the format of the browser. Values that are None are left out."""
         values = {box_field.name: getattr(self, box_field.name) for box_field in fields(self)}
         return {"box": self.kind, **{name: value for name, value in values.items() if value is not None}}
 
 
 @dataclass(frozen=True)
 class Column(Box):
-    """A box with boxes below each other."""
+    """A box that shows boxes below each other."""
 
     kind = "column"
     boxes: list[Box]
@@ -42,7 +42,7 @@ class Column(Box):
 
 @dataclass(frozen=True)
 class Row(Box):
-    """A box that shows boxes next to each other. In a narrow window, they are below each other."""
+    """A box that shows boxes next to each other. In a narrow window, the boxes are below each other."""
 
     kind = "row"
     boxes: list[Box]
@@ -54,7 +54,7 @@ class Row(Box):
 
 @dataclass(frozen=True)
 class Words(Box):
-    """A paragraph of text."""
+    """A box with a paragraph of text."""
 
     kind = "words"
     text: str
@@ -63,7 +63,9 @@ class Words(Box):
 
 @dataclass(frozen=True)
 class Legend(Box):
-    """A legend: colours and their meanings, with ``"outline"`` for a mark that is not filled."""
+    """A legend with colours and their meanings. The colour ``"outline"`` represents a mark that is not
+    filled.
+    """
 
     kind = "legend"
     entries: list[list[str]]
@@ -71,7 +73,7 @@ class Legend(Box):
 
 @dataclass(frozen=True)
 class Terms(Box):
-    """A list of terms, each with a value and a detail."""
+    """A list of terms. Each term has a value and a detail."""
 
     kind = "numbers"
     rows: list[list[str]]
@@ -80,7 +82,7 @@ class Terms(Box):
 
 @dataclass(frozen=True)
 class Bars(Box):
-    """A group of horizontal bars. `label` is the fraction of the width that their labels occupy."""
+    """A group of horizontal bars. The labels occupy the fraction `label` of the width."""
 
     kind = "bars"
     rows: list[dict[str, Any]]
@@ -89,7 +91,7 @@ class Bars(Box):
 
 @dataclass(frozen=True)
 class Cells(Box):
-    """A table of text with headings."""
+    """A table of text with column headings."""
 
     kind = "table"
     rows: list[list[str]]
@@ -128,7 +130,7 @@ class Fold(Box):
 
 @dataclass(frozen=True)
 class Slider(Box):
-    """A slider that sets a trait to one of `values`, displayed as `texts`."""
+    """A slider that sets a trait to one of `values`. The values are displayed as `texts`."""
 
     kind = "slider"
     label: str
@@ -139,7 +141,9 @@ class Slider(Box):
 
 @dataclass(frozen=True)
 class Remarks(Box):
-    """Numbered sentences. Pointing at a sentence or focusing on it sets a trait to its index."""
+    """A list of numbered sentences. Pointing at a sentence or focusing on it sets a trait to the index of the
+    sentence.
+    """
 
     kind = "remarks"
     title: str
@@ -149,7 +153,7 @@ class Remarks(Box):
 
 @dataclass(frozen=True)
 class Player(Box):
-    """Buttons for play, pause and single steps, which change a trait from 0 to `last`.
+    """Buttons for play, pause and single steps. They change a trait between 0 and `last`.
 
     Parameters
     ----------
@@ -178,7 +182,7 @@ class Player(Box):
 
 @dataclass(frozen=True)
 class Plot(Box):
-    """A plot of items, whose width represents `domain`; see `gpulab.views.parts`.
+    """A plot of items. Its width represents the interval `domain` (see `gpulab.views.parts`).
 
     Parameters
     ----------
@@ -210,7 +214,7 @@ class Plot(Box):
 
 
 def column(*boxes: Box | None, gap: int = 6, **options: Any) -> Box:
-    """Return a box that contains boxes below each other. Boxes that are None are left out."""
+    """Return a box that shows boxes below each other. Boxes that are None are left out."""
     return Column([box for box in boxes if box is not None], gap, **options)
 
 
@@ -222,7 +226,7 @@ def row(
     above: bool = False,
     **options: Any,
 ) -> Box:
-    """Return a box that contains boxes next to each other; `weights` set their widths.
+    """Return a box that shows boxes next to each other. The parameter `weights` sets their relative widths.
 
     If a box would be narrower than its `least` pixels, the boxes wrap: below the first one, or above it if
     `above` is set.
@@ -232,22 +236,24 @@ def row(
 
 
 def words(text: str, style: str = "plain", **options: Any) -> Box:
-    """Return a paragraph; `style` is plain, heading, note, strong or mono."""
+    """Return a box with a paragraph. The parameter `style` is plain, heading, note, strong or mono."""
     return Words(text, style, **options)
 
 
 def legend(entries: Iterable[Sequence[str]], **options: Any) -> Box:
-    """Return a legend: colours, their meanings, and ``"outline"`` for a mark that is not filled."""
+    """Return a legend with colours and their meanings. The colour ``"outline"`` represents a mark that is not
+    filled.
+    """
     return Legend([list(entry) for entry in entries], **options)
 
 
 def numbers(rows: Iterable[Sequence[str]], least: int = 150, **options: Any) -> Box:
-    """Return terms, each with a value and a detail, in columns of at least `least` pixels."""
+    """Return a list of terms in columns of at least `least` pixels. Each term has a value and a detail."""
     return Terms([list(cells) for cells in rows], least, **options)
 
 
 def bars(rows: Iterable[Mapping[str, Any]], label: float = 0.36, **options: Any) -> Box:
-    """Return one horizontal bar per row. `label` is the fraction of the width that the labels occupy.
+    """Return a group of horizontal bars, one per row. The labels occupy the fraction `label` of the width.
 
     A row has ``label``, ``share`` (0 to 1, None for no bar), ``value`` as text, and optionally ``mark``
     (words after the value), ``strong``, ``colour`` and ``title``.
@@ -258,12 +264,12 @@ def bars(rows: Iterable[Mapping[str, Any]], label: float = 0.36, **options: Any)
 def table(
     rows: Iterable[Sequence[str]], headings: Sequence[str] = (), title: str = "", **options: Any
 ) -> Box:
-    """Return a table of text. The first cell of a row is its name, and the last column is aligned right."""
+    """Return a table of text. The first cell of a row is its name, and the last column is right-aligned."""
     return Cells([list(cells) for cells in rows], list(headings), title, **options)
 
 
 def matrix(rows: Iterable[Mapping[str, Any]], headings: Sequence[str], **options: Any) -> Box:
-    """Return a table in which each cell has a text and a bar, under headings.
+    """Return a table with headings in which each cell has a text and a bar.
 
     A row has ``label``, ``cells``, ``strong`` and ``title``. A cell is a text and the length of its bar (a
     share), or None.
@@ -272,17 +278,19 @@ def matrix(rows: Iterable[Mapping[str, Any]], headings: Sequence[str], **options
 
 
 def switch(trait: str, chosen: Any, cases: Mapping[Any, Box], **options: Any) -> Box:
-    """Return a box that shows one of several boxes, by the value of a trait."""
+    """Return a box that shows one of several boxes, depending on the value of a trait."""
     return Switch(trait, str(chosen), {str(value): box for value, box in cases.items()}, **options)
 
 
 def fold(summary: str, inner: Box, *, opened: bool = True, **options: Any) -> Box:
-    """Return a box that the learner can open and close; in the static picture it is open."""
+    """Return a box that the learner can open and close. In the static picture, it is open."""
     return Fold(summary, inner, opened, **options)
 
 
 def remarks(title: str, trait: str, texts: Iterable[str], **options: Any) -> Box:
-    """Return numbered sentences. Pointing at a sentence or focusing on it sets `trait` to its index."""
+    """Return a list of numbered sentences. Pointing at a sentence or focusing on it sets `trait` to the index
+    of the sentence.
+    """
     return Remarks(title, trait, list(texts), **options)
 
 
@@ -293,14 +301,14 @@ def player(
     rate: float = 1,
     **options: Any,
 ) -> Box:
-    """Return play, pause and step buttons that change a trait from 0 to `last`. They are shown only on the
-    page; see `Player`.
+    """Return play, pause and step buttons that change a trait between 0 and `last`. They appear only on the
+    page, not in the static picture (see `Player`).
     """
     return Player(trait, last, list(rates), rate, only="page", **options)
 
 
 def slider(label: str, trait: str, values: Sequence[int], texts: Sequence[str]) -> Slider:
-    """Return a slider that sets `trait` to one of `values`; `texts` are their displayed forms.
+    """Return a slider that sets `trait` to one of `values`. The values are displayed as `texts`.
 
     With two values it is a switch. Python replies with a new picture; the view must be a `Steered` view.
     """

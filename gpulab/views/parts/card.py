@@ -50,7 +50,7 @@ def _style(card_html: str) -> str:
 
 
 def card(title: str, *parts: str, origin: str = "", notes: Iterable[str] = ()) -> str:
-    """Return a card as HTML.
+    """Return the HTML of a card with the given contents.
 
     Parameters
     ----------
@@ -82,18 +82,20 @@ def card(title: str, *parts: str, origin: str = "", notes: Iterable[str] = ()) -
 
 
 def paragraph(text: str, style: str = "plain") -> str:
-    """Return a paragraph as HTML, or nothing for an empty text; `style` is plain, strong or heading."""
+    """Return a paragraph as HTML, or an empty string for an empty text. The parameter `style` is plain,
+    strong or heading.
+    """
     return f'<p class="gl-words-{style}">{escape(text)}</p>' if text else ""
 
 
 def items(texts: Sequence[str], numbered: bool = False) -> str:
-    """Return sentences as a list in HTML, or nothing if there are none."""
+    """Return sentences as an HTML list, or an empty string if there are none."""
     tag = "ol" if numbered else "ul"
     return f"<{tag}>{''.join(f'<li>{escape(text)}</li>' for text in texts)}</{tag}>" if texts else ""
 
 
 def fill(share: float, colour: str = "accent") -> str:
-    """Return the HTML of a bar for a share between 0 and 1; its number is written next to the bar."""
+    """Return the HTML of a bar for a share between 0 and 1. The number is written next to the bar."""
     width = f"{100 * min(1.0, max(0.0, share)):.4g}%"
     return (
         '<span class="gl-track" aria-hidden="true">'
@@ -102,7 +104,7 @@ def fill(share: float, colour: str = "accent") -> str:
 
 
 def bars(rows: Iterable[tuple[str, float, str, str]]) -> str:
-    """Return labelled bars as HTML; each row has a label, a share, a value as text, and a colour."""
+    """Return labelled bars as HTML. Each row has a label, a share, a value as text, and a colour."""
     return f'<div class="gl-bars">{"".join(map(_bar, rows))}</div>'
 
 
@@ -115,12 +117,12 @@ def _bar(row: tuple[str, float, str, str]) -> str:
 
 
 def fold(summary: str, content: str, opened: bool) -> str:
-    """Return contents as HTML that the reader can open and close."""
+    """Return HTML whose contents the reader can open and close."""
     return f"<details{' open' if opened else ''}><summary>{escape(summary)}</summary>{content}</details>"
 
 
 def legend(entries: Iterable[tuple[str, str]]) -> str:
-    """Return colours and their meanings as HTML."""
+    """Return the HTML of a legend with colours and their meanings."""
     spans = "".join(
         f'<span><i style="background:var(--gl-{colour})"></i>{escape(text)}</span>'
         for colour, text in entries
@@ -129,7 +131,9 @@ def legend(entries: Iterable[tuple[str, str]]) -> str:
 
 
 def beside(*parts: str) -> str:
-    """Return parts next to each other, or below each other on a narrow page; empty parts are left out."""
+    """Return the HTML of parts next to each other, or below each other on a narrow page. Empty parts are left
+    out.
+    """
     return f'<div class="gl-beside">{"".join(f"<div>{html}</div>" for html in parts if html)}</div>'
 
 
@@ -144,7 +148,7 @@ def strip(cells: Iterable[tuple[str, str, str]]) -> str:
 
 
 def source_lines(code: str, marks: Mapping[int, str], texts: Mapping[int, str] | None = None) -> str:
-    """Return HTML of a program's marked source lines, with the lines around them.
+    """Return HTML with the marked source lines of a program and the lines around them.
 
     Parameters
     ----------

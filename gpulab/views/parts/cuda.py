@@ -37,7 +37,7 @@ _TOKEN_PATTERN = re.compile(
 
 
 def tokens(code: str) -> list[list[tuple[str, str]]]:
-    """Split CUDA C++ source into the tokens of each line.
+    """Divide CUDA C++ source into the tokens of each line.
 
     Parameters
     ----------

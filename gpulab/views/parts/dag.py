@@ -32,7 +32,7 @@ SHAPES = ("box", "copy", "set", "round", "hexagon")
 
 @dataclass(frozen=True, slots=True)
 class DrawnNode:
-    """The appearance of a node in a drawing.
+    """The appearance of a graph node in a drawing.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ MAX_LINE_POINTS = 4096
 
 @dataclass(frozen=True, kw_only=True)
 class Item:
-    """The base class of items of a plot.
+    """The base class of the items in a plot.
 
     Parameters
     ----------
@@ -31,11 +31,11 @@ class Item:
     columns: Mapping[str, Any] = field(default_factory=dict)
 
     def column(self, name: str) -> Any:
-        """Return the column of this name: one of `columns`, or a field of the item."""
+        """Return the column with the given name, which is an element of `columns` or a field of the item."""
         return self.columns[name] if name in self.columns else getattr(self, name)
 
     def wire(self) -> dict[str, Any]:
-        """Return the item in the browser's format."""
+        """Return the plot item in the format of the browser."""
         values = {
             item_field.name: getattr(self, item_field.name)
             for item_field in fields(self)
@@ -48,7 +48,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Spans(Item):
-    """Intervals on `rows` rows of equal height, sorted by their start `x0`.
+    """Intervals on `rows` rows of equal height. They are sorted by their start `x0`.
 
     If a row has fewer pixels than lanes, its colour shows the share of the lanes in use.
 
@@ -91,7 +91,8 @@ class Spans(Item):
 
 @dataclass(frozen=True, kw_only=True)
 class Tracks(Item):
-    """Any number of intervals on rows of individual heights, sorted by their start, with unlimited zoom.
+    """Intervals on rows of individual heights, sorted by their start. Their number and the zoom are not
+    limited.
 
     A pixel has the colour that covers most of it; the colour is pale if the row was busy for less than half
     of the pixel. The plot gets a toolbar and a search among ``names``. Tracks are the first item of their
@@ -127,7 +128,7 @@ class Tracks(Item):
 
 @dataclass(frozen=True)
 class Rects(Item):
-    """Rectangles in one colour, or in `colours` selected by index.
+    """Rectangles in one colour, or in one of several `colours`, which are selected by index.
 
     They are `inset` pixels narrower on the left and right. With `outline`, only outlines of rectangles that
     are at least 4 pixels wide are drawn; with `hatch`, the rectangles are filled with slanted lines.
@@ -175,8 +176,8 @@ class Readings(Item):
 
 @dataclass(frozen=True)
 class Line(Item):
-    """A line through points. `step` draws a step function, and `fill` colours the area between the line and y
-    = `base`.
+    """A line through points. `step` draws it as a step function, and `fill` colours the area between the line
+    and y = `base`.
 
     A staircase with very many points is divided into `MAX_LINE_POINTS` intervals, and the highest and the
     last point of each are kept.
@@ -208,7 +209,7 @@ class Line(Item):
 
 @dataclass(frozen=True)
 class Rules(Item):
-    """Straight line segments, optionally dashed or with arrow heads.
+    """Straight line segments, which can be dashed or have arrow heads.
 
     If `most` is not 0, they are hidden while more than `most` of them are visible.
     """
@@ -227,7 +228,8 @@ class Rules(Item):
 
 @dataclass(frozen=True)
 class Labels(Item):
-    """Texts centred vertically at `y`, with their `anchor` (start, middle, end) at `x` + `dx` pixels.
+    """Texts that are vertically centred at `y`. Their `anchor` (start, middle or end) is at `x` + `dx`
+    pixels.
 
     Parameters
     ----------
@@ -266,7 +268,9 @@ class Labels(Item):
 
 @dataclass(frozen=True)
 class Ticks(Item):
-    """An axis below y, with ticks at several distances from which the painter selects one that fits."""
+    """A horizontal axis below y with several possible tick distances. The painter selects a distance at which
+    the ticks fit.
+    """
 
     kind = "axis"
     y: float
@@ -276,7 +280,9 @@ class Ticks(Item):
 
 @dataclass(frozen=True)
 class Time(Item):
-    """A time axis in nanoseconds below y that adapts to the zoom. `since` names the event at time zero."""
+    """A time axis in nanoseconds below y, which adapts to the zoom. `since` is the name of the event at time
+    zero.
+    """
 
     kind = "time"
     y: float
@@ -285,7 +291,9 @@ class Time(Item):
 
 @dataclass(frozen=True, kw_only=True)
 class Nodes(Item):
-    """The nodes of a graph, which can be selected with the pointer or with keys. `dag` creates them."""
+    """The nodes of a graph, which can be selected with the pointer or the keyboard. The function `dag`
+    creates them.
+    """
 
     kind = "nodes"
     x0: Column
@@ -302,7 +310,7 @@ class Nodes(Item):
 
 @dataclass(frozen=True, kw_only=True)
 class Ring(Item):
-    """Devices on a circle and the data that moves between them. The domain of the plot is not used.
+    """Devices on a circle, and the data that moves between them. The domain of the plot is not used.
 
     Parameters
     ----------

@@ -23,8 +23,8 @@ Edge = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """The layer and row of each node, and the path of each edge. Row 0 is at the top, and a row can be a
-    fraction.
+    """The layer and row of each graph node, and the path of each edge. Row 0 is at the top, and a row can be
+    a fraction.
 
     ``paths`` contains, for each edge, its rows in the layers from its start to its end. An edge over several
     layers has its own row in each of them, so that no node hides it.
@@ -36,7 +36,7 @@ class Layers:
 
 
 def layers(count: int, edges: Sequence[Edge]) -> Layers:
-    """Return the positions of `count` nodes with these edges (source, target).
+    """Return the positions of `count` graph nodes with the given edges (source, target).
 
     Raises
     ------
@@ -160,7 +160,7 @@ def _exchange(
     ]
 
     def crossed(a: int, b: int) -> int:
-        """Return how often the edges of two nodes cross if node `a` is placed above node `b`."""
+        """Return how often the edges of nodes `a` and `b` cross if node `a` is placed above node `b`."""
         return sum(
             position[i] > position[j]
             for neighbours, position in positions

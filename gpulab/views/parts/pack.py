@@ -24,7 +24,7 @@ def _wire_type(column: npt.NDArray[Any]) -> np.dtype[Any]:
 
 
 def pack(tree: Any) -> tuple[Any, bytes]:
-    """Convert `tree` to JSON, with its NumPy arrays in one buffer.
+    """Convert `tree` to JSON, and store its NumPy arrays in one buffer.
 
     Returns
     -------

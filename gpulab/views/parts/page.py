@@ -54,7 +54,7 @@ gpulabView.render({{
 def page(
     traits: Mapping[str, Any], module: str, css: str, title: str, description: str, picture: bytes
 ) -> str:
-    """Return the HTML page of a view.
+    """Return the complete HTML page of a view.
 
     Parameters
     ----------

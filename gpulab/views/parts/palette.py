@@ -135,17 +135,17 @@ _SYSTEM_DARK = 'body:not([data-jp-theme-light]):not([class*="vscode"]) {0}'
 
 
 def light(name: str) -> str:
-    """Return a colour for the light background of static pictures, as ``#rrggbb``."""
+    """Return a named colour for the light background of static pictures, in the form ``#rrggbb``."""
     return COLOURS[name][0]
 
 
 def ink(name: str) -> str:
-    """Return the name of the text colour that is legible on a background of the given colour."""
+    """Return the name of the text colour that is legible on the given background colour."""
     return f"on-{name}" if f"on-{name}" in COLOURS else "fg"
 
 
 def in_dark(selector: str, declarations: str) -> str:
-    """Return a style rule for the elements of `selector` on a page with a dark theme."""
+    """Return a CSS rule for the elements of `selector` on a page with a dark theme."""
     return (
         f"{_DARK_SELECTORS.format(selector)} {{ {declarations} }}\n"
         f"@media (prefers-color-scheme: dark) {{ {_SYSTEM_DARK.format(selector)} {{ {declarations} }} }}\n"
@@ -153,7 +153,9 @@ def in_dark(selector: str, declarations: str) -> str:
 
 
 def rules(root: str, names: Iterable[str]) -> str:
-    """Return a style sheet with the named colours as variables ``--gl-NAME`` of `root`, in both themes."""
+    """Return a style sheet that defines the named colours as variables ``--gl-NAME`` of `root` for both
+    themes.
+    """
     names = tuple(names)
     light_rules, dark_rules = (
         " ".join(f"--gl-{name}: {_FROM_PAGE.get(name, '{}').format(COLOURS[name][theme])};" for name in names)
@@ -163,5 +165,5 @@ def rules(root: str, names: Iterable[str]) -> str:
 
 
 def css(root: str = ".gpulab-view") -> str:
-    """Return the style sheet of all colours, and the rule for pictures on a dark page."""
+    """Return the style sheet of all colours, and the CSS rule for pictures on a dark page."""
     return f"{rules(root, COLOURS)}{_PICTURE_RULE}\n"

@@ -18,7 +18,7 @@ _PIL_ANCHORS = {"start": "lm", "middle": "mm", "end": "rm"}
 
 @cache
 def font(size: float, weight: str = "normal") -> ImageFont.FreeTypeFont:
-    """Return matplotlib's DejaVu font, so that pictures are the same on every machine."""
+    """Return the DejaVu font of matplotlib, with which pictures are the same on every machine."""
     module = find_spec("matplotlib")
     assert module is not None
     assert module.origin is not None
@@ -35,7 +35,7 @@ def text_width(text: str, size: float, weight: str = "normal") -> float:
 
 
 def wrap(text: str, width: float, size: float, weight: str = "normal") -> list[str]:
-    """Break a text into lines of at most `width` pixels; a longer word is not broken."""
+    """Break a text into lines of at most `width` pixels. A word that is longer is not broken."""
     lines: list[str] = []
     for paragraph in text.split("\n"):
         line = ""
@@ -51,7 +51,7 @@ def wrap(text: str, width: float, size: float, weight: str = "normal") -> list[s
 
 
 def shorten(text: str, width: float, size: float, weight: str = "normal") -> str:
-    """Return the text, or a shortened text with an ellipsis if the text is too wide."""
+    """Return the text unchanged if it fits, or a shortened text with an ellipsis."""
     if text_width(text, size, weight) <= width:
         return text
     while text and text_width(f"{text}…", size, weight) > width:
@@ -60,7 +60,7 @@ def shorten(text: str, width: float, size: float, weight: str = "normal") -> str
 
 
 class Pen:
-    """An image on which shapes and texts are drawn, in nominal pixels and with colour names."""
+    """An image on which shapes and texts can be drawn. It uses nominal pixels and colour names."""
 
     def __init__(self, width: float, height: float) -> None:
         self.image = Image.new(
@@ -69,7 +69,7 @@ class Pen:
         self.draw = ImageDraw.Draw(self.image)
 
     def rect(self, x0: float, y0: float, x1: float, y1: float, colour: str) -> None:
-        """Draw a filled rectangle, at least a pixel wide and high."""
+        """Draw a filled rectangle that is at least one pixel wide and one pixel high."""
         left, top, right, bottom = (round(coordinate * SHARPNESS) for coordinate in (x0, y0, x1, y1))
         self.draw.rectangle(
             (left, top, max(left, right - 1), max(top, bottom - 1)), fill=palette.light(colour)
@@ -121,7 +121,9 @@ class Pen:
         anchor: str = "start",
         vertical: bool = False,
     ) -> None:
-        """Draw a text with its vertical middle at y; a vertical text reads upwards, centred at (x, y)."""
+        """Draw a text that is vertically centred at y. A vertical text reads upwards and is centred at (x,
+        y).
+        """
         if not vertical:
             self.draw.text(
                 (x * SHARPNESS, y * SHARPNESS),

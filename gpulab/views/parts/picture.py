@@ -53,7 +53,9 @@ _drawing_lock = threading.Lock()
 
 
 def lay(box: Box, width: float) -> tuple[float, Painter]:
-    """Lay out a box. Return its height at the given width, and a function that paints it at a position."""
+    """Compute the layout of a box. Return its height at the given width, and a function that paints it at a
+    position.
+    """
     if box.only == "page":
         return 0.0, lambda pen, x, y: None
     return _LAYOUTS[type(box)](box, width)
@@ -293,7 +295,7 @@ _LAYOUTS: dict[type[Box], Callable[[Any, float], tuple[float, Painter]]] = {
 
 
 def png(scene: Box, title: str, caption: str) -> bytes:
-    """Return the picture of a view as PNG: title, scene and caption."""
+    """Return the picture of a view as PNG. It consists of a title, the scene and a caption."""
     with _drawing_lock:
         inner_width = WIDTH_PX - 2 * MARGIN_PX
         page = column(words(title, "title"), scene, words(caption, "note"), gap=8)
@@ -334,7 +336,7 @@ def _rgb(name: str) -> tuple[int, ...]:
 
 
 def encode(image: Image.Image) -> bytes:
-    """Encode an image as a PNG with a palette, which is smaller and faster than full colour."""
+    """Encode an image as a PNG with a palette, which is smaller and faster than a PNG in full colour."""
     buffer = io.BytesIO()
     palette_image = image.quantize(palette=_inks(), dither=Image.Dither.NONE)
     palette_image.save(buffer, format="PNG", compress_level=3)
@@ -342,6 +344,8 @@ def encode(image: Image.Image) -> bytes:
 
 
 def nominal_size(png_bytes: bytes) -> tuple[int, int]:
-    """Return the width and height of a PNG in page pixels, from its header (bytes 16 to 24)."""
+    """Return the width and height of a PNG in page pixels. They are read from the PNG header (bytes 16 to
+    24).
+    """
     width, height = struct.unpack(">II", png_bytes[16:24])
     return width // SHARPNESS, height // SHARPNESS

@@ -40,7 +40,7 @@ MIN_OUTLINED_PX = 4
 
 
 def paint_plot(pen: Pen, box: Plot, left: float, top: float, width: float) -> None:
-    """Paint every item, and the outline and mark of the selected element."""
+    """Paint all items of a plot, and the outline and mark of the selected element."""
     scale = Scale(box, left, top, width)
     for item in box.items:
         _PAINTERS[type(item)](pen, item, scale)
@@ -177,7 +177,9 @@ def _paint_span_names(pen: Pen, item: Spans, scale: Scale, row_height: float, in
 
 
 def element_sentence(item: Item, index: int, pieces: Sequence[Any]) -> str:
-    """Build the sentence of an item's element from its pieces, as ``elementSentence`` in ``plot.js`` does."""
+    """Build the sentence of an item's element from its pieces. The function ``elementSentence`` in
+    ``plot.js`` does the same.
+    """
     phrases = []
     for sentence_piece in pieces:
         if isinstance(sentence_piece, str):

@@ -27,7 +27,8 @@ def plot(
     zoom: bool = False,
     **options: Any,
 ) -> Plot:
-    """Return a plot `height` pixels high. Its width represents `domain`, and screen readers read `label`.
+    """Return a plot that is `height` pixels high. Its width represents `domain`, and screen readers read
+    `label`.
 
     With `zoom`, the keys ``+``, ``-`` and ``0``, Ctrl and the wheel, and dragging change the visible
     interval, up to a magnification of 64 or ``most_zoom``.
@@ -51,25 +52,27 @@ def _columns(rows: Sequence[Sequence[Any]], column_count: int) -> list[list[Any]
 
 
 def boxes(rows: Sequence[Sequence[Any]], colours: Sequence[str], **options: Any) -> Item:
-    """Return one rectangle per row. A row contains x0, x1, y0, y1 and the index of a colour."""
+    """Return one rectangle per row. Each row contains x0, x1, y0, y1 and the index of a colour."""
     x0, x1, y0, y1, colour = _columns(rows, 5)
     return Rects(x0, x1, y0, y1, colour, colours, **options)
 
 
 def texts(rows: Sequence[Sequence[Any]], **options: Any) -> Item:
-    """Return one centred text per row. A row contains x, y, the text, and its maximum width in data units."""
+    """Return one centred text per row. Each row contains x, y, the text, and its maximum width in data
+    units.
+    """
     x, y, text, max_widths = _columns(rows, 4)
     return Labels(x, y, text, **{"anchor": "middle", "room": max_widths, **options})
 
 
 def nice_step(minimum: float) -> float:
-    """Return the smallest number, not below `minimum`, that is 1, 2 or 5 times a power of ten."""
+    """Return the smallest number that is at least `minimum` and is 1, 2 or 5 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(minimum))
     return next(multiple * power for multiple in (1, 2, 5, 10) if multiple * power >= minimum * (1 - 1e-9))
 
 
 def nice_ticks(limit: float, tick_count: int) -> list[float]:
-    """Return about `tick_count` round positions from 0 to `limit`."""
+    """Return about `tick_count` round tick positions from 0 to `limit`."""
     tick_step = nice_step(limit / tick_count) if limit > 0 else math.inf
     return [i * tick_step for i in range(int(limit / tick_step * 1.0001) + 1)] if limit > 0 else [0.0]
 
@@ -84,8 +87,8 @@ def x_axis(
     zoom: bool = False,
     integers_only: bool = False,
 ) -> Item:
-    """Return an axis below y with ticks from 0 to `limit`. It has several tick distances; the first that fits
-    is drawn.
+    """Return a horizontal axis below y with ticks from 0 to `limit`. It has several tick distances, and the
+    first one that fits is drawn.
 
     Parameters
     ----------
@@ -109,7 +112,7 @@ def x_axis(
 
 
 def time_ticks(low: float, high: float, count: float, since: str) -> tuple[str, list[tuple[float, str]]]:
-    """Return the name of a time axis and its ticks (position, text) from `low` to `high` ns.
+    """Return the name of a time axis, and its ticks (position, text) from `low` to `high` ns.
 
     ``plot.js`` computes the same ticks.
 
@@ -132,14 +135,14 @@ def time_ticks(low: float, high: float, count: float, since: str) -> tuple[str, 
 
 
 def speaking(sentences: Sequence[str]) -> dict[str, Any]:
-    """Return keyword arguments for an item in which each span or rectangle has its own sentence."""
+    """Return keyword arguments for a plot item in which each span or rectangle has its own sentence."""
     return {"columns": {"which": [*range(len(sentences))]}, "say": [["which", sentences]]}
 
 
 def y_ticks(
     positions: Numbers, texts: Sequence[str], domain: tuple[float, float], of_rows: bool = False
 ) -> Item:
-    """Return tick labels to the left of a plot, at the given y in pixels. With `of_rows`, they are hidden if
+    """Return tick labels to the left of a plot at the given y in pixels. With `of_rows`, they are hidden if
     only one row is shown.
     """
     x = [float(domain[0])] * len(texts)
@@ -147,7 +150,7 @@ def y_ticks(
 
 
 def y_name(text: str, y: float, domain: tuple[float, float], left: int, of_rows: bool = False) -> Item:
-    """Return the name of a y axis: vertical text at the left edge, with its middle at y."""
+    """Return the name of a y axis as vertical text at the left edge. The text is centred at y."""
     x = [float(domain[0])]
     return Labels(x, [y], [text], anchor="middle", dx=8 - left, turn=True, pin=True, of_rows=of_rows)
 
@@ -155,7 +158,7 @@ def y_name(text: str, y: float, domain: tuple[float, float], left: int, of_rows:
 def lane_grid(
     states: npt.NDArray[Any], colours: Sequence[str], *, top: float, row_height: float, **options: Any
 ) -> Item:
-    """Return spans that show the state of each lane at each step.
+    """Return plot spans that show the state of each lane at each step.
 
     `states` (lanes, steps) contains indices into `colours`. The plot's domain is (0, steps).
     """

@@ -18,8 +18,8 @@ SIDE_PX = 5  # distance of an arrow from the line between its devices, so that o
 
 
 def paint_ring(pen: Pen, item: Ring, scale: Scale) -> None:
-    """Paint devices on a circle, the links between them, the moves as arrows, and a mark at the end of each
-    arrow.
+    """Paint devices on a circle, the links between them, and an arrow with a mark at its end for each
+    move.
     """
     device_count = len(item.names)
     radius = min(scale.width, scale.box.height) / 2 - NODE_PX - 2

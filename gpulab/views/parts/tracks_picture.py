@@ -20,7 +20,7 @@ TICK_PX = 72
 
 
 class Scale:
-    """The scale of a plot's x axis on the picture."""
+    """The scale of a plot's x axis in the static picture."""
 
     def __init__(self, box: Plot, left: float, top: float, width: float) -> None:
         self.left = left + box.left
@@ -31,12 +31,12 @@ class Scale:
         self.px: float = self.width / (self.high - self.low)
 
     def x(self, value: float) -> float:
-        """Return the position of a value in nominal pixels from the picture's left edge."""
+        """Return the position of a value in nominal pixels from the left edge of the picture."""
         return float(self.left + (value - self.low) * self.px)
 
 
 def paint_tracks(pen: Pen, item: Tracks, scale: Scale) -> None:
-    """Paint the intervals of each row pixel by pixel, and the names that fit."""
+    """Paint the intervals of each row pixel by pixel, and the names that fit into them."""
     width = max(1, round(scale.width * SHARPNESS))
     starts, ends = (
         np.clip((np.asarray(item.column(name), np.float64) - scale.low) * scale.px * SHARPNESS, 0, width)

@@ -25,7 +25,7 @@ PLAIN_POINTS = 1.5
 
 
 class PeersChart(FigureView):
-    """A chart of the GPUs of a machine, and of the links over which they access each other's memory.
+    """A chart of the GPUs of a machine, and of the links through which they access each other's memory.
 
     Parameters
     ----------
@@ -67,12 +67,16 @@ class PeersChart(FigureView):
 
     @property
     def record(self) -> dict[tuple[int, int], bool]:
-        """For each pair of GPUs, whether the first can access the memory of the second directly."""
+        """A dictionary that states for each pair of GPUs whether the first can directly access the memory of
+        the second.
+        """
         return self._has_direct_access
 
     @property
     def groups(self) -> list[list[int]]:
-        """The groups of GPUs with direct access within a group. Empty if the links do not form groups."""
+        """The groups of GPUs that directly access each other's memory. The result is empty if the links do
+        not form groups.
+        """
         gpu_groups: list[list[int]] = []
         for gpu in self.gpus:
             direct_gpus = [
@@ -119,7 +123,9 @@ class PeersChart(FigureView):
         )
 
     def tables(self) -> tuple[Table, ...]:
-        """Return a table with a row and a column for each GPU: GB/s, or whether the link is direct."""
+        """Return a table with one row and one column per GPU. Its cells contain the rate in GB/s, or whether
+        the link is direct.
+        """
         if len(self.gpus) == 1:
             return ()
         link_texts = {True: "direct", False: "by the host"}

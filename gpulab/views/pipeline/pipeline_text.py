@@ -11,32 +11,36 @@ _LONGEST_SOURCE = 90
 
 
 def warps_text(warps: Sequence[int]) -> str:
-    """Return the numbers of warps as text: ``warp 3``, ``warps 0–3``, ``warps 0, 2 and 5``."""
+    """Return a phrase with the numbers of warps, such as ``warp 3``, ``warps 0–3`` or ``warps 0, 2 and
+    5``.
+    """
     if len(warps) > 2 and warps[-1] - warps[0] == len(warps) - 1:
         return f"warps {warps[0]}–{warps[-1]}"
     return f"warp{'s' if len(warps) > 1 else ''} {listing([str(warp) for warp in warps])}"
 
 
 def lines_text(lines: Sequence[int]) -> str:
-    """Return the numbers of source lines as text: ``line 3``, ``lines 3 and 5``."""
+    """Return a phrase with the numbers of source lines, such as ``line 3`` or ``lines 3 and 5``."""
     return f"line{'s' if len(lines) > 1 else ''} {listing([str(line) for line in lines])}"
 
 
 class PipelineText:
-    """The sentences of one pipeline."""
+    """The sentences that describe one pipeline of shared-memory buffers."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
         self._source = pipeline.trace.warps[0].code.split("\n")
 
     def source(self, line: int) -> str:
-        """Return the text of a source line, shortened if it is long; empty if it is not known."""
+        """Return the text of a source line, or an empty string if it is not known. Long lines are
+        shortened.
+        """
         text = self._source[line - 1].strip() if 0 < line <= len(self._source) else ""
         return text if len(text) <= _LONGEST_SOURCE else f"{text[:_LONGEST_SOURCE]}…"
 
     def iteration(self, position: int) -> str:
-        """Return the iteration of a position as text: `` (iteration 2)``, or an empty string if the pipeline
-        has no loop.
+        """Return the loop iteration of a position as text, such as `` (iteration 2)``. If the pipeline has no
+        loop, return an empty string.
         """
         if not self.pipeline.iterations:
             return ""
@@ -44,7 +48,7 @@ class PipelineText:
         return f" (iteration {started_count - 1})" if started_count else " (before the loop)"
 
     def fill(self, fill: Fill) -> str:
-        """Describe a fill: the warps and lines that start it, and those that wait for it."""
+        """Describe a fill of a buffer with the warps and lines that start it, and those that wait for it."""
         verb = "start to copy" if fill.asynchronous else "store"
         verb = verb if len(fill.warps) > 1 else verb.replace("start", "starts").replace("store", "stores")
         text = (
@@ -58,7 +62,7 @@ class PipelineText:
         return f"{text}; the wait for it is at {lines_text(fill.wait_lines)}{self.iteration(fill.landed)}."
 
     def use(self, use: Use) -> str:
-        """Describe a use: the warps and lines that read."""
+        """Describe a use of a buffer with the warps and lines that read it."""
         verb = "read" if len(use.warps) > 1 else "reads"
         return (
             f"Buffer {use.buffer}, use of fill {use.fill}: {warps_text(use.warps)} {verb} it at "
@@ -80,7 +84,7 @@ class PipelineText:
         return f"Line {mark.line}{self.iteration(mark.position)}: {warps_text(mark.warps)} {meaning}."
 
     def mistake(self, mistake: Mistake) -> str:
-        """Describe a mistake with its two source lines, and name the remedy."""
+        """Describe a synchronisation mistake with its two source lines, and name the remedy."""
         use, fill = mistake.use, mistake.fill
         first_buffer, first_fill = mistake.fills[0]
         is_copy = any(

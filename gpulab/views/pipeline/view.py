@@ -55,7 +55,8 @@ class _Bar:
 
 
 class PipelineView(View):
-    """A view of the buffers of one block: which warps fill and use them, and where they wait.
+    """A view of the shared-memory buffers of one block. It shows which warps fill and use them, and where
+    they wait.
 
     Parameters
     ----------
@@ -129,7 +130,7 @@ class PipelineView(View):
         return "\n".join(lines)
 
     def tables(self) -> tuple[Table, ...]:
-        """Return the fills, the uses, the waits and the mistakes as tables."""
+        """Return tables of the fills, the uses, the waits and the mistakes."""
         pipeline = self.pipeline
         label = pipeline.trace.provenance.of_results
         fills = tuple(

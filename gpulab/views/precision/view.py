@@ -32,7 +32,7 @@ CAPTION = (
 
 
 class PrecisionView(Steered):
-    """A view of a number in several floating-point formats: bits, nearest value and error.
+    """A view of a number in several floating-point formats, with bits, nearest value and error.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class PrecisionView(Steered):
 
     @property
     def record(self) -> tuple[Rounded, ...]:
-        """The number in each format."""
+        """The record of the number in each floating-point format."""
         return tuple(Rounded.of(self.shown, number_format) for number_format in self.formats)
 
     def sentence(self) -> str:
@@ -85,7 +85,7 @@ class PrecisionView(Steered):
         return "\n".join([self.sentence(), *(_description(rounded) for rounded in self.record)])
 
     def tables(self) -> tuple[Table, ...]:
-        """Return a table with a row for each format."""
+        """Return a table with one row per floating-point format."""
         rows = tuple(
             (
                 rounded.form.name,
@@ -97,7 +97,8 @@ class PrecisionView(Steered):
         return (Table("Nearest numbers", columns, rows),)
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw the bits of each format with matplotlib, for the number that the sliders select.
+        """Draw the bits of each floating-point format with matplotlib, for the number that the sliders
+        select.
 
         Parameters
         ----------

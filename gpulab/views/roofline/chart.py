@@ -50,7 +50,8 @@ SAME_POSITION = 0.05
 
 
 class RooflineChart(FigureView):
-    """A chart of launches as points, one per memory level, below the ceilings of memory and arithmetic.
+    """A roofline chart of launches. Each launch has one point per memory level below the ceilings of memory
+    and arithmetic.
 
     Parameters
     ----------
@@ -70,7 +71,7 @@ class RooflineChart(FigureView):
 
     @property
     def record(self) -> Roofline:
-        """The launches and the ceilings."""
+        """The record of the launches and the ceilings."""
         return self.roofline
 
     def _origins(self) -> str:
@@ -88,7 +89,7 @@ class RooflineChart(FigureView):
         return f"Roofline of {count_text}{achieved_text}; {origins}."
 
     def point_sentence(self, point: RooflinePoint) -> str:
-        """Return a sentence about one launch."""
+        """Return a sentence about one launch in the roofline chart."""
         level, ceiling_gflops = self.roofline.roof(point)
         share_of_roof = point.gflops / ceiling_gflops
         share_text = f"{percent(share_of_roof)} of the {NAMES[level]} ceiling ({_rate(ceiling_gflops)})"
@@ -193,7 +194,9 @@ class RooflineChart(FigureView):
         return (Table("Each kernel", columns, tuple(rows), hide_empty=True),) if rows else ()
 
     def notes(self) -> list[str]:
-        """Return sentences about changes between launches, and about launches that are not in the chart."""
+        """Return sentences about changes between launches, and about launches that the chart does not
+        show.
+        """
         return [*self._changes(), *self._omission_sentences(), *filter(None, [self._mma_sync_text()])]
 
     def _mma_sync_text(self) -> str:

@@ -32,7 +32,7 @@ _NUMBER_START = frozenset("0123456789-–<")
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table: its heading, its name in a data frame, and its format.
+    """A column of a table, with its heading, its name in a data frame, and its format.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A value with its own text, which replaces the format of the column.
+    """A table value with its own text. This text replaces the format of the column.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Table:
-    """A table of raw values in columns, which become text when the table is shown.
+    """A table of raw values in columns. The values are converted to text when the table is shown.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ class Table:
         return pandas.DataFrame(rows, columns=names)
 
     def text(self) -> str:
-        """Return the table in fixed-width characters."""
+        """Return the table as text in fixed-width characters."""
         headings = self.headings
         cells = self.cells
         widths = [max(map(len, column)) for column in zip(headings, *cells, strict=True)]
@@ -136,7 +136,7 @@ class Table:
         return "\n".join(lines)
 
     def html(self) -> str:
-        """Return the table as HTML, in the colours of the page."""
+        """Return the table as HTML in the colours of the page."""
         # A number stays next to its unit.
         alignments = [
             "right;white-space:nowrap" if is_right else "left" for is_right in self._right_aligned()
@@ -171,7 +171,7 @@ class Table:
         return self.card()
 
     def card(self, title: str = "", origin: str = "") -> str:
-        """Return the table as an HTML card, under its own title or another title."""
+        """Return the table as an HTML card with its own title or another title."""
         return card(title or self.title, replace(self, title="").html(), origin=origin)
 
     def _columns(self) -> list[Column]:
@@ -267,12 +267,12 @@ def _html_bars(value: Any) -> str:
 
 
 def share_cell(share: float | None, text: Callable[[float], str], colour: str = "accent") -> Cell | None:
-    """Return a cell with a text and a bar for a share; None remains None."""
+    """Return a table cell with a text and a bar for a share. If the share is None, return None."""
     return None if share is None else Cell(share, text(share), ((share, colour),))
 
 
 def before_and_after(before: tuple[str, float], after: tuple[str, float], colour: str = "accent") -> str:
-    """Return the HTML of two bars that compare two named times (in ns) on one scale."""
+    """Return the HTML of two bars that compare two named times in ns on the same scale."""
     longest_ns = max(before[1], after[1], 1e-9)
     return bars(
         (name, time_ns / longest_ns, duration(time_ns), bar_colour)
@@ -281,8 +281,8 @@ def before_and_after(before: tuple[str, float], after: tuple[str, float], colour
 
 
 def short(text: str, column: int = 1) -> str:
-    """Return at most `SOURCE_CHARACTERS` characters of a source line, from the part around the given column
-    (1-based).
+    """Return at most `SOURCE_CHARACTERS` characters of a source line around the given column. The first
+    column has the number 1.
     """
     indent = len(text) - len(text.lstrip())
     text = text.strip()
@@ -301,8 +301,8 @@ SOURCE = Column("source", show=short)
 
 
 def place(code: str, line: int, text: str, column: int = 1, access: bool = False) -> tuple[int | None, Cell]:
-    """Return the number (1-based) and the text of a source line. If the source has no such line, `text` is
-    used instead.
+    """Return the number and the text of a source line, counted from 1. If the source has no such line, return
+    `text` instead of its text.
 
     NVRTC reports the column of the first statement of a line. If a line is too long to be shown completely
     and is an `access` to memory, the part around its first subscript is shown instead.
@@ -315,21 +315,21 @@ def place(code: str, line: int, text: str, column: int = 1, access: bool = False
 
 
 def times(count: int, name: str) -> str:
-    """Return a name with its count, such as ``4 × LDG``; a count of 1 is omitted."""
+    """Return a name with its count, such as ``4 × LDG``. A count of 1 is omitted."""
     return f"{number(count)} × {name}" if count > 1 else name
 
 
 class Tabular:
-    """Base class of objects that have tables."""
+    """The base class of objects that have tables."""
 
     __slots__ = ()
 
     def tables(self) -> tuple[Table, ...]:
-        """Return the tables, in the order in which they are shown."""
+        """Return the tables of this object, in the order in which they are shown."""
         raise NotImplementedError
 
     def to_pandas(self, title: str = "") -> Any:
-        """Return a table as a `pandas.DataFrame` of raw values.
+        """Return one table of this object as a `pandas.DataFrame` of raw values.
 
         Parameters
         ----------
@@ -364,7 +364,7 @@ class Tabular:
 
 
 class Texts(Savable):
-    """The base class of objects that are displayed, and can be saved, as tables and sentences."""
+    """The base class of objects that are displayed and saved as tables and sentences."""
 
     __slots__ = ()
 
@@ -379,12 +379,12 @@ class Texts(Savable):
         return {".html": text_writer(page), ".txt": text_writer(lambda: f"{self!r}\n")}
 
     def describe(self) -> str:
-        """Return all tables and sentences as text."""
+        """Return all tables and sentences of this object as text."""
         return repr(self)
 
 
 class CardOfTables(Tabular, Texts):
-    """The base class of objects that are displayed as tables and sentences in a card.
+    """The base class of objects that are displayed as a card with tables and sentences.
 
     Subclasses implement `heading`, `origin` and `tables`, and the other parts if they need them.
     """
@@ -396,38 +396,42 @@ class CardOfTables(Tabular, Texts):
 
     @property
     def heading(self) -> str:
-        """The heading of the card: the kind of the tables and their subject, such as ``Profile of step``."""
+        """The heading of the card, such as ``Profile of step``. It contains the kind of the tables and their
+        subject.
+        """
         raise NotImplementedError
 
     @property
     def facts(self) -> str:
-        """The facts in the caption, after the heading, such as the shape of the launch."""
+        """The facts that follow the heading in the caption, such as the shape of the launch."""
         return ""
 
     @property
     def origin(self) -> str:
-        """The origin of the numbers: their source and device."""
+        """The source and the device of the numbers in the tables."""
         raise NotImplementedError
 
     @property
     def remarks(self) -> Sequence[str]:
-        """The remarks in the caption, which state the limits of the tables."""
+        """The remarks in the caption, which state the limitations of the tables."""
         return ()
 
     @property
     def caption(self) -> str:
-        """The line above the tables: heading, facts, origin of the numbers, and remarks."""
+        """The line above the tables, with the heading, the facts, the origin of the numbers, and the
+        remarks.
+        """
         facts = f": {self.facts}" if self.facts else ""
         origin = f"; {self.origin}" if self.origin else ""
         return " ".join([f"{self.heading}{facts}{origin}.", *self.remarks])
 
     @property
     def verdict(self) -> str:
-        """The result in one sentence; empty if the tables are the result."""
+        """The result in one sentence. It is empty if the tables are the result."""
         return ""
 
     def sentences(self) -> Sequence[str]:
-        """Return sentences that complete the tables."""
+        """Return the sentences that are shown in addition to the tables."""
         return ()
 
     def __repr__(self) -> str:
@@ -464,12 +468,12 @@ class RecordTable(CardOfTables, Generic[Record]):
 
     @classmethod
     def of(cls, record: Record, **texts: str) -> Self:
-        """Return a copy of a record that is displayed as tables, with additional texts."""
+        """Return a copy of a record that is displayed as tables with additional texts."""
         return cls(**_values_of(cls, record), **texts)
 
     @property
     def record(self) -> Record:
-        """The record without its display."""
+        """The record on which the tables are based, as an object of its original class."""
         plain_record: Record = type(self).__bases__[1](**_values_of(type(self), self))
         return plain_record
 

@@ -18,35 +18,37 @@ _RUN_COLUMN = Column("as run", "executed", number)
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AsRunTable(RecordTable[AsRun], AsRun):
-    """A comparison of the counts of a launch in PTX (as written) and in machine code (as run). ``code`` is
-    the source.
+    """A comparison of the counts of a launch in PTX (as written) and in machine code (as run). The attribute
+    ``code`` is the source.
     """
 
     code: str = ""
 
     @property
     def heading(self) -> str:
-        """The heading of the card: the kind of the tables and the kernel."""
+        """The heading of the card, with the kind of the tables and the kernel."""
         return f"PTX and machine code of {self.kernel_name}"
 
     @property
     def facts(self) -> str:
-        """The facts in the caption: the shape of the launch, and the target of the machine code."""
+        """The part of the caption that states the shape of the launch and the target of the machine code."""
         launch = f"grid {shape(self.grid)}, block {shape(self.block)}"
         return f"{launch}; as written (PTX) and as run (machine code for {self.target})"
 
     @property
     def origin(self) -> str:
-        """The origin of the numbers: the source and device of the counts."""
+        """The source and the device of the counts in the tables."""
         return self.provenance.of_results
 
     def tables(self) -> tuple[Table, ...]:
-        """Return a table of totals, and a table of source lines with their accesses and branches."""
+        """Return a table of the total counts, and a table of source lines with their accesses and
+        branches.
+        """
         by_line = (self._accesses(), self._branches())
         return self._totals(), *(table for table in by_line if table.rows)
 
     def sentences(self) -> tuple[str, ...]:
-        """Return a sentence for each difference between PTX and machine code."""
+        """Return a sentence for each difference between the PTX and the machine code."""
         sentences = list(self.differences) or ["The machine code accesses memory and branches like the PTX."]
         if self.extra:
             opcodes = ", ".join(f"{opcode_count} × {opcode}" for opcode, opcode_count in self.extra)

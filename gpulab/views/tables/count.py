@@ -53,36 +53,38 @@ Counted = TypeVar("Counted", AccessCounters, BranchCounters)
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CounterTable(RecordTable[KernelCounters], KernelCounters):
-    """The tables of one launch's counters. ``code`` is the source to which line numbers refer."""
+    """The tables of the counters of one launch. Line numbers refer to the source in the attribute
+    ``code``.
+    """
 
     code: str = ""
     note: str = ""
 
     @property
     def heading(self) -> str:
-        """The heading of the card: the kind of the tables and the kernel."""
+        """The heading of the card, with the kind of the tables and the kernel."""
         return f"Counters of {self.kernel_name}"
 
     @property
     def facts(self) -> str:
-        """The facts in the caption: the shape of the launch."""
+        """The part of the caption that states the shape of the launch."""
         shared_bytes = count(self.shared_bytes, "byte")
         shared = f", {shared_bytes} of shared memory per block" if self.shared_bytes else ""
         return f"grid {shape(self.grid)}, block {shape(self.block)}{shared}"
 
     @property
     def origin(self) -> str:
-        """The origin of the numbers: the source and device of the counters, and of the hit rates."""
+        """The source and the device of the counters and of the cache hit rates."""
         hit_rates = "; hit rates modelled" if self.caches is not None else ""
         return f"{self.provenance.of_results}{hit_rates}"
 
     @property
     def remarks(self) -> Sequence[str]:
-        """The remarks in the caption: a note on the origin of the counters."""
+        """The part of the caption that explains how the counters were obtained."""
         return [f"{self.note.rstrip('.')}."] if self.note else []
 
     def tables(self) -> tuple[Table, ...]:
-        """Return the totals, then memory accesses and branches by line, if there are any.
+        """Return a table of the totals, and tables of memory accesses and branches by line if there are any.
 
         The compiler copies loop bodies. Copies that never ran are left out; the others are in an inner table.
         """

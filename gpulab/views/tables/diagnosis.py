@@ -76,7 +76,7 @@ PIPES = {
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
-    """The causes of the time of a launch, with remedies.
+    """A table of the causes that determine the time of a launch, with remedies.
 
     ``code`` is the source to which lines refer, ``baseline`` is another launch for comparison, with
     ``baseline_code``, and ``measured_ns`` is the time on a real GPU.
@@ -94,7 +94,8 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
 
     @property
     def worth_fixing(self) -> tuple[Cause, ...]:
-        """The causes whose remedy makes the launch at least 1.25 times as fast, with the largest gain first.
+        """The causes whose remedy makes the launch at least 1.25 times as fast. The cause with the largest
+        gain is the first.
 
         A cause that depends on others (latency) must have this gain even after the other causes are fixed.
         """
@@ -112,27 +113,29 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
 
     @property
     def heading(self) -> str:
-        """The heading of the card: the kind of the table and the kernel."""
+        """The heading of the card, with the kind of the table and the kernel."""
         return f"Diagnosis of {self.kernel_name}"
 
     @property
     def facts(self) -> str:
-        """The facts in the caption: the shape of the launch, and its modelled and measured times."""
+        """The part of the caption that states the shape of the launch, and its modelled and measured
+        times.
+        """
         measured = f" on the virtual GPU, {duration(self.measured_ns)} measured" if self.measured_ns else ""
         return f"grid {shape(self.grid)}, block {shape(self.block)}, {duration(self.time_ns)}{measured}"
 
     @property
     def origin(self) -> str:
-        """The origin of the numbers: the source and device of counts and times."""
+        """The source and the device of the counts and times."""
         return self.provenance.of_results_and_times
 
     @property
     def remarks(self) -> Sequence[str]:
-        """The remarks in the caption: a note on the origin of the counts."""
+        """The part of the caption that explains how the counts were obtained."""
         return [f"{self.note.rstrip('.')}."] if self.note else []
 
     def tables(self) -> tuple[Table, ...]:
-        """Return a table of the causes that are worth fixing, with their lines and gains."""
+        """Return a table of the causes that are worth fixing, with their source lines and gains."""
         rows = tuple(
             (
                 NAMES[cause.kind],
@@ -154,12 +157,14 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
         return (Table("", columns, rows),) if rows else ()
 
     def sentences(self) -> list[str]:
-        """Return the explanation of each cause with its remedy, and the changes from another launch."""
+        """Return the explanation of each cause with its remedy, and the changes compared with another
+        launch.
+        """
         return [*map(self.explanation, self.worth_fixing), *self._spilled(), *self._changes()]
 
     @property
     def verdict(self) -> str:
-        """The verdict: a sentence with the main cause and the limit of the launch."""
+        """A sentence with the main cause of the launch's time and the limit of the launch."""
         share_text = percent(min(1.0, self.stages[self.bound] / self.time_ns))
         name, limit_text = _bound(self.bound)
         bound_text = f"{name}: {share_text} of its time {limit_text}{self._tensor_wait()}"
@@ -186,7 +191,7 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
         return f". Its tensor cores wait for {awaited_unit}: they multiply for {tensor_share} of its time"
 
     def explanation(self, cause: Cause) -> str:
-        """Return the explanation of a cause: location, counts, ceiling, remedy and gain."""
+        """Return the explanation of a cause with its location, counts, ceiling, remedy and gain."""
         line, source_line = self._source_line(cause)
         location = f"Line {line}, {source_line.text}: " if line else ""
         count_text, remedy = _EXPLANATIONS[cause.kind](cause, self)

@@ -17,27 +17,27 @@ _MAX_STRIP = 12
 
 @dataclass(frozen=True, slots=True, repr=False)
 class HistoryTable(RecordTable[ElementHistory], ElementHistory):
-    """The table of all writes to an element of an array, the first write at the top."""
+    """A table of all writes to one array element. The first write is at the top."""
 
     @property
     def heading(self) -> str:
-        """The heading of the card: the kind of the table and the element."""
+        """The heading of the card, with the kind of the table and the array element."""
         return f"History of {self.element}"
 
     @property
     def facts(self) -> str:
-        """The facts in the caption: the number of writes and launches."""
+        """The part of the caption that states the number of writes and launches."""
         writes = count(len(self.writes) - 1 + self.left_out, "write")
         return f"{writes} in {count(self.launches, 'launch', 'launches')}"
 
     @property
     def origin(self) -> str:
-        """The origin of the numbers: the source and device of the values."""
+        """The source and the device of the written values."""
         return self.provenance.of_results
 
     @property
     def verdict(self) -> str:
-        """The verdict: a sentence with the element's value and its last writer."""
+        """A sentence with the value of the array element and its last writer."""
         last_write = self.last
         if last_write.kind == "initial":
             return f"No launch wrote {self.element}: its value was {_value(last_write.value)} before."
@@ -50,7 +50,9 @@ class HistoryTable(RecordTable[ElementHistory], ElementHistory):
         return f"{self.element} is {_value(last_write.value)}, written by {writer_text}{source_text}."
 
     def tables(self) -> tuple[Table, ...]:
-        """Return a table with a row for each write, or for the first and the last ones if there are many."""
+        """Return a table with one row per write. If there are many writes, it contains only the first and the
+        last ones.
+        """
         rows = self._rows()
         if len(rows) > _MAX_ROWS:
             skipped_count = len(rows) - _MAX_ROWS
@@ -65,7 +67,7 @@ class HistoryTable(RecordTable[ElementHistory], ElementHistory):
         return [(index, *_row(write)) for index, write in enumerate(self.writes, self.left_out)]
 
     def sentences(self) -> list[str]:
-        """Return notes on the history."""
+        """Return notes on the writes in the table."""
         sentences = []
         if self.left_out:
             sentences.append(

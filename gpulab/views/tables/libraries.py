@@ -16,25 +16,25 @@ _NAME_CHARACTERS = 48
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CallsTable(RecordTable[Calls], Calls):
-    """The table of operations with the library routines and kernels that they call."""
+    """A table of array operations with the library routines and kernels that they call."""
 
     @property
     def heading(self) -> str:
-        """The heading of the card: the kind of the table and the function."""
+        """The heading of the card, with the kind of the table and the function."""
         return f"Library calls of {self.function}"
 
     @property
     def facts(self) -> str:
-        """The facts in the caption: the number of operations."""
+        """The part of the caption that states the number of operations."""
         return count(len(self.endings), "operation")
 
     @property
     def origin(self) -> str:
-        """The origin of the data: the source and the device of the recorded calls."""
+        """The source and the device of the recorded library calls."""
         return self.provenance.label
 
     def tables(self) -> tuple[Table, ...]:
-        """Return a table with one row per operation, for the first `MAX_CALLS` operations."""
+        """Return a table with one row for each of the first `MAX_CALLS` operations."""
         rows = tuple(_row(ending) for ending in self.endings)
         left_out = len(self.endings) - MAX_CALLS
         title = f"The first {MAX_CALLS}; {number(left_out)} more." if left_out > 0 else ""
@@ -42,7 +42,9 @@ class CallsTable(RecordTable[Calls], Calls):
         return (Table(title, headings, rows, hide_empty=True, most=MAX_CALLS),) if rows else ()
 
     def sentences(self) -> Sequence[str]:
-        """Return sentences about operations that were not recorded, with the nearest recorded ones."""
+        """Return sentences about operations that were not recorded, with the most similar recorded
+        operations.
+        """
         sentences = []
         unrecorded_calls = [ending for ending in self.endings if ending.recorded is False]
         for ending in dict.fromkeys(unrecorded_calls):
@@ -78,24 +80,26 @@ def _short_name(kernel: str) -> str:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TuningTable(RecordTable[Tuning], Tuning):
-    """The tables of a tuner's choices, one table per key."""
+    """The tables of the choices of a tuner. There is one table per key."""
 
     @property
     def heading(self) -> str:
-        """The heading of the card: the kind of the tables, and the number of choices."""
+        """The heading of the card, with the kind of the tables and the number of choices."""
         return f"Tuning of {count(len(self.choices), 'choice')}"
 
     @property
     def origin(self) -> str:
-        """The origin of the numbers: the source and device of results and times."""
+        """The source and the device of the results and times."""
         return self.provenance.of_results_and_times
 
     def tables(self) -> tuple[Table, ...]:
-        """Return a table per key: correct candidates sorted by median time, then rejected candidates."""
+        """Return one table per key. Correct candidates are sorted by median time, and rejected candidates
+        follow.
+        """
         return tuple(_choice(choice) for choice in self.choices)
 
     def sentences(self) -> Sequence[str]:
-        """Return the notes of the choices."""
+        """Return the notes on the choices of the tuner."""
         return [choice.note for choice in self.choices if choice.note]
 
 

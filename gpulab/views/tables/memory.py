@@ -17,16 +17,16 @@ _MIN_FACTOR = 0.01  # smaller factors are shown as "less than"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class MemoryReportTable(RecordTable[MemoryReport], MemoryReport):
-    """The tables of the memory that a call uses."""
+    """The tables of the memory that a function call uses."""
 
     @property
     def heading(self) -> str:
-        """The heading of the card: the kind of the tables and the function."""
+        """The heading of the card, with the kind of the tables and the function."""
         return f"Memory of {self.name}"
 
     @property
     def facts(self) -> str:
-        """The facts in the caption: the peak and the part of it that belongs to the call."""
+        """The part of the caption that states the memory peak, and how much of it belongs to the call."""
         if self.failed is not None:
             used_bytes = self.peak_bytes - self.failed.size_bytes
             request_bytes = self.failed.size_bytes
@@ -38,7 +38,7 @@ class MemoryReportTable(RecordTable[MemoryReport], MemoryReport):
 
     @property
     def origin(self) -> str:
-        """The origin of the numbers: the source and device of the sizes."""
+        """The source and the device of the memory sizes."""
         return self.provenance.label
 
     def tables(self) -> tuple[Table, ...]:
@@ -46,7 +46,9 @@ class MemoryReportTable(RecordTable[MemoryReport], MemoryReport):
         return tuple(table for table in (self._alive_table(), self._rooms()) if table.rows)
 
     def sentences(self) -> Sequence[str]:
-        """Return explanations of the source line of the peak, the temporary memory, and the assumptions."""
+        """Return explanations of the source line of the memory peak, the temporary memory, and the
+        assumptions.
+        """
         return list(
             filter(None, (self._peak_sentence(), self._temporaries(), self._room_sentence(), self.note))
         )
@@ -167,20 +169,20 @@ def _source_text(source: SourceLine | None) -> str:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class HostMemoryTable(RecordTable[AllocatorStatistics], AllocatorStatistics):
-    """Table of the statistics of pinned (page-locked) memory."""
+    """A table of the statistics of pinned (page-locked) memory."""
 
     @property
     def heading(self) -> str:
-        """The heading of the card: the kind of memory."""
+        """The heading of the card, which states the kind of memory."""
         return "Pinned host memory"
 
     @property
     def origin(self) -> str:
-        """The origin of the numbers: their source and device."""
+        """The source and the device of the statistics."""
         return self.provenance.label
 
     def tables(self) -> tuple[Table, ...]:
-        """Return a table with rows for requests, buffers, and their bytes."""
+        """Return a table with rows for requests and buffers, and for the bytes of both."""
         rows = []
         for name, (statistics,) in ((name, pools.values()) for name, pools in self.figures.items()):
             values = (statistics.current, statistics.peak, statistics.allocated, statistics.freed)

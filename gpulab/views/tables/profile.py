@@ -30,22 +30,24 @@ class ProfileTable(RecordTable[Profile], Profile):
 
     @property
     def heading(self) -> str:
-        """The heading of the card: the kind of the tables and the function."""
+        """The heading of the card, with the kind of the tables and the function."""
         return f"Profile of {self.name}"
 
     @property
     def facts(self) -> str:
-        """The facts in the caption: duration, and the share of it in which the device was busy."""
+        """The part of the caption that states the duration, and the share of it in which the device was
+        busy.
+        """
         share_text = f" ({percent(self.busy_ns / self.wall_ns)})" if self.wall_ns else ""
         return f"{duration(self.wall_ns)}, the device was busy {duration(self.busy_ns)} of it{share_text}"
 
     @property
     def origin(self) -> str:
-        """The origin of the numbers: the source and device of counts and times."""
+        """The source and the device of the counts and times in the profile."""
         return self.provenance.of_results_and_times
 
     def tables(self) -> tuple[Table, ...]:
-        """Return tables of kernels, copies, waits of the host and ranges, if there are any."""
+        """Return tables of kernels, copies, host waits and NVTX ranges. Empty tables are left out."""
         tables = (
             self._kernels(),
             self._counters(),
@@ -57,7 +59,7 @@ class ProfileTable(RecordTable[Profile], Profile):
         return tuple(table for table in tables if table.rows)
 
     def sentences(self) -> Sequence[str]:
-        """Return explanations of the use of memory and of the columns."""
+        """Return explanations of the memory use and of the table columns."""
         sentences = []
         if self.peak_bytes is not None and self.before_bytes is not None:
             growth_bytes = self.peak_bytes - self.before_bytes
@@ -218,20 +220,20 @@ class ProfileTable(RecordTable[Profile], Profile):
 
 
 class ProfileComparison(CardOfTables):
-    """The comparison of two profiles, row by row; ``records`` contains both."""
+    """A row-by-row comparison of two profiles. The attribute ``records`` contains both profiles."""
 
     def __init__(self, before: Profile, after: Profile) -> None:
         self.records = before, after
 
     @property
     def heading(self) -> str:
-        """The heading of the card: the names of both profiles."""
+        """The heading of the card, with the names of both profiles."""
         before, after = self.records
         return f"Profiles of {before.name}, then {after.name}"
 
     @property
     def facts(self) -> str:
-        """The facts in the caption: the durations of both profiles."""
+        """The part of the caption that states the durations of both profiles."""
         before, after = self.records
         return (
             f"{duration(before.wall_ns)}, then {duration(after.wall_ns)}"
@@ -240,12 +242,14 @@ class ProfileComparison(CardOfTables):
 
     @property
     def origin(self) -> str:
-        """The origin of the numbers: the source and device of counts and times."""
+        """The source and the device of the counts and times in the profiles."""
         origins = dict.fromkeys(profile.provenance.of_results_and_times for profile in self.records)
         return "; ".join(origins)
 
     def table(self) -> Table:
-        """Return a table with a row for each kernel, copy, wait and range, the largest change first."""
+        """Return a table with one row for each kernel, copy, wait and range. The largest change is the first
+        row.
+        """
         rows_by_profile = [_rows_by_key(record) for record in self.records]
         row_keys = sorted(
             dict.fromkeys([*rows_by_profile[0], *rows_by_profile[1]]),
@@ -271,7 +275,7 @@ class ProfileComparison(CardOfTables):
         return _table("", columns, rows, hide_empty=False)
 
     def tables(self) -> tuple[Table, ...]:
-        """Return the only table in a tuple."""
+        """Return a tuple with the only table of the comparison."""
         return (self.table(),)
 
     def _body(self) -> str:

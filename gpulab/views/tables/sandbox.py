@@ -16,22 +16,24 @@ _MAX_LINES = 40
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SandboxTable(RecordTable[SandboxRun], SandboxRun):
-    """The outcome of code in a sandbox: a verdict, the output, and a table with the lines of the error."""
+    """The outcome of code that ran in a sandbox, with a verdict, the output, and a table of the source lines
+    of the error.
+    """
 
     @property
     def heading(self) -> str:
-        """The heading of the card: the kind of the table and the name of the code."""
+        """The heading of the card, with the kind of the table and the name of the code."""
         mode = " with launch blocking" if self.blocking else ""
         return f"{self.name} in a separate process{mode}"
 
     @property
     def origin(self) -> str:
-        """The origin of the numbers: the device of the code."""
+        """The device on which the code in the sandbox ran."""
         return self.provenance.of_results
 
     @property
     def verdict(self) -> str:
-        """The verdict: a sentence with the outcome and its consequences for the following code."""
+        """A sentence with the outcome of the code, and its consequences for the following code."""
         if self.ended:
             return f"{self.name} was ended: {self.ended}"
         if not self.error:
@@ -48,7 +50,9 @@ class SandboxTable(RecordTable[SandboxRun], SandboxRun):
         return f"{self.name} raised {error_line}{place_text}.{consequence}"
 
     def tables(self) -> tuple[Table, ...]:
-        """Return a table with the line that raised the error and the faulty launch, if the code failed."""
+        """Return a table with the line that raised the error and the line of the faulty launch, if the code
+        failed.
+        """
         rows: list[tuple[Any, ...]] = [("raised", *_row(self.raised))] if self.raised else []
         if self.culprit is not None:
             launch_text = f"launch {self.culprit.launch}" if self.culprit.launch else "a launch"
@@ -60,13 +64,13 @@ class SandboxTable(RecordTable[SandboxRun], SandboxRun):
         return (Table("", (Column("", "role"), "file", "line", SOURCE), tuple(rows)),) if rows else ()
 
     def sentences(self) -> list[str]:
-        """Return the virtual GPU's explanation of the cause, and further notes."""
+        """Return the explanation of the error from the virtual GPU, and further notes."""
         sentences = [self.culprit.said] if self.culprit is not None and self.culprit.said else []
         return [*sentences, *self.notes]
 
     @property
     def printed(self) -> str:
-        """The first lines of the output, and the number of further lines."""
+        """The first lines of the output of the code, and the number of further lines."""
         lines = self.output.splitlines()
         left_out = self.output_lines - min(len(lines), _MAX_LINES)
         omission = [f"... and {count(left_out, 'more line')}"] if left_out > 0 else []

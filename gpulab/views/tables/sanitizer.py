@@ -25,7 +25,7 @@ _RACES = {
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SanitizerTable(RecordTable[SanitizerReport], SanitizerReport):
-    """The findings of one launch: a verdict, a table, and a sentence for each finding."""
+    """The sanitizer findings about one launch, with a verdict, a table, and a sentence for each finding."""
 
     note: str = ""
     code: str = ""
@@ -35,12 +35,12 @@ class SanitizerTable(RecordTable[SanitizerReport], SanitizerReport):
 
     @property
     def heading(self) -> str:
-        """The heading of the card: the kind of the table and the kernel."""
+        """The heading of the card, with the kind of the table and the kernel."""
         return f"Sanitizer report of {self.kernel_name}"
 
     @property
     def facts(self) -> str:
-        """The facts in the caption: the shape of the launch, and the tools that checked it."""
+        """The part of the caption that states the shape of the launch, and the tools that checked it."""
         shared_bytes = count(self.shared_bytes, "byte")
         shared = f", {shared_bytes} of dynamic shared memory" if self.shared_bytes else ""
         tools = f"checked by {self.checker}: {', '.join(self.tools)}; order of blocks: {self.block_order}"
@@ -49,19 +49,23 @@ class SanitizerTable(RecordTable[SanitizerReport], SanitizerReport):
 
     @property
     def origin(self) -> str:
-        """The origin of the numbers: the source and device of the results; empty if there are none."""
+        """The source and the device of the sanitizer's results, or an empty string if there are no
+        results.
+        """
         return "" if self.unavailable else self.provenance.of_results
 
     @property
     def remarks(self) -> Sequence[str]:
-        """The remarks in the caption: origin and limits of the results, or why there are none."""
+        """The part of the caption that states the origin and limitations of the results, or the reason why
+        there are none.
+        """
         if self.unavailable:
             return [f"{self.checker}: {self.unavailable}."]
         return [sentence for sentence in (self.note, self.left_out) if sentence]
 
     @property
     def verdict(self) -> str:
-        """The verdict: a sentence with the number of findings of each severity."""
+        """A sentence with the number of findings of each severity."""
         if self.unavailable:
             return UNAVAILABLE
         severity_counts = [
@@ -78,7 +82,7 @@ class SanitizerTable(RecordTable[SanitizerReport], SanitizerReport):
     beside = old_method("beside", "compare")
 
     def compare(self, other: SanitizerReport) -> SanitizerComparison:
-        """Compare this report with another checker's report of the same launch, line by line.
+        """Compare this report line by line with the report of another checker on the same launch.
 
         Examples
         --------
@@ -89,7 +93,8 @@ class SanitizerTable(RecordTable[SanitizerReport], SanitizerReport):
         return SanitizerComparison(self, other)
 
     def tables(self) -> tuple[Table, ...]:
-        """Return a table with one row per location of each finding; no table without findings.
+        """Return a table with one row for each location of a finding. If there are no findings, return no
+        table.
 
         A race has two locations; the earlier access comes first.
         """
@@ -116,7 +121,7 @@ class SanitizerTable(RecordTable[SanitizerReport], SanitizerReport):
         return (Table("", columns, tuple(rows)),) if rows else ()
 
     def sentences(self) -> list[str]:
-        """Return the explanation of each finding, with the remedy."""
+        """Return the explanation of each finding with its remedy."""
         return [hazard.message[:1].upper() + hazard.message[1:] for hazard in self.hazards]
 
     def _body(self) -> str:
@@ -143,39 +148,41 @@ class SanitizerTable(RecordTable[SanitizerReport], SanitizerReport):
 
 
 class SanitizerComparison(CardOfTables):
-    """The comparison of two checkers' reports of one launch, line by line; ``records`` contains both."""
+    """A line-by-line comparison of the reports of two checkers on one launch. The attribute ``records``
+    contains both reports.
+    """
 
     def __init__(self, first_report: SanitizerReport, second_report: SanitizerReport) -> None:
         self.records = first_report, second_report
 
     @property
     def heading(self) -> str:
-        """The heading of the card: the kind of the table and the kernel."""
+        """The heading of the card, with the kind of the table and the kernel."""
         return f"Sanitizer reports of {self.records[0].kernel_name}"
 
     @property
     def facts(self) -> str:
-        """The facts in the caption: the shape of the launch."""
+        """The part of the caption that states the shape of the launch."""
         return f"grid {shape(self.records[0].grid)}"
 
     @property
     def origin(self) -> str:
-        """The origin of the numbers: the source and device of the results."""
+        """The source and the device of the results of both checkers."""
         origins = [record.provenance.of_results for record in self.records if not record.unavailable]
         return "; ".join(dict.fromkeys(origins))
 
     @property
     def remarks(self) -> Sequence[str]:
-        """The remarks in the caption: the limits of each checker."""
+        """The part of the caption that states the limitations of each checker."""
         return [f"{record.checker}: {_limits_text(record)}" for record in self.records]
 
     @property
     def verdict(self) -> str:
-        """The verdict: the result if there are no findings."""
+        """A sentence with the result of the comparison if there are no findings."""
         return "" if self.table().rows else "Nothing found."
 
     def table(self) -> Table:
-        """Return a table with a row per source line, in the order of the source."""
+        """Return a table with one row per source line, in the order of the source."""
         places = [hazard.second for report in self.records for hazard in report.hazards]
         lines = {(place.line, place.source) for place in places}
         rows = tuple(
@@ -185,7 +192,7 @@ class SanitizerComparison(CardOfTables):
         return Table("", ("line", SOURCE, *(record.checker for record in self.records)), rows)
 
     def tables(self) -> tuple[Table, ...]:
-        """Return the only table in a tuple, or an empty tuple without findings."""
+        """Return a tuple with the only table, or an empty tuple if there are no findings."""
         return (self.table(),) if self.table().rows else ()
 
     def _all_tables(self) -> tuple[Table, ...]:

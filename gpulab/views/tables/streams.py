@@ -14,40 +14,44 @@ from virtualgpu.records import StreamReport, StreamUse
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StreamTable(RecordTable[StreamReport], StreamReport):
-    """A report on unordered accesses in several streams: a verdict, the accesses, and the missing waits."""
+    """A report on accesses by several streams without a defined order. It has a verdict, the accesses, and
+    the missing waits.
+    """
 
     numbered = True
 
     @property
     def heading(self) -> str:
-        """The heading of the card: the kind of the table."""
+        """The heading of the card, which states the kind of the table."""
         return "Order between streams"
 
     @property
     def facts(self) -> str:
-        """The facts in the caption: the number of operations and streams that were checked."""
+        """The part of the caption that states the number of checked operations and streams."""
         return f"{count(self.operations, 'operation')} in {count(len(self.streams), 'stream')}"
 
     @property
     def origin(self) -> str:
-        """The origin of the numbers: the source and device of the operations."""
+        """The source and the device of the checked operations."""
         return self.provenance.of_results
 
     @property
     def remarks(self) -> Sequence[str]:
-        """The remarks in the caption: the limits of the check."""
+        """The part of the caption that states the limitations of the check."""
         return [self.left_out] if self.left_out else []
 
     @property
     def verdict(self) -> str:
-        """The verdict: a sentence with the number of pairs of uses that have no defined order."""
+        """A sentence with the number of pairs of accesses that have no defined order."""
         if not self.findings:
             return "Nothing found: all uses of the same bytes are ordered."
         pairs_text = count(len(self.findings), "pair of uses", "pairs of uses")
         return f"{pairs_text} of the same bytes without order."
 
     def tables(self) -> tuple[Table, ...]:
-        """Return a table with two rows per finding, the earlier use first; no table without findings."""
+        """Return a table with two rows per finding, in which the earlier access comes first. If there are no
+        findings, return no table.
+        """
         rows: list[tuple[Any, ...]] = []
         for row, finding in enumerate(self.findings, 1):
             label = (row, finding.kind, finding.count, finding.array)
@@ -68,7 +72,7 @@ class StreamTable(RecordTable[StreamReport], StreamReport):
         return (Table("", columns, tuple(rows)),) if rows else ()
 
     def sentences(self) -> list[str]:
-        """Return the explanation of each finding, with the code to add."""
+        """Return the explanation of each finding with the code that should be added."""
         return [finding.message for finding in self.findings]
 
     def _body(self) -> str:

@@ -13,7 +13,7 @@ R = TypeVar("R")
 
 
 class Answers(CardOfTables, tuple[R, ...]):
-    """The results of analysing a timeline, displayed as a table or as sentences."""
+    """The results of a timeline analysis, displayed as a table or as sentences."""
 
     table: Table
     _texts: tuple[str, str, str, tuple[str, ...]]
@@ -29,7 +29,8 @@ class Answers(CardOfTables, tuple[R, ...]):
         sentences: tuple[str, ...] = (),
         nothing: str = "there is none",
     ) -> Self:
-        """Return the given records, which are displayed as `sentences` or, if there are none, as `table`.
+        """Return the given records for display as `sentences`. If there are no sentences, the `table` is
+        displayed.
 
         Without records, the text `nothing` is shown.
         """
@@ -40,25 +41,25 @@ class Answers(CardOfTables, tuple[R, ...]):
 
     @property
     def heading(self) -> str:
-        """The heading of the card: the kind of the records."""
+        """The heading of the card, which states the kind of the results."""
         return self._texts[0]
 
     @property
     def facts(self) -> str:
-        """The facts in the caption: a text if there are no records, otherwise an empty string."""
+        """The part of the caption that states that there are no results. Otherwise, it is an empty string."""
         return self._texts[1]
 
     @property
     def origin(self) -> str:
-        """The origin of the numbers: the source and device of the times."""
+        """The source and the device of the times in the timeline."""
         return self._texts[2]
 
     def tables(self) -> tuple[Table, ...]:
-        """Return the table, unless sentences take its place."""
+        """Return the table of results, unless the results are displayed as sentences."""
         return (self.table,) if self.table.rows and not self.sentences() else ()
 
     def sentences(self) -> tuple[str, ...]:
-        """Return the records as sentences, or none if the table shows them."""
+        """Return the results as sentences, or no sentences if the table shows the results."""
         return self._texts[3]
 
     def _all_tables(self) -> tuple[Table, ...]:
@@ -69,7 +70,7 @@ class Answers(CardOfTables, tuple[R, ...]):
 
 
 def overlaps(records: Iterable[Overlap], timeline: Timeline) -> Answers[Overlap]:
-    """Return a table with a row for each pair of engines or streams and their overlap."""
+    """Return a table of the overlap of each pair of engines or streams."""
     records = tuple(records)
     rows = tuple(
         (
@@ -96,7 +97,9 @@ def overlaps(records: Iterable[Overlap], timeline: Timeline) -> Answers[Overlap]
 
 
 def gaps(records: Iterable[Gap], timeline: Timeline) -> Answers[Gap]:
-    """Return a table of gaps, the longest first; gaps with the same row, cause and line are combined."""
+    """Return a table of the gaps in a timeline, with the longest first. Gaps with the same row, cause and
+    source line are combined.
+    """
     records = tuple(records)
 
     def key(gap: Gap) -> tuple[str | None, ...]:
@@ -110,7 +113,7 @@ def gaps(records: Iterable[Gap], timeline: Timeline) -> Answers[Gap]:
 
 
 def path(records: Iterable[PathStep], timeline: Timeline) -> Answers[PathStep]:
-    """Return a table of the critical path, the longest steps first; equal steps are combined."""
+    """Return a table of the steps of the critical path, with the longest first. Equal steps are combined."""
     records = tuple(records)
 
     def key(step: PathStep) -> tuple[str | None, ...]:
@@ -123,7 +126,7 @@ def path(records: Iterable[PathStep], timeline: Timeline) -> Answers[PathStep]:
 
 
 def advice(records: Iterable[Advice], timeline: Timeline) -> Answers[Advice]:
-    """Return the advice as sentences, the one with the largest gain first."""
+    """Return pieces of advice as sentences, with the largest expected gain first."""
     records = tuple(records)
     sentences = tuple(record.text for record in records)
     heading = "Changes that would help, each by itself"

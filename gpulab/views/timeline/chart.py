@@ -34,7 +34,9 @@ PICKS = {"selected": "operation", "node": "node", "panel": "panel"}
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The rows of all panels: the index of each row by its key, and the top and the height of each row."""
+    """The rows of all panels of a timeline chart, with the index of each row by its key, and the top and
+    height of each row.
+    """
 
     index: dict[tuple[int, RowKey], int]
     tops: list[float]
@@ -337,7 +339,7 @@ def _marks(panels: Sequence[Lanes], rows: Rows) -> Iterator[Item]:
 
 
 def tracks_of(plot: Plot) -> Tracks:
-    """Return the item of a `chart` that contains its bars."""
+    """Return the item with the bars of a timeline `chart`."""
     return next(item for item in plot.items if isinstance(item, Tracks))
 
 
@@ -347,7 +349,7 @@ def kernel_colours(names: Iterable[str]) -> dict[str, int]:
 
 
 def kernel_legend(names: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the legend entries for the colours of kernels."""
+    """Return the legend entries for the colours of kernels in a timeline chart."""
     shown_names = names if len(names) <= len(KERNELS) else names[: len(KERNELS) - 1]
     short_names = [_short_name(name) for name in shown_names]
     labels = [
@@ -360,7 +362,7 @@ def kernel_legend(names: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def legend_entries(plot: Plot) -> list[tuple[str, str]]:
-    """Return the legend entries for the colours that occur in a `chart`."""
+    """Return the legend entries for all colours that occur in a timeline `chart`."""
     tracks = tracks_of(plot)
     is_kernel = tracks.colour < len(KERNELS)
     colours = tracks.colour[is_kernel]
@@ -374,7 +376,7 @@ def legend_entries(plot: Plot) -> list[tuple[str, str]]:
 
 
 def arrow_words(panels: Sequence[Lanes]) -> str:
-    """Return a sentence that explains the arrows and frames in a chart."""
+    """Return a sentence that explains the arrows and frames in a timeline chart."""
     waits, implicit = (sum(len(lanes.arrows[arrow_kind]) for lanes in panels) for arrow_kind in (0, 1))
     faults = sum(len(lanes.faults) for lanes in panels)
     launches = sum(len({launch[1:] for launch in lanes.launches}) for lanes in panels)

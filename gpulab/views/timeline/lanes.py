@@ -67,7 +67,9 @@ _ENGINE_OF_KIND = {"CONCURRENT_KERNEL": "kernel", "HOST_LAUNCH": "host", "RANGE"
 
 
 class Bar(NamedTuple):
-    """An interval on a row of a timeline; ``operation`` is its correlation id."""
+    """An interval on a row of a timeline. The attribute ``operation`` is the correlation ID of its
+    operation.
+    """
 
     start: int
     end: int
@@ -82,7 +84,7 @@ class Bar(NamedTuple):
 
 
 class Lanes:
-    """The bars of one timeline, as arrays sorted by start, and the rows on which they are drawn.
+    """The bars of one timeline as arrays that are sorted by start, and the rows on which they are drawn.
 
     Columns of texts contain indices into ``names``, ``details``, ``lines`` (the texts of ``sources``) and
     `ENGINES`. `fold` assigns the rows. NVTX ranges deeper than `max_depth` share the last row of their
@@ -137,8 +139,8 @@ class Lanes:
         self.small_rows = sum(row_key[0] != "stream" for row_key in self._row_keys)
 
     def fold(self, max_streams: int) -> None:
-        """Assign each stream's bars to a row. If there are too many streams, those with little work share
-        one.
+        """Assign the bars of each stream to a row. If there are too many streams, those with few operations
+        share a row.
         """
         streams = [index for index, row_key in enumerate(self._row_keys) if row_key[0] == "stream"]
         bar_counts = np.bincount(self._row_key, minlength=len(self._row_keys))
@@ -278,16 +280,16 @@ class Lanes:
 
     @cached_property
     def streams(self) -> set[tuple[int, int]]:
-        """The device and the stream of every stream that ran an operation."""
+        """The device and the stream number of each stream that ran an operation."""
         return set(map(STREAM_OF, self.record.activities))
 
     @cached_property
     def devices(self) -> set[int]:
-        """The devices that ran an operation."""
+        """The devices that ran at least one operation."""
         return {device for device, _ in self.streams}
 
     def row_name(self, row_key: RowKey) -> str:
-        """Return the name of a row."""
+        """Return the name of a row in the timeline chart."""
         row_kind, device, stream = row_key
         if row_kind == "stream":
             if (row_kind, device, stream) == SHARED_ROW:
@@ -302,19 +304,19 @@ class Lanes:
 
     @cached_property
     def kernels(self) -> list[str]:
-        """The names of the kernels, in the order of their colours."""
+        """The names of the kernels in the timeline, in the order of their colours."""
         return [self.names[index] for index in np.unique(self.name[self.engine == 0]).tolist()]
 
     # Findings
 
     @cached_property
     def waits(self) -> list[Synchronization]:
-        """The waits of the host."""
+        """The waits of the host in the timeline."""
         return [wait for wait in self.record.synchronizations if wait.type != "STREAM_WAIT_EVENT"]
 
     @cached_property
     def arrows(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-        """Return the pairs of operations, as indices, that run in different streams but have a defined order.
+        """Return index pairs of operations that run in different streams but have a defined order.
 
         Returns
         -------

@@ -13,14 +13,14 @@ from virtualgpu.records import Timeline
 
 
 class SteeredTimeline(TimelineView, Steered):
-    """A view of timelines that sliders select.
+    """A view in which sliders select the timeline that is shown.
 
     A subclass has a trait for each slider, calls `steer` at the end of its ``__init__``, and implements
     `chosen` and `show_chosen`, which calls `show`.
     """
 
     def steer(self, *sliders: Slider) -> None:
-        """Add sliders above the picture, and show the timeline of each new setting."""
+        """Add sliders above the picture. For each new setting, the view shows the corresponding timeline."""
         self.controls = [slider.wire() for slider in sliders]
         self.show_chosen()
         self.pictured = self._settings()
@@ -31,11 +31,11 @@ class SteeredTimeline(TimelineView, Steered):
         return {slider["trait"]: getattr(self, slider["trait"]) for slider in self.controls}
 
     def chosen(self) -> str:
-        """Return a description of the sliders' settings, for an error message."""
+        """Return a description of the current slider settings for an error message."""
         raise NotImplementedError
 
     def show_chosen(self) -> None:
-        """Show the timeline of the current settings."""
+        """Show the timeline of the current slider settings."""
         raise NotImplementedError
 
     def show(
@@ -45,8 +45,8 @@ class SteeredTimeline(TimelineView, Steered):
         summary: str = "",
         faults: Sequence[tuple[int, int]] = (),
     ) -> None:
-        """Show other timelines. `faults` are pairs of operations of the first timeline that need a defined
-        order.
+        """Show other timelines. The list `faults` contains pairs of operations of the first timeline that
+        need a defined order.
         """
         self.records = records
         self.summary = summary

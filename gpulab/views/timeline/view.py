@@ -43,7 +43,8 @@ HINT = (
 
 
 class TimelineView(View):
-    """A view of streams over time, with host calls, waits and NVTX ranges; several timelines are stacked.
+    """A view of streams over time, with host calls, waits and NVTX ranges. Several timelines are shown below
+    each other.
 
     Parameters
     ----------
@@ -92,7 +93,7 @@ class TimelineView(View):
 
     @property
     def record(self) -> Timeline | tuple[Timeline, ...]:
-        """The timeline, or a tuple of timelines."""
+        """The timeline that the view displays, or a tuple of timelines."""
         return self.records[0] if len(self.records) == 1 else self.records
 
     def sentence(self) -> str:
@@ -108,7 +109,7 @@ class TimelineView(View):
         return "\n".join([*lines, self.caption])
 
     def tables(self) -> tuple[Table, ...]:
-        """Return a table with a row for each operation of all timelines."""
+        """Return a table with one row for each operation of all timelines."""
         rows = tuple(
             (
                 lanes.heading,

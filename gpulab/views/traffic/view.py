@@ -24,7 +24,7 @@ TIME_X = BAR_WIDTH + TEXT_WIDTH
 
 
 class TrafficView(View):
-    """A view of the memory traffic of a function's expressions, and of the kernels that compute them.
+    """A view of the memory traffic of array expressions, and of the kernels that compute them.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class TrafficView(View):
 
     @property
     def record(self) -> Traffic:
-        """The function's traffic."""
+        """The record of the function's memory traffic."""
         return self._traffic
 
     def sentence(self) -> str:

@@ -24,14 +24,16 @@ _INTEGER_TYPES = [
 
 
 class Texts:
-    """A collection of strings that many rows share; each string is stored once and has a number."""
+    """A collection of strings that many rows share. Each string is stored once and has a number."""
 
     def __init__(self) -> None:
         self.number_of_text: dict[str, int] = {}
         self._lists: dict[tuple[str, ...], Ints] = {}
 
     def numbers(self, texts: Iterable[str]) -> Ints:
-        """Return the numbers of strings. The result is cached, because most warps need the same strings."""
+        """Return the numbers of the given strings. The result is cached, because most warps need the same
+        strings.
+        """
         key = tuple(texts)
         number_of_text = self.number_of_text
         if key not in self._lists:
@@ -42,7 +44,7 @@ class Texts:
 
 
 def narrow(columns: Columns) -> Columns:
-    """Return columns of integers in the smallest types that can represent them."""
+    """Convert columns of integers to the smallest types that can represent them."""
     for name, column in columns.items():
         minimum, maximum = (int(column.min()), int(column.max())) if column.size else (0, 0)
         fitting_type = (
@@ -55,7 +57,8 @@ def narrow(columns: Columns) -> Columns:
 
 
 def lane_rows(name: str, values: npt.NDArray[np.uint64], masks: npt.NDArray[np.uint32]) -> Columns:
-    """Return columns that encode 32 lane values in each row. Only lanes in `masks` are encoded exactly.
+    """Return columns that encode 32 lane values in each row. Only the values of lanes in `masks` are encoded
+    exactly.
 
     Returns
     -------
@@ -100,7 +103,7 @@ def lane_rows(name: str, values: npt.NDArray[np.uint64], masks: npt.NDArray[np.u
 
 
 def of_warp(steps: WarpSteps, texts: Texts, shared: SharedStates | None = None) -> Columns:
-    """Return the columns of one warp, in which strings are replaced by their numbers in `texts`.
+    """Return the columns of one warp. Strings are replaced by their numbers in the collection `texts`.
 
     Columns without a prefix have one row per step: the number of its site, of its pair of masks and of its
     iteration, and the number of steps of each move. Other columns have one row per object in their prefix.
@@ -292,11 +295,11 @@ class SharedStates(SharedEvents):
         ]
 
     def sentence_index(self, sequence: npt.NDArray[np.int64]) -> Ints:
-        """Return which sentence describes shared memory after each of the given positions."""
+        """Return the index of the sentence that describes shared memory after each of the given positions."""
         return self.moments_until(sequence).astype(np.int32)
 
     def columns(self, texts: Texts) -> Columns:
-        """Return all writes to shared memory as columns, including the warp and the lane of each write."""
+        """Return all writes to shared memory as columns. They include the warp and the lane of each write."""
         shared = self.shared
         row = self.row
         columns = {name: getattr(self, name) for name in ("word_events", "lane", "second", "bits")}

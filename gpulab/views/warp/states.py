@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class LaneState(NamedTuple):
-    """The state of a lane in a step: its key, symbol, name and meaning."""
+    """The state of a lane in a step, with its key, symbol, name and meaning."""
 
     key: str
     symbol: str
@@ -18,7 +18,7 @@ class LaneState(NamedTuple):
 
     @property
     def colour(self) -> str:
-        """The name of the state's colour."""
+        """The name of the colour that represents the lane state."""
         return f"lane-{self.key}"
 
 

@@ -36,7 +36,7 @@ _PICTURES = {"shared": "banks", "global": "sectors", "generic": "sectors"}
 
 
 class Access(NamedTuple):
-    """A memory access, described in sentences and with a picture for the view."""
+    """A memory access of a warp, described by sentences and a picture for the view."""
 
     sentence: str
     brief: str
@@ -51,7 +51,7 @@ class Access(NamedTuple):
 
 @_cached
 def bare_text(text: str) -> str:
-    """Return an instruction without its predicate and semicolon."""
+    """Return the text of an instruction without its predicate and semicolon."""
     return _PREDICATE_PATTERN.sub("", text.strip().rstrip(";"))
 
 
@@ -73,7 +73,7 @@ def value_type(text: str, declared: str) -> str:
 
 @_cached
 def lanes_words(active: int, executed: int, threads: int, executed_text: str = "not predicated off") -> str:
-    """Return a text with the numbers of active lanes and of lanes that execute the instruction."""
+    """Return a text with the number of active lanes, and the number of lanes that execute the instruction."""
     active_text = f"{active.bit_count()} of {threads} lanes active"
     return (
         active_text
@@ -83,7 +83,7 @@ def lanes_words(active: int, executed: int, threads: int, executed_text: str = "
 
 
 def place(line: int) -> str:
-    """Return a source line as text; line 0 means that there is no source line."""
+    """Return the text for a source line number. Line 0 means that there is no source line."""
     return f"line {line}" if line else "no source line"
 
 
@@ -99,7 +99,7 @@ def access(
     *,
     has_addresses: bool,
 ) -> Access:
-    """Return a description of a memory access.
+    """Return a description of a memory access for the view of a warp.
 
     `cost` and `ideal_cost` are passes for shared memory, and sectors for other memory; 0 means not known.
     """
@@ -170,7 +170,7 @@ def moved_words(lines: tuple[int, ...]) -> str:
 
 
 def lanes_named(mask: int) -> str:
-    """Return the lanes of a mask as text, with ranges: ``lanes 0 to 3 and 8``."""
+    """Return the lanes of a mask as text with ranges, such as ``lanes 0 to 3 and 8``."""
     lanes = [lane for lane in range(WARP_SIZE) if mask >> lane & 1]
     first_lanes = [lane for lane in lanes if lane - 1 not in lanes]
     last_lanes = [lane for lane in lanes if lane + 1 not in lanes]
@@ -186,7 +186,9 @@ def lanes_named(mask: int) -> str:
 
 @_cached
 def stop_words(text: str, kind: str, mask: int, index: int, total: int) -> str:
-    """Return the reason for a stop at a stop condition, and its number among all stops at this condition."""
+    """Return the reason why the warp stops at a stop condition, and the number of this stop among all stops
+    at the condition.
+    """
     reason = {
         "line": "",
         "write": f" by {lanes_named(mask)}",
@@ -197,12 +199,14 @@ def stop_words(text: str, kind: str, mask: int, index: int, total: int) -> str:
 
 
 def first_sentences(words: list[str]) -> str:
-    """Return the first few sentences, each after a space, and an ellipsis if there are more."""
+    """Return the first few sentences with a space before each. An ellipsis follows if there are more
+    sentences.
+    """
     return "".join(f" {word}" for word in words[:MAX_BRIEFS]) + (" …" if len(words) > MAX_BRIEFS else "")
 
 
 def stops_note(text: str, note: str, times: int, first: str) -> str:
-    """Return a sentence with the number of stops at a stop condition, and the location of the first one."""
+    """Return a sentence that states how often a warp stops at a stop condition, and where it stops first."""
     if not times:
         return f"Stop at {text}: never{f' ({note})' if note else ''}."
     return f"Stop at {text}: {count(times, 'time')}, first at {first}."
@@ -223,7 +227,9 @@ def watched_words(trace: WarpTrace, step: int, lane: int) -> list[str]:
 
 
 def optimized_out_words(trace: WarpTrace, line: int) -> str:
-    """Return a sentence about the variables of a line that the compiler has optimized out, or ""."""
+    """Return a sentence about variables of a source line that the compiler has optimized out, or an empty
+    string.
+    """
     names = dict.fromkeys(
         variable.name
         for variable in trace.variables
@@ -238,7 +244,7 @@ def optimized_out_words(trace: WarpTrace, line: int) -> str:
 
 
 def read_bits(bits: int, kind: str) -> str:
-    """Return the text of the number that these bits represent in the given type."""
+    """Format the number that a bit pattern represents in the given type."""
     if kind == "pred":
         return "true" if bits & 1 else "false"
     letter = {"s": "i", "u": "u", "f": "f"}[kind[0]]
@@ -248,7 +254,7 @@ def read_bits(bits: int, kind: str) -> str:
 
 
 def keys(has_loops: bool, has_values: bool, has_many_warps: bool, has_stops: bool = False) -> str:
-    """Return a sentence that explains the stepper's keys for the given trace."""
+    """Return a sentence that explains the keyboard shortcuts of the warp view for the given trace."""
     text = "Keys: ← → step, ↑ ↓ source line, Page Up and Page Down memory access, Home, End, space plays"
     text += ", i and I iteration, o out of the loop" if has_loops else ""
     text += ", s and S next and previous stop" if has_stops else ""
@@ -258,7 +264,7 @@ def keys(has_loops: bool, has_values: bool, has_many_warps: bool, has_stops: boo
 
 
 def confirm(predicted: WarpTrace, measured: WarpTrace) -> str:
-    """Return a sentence that compares the measured trace of a real GPU with a predicted trace.
+    """Return a sentence that compares the trace that was measured on a real GPU with a predicted trace.
 
     A measured step is a basic block, identified by the number (`pc`) of its first instruction. The predicted
     visits of those instructions, with their masks, must be the same. Divergent paths may run in either order,

@@ -19,7 +19,8 @@ from virtualgpu.records import BlockTrace, WarpTrace
 
 
 class WarpStepper(View, module="warp/stepper"):
-    """A view of the steps of a warp: source line, active lanes, and contents of registers and memory.
+    """A view of the steps of a warp, with source lines, active lanes, and the contents of registers and
+    memory.
 
     Parameters
     ----------
@@ -91,7 +92,7 @@ class WarpStepper(View, module="warp/stepper"):
 
     @property
     def trace(self) -> WarpTrace:
-        """The trace of the displayed warp."""
+        """The warp trace that the view displays."""
         return self.steps.trace
 
     @traitlets.validate("step")

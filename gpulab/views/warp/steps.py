@@ -87,7 +87,9 @@ class WarpSteps(TraceSteps):
         return np.array([stop_step for stop_step, _ in stops], np.int32), [reason for _, reason in stops]
 
     def sentence(self, step: int, by_line: bool = False) -> str:
-        """Return a sentence about a step or, with `by_line`, about all successive steps on its line."""
+        """Return a sentence about a step. With `by_line`, the sentence is about all successive steps on the
+        same source line.
+        """
         visit = int(self.visits.of[step])
         first_step, last_step = (
             (int(self.visits.begin[visit]), int(self.visits.end[visit])) if by_line else (step, step)
