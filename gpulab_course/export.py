@@ -16,14 +16,14 @@ from nbconvert.exporters import HTMLExporter
 
 
 class DescribedHTMLExporter(HTMLExporter):
-    """HTML exporter that uses the descriptions of pictures, from their outputs, as alternative texts."""
+    """An exporter to HTML, in which the descriptions of pictures become their alternative texts."""
 
     export_from_notebook = "HTML with Descriptions of Pictures"
 
     def from_notebook_node(  # type: ignore[override]
         self, nb: Any, resources: Any = None, **options: Any
     ) -> tuple[str, dict[str, Any]]:
-        """Convert a notebook to a page and its resources."""
+        """Convert a notebook to an HTML page, and return the page with its resources."""
         described_notebook = copy.deepcopy(nb)
         for cell in described_notebook.cells:
             for output in cell.get("outputs", ()):

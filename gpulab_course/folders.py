@@ -22,7 +22,7 @@ _NAME = re.compile(r"n(\d\d)_(\w+)")
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """The content folder of one notebook: its exercises, predictions, quiz and interview cards.
+    """The content folder of one notebook, with its exercises, predictions, quiz and interview cards.
 
     Attributes
     ----------
@@ -41,31 +41,31 @@ class Folder:
 
     @property
     def exercises(self) -> dict[str, Exercise]:
-        """The notebook's exercises by name, such as ``"02-index"``."""
+        """The exercises of the notebook by name, such as ``"02-index"``."""
         module = self._module("exercises")
         return {exercise.exercise_id: exercise for exercise in module.EXERCISES} if module else {}
 
     @property
     def predictions(self) -> dict[str, PredictionQuestion]:
-        """The notebook's predictions by key, such as ``"02-tail"``."""
+        """The predictions of the notebook by key, such as ``"02-tail"``."""
         module = self._module("predictions")
         return {question.key: question for question in module.PREDICTIONS} if module else {}
 
     @property
     def quiz(self) -> tuple[str, tuple[Question | WhyQuestion, ...]] | None:
-        """The title and the questions of the notebook's quiz; None if there is no quiz."""
+        """The title and the questions of the notebook's quiz, or None if there is no quiz."""
         module = self._module("quiz")
         return (module.TITLE, module.QUESTIONS) if module else None
 
     @property
     def cards(self) -> tuple[Card, ...]:
-        """The interview cards in the notebook's folder."""
+        """The interview cards that belong to the notebook."""
         module = self._module("cards")
         return module.CARDS if module else ()
 
     @property
     def shown_answers(self) -> tuple[ShownAnswer, ...]:
-        """Common wrong answers to the notebook's exercises, for instructors."""
+        """Common wrong answers to the notebook's exercises, which are shown to instructors."""
         module = self._module("shown_answers")
         return module.SHOWN if module else ()
 
@@ -79,7 +79,7 @@ class Folder:
 
 
 def folders() -> list[Folder]:
-    """Return all content folders, in the order of the notebooks."""
+    """Return the content folders of all notebooks, in the order of the notebooks."""
     result = [
         Folder(name[1], name[2], folder_path, f"{package}.{folder_path.name}")
         for package, parent_path in _package_paths()
@@ -95,7 +95,7 @@ def _package_paths() -> list[tuple[str, Path]]:
 
 
 def exercise(exercise_id: str) -> Exercise | None:
-    """Return the exercise with this name, or None; only the module of its notebook is imported."""
+    """Return the exercise with this name, or None. Only the module of the exercise's notebook is imported."""
     matching_folders = [folder for folder in folders() if folder.number == exercise_id[:2]]
     return next((f.exercises[exercise_id] for f in matching_folders if exercise_id in f.exercises), None)
 
@@ -106,7 +106,7 @@ def exercises() -> dict[str, Exercise]:
 
 
 def prediction(key: str) -> PredictionQuestion | None:
-    """Return the prediction with this key, or None; only the module of its notebook is imported."""
+    """Return the prediction with this key, or None. Only the module of its notebook is imported."""
     matching_folders = [folder for folder in folders() if folder.number == key[:2]]
     return next((f.predictions[key] for f in matching_folders if key in f.predictions), None)
 
@@ -117,7 +117,7 @@ def predictions() -> dict[str, PredictionQuestion]:
 
 
 def quizzes() -> dict[str, tuple[str, tuple[Question | WhyQuestion, ...]]]:
-    """Return the title and the questions of each quiz, by topic."""
+    """Return the title and the questions of each quiz by topic."""
     return {folder.topic: quiz for folder in folders() if (quiz := folder.quiz)}
 
 
@@ -130,7 +130,7 @@ def kernels() -> dict[str, str]:
 
 
 def story(number: str) -> Any:
-    """Return the table of the running example with its versions up to a notebook."""
+    """Return a table of the versions of the running example, up to the version of a notebook."""
     from gpulab_course.content.story import table
 
     return table(number)

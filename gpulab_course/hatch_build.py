@@ -14,10 +14,10 @@ _NOT_INSTALLED = {"pyproject.toml", "hatch_build.py", "__pycache__", "PKG-INFO"}
 
 
 class PackageHook(BuildHookInterface[Any]):
-    """A build hook that adds the files of this folder to the wheel, in a folder with the package's name."""
+    """A build hook that adds the files of this folder to the wheel, in a folder named after the package."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Add the files and folders that the wheel must include to the data of the build."""
+        """Add the files and folders that the wheel must contain to the build data."""
         if version == "editable":
             return
         package = self.metadata.name.replace("-", "_")

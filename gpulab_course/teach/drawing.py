@@ -16,7 +16,7 @@ WIDTH_IN = 7.6
 
 
 def empty_axes(height_in: float, x_limits: Pair, y_limits: Pair, margin: float = 0.01) -> tuple[Figure, Axes]:
-    """Return a figure of the usual width, and axes without a frame that fill it.
+    """Return a figure of the usual width, with frameless axes that fill it.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def empty_axes(height_in: float, x_limits: Pair, y_limits: Pair, margin: float =
 
 
 def draw_text(axes: Axes, x: float, y: float, text: str, colour: str = "fg", **style: Any) -> None:
-    """Draw text at (x, y), which is the middle of its left edge unless `style` sets another alignment.
+    """Draw text whose left edge is centred at (x, y), unless `style` sets another alignment.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def draw_box(
 
 
 def draw_arrow(axes: Axes, start: Pair, end: Pair, colour: str = "fg", **style: Any) -> None:
-    """Draw an arrow from `start` to `end`, above boxes and lines and below text.
+    """Draw an arrow from `start` to `end`, which lies above boxes and lines but below text.
 
     Parameters
     ----------

@@ -32,7 +32,9 @@ class _FirstLines(io.TextIOBase):
 
 @contextlib.contextmanager
 def first_lines() -> Iterator[None]:
-    """Print the first `MAX_LINES` lines that a `with` block prints, and the number of omitted lines."""
+    """Print only the first `MAX_LINES` lines of the output of a `with` block, and the number of omitted
+    lines.
+    """
     output = _FirstLines(sys.stdout)
     with contextlib.redirect_stdout(output):
         yield

@@ -18,7 +18,7 @@ _TEACH_FILES = files("gpulab_course.teach")
 
 
 class Form(anywidget.AnyWidget):
-    """A form in JupyterLab with constant `facts` and a changing `state`. Input arrives as messages.
+    """A form in JupyterLab with constant data and a changing state, which receives input as messages.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class Form(anywidget.AnyWidget):
         self.on_msg(self._handle_message)
 
     def refresh(self) -> None:
-        """Show the current state."""
+        """Show the current state of the form."""
         self.state = self._read_state()
 
     def _handle_message(self, _widget: object, message: dict[str, Any], _buffers: object) -> None:

@@ -22,7 +22,7 @@ _HEADINGS = ("torch.cuda", "CuPy, NVML", "what it does", "course")
 
 @dataclass(frozen=True, slots=True)
 class NameRow:
-    """One name of ``torch.cuda``, its counterpart in CuPy or NVML, and the section of the course about it.
+    """A name in ``torch.cuda``, its counterpart in CuPy or NVML, and the section of the course about it.
 
     Attributes
     ----------
@@ -57,7 +57,9 @@ class NameRow:
 
 
 class Names:
-    """The selected rows of the list, displayed as a table; ``record`` contains them as data."""
+    """The rows that were selected from a list of names, displayed as a table. Its ``record`` contains the
+    data.
+    """
 
     def __init__(self, query: str, rows: Sequence[NameRow], hint: str = "") -> None:
         self.record = tuple(rows)
@@ -74,7 +76,7 @@ class Names:
 
 
 def names(asked: str = "") -> Names:
-    """Find names of PyTorch's ``torch.cuda`` with their counterparts in CuPy and the section of the course.
+    """Find names in PyTorch's ``torch.cuda``, with their counterparts in CuPy and the section of the course.
 
     Parameters
     ----------
@@ -101,7 +103,7 @@ def names(asked: str = "") -> Names:
 
 
 def everything() -> tuple[NameRow, ...]:
-    """Load all rows of the list of names."""
+    """Load all rows of the list of PyTorch names and their counterparts."""
     text = resources.files("gpulab").joinpath("data", FILE).read_text(encoding="utf-8")
     rows = csv.DictReader(text.splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)
     return tuple(NameRow(**{**row, "run": row["run"].replace("\\n", "\n")}) for row in rows)

@@ -12,7 +12,7 @@ Bundle = dict[str, object]
 
 
 def bundle_of(widget: Any | None, text: str, page: str) -> Bundle:
-    """Return the MIME bundle of a widget, with HTML (`page`) and text for viewers without widgets."""
+    """Return the MIME bundle of a widget. For viewers without widgets, it contains HTML (`page`) and text."""
     bundle: Bundle = {}
     if widget is not None:
         data = widget._repr_mimebundle_()
@@ -21,25 +21,25 @@ def bundle_of(widget: Any | None, text: str, page: str) -> Bundle:
 
 
 def boxed(content: str, colour: str = "accent") -> str:
-    """Return HTML of a box with a coloured bar at its left edge."""
+    """Return HTML for a box around `content` with a coloured bar at its left edge."""
     bar = f"4px solid {palette.light(colour)}"
     return f'<div style="border-left:{bar};padding:2px 0 2px 10px">{content}</div>'
 
 
 def prose(text: str) -> str:
-    """Escape text for HTML, and mark the parts between backticks as code."""
+    """Escape text for HTML, and mark the parts between backquotes as code."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text))
 
 
 def verdict_page(opening: str, message: str, passed: bool) -> str:
-    """Return HTML of a verdict, with a sign and a word so that it does not depend on colour alone."""
+    """Return HTML for a verdict, which shows the result by a sign and a word as well as by colour."""
     check_mark = "✓" if passed else "✗"
     verdict_html = f"<b>{check_mark} {html.escape(opening)}</b> {prose(message)}"
     return boxed(verdict_html, "good" if passed else "tail")
 
 
 def in_jupyter() -> bool:
-    """Return whether this process is a Jupyter kernel, in which forms can be displayed."""
+    """Return whether this process is a Jupyter kernel, which can display forms."""
     try:
         import anywidget  # noqa: F401
         from IPython import get_ipython

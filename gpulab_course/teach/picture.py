@@ -16,14 +16,14 @@ _COLOUR_COUNT = 160
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Picture:
-    """A PNG image with a caption, which is also its alternative text for screen readers."""
+    """A PNG image with a caption, which screen readers use as its alternative text."""
 
     png: bytes
     caption: str
 
     @classmethod
     def of(cls, figure: Figure, caption: str) -> Picture:
-        """Render a Matplotlib figure as a small PNG on a white background."""
+        """Render a Matplotlib figure as a small PNG image on a white background."""
         FigureCanvasAgg(figure)
         png_buffer = io.BytesIO()
         figure.savefig(png_buffer, format="png", facecolor="white")

@@ -25,7 +25,7 @@ _HEADINGS = ("notebook", "exercises passed", "predictions right", "quiz right fi
 
 
 class Notebook(Protocol):
-    """The part of a `gpulab_course.folders.Folder` that progress needs: exercises, predictions and quiz."""
+    """The interface of a content folder that the progress requires, with exercises, predictions and quiz."""
 
     @property
     def number(self) -> str: ...
@@ -41,7 +41,7 @@ class Notebook(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ExerciseResult:
-    """A learner's result in one exercise: whether it is passed, and the best score if it has a budget."""
+    """A learner's result in one exercise, with the best score if the exercise has a budget."""
 
     name: str
     passed: bool
@@ -50,7 +50,7 @@ class ExerciseResult:
 
 @dataclass(frozen=True, slots=True)
 class PredictionResult:
-    """A learner's answer to one prediction, its certainty and its result; None for unknown values."""
+    """A learner's answer to one prediction, with its certainty and its result. Unknown values are None."""
 
     key: str
     value: int | float | str | None = None
@@ -60,7 +60,7 @@ class PredictionResult:
 
 @dataclass(frozen=True, slots=True)
 class QuizAnswer:
-    """A learner's first answer to one question of a quiz; None if there is no answer yet."""
+    """A learner's first answer to one quiz question. Without an answer, `first` and `right` are None."""
 
     question: str
     first: str | None
@@ -82,7 +82,7 @@ class NotebookProgress:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Progress(Savable):
-    """A learner's results in all notebooks, displayed as a table.
+    """A learner's results in all notebooks, which are displayed as a table.
 
     Examples
     --------
@@ -97,24 +97,24 @@ class Progress(Savable):
 
     @property
     def exercises(self) -> dict[str, bool]:
-        """Whether each exercise of the course is passed, by the name of the exercise."""
+        """A dict that says for each exercise of the course whether it is passed."""
         return {
             exercise.name: exercise.passed for notebook in self.notebooks for exercise in notebook.exercises
         }
 
     @property
     def quizzes(self) -> dict[str, tuple[int, int]]:
-        """The number of right first answers and the number of questions, by quiz topic."""
+        """The number of right first answers and the number of questions for each quiz topic."""
         return {n.topic: (_count_right(n.quiz)[0], len(n.quiz)) for n in self.notebooks if n.quiz}
 
     @property
     def passed(self) -> int:
-        """The number of passed exercises."""
+        """The number of exercises that the learner has passed."""
         return sum(self.exercises.values())
 
     @property
     def next_exercise(self) -> ExerciseResult | None:
-        """The first exercise of the course that is not passed yet; None if all are passed."""
+        """The first exercise of the course that is not passed yet, or None if all are passed."""
         return next(
             (
                 exercise
@@ -127,11 +127,13 @@ class Progress(Savable):
 
     @property
     def predictions(self) -> tuple[PredictionResult, ...]:
-        """The results of all predictions of the course."""
+        """The learner's results in all predictions of the course."""
         return tuple(prediction for notebook in self.notebooks for prediction in notebook.predictions)
 
     def calibration(self, sure: bool) -> tuple[int, int]:
-        """Return how many of the sure predictions (or guesses) are right, and how many there are."""
+        """Return the number of right predictions and the number of all, among sure predictions or among
+        guesses.
+        """
         return _count_right(p for p in self.predictions if p.sure is sure)
 
     def __repr__(self) -> str:
@@ -206,7 +208,7 @@ class Progress(Savable):
             )
 
     def json(self) -> str:
-        """Return all progress as JSON, for example for an instructor who collects it from a class."""
+        """Return the learner's progress as JSON, for example for an instructor who collects the files."""
         record = {"format": "gpulab-progress", "version": 1, "notebooks": [asdict(n) for n in self.notebooks]}
         return json.dumps(record, indent=1, ensure_ascii=False)
 
@@ -215,7 +217,7 @@ class Progress(Savable):
 
 
 def progress(notebooks: Iterable[Notebook], story: Callable[[str], Any]) -> Progress:
-    """Read this learner's results in all notebooks from the learner's file.
+    """Read the learner's results in all notebooks from the learner's file.
 
     `story` is a function that returns the table of the running example up to a notebook.
     """

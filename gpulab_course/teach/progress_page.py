@@ -27,7 +27,7 @@ _PLOT_LEFT = 60
 
 
 def interval(right: int, total: int) -> tuple[float, float]:
-    """Return the 95 % confidence interval of a share, by Wilson's formula.
+    """Return the 95 % confidence interval of a share, computed by Wilson's formula.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def interval(right: int, total: int) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """The results in one notebook, by kind: True or False for each item, None if it is not done yet."""
+    """The results in one notebook by kind. Each item is True, False, or None if it is not done yet."""
 
     name: str
     file: str
@@ -57,7 +57,7 @@ def page(
     sentences: Sequence[str],
     scores: Sequence[str],
 ) -> str:
-    """Return HTML of a learner's progress.
+    """Return an HTML page with a learner's progress.
 
     Parameters
     ----------

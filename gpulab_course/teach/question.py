@@ -12,7 +12,7 @@ Kind = Literal["quantity", "share", "count", "index", "choice"]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A choice of a quiz question: its text, whether it is right, and the explanation."""
+    """A choice of a quiz question, with its text, its explanation, and whether it is right."""
 
     text: str
     why: str
@@ -21,13 +21,13 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A quiz question with exactly one right choice, displayed to each learner in a different order."""
+    """A quiz question with exactly one right choice. The order of the choices differs between learners."""
 
     text: str
     options: tuple[Choice, ...]
 
     def shuffled(self, seed: str) -> tuple[Choice, ...]:
-        """Return the choices in an order that depends only on the question and the learner's `seed`."""
+        """Return the choices in an order that depends only on the question and on the learner's `seed`."""
         options = list(self.options)
         Random(f"{seed} {self.text}").shuffle(options)
         return tuple(options)
@@ -35,7 +35,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class WhyQuestion:
-    """A quiz question that a learner answers in a sentence, and the points of a good answer."""
+    """A quiz question that the learner answers with a sentence. It lists the points of a good answer."""
 
     text: str
     points: tuple[str, ...]
@@ -43,7 +43,7 @@ class WhyQuestion:
 
 @dataclass(frozen=True, slots=True)
 class PredictionQuestion:
-    """A question whose answer a learner predicts before a cell shows the true value.
+    """A question whose answer a learner predicts before a notebook cell shows the true value.
 
     Attributes
     ----------

@@ -22,11 +22,11 @@ _POINTS_KEY = "points"
 
 
 class UnknownQuizError(GpulabError, ValueError):
-    """Error for a quiz topic that does not exist; the message lists all topics."""
+    """Error for an unknown quiz topic. The message lists all topics."""
 
 
 class Quiz:
-    """The questions of a topic and the learner's answers. Only the first answer to a question is scored."""
+    """The quiz questions of a topic and the learner's answers. Only the first answer to a question counts."""
 
     def __init__(self, topic: str, title: str, questions: tuple[Question | WhyQuestion, ...]) -> None:
         self.topic = topic
@@ -40,45 +40,45 @@ class Quiz:
 
     @property
     def answered(self) -> int:
-        """The number of multiple-choice questions that have an answer."""
+        """The number of multiple-choice questions that the learner has answered."""
         return sum(self.given(question) is not None for question in self._with_choices)
 
     @property
     def score(self) -> int:
-        """The number of questions whose first answer was right."""
+        """The number of questions that the learner answered correctly at the first attempt."""
         choices = (self.given(question, "first") for question in self._with_choices)
         return sum(choice is not None and choice.right for choice in choices)
 
     @property
     def points(self) -> tuple[int, int]:
-        """The number of ticked points in the learner's own sentences, and the number of all points."""
+        """The number of ticked points in the learner's own sentences, and the total number of points."""
         questions = [question for question in self.questions if isinstance(question, WhyQuestion)]
         return sum(len(self.ticked(question)) for question in questions), sum(
             len(item.points) for item in questions
         )
 
     def options(self, number: int) -> tuple[Choice, ...]:
-        """Return the choices of question `number` (from 1) in this learner's order."""
+        """Return the choices of question `number` (from 1) in the order for this learner."""
         question = self.questions[number - 1]
         return question.shuffled(self._seed) if isinstance(question, Question) else ()
 
     def given(self, question: Question, which: str = "last") -> Choice | None:
-        """Return the learner's ``"first"`` or ``"last"`` choice for a question, or None if there is none."""
+        """Return the learner's ``"first"`` or ``"last"`` choice for a question, or None without an answer."""
         choice_text = self._answers.get(question.text, {}).get(which)
         return next((option for option in question.options if option.text == choice_text), None)
 
     def words(self, question: WhyQuestion) -> str | None:
-        """Return the sentence that the learner wrote as an answer, or None if there is none yet."""
+        """Return the sentence with which the learner answered a question, or None if there is none yet."""
         sentence = self._answers.get(question.text, {}).get(_WORDS_KEY)
         return None if sentence is None else str(sentence)
 
     def ticked(self, question: WhyQuestion) -> list[int]:
-        """Return the indices of the points that the learner has ticked for a question."""
+        """Return the indices of the points of a question that the learner has ticked."""
         ticked_texts = self._answers.get(question.text, {}).get(_POINTS_KEY, ())
         return [index for index, point in enumerate(question.points) if point in ticked_texts]
 
     def answer(self, number: int, choice: int | str) -> str:
-        """Answer question `number` (from 1) with a letter or a position (from 1), and return feedback.
+        """Answer question `number` (from 1) with a letter or a position (from 1), and return the feedback.
 
         For a question about a reason, pass a sentence; the points of a good answer are returned.
 
@@ -109,7 +109,8 @@ class Quiz:
         return feedback(option)
 
     def tick(self, number: int, *points: int) -> str:
-        """Tick the points (from 1) that your answer to question `number` contains, and return their number.
+        """Tick the points (from 1) that your answer to a question contains, and return text with their
+        number.
 
         Raises
         ------
@@ -128,7 +129,7 @@ class Quiz:
         return f"{len(self.ticked(question))} of {count(len(question.points), 'point')}."
 
     def score_words(self) -> str:
-        """Return a sentence about the learner's score so far."""
+        """Return a sentence with the learner's current score in the quiz."""
         question_count = len(self.questions)
         own_words = [question for question in self.questions if isinstance(question, WhyQuestion)]
         answered_count = self.answered + sum(self.words(question) is not None for question in own_words)
@@ -185,7 +186,7 @@ class Quiz:
 
 
 def feedback(option: Choice) -> str:
-    """Return the feedback for a choice: whether it is right, and the explanation."""
+    """Return feedback on a quiz choice, which says whether the choice is right and why."""
     return f"{'Right' if option.right else 'Not quite'}. {option.why}"
 
 
@@ -210,7 +211,7 @@ def _choice_position(choice: int | str) -> int:
 
 
 def quiz_form(quiz: Quiz) -> Form:
-    """Return the form that displays all questions of a quiz in JupyterLab."""
+    """Return the form that shows all questions of a quiz in JupyterLab."""
     from gpulab_course.teach.forms import Form
 
     def question_state(question_number: int, question: Question | WhyQuestion) -> dict[str, object]:

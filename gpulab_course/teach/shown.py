@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ShownAnswer:
-    """A common wrong answer to an exercise, for the pages for instructors.
+    """A common wrong answer to an exercise, which is shown on the pages for instructors.
 
     Attributes
     ----------

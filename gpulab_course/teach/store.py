@@ -25,13 +25,14 @@ Sections = dict[str, dict[str, Any]]
 
 
 def data_dir() -> Path:
-    """Return the folder of the learner's file: ``GPULAB_HOME``, or the platform's data folder."""
+    """Return the folder of the learner's file, which is ``GPULAB_HOME`` or the platform's data folder."""
     home_folder = os.environ.get("GPULAB_HOME")
     return Path(home_folder).expanduser() if home_folder else user_data_path("gpulab", appauthor=False)
 
 
 class LearnerStore:
-    """The learner's file: JSON values by section and key. Errors of the file never stop a notebook.
+    """The learner's file, which stores JSON values by section and key. Errors of the file never stop a
+    notebook.
 
     Each change reads the file again under a lock, so that changes by other notebooks are kept. A value that
     cannot be saved stays in memory and is saved with a later change; one warning is printed.
@@ -154,5 +155,5 @@ def _open_store(path: Path) -> LearnerStore:
 
 
 def store() -> LearnerStore:
-    """Return the store of the learner's file in ``GPULAB_HOME`` or the default data folder."""
+    """Return the store for the learner's file in ``GPULAB_HOME`` or in the default data folder."""
     return _open_store(data_dir() / FILE_NAME)

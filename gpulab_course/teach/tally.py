@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 def publish(learner_file: Path, sections: Mapping[str, Mapping[str, Any]]) -> None:
-    """Write a summary of the learner's file to the folder of the class. Errors only produce a warning.
+    """Write a summary of the learner's file to the folder of the class. Errors only cause a warning.
 
     Parameters
     ----------
@@ -48,7 +48,8 @@ def publish(learner_file: Path, sections: Mapping[str, Mapping[str, Any]]) -> No
 
 
 def summary(sections: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the data that ``gpulab tally`` counts: locked predictions and passed exercises.
+    """Return the data that ``gpulab tally`` counts, which are the locked predictions and the passed
+    exercises.
 
     Examples
     --------

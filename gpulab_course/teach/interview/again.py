@@ -15,7 +15,8 @@ DAYS = (1, 3, 7)
 
 @dataclass(frozen=True, slots=True)
 class CardHistory:
-    """A learner's history of one card: how often it was answered, its last score, and its next date.
+    """A learner's history of one interview card, with the number of answers, the last score and the next
+    date.
 
     ``due`` is None if the card does not have to be repeated.
     """
@@ -27,7 +28,7 @@ class CardHistory:
     last: dict[str, Any] | None = None
 
     def after(self, score: float, success: bool, today: date, answers: dict[str, Any]) -> CardHistory:
-        """Return the history after one more answer, with a new date on which the card is due.
+        """Return the card's history after one more answer, with a new date on which the card is due.
 
         The card is due tomorrow after a failure, and later or never again after a success.
         """
@@ -41,7 +42,7 @@ class CardHistory:
         return CardHistory(self.met + 1, score, box, due, answers)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the history as a dict for the learner's JSON file."""
+        """Return the card's history as a dict for the learner's JSON file."""
         return {
             "met": self.met,
             "score": self.score,
@@ -80,7 +81,7 @@ def _read_history(value: Any) -> CardHistory:
 
 
 def history(key: str) -> CardHistory:
-    """Return the learner's history of a card.
+    """Return the learner's history of an interview card.
 
     A damaged entry is copied to another section of the file and counts as empty.
     """
@@ -98,17 +99,17 @@ def history(key: str) -> CardHistory:
 
 
 def store_history(key: str, record: CardHistory) -> None:
-    """Write a card's history to the learner's file."""
+    """Write the history of an interview card to the learner's file."""
     history(key)  # copies a damaged entry to another section first
     store().put(SECTION, key, record.as_json())
 
 
 def all_cards() -> dict[str, CardHistory]:
-    """Return the histories of all cards that the learner has answered, by the key of the card."""
+    """Return the histories of all interview cards that the learner has answered, by the key of the card."""
     return {key: record for key in sorted(store().section(SECTION)) if (record := history(key)).met}
 
 
 def due(keys: list[str], today: date) -> list[str]:
-    """Return the keys of the cards that are due today or earlier, the longest overdue first."""
+    """Return the keys of the cards that are due today or earlier, beginning with the longest overdue card."""
     dates = [(day, key) for key in keys if (day := history(key).due) is not None and day <= today]
     return [key for _, key in sorted(dates)]

@@ -24,7 +24,7 @@ WORTHLESS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The true value of a question, its source and its explanation.
+    """The true value of an interview question, with its source and its explanation.
 
     ``also`` contains other choices that are right as well, such as a second cause of nearly the same weight.
     """
@@ -38,13 +38,13 @@ class Found:
 
     @property
     def label(self) -> str:
-        """The source of the value as a phrase, such as a provenance label."""
+        """The source of the true value as a phrase, such as a provenance label."""
         return self.origin.label if isinstance(self.origin, Provenance) else self.origin
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of an answer: its merit from 0 to 1, whether it is right, and a sentence for the candidate.
+    """The result of an answer, with its merit from 0 to 1 and a sentence for the candidate.
 
     ``table`` and ``code`` are displayed with the result.
     """
@@ -59,7 +59,7 @@ class Outcome:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """One question of a card, which the candidate answers before the true value is measured.
+    """One question of an interview card. The candidate answers it before the true value is measured.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class Part:
         return Scale(self.unit, "choice" if self.choices else "quantity", self.near - 1)
 
     def valid(self, value: Any) -> Any:
-        """Check an answer, and return it in its stored form: a choice, a number, or source code.
+        """Check an answer, and return it as it is stored, which is as a choice, a number or source code.
 
         Raises
         ------
@@ -125,7 +125,9 @@ class Part:
         return answer
 
     def outcome(self, value: Any, **launch: Any) -> Outcome:
-        """Compare an answer with the measured value, or judge a kernel with the candidate's launch."""
+        """Compare an answer with the measured value, or judge a kernel with the candidate's launch
+        configuration.
+        """
         if launch and not self.launchable:
             raise ValueError("The launch of this question is fixed. Answer without grid and block.")
         if self.judge is not None:
@@ -166,7 +168,7 @@ def merit(answer: Value, truth: Value, max_factor: float) -> tuple[float, bool]:
 
 @dataclass(frozen=True, kw_only=True)
 class Drawn:
-    """A card with chosen parameters: its questions, and the points of a good answer.
+    """An interview card with randomly chosen parameters, with its questions and the points of a good answer.
 
     Parameters
     ----------
@@ -188,7 +190,8 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """An interview card: its key, level (L3 to L6), title, and the notebooks that teach its subject.
+    """An interview card, with its key, its level (L3 to L6), its title and the notebooks that teach its
+    subject.
 
     ``draw`` chooses the parameters of the card and returns a `Drawn`.
     """
@@ -201,5 +204,7 @@ class Card:
     taught: tuple[str, ...]
 
     def drawn(self, seed: int) -> Drawn:
-        """Return the card with parameters from a seed; the same seed always draws the same parameters."""
+        """Return the card with parameters that are drawn from a seed. The same seed always gives the same
+        card.
+        """
         return self.draw(Random(f"{seed} {self.key}"))

@@ -45,7 +45,7 @@ def page_of(talk: Interview) -> str:
 
 
 def interview_form(talk: Interview) -> Form:
-    """Return the widget of an interview: one card with question, answer, clock, truth and rubric."""
+    """Return the widget of an interview, which shows one card at a time."""
     from gpulab_course.teach.forms import Form
 
     is_warned = False

@@ -30,7 +30,7 @@ _UNIT_WORDS = {
 
 
 def read_answer(value: str | int | float, unit: str) -> Number:
-    """Return the number in a candidate's answer, converted to `unit`.
+    """Return the number in a candidate's answer after conversion to `unit`.
 
     A text may contain another unit of the same quantity (``"0.3 ms"`` where µs are expected). Where the
     unit is ``%``, a number below 1 without a percent sign is a share: ``"1/32"`` and ``0.25`` are 3.125 % and

@@ -16,7 +16,7 @@ CHAIRS: tuple[Chair, ...] = ("candidate", "interviewer")
 
 
 class UnknownCardError(GpulabError, ValueError):
-    """Error for a card or a kind of card that does not exist; the message suggests the most similar name."""
+    """Error for an unknown interview card or kind of card. The message suggests the most similar name."""
 
 
 def interview(
@@ -27,7 +27,7 @@ def interview(
     chair: Chair,
     today: Callable[[], date],
 ) -> Interview:
-    """Choose cards and return an interview. Without a seed, cards that are due come first."""
+    """Choose cards and return an interview with them. Without a seed, cards that are due come first."""
     if chair not in CHAIRS:
         raise ValueError(f"`chair` must be 'candidate' or 'interviewer', not {chair!r}.")
     if cards < 1:

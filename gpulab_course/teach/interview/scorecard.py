@@ -18,7 +18,7 @@ CONFIDENCE = {True: 0.9, False: 0.5}
 
 @dataclass(frozen=True, slots=True)
 class PartResult:
-    """The result of one question: the answer, whether the candidate was sure, and the merit of the answer."""
+    """The result of one interview question, with the answer, the candidate's certainty and the merit."""
 
     question: str
     said: Any
@@ -32,7 +32,7 @@ class PartResult:
 
 @dataclass(frozen=True, slots=True)
 class CardResult:
-    """The result of one card: the answers to its questions, and the rubric points that were ticked."""
+    """The result of one interview card, with the answers and the rubric points that were ticked."""
 
     key: str
     kind: str
@@ -46,12 +46,12 @@ class CardResult:
 
     @property
     def done(self) -> bool:
-        """Return whether all questions of the card are answered."""
+        """Return whether the candidate has answered all questions of the card."""
         return len(self.parts) == self.asked
 
     @property
     def coverage(self) -> float:
-        """The mean merit of the answers. The share of ticked rubric points determines a quarter of it.
+        """The mean merit of the card's answers. The share of ticked rubric points determines a quarter of it.
 
         Points count in proportion to the merit, because ticks are not checked.
         """
@@ -61,23 +61,25 @@ class CardResult:
 
     @property
     def calibration(self) -> float:
-        """1 minus the Brier score, which is the mean squared difference between certainty and result."""
+        """1 minus the Brier score, which is the mean squared difference between the candidate's certainty and
+        the result.
+        """
         return calibration(self.parts)
 
     @property
     def score(self) -> float:
-        """The score of the card: coverage times calibration."""
+        """The score of the card, which is the product of coverage and calibration."""
         return self.coverage * self.calibration
 
     @property
     def well(self) -> bool:
-        """Return whether all answers are right and sure, and at least half of the rubric points ticked."""
+        """Return whether all answers are right and sure, and at least half of the points are ticked."""
         all_right = self.done and all(part.right and part.sure for part in self.parts)
         return all_right and 2 * len(self.ticked) >= len(self.points)
 
 
 def calibration(parts: Sequence[PartResult]) -> float:
-    """Return 1 minus the Brier score of some answers; 1 if there are no answers.
+    """Return 1 minus the Brier score of some answers, or 1 if there are no answers.
 
     Examples
     --------
@@ -148,7 +150,7 @@ class Scorecard(Savable):
         return self._table().card()
 
     def json(self) -> str:
-        """Return the scorecard as JSON, for example for an instructor."""
+        """Return the scorecard of the interview as JSON, for example for an instructor."""
         cards = [
             {**asdict(card), "coverage": card.coverage, "calibration": card.calibration, "score": card.score}
             for card in self.cards

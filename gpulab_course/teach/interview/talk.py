@@ -19,7 +19,7 @@ Chair = Literal["candidate", "interviewer"]
 
 
 class Interview:
-    """A mock interview with cards that are drawn from one seed.
+    """A mock interview, whose cards are drawn from one seed.
 
     In JupyterLab it is a form. Elsewhere, and for kernels that are written in a cell, call its methods:
     ``answer(value, sure=True)`` locks the answer to the current question and measures the true value,
@@ -53,12 +53,12 @@ class Interview:
 
     @property
     def card(self) -> Card:
-        """The current card."""
+        """The current card of the interview."""
         return self.cards[self.index]
 
     @property
     def drawn(self) -> Drawn:
-        """The current card with its chosen parameters."""
+        """The current card of the interview with its chosen parameters."""
         if self.index not in self._drawn:
             self._drawn[self.index] = self.card.drawn(self.seed)
             self._shown_s = time.monotonic()
@@ -66,27 +66,27 @@ class Interview:
 
     @property
     def part(self) -> Part | None:
-        """The current question; None if all questions of the card are answered."""
+        """The current question, or None if all questions of the card are answered."""
         answer_count = len(self.outcomes)
         return self.drawn.parts[answer_count] if answer_count < len(self.drawn.parts) else None
 
     @property
     def outcomes(self) -> list[Outcome]:
-        """The results of the answers to the current card so far."""
+        """The results of the answers that were given so far to the current card."""
         return self._outcomes.setdefault(self.index, [])
 
     @property
     def ticked(self) -> tuple[int, ...]:
-        """The indices (from 0) of the rubric points that are ticked for the current card."""
+        """The indices (from 0) of the ticked rubric points of the current card."""
         return self._ticked.get(self.index, ())
 
     @property
     def words(self) -> str | None:
-        """The candidate's explanation for the current card, or None if there is none yet."""
+        """The candidate's own explanation for the current card, or None if there is none yet."""
         return self._words.get(self.index)
 
     def answer(self, value: Any, *, sure: bool | None = None, grid: Any = None, block: Any = None) -> Outcome:
-        """Lock an answer to the current question, and compare it with the measured value.
+        """Lock an answer to the current question, and then compare it with the measured value.
 
         Parameters
         ----------
@@ -135,7 +135,7 @@ class Interview:
         return outcome
 
     def say(self, words: str) -> str:
-        """Store an explanation in the candidate's own words, and return the points of a good answer."""
+        """Store the candidate's own explanation, and return text with the points of a good answer."""
         self._words[self.index] = str(words)
         points_text = "\n".join(
             f"  {position}. {point}" for position, point in enumerate(self.drawn.points, start=1)
@@ -143,7 +143,8 @@ class Interview:
         return f"A strong answer says:\n{points_text}\nTick the points that your answer contains: tick(1, 2)."
 
     def tick(self, *points: int) -> str:
-        """Tick the rubric points (from 1) that the candidate's explanation contains, and return their number.
+        """Tick the rubric points (from 1) that the candidate's explanation contains, and return text with
+        their number.
 
         Raises
         ------
@@ -163,7 +164,7 @@ class Interview:
 
     @property
     def rest(self) -> str:
-        """The unfinished parts of the card (questions and rubric) as text; empty if there are none."""
+        """The unfinished parts of the card as text, such as "2 questions and the rubric". It may be empty."""
         open_count = len(self.drawn.parts) - len(self.outcomes)
         open_items = [count(open_count, "question")] if open_count else []
         if self.chair == "candidate" and self.words is None and not self.ticked:
@@ -171,20 +172,20 @@ class Interview:
         return " and ".join(open_items)
 
     def next(self) -> Interview:
-        """Go to the next card; at the last card, stay there."""
+        """Go to the next card of the interview, or stay at the last card."""
         self.index = min(self.index + 1, len(self.cards) - 1)
         self._shown_s = time.monotonic()
         return self
 
     @property
     def scorecard(self) -> Scorecard:
-        """The results of the interview so far."""
+        """The results of the interview up to now."""
         return Scorecard(
             self.seed, self._today().isoformat(), tuple(map(self._score_card, range(len(self.cards))))
         )
 
     def save(self, path: str | Path) -> Path:
-        """Write the scorecard to a file, ``.json`` or ``.html``."""
+        """Write the scorecard to a ``.json`` or ``.html`` file."""
         return self.scorecard.save(path)
 
     def _score_card(self, index: int) -> CardResult:
@@ -219,13 +220,15 @@ class Interview:
         again.store_history(key, history.after(result.score, result.well, self._today(), answers))
 
     def truths(self) -> list[str]:
-        """Return the true values of the questions of the current card, for the interviewer."""
+        """Return the true values of the current card's questions for the interviewer."""
         if self.index not in self._truths:
             self._truths[self.index] = [_measure_truth(part) for part in self.drawn.parts]
         return self._truths[self.index]
 
     def answers(self) -> list[tuple[str, str, str]]:
-        """Return (question, true value, model program or ``""``) for each question, for the interviewer."""
+        """Return each question with its true value and its model program, which may be ``""``, for the
+        interviewer.
+        """
         return [
             (part.question, truth, part.model)
             for part, truth in zip(self.drawn.parts, self.truths(), strict=True)
@@ -233,29 +236,29 @@ class Interview:
 
     @property
     def place(self) -> str:
-        """The number, kind and level of the current card."""
+        """The position of the current card in the interview, its kind and its level."""
         card = self.card
         return f"Card {self.index + 1} of {len(self.cards)} · {card.kind} · level: {LEVELS[card.level]}"
 
     @property
     def source(self) -> str:
-        """The seed of the current card, and the notebooks that teach its subject."""
+        """Text with the seed of the current card and the notebooks that teach its subject."""
         return f"Seed {self.seed}; taught in {', '.join(self.card.taught)}."
 
     @property
     def elapsed_s(self) -> float:
-        """The seconds that the candidate needed for the answered questions of the current card."""
+        """The time in seconds that the candidate needed for the answered questions of the current card."""
         return sum(result.seconds for result in self._parts.get(self.index, ()))
 
     @property
     def since_s(self) -> float | None:
-        """The time since the epoch when the current question was shown; None if there is no open question."""
+        """The time since the epoch at which the current question was shown, or None if none is open."""
         if self.part is None:
             return None
         return time.time() - (time.monotonic() - self._shown_s)
 
     def shown(self) -> list[Table | str]:
-        """Return the tables and code to display with the current question and with the latest result."""
+        """Return the tables and code to show with the current question and with the latest result."""
         part = self.part
         outcome = self.outcomes[-1] if self.outcomes else None
         question_items = [(part.table, part.code)] if part is not None else []

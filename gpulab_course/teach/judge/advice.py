@@ -16,7 +16,9 @@ from gpulab_course.teach.judge.exercise import Advice, Matcher, Mistake
 
 
 def fault(kind: str, array: str = "") -> Matcher:
-    """Return a matcher for kernels that this kind of fault stopped, optionally in an access to `array`."""
+    """Return a function that checks whether this kind of fault stopped a kernel, optionally in an access to
+    `array`.
+    """
     return lambda m: m.fault == kind and (not array or m.array == array)
 
 
@@ -24,27 +26,27 @@ out_of_bounds: Matcher = fault("out of bounds")
 
 
 def out_of_shared(m: Mistake) -> bool:
-    """Return whether the kernel was stopped by an access beyond the block's shared memory."""
+    """Return whether an access beyond the block's shared memory stopped the kernel."""
     return out_of_bounds(m) and "outside shared memory" in m.said
 
 
 def endless(m: Mistake) -> bool:
-    """Return whether the kernel was stopped because it took too long."""
+    """Return whether the kernel was stopped because it ran for too long."""
     return m.fault in ("endless", "too long")
 
 
 def hazard(*kinds: str) -> Matcher:
-    """Return a matcher for hazards of the given kinds, or of any kind, that the sanitizer found."""
+    """Return a function that checks whether the sanitizer found a hazard of these kinds, or of any kind."""
     return lambda m: m.stage == "hazards" and (not kinds or m.hazard in kinds)
 
 
 def in_stage(stage: str) -> Matcher:
-    """Return a matcher for answers that failed in this stage."""
+    """Return a function that checks whether an answer failed in this stage."""
     return lambda m: m.stage == stage
 
 
 def unchanged(m: Mistake) -> bool:
-    """Return whether the whole output still has its initial contents."""
+    """Return whether all elements of the output still have their initial contents."""
     return m.found is not None and m.start is not None and _is_same(m.found, m.start)
 
 
@@ -56,29 +58,29 @@ def partly_unwritten(m: Mistake) -> bool:
 
 
 def not_finite(m: Mistake) -> bool:
-    """Return whether a wrong element is not a finite number."""
+    """Return whether a wrong element of the output is not a finite number."""
     return m.found is not None and not np.isfinite(m.found[m.wrong]).all()
 
 
 def nearly(m: Mistake) -> bool:
-    """Return whether the output differs from the expected output only by rounding errors."""
+    """Return whether only rounding errors distinguish the output from the expected output."""
     if m.found is None or m.wanted is None:
         return False
     return bool(np.allclose(m.found, m.wanted, rtol=1e-4, atol=1e-30, equal_nan=True))
 
 
 def only_first(m: Mistake) -> bool:
-    """Return whether element 0 is right and all other elements are unwritten."""
+    """Return whether only element 0 of the output is right, and all other elements are unwritten."""
     return partly_unwritten(m) and not m.wrong.flat[0] and bool(m.wrong.flat[1:].all())
 
 
 def written_twice(m: Mistake) -> bool:
-    """Return whether two threads wrote the same value to one element (`KernelExercise.once`)."""
+    """Return whether two threads wrote the same value to one element of the output."""
     return m.stage == "hazards" and m.hazard == "WAW"
 
 
 def tail_wrong(m: Mistake) -> bool:
-    """Return whether all elements from some index on are wrong, and all elements before it are right."""
+    """Return whether the output is right before some index, and all of its later elements are wrong."""
     if m.found is None or not m.wrong.size:
         return False
     is_wrong = m.wrong.ravel()
@@ -87,7 +89,8 @@ def tail_wrong(m: Mistake) -> bool:
 
 
 def holds(compute: Callable[[Mistake], Any]) -> Matcher:
-    """Return a matcher for outputs that equal ``compute(mistake)``, such as ``lambda m: m["x"] + 1``.
+    """Return a function that checks whether the output equals ``compute(mistake)``, such as ``lambda m:
+    m["x"] + 1``.
 
     ``m["x"]`` is the input `x` of the failed launch.
     """
@@ -109,27 +112,27 @@ def transposed(m: Mistake) -> bool:
 
 
 def times(factor: float) -> Matcher:
-    """Return a matcher for outputs that equal the expected output multiplied by `factor`."""
+    """Return a function that checks whether the output is `factor` times the expected output."""
     return lambda m: m.found is not None and m.wanted is not None and _is_close(m.found, factor * m.wanted)
 
 
 def both(*matchers: Matcher) -> Matcher:
-    """Return a matcher that matches if all given matchers match."""
+    """Return a matcher that is true for a mistake if all given matchers are true for it."""
     return lambda m: all(matcher(m) for matcher in matchers)
 
 
 def either(*matchers: Matcher) -> Matcher:
-    """Return a matcher that matches if at least one of the given matchers matches."""
+    """Return a matcher that is true for a mistake if at least one of the given matchers is true for it."""
     return lambda m: any(matcher(m) for matcher in matchers)
 
 
 def not_(matcher: Matcher) -> Matcher:
-    """Return a matcher that matches if the given matcher does not match."""
+    """Return a matcher that is true for a mistake if the given matcher is false for it."""
     return lambda m: not matcher(m)
 
 
 def advised(advice_list: tuple[Advice, ...], mistake: Mistake) -> str:
-    """Return the message of a mistake, followed by the first advice that matches the mistake."""
+    """Return the message of a mistake, followed by the first piece of advice that matches it."""
     sentence = next(
         (
             advice.says

@@ -13,7 +13,7 @@ from virtualgpu.records import KernelCounters, KernelStats
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """The costs of a launch: its counters, and the compiler's statistics such as bytes of local memory."""
+    """The costs of a kernel launch, with its counters and the compiler's statistics."""
 
     counters: KernelCounters
     stats: KernelStats
@@ -114,13 +114,16 @@ _CACHE_COUNTERS = ("l2_sectors", "dram_bytes")
 
 
 def counting(budgets: tuple[Budget, ...]) -> Counters:
-    """Return the options for counting the costs of a launch. The cache model is on if a budget needs it."""
+    """Return the options for counting the costs of a launch. They enable the cache model if a budget needs
+    it.
+    """
     return Counters("cold" if any(budget.counter in _CACHE_COUNTERS for budget in budgets) else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """The counts of one counter: the learner's, the reference's, the naive version's, and the learner's best.
+    """The counts of one counter for the learner's answer, the reference and the naive version, and the
+    learner's best.
 
     ``golf`` is true if a lower count is a better score, so that the best score is stored.
     """
@@ -135,12 +138,12 @@ class Score:
 
     @property
     def figure(self) -> str:
-        """The learner's count in words, such as ``2,048 sectors of global memory``."""
+        """The learner's count as text, such as ``2,048 sectors of global memory``."""
         return f"{self.yours:,} {filled(self.words, {'n': self.yours})}"
 
     @property
     def said(self) -> str:
-        """All counts in words: ``2,048 sectors loaded; naive 4,096, reference 512; your best 563``."""
+        """All counts as text, such as ``2,048 sectors loaded; naive 4,096, reference 512; your best 563``."""
         other_counts = [f"naive {self.naive:,}"] if self.naive is not None else []
         other_counts.append(f"reference {self.reference:,}")
         best_text = f"; your best {self.best:,}" if self.best is not None else ""
@@ -148,7 +151,9 @@ class Score:
 
 
 def score(budget: Budget, answer_costs: Costs, reference_costs: Costs, naive_costs: Costs | None) -> Score:
-    """Return the score for one budget from the costs of the answer, the reference and the naive version."""
+    """Return the score for one budget, computed from the costs of the answer, the reference and the naive
+    version.
+    """
     description, read_count = COUNTERS[budget.counter]
     naive_count = None if naive_costs is None else read_count(naive_costs)
     golf = budget.most is None and budget.least is None
@@ -163,14 +168,14 @@ def score(budget: Budget, answer_costs: Costs, reference_costs: Costs, naive_cos
 
 
 def passes(budget: Budget, score: Score) -> bool:
-    """Return whether the learner's count is within the budget."""
+    """Return whether the learner's count is within the limits of the budget."""
     max_count = budget.limit(score.reference)
     min_count = budget.floor(score.reference)
     return (max_count is None or score.yours <= max_count) and (min_count is None or score.yours >= min_count)
 
 
 def complaint(budget: Budget, score: Score) -> str:
-    """Return the message for a count that is not within the budget."""
+    """Return the message for a count that is outside the limits of the budget."""
     max_count = budget.limit(score.reference)
     if max_count is not None and score.yours > max_count:
         limit_text = {0: "none is allowed", 1: "1 is allowed"}.get(max_count, f"{max_count:,} are allowed")

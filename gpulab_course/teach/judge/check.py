@@ -19,11 +19,11 @@ _SECTION = "exercises"
 
 
 class UnknownExerciseError(GpulabError, ValueError):
-    """Error for an exercise that does not exist; the message suggests the most similar name."""
+    """Error for an unknown exercise. The message suggests the most similar name."""
 
 
 def check(exercise: Exercise, answer: Any) -> Verdict:
-    """Judge an answer, and store whether it passed and its best scores in the learner's file.
+    """Judge an answer. Store its result and its best scores in the learner's file.
 
     The data on which the last answer failed are tried first.
     """
@@ -35,7 +35,9 @@ def check(exercise: Exercise, answer: Any) -> Verdict:
 
 
 def judge(exercise: Exercise, answer: Any, past: Past | None = None) -> Verdict:
-    """Judge an answer without changing the learner's file; `past` keeps the data on which it fails."""
+    """Judge an answer without changing the learner's file. The object `past` keeps the data on which it
+    fails.
+    """
     past = past or Past()
     if answer is None or answer is ...:
         return Verdict(exercise.exercise_id, False, "nothing to check; replace the TODO with your answer.")

@@ -14,7 +14,7 @@ DEFAULT_ULPS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Near:
-    """Expected floats with a tolerance of ``ulps`` units in the last place of ``scale``.
+    """Expected floats, with a tolerance of ``ulps`` units in the last place of ``scale``.
 
     ``scale`` is the sum of the absolute values of the terms, because rounding errors are relative to the
     terms, not to their sum. A sum of n terms has an error of about log2(n) units if it is added as a tree,
@@ -31,12 +31,12 @@ class Near:
 
 
 def values_of(expected: Array | Near) -> Array:
-    """Return the expected values as an array, without their tolerance."""
+    """Return the expected values as an array without their tolerance."""
     return expected.values if isinstance(expected, Near) else expected
 
 
 def wrong_elements(actual: Array, expected: Array | Near) -> Array:
-    """Return a bool array that marks the elements of `actual` that differ from the expected values."""
+    """Return a bool array that marks where the array `actual` differs from the expected values."""
     expected_values = values_of(expected)
     if expected_values.dtype.kind != "f":
         return np.asarray(actual != expected_values)
@@ -63,7 +63,7 @@ def wrong_elements(actual: Array, expected: Array | Near) -> Array:
 
 
 def mismatch(name: str, actual: Array, expected: Array | Near) -> str:
-    """Return a message if the shape or dtype is wrong, otherwise an empty string.
+    """Return a message if an array has the wrong shape or dtype, and otherwise an empty string.
 
     ``y has the shape (3,), but it should be (4,)``, ``y has the dtype int64, but it should be float32``.
     """
@@ -76,7 +76,9 @@ def mismatch(name: str, actual: Array, expected: Array | Near) -> str:
 
 
 def first_wrong(name: str, actual: Array, expected: Array, is_wrong: Array) -> str:
-    """Return a message such as ``y[3] is 0.5, but it should be 1 (2 of 7 elements differ)``."""
+    """Return a message about the first wrong element, such as ``y[3] is 0.5, but it should be 1 (2 of 7
+    elements differ)``.
+    """
     position = tuple(int(axis[0]) for axis in np.nonzero(is_wrong)) if is_wrong.ndim else ()
     index = f"[{', '.join(map(str, position))}]" if position else ""
     count_text = f"{int(is_wrong.sum()):,} of {is_wrong.size:,} elements differ" if is_wrong.size > 1 else ""
@@ -93,5 +95,5 @@ def first_wrong(name: str, actual: Array, expected: Array, is_wrong: Array) -> s
 
 
 def shown(value: Any) -> str:
-    """Return a number as text for a message: integers in full, floats with six digits."""
+    """Return a number as text for a message. Integers appear in full, and floats with six digits."""
     return f"{int(value)}" if np.asarray(value).dtype.kind in "iub" else f"{float(value):.6g}"

@@ -38,12 +38,13 @@ _MAX_TINY = 33
 
 
 def seed_of(text: str) -> int:
-    """Return a seed from an answer's text: the same text gets the same data, an edited text gets new data."""
+    """Return a seed that depends only on the text of an answer. An edited text gets new data."""
     return zlib.crc32(text.encode())
 
 
 class Draw:
-    """Generator of random input arrays, with special values such as zeros or NaN if `kind` names them.
+    """A generator of random input arrays, which contain special values such as zeros or NaN if `kind` names
+    them.
 
     ``rng`` is NumPy's generator, for draws that the methods do not cover. ``special`` is true after a call of
     `floats`: only floats can be zeros with a sign, infinities and NaN.
@@ -55,7 +56,7 @@ class Draw:
         self.special = False
 
     def floats(self, shape: Shape, dtype: Any = np.float32, moved: bool = False) -> Array:
-        """Return normally distributed floats, some of them replaced by the special values of this `Draw`.
+        """Return normally distributed floats, some of which are replaced by special values.
 
         With ``moved=True``, which is for kernels that only copy, the special values include subnormal
         numbers.
@@ -73,7 +74,7 @@ class Draw:
         return values.astype(dtype)
 
     def whole(self, shape: Shape, low: int = -8, high: int = 9, dtype: Any = np.float32) -> Array:
-        """Return random integers in ``[low, high)`` as floats, so that sums of a million terms are exact."""
+        """Return random integers in ``[low, high)`` as floats, whose sums of a million terms are exact."""
         return self.integers(shape, low, high).astype(dtype)
 
     def integers(self, shape: Shape, low: int = -1000, high: int = 1000, dtype: Any = np.int32) -> Array:
@@ -88,7 +89,9 @@ class Draw:
         return values.astype(dtype)
 
     def any_integers(self, shape: Shape) -> Array:
-        """Return int32 values: half of them from 0 to 8, the others from the whole range of an int."""
+        """Return random int32 values. Half of them are from 0 to 8, and the others from the whole range of an
+        int.
+        """
         min_value = np.iinfo(np.int32).min
         max_value = np.iinfo(np.int32).max
         values = self.integers(shape, min_value, max_value + 1, np.int64)
@@ -98,7 +101,7 @@ class Draw:
 
 
 def garbage(seed: int, shape: Shape, dtype: Any, number: int = 0) -> Array:
-    """Return random initial contents for output `number`; a kernel must not depend on them.
+    """Return random initial contents for the output `number`, on which a kernel must not depend.
 
     Some seeds produce NaN. Seed 0, which is used to explain mistakes, does not, because a value that is added
     to NaN cannot be recognised.
@@ -113,17 +116,17 @@ def garbage(seed: int, shape: Shape, dtype: Any, number: int = 0) -> Array:
 
 
 def four_blocks(block: Dim3) -> int:
-    """Return the number of threads of four one-dimensional blocks."""
+    """Return the total number of threads of four one-dimensional blocks."""
     return 4 * block[0]
 
 
 def six_tiles(block: Dim3) -> tuple[int, int]:
-    """Return (rows, columns) of a matrix that 2 × 3 blocks cover exactly."""
+    """Return the number of rows and columns of a matrix that 2 × 3 blocks cover exactly."""
     return 2 * block[1], 3 * block[0]
 
 
 def lengths(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
-    """Return array lengths to test: 0, 1, full blocks, near powers of two, random, and large ones."""
+    """Return array lengths to test, such as 0, 1, full blocks, numbers near powers of two and large ones."""
     small_power, large_power = (1 << int(k) for k in (rng.integers(6, 9), rng.integers(9, 13)))
     near_powers = (small_power - 1, small_power, small_power + 1, large_power - 1, large_power + 1)
     random_lengths = (4 * int(rng.integers(20, 200)) + 2, 2 * int(rng.integers(500, 2400)) + 1)
@@ -142,12 +145,12 @@ def lengths(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
 
 
 def some_lengths(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
-    """Return the lengths of `lengths` except 0, for operations that are undefined for an empty array."""
+    """Return the array lengths to test without 0, for operations that are undefined for an empty array."""
     return [size for size in lengths(rng, threads_at_once) if size != 0]
 
 
 def matrices(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
-    """Return matrix sizes (rows, columns) to test, such as single rows and columns, and large matrices."""
+    """Return matrix sizes (rows, columns) to test, such as single rows and columns, and large ones."""
     a, b, c, d = (int(n) for n in rng.integers(2, 70, 4))
     small_sizes = [(1, 1), (1, 33), (33, 1), (32, 32), (31, 33), (a, 64), (64, b), (c, d)]
     narrow_sizes = [(1, int(rng.integers(1025, 1400))), (int(rng.integers(300, 900)), 2)]
@@ -167,7 +170,7 @@ def matrices(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
 
 
 def lines(rng: np.random.Generator) -> list[Dim3]:
-    """Return one-dimensional block shapes to test: random, partial warps, 1 thread, and 1,024 threads."""
+    """Return one-dimensional block shapes to test, including partial warps, 1 thread and 1,024 threads."""
     partial_warp = int(rng.integers(2, 31))
     ragged_size = 32 * int(rng.integers(1, 6)) + 31
     random_sizes = (int(rng.integers(65, 240)), int(rng.integers(241, 640)))
@@ -175,7 +178,7 @@ def lines(rng: np.random.Generator) -> list[Dim3]:
 
 
 def whole_warps(rng: np.random.Generator, warps: int = 1) -> list[Dim3]:
-    """Return one-dimensional block shapes whose number of warps is a multiple of `warps`."""
+    """Return one-dimensional block shapes to test, in which the number of warps is a multiple of `warps`."""
     warp_counts = (*(int(rng.integers(low, high)) for low, high in ((3, 6), (6, 12), (12, 25))), 1, 2, 32)
     return [
         (threads, 1, 1) for threads in dict.fromkeys(32 * max(warps, n // warps * warps) for n in warp_counts)
@@ -183,7 +186,7 @@ def whole_warps(rng: np.random.Generator, warps: int = 1) -> list[Dim3]:
 
 
 def planes(rng: np.random.Generator) -> list[Dim3]:
-    """Return two-dimensional block shapes to test: wide, tall, square, 1 thread, and 1,024 threads."""
+    """Return two-dimensional block shapes to test, such as wide, tall and square ones."""
     wide_block = (int(rng.integers(20, 64)), int(rng.integers(2, 8)), 1)
     tall_block = (int(rng.integers(3, 9)), int(rng.integers(17, 40)), 1)
     square_side = int(rng.integers(6, 20))
@@ -192,7 +195,7 @@ def planes(rng: np.random.Generator) -> list[Dim3]:
 
 
 def plan(sizes: Sequence[Any], blocks: Sequence[Dim3], max_small: int = 5000) -> list[tuple[Any, Dim3]]:
-    """Return the pairs of size and block shape to test.
+    """Return the pairs of a size and a block shape that are tested.
 
     Small sizes are paired with many block shapes, and sizes above `max_small` with one.
 
@@ -217,7 +220,8 @@ def plan(sizes: Sequence[Any], blocks: Sequence[Dim3], max_small: int = 5000) ->
 
 
 def cost_launches(size: Any, blocks: Sequence[Dim3], rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
-    """Return two pairs of size and block for counting costs: one smaller and one larger than `size`.
+    """Return two launches for counting costs, as pairs of size and block. One is smaller than `size`, the
+    other larger.
 
     Blocks are used only if they have at least 20 threads along x, because in narrower blocks good and bad
     solutions have the same costs.
@@ -244,5 +248,5 @@ def _scale_size(size: Any, rng: np.random.Generator, min_factor: float, max_fact
 
 
 def blocks_for(count: int, threads: int) -> int:
-    """Return the number of blocks that cover `count` elements, at least 1."""
+    """Return the number of blocks that cover `count` elements, which is at least 1."""
     return max(1, -(-count // threads))

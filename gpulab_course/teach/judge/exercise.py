@@ -35,16 +35,16 @@ _SCALARS = {
 
 
 class NotYet(ProcessError):
-    """Error for an answer that is not right yet; the message tells the learner the reason."""
+    """Error for an answer that is not right yet. The message tells the learner why."""
 
 
 class Unwritten(NotYet):
-    """Error for a stub that the learner has not filled in: its TODO comment is still there."""
+    """Error for an exercise's stub that still contains its TODO comment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of a kernel, such as ``const float* x``.
+    """A parameter of a CUDA kernel, such as ``const float* x``.
 
     ``type`` is the type of the scalar, or of an element of the array.
     """
@@ -56,19 +56,19 @@ class Parameter:
 
     @classmethod
     def read(cls, text: str) -> Parameter:
-        """Parse the C++ declaration of a parameter."""
+        """Return the parameter that a C++ declaration declares."""
         tokens = text.replace("*", " * ").replace("__restrict__", " ").split()
         type_name = " ".join(token for token in tokens[:-1] if token not in ("const", "*"))
         return cls(tokens[-1], type_name, "*" in tokens, "const" in tokens)
 
     def scalar(self, value: Any) -> Any:
-        """Convert a number to the type of this scalar parameter."""
+        """Convert a number to the type of this scalar kernel parameter."""
         return _SCALARS[self.type](value)
 
 
 @dataclass(slots=True)
 class Case:
-    """One launch of a kernel exercise: its grid, its inputs, and the expected contents of its outputs.
+    """One test launch of a kernel, with its grid, its inputs and the expected contents of its outputs.
 
     ``values`` maps parameter names to inputs. It also contains the initial contents of outputs that the
     kernel reads, and of scratch arrays: arrays that are neither ``const`` nor in ``wanted``. All other
@@ -88,7 +88,7 @@ class Case:
 
     @property
     def launch_grid(self) -> Dim3:
-        """The grid as a tuple of three dimensions."""
+        """The grid of the launch as a tuple of three dimensions."""
         x, y, z = (*(self.grid if isinstance(self.grid, tuple) else (self.grid,)), 1, 1)[:3]
         return x, y, z
 
@@ -100,7 +100,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A special input that every check tries in addition to random input.
+    """A special input that every check tests in addition to random input.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A limit on one counter of a solution, usually relative to the reference's count.
+    """A limit on one counter of an answer, which is usually relative to the reference's count.
 
     A count passes if it is at most ``allowance`` times the reference's count, at most ``most``, at least
     ``least``, and at least ``least_share`` times the reference's count; only the given limits apply. Without
@@ -142,11 +142,11 @@ class Budget:
     large: bool = False
 
     def floor(self, reference: int) -> int | None:
-        """Return the lowest count that passes, or None if there is no lower limit."""
+        """Return the lowest count within the budget, or None if there is no lower limit."""
         return self.least if self.least_share is None else int(self.least_share * reference)
 
     def limit(self, reference: int) -> int | None:
-        """Return the highest count that passes, or None if there is no upper limit."""
+        """Return the highest count within the budget, or None if there is no upper limit."""
         if self.most is not None:
             return self.most
         if self.allowance is None and (self.least is not None or self.least_share is not None):
@@ -175,7 +175,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """A failure of an answer with its data, from which `Advice` recognises the mistake.
+    """A failure of an answer with its test data, from which `Advice` recognises the cause.
 
     If a fault stopped the kernel, ``fault`` is its kind (``out of bounds``, ``endless``, ``lanes missing``
     ...) and ``array`` the parameter that was accessed. If the kernel ended, ``found`` differs from ``wanted``
@@ -197,7 +197,7 @@ class Mistake:
 
     @property
     def wrong(self) -> Array:
-        """A bool array that marks the elements in which the output differs from the expected output."""
+        """A bool array that marks the wrong elements of the output."""
         if self.differs is not None:
             return self.differs
         assert self.found is not None
@@ -214,7 +214,7 @@ Matcher = Callable[[Mistake], bool]
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A sentence that is added to a message if `when` returns true for the mistake.
+    """A sentence that is added to the message if the function `when` returns true for the mistake.
 
     Only the first advice that matches is shown. The module `advice` contains common conditions.
     """
@@ -290,16 +290,16 @@ class KernelExercise:
 
     @cached_property
     def arguments(self) -> tuple[Parameter, ...]:
-        """The parsed parameters of the kernel."""
+        """The parameters of the kernel as `Parameter` objects."""
         return tuple(Parameter.read(text) for text in self.parameters.split(","))
 
     @property
     def signature(self) -> str:
-        """The name and the parameter list of the kernel in CUDA C++."""
+        """The name and the parameter list of the kernel as CUDA C++ text."""
         return f"{self.kernel}({self.parameters})"
 
     def source(self, file: str) -> str:
-        """Return the text of a file in the folder ``kernels`` next to the module of this exercise."""
+        """Return the text of a file in the folder ``kernels`` beside the module of this exercise."""
         folder = Path(inspect.getfile(inspect.unwrap(self.case))).parent / "kernels"
         return (folder / file).read_text(encoding="utf-8")
 
@@ -323,7 +323,7 @@ class PythonExercise:
 
 @dataclass(frozen=True)
 class ProgramCase:
-    """One call of a learner's device program, with its expected result.
+    """One test call of a learner's device program, with its expected result.
 
     ``arguments`` are passed unchanged, or with ``on_device`` as device arrays that the current stream is
     still writing when the program begins. ``wanted`` is the expected result: an array, a number, or a tuple
@@ -344,7 +344,7 @@ class ProgramCase:
 
 @dataclass(frozen=True)
 class ProgramExercise:
-    """An exercise whose answer is a Python function that uses ``cp``.
+    """An exercise whose answer is a Python function that uses the array module ``cp``.
 
     It runs on a virtual GPU in a process of its own, which is stopped after ``limit_s`` seconds of processor
     time. ``case`` and the expected results stay in the judge's process; ``calls`` runs in that of the

@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass
 class Past:
-    """The failures of a learner's earlier answers to one exercise.
+    """The failures of a learner's earlier answers to one exercise, which affect the choice of the next tests.
 
     The first data for an answer depend only on its text, so that a notebook has the same verdict each time it
     is run. A failed answer gets other data when it is tried again. The case on which the last answer failed
@@ -39,19 +39,19 @@ class Past:
     _text_seed: int = 0
 
     def seed(self, text_seed: int) -> int:
-        """Return the seed of the data for an answer, which changes after each failure of the same text."""
+        """Return the seed of the data for an answer. It changes after each failure of the same text."""
         self._text_seed = text_seed
         draw_number = self.number + self.failures[text_seed]
         return zlib.crc32(f"{text_seed} {self.salt} {draw_number}".encode()) if draw_number else text_seed
 
     def failed(self, stage: str, case: Any) -> None:
-        """Record that the current answer failed, with the stage and the case."""
+        """Record the stage and the test case in which the current answer failed."""
         self.failures[self._text_seed] += 1
         self.stage = stage
         self.again = case
 
     def again_in(self, *stages: str) -> Any:
-        """Return the case of the last failure if it was in one of these stages, otherwise None."""
+        """Return the test case of the last failure if it was in one of these stages, and otherwise None."""
         return self.again if self.stage in stages else None
 
 
@@ -65,5 +65,5 @@ def of(exercise_id: str) -> Past:
 
 
 def forget(exercise_id: str) -> None:
-    """Delete the earlier failures of an exercise, after an answer has passed."""
+    """Delete the earlier failures of an exercise after an answer has passed."""
     _failures.pop(exercise_id, None)

@@ -11,7 +11,7 @@ _SECTION = "scores"
 
 
 def best(exercise: Exercise) -> dict[str, int]:
-    """Return the best scores by counter; delete scores that were reached under other rules.
+    """Return the learner's best scores by counter. Scores that were reached under other rules are deleted.
 
     An answer that passed under older rules may fail today, so its score could be impossible to beat.
     """
@@ -25,6 +25,6 @@ def best(exercise: Exercise) -> dict[str, int]:
 
 
 def keep(exercise: Exercise, values: dict[str, int]) -> None:
-    """Store the new best scores, with the version of the rules under which they were reached."""
+    """Store new best scores, with the version of the exercise's rules under which they were reached."""
     record = {"rules": getattr(exercise, "rules", 0), "best": values}
     store().put(_SECTION, exercise.exercise_id, record)

@@ -18,7 +18,7 @@ _SIGNS: dict[State, str] = {"passed": "✓", "failed": "✗", "not reached": "�
 
 @dataclass(frozen=True, slots=True)
 class StageResult:
-    """The result of one stage of a check: passed, failed or not reached, with a message."""
+    """The result of one stage of a check, with its state (passed, failed or not reached) and a message."""
 
     name: str
     state: State
@@ -27,7 +27,7 @@ class StageResult:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result of a check. It is true in a boolean context if the answer passed.
+    """The result of a check, which is true in a boolean context if the answer passed.
 
     ``repr`` is one sentence that is the same in each run; ``print`` also shows the stages. ``failed_stage``
     is empty for an answer that passed, or that could not be tested at all.
@@ -48,7 +48,7 @@ class Verdict:
 
     @property
     def failed_stage(self) -> str:
-        """The name of the stage whose failure the message explains; empty if there is none."""
+        """The name of the failed stage that the message explains, or an empty string if no stage failed."""
         return next((stage.name for stage in reversed(self.stages) if stage.state == "failed"), "")
 
     def _rows(self) -> list[StageResult]:

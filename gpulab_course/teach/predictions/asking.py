@@ -21,13 +21,13 @@ _BOUND_SIGNS = {"less than": -1, "under": -1, "more than": 1, "over": 1}
 
 
 class UnknownPredictionError(GpulabError, ValueError):
-    """Error for a prediction that does not exist; the message suggests the most similar key."""
+    """Error for an unknown prediction. The message suggests the most similar key."""
 
 
 def predict(
     question: PredictionQuestion, answer: Value | None, sure: bool | None, fields: dict[str, Value]
 ) -> Prediction:
-    """Return the prediction of a question, and lock `answer` if it is given."""
+    """Return the learner's prediction for a question, and lock the given answer, if there is one."""
     current = _with_fields(question, fields)
     prediction = _prediction(store().path, question.key)
     prediction.ask(current, filled(current.question, fields, question.key))
@@ -47,7 +47,7 @@ def reveal(
 
 
 def filled(text: str, fields: dict[str, Value], key: str) -> str:
-    """Return `text` with each ``{name}`` replaced by its value in `fields`.
+    """Return `text` after replacing each ``{name}`` by the value with this name in `fields`.
 
     Raises
     ------

@@ -18,7 +18,7 @@ _POWER = re.compile(
 
 
 def read_number(text: str, unit: str = "") -> Number:
-    """Parse a number that a learner typed, with an optional unit.
+    """Parse a number that a learner typed, which may be followed by a unit.
 
     A comma before exactly three digits groups thousands (``1,000``); any other comma is a decimal comma
     (``3,9``). Fractions (``1/2``), powers (``2^20``, ``2**20``), exponents (``1e6``) and digit groups that
@@ -60,7 +60,7 @@ def _number_error(text: str) -> ValueError:
 
 
 def singular(unit: str) -> str:
-    """Return the singular of a unit: ``pass`` for ``passes``, ``block`` for ``blocks``."""
+    """Return the singular of a unit, such as ``pass`` for ``passes``, or ``block`` for ``blocks``."""
     return re.sub(r"(?<=ss)es$|(?<=ch)es$|s$", "", unit)
 
 

@@ -24,7 +24,7 @@ _CERTAINTY_VERBS = {True: "were sure of", False: "guessed", None: "said"}
 
 
 class Prediction:
-    """A question with the learner's locked answer and the result of the comparison. Call `ask` first.
+    """A question with the learner's locked answer and the result of its comparison with the true value.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Prediction:
         self._comparison: Form | None = None
 
     def ask(self, question: PredictionQuestion, text: str) -> None:
-        """Set the question and its text with all values filled in, and load the learner's stored answer."""
+        """Set the question and its completed text, and load the answer that the learner has stored."""
         self.asked = question
         self.question = text
         self._waiting = None
@@ -78,11 +78,11 @@ class Prediction:
 
     @property
     def final(self) -> bool:
-        """Return whether the true value was displayed, after which the answer cannot be changed."""
+        """Return whether the true value was displayed. Afterwards, the answer cannot be changed."""
         return self.seen or self.right is not None
 
     def lock(self, value: Value, sure: bool | None = None) -> Prediction:
-        """Lock an answer as sure or as a guess. This has no effect after the true value was displayed.
+        """Lock an answer as sure or as a guess, unless the true value was already displayed.
 
         Raises
         ------
@@ -99,14 +99,14 @@ class Prediction:
         return self
 
     def unlock(self) -> None:
-        """Delete the answer, unless the true value was displayed."""
+        """Delete the locked answer, unless the true value was already displayed."""
         if not self.final:
             self.value = self.sure = None
             store().forget(SECTION, self.key)
             self._refresh()
 
     def reveal(self, value: Value, source: Provenance | str = "", because: str = "") -> Reveal:
-        """Return the comparison of the answer with the true `value`.
+        """Return the comparison of the learner's answer with the true `value`.
 
         Without a locked answer, the result is recorded when the learner locks one.
 
@@ -128,7 +128,7 @@ class Prediction:
         return self._waiting
 
     def settle(self, right: bool) -> None:
-        """Store whether the answer was right; later calls have no effect."""
+        """Store whether the learner's answer was right. Later calls have no effect."""
         if self.right is None:
             self.right = right
             self._store_record()
@@ -141,7 +141,7 @@ class Prediction:
             self._refresh()
 
     def shown(self) -> str:
-        """Return the locked answer and its certainty as a sentence."""
+        """Return a sentence with the locked answer, and whether the learner was sure."""
         if self.value is None:
             return "The number below was shown without a prediction." if self.seen else ""
         certainty_text = {True: ", sure", False: ", a guess", None: ""}[self.sure]
@@ -185,13 +185,13 @@ class Prediction:
         return page.bundle_of(self._form if page.in_jupyter() else None, str(self), page.boxed(question_html))
 
     def compared_in(self, form: Form) -> None:
-        """Set the form that shows the comparison, so that it is updated when the answer changes."""
+        """Set the form that shows the comparison. It is updated when the answer changes."""
         self._comparison = form
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Reveal:
-    """A comparison of a learner's prediction with the true value, displayed below a cell."""
+    """A comparison of a learner's prediction with the true value, which is displayed below a cell."""
 
     prediction: Prediction
     found: Value
@@ -200,12 +200,12 @@ class Reveal:
 
     @property
     def right(self) -> bool | None:
-        """Return whether the prediction is right; None if there is no prediction."""
+        """Return whether the prediction is right, or None if there is no prediction."""
         answer = self.prediction.value
         return None if answer is None else self.prediction.scale.right(answer, self.found)
 
     def compare(self) -> None:
-        """Store in the prediction whether it was right."""
+        """Store the result of the comparison in the prediction."""
         if self.right is not None:
             self.prediction.settle(self.right)
 
@@ -215,7 +215,7 @@ class Reveal:
 
     @property
     def head(self) -> str:
-        """The first sentence of the comparison: the true value, the prediction, and their difference."""
+        """The first sentence of the comparison, with the true value, the prediction and their difference."""
         prediction = self.prediction
         scale = self.prediction.scale
         value_text = scale.show(self.found)
@@ -240,7 +240,7 @@ class Reveal:
 
     @property
     def rest(self) -> str:
-        """The other sentences of the comparison: the source of the true value, and the explanation."""
+        """The other sentences of the comparison, with the source of the true value and the explanation."""
         label = f"{self.label[0].upper()}{self.label[1:]}." if self.label else ""
         return f"{label} {self.because}".strip()
 
@@ -261,7 +261,7 @@ class Reveal:
 
 
 def asking_form(prediction: Prediction) -> Form:
-    """Return the form in which a learner locks a prediction."""
+    """Return the form in which a learner enters and locks a prediction."""
     from gpulab_course.teach.forms import Form
 
     def state(error: str = "") -> dict[str, object]:
@@ -293,7 +293,7 @@ def asking_form(prediction: Prediction) -> Form:
 
 
 def comparing_form(reveal: Reveal) -> Form:
-    """Return the form that hides the true value until a prediction is locked or the value is requested."""
+    """Return the form that hides the true value until the learner locks a prediction or requests it."""
     from gpulab_course.teach.forms import Form
 
     prediction = reveal.prediction

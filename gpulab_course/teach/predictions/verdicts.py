@@ -20,14 +20,16 @@ _MEASURED_UNITS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The unit, the kind and the tolerance for displaying a value and judging its predictions."""
+    """The unit, kind and tolerance of a quantity, for displaying it and for judging its predictions."""
 
     unit: str = ""
     kind: Kind | None = None
     tolerance: float = 0.1
 
     def kind_of(self, value: Value) -> Kind:
-        """Return the declared kind of the quantity, or derive it from the type of `value` and the unit."""
+        """Return the declared kind of the quantity. By default, it depends on the type of `value` and on the
+        unit.
+        """
         if self.kind is not None:
             return self.kind
         if isinstance(value, str):
@@ -39,7 +41,7 @@ class Scale:
         return "count" if self.unit else "index"
 
     def show(self, value: Value) -> str:
-        """Return `value` as text with its unit."""
+        """Return the value as text with its unit."""
         if isinstance(value, str):
             return value
         text = f"{value:,.4g}" if isinstance(value, float) else f"{value:,}"
@@ -56,7 +58,9 @@ class Scale:
         return answer == value
 
     def distance(self, answer: Value, value: Value) -> str:
-        """Return the difference in words, such as ``1.4 times too high``; "" for choices and equal values."""
+        """Return the difference between a prediction and the true value in words, such as ``1.4 times too
+        high``.
+        """
         scale_kind = self.kind_of(value)
         if answer == value or scale_kind == "choice" or isinstance(answer, str) or isinstance(value, str):
             return ""

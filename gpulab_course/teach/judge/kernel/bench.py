@@ -43,7 +43,9 @@ _DYNAMIC_SHARED = re.compile(r'\bextern\b(?!\s*"C")')
 
 
 class Fault(Exception):
-    """Error for a kernel that was stopped or could not start; ``kind`` is the value of `Mistake.fault`."""
+    """Error for a kernel that a fault stopped or that could not start. Its ``kind`` is the value of
+    `Mistake.fault`.
+    """
 
     def __init__(self, kind: str, message: str, array: str = "") -> None:
         super().__init__(message)
@@ -54,7 +56,7 @@ class Fault(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The results of a launch: its outputs by name, their initial contents, changed inputs, and counters."""
+    """The results of a kernel launch, such as its outputs, their initial contents, and its counters."""
 
     outputs: dict[str, Array]
     start: dict[str, Array]
@@ -64,7 +66,7 @@ class Run:
 
 @dataclass(slots=True)
 class Bench:
-    """A separate virtual GPU of the same model as the one in use, on which answers are tested."""
+    """A separate virtual GPU for testing answers, which has the same model as the GPU in use."""
 
     side: Any
     cp: Any
@@ -88,7 +90,7 @@ class Bench:
         seed: int = 0,
         counting: Counters | None = None,
     ) -> Run:
-        """Launch a kernel with new arrays for its arguments, and return its results.
+        """Launch a kernel with new arrays as its arguments, and return the results.
 
         Raises
         ------
@@ -118,13 +120,13 @@ class Bench:
 
     @contextmanager
     def order(self, order: str, seed: int) -> Iterator[None]:
-        """Run the blocks of launches in another order inside a `with` block."""
+        """Change the order in which the blocks of launches run in a `with` block."""
         with self.side.machine.keeping("block_order", "turns_seed"):
             self.side.machine.current_device.set_block_order(order, seed)
             yield
 
     def be_patient(self) -> None:
-        """Raise the time limit of launches, for large inputs of a kernel that finished with small inputs."""
+        """Raise the time limit of launches for large inputs, after the kernel finished with small inputs."""
         for device in self.side.machine.devices:
             device.watchdog_s = PATIENT_WATCHDOG_S
 
@@ -144,7 +146,7 @@ class Bench:
 
 @contextmanager
 def bench() -> Iterator[Bench]:
-    """Create a `Bench` with short time limits for a `with` block."""
+    """Create a `Bench` with short time limits for the duration of a `with` block."""
     with session.bench() as backend:
         for device in backend.machine.devices:
             device.watchdog_s = WATCHDOG_S
@@ -190,7 +192,7 @@ def _check_characters(source: KernelSource) -> KernelSource:
 
 
 def compiled(bench: Bench, exercise: KernelExercise, source: KernelSource) -> None:
-    """Check that a kernel compiles.
+    """Check that the kernel of an answer compiles.
 
     Raises
     ------
@@ -210,12 +212,12 @@ def compiled(bench: Bench, exercise: KernelExercise, source: KernelSource) -> No
 
 
 def has_todo(source: KernelSource) -> bool:
-    """Return whether the source still contains the word TODO of the stub. Only used for wrong answers."""
+    """Return whether the source of a wrong answer still contains the word TODO of the stub."""
     return "TODO" in source.code
 
 
 def unwritten() -> NotYet:
-    """Return the error for a stub that still has its TODO."""
+    """Return the error for a stub that still contains its TODO comment."""
     return Unwritten("the kernel still has its TODO; write the body first.")
 
 
@@ -249,7 +251,7 @@ def _dynamic_bytes(source: KernelSource, case: Case) -> int:
 
 
 def short(text: str) -> str:
-    """Return a source line, shortened to at most 70 characters."""
+    """Return a source line after shortening it to at most 70 characters."""
     text = text.strip()
     return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
 
@@ -322,7 +324,7 @@ def _type_name(answer: Any) -> str:
 def on_device(
     cp: Any, exercise: KernelExercise, case: Case, seed: int = 0
 ) -> tuple[dict[str, Any], tuple[Any, ...], dict[str, Array]]:
-    """Copy the inputs of a launch to the device.
+    """Copy the inputs of a test launch to the device.
 
     Return the device arrays by name, the arguments of the launch, and the initial contents of the outputs.
     """
@@ -350,7 +352,7 @@ def on_device(
 def on_gpu(
     cp: Any, exercise: KernelExercise, source: KernelSource, case: Case
 ) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Launch a kernel on the real GPU, and return its outputs and their initial contents."""
+    """Launch a kernel on the real GPU, and return its outputs with their initial contents."""
     kernel = cp.RawKernel(source.code, source.name, options=source.options)
     arrays, args, initial = on_device(cp, exercise, case)
     Launch.of(kernel, case.grid, case.block, args, case.shared_bytes).run()

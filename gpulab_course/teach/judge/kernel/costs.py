@@ -27,7 +27,7 @@ _MIN_COLUMNS = 32
 
 
 def counted_launches(trial: Trial) -> list[Counted]:
-    """Return the launches whose costs are counted: that of the score, two random ones, and large ones."""
+    """Return the launches whose costs are counted. The first one determines the score."""
     trial.counted = trial.counted or list(_count_launches(trial))
     return trial.counted
 
@@ -66,7 +66,7 @@ def _count_launches(trial: Trial) -> Iterator[Counted]:
 
 
 def keep_budget(trial: Trial) -> str:
-    """Check that the counters of an answer are within its budgets in all counted launches."""
+    """Check that an answer is within its budgets in all launches whose costs are counted."""
     budgets = trial.exercise.budgets
     if not budgets:
         return "this exercise has no budget."
@@ -93,7 +93,7 @@ def _is_required(counter_budget: Budget, score: budget.Score) -> bool:
 
 
 def share_work(trial: Trial) -> str:
-    """Check that all threads share the work, by the counters of executed instructions and active lanes."""
+    """Check by counters of instructions and active lanes that all threads share the work."""
     for launch in counted_launches(trial):
         message = _busy_warp_text(trial, launch)
         if message:
@@ -153,7 +153,7 @@ def _busiest_message(case: Case, counters: KernelCounters, reference: KernelCoun
 
 
 def repeated_work_message(case: Case, counters: KernelCounters, reference: KernelCounters) -> str:
-    """Return the message for a kernel that executes far more instructions than the reference."""
+    """Return the message for a kernel that executes far more instructions than the reference solution."""
     return (
         f"{case.label}: the results are right, but it executes {counters.warp_instructions:,} instructions "
         f"where {reference.warp_instructions:,} are enough: threads repeat each other's work."

@@ -112,7 +112,7 @@ def _judge_stages(
 
 
 def results(trial: Trial) -> str:
-    """Check the results for small sizes with all block shapes, for special values, and for special inputs."""
+    """Check the results for small sizes with all block shapes, and for special values and inputs."""
     cases = [*trial.small_cases, *trial.data_cases(), *trial.table_cases()]
     runs = [trial.run(case, "results", seed) for seed, case in enumerate(cases)]
     trial.hopeless = _hopeless_mistake(trial, cases, runs)
@@ -123,7 +123,7 @@ def results(trial: Trial) -> str:
 
 
 def large_results(trial: Trial) -> str:
-    """Check the results for large sizes, after the faster stages."""
+    """Check the results for large sizes. This stage runs after the faster stages."""
     if trial.hopeless:
         return "."
     sizes = []
@@ -135,14 +135,14 @@ def large_results(trial: Trial) -> str:
 
 
 def counted_results(trial: Trial) -> str:
-    """Check the results of the launches in which costs are counted."""
+    """Check the results of the launches whose costs are counted."""
     if trial.hopeless is None:
         counted_launches(trial)
     return ""
 
 
 def orders(trial: Trial) -> str:
-    """Check that the results are the same if blocks run in reverse order, in random order, or interleaved."""
+    """Check that the results are the same if blocks run in reverse, random or interleaved order."""
     for case in trial.order_cases():
         for order, seed, order_text in _BLOCK_ORDERS:
             with trial.bench.order(order, seed):
@@ -160,7 +160,7 @@ def orders(trial: Trial) -> str:
 
 
 def hazards(trial: Trial) -> str:
-    """Run small launches under the sanitizer, and check that it finds no races or invalid accesses."""
+    """Run small launches under the sanitizer, and check that it finds no races and no invalid accesses."""
     cases = trial.hazard_cases()
     for case in cases:
         try:
@@ -200,7 +200,7 @@ def parallelism(trial: Trial) -> str:
 
 
 def on_real_gpu(trial: Trial) -> str:
-    """Check the results on the real GPU. This stage is last, because a fault ends the use of the GPU."""
+    """Check the results on the real GPU. This stage is last, because a fault makes the GPU unusable."""
     cp: Any = session.real_cp()
     device = session.which_device().device
     cases = [*trial.small_cases, *trial.data_cases(), *trial.table_cases(), *trial.large_cases()]

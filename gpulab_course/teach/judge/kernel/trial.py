@@ -34,7 +34,7 @@ _MAX_ROW_BLOCKS = 600
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """The costs of one launch with the answer's kernel, the reference and optionally the naive version."""
+    """The costs of one test launch with the answer's kernel, the reference and possibly the naive version."""
 
     case: Case
     yours: Costs
@@ -44,7 +44,7 @@ class Counted:
 
 @dataclass
 class Trial:
-    """The check of one kernel: its test launches, and the results of the stages so far.
+    """The state of a check of one kernel, with its test launches and the results of the stages so far.
 
     ``hopeless`` is set if the kernel executes so many more instructions than the reference that large sizes
     are skipped; it is the mistake that is reported. ``large`` contains the large launches with their
@@ -65,14 +65,16 @@ class Trial:
 
     @cached_property
     def plan(self) -> list[tuple[Any, Dim3]]:
-        """Pairs of size and block shape, in the order in which they are tested."""
+        """The pairs of size and block shape to test, in this order."""
         rng = np.random.default_rng(self.seed)
         blocks = self.exercise.blocks(rng)
         return draw.plan(self.exercise.sizes(rng, self.bench.threads_at_once), blocks, MAX_SMALL)
 
     @cached_property
     def small_cases(self) -> list[Case]:
-        """The small launches with random data; a small launch on which the last answer failed comes first."""
+        """The small test launches with random data. A small launch on which the last answer failed comes
+        first.
+        """
         cases = [self.case(size, block) for size, block in self.plan if np.prod(size) <= MAX_SMALL]
         return [*self._failed_cases(True), *cases]
 
@@ -82,12 +84,14 @@ class Trial:
         return [case] if case is not None and (np.prod(case.size) <= MAX_SMALL) == is_small else []
 
     def large_cases(self) -> Iterator[Case]:
-        """Yield the large launches, and create the data of each launch only when it is needed."""
+        """Yield the large test launches, and create the data of each one only when it is needed."""
         yield from self._failed_cases(False)
         yield from (self.case(size, block) for size, block in self.plan if np.prod(size) > MAX_SMALL)
 
     def data_cases(self) -> list[Case]:
-        """Return launches with special values, each kind with a medium size and with the largest block."""
+        """Return test launches with special values. Each kind of value occurs with a medium size and with the
+        largest block.
+        """
         data = Draw(self.seed)
         size, block = min(self.plan, key=lambda pair: abs(int(np.prod(pair[0])) - _MEDIUM_SIZE))
         self.exercise.case(data, size, block)
@@ -103,7 +107,7 @@ class Trial:
         ]
 
     def table_cases(self) -> list[Case]:
-        """Return launches with the special inputs of the exercise's table."""
+        """Return test launches with the special inputs of the exercise."""
         medium_size, block = min(self.plan, key=lambda pair: abs(int(np.prod(pair[0])) - _MEDIUM_SIZE))
         blocks = list(dict.fromkeys(size_and_block[1] for size_and_block in self.plan))
         cases = []
@@ -123,7 +127,7 @@ class Trial:
         return cases
 
     def order_cases(self) -> list[Case]:
-        """Return launches of several blocks, in which the order of blocks is changed.
+        """Return test launches of several blocks, which are repeated with other orders of the blocks.
 
         If blocks of the exercise may wait for each other, one launch has more blocks than fit on the device.
         """
@@ -138,7 +142,7 @@ class Trial:
         return cases
 
     def hazard_cases(self) -> list[Case]:
-        """Return small launches for the sanitizer: many blocks, many idle threads, and one element."""
+        """Return small test launches for the sanitizer, such as launches with many blocks or idle threads."""
         cases = self._failed_cases(True, "hazards")
         small_launches = [case for case in self.small_cases if case.threads <= _MAX_HAZARD_THREADS]
         for shape in dict.fromkeys(case.block for case in small_launches):
@@ -154,12 +158,12 @@ class Trial:
         return list({id(case): case for case in cases}.values())
 
     def case(self, size: Any, block: Dim3, kind: str = draw.RANDOM) -> Case:
-        """Return a test launch whose random data are drawn from a seed of its own."""
+        """Return a test launch whose random data depend on the answer, the size and the block."""
         seed = [self.seed, *(int(length) for length in np.atleast_1d(size)), *block]
         return labelled_case(self.exercise, Draw(seed, kind), size, block)
 
     def run(self, case: Case, stage: Stage, seed: int = 0, counting: Counters | None = None) -> Run:
-        """Launch the kernel, and check its outputs and that its inputs are unchanged.
+        """Launch the kernel, and check its outputs. Also check that its inputs are unchanged.
 
         Raises
         ------
@@ -193,7 +197,7 @@ class Trial:
         return self.record_mistake(mistake)
 
     def record_mistake(self, mistake: Mistake) -> NotYet:
-        """Store the failed launch, and return the exception with the message and the exercise's advice."""
+        """Store a failed test launch, and return the exception with the message and the exercise's advice."""
         self.failed = mistake.case
         return NotYet(advised(self.exercise.advice, mistake))
 
@@ -220,7 +224,7 @@ def labelled_case(
     create: Callable[..., Case] | None = None,
     row_title: str = "",
 ) -> Case:
-    """Create a test launch, and set its block, its size, and its label for messages.
+    """Create a test launch, and set its block, its size and its label in messages.
 
     `create` is the function of a table row; by default it is the exercise's own ``case``.
     """

@@ -17,7 +17,7 @@ from gpulab_course.teach.judge.python.functions import must_be_a_function, must_
 
 
 class Answer:
-    """A learner's function or value in another process.
+    """A learner's function or value, which is stored in another process.
 
     A call sends the arguments to that process. The reply contains only plain types (`values`): numbers,
     strings, lists, tuples, dictionaries, arrays, and `values.Other` for everything else.
@@ -48,11 +48,11 @@ class Answer:
         return self.calling("", *arguments)
 
     def calling(self, shown: str, *arguments: Any) -> Any:
-        """Call the learner's function. Messages about exceptions show `shown` as the text of the call."""
+        """Call the learner's function. Messages about exceptions contain `shown` as the text of the call."""
         return self._ask_process(shown, child.call_answer, *arguments)
 
     def value(self) -> Any:
-        """Return the learner's value as plain data, for an answer that is not a function."""
+        """Return an answer that is not a function as plain data."""
         return self.ask(child.itself)
 
     def ask(
@@ -62,7 +62,7 @@ class Answer:
         shown: str = "",
         back: Callable[..., Any] | None = None,
     ) -> Any:
-        """Call ``function(answer, *arguments)`` in the answer's process, and return its result.
+        """Call ``function(answer, *arguments)`` in the answer's process, and return the result.
 
         With `back`, `function` gets a second argument `asks`: each call of ``asks`` with plain data calls
         `back` in this process, so that hidden data stay here. A ValueError or TypeError of `back` is raised
@@ -72,16 +72,16 @@ class Answer:
 
     @cached_property
     def rng(self) -> np.random.Generator:
-        """A NumPy random number generator with the seed of the answer."""
+        """A NumPy random number generator whose seed depends on the answer."""
         return self.draw().rng
 
     def draw(self) -> Draw:
-        """Return a new `Draw` with the seed of the answer."""
+        """Return a new generator of test data (`Draw`) whose seed depends on the answer."""
         return Draw(self.seed)
 
 
 def call(function: Answer, *args: Any, name: str, shown: str = "") -> Any:
-    """Call a learner's function and return its result. An exception of the function becomes `NotYet`.
+    """Call a learner's function, and return its result. Exceptions of the function become `NotYet`.
 
     `shown` is the text of the call in messages; by default it contains all arguments.
 
@@ -98,7 +98,7 @@ def call(function: Answer, *args: Any, name: str, shown: str = "") -> Any:
 
 
 def seed_of_answer(answer: Any, pickled: bytes) -> int:
-    """Return a seed from an answer's source text, or from its pickle if there is no text."""
+    """Return a seed that depends on an answer's source text, or on its pickle if there is no text."""
     try:
         text = inspect.getsource(answer)
     except (OSError, TypeError):

@@ -39,7 +39,8 @@ _DAMAGED_TEXT = (
 
 
 def judge_apart(exercise: PythonExercise | ProgramExercise, answer: Any, past: Past | None = None) -> Verdict:
-    """Judge a Python answer in a separate process, and a device program also on the real GPU if there is one.
+    """Judge a Python answer in a separate process. A device program is also judged on a real GPU if there is
+    one.
 
     An answer that does not end, uses too much memory or exits the process gets a verdict instead of raising
     an error. Ctrl-C stops the check.
@@ -124,7 +125,7 @@ def _show_printed(talk: Talk) -> None:
 
 
 def let_cupy_be_found(_: Any) -> None:
-    """Make ``import cupy`` load the virtual GPU in an answer's process if there is no real GPU."""
+    """Make ``import cupy`` import the virtual GPU in an answer's process if there is no real GPU."""
     if session.real_cp() is None:
         import virtualgpu
 

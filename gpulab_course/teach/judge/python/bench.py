@@ -19,7 +19,7 @@ from virtualgpu.records.acts import HOST, Act, GraphLaunch, HostUse, Region, Wor
 
 
 class Bench:
-    """The test environment of a device program, passed to `ProgramExercise.calls` as its first argument.
+    """The test environment of a device program, which `ProgramExercise.calls` receives as its first argument.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Bench:
         self._pinned: list[tuple[npt.NDArray[Any], npt.NDArray[Any]]] = []
 
     def watched(self, program: Callable[[], Any]) -> Any:
-        """Call a program, and record its costs in ``record``. Nested calls count for the outer call."""
+        """Call a program, and store its costs in ``record``. Nested calls belong to the outer call."""
         if self._side is None or self._watching:
             return program()
         recorder = self._side.timeline_recorder()
@@ -76,11 +76,11 @@ class Bench:
         return pinned_copy
 
     def pinned_of(self, array: Any) -> list[npt.NDArray[Any]]:
-        """Return the copies of an array that `pinned` has made."""
+        """Return the copies of a NumPy array that the method `pinned` has made."""
         return [pinned_copy for source_array, pinned_copy in self._pinned if source_array is array]
 
     def read(self, result: Any) -> Any:
-        """Return a result as NumPy array or number, read in the current stream as a caller would do."""
+        """Return a result as a NumPy array or number, which is read in the current stream."""
         if isinstance(result, self.cp.ndarray):
             return result.get()
         if isinstance(result, np.ndarray):
@@ -90,7 +90,9 @@ class Bench:
     def uses(
         self, verb: str, object_name: str, reads: Sequence[Any] = (), writes: Sequence[Any] = ()
     ) -> None:
-        """Record that the host reads or writes arrays. The strings describe the access in hazard messages."""
+        """Record that the host reads or writes arrays. The two strings describe the access in hazard
+        messages.
+        """
         if self._checker is not None:
             self._checker.see(
                 HostUse(verb, _memory_regions(reads, object_name), _memory_regions(writes, object_name))
@@ -98,7 +100,9 @@ class Bench:
 
     @contextmanager
     def checking(self, current: Any) -> Iterator[list[StreamHazard]]:
-        """Record uses of memory in a `with` block. After it, the yielded list contains the hazards."""
+        """Record uses of memory in a `with` block, which yields a list. Afterwards, the list contains the
+        hazards.
+        """
         names = {(self.cp.cuda.Device().id, current.ptr): "current"}
         checker = StreamChecker(names)
         watcher = self._side.stream_watcher()
@@ -117,7 +121,7 @@ class Bench:
             hazards += checker.report(self._side.provenance, watcher.stop()).findings
 
     def writes_to(self, array: Any) -> bool:
-        """Return whether the recorded work has written to a device array."""
+        """Return whether the recorded work contains a write to a device array."""
         all_work = [work for act in self.acts for work in _work_of(act)]
         (array_region,) = self.regions((array,)) or (None,)
         return array_region is not None and any(
@@ -125,13 +129,13 @@ class Bench:
         )
 
     def regions(self, results: Sequence[Any]) -> tuple[Region, ...]:
-        """Return the memory regions of the device arrays among the results."""
+        """Return the memory regions of those results that are device arrays."""
         arrays = [a for a in results if isinstance(a, self.cp.ndarray)]
         regions = (Region.of_array(a.device.id, a.data.ptr, a.itemsize, a.shape, a.strides) for a in arrays)
         return tuple(region for region in regions if region is not None)
 
     def compute(self, duration_us: float) -> None:
-        """Keep the host busy: advance the modelled clock, or wait in a loop on a machine with a real GPU."""
+        """Keep the host busy, by advancing the modelled clock or, with a real GPU, by waiting in a loop."""
         if self._side is not None:
             self._side.machine.clock.advance(1000 * duration_us)
             return

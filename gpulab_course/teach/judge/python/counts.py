@@ -14,7 +14,7 @@ from virtualgpu.records import Activity, Synchronization, Timeline
 
 
 class ProgramRecord:
-    """The recorded work of a program: its timeline, its waits, and its use of memory.
+    """The recorded work of a program, with its timeline, its waits and its use of memory.
 
     ``kernel_bus_bytes`` are the bytes that kernels read or wrote in host memory. ``stream_id`` is the stream
     that was current when the program was called. ``flow`` is the work on which the result depends; it is
@@ -38,34 +38,36 @@ class ProgramRecord:
         self.activities = sorted(timeline.activities, key=lambda a: a.correlation_id)
 
     def copies(self, *kinds: str) -> list[Activity]:
-        """Return the copies of the given kinds (``HtoD``, ``DtoH``, ``DtoD``, ``PtoP``), or all copies."""
+        """Return the copies of the given kinds (``HtoD``, ``DtoH``, ``DtoD``, ``PtoP``), or all copies by
+        default.
+        """
         copies = [a for a in self.activities if a.kind in ("MEMCPY", "MEMCPY2")]
         return [a for a in copies if not kinds or a.copy_kind in kinds]
 
     @property
     def copied_by_kernels(self) -> int:
-        """The number of array copies that were made by CuPy's copy kernel."""
+        """The number of array copies for which CuPy used its copy kernel."""
         return len([a for a in self.of_kind("CONCURRENT_KERNEL") if a.name.startswith(_COPY_KERNEL)])
 
     @property
     def polls(self) -> int:
-        """The number of uninterrupted series of event or stream queries, each of which counts as one wait."""
+        """The number of uninterrupted series of event or stream queries. Each series counts as one wait."""
         calls = sorted(self.timeline.calls, key=lambda call: call.start_ns)
         return sum(is_query for is_query, _ in groupby(calls, key=lambda call: call.name in QUERIES))
 
     @property
     def working_kernels(self) -> list[Activity]:
-        """The kernels on which the result depends."""
+        """The kernel launches on which the result depends."""
         return self.flow.kernels(self.activities)
 
     @property
     def loose_kernels(self) -> int:
-        """The number of kernels that were launched outside graphs."""
+        """The number of kernels that were launched without a graph."""
         return len([a for a in self.of_kind("CONCURRENT_KERNEL") if not a.graph_id])
 
     @property
     def host_launches(self) -> int:
-        """The number of launches by the host: single kernels and graphs."""
+        """The number of launches by the host, each of which is a single kernel or a graph."""
         return self.loose_kernels + self.graph_launches
 
     @property
@@ -75,7 +77,7 @@ class ProgramRecord:
 
     @property
     def graph_depth(self) -> int:
-        """The number of nodes on the longest chain of dependent nodes in any graph launch."""
+        """The largest number of nodes in a chain of dependent nodes in any graph launch."""
         depth: dict[int, int] = {}
         for a in self.activities:
             if a.graph_id:
@@ -88,7 +90,7 @@ class ProgramRecord:
 
     @property
     def hidden_percent(self) -> int:
-        """The time in which copies and kernels overlap, as a percentage of the time that could overlap.
+        """The time in which copies and kernels overlap, as a percentage of the largest possible overlap.
 
         0 means that all operations run one after the other. 100 means that the duration is that of the
         busiest engine alone.
@@ -100,11 +102,11 @@ class ProgramRecord:
         return round(100 * hidden_ns / max_hidden_ns) if max_hidden_ns else 0
 
     def waits_of(self, *types: str) -> list[Synchronization]:
-        """Return the synchronizations that have one of these CUPTI types."""
+        """Return the synchronizations of these CUPTI types."""
         return [wait for wait in self.timeline.synchronizations if wait.type in types]
 
     def of_kind(self, kind: str) -> list[Activity]:
-        """Return the operations whose CUPTI kind is `kind`, such as ``"MEMSET"``."""
+        """Return the operations of this CUPTI kind, such as ``"MEMSET"``."""
         return [a for a in self.activities if a.kind == kind]
 
 
@@ -227,14 +229,16 @@ COUNTS: dict[str, tuple[str, Callable[[ProgramRecord], int]]] = {
 
 
 def counted(record: ProgramRecord) -> dict[str, int]:
-    """Return all counts of a program by name."""
+    """Return the value of each counter for a program, by the name of the counter."""
     return {name: int(read_count(record)) for name, (_, read_count) in COUNTS.items()}
 
 
 def scored(
     item: Budget, yours: dict[str, int], reference: dict[str, int], naive: dict[str, int] | None
 ) -> Score:
-    """Return the score for one budget from the counts of the answer, the reference and the naive version."""
+    """Return the score for one budget, computed from the counts of the answer, the reference and the naive
+    version.
+    """
     name = item.counter
     golf = item.most != 0 and item.least is None and item.least_share is None
     naive_count = None if naive is None else naive[name]

@@ -15,13 +15,15 @@ from virtualgpu.records.acts import Act, GraphLaunch, Region, Work
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """The correlation ids of the operations on which a result depends, and the number of graph launches."""
+    """The operations on which a result depends, as correlation ids, and the number of graph launches among
+    them.
+    """
 
     numbers: frozenset[int] = frozenset()
     graph_launches: int = 0
 
     def kernels(self, activities: Iterable[Activity]) -> list[Activity]:
-        """Return those of `activities` that are kernels on which the result depends."""
+        """Return the kernels among `activities` on which the result depends."""
         return [a for a in activities if a.kind == "CONCURRENT_KERNEL" and a.correlation_id in self.numbers]
 
 
@@ -79,7 +81,7 @@ def concurrent_kernels(kernels: Sequence[Activity], activities: Sequence[Activit
 
 
 def waiting_kernels(kernels: Sequence[Activity], activities: Sequence[Activity], stream_id: int) -> int:
-    """Return the number of kernels of one stream that must wait for a kernel of another stream."""
+    """Return the number of kernels in one stream that must wait for a kernel in another stream."""
     bits, ancestors = _ancestor_masks(activities)
     other_kernels = sum(bits[a.correlation_id] for a in kernels if a.stream_id != stream_id)
     return sum(a.stream_id == stream_id and ancestors[a.correlation_id] & other_kernels > 0 for a in kernels)

@@ -12,7 +12,7 @@ from gpulab_course.teach.judge.exercise import NotYet
 
 
 def call_here(function: Any, *args: Any, name: str, shown: str, returns: bool = True) -> Any:
-    """Call a learner's function in this process. An exception of the function becomes `NotYet`."""
+    """Call a learner's function in the current process. Exceptions of the function become `NotYet`."""
     must_be_a_function(name, callable(function), type(function).__name__)
     try:
         result = function(*args)
@@ -24,26 +24,26 @@ def call_here(function: Any, *args: Any, name: str, shown: str, returns: bool = 
 
 
 def must_be_a_function(name: str, is_callable: bool, kind: str) -> None:
-    """Raise `NotYet` if an answer cannot be called."""
+    """Raise `NotYet` if an answer is not a function."""
     if not is_callable:
         raise NotYet(f"{name} should be a function, not {kind}; pass it without calling it.")
 
 
 def must_return(shown: str, result: Any) -> None:
-    """Raise `NotYet` if a call returned None or ``...``, as a stub does."""
+    """Raise `NotYet` if a call returned None or ``...``, as an unfinished stub does."""
     if result is None or result is ...:
         raise NotYet(f"{shown} returns nothing; replace the TODO and end with a return.")
 
 
 def parts_of(value: Any) -> list[Any] | None:
-    """Return the elements of a tuple, a list or an array of one dimension; None for anything else."""
+    """Return the elements of a tuple, a list or a one-dimensional array, and None for any other value."""
     if isinstance(value, np.ndarray):
         return list(value) if value.ndim == 1 else None
     return list(value) if isinstance(value, tuple | list) else None
 
 
 def equals(value: Any, expected: Any) -> bool:
-    """Return whether a value equals the expected string, number, None or tuple. An array never equals it."""
+    """Return whether a value equals an expected string, number, None or tuple. An array is never equal."""
     try:
         return bool(value == expected)
     except ValueError:  # an array of several elements has no single truth value
@@ -51,19 +51,19 @@ def equals(value: Any, expected: Any) -> bool:
 
 
 def is_whole(value: Any) -> bool:
-    """Return whether a value is an integer, of Python or NumPy."""
+    """Return whether a value is an integer of Python or NumPy."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a value is one real number, of Python or NumPy."""
+    """Return whether a value is one real number of Python or NumPy."""
     if isinstance(value, np.ndarray):
         return value.ndim == 0 and value.dtype.kind in "iuf"
     return is_whole(value) or isinstance(value, float | np.floating)
 
 
 def as_float(number: Any) -> float:
-    """Convert a number to a float; integers beyond the range of a float become infinities."""
+    """Convert a number to a float. Integers beyond the range of a float become infinities."""
     try:
         return float(number)
     except OverflowError:

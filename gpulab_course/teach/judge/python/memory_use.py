@@ -8,7 +8,7 @@ from typing import Any
 
 
 class MemoryUse:
-    """The device memory that a program uses, counted independently of its memory pools.
+    """The device memory that a program uses, which is counted independently of its memory pools.
 
     Attributes
     ----------
@@ -30,12 +30,12 @@ class MemoryUse:
 
     @property
     def wasted_bytes(self) -> int:
-        """The peak of the memory allocated from the driver, minus the peak of the memory that arrays used."""
+        """The peak of the memory allocated from the driver minus the peak of the memory in use by arrays."""
         return self.peak_reserved_bytes - self.peak_used_bytes
 
     @contextmanager
     def counting(self, device: Any) -> Iterator[None]:
-        """Count the memory that a program uses inside a `with` block."""
+        """Count the device memory that a program uses in a `with` block."""
         ledger = device.memory.ledger
         ledger.mark()
         calls = ledger.driver_calls

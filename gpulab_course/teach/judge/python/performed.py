@@ -24,7 +24,7 @@ _MOST_HAZARDS = 3
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A call of a program that the judge sends to the answer's process.
+    """A program call, which the judge sends to the answer's process.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class Task:
 
 
 def perform(program: Any, task: Task) -> dict[str, Any]:
-    """Call a program on a new virtual device or on the real GPU, and return its result and costs.
+    """Call a program on a new virtual device or on the real GPU, and return its result and its costs.
 
     The program is called in a new stream, which is still writing the device arrays of the arguments.
 

@@ -38,7 +38,7 @@ _LARGE_SIZES = 2  # number of the last sizes that count as large
 def judge_program(
     exercise: ProgramExercise, answer: Answer, reference_process: ReferenceProcess, past: Past | None = None
 ) -> Verdict:
-    """Judge a program at every size: its results, the synchronization of its streams, and its budgets.
+    """Judge a program's results, the synchronization of its streams, and its budgets at every size.
 
     `reference_process` starts a separate process for the reference. The call on which the last answer failed
     is tested first.
@@ -130,16 +130,16 @@ class _Trial:
         )
 
     def run(self, program: Answer, size_index: int, mode: RunMode = "as given") -> Counts:
-        """Run a program with one of the sizes, and run the work of its streams in the given order."""
+        """Run a program with one of the test sizes, with the streams in the given order."""
         return self._run(program, self._case(size_index, mode), mode)
 
     def run_failed_call(self, program: Answer) -> None:
-        """Run the call on which the last answer failed, if there is one."""
+        """Repeat the call on which the last answer failed, if there is one."""
         if self._failed_call is not None:
             self._run(program, *self._failed_call)
 
     def run_table(self, program: Answer) -> None:
-        """Run the calls with the special inputs of the exercise's table."""
+        """Run the calls with the special inputs of the exercise."""
         for row_index, row in enumerate(self.exercise.table):
             for size_index, size in enumerate(row.sizes or (self.sizes[len(self.sizes) // 2],)):
                 case = row.case(Draw([self._seed, len(_RUN_MODES), row_index, size_index]), size)
@@ -158,7 +158,7 @@ class _Trial:
         answer_costs: dict[int, Counts],
         checked_costs: dict[int, Counts],
     ) -> tuple[tuple[Score, ...], str]:
-        """Return the scores at the last size, and a message if a budget is exceeded at any size."""
+        """Return the scores at the last size, and a message if the program exceeds a budget at any size."""
         exercise = self.exercise
         last_index = len(self.sizes) - 1
         reference = self._costs(load_reference, exercise.reference)
@@ -199,7 +199,7 @@ class _Trial:
 
 
 def advised(exercise: ProgramExercise, message: str) -> str:
-    """Return a message, followed by the first advice of the exercise that matches it."""
+    """Return a message, followed by the exercise's first piece of advice that matches it."""
     advice_text = next((advice for phrase, advice in exercise.advice if phrase in message), "")
     if not advice_text:
         return message

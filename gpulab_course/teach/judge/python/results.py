@@ -18,7 +18,7 @@ class _WrongValues(NotYet):
 
 
 def compare(label: str, result: Any, case: ProgramCase) -> None:
-    """Check that a result equals the expected one. Device arrays in the result are `OnDevice` objects.
+    """Check that a result equals the expected one. Its device arrays are represented by `OnDevice` objects.
 
     Raises
     ------

@@ -16,7 +16,7 @@ _MOST_HAZARDS = 1
 
 
 class Gpus:
-    """A virtual machine with several GPUs, in which GPUs with a link can access each other's memory.
+    """A virtual machine with several GPUs. GPUs with a link can access each other's memory.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Gpus:
                         runtime.deviceEnablePeerAccess(peer)
 
     def put(self, gpu: int, array: Any) -> Any:
-        """Copy an array to a GPU in the GPU's stream, without waiting for the copy."""
+        """Copy an array to a GPU in the stream of this GPU, without waiting for the copy."""
         with self.cp.cuda.Device(gpu), self.streams[gpu]:
             device_array = self.cp.empty(array.shape, array.dtype)
             device_array.fill(1)
@@ -49,17 +49,17 @@ class Gpus:
         return device_array
 
     def read(self, gpu: int, array: Any) -> Any:
-        """Copy an array to the host in the stream of its GPU."""
+        """Copy an array from a GPU to the host in the stream of this GPU."""
         with self.cp.cuda.Device(gpu), self.streams[gpu]:
             return array.get()
 
     def quiet(self) -> None:
-        """Wait until all GPUs have finished their work."""
+        """Wait until all GPUs of the machine have finished their work."""
         for gpu in range(self.count):
             self.cp.cuda.Device(gpu).synchronize()
 
     def called(self, program: Callable[[], Any]) -> tuple[Any, dict[str, Any]]:
-        """Run a program, and return its result and its costs."""
+        """Run a program on the GPUs, and return its result and its costs."""
         ports = self.side.port_recorder()
         recorder = self.side.timeline_recorder()
         clock = self.side.machine.clock
@@ -87,7 +87,7 @@ class Gpus:
         return result, facts
 
     def follows(self, later_id: int, earlier_id: int) -> bool:
-        """Return whether an operation had to wait for an earlier one, directly or indirectly."""
+        """Return whether an operation had to wait, directly or indirectly, for an earlier operation."""
         unvisited_ids = [later_id]
         visited_ids = set[int]()
         while unvisited_ids:
@@ -102,14 +102,14 @@ class Gpus:
 
 @contextmanager
 def gpus(count: int, links: str = "nvswitch") -> Iterator[Gpus]:
-    """Create a virtual machine with `count` H200 GPUs for a `with` block."""
+    """Create a virtual machine with `count` H200 GPUs for the duration of a `with` block."""
     with session.bench(session.table_info("H200"), count, links) as backend:
         yield Gpus(backend, count)
 
 
 @contextmanager
 def tried(machine: Gpus, mode: Any) -> Iterator[list[str]]:
-    """Run the work of a `with` block in the order of streams that `mode`, one of `RUN_MODES`, selects.
+    """Run the work of a `with` block in the order of streams that `mode` selects from `RUN_MODES`.
 
     The yielded list contains messages about missing order between streams when the block has ended.
     """
